@@ -1,0 +1,57 @@
+// Counts every byte a cache holds, by kind. The cache cannot tell it a number: it sees only the blocks themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "variants/memory.h"
+
+namespace kv {
+
+class Ledger : public Memory {
+ public:
+  struct Count {
+    int64_t current_bytes = 0;
+    int64_t peak_bytes = 0;
+    int64_t allocations = 0;
+  };
+
+  // `limit_bytes`: allocations beyond it throw std::bad_alloc, as a machine of that size would.
+  explicit Ledger(int64_t limit_bytes = INT64_MAX) : limit_bytes_(limit_bytes) {}
+  ~Ledger() override;
+
+  std::byte* allocate(size_t bytes, ByteKind kind) override;
+  void release(std::byte* p) noexcept override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+
+  Count payload() const { return at(ByteKind::kPayload); }
+  Count metadata() const { return at(ByteKind::kMetadata); }
+  Count workspace() const { return at(ByteKind::kWorkspace); }
+  int64_t copied_bytes() const;
+  int64_t peak_total_bytes() const;
+  // Starts the peaks and the copy count again from what is held now.
+  void reset_peaks();
+
+  // The sum of the kinds must equal what the allocator itself handed out and has not had back. Throws
+  // std::logic_error with both figures where it does not.
+  void assert_balanced() const;
+
+ private:
+  struct Live {
+    size_t bytes;
+    ByteKind kind;
+  };
+  Count at(ByteKind kind) const;
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::byte*, Live> live_;
+  Count counts_[3];
+  int64_t copied_bytes_ = 0;
+  int64_t allocator_bytes_ = 0;  // kept by the allocation routine alone
+  int64_t peak_total_bytes_ = 0;
+  int64_t limit_bytes_;
+};
+
+}  // namespace kv

@@ -1,0 +1,79 @@
+// A built KV cache: what a spec string turns into, and all that the driver ever calls.
+//
+// Retention says which slot a token gets, placement says where that slot lives, codec says which bits are stored there.
+// Cache joins the three; attention then reads spans.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/span.h"
+#include "variants/memory.h"
+#include "variants/spec.h"
+
+namespace kv {
+
+// The geometry of one cache.
+struct CacheShape {
+  int layers = 1;
+  int q_heads = 1;
+  int kv_heads = 1;
+  int head_dim = 64;          // a multiple of 8
+  int64_t max_tokens = 1024;  // most tokens a sequence will be given; pre-allocating placements reserve this many
+  int max_sequences = 1;      // most sequences alive at once; pools are sized by it
+  int group() const { return q_heads / kv_heads; }
+};
+
+using SequenceId = int;
+
+// One sequence's part of a step of one layer: n new tokens.
+struct StepInput {
+  SequenceId sequence = 0;
+  int64_t n = 1;
+  const float* q = nullptr;  // [q_heads, n, head_dim], after RoPE
+  const float* k = nullptr;  // [kv_heads, n, head_dim], after RoPE
+  const float* v = nullptr;  // [kv_heads, n, head_dim]
+  float* out = nullptr;      // [q_heads, n, head_dim]
+};
+
+class Cache {
+ public:
+  virtual ~Cache() = default;
+
+  virtual const CacheShape& shape() const = 0;
+  virtual const Spec& spec() const = 0;
+
+  // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when memory is short.
+  virtual SequenceId add_sequence() = 0;
+  // A sequence with the same contents that grows apart from here on; shares storage where the placement can.
+  virtual SequenceId fork(SequenceId from) = 0;
+  virtual void release(SequenceId sequence) = 0;
+
+  // The three parts of a step, so that a harness can time them one by one:
+  //   append  stores k and v of every input's n tokens; true if it must be followed by attend (see below)
+  //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it was not called
+  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens
+  // append throws std::bad_alloc without having changed any sequence.
+  virtual void append(int layer, std::span<const StepInput> inputs) = 0;
+  virtual void view(int layer, std::span<const StepInput> inputs) = 0;
+  virtual void attend(int layer, std::span<const StepInput> inputs) = 0;
+  // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <= t": retentions
+  // that evict, and windows shorter than n, go token by token.
+  virtual void step(int layer, std::span<const StepInput> inputs) = 0;
+
+  // Tokens this sequence has been given in `layer`, kept or not.
+  virtual int64_t tokens(SequenceId sequence, int layer) const = 0;
+
+  // For those who check: the spans of one head, in slot order, valid until the sequence's next change.
+  virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
+  // The token held by each row of spans(), in the same order.
+  virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
+
+  // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16".
+  virtual std::string kernel() const = 0;
+};
+
+}  // namespace kv

@@ -1,0 +1,55 @@
+// Where caches get their bytes. The harness's ledger implements this, so a variant cannot misreport what it holds.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace kv {
+
+enum class ByteKind {
+  kPayload,    // encoded K and V
+  kMetadata,   // scales, zero points, block tables, scores
+  kWorkspace,  // transient: partial results, decoded copies
+};
+
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  // `bytes` (> 0) aligned to 64. Throws std::bad_alloc; nothing is counted then.
+  virtual std::byte* allocate(size_t bytes, ByteKind kind) = 0;
+  virtual void release(std::byte* p) noexcept = 0;
+  // memcpy that is charged to the cache: growth and slicing copy through here.
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+};
+
+// Owns one block of a Memory. Movable; empty when default-made or made with no bytes.
+class Block {
+ public:
+  Block() = default;
+  Block(Memory& memory, size_t bytes, ByteKind kind)
+      : memory_(&memory), data_(bytes ? memory.allocate(bytes, kind) : nullptr), bytes_(bytes) {}
+  Block(Block&& other) noexcept { swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    Block(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Block() {
+    if (data_) memory_->release(data_);
+  }
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
+  void swap(Block& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+ private:
+  Memory* memory_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace kv
