@@ -37,7 +37,7 @@ struct Side {
   const std::byte* meta = nullptr;  // [units, meta_stride] scales and zero points; null where the format has none
   int64_t stride = 0;               // bytes from one unit to the next, at least the unit's own size
   int64_t meta_stride = 0;          // bytes
-  Encoding encoding;
+  Encoding encoding{};
 };
 
 // `rows` consecutive cached tokens of one (sequence, layer, kv head). A span starts at the border of a unit; only the

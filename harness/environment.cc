@@ -1,0 +1,70 @@
+#include "harness/environment.h"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "harness/version.h"
+#include "kernels/cpu/isa.h"
+
+namespace kv {
+namespace {
+
+// The value after "key:" on the first line of a /proc file that has it; empty where there is none.
+std::string proc_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    const size_t colon = line.find(':');
+    const size_t start = colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+int64_t cache_bytes(int name, int64_t fallback) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? bytes : fallback;
+}
+
+int64_t memory_bytes() { return sysconf(_SC_PHYS_PAGES) * static_cast<int64_t>(sysconf(_SC_PAGESIZE)); }
+
+}  // namespace
+
+int64_t last_level_cache_bytes() { return cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{32} << 20); }
+
+int64_t available_memory_bytes() {
+  const std::string kib = proc_value("/proc/meminfo", "MemAvailable");
+  return kib.empty() ? memory_bytes() : std::stoll(kib) * 1024;
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * int64_t{1024};
+}
+
+nlohmann::json describe_environment() {
+  utsname os{};
+  uname(&os);
+  return {
+      {"kvlab", {{"version", kVersion}, {"git_commit", kGitCommit}, {"git_dirty", kGitDirty}}},
+      {"compiler", kCompiler},
+      {"flags", kCompileFlags},
+      {"cpu",
+       {{"model", proc_value("/proc/cpuinfo", "model name")},
+        {"cores", std::thread::hardware_concurrency()},
+        {"features", proc_value("/proc/cpuinfo", "flags")},
+        {"l2_bytes", cache_bytes(_SC_LEVEL2_CACHE_SIZE, 0)},
+        {"l3_bytes", cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0)}}},
+      {"isa", std::string(active_isa())},
+      {"isas", available_isas()},
+      {"os", std::string(os.sysname) + " " + os.release + " " + os.machine},
+      {"memory_bytes", memory_bytes()},
+  };
+}
+
+}  // namespace kv

@@ -1,0 +1,36 @@
+// The unit of work inside attend(): one block of query rows over one range of logical rows. Private to kernels/.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/math.h"
+
+namespace kv {
+
+// A place in a list of spans.
+struct SpanCursor {
+  size_t span = 0;
+  int64_t row = 0;  // within that span
+};
+
+// Query row r is token r % n of query head r / n; it sees rows [0, visible + r % n).
+struct AttentionTask {
+  const HeadQueries* problem;
+  int64_t first_query, queries;  // [first_query, first_query + queries), at most kQueryBlock
+  int64_t row_begin, row_end;    // logical rows
+  SpanCursor start;              // where row_begin lies
+  SoftmaxState* state;           // [queries]
+  float* sum;                    // [queries, head_dim] un-normalised, scaled like state
+  float* logits;                 // [queries, row_stride] of the problem, or null: keeps the scaled scores
+  int64_t logits_stride;
+
+  int64_t visible_rows(int64_t query) const { return problem->visible + (first_query + query) % problem->n; }
+  const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
+};
+
+// One implementation each; both fill state, sum and logits of the task.
+void run_task_simd(const AttentionTask& task, int head_dim);
+void run_task_scalar(const AttentionTask& task, int head_dim);
+
+}  // namespace kv

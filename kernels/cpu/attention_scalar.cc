@@ -1,0 +1,64 @@
+// The plain attention path: one row after another, FP64 sums, no tiles and no vectors. Slow on purpose: it is the oracle of
+// the vector path, and shares with it only the meaning of a task.
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention_task.h"
+#include "kernels/encoding.h"
+
+namespace kv {
+namespace {
+
+// Calls visit(row, k, v) with the decoded rows of [begin, end).
+template <class Visit>
+void for_each_row(const AttentionTask& task, int head_dim, Visit visit) {
+  std::vector<float> k(static_cast<size_t>(head_dim)), v(static_cast<size_t>(head_dim));
+  SpanCursor at = task.start;
+  for (int64_t row = task.row_begin; row < task.row_end; ++row, ++at.row) {
+    while (at.row == task.problem->spans[at.span].rows) at = {at.span + 1, 0};
+    const Span& span = task.problem->spans[at.span];
+    const auto decode = [&](const Side& side, float* out) {
+      const int64_t unit = at.row / side.encoding.group;
+      const std::byte* meta = side.meta ? side.meta + unit * side.meta_stride : nullptr;
+      decode_row(side.encoding, head_dim, side.data + unit * side.stride, meta,
+                 static_cast<int>(at.row % side.encoding.group), out);
+    };
+    decode(span.k, k.data());
+    decode(span.v, v.data());
+    visit(row, k, v);
+  }
+}
+
+}  // namespace
+
+void run_task_scalar(const AttentionTask& task, int head_dim) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
+  for (int64_t i = 0; i < task.queries; ++i) {
+    const float* q = task.query(i, head_dim);
+    double max = -INFINITY, sum = 0.0;
+    std::vector<double> out(static_cast<size_t>(head_dim), 0.0);
+    for_each_row(task, head_dim, [&](int64_t row, const std::vector<float>& k, const std::vector<float>& v) {
+      if (row >= task.visible_rows(i)) return;
+      double score = 0.0;
+      for (int d = 0; d < head_dim; ++d) score += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+      score *= scale;
+      if (task.logits) task.logits[i * task.logits_stride + row] = static_cast<float>(score);
+      if (score > max) {
+        const double shrink = std::exp(max - score);
+        for (double& x : out) x *= shrink;
+        sum *= shrink;
+        max = score;
+      }
+      const double p = std::exp(score - max);
+      sum += p;
+      for (int d = 0; d < head_dim; ++d) out[d] += p * static_cast<double>(v[d]);
+    });
+    // The maximum is rounded to f32 for the state, so the sums are brought to the rounded one.
+    const float max32 = static_cast<float>(max);
+    const double to_rounded = sum > 0.0 ? std::exp(max - static_cast<double>(max32)) : 0.0;
+    task.state[i] = {max32, static_cast<float>(sum * to_rounded)};
+    for (int d = 0; d < head_dim; ++d) task.sum[i * head_dim + d] = static_cast<float>(out[d] * to_rounded);
+  }
+}
+
+}  // namespace kv

@@ -1,0 +1,72 @@
+#include "kernels/cpu/isa.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cctype>
+#include <stdexcept>
+
+#include "kernels/cpu/targets.h"
+
+#include <hwy/highway.h>
+
+// HWY_TARGETS is what this project compiles; the machine may support more.
+namespace kv {
+namespace {
+
+std::string lower_name(int64_t target) {
+  std::string name = hwy::TargetName(target);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// Highway gives better targets lower bits.
+std::vector<int64_t> supported() {
+  std::vector<int64_t> targets;
+  hwy::SetSupportedTargetsForTest(0);  // 0: forget a forced one
+  int64_t mask = hwy::SupportedTargets() & HWY_TARGETS;
+  for (; mask != 0; mask &= mask - 1) targets.push_back(mask & -mask);
+  return targets;
+}
+
+const std::vector<int64_t>& all_targets() {
+  static const std::vector<int64_t> targets = supported();
+  return targets;
+}
+
+struct Active {
+  std::string name;
+  Active() : name(lower_name(all_targets().front())) {}
+};
+
+Active& active() {
+  static Active instance;
+  return instance;
+}
+
+}  // namespace
+
+std::vector<std::string> available_isas() {
+  std::vector<std::string> names;
+  for (const int64_t target : all_targets()) names.push_back(lower_name(target));
+  names.push_back("scalar");
+  return names;
+}
+
+std::string_view active_isa() { return active().name; }
+
+void force_isa(std::string_view isa) {
+  const std::vector<std::string> names = available_isas();
+  const std::string wanted = isa == "auto" ? names.front() : std::string(isa);
+  const auto found = std::find(names.begin(), names.end(), wanted);
+  if (found == names.end()) {
+    std::string known = "auto";
+    for (const std::string& name : names) known += ", " + name;
+    throw std::invalid_argument("isa '" + std::string(isa) + "' is not available on this machine; it has " + known);
+  }
+  const size_t index = static_cast<size_t>(found - names.begin());
+  hwy::SetSupportedTargetsForTest(index < all_targets().size() ? all_targets()[index] : 0);
+  active().name = wanted;
+}
+
+}  // namespace kv

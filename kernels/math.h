@@ -1,0 +1,72 @@
+// Scalar truths: number formats and the online softmax, bit for bit the same wherever they are computed.
+//
+// Everything here is plain code without tables or intrinsics, so that it can serve as the oracle of the vector paths and
+// compile for a device unchanged.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace kv {
+
+// IEEE binary16 -> binary32, exact. Subnormals, infinities and NaN included.
+inline float f16_to_f32(uint16_t h) {
+  const uint32_t sign = uint32_t{h & 0x8000u} << 16;
+  const uint32_t exponent = (h >> 10) & 0x1f;
+  const uint32_t mantissa = h & 0x3ffu;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+// binary32 -> binary16, rounding to nearest even; overflow gives infinity, NaN stays a (quiet) NaN.
+inline uint16_t f32_to_f16(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u | static_cast<uint16_t>((magnitude >> 13) & 0x3ffu);
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and up round to infinity
+  if (magnitude < 0x38800000u) {                        // below 2^-14: the sum with 0.5 aligns and rounds the subnormal
+    const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
+    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - 0x3f000000u);
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return sign | static_cast<uint16_t>((magnitude - 0x38000000u + 0xfffu + odd) >> 13);
+}
+
+inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
+
+// binary32 -> bfloat16, rounding to nearest even; NaN stays a (quiet) NaN.
+inline uint16_t f32_to_bf16(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// The state of a softmax-weighted sum over some rows: `max` of the scores seen, `sum` of exp(score - max). The weighted
+// sum itself is scaled the same way. No rows: max = -inf, sum = 0. (Milakov & Gimelshein 2018, arXiv:1805.02867.)
+struct SoftmaxState {
+  float max = -INFINITY;
+  float sum = 0.0f;
+};
+
+// The factors that bring two states' sums to one maximum. Both are 0 where a side has seen nothing.
+struct MergeFactors {
+  float a = 0.0f, b = 0.0f;
+};
+
+inline MergeFactors merge(SoftmaxState& into, const SoftmaxState& other) {
+  const float max = into.max > other.max ? into.max : other.max;
+  MergeFactors f;
+  if (into.sum > 0.0f) f.a = std::exp(into.max - max);
+  if (other.sum > 0.0f) f.b = std::exp(other.max - max);
+  into.sum = into.sum * f.a + other.sum * f.b;
+  into.max = max;
+  return f;
+}
+
+}  // namespace kv

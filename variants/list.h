@@ -1,0 +1,26 @@
+// The one table of variants: a new variant is one new file and one line here.
+#pragma once
+
+#include <array>
+
+#include "variants/registry.h"
+
+namespace kv {
+
+// Each entry is defined in the file of its name, in variants/placement, variants/codec or variants/retention.
+namespace placement {
+extern const PlacementEntry contiguous, concat, doubling;
+}
+namespace codec {
+extern const CodecEntry f32, f16;
+}
+namespace retention {
+extern const RetentionEntry full;
+}
+
+// The first of each kind is what a spec string leaves out.
+inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling};
+inline constexpr std::array kCodecs{&codec::f32, &codec::f16};
+inline constexpr std::array kRetentions{&retention::full};
+
+}  // namespace kv

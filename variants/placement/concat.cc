@@ -1,0 +1,31 @@
+// concat: every append allocates a buffer that fits exactly and copies all past rows into it, as frameworks do that
+// concatenate tensors. A T-token decode copies O(T^2) rows.
+#include "variants/list.h"
+#include "variants/placement/planes.h"
+
+namespace kv::placement {
+namespace {
+
+class Concat : public PlanesPlacement {
+ public:
+  using PlanesPlacement::PlanesPlacement;
+  void reserve(int sequence, int layer, int64_t used, int64_t units) override {
+    if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, units);
+  }
+};
+
+std::unique_ptr<Placement> make(const Stage&, const PlacementContext& context) {
+  return std::make_unique<Concat>(context);
+}
+int64_t reserved_units(const Stage&, int64_t used, int64_t) { return used; }
+
+}  // namespace
+
+const PlacementEntry concat{{.name = "concat",
+                             .help = "copies all past rows into a new buffer at every append",
+                             .source = "tract DynKeyValueCache, Hugging Face DynamicCache",
+                             .parameters = {}},
+                            make,
+                            reserved_units};
+
+}  // namespace kv::placement

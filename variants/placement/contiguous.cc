@@ -1,0 +1,46 @@
+// contiguous: every sequence reserves room for the most tokens at once, [B,H,S,D]. Appends never move anything; what is not
+// yet used is slack.
+#include "variants/list.h"
+#include "variants/placement/planes.h"
+
+namespace kv::placement {
+namespace {
+
+AxisOrder axis_order(const Stage& stage) {
+  return stage.text("layout") == "bshd" ? AxisOrder::kRowMajor : AxisOrder::kHeadMajor;
+}
+
+class Contiguous : public PlanesPlacement {
+ public:
+  Contiguous(const Stage& stage, const PlacementContext& context)
+      : PlanesPlacement(context), order_(axis_order(stage)) {}
+
+  void open(int sequence) override {
+    PlanesPlacement::open(sequence);
+    for (int layer = 0; layer < context().layers; ++layer) {
+      planes(sequence, layer) =
+          Planes(context(), context().max_units, ByteKind::kPayload, ByteKind::kMetadata, order_);
+    }
+  }
+  void reserve(int, int, int64_t, int64_t) override {}  // open() did; the cache never asks for more than the most
+
+ private:
+  AxisOrder order_;
+};
+
+std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+  return std::make_unique<Contiguous>(stage, context);
+}
+int64_t reserved_units(const Stage&, int64_t, int64_t max) { return max; }
+
+}  // namespace
+
+const PlacementEntry contiguous{
+    {.name = "contiguous",
+     .help = "pre-allocated for the most tokens; appends write in place",
+     .source = "[B,H,S,D] static cache",
+     .parameters = {Parameter::choice("layout", {"bhsd", "bshd"}, "order of heads and rows in memory")}},
+    make,
+    reserved_units};
+
+}  // namespace kv::placement

@@ -1,0 +1,107 @@
+#include "variants/placement/planes.h"
+
+#include <utility>
+
+namespace kv {
+
+Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
+               const std::array<int64_t, kPlanes>& unit_stride, int64_t rows) {
+  // A side whose own groups are as long as the unit moves by units; one with shorter groups lies densely inside.
+  const auto side = [&](const Encoding& encoding, int data, int meta) {
+    const bool whole = encoding.group == unit.rows;
+    return Side{.data = base[data],
+                .meta = unit.bytes[meta] ? base[meta] : nullptr,
+                .stride = whole ? unit_stride[data] : unit.stride[data],
+                .meta_stride = whole ? unit_stride[meta] : unit.stride[meta],
+                .encoding = encoding};
+  };
+  return {.k = side(unit.k, kKData, kKMeta), .v = side(unit.v, kVData, kVMeta), .rows = rows};
+}
+
+Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind, ByteKind meta_kind,
+               AxisOrder order)
+    : context_(&context), capacity_(capacity_units), order_(order) {
+  for (int p = 0; p < kPlanes; ++p) {
+    const bool meta = p == kKMeta || p == kVMeta;
+    const int64_t bytes = context.unit.bytes[p] * context.heads * capacity_units;
+    plane_[p] = Block(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind);
+  }
+}
+
+int64_t Planes::unit_stride(int plane) const {
+  return context_->unit.bytes[plane] * (order_ == AxisOrder::kHeadMajor ? 1 : context_->heads);
+}
+
+int64_t Planes::head_stride(int plane) const {
+  return context_->unit.bytes[plane] * (order_ == AxisOrder::kHeadMajor ? capacity_ : 1);
+}
+
+UnitAddress Planes::at(int head, int64_t unit) const {
+  UnitAddress address;
+  for (int p = 0; p < kPlanes; ++p) {
+    if (plane_[p]) address.plane[p] = plane_[p].data() + head * head_stride(p) + unit * unit_stride(p);
+  }
+  return address;
+}
+
+void Planes::spans(int head, int64_t rows, std::vector<Span>& out) const {
+  if (rows == 0) return;
+  std::array<int64_t, kPlanes> stride;
+  for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
+  // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit is broken there.
+  const bool one_span = order_ == AxisOrder::kHeadMajor || context_->unit.k.group == context_->unit.v.group;
+  const int64_t step = one_span ? rows : context_->unit.rows;
+  for (int64_t row = 0; row < rows; row += step) {
+    const UnitAddress first = at(head, row / context_->unit.rows);
+    const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2], first.plane[3]};
+    out.push_back(make_span(context_->unit, base, stride, std::min(step, rows - row)));
+  }
+}
+
+void Planes::copy_from(const Planes& other, int64_t units) {
+  if (units == 0) return;
+  for (int p = 0; p < kPlanes; ++p) {
+    if (!plane_[p]) continue;
+    if (order_ == AxisOrder::kRowMajor) {
+      context_->memory->copy(plane_[p].data(), other.plane_[p].data(), static_cast<size_t>(units * unit_stride(p)));
+      continue;
+    }
+    for (int head = 0; head < context_->heads; ++head) {
+      context_->memory->copy(plane_[p].data() + head * head_stride(p), other.plane_[p].data() + head * other.head_stride(p),
+                             static_cast<size_t>(units * unit_stride(p)));
+    }
+  }
+}
+
+void PlanesPlacement::open(int sequence) {
+  if (static_cast<size_t>(sequence) >= planes_.size()) planes_.resize(static_cast<size_t>(sequence) + 1);
+  planes_[sequence].resize(static_cast<size_t>(context_.layers));
+}
+
+void PlanesPlacement::close(int sequence) { planes_[sequence].clear(); }
+
+void PlanesPlacement::fork(int from, int to, const std::vector<int64_t>& units) {
+  for (int layer = 0; layer < context_.layers; ++layer) {
+    reserve(to, layer, 0, units[layer]);
+    planes(to, layer).copy_from(planes(from, layer), units[layer]);
+  }
+}
+
+UnitAddress PlanesPlacement::at(int sequence, int layer, int head, int64_t unit) {
+  return planes(sequence, layer).at(head, unit);
+}
+
+void PlanesPlacement::spans(int sequence, int layer, int head, int64_t rows, std::vector<Span>& out) {
+  planes(sequence, layer).spans(head, rows, out);
+}
+
+Planes& PlanesPlacement::planes(int sequence, int layer) { return planes_[sequence][layer]; }
+
+void PlanesPlacement::regrow(int sequence, int layer, int64_t used, int64_t capacity) {
+  Planes grown(context_, capacity, ByteKind::kPayload, ByteKind::kMetadata);
+  Planes& old = planes(sequence, layer);
+  grown.copy_from(old, used);
+  old = std::move(grown);
+}
+
+}  // namespace kv

@@ -1,0 +1,66 @@
+// What a variant's own file declares, and how the rest finds it: by the one table in variants/list.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "variants/codec/codec.h"
+#include "variants/placement/placement.h"
+#include "variants/retention/retention.h"
+#include "variants/spec.h"
+
+namespace kv {
+
+struct Parameter {
+  enum class Kind { kInteger, kChoice };
+  std::string_view name;
+  Kind kind;
+  std::string_view fallback;  // the default, as text
+  int64_t min = 0, max = 0;   // kInteger, both included
+  std::vector<std::string_view> choices;  // kChoice
+  std::string_view help;
+
+  static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
+                           std::string_view help) {
+    return {name, Kind::kInteger, fallback, min, max, {}, help};
+  }
+  static Parameter choice(std::string_view name, std::vector<std::string_view> choices, std::string_view help) {
+    return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
+  }
+  // "1…1024" or "view|copy".
+  std::string range() const;
+};
+
+// What every kind of variant declares.
+struct Entry {
+  std::string_view name;
+  std::string_view help;    // one line
+  std::string_view source;  // the paper or system it is known from; may be empty
+  std::vector<Parameter> parameters;
+};
+
+struct PlacementEntry : Entry {
+  std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
+  // Units a (sequence, layer, head) has reserved when `used` hold data: the closed form that the ledger is held against.
+  int64_t (*reserved_units)(const Stage& stage, int64_t used, int64_t max);
+};
+
+struct CodecEntry : Entry {
+  Codec (*make)(const Stage& stage);
+};
+
+struct RetentionEntry : Entry {
+  // State of one (sequence, layer, kv head) that will be given at most `max_tokens`.
+  std::unique_ptr<Retention> (*make)(const Stage& stage, int64_t max_tokens, Memory& memory);
+};
+
+// The entries that a (checked) spec names.
+const PlacementEntry& placement_of(const Spec& spec);
+const CodecEntry& codec_of(const Spec& spec);
+const RetentionEntry& retention_of(const Spec& spec);
+
+}  // namespace kv

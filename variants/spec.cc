@@ -1,0 +1,224 @@
+// A recursive-descent parser of one page; every mistake is shown under the character where it was seen.
+#include "variants/spec.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "variants/list.h"
+
+namespace kv {
+namespace {
+
+// Edit distance, for "did you mean".
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string join(const std::vector<std::string_view>& names) {
+  std::string all;
+  for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
+// "known: a, b, c" and, where one is near, "; did you mean 'b'?".
+std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
+  std::string text = "known: " + (names.empty() ? "none" : join(names));
+  const auto nearest = std::min_element(names.begin(), names.end(), [&](std::string_view a, std::string_view b) {
+    return distance(wrong, a) < distance(wrong, b);
+  });
+  if (nearest != names.end() && distance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 3)) {
+    text += "; did you mean '" + std::string(*nearest) + "'?";
+  }
+  return text;
+}
+
+template <class Table>
+std::vector<std::string_view> names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  for (const auto* entry : table) names.push_back(entry->name);
+  return names;
+}
+
+template <class Table>
+const Entry* find(const Table& table, std::string_view name) {
+  for (const auto* entry : table) {
+    if (entry->name == name) return entry;
+  }
+  return nullptr;
+}
+
+Stage default_stage(const Entry& entry) {
+  Stage stage{std::string(entry.name), {}};
+  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
+  return stage;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Spec parse() {
+    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()), default_stage(*kRetentions.front())};
+    spec.placement = stage(entry(kPlacements, "placement"));
+    if (next_stage()) {
+      const std::string_view name = peek_name();
+      if (find(kRetentions, name)) {
+        spec.retention = stage(entry(kRetentions, "retention"));
+      } else {
+        if (!find(kCodecs, name)) {
+          std::vector<std::string_view> both = names_of(kCodecs);
+          for (const std::string_view r : names_of(kRetentions)) both.push_back(r);
+          fail("no codec or retention is called '" + std::string(name) + "'; " + known_names(name, both));
+        }
+        spec.codec = stage(entry(kCodecs, "codec"));
+        if (next_stage()) spec.retention = stage(entry(kRetentions, "retention"));
+      }
+    }
+    if (at_ != text_.size()) fail("expected the end of the spec");
+    return spec;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " + std::string(at_, ' ') + "^");
+  }
+
+  static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+
+  std::string_view peek_name() const {
+    size_t end = at_;
+    while (end < text_.size() && is_name(text_[end])) ++end;
+    return text_.substr(at_, end - at_);
+  }
+
+  bool take(char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  bool next_stage() {
+    if (at_ == text_.size()) return false;
+    if (!take('/')) fail("expected '/', '(' or the end");
+    return true;
+  }
+
+  template <class Table>
+  const Entry& entry(const Table& table, const std::string& kind) {
+    const std::string_view name = peek_name();
+    if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
+    const Entry* found = find(table, name);
+    if (!found) fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
+    at_ += name.size();
+    return *found;
+  }
+
+  Stage stage(const Entry& entry) {
+    Stage result = default_stage(entry);
+    if (!take('(')) return result;
+    std::vector<std::string_view> given;
+    do {
+      const Parameter& p = parameter(entry, given);
+      result.values[std::string(p.name)] = value(p);
+    } while (take(','));
+    if (!take(')')) fail("expected ',' or ')'");
+    return result;
+  }
+
+  const Parameter& parameter(const Entry& entry, std::vector<std::string_view>& given) {
+    const std::string_view key = peek_name();
+    std::vector<std::string_view> keys;
+    for (const Parameter& p : entry.parameters) keys.push_back(p.name);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " + known_names(key, keys));
+    }
+    if (std::find(given.begin(), given.end(), key) != given.end()) fail("'" + std::string(key) + "' is given twice");
+    given.push_back(key);
+    at_ += key.size();
+    if (!take('=')) fail("expected '=' after '" + std::string(key) + "'");
+    return entry.parameters[static_cast<size_t>(found - keys.begin())];
+  }
+
+  std::string value(const Parameter& p) {
+    size_t end = at_;
+    while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
+    const std::string_view text = text_.substr(at_, end - at_);
+    const std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    std::string checked(text);
+    if (p.kind == Parameter::Kind::kChoice) {
+      if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
+    } else {
+      int64_t number = 0;
+      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || stop != text.data() + text.size()) fail(wants);
+      if (number < p.min || number > p.max) fail(wants);
+      checked = std::to_string(number);  // 016 and 16 are one value, and print alike
+    }
+    at_ = end;
+    return checked;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+std::string print_stage(const Stage& stage, const Entry& entry) {
+  std::string arguments;
+  for (const Parameter& p : entry.parameters) {
+    const std::string& value = stage.values.at(std::string(p.name));
+    if (value == p.fallback) continue;
+    arguments += (arguments.empty() ? "" : ",") + std::string(p.name) + "=" + value;
+  }
+  return stage.name + (arguments.empty() ? "" : "(" + arguments + ")");
+}
+
+template <class Table>
+const auto& checked_find(const Table& table, const Stage& stage) {
+  for (const auto* entry : table) {
+    if (entry->name == stage.name) return *entry;
+  }
+  throw std::logic_error("no variant is called '" + stage.name + "'");
+}
+
+}  // namespace
+
+int64_t Stage::integer(const std::string& key) const { return std::stoll(values.at(key)); }
+const std::string& Stage::text(const std::string& key) const { return values.at(key); }
+
+std::string Parameter::range() const {
+  if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
+  std::string all;
+  for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
+  return all;
+}
+
+std::string Spec::print() const {
+  std::string text = print_stage(placement, placement_of(*this));
+  const std::string c = print_stage(codec, codec_of(*this));
+  const std::string r = print_stage(retention, retention_of(*this));
+  if (c != kCodecs.front()->name) text += "/" + c;
+  if (r != kRetentions.front()->name) text += "/" + r;
+  return text;
+}
+
+Spec parse_spec(std::string_view text) { return Parser(text).parse(); }
+
+const PlacementEntry& placement_of(const Spec& spec) { return checked_find(kPlacements, spec.placement); }
+const CodecEntry& codec_of(const Spec& spec) { return checked_find(kCodecs, spec.codec); }
+const RetentionEntry& retention_of(const Spec& spec) { return checked_find(kRetentions, spec.retention); }
+
+}  // namespace kv

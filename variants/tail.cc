@@ -1,0 +1,69 @@
+#include "variants/tail.h"
+
+#include <algorithm>
+
+#include "kernels/encoding.h"
+
+namespace kv {
+namespace {
+constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
+
+int64_t residual_rows(const Codec& codec) {
+  const int64_t unit = codec.unit_rows();
+  return (codec.residual + unit - 1) / unit * unit;
+}
+}  // namespace
+
+int64_t Tail::capacity(const Codec& codec) { return residual_rows(codec) + codec.unit_rows(); }
+
+int64_t Tail::encoded_rows(const Codec& codec, int64_t rows) {
+  const int64_t unit = codec.unit_rows();
+  return std::max<int64_t>(0, rows - residual_rows(codec)) / unit * unit;
+}
+
+int64_t Tail::bytes(const Codec& codec, int heads, int head_dim) {
+  return 2 * heads * capacity(codec) * unit_data_bytes(kRaw, head_dim);
+}
+
+Tail::Tail(const Codec& codec, int heads, int head_dim, Memory& memory)
+    : codec_(codec),
+      heads_(heads),
+      head_dim_(head_dim),
+      capacity_(capacity(codec)),
+      block_(memory, static_cast<size_t>(bytes(codec, heads, head_dim)), ByteKind::kPayload) {}
+
+Tail Tail::clone(Memory& memory) const {
+  Tail copy(codec_, heads_, head_dim_, memory);
+  copy.rows_ = rows_;
+  memory.copy(copy.block_.data(), block_.data(), block_.size());
+  return copy;
+}
+
+std::byte* Tail::at(int head, int64_t row, bool v) const {
+  return block_.data() + ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
+}
+
+void Tail::put(int head, int64_t row, const float* k, const float* v) {
+  encode_unit(kRaw, head_dim_, k, at(head, row, false), nullptr);
+  encode_unit(kRaw, head_dim_, v, at(head, row, true), nullptr);
+}
+
+void Tail::get(int head, int64_t first, int64_t n, float* k, float* v) const {
+  for (int64_t i = 0; i < n; ++i) {
+    decode_row(kRaw, head_dim_, at(head, first + i, false), nullptr, 0, k + i * head_dim_);
+    decode_row(kRaw, head_dim_, at(head, first + i, true), nullptr, 0, v + i * head_dim_);
+  }
+}
+
+void Tail::spans(int head, std::vector<Span>& out) const {
+  const int64_t row_bytes = unit_data_bytes(kRaw, head_dim_);
+  for (int64_t row = encoded_rows(codec_, rows_); row < rows_;) {
+    const int64_t count = std::min(rows_ - row, capacity_ - row % capacity_);
+    out.push_back({.k = {.data = at(head, row, false), .stride = row_bytes, .encoding = kRaw},
+                   .v = {.data = at(head, row, true), .stride = row_bytes, .encoding = kRaw},
+                   .rows = count});
+    row += count;
+  }
+}
+
+}  // namespace kv

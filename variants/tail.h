@@ -1,0 +1,48 @@
+// The newest rows of a sequence's layer, raw (f16), until the codec takes them as whole units.
+//
+// KIVI (Liu et al. 2024, arXiv:2402.02750) keeps a residual of full-precision rows because a per-channel group cannot be
+// encoded before all its rows are there. Here the tail is a circle of whole units: once `residual` rows plus one unit are
+// filled, the oldest unit is encoded and its place is free. So it holds residual … residual + unit - 1 rows, nothing is
+// ever moved, and K and V are treated alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/span.h"
+#include "variants/codec/codec.h"
+#include "variants/memory.h"
+
+namespace kv {
+
+class Tail {
+ public:
+  static bool needed(const Codec& codec) { return codec.unit_rows() > 1 || codec.residual > 0; }
+  // Of `rows` rows, those that are encoded; the rest is in the tail.
+  static int64_t encoded_rows(const Codec& codec, int64_t rows);
+  static int64_t bytes(const Codec& codec, int heads, int head_dim);
+
+  Tail(const Codec& codec, int heads, int head_dim, Memory& memory);
+  Tail clone(Memory& memory) const;
+
+  // Row `row` of the sequence, k and v [head_dim].
+  void put(int head, int64_t row, const float* k, const float* v);
+  // Rows [first, first + n), as stored, to k and v [n, head_dim].
+  void get(int head, int64_t first, int64_t n, float* k, float* v) const;
+  // The sequence now has `rows` rows.
+  void advance(int64_t rows) { rows_ = rows; }
+  // Appends the spans of the rows that are not encoded: one, or two where they wrap around.
+  void spans(int head, std::vector<Span>& out) const;
+
+ private:
+  static int64_t capacity(const Codec& codec);
+  std::byte* at(int head, int64_t row, bool v) const;
+
+  Codec codec_;
+  int heads_, head_dim_;
+  int64_t capacity_;  // rows
+  int64_t rows_ = 0;
+  Block block_;  // [2, heads, capacity, head_dim] f16: K, then V
+};
+
+}  // namespace kv
