@@ -1,4 +1,5 @@
-// Counts every byte a cache holds, by kind. The cache cannot tell it a number: it sees only the blocks themselves.
+// Counts every byte a cache holds, by kind. The cache cannot tell it a number: it sees only the blocks
+// themselves.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,10 @@ class Ledger : public Memory {
   explicit Ledger(int64_t limit_bytes = INT64_MAX) : limit_bytes_(limit_bytes) {}
   ~Ledger() override;
 
+  // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
   std::byte* allocate(size_t bytes, ByteKind kind) override;
+  // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
+  // survive.
   void release(std::byte* p) noexcept override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
 
@@ -44,12 +48,15 @@ class Ledger : public Memory {
     ByteKind kind;
   };
   Count at(ByteKind kind) const;
+  // The allocation routine: the only writer of allocator_bytes_, and blind to kinds.
+  std::byte* take(size_t bytes);
+  void give_back(std::byte* p, size_t bytes) noexcept;
 
   mutable std::mutex mutex_;
   std::unordered_map<std::byte*, Live> live_;
   Count counts_[3];
   int64_t copied_bytes_ = 0;
-  int64_t allocator_bytes_ = 0;  // kept by the allocation routine alone
+  int64_t allocator_bytes_ = 0;  // kept by take and give_back alone
   int64_t peak_total_bytes_ = 0;
   int64_t limit_bytes_;
 };

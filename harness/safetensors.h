@@ -4,15 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "harness/mapped_file.h"
+
 namespace kv {
 
-// A memory-mapped safetensors file whose header has been checked against the file's size: offsets in range, in order of
-// the data, no overlap or hole, dtype and shape agreeing with the byte count.
+// A memory-mapped safetensors file whose header has been checked against the file's size: offsets in range,
+// in order of the data, no overlap or hole, dtype and shape agreeing with the byte count.
 class SafetensorsFile {
  public:
   struct Tensor {
@@ -23,9 +24,6 @@ class SafetensorsFile {
   };
   // Throws std::invalid_argument: one line with what, where, what would be right.
   explicit SafetensorsFile(const std::string& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   // Throws std::invalid_argument that lists the names there are.
@@ -34,11 +32,12 @@ class SafetensorsFile {
 
  private:
   std::string path_;
-  std::span<const std::byte> map_;
+  MappedFile file_;
   std::map<std::string, Tensor> tensors_;
 };
 
-// Elements [first, first + n) of an F32, F16 or BF16 tensor as f32.
+// Elements [first, first + n) of an F32, F16 or BF16 tensor as f32. Throws std::invalid_argument for any
+// other dtype; a range outside the tensor is a bug.
 void read_f32(const SafetensorsFile::Tensor& tensor, int64_t first, int64_t n, float* out);
 
 struct NamedTensor {
@@ -47,7 +46,8 @@ struct NamedTensor {
   std::span<const float> values;  // written as F32
 };
 // Written under a temporary name, synced, then renamed, so that a reader never sees half a file. Throws
-// std::runtime_error if the disk refuses.
+// std::runtime_error if the disk refuses, and leaves nothing behind then. Two tensors of one name, or values
+// that do not fill the shape, are bugs.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors);
 
 }  // namespace kv

@@ -1,0 +1,113 @@
+// Counting happens twice on purpose: the public functions keep a sum for each kind, take/give_back keep the
+// allocator's own total and know nothing of kinds. assert_balanced holds the two against each other.
+#include "harness/ledger.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace kv {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+// The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
+// real use.
+std::byte* Ledger::take(size_t bytes) {
+  if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
+  if (bytes > PTRDIFF_MAX - kAlignment) throw std::bad_alloc();
+  void* p = std::aligned_alloc(kAlignment, round_up(bytes));
+  if (!p) throw std::bad_alloc();
+  allocator_bytes_ += static_cast<int64_t>(bytes);
+  return static_cast<std::byte*>(p);
+}
+
+void Ledger::give_back(std::byte* p, size_t bytes) noexcept {
+  std::free(p);
+  allocator_bytes_ -= static_cast<int64_t>(bytes);
+}
+
+Ledger::~Ledger() {
+  for (const auto& [p, live] : live_) give_back(p, live.bytes);
+}
+
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) {
+  if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
+  const std::lock_guard lock(mutex_);
+  std::byte* p = take(bytes);
+  try {
+    live_.emplace(p, Live{bytes, kind});
+  } catch (...) {
+    give_back(p, bytes);
+    throw;
+  }
+  Count& count = counts_[static_cast<size_t>(kind)];
+  count.current_bytes += static_cast<int64_t>(bytes);
+  count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
+  ++count.allocations;
+  peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
+  return p;
+}
+
+void Ledger::release(std::byte* p) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(p);
+  if (it == live_.end()) {
+    std::fprintf(stderr, "Ledger::release: %p is not held (released twice, or never allocated here)\n",
+                 static_cast<void*>(p));
+    std::abort();
+  }
+  const Live live = it->second;
+  live_.erase(it);
+  counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
+  give_back(p, live.bytes);
+}
+
+void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;
+  std::memcpy(to, from, bytes);
+  const std::lock_guard lock(mutex_);
+  copied_bytes_ += static_cast<int64_t>(bytes);
+}
+
+Ledger::Count Ledger::at(ByteKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return counts_[static_cast<size_t>(kind)];
+}
+
+int64_t Ledger::copied_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return copied_bytes_;
+}
+
+int64_t Ledger::peak_total_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_total_bytes_;
+}
+
+void Ledger::reset_peaks() {
+  const std::lock_guard lock(mutex_);
+  for (Count& count : counts_) count.peak_bytes = count.current_bytes;
+  peak_total_bytes_ = allocator_bytes_;
+  copied_bytes_ = 0;
+}
+
+void Ledger::assert_balanced() const {
+  const std::lock_guard lock(mutex_);
+  int64_t by_kind = 0;
+  for (const Count& count : counts_) by_kind += count.current_bytes;
+  if (by_kind != allocator_bytes_) {
+    throw std::logic_error("Ledger: the kinds sum to " + std::to_string(by_kind) +
+                           " bytes, the allocator has handed out " + std::to_string(allocator_bytes_));
+  }
+}
+
+}  // namespace kv
