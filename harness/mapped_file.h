@@ -1,4 +1,4 @@
-// A whole file mapped read-only, unmapped when the object dies.
+// A whole file, mapped read-only: weights are paged in as they are used and never copied.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,19 @@ namespace kv {
 
 class MappedFile {
  public:
-  // Throws std::invalid_argument: one line with the path and the system's reason. An empty file gives no
-  // bytes.
+  // Throws std::invalid_argument with the path and the system's reason if it cannot be opened or is not a
+  // regular file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }
 
  private:
-  std::span<const std::byte> bytes_;
+  std::string path_;
+  std::span<const std::byte> bytes_;  // empty for an empty file, which cannot be mapped
 };
 
 }  // namespace kv

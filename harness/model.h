@@ -14,10 +14,14 @@ namespace kv {
 // llama2.c's tokenizer.bin: BPE pieces with scores, byte fallback where the file has the 256 byte pieces.
 class Tokenizer {
  public:
+  static constexpr int kUnknown = 0, kBos = 1, kEos = 2;
+
   // `vocab_size` comes from the model. Throws std::invalid_argument: one line with what, where, what would be right.
   Tokenizer(const std::string& path, int vocab_size);
-  // Begins with BOS (1).
+  // BOS, then the text as if a space stood before it, as llama2.c does; an empty text is BOS alone. O(n log n).
   std::vector<int> encode(std::string_view text) const;
+  // BOS and EOS are not printed, and the piece after a BOS loses its leading space, so decode(encode(text)) == text
+  // where the file has byte pieces. Throws std::invalid_argument for an id outside the vocabulary.
   std::string decode(std::span<const int> ids) const;
 
  private:
@@ -25,6 +29,7 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
+// max_tokens is the length of the file's rotary table, seq_len in llama2.c.
 struct ModelConfig {
   int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size, max_tokens;
   int head_dim() const { return dim / q_heads; }
@@ -55,6 +60,7 @@ class Model {
 };
 
 // Full causal attention in plain f32 that keeps all K and V itself: what a model is run with when no cache is under test.
+// It serves one sequence from position 0 on; copies share what is kept, so a new sequence needs a new one.
 Model::Attention full_attention(const ModelConfig& config);
 
 }  // namespace kv

@@ -23,16 +23,19 @@ struct Parameter {
   int64_t min = 0, max = 0;   // kInteger, both included
   std::vector<std::string_view> choices;  // kChoice
   std::string_view help;
+  std::vector<int64_t> trials = {};  // kInteger: values, besides the default, at which the contract tests look
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
-                           std::string_view help) {
-    return {name, Kind::kInteger, fallback, min, max, {}, help};
+                           std::vector<int64_t> trials, std::string_view help) {
+    return {name, Kind::kInteger, fallback, min, max, {}, help, std::move(trials)};
   }
   static Parameter choice(std::string_view name, std::vector<std::string_view> choices, std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
   }
   // "1…1024" or "view|copy".
   std::string range() const;
+  // Values other than the default that a test of every variant should try: each choice, or `trials`.
+  std::vector<std::string> trial_values() const;
 };
 
 // What every kind of variant declares.

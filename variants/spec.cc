@@ -206,6 +206,15 @@ std::string Parameter::range() const {
   return all;
 }
 
+std::vector<std::string> Parameter::trial_values() const {
+  std::vector<std::string> values;
+  for (const std::string_view choice : choices) {
+    if (choice != fallback) values.emplace_back(choice);
+  }
+  for (const int64_t trial : trials) values.push_back(std::to_string(trial));
+  return values;
+}
+
 std::string Spec::print() const {
   std::string text = print_stage(placement, placement_of(*this));
   const std::string c = print_stage(codec, codec_of(*this));

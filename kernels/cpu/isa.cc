@@ -10,7 +10,6 @@
 
 #include <hwy/highway.h>
 
-// HWY_TARGETS is what this project compiles; the machine may support more.
 namespace kv {
 namespace {
 
@@ -20,11 +19,11 @@ std::string lower_name(int64_t target) {
   return name;
 }
 
-// Highway gives better targets lower bits.
+// Highway gives better targets lower bits. Its one-lane target is left out: our own scalar path serves there.
 std::vector<int64_t> supported() {
   std::vector<int64_t> targets;
   hwy::SetSupportedTargetsForTest(0);  // 0: forget a forced one
-  int64_t mask = hwy::SupportedTargets() & HWY_TARGETS;
+  int64_t mask = hwy::SupportedTargets() & HWY_TARGETS & ~int64_t{HWY_SCALAR};
   for (; mask != 0; mask &= mask - 1) targets.push_back(mask & -mask);
   return targets;
 }
@@ -36,7 +35,7 @@ const std::vector<int64_t>& all_targets() {
 
 struct Active {
   std::string name;
-  Active() : name(lower_name(all_targets().front())) {}
+  Active() : name(all_targets().empty() ? "scalar" : lower_name(all_targets().front())) {}
 };
 
 Active& active() {

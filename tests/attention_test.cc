@@ -1,0 +1,217 @@
+// Attention kernels against the FP64 oracle and against each other, on every instruction set of this machine.
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cstring>
+#include <random>
+
+#include "harness/reference.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/encoding.h"
+#include "kernels/math.h"
+
+namespace kv {
+namespace {
+
+struct Case {
+  int group, head_dim;
+  int64_t rows, n;
+  Format format = Format::kF32;
+};
+
+std::vector<float> gaussian(size_t count, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(rng);
+  return values;
+}
+
+// One head's rows, encoded, cut into spans of `span_rows`, each in memory of its own so that a read past a span's end is seen
+// by the sanitizers.
+struct Rows {
+  Rows(const Case& c, int64_t span_rows) : encoding{.format = c.format, .bits = 16} {
+    k = gaussian(static_cast<size_t>(c.rows * c.head_dim), 1);
+    v = gaussian(static_cast<size_t>(c.rows * c.head_dim), 2);
+    const int64_t bytes = unit_data_bytes(encoding, c.head_dim);
+    for (int64_t row = 0; row < c.rows; row += span_rows) {
+      const int64_t count = std::min(span_rows, c.rows - row);
+      std::byte* ks = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
+      std::byte* vs = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
+      for (int64_t i = 0; i < count; ++i) {
+        encode_unit(encoding, c.head_dim, &k[static_cast<size_t>((row + i) * c.head_dim)], ks + i * bytes, nullptr);
+        encode_unit(encoding, c.head_dim, &v[static_cast<size_t>((row + i) * c.head_dim)], vs + i * bytes, nullptr);
+      }
+      spans.push_back({.k = {.data = ks, .stride = bytes, .encoding = encoding},
+                       .v = {.data = vs, .stride = bytes, .encoding = encoding},
+                       .rows = count});
+      // What attention should see is what is stored.
+      for (int64_t i = 0; i < count; ++i) {
+        decode_row(encoding, c.head_dim, ks + i * bytes, nullptr, 0, &k[static_cast<size_t>((row + i) * c.head_dim)]);
+        decode_row(encoding, c.head_dim, vs + i * bytes, nullptr, 0, &v[static_cast<size_t>((row + i) * c.head_dim)]);
+      }
+    }
+  }
+  Encoding encoding;
+  std::vector<float> k, v;
+  std::vector<std::unique_ptr<std::byte[]>> store;
+  std::vector<Span> spans;
+};
+
+std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q, std::vector<float>* mass = nullptr) {
+  std::vector<float> out(q.size());
+  const HeadQueries problem{.q = q.data(),
+                            .out = out.data(),
+                            .spans = rows.spans,
+                            .group = c.group,
+                            .n = c.n,
+                            .visible = c.rows - c.n + 1,
+                            .mass = mass ? mass->data() : nullptr};
+  const size_t bytes = attention_workspace_bytes({&problem, 1}, c.head_dim);
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace(
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), [](std::byte* p) { std::free(p); });
+  attend({&problem, 1}, c.head_dim, workspace.get());
+  return out;
+}
+
+double relative_error(const Case& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out) {
+  double error = 0.0, norm = 0.0;
+  for (int64_t r = 0; r < c.group * c.n; ++r) {
+    const int64_t seen = c.rows - c.n + 1 + r % c.n;
+    const size_t at = static_cast<size_t>(r * c.head_dim);
+    const std::span<const float> k(rows.k), v(rows.v);
+    const auto want = reference::attend({q.data() + at, static_cast<size_t>(c.head_dim)},
+                                        k.first(static_cast<size_t>(seen * c.head_dim)),
+                                        v.first(static_cast<size_t>(seen * c.head_dim)), seen)
+                          .out;
+    for (int d = 0; d < c.head_dim; ++d) {
+      const double difference = static_cast<double>(out[at + static_cast<size_t>(d)]) - want[d];
+      error += difference * difference;
+      norm += want[d] * want[d];
+    }
+  }
+  return std::sqrt(error / norm);
+}
+
+class EveryIsa : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { force_isa(GetParam()); }
+  void TearDown() override { force_isa("auto"); }
+};
+INSTANTIATE_TEST_SUITE_P(Attention, EveryIsa, testing::ValuesIn(available_isas()),
+                         [](const auto& parameter) { return parameter.param; });
+
+const Case kCases[] = {
+    {1, 64, 1, 1},           {1, 8, 3, 1},           {2, 8, 65, 1},          {4, 128, 64, 1},
+    {8, 64, 513, 1},         {3, 24, 1025, 1},       {1, 256, 700, 1},       {40, 32, 130, 1},
+    {1, 64, 37, 37},         {4, 64, 100, 33},       {2, 16, 640, 7},        {1, 512, 66, 2},
+    {4, 64, 513, 1, Format::kF16}, {2, 128, 100, 20, Format::kF16}, {1, 8, 77, 1, Format::kF16},
+    {4, 64, 513, 1, Format::kBf16},
+};
+
+TEST_P(EveryIsa, AgreesWithFp64) {
+  for (const Case& c : kCases) {
+    const Rows rows(c, c.rows);
+    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    EXPECT_LT(relative_error(c, rows, q, run(c, rows, q)), 2e-6)
+        << "group " << c.group << " head_dim " << c.head_dim << " rows " << c.rows << " n " << c.n;
+  }
+}
+
+TEST_P(EveryIsa, SpanBordersChangeNoBit) {
+  for (const Case& c : kCases) {
+    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    const auto whole = run(c, Rows(c, c.rows), q);
+    for (const int64_t span_rows : {1, 5, 16, 64, 300}) {
+      const auto cut = run(c, Rows(c, span_rows), q);
+      EXPECT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(float)), 0)
+          << "spans of " << span_rows << ", rows " << c.rows;
+    }
+  }
+}
+
+TEST_P(EveryIsa, ThreadsChangeNoBit) {
+  const int threads = omp_get_max_threads();
+  for (const Case& c : kCases) {
+    const Rows rows(c, c.rows);
+    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    omp_set_num_threads(1);
+    const auto one = run(c, rows, q);
+    omp_set_num_threads(3);
+    const auto three = run(c, rows, q);
+    omp_set_num_threads(threads);
+    EXPECT_EQ(std::memcmp(one.data(), three.data(), one.size() * sizeof(float)), 0);
+  }
+}
+
+TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
+  const Case c{4, 32, 777, 1};
+  const Rows rows(c, c.rows);
+  const auto q = gaussian(static_cast<size_t>(c.group * c.head_dim), 3);
+  std::vector<float> mass(static_cast<size_t>(c.rows), 0.0f);
+  run(c, rows, q, &mass);
+  std::vector<double> want(mass.size(), 0.0);
+  for (int g = 0; g < c.group; ++g) {
+    const auto p = reference::attend({q.data() + g * c.head_dim, static_cast<size_t>(c.head_dim)}, rows.k, rows.v, c.rows);
+    for (size_t i = 0; i < want.size(); ++i) want[i] += p.probabilities[static_cast<Eigen::Index>(i)];
+  }
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(mass[i], want[i], 1e-5 * want[i] + 1e-12);
+}
+
+TEST_P(EveryIsa, LargeScoresNeitherOverflowNorVanish) {
+  Case c{2, 64, 200, 1};
+  Rows rows(c, c.rows);
+  auto q = gaussian(static_cast<size_t>(c.group * c.head_dim), 3);
+  for (float& x : q) x *= 1000.0f;
+  EXPECT_LT(relative_error(c, rows, q, run(c, rows, q)), 1e-3);
+}
+
+TEST_P(EveryIsa, HalfConversionEqualsTheScalarOneBitForBit) {
+  std::vector<float> from;
+  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 997) {
+    from.push_back(std::bit_cast<float>(bits));
+    from.push_back(-std::bit_cast<float>(bits));
+  }
+  from.insert(from.end(), {INFINITY, -INFINITY, 0.0f, -0.0f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f});
+  std::vector<uint16_t> to(from.size());
+  convert_f32_to_f16(from.data(), to.data(), static_cast<int64_t>(from.size()));
+  for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i], f32_to_f16(from[i])) << from[i];
+}
+
+TEST(Math, HalfRoundTripsExactlyAndRoundsToNearestEven) {
+  for (uint32_t h = 0; h < 0x10000; ++h) {
+    const float f = f16_to_f32(static_cast<uint16_t>(h));
+    if (std::isnan(f)) continue;
+    ASSERT_EQ(f32_to_f16(f), h);
+  }
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);                // halfway: to even, down
+  EXPECT_EQ(f32_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);            // halfway: to even, up
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);     // above halfway
+  EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(f32_to_bf16(1.0f + 3 * 0x1p-8f), 0x3f82);
+  EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(NAN))));
+  EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(NAN))));
+}
+
+TEST(Math, MergingWithNothingChangesNothing) {
+  SoftmaxState a{1.5f, 2.0f};
+  const MergeFactors f = merge(a, SoftmaxState());
+  EXPECT_EQ(a.max, 1.5f);
+  EXPECT_EQ(a.sum, 2.0f);
+  EXPECT_EQ(f.a, 1.0f);
+  EXPECT_EQ(f.b, 0.0f);
+  SoftmaxState none;
+  merge(none, SoftmaxState());
+  EXPECT_EQ(none.sum, 0.0f);
+}
+
+TEST(Isa, AnUnknownOneIsRefusedWithTheList) {
+  EXPECT_THROW(force_isa("mmx"), std::invalid_argument);
+  EXPECT_EQ(active_isa(), available_isas().front());
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,134 @@
+// What the contract tests share: every spec worth testing, small workloads, and one way to drive a cache.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/ledger.h"
+#include "harness/reference.h"
+#include "kernels/encoding.h"
+#include "variants/build.h"
+#include "variants/list.h"
+
+namespace kv::contract {
+
+// Every entry with its defaults, and every entry once more for each of its parameters' other values (integers: those of
+// `small_values`, which keep cases small).
+inline std::vector<std::string> stage_forms(const Entry& entry) {
+  std::vector<std::string> forms{std::string(entry.name)};
+  for (const Parameter& p : entry.parameters) {
+    for (const std::string& value : p.trial_values()) {
+      forms.push_back(std::string(entry.name) + "(" + std::string(p.name) + "=" + value + ")");
+    }
+  }
+  return forms;
+}
+
+// The whole product, supported or not.
+inline std::vector<Spec> all_specs() {
+  std::vector<Spec> specs;
+  for (const auto* p : kPlacements)
+    for (const std::string& placement : stage_forms(*p))
+      for (const auto* c : kCodecs)
+        for (const std::string& codec : stage_forms(*c))
+          for (const auto* r : kRetentions)
+            for (const std::string& retention : stage_forms(*r))
+              specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
+  return specs;
+}
+
+inline std::vector<Spec> supported_specs() {
+  std::vector<Spec> specs;
+  for (const Spec& spec : all_specs()) {
+    if (unsupported_reason(spec).empty()) specs.push_back(spec);
+  }
+  return specs;
+}
+
+// n tokens of one layer: q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim].
+struct Tokens {
+  int64_t n;
+  std::vector<float> q, k, v;
+};
+
+inline Tokens make_tokens(const CacheShape& shape, int64_t n, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<float> normal;
+  Tokens t{n, std::vector<float>(static_cast<size_t>(shape.q_heads * n * shape.head_dim)),
+           std::vector<float>(static_cast<size_t>(shape.kv_heads * n * shape.head_dim)), {}};
+  t.v = t.k;
+  for (auto* values : {&t.q, &t.k, &t.v}) {
+    for (float& x : *values) x = normal(rng);
+  }
+  return t;
+}
+
+// Tokens [first, first + n) of `all`, in the same layouts.
+inline Tokens slice(const CacheShape& shape, const Tokens& all, int64_t first, int64_t n) {
+  const auto cut = [&](const std::vector<float>& from, int heads) {
+    std::vector<float> to;
+    for (int h = 0; h < heads; ++h) {
+      const auto begin = from.begin() + (h * all.n + first) * shape.head_dim;
+      to.insert(to.end(), begin, begin + n * shape.head_dim);
+    }
+    return to;
+  };
+  return {n, cut(all.q, shape.q_heads), cut(all.k, shape.kv_heads), cut(all.v, shape.kv_heads)};
+}
+
+// Steps `tokens` through layer 0 of a sequence in chunks of the given lengths; returns the outputs of the last chunk.
+inline std::vector<float> drive(Cache& cache, SequenceId id, const Tokens& tokens, std::span<const int64_t> chunks,
+                                int layer = 0) {
+  std::vector<float> out;
+  int64_t first = 0;
+  for (const int64_t n : chunks) {
+    const Tokens part = slice(cache.shape(), tokens, first, n);
+    out.assign(part.q.size(), NAN);
+    const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), out.data()};
+    cache.step(layer, {&in, 1});
+    first += n;
+  }
+  return out;
+}
+
+// Rows of one head as stored, in slot order: k and v [rows, head_dim].
+struct Stored {
+  int64_t rows = 0;
+  std::vector<float> k, v;
+};
+
+inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
+  Stored stored;
+  const int d = cache.shape().head_dim;
+  std::vector<float> row(static_cast<size_t>(d));
+  for (const Span& span : cache.spans(id, layer, head)) {
+    for (int64_t i = 0; i < span.rows; ++i) {
+      for (const auto& [side, to] : {std::pair{&span.k, &stored.k}, std::pair{&span.v, &stored.v}}) {
+        const int64_t unit = i / side->encoding.group;
+        decode_row(side->encoding, d, side->data + unit * side->stride,
+                   side->meta ? side->meta + unit * side->meta_stride : nullptr, static_cast<int>(i % side->encoding.group),
+                   row.data());
+        to->insert(to->end(), row.begin(), row.end());
+      }
+    }
+    stored.rows += span.rows;
+  }
+  return stored;
+}
+
+inline double relative_l2(std::span<const float> got, std::span<const float> want) {
+  double error = 0.0, norm = 0.0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return norm > 0.0 ? std::sqrt(error / norm) : std::sqrt(error);
+}
+
+}  // namespace kv::contract
