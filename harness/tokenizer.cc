@@ -5,6 +5,7 @@
 // third is found once, when the file is read, so that encoding handles no strings.
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <queue>

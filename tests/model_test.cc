@@ -422,7 +422,7 @@ TEST_F(RealModelSlow, Stories260kOnOtherTexts) {
   EXPECT_NEAR(window_loss(real.model, ids, 8).mean(), 5.2543, kDigits);
 }
 
-TEST_F(RealModel, Babyllama105OnTheValidationStories) {
+TEST_F(RealModelSlow, Babyllama105OnTheValidationStories) {
   const Real real = babyllama105();
   const std::vector<int> ids = packed(real.tokenizer, stories("text/tinystories_valid_sample.txt", 5));
   const Loss loss = window_loss(real.model, ids, ids.size());
