@@ -257,7 +257,6 @@ class NewFile {
  private:
   [[noreturn]] void fail() const {
     const std::string reason = std::strerror(errno);
-    if (fd_ >= 0) unlink(temporary_.c_str());
     throw std::runtime_error("cannot write " + path_ + ": " + reason);
   }
 
