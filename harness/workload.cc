@@ -1,36 +1,35 @@
 // The synthetic families. Every row begins as iid N(0, 1), written g below, and a family then changes it in
-// place; d is head_dim, t the token's position, u a unit vector that each (layer, kv head) has of its own. A
-// score is q·k / sqrt(d).
+// place; d is head_dim, t the token's position, u a unit vector that each (layer, kv head) has of its own,
+// and g⊥ is g without its part along u. A score is q·k / sqrt(d).
 //
-//   gaussian  q, k, v = g. Scores are N(0, 1): attention is nearly flat, the worst case for eviction.
-//   outliers  k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40]:
-//   the same
-//             channels for all tokens of a kv head (KIVI, arXiv 2402.02750, fig. 2). Queries shrink by as
-//             much, so that scores stay N(0, 1) and only what a codec does to K differs from gaussian.
-//   sinks     The first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453):
-//             k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
-//             s_t = ln(0.6 / 0.4) + 1/2 + ln(max(t - 3, 1) / 4). The logarithm keeps the share level as
-//             rivals grow in number, and 1/2 is ln E exp(N(0, 1)), what one rival weighs. g⊥ is g without its
-//             part along u.
-//   heavy     Heavy hitters that persist (H2O, arXiv 2306.14048): k_t = g⊥ + e_t u, q = g⊥ + sqrt(d) u with
-//             e_t = -1.2 ln x_t, x_t uniform in (0, 1). A token then weighs x_t^-1.2 for every query, and the
-//             weights of n tokens, ranked, follow Zipf's law (n / rank)^1.2.
-//   local     Near tokens score higher: k_t = φ_t + g/2, q_t = (2 / sqrt(d)) ln(64 + t) φ_t + g/2, where φ_t
-//   holds
-//             cos and sin of w_i t + p_i for d/2 frequencies w_i and phases p_i. So φ_s·φ_t is a kernel of
-//             distance alone; with w_i from strata of a logistic distribution it decays as x / sinh(x), x =
-//             |s - t| / 16. The more frequencies the lower the ripple far away, so this family means little
-//             below d = 32.
+// gaussian: q, k, v = g. Scores are N(0, 1): attention is nearly flat, the worst case for eviction.
+//
+// outliers: k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40];
+// the same channels for all tokens of a kv head, as KIVI (arXiv 2402.02750) finds in real models. Queries
+// shrink by as much as keys grow, so scores stay N(0, 1) and only what a codec does to K differs from
+// gaussian.
+//
+// sinks: the first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453).
+// k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
+// s_t = ln(0.6 / 0.4) + 1/2 + ln(max(t - 3, 1) / 4). The logarithm keeps the share level as rivals grow in
+// number, and 1/2 is ln E exp(N(0, 1)), what one rival weighs.
+//
+// heavy: heavy hitters that persist (H2O, arXiv 2306.14048). k_t = g⊥ + e_t u, q = g⊥ + sqrt(d) u with
+// e_t = -1.2 ln x_t, x_t uniform in (0, 1). A token then weighs x_t^-1.2 for every query, and the weights of
+// n tokens, ranked, follow Zipf's law (n / rank)^1.2.
+//
+// local: near tokens score higher. k_t = φ_t + g/2, q_t = (2 / sqrt(d)) ln(64 + t) φ_t + g/2, where φ_t holds
+// cos and sin of w_i t + p_i for d/2 frequencies w_i and phases p_i. So φ_s·φ_t is a kernel of distance
+// alone; with w_i from strata of a logistic distribution it decays as x / sinh(x), x = |s - t| / 16, and the
+// logarithm holds far tokens down as they grow in number. The more frequencies the lower the ripple far away,
+// so this family means little below d = 32.
 #include "harness/workload.h"
 
 #include <algorithm>
-#include <climits>
 #include <cmath>
-#include <functional>
 #include <numbers>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "harness/random.h"
 
@@ -70,7 +69,8 @@ class Family {
 class HeadTable {
  public:
   HeadTable(const WorkloadShape& shape, size_t width)
-      : width_(width), values_(static_cast<size_t>(shape.layers * shape.kv_heads) * width) {}
+      : width_(width),
+        values_(static_cast<size_t>(shape.layers) * static_cast<size_t>(shape.kv_heads) * width) {}
   size_t heads() const { return values_.size() / width_; }
   std::span<float> operator[](size_t head) { return std::span(values_).subspan(head * width_, width_); }
   std::span<const float> operator[](size_t head) const {
@@ -110,6 +110,11 @@ HeadTable unit_vectors(const WorkloadShape& shape, uint64_t seed) {
   }
   return table;
 }
+
+class Gaussian : public Family {
+ public:
+  Gaussian(const WorkloadShape&, uint64_t) {}
+};
 
 class Outliers : public Family {
  public:
@@ -220,11 +225,7 @@ class Local : public Family {
 
 template <typename F>
 std::unique_ptr<Family> make(const WorkloadShape& shape, uint64_t seed) {
-  if constexpr (std::is_same_v<F, Family>) {
-    return std::make_unique<Family>();
-  } else {
-    return std::make_unique<F>(shape, seed);
-  }
+  return std::make_unique<F>(shape, seed);
 }
 
 struct Entry {
@@ -232,21 +233,13 @@ struct Entry {
   std::unique_ptr<Family> (*make)(const WorkloadShape&, uint64_t seed);
 };
 constexpr Entry kFamilies[] = {
-    {{"gaussian", "q, k, v = g, iid N(0, 1)"}, make<Family>},
-    {{"outliers",
-      "k[c] = f_c g, q[c] = g / f_c in max(1, d/32) fixed channels a head, f_c log-uniform in [12, 40]"},
+    {{"gaussian", "q, k, v = g, iid N(0, 1)"}, make<Gaussian>},
+    {{"outliers", "k[c] = f_c g, q[c] = g / f_c in max(1, d/32) channels of a head, f_c from 12 to 40"},
      make<Outliers>},
-    {{"sinks",
-      "tokens 0-3: k = sqrt(d) u + 0.1 g, v = 0.1 g; q_t = g⊥ + (ln 1.5 + 1/2 + ln((t - 3) / 4)) u: 0.6 of "
-      "the mass"},
+    {{"sinks", "k_t = sqrt(d) u + 0.1 g, v_t = 0.1 g for t < 4; q_t = g⊥ + (0.905 + ln((t - 3) / 4)) u"},
      make<Sinks>},
-    {{"heavy",
-      "k_t = g⊥ - 1.2 ln(x_t) u, q = g⊥ + sqrt(d) u, x_t uniform: token weights follow Zipf's law, exponent "
-      "1.2"},
-     make<Heavy>},
-    {{"local",
-      "k_t = φ_t + g/2, q_t = 2 ln(64 + t) / sqrt(d) φ_t + g/2; φ_s·φ_t decays as x / sinh(x), x = |s - t| / "
-      "16"},
+    {{"heavy", "k_t = g⊥ - 1.2 ln(x_t) u, q = g⊥ + sqrt(d) u, x_t uniform: Zipf weights"}, make<Heavy>},
+    {{"local", "k_t = φ_t + g/2, q_t = 2 ln(64 + t) / sqrt(d) φ_t + g/2, φ_s·φ_t falls with |s - t|"},
      make<Local>},
 };
 

@@ -65,8 +65,9 @@ struct Portrait {
   double sinks = 0;        // mean mass of tokens 0-3
   double least_sinks = 1;  // of any query
   double local = 0;        // mean mass of the nearest 64 tokens
-  double persistent = 0;   // mean mass, in the second half of queries, of the 5 % of the first 2048 tokens
-                          // that the first half of queries liked best, as a share of those 2048 tokens' mass
+  // Of the first 2048 tokens' mass in the later queries, the share that goes to the 5 % of them that the
+  // earlier queries liked best.
+  double persistent = 0;
 };
 
 Portrait portray(const std::string& family) {
