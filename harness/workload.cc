@@ -23,6 +23,9 @@
 // alone; with w_i from strata of a logistic distribution it decays as x / sinh(x), x = |s - t| / 16, and the
 // logarithm holds far tokens down as they grow in number. The more frequencies the lower the ripple far away,
 // so this family means little below d = 32.
+//
+// The noise has the same bits on every machine (harness/random.h). The one logarithm or power that a row or a
+// channel takes is libm's, in FP64 and then rounded to f32.
 #include "harness/workload.h"
 
 #include <algorithm>
