@@ -1,6 +1,6 @@
 # Finds the GPU side, and says in one line why it is left out. Nothing else of kvlab needs it.
 #
-# Sets KVLAB_CUDA_SOURCES: the files of kernels/cuda to build; empty where there are none or no compiler for them.
+# Sets KVLAB_CUDA_SOURCES: the files of kernels/cuda to build; empty where there is no compiler for them.
 set(KVLAB_CUDA AUTO CACHE STRING "GPU kernels: AUTO (where a CUDA compiler is found), ON (required), OFF")
 set_property(CACHE KVLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
 file(GLOB KVLAB_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
@@ -21,7 +21,6 @@ endif()
 if(why_not STREQUAL "")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
-  set(CMAKE_CUDA_STANDARD 20)
   message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER}, for architectures ${CMAKE_CUDA_ARCHITECTURES}")
 elseif(KVLAB_CUDA STREQUAL "ON")
   message(FATAL_ERROR "CUDA is required by KVLAB_CUDA=ON, but ${why_not}")

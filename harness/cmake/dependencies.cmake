@@ -4,8 +4,8 @@
 # FetchContent ask find_package first.
 include(FetchContent)
 
-# Fetched libraries build no tests, examples or install rules of their own. The policies make their option() and
-# set(CACHE) respect the variables below.
+# Fetched libraries build no tests, examples or install rules of their own. The policies make their option()
+# and set(CACHE) respect the variables below.
 set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
 set(CMAKE_POLICY_DEFAULT_CMP0126 NEW)
 set(BUILD_TESTING OFF)
@@ -22,7 +22,7 @@ set(INSTALL_GTEST OFF)
 FetchContent_Declare(Eigen3 SYSTEM
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
   URL_HASH SHA256=b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
-  SOURCE_SUBDIR headers-only  # no such folder: Eigen's own CMake would search for Fortran, Qt and sparse solvers
+  SOURCE_SUBDIR headers-only  # no such folder: Eigen's own CMake would look for Fortran, Qt and solvers
   FIND_PACKAGE_ARGS 3.4 NO_MODULE)
 FetchContent_Declare(benchmark SYSTEM
   URL https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz
