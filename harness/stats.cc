@@ -39,7 +39,7 @@ double resampled_median(std::span<const double> samples, uint64_t key, std::vect
 
 // The middle 95 % of what `statistic(resample number)` gives.
 template <typename Statistic>
-Interval bootstrap(Statistic statistic) {
+ConfidenceInterval bootstrap(Statistic statistic) {
   std::vector<double> values(kResamples);
   for (int i = 0; i < kResamples; ++i) values[static_cast<size_t>(i)] = statistic(static_cast<uint64_t>(i));
   std::sort(values.begin(), values.end());
@@ -63,7 +63,7 @@ std::vector<double> repetition_medians(std::span<const std::vector<double>> repe
   return medians;
 }
 
-Interval median_interval(std::span<const double> samples) {
+ConfidenceInterval median_interval(std::span<const double> samples) {
   require(!samples.empty(), "median_interval: needs samples");
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (samples.size() < kMinSamples) return {-kInfinity, kInfinity};

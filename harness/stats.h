@@ -19,7 +19,7 @@ double median(std::span<const double> samples);
 // The median of every repetition's samples.
 std::vector<double> repetition_medians(std::span<const std::vector<double>> repetitions);
 
-struct Interval {
+struct ConfidenceInterval {
   double low, high;
   bool contains(double x) const { return low <= x && x <= high; }
 };
@@ -28,7 +28,7 @@ struct Interval {
 // widest bootstrap interval, minimum to maximum, holds the true median with 94 % (1 - 2 / 2^5).
 inline constexpr int kMinSamples = 5;
 
-Interval median_interval(std::span<const double> samples);
+ConfidenceInterval median_interval(std::span<const double> samples);
 
 enum class Pairing {
   kIndependent,    // each side is resampled by itself
@@ -38,7 +38,7 @@ enum class Pairing {
 
 struct Ratio {
   double value;  // median(a) / median(b)
-  Interval interval;
+  ConfidenceInterval interval;
 };
 // Samples must be positive; paired ones equal in number (std::logic_error otherwise).
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing);

@@ -38,7 +38,7 @@ TEST(Stats, RepetitionMediansKeepOneValueARepetition) {
 
 TEST(Stats, IntervalIsReproducibleAndOfTheRightWidth) {
   const std::vector<double> samples = times(101, 100, 1);
-  const Interval interval = median_interval(samples), again = median_interval(samples);
+  const ConfidenceInterval interval = median_interval(samples), again = median_interval(samples);
   EXPECT_EQ(interval.low, again.low);
   EXPECT_EQ(interval.high, again.high);
   EXPECT_TRUE(interval.contains(median(samples)));
