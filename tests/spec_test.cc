@@ -67,19 +67,23 @@ TEST(Spec, NamesAreUniqueAcrossKinds) {
 
 TEST(Spec, AMistakeGetsACaretAndTheNearestName) {
   EXPECT_EQ(error_of("contiguos/f16").substr(0, 44), "spec: no placement is called 'contiguos'; kn");
-  EXPECT_NE(error_of("contiguos/f16").find("did you mean 'contiguous'?\n  contiguos/f16\n  ^"), std::string::npos);
-  EXPECT_NE(error_of("contiguous/f17").find("did you mean 'f16'?\n  contiguous/f17\n             ^"), std::string::npos)
+  EXPECT_NE(error_of("contiguos/f16").find("did you mean 'contiguous'?\n  contiguos/f16\n  ^"),
+            std::string::npos);
+  EXPECT_NE(error_of("contiguous/f17").find("did you mean 'f16'?\n  contiguous/f17\n             ^"),
+            std::string::npos)
       << error_of("contiguous/f17");
   EXPECT_NE(error_of("doubling(raed=copy)").find("did you mean 'read'?"), std::string::npos);
-  EXPECT_NE(error_of("doubling(read=slow)").find("'read' takes view|copy\n  doubling(read=slow)\n                ^"),
+  EXPECT_NE(error_of("doubling(read=slow)")
+                .find("'read' takes view|copy\n  doubling(read=slow)\n                ^"),
             std::string::npos)
       << error_of("doubling(read=slow)");
 }
 
 TEST(Spec, WhatIsNotASpecIsRefused) {
-  for (const char* text : {"", "/", "contiguous/", "contiguous//full", "contiguous/f16/full/f16", "contiguous(",
-                           "contiguous()", "doubling(read)", "doubling(read=)", "doubling(read=copy", "doubling(copy)",
-                           "doubling(read=copy,read=copy)", "contiguous /f16", "Contiguous", "f16", "contiguous/full/f16"}) {
+  for (const char* text :
+       {"", "/", "contiguous/", "contiguous//full", "contiguous/f16/full/f16", "contiguous(", "contiguous()",
+        "doubling(read)", "doubling(read=)", "doubling(read=copy", "doubling(copy)",
+        "doubling(read=copy,read=copy)", "contiguous /f16", "Contiguous", "f16", "contiguous/full/f16"}) {
     EXPECT_THROW(parse_spec(text), std::invalid_argument) << "'" << text << "'";
   }
 }

@@ -1,7 +1,7 @@
 // Joins the three stages of a spec into one cache.
 //
-// A row's way in: retention picks its slot, the codec encodes its unit, placement says where the unit's bytes go. Codecs
-// that encode several rows together, or keep the newest rows raw, go through a Tail first.
+// A row's way in: retention picks its slot, the codec encodes its unit, placement says where the unit's bytes
+// go. Codecs that encode several rows together, or keep the newest rows raw, go through a Tail first.
 #include "variants/cache.h"
 
 #include <algorithm>
@@ -27,15 +27,16 @@ void check_shape(const CacheShape& s) {
   if (s.layers < 1) bad_shape("layers must be at least 1, not " + std::to_string(s.layers));
   if (s.kv_heads < 1) bad_shape("kv_heads must be at least 1, not " + std::to_string(s.kv_heads));
   if (s.q_heads < s.kv_heads || s.q_heads % s.kv_heads != 0) {
-    bad_shape("q_heads (" + std::to_string(s.q_heads) + ") must be a multiple of kv_heads (" + std::to_string(s.kv_heads) +
-              ")");
+    bad_shape("q_heads (" + std::to_string(s.q_heads) + ") must be a multiple of kv_heads (" +
+              std::to_string(s.kv_heads) + ")");
   }
   if (s.head_dim < 8 || s.head_dim % 8 != 0 || s.head_dim > kMaxHeadDim) {
     bad_shape("head_dim must be a multiple of 8 from 8 to " + std::to_string(kMaxHeadDim) + ", not " +
               std::to_string(s.head_dim));
   }
   if (s.max_tokens < 1) bad_shape("max_tokens must be at least 1, not " + std::to_string(s.max_tokens));
-  if (s.max_sequences < 1) bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
+  if (s.max_sequences < 1)
+    bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
 }
 
 UnitLayout unit_layout(const Codec& codec, int head_dim) {
@@ -71,7 +72,8 @@ class CacheImpl : public Cache {
         memory_(memory),
         codec_(codec_of(spec).make(spec.codec)),
         unit_(unit_layout(codec_, shape.head_dim)) {
-    const int64_t slots = retention_of(spec).make(spec.retention, shape.max_tokens, memory)->slots_after(shape.max_tokens);
+    const int64_t slots =
+        retention_of(spec).make(spec.retention, shape.max_tokens, memory)->slots_after(shape.max_tokens);
     placement_ = placement_of(spec).make(
         spec.placement, {&memory_, shape.layers, shape.kv_heads, (slots + unit_.rows - 1) / unit_.rows,
                          shape.max_sequences, unit_});
@@ -88,7 +90,8 @@ class CacheImpl : public Cache {
       fresh.retention.push_back(retention_of(spec_).make(spec_.retention, shape_.max_tokens, memory_));
     }
     if (Tail::needed(codec_)) {
-      for (int i = 0; i < shape_.layers; ++i) fresh.tail.emplace_back(codec_, shape_.kv_heads, shape_.head_dim, memory_);
+      for (int i = 0; i < shape_.layers; ++i)
+        fresh.tail.emplace_back(codec_, shape_.kv_heads, shape_.head_dim, memory_);
     }
     open(id);
     fresh.open = true;
@@ -103,7 +106,8 @@ class CacheImpl : public Cache {
     for (const auto& state : parent.retention) child.retention.push_back(state->clone());
     for (const Tail& tail : parent.tail) child.tail.push_back(tail.clone(memory_));
     std::vector<int64_t> units;
-    for (int layer = 0; layer < shape_.layers; ++layer) units.push_back(stored_units(parent, layer, parent.tokens[layer]));
+    for (int layer = 0; layer < shape_.layers; ++layer)
+      units.push_back(stored_units(parent, layer, parent.tokens[layer]));
     const SequenceId id = free_id();
     open(id);
     try {
@@ -129,13 +133,15 @@ class CacheImpl : public Cache {
       const Sequence& s = sequence(in.sequence);
       const int64_t tokens = s.tokens[layer];
       if (tokens + in.n > shape_.max_tokens) {
-        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " + std::to_string(tokens) +
+        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
+                               std::to_string(tokens) +
                                " goes past max_tokens = " + std::to_string(shape_.max_tokens));
       }
       if (in.n > 1 && s.retention[0]->wants_mass()) {
         throw std::logic_error("this retention scores every token as it comes; use step()");
       }
-      placement_->reserve(in.sequence, layer, stored_units(s, layer, tokens), stored_units(s, layer, tokens + in.n));
+      placement_->reserve(in.sequence, layer, stored_units(s, layer, tokens),
+                          stored_units(s, layer, tokens + in.n));
     }
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
@@ -175,13 +181,15 @@ class CacheImpl : public Cache {
       const int64_t queries = int64_t{shape_.group()} * in.n * shape_.head_dim;
       for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
         const Retention& kept = *s.retention[index(layer, head)];
-        if (in.n > 1 && !kept.keeps_all()) throw std::logic_error("a chunk can attend at once only where all is kept; use step()");
-        problems_.push_back({.q = in.q + head * queries,
-                             .out = in.out + head * queries,
-                             .spans = std::span(spans_).subspan(first_span_[at], first_span_[at + 1] - first_span_[at]),
-                             .group = shape_.group(),
-                             .n = in.n,
-                             .visible = kept.slots() - in.n + 1});
+        if (in.n > 1 && !kept.keeps_all())
+          throw std::logic_error("a chunk can attend at once only where all is kept; use step()");
+        problems_.push_back(
+            {.q = in.q + head * queries,
+             .out = in.out + head * queries,
+             .spans = std::span(spans_).subspan(first_span_[at], first_span_[at + 1] - first_span_[at]),
+             .group = shape_.group(),
+             .n = in.n,
+             .visible = kept.slots() - in.n + 1});
         rows_in_all += kept.slots();
       }
     }
@@ -218,7 +226,8 @@ class CacheImpl : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     const Retention& state = *sequence(id).retention[index(layer, head)];
     std::vector<int64_t> tokens(static_cast<size_t>(state.slots()));
-    for (size_t slot = 0; slot < tokens.size(); ++slot) tokens[slot] = state.token_at(static_cast<int64_t>(slot));
+    for (size_t slot = 0; slot < tokens.size(); ++slot)
+      tokens[slot] = state.token_at(static_cast<int64_t>(slot));
     return tokens;
   }
 
@@ -243,7 +252,8 @@ class CacheImpl : public Cache {
       if (!sequences_[id].open) return static_cast<SequenceId>(id);
     }
     if (sequences_.size() >= static_cast<size_t>(shape_.max_sequences)) {
-      throw std::logic_error("more than max_sequences = " + std::to_string(shape_.max_sequences) + " sequences");
+      throw std::logic_error("more than max_sequences = " + std::to_string(shape_.max_sequences) +
+                             " sequences");
     }
     return static_cast<SequenceId>(sequences_.size());
   }
@@ -368,8 +378,8 @@ class CacheImpl : public Cache {
 
   void step_token_by_token(int layer, const StepInput& in) {
     const int64_t d = shape_.head_dim;
-    std::vector<float> q(static_cast<size_t>(shape_.q_heads * d)), k(static_cast<size_t>(shape_.kv_heads * d)), v(k.size()),
-        out(q.size());
+    std::vector<float> q(static_cast<size_t>(shape_.q_heads * d)),
+        k(static_cast<size_t>(shape_.kv_heads * d)), v(k.size()), out(q.size());
     const auto gather = [&](const float* from, int heads, int64_t i, std::vector<float>& to) {
       for (int h = 0; h < heads; ++h) std::copy_n(from + (h * in.n + i) * d, d, to.begin() + h * d);
     };
@@ -381,7 +391,8 @@ class CacheImpl : public Cache {
       append(layer, {&one, 1});
       attend(layer, {&one, 1});
       if (!in.out) continue;
-      for (int h = 0; h < shape_.q_heads; ++h) std::copy_n(out.begin() + h * d, d, in.out + (h * in.n + i) * d);
+      for (int h = 0; h < shape_.q_heads; ++h)
+        std::copy_n(out.begin() + h * d, d, in.out + (h * in.n + i) * d);
     }
   }
 
@@ -438,7 +449,8 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
   const int64_t max_units = (policy->slots_after(shape.max_tokens) + unit.rows - 1) / unit.rows;
   int64_t bytes = 0;
   for (const int64_t tokens : lengths) {
-    bytes += placement_of(spec).reserved_units(spec.placement, units(tokens), max_units) * unit_bytes * shape.kv_heads;
+    bytes += placement_of(spec).reserved_units(spec.placement, units(tokens), max_units) * unit_bytes *
+             shape.kv_heads;
     if (Tail::needed(codec)) bytes += Tail::bytes(codec, shape.kv_heads, shape.head_dim);
   }
   return bytes * shape.layers;

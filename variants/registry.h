@@ -19,17 +19,19 @@ struct Parameter {
   enum class Kind { kInteger, kChoice };
   std::string_view name;
   Kind kind;
-  std::string_view fallback;  // the default, as text
-  int64_t min = 0, max = 0;   // kInteger, both included
+  std::string_view fallback;              // the default, as text
+  int64_t min = 0, max = 0;               // kInteger, both included
   std::vector<std::string_view> choices;  // kChoice
   std::string_view help;
-  std::vector<int64_t> trials = {};  // kInteger: values, besides the default, at which the contract tests look
+  std::vector<int64_t> trials =
+      {};  // kInteger: values, besides the default, at which the contract tests look
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
     return {name, Kind::kInteger, fallback, min, max, {}, help, std::move(trials)};
   }
-  static Parameter choice(std::string_view name, std::vector<std::string_view> choices, std::string_view help) {
+  static Parameter choice(std::string_view name, std::vector<std::string_view> choices,
+                          std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
   }
   // "1…1024" or "view|copy".
@@ -48,7 +50,8 @@ struct Entry {
 
 struct PlacementEntry : Entry {
   std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
-  // Units a (sequence, layer, head) has reserved when `used` hold data: the closed form that the ledger is held against.
+  // Units a (sequence, layer, head) has reserved when `used` hold data: the closed form that the ledger is
+  // held against.
   int64_t (*reserved_units)(const Stage& stage, int64_t used, int64_t max);
 };
 

@@ -36,9 +36,9 @@ std::string join(const std::vector<std::string_view>& names) {
 // "known: a, b, c" and, where one is near, "; did you mean 'b'?".
 std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
   std::string text = "known: " + (names.empty() ? "none" : join(names));
-  const auto nearest = std::min_element(names.begin(), names.end(), [&](std::string_view a, std::string_view b) {
-    return distance(wrong, a) < distance(wrong, b);
-  });
+  const auto nearest = std::min_element(
+      names.begin(), names.end(),
+      [&](std::string_view a, std::string_view b) { return distance(wrong, a) < distance(wrong, b); });
   if (nearest != names.end() && distance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 3)) {
     text += "; did you mean '" + std::string(*nearest) + "'?";
   }
@@ -71,7 +71,8 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Spec parse() {
-    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()), default_stage(*kRetentions.front())};
+    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
+              default_stage(*kRetentions.front())};
     spec.placement = stage(entry(kPlacements, "placement"));
     if (next_stage()) {
       const std::string_view name = peek_name();
@@ -93,7 +94,8 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " + std::string(at_, ' ') + "^");
+    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " +
+                                std::string(at_, ' ') + "^");
   }
 
   static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
@@ -121,7 +123,8 @@ class Parser {
     const std::string_view name = peek_name();
     if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
-    if (!found) fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
+    if (!found)
+      fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
     at_ += name.size();
     return *found;
   }
@@ -144,9 +147,11 @@ class Parser {
     for (const Parameter& p : entry.parameters) keys.push_back(p.name);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
-      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " + known_names(key, keys));
+      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " +
+           known_names(key, keys));
     }
-    if (std::find(given.begin(), given.end(), key) != given.end()) fail("'" + std::string(key) + "' is given twice");
+    if (std::find(given.begin(), given.end(), key) != given.end())
+      fail("'" + std::string(key) + "' is given twice");
     given.push_back(key);
     at_ += key.size();
     if (!take('=')) fail("expected '=' after '" + std::string(key) + "'");

@@ -1,7 +1,7 @@
 // Spec strings: `placement['/'codec]['/'retention]`, a stage is `name` or `name(key=value,…)`.
 //
-// What is left out is `contiguous/f32/full`. The canonical form leaves out every stage and parameter that has its
-// default value, except the placement's name; parse(print(s)) == s.
+// What is left out is `contiguous/f32/full`. The canonical form leaves out every stage and parameter that has
+// its default value, except the placement's name; parse(print(s)) == s.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// concat: every append allocates a buffer that fits exactly and copies all past rows into it, as frameworks do that
-// concatenate tensors. A T-token decode copies O(T^2) rows.
+// concat: every append allocates a buffer that fits exactly and copies all past rows into it, as frameworks
+// do that concatenate tensors. A T-token decode copies O(T^2) rows.
 #include "variants/list.h"
 #include "variants/placement/planes.h"
 

@@ -1,7 +1,8 @@
-// doubling: room is a power of two and doubles when it is used up, so n appends move O(n) rows in all, in at most
-// log2(n) + 1 reallocations. Since rows lie head-major, the used part of each head is a prefix that attention reads in
-// place (`read=view`). `read=copy` slices that part into a fresh buffer before every read, as a tensor library must whose
-// slices own their memory: the copies that doubling saved come back, O(T^2) of them.
+// doubling: room is a power of two and doubles when it is used up, so n appends move O(n) rows in all, in at
+// most log2(n) + 1 reallocations. Since rows lie head-major, the used part of each head is a prefix that
+// attention reads in place (`read=view`). `read=copy` slices that part into a fresh buffer before every read,
+// as a tensor library must whose slices own their memory: the copies that doubling saved come back, O(T^2) of
+// them.
 #include <bit>
 
 #include "variants/list.h"
@@ -30,7 +31,8 @@ class Doubling : public PlanesPlacement {
 
   void view(int sequence, int layer, int64_t units) override {
     if (!copies_) return;
-    slice(sequence, layer) = Planes();  // the last slice is gone before the next is made, as when a tensor is dropped
+    slice(sequence, layer) =
+        Planes();  // the last slice is gone before the next is made, as when a tensor is dropped
     Planes fresh(context(), units, ByteKind::kWorkspace, ByteKind::kWorkspace);
     fresh.copy_from(planes(sequence, layer), units);
     slice(sequence, layer) = std::move(fresh);

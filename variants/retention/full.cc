@@ -21,6 +21,7 @@ std::unique_ptr<Retention> make(const Stage&, int64_t, Memory&) { return std::ma
 
 }  // namespace
 
-const RetentionEntry full{{.name = "full", .help = "keeps every token", .source = "", .parameters = {}}, make};
+const RetentionEntry full{{.name = "full", .help = "keeps every token", .source = "", .parameters = {}},
+                          make};
 
 }  // namespace kv::retention

@@ -20,7 +20,8 @@ class Retention {
   // Slots in use once `tokens` have been admitted.
   virtual int64_t slots_after(int64_t tokens) const = 0;
 
-  // True if no token is ever lost and slot i holds token i: whole chunks may then be appended before they attend.
+  // True if no token is ever lost and slot i holds token i: whole chunks may then be appended before they
+  // attend.
   virtual bool keeps_all() const { return false; }
   // True if observe() must be called, with the attention mass of each slot, after each step.
   virtual bool wants_mass() const { return false; }
