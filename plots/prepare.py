@@ -1,0 +1,125 @@
+"""Turns tables as they were measured into tables as they are drawn: panels, the Pareto front, thinned growth steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# What a sweep can vary besides variant and length, in the order in which a panel's title names it.
+DIMENSIONS = {
+    "run": "{}",
+    "device": "{}",
+    "experiment": "{}",
+    "phase": "{}",
+    "workload": "{}",
+    "layers": "{} layers",
+    "q_heads": "{} query heads",
+    "kv_heads": "{} KV heads",
+    "head_dim": "head dim {}",
+    "batch": "batch {}",
+    "threads": "{} threads",
+}
+
+
+class NoData(Exception):
+    """The runs hold nothing that this figure could draw; the message says what is absent."""
+
+
+def is_null_ab(table: pl.DataFrame) -> pl.Expr:
+    """The rows that time a variant against itself: they check the harness and are no further variant."""
+    return pl.col("verdict").eq_missing("null")
+
+
+def measured(cells: pl.DataFrame) -> pl.DataFrame:
+    """The rows that figures draw."""
+    return cells.filter((pl.col("status") == "ok") & ~is_null_ab(cells))
+
+
+def with_panel(
+    rows: pl.DataFrame, same_over: tuple[str, ...] = (), values: tuple[str, ...] = ()
+) -> pl.DataFrame:
+    """Adds `panel`, the title of the small multiple that a row belongs to, and sorts by it.
+
+    Every dimension that varies splits, except those of `same_over` over which `values` do not change: memory, say,
+    is not drawn once a workload when the workload makes no difference.
+    """
+    varying = [d for d in DIMENSIONS if rows[d].n_unique() > 1]
+    for dimension in same_over:
+        others = [d for d in varying if d != dimension] + ["variant", "seq_len"]
+        distinct = rows.group_by(others).agg(pl.struct(values).n_unique().alias("n"))["n"].max()
+        if dimension in varying and distinct == 1:
+            varying.remove(dimension)
+            rows = rows.unique(others, keep="first", maintain_order=True)
+    titles = [
+        " · ".join(DIMENSIONS[d].format(format_dimension(value)) for d, value in zip(varying, key))
+        for key in rows.select(varying).iter_rows()
+    ] or [""] * rows.height
+    return rows.with_columns(panel=pl.Series(titles, dtype=pl.String)).sort(*varying, "variant", "seq_len")
+
+
+def format_dimension(value) -> str:
+    if value is None:
+        return "not recorded"
+    return f"{value:.0f}" if isinstance(value, float) else str(value)
+
+
+def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    rows = cells.drop_nulls(columns)
+    if rows.is_empty():
+        raise NoData(f"no cell has {' and '.join(columns)}")
+    return rows
+
+
+def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The steps of the longest run of each variant (shorter ones are its beginnings), with their cell's dimensions."""
+    steps = growth.drop_nulls(["token", "step_us"]).filter(pl.col("step_us") > 0)
+    if steps.is_empty():
+        raise NoData("growth.csv has no steps")
+    # `variant` comes with the cell, so that a null A/B's steps, whose cell is not drawn, drop out with it.
+    rows = steps.drop("variant").join(cells, on=["run", "cell"], suffix="_cell").drop("step_p50_us")
+    if rows.is_empty():
+        raise NoData("growth.csv has no steps of a finished cell")
+    others = [
+        "run",
+        "variant",
+        "device",
+        "experiment",
+        "workload",
+        "layers",
+        "q_heads",
+        "kv_heads",
+        "head_dim",
+    ]
+    return rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over(*others, "batch", "threads"))
+
+
+def thin(rows: pl.DataFrame, budget: int) -> pl.DataFrame:
+    """At most about `budget` steps: of each stretch of tokens the slowest and the fastest, so no spike is lost."""
+    if rows.height <= budget:
+        return rows
+    keys = ["panel", "variant", "repetition"]
+    stretch = -(-2 * rows.height // budget)
+    rows = rows.with_columns(stretch=(pl.int_range(pl.len()) // stretch).over(keys))
+    extreme = (pl.col("step_us") == pl.col("step_us").max()) | (pl.col("step_us") == pl.col("step_us").min())
+    return rows.filter(extreme.over([*keys, "stretch"])).drop("stretch")
+
+
+def between_doublings(column: str) -> pl.Expr:
+    """Lengths 3, 6, 12, 24, …: away from the powers of two, where doubling caches have their spikes."""
+    marks = [3 << power for power in range(40)]
+    return pl.col(column).is_in(pl.Series(marks, dtype=pl.Float64).implode())
+
+
+def with_front(rows: pl.DataFrame) -> pl.DataFrame:
+    """Marks the Pareto front of each (panel, length), and labels its points; equal points share a label."""
+    marked = []
+    for _, group in rows.group_by("panel", "seq_len", maintain_order=True):
+        group = group.sort("per_token", "error", "step_p50_us")
+        best_before = group["error"].cum_min().shift(1)
+        front = [best is None or error < best for error, best in zip(group["error"], best_before)]
+        same = group.select(n=pl.len().over("per_token", "error"))["n"]
+        labels = [
+            "" if not on else name if n == 1 else f"{name} +{n - 1}"
+            for on, name, n in zip(front, group["variant"], same)
+        ]
+        marked.append(group.with_columns(front=pl.Series(front), front_label=pl.Series(labels)))
+    return pl.concat(marked)
