@@ -143,6 +143,7 @@ def with_memory(cells: pl.DataFrame) -> pl.DataFrame:
     )
     f32_per_token = 2 * pl.col("layers") * pl.col("kv_heads") * pl.col("head_dim") * 4  # K and V
     tokens = pl.col("batch") * pl.col("seq_len")
+    tokens = pl.when(tokens > 0).then(tokens)
     return (
         cells.with_columns(bytes_peak=held + pl.col("bytes_workspace_peak").fill_null(0))
         .with_columns(bytes_per_token=pl.col("bytes_peak") / tokens)

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
-from marks import doublings, in_focus, interval, length_choice, line_and_points, panels, scale, text, tips
+from marks import (
+    doublings,
+    in_focus,
+    interval,
+    legend_focus,
+    length_choice,
+    line_and_points,
+    panels,
+    room_below,
+    scale,
+    text,
+    tips,
+)
 from prepare import NoData, between_doublings, drawable, longest_growth, thin, with_front, with_panel
 from style import (
     INK,
@@ -26,6 +38,7 @@ from style import (
     microseconds_text,
 )
 
+MOST_LABELLED = 8  # variants whose names still fit beside their points
 MAX_GROWTH_POINTS = 20_000  # what a browser still draws at once; the maxima always survive
 
 
@@ -54,12 +67,13 @@ def memory(tables: Tables):
         text("memory_vs_f32", "{:.3f}×".format),
     )
     hover = tips(memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text")
+    style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
         bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"]),
         tooltip=hover,
     )
-    return panels(alt.layer(*line_and_points(base, tables.style)), rows)
+    return panels(alt.layer(*line_and_points(base, style)), rows)
 
 
 def bytes_by_kind(tables: Tables):
@@ -80,14 +94,17 @@ def bytes_by_kind(tables: Tables):
     bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
     chart = bars.encode(
         alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
-        alt.X("sum(per_token):Q", title=f"bytes per cached token, all layers [{unit}]"),
+        alt.X(
+            "sum(per_token):Q",
+            axis=alt.Axis(title=f"bytes per cached token, all layers [{unit}]", tickCount=6),
+        ),
         alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title=["kind", "(click: focus)"])),
         alt.Order("order:Q"),
         opacity=in_focus(),
         tooltip=tips(kind="kind", bytes="bytes_text"),
     )
     height = max(60, 22 * len(variants))
-    return panels(chart, stacked, focus="kind", height=height, choice=choice)
+    return panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice)
 
 
 def latency(tables: Tables):
@@ -98,6 +115,7 @@ def latency(tables: Tables):
         interval("step_ci_low_us", "step_ci_high_us", microseconds_text),
     )
     extremes = pl.concat([rows["step_p50_us"], rows["step_ci_low_us"], rows["step_ci_high_us"]]).drop_nulls()
+    style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
         log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", extremes),
@@ -105,10 +123,10 @@ def latency(tables: Tables):
             p50="step_p50_us_text", interval_95="interval", p99="step_p99_us_text", verdict="verdict"
         ),
     )
-    bounds = base.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"), tables.style.colour())
-    band = bounds.mark_area(line=False).encode(opacity=in_focus(0.16, 0.02))
-    bar = bounds.mark_rule(strokeWidth=1.5).encode(opacity=in_focus())
-    return panels(alt.layer(band, bar, *line_and_points(base, tables.style)), rows)
+    bounds = base.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"))
+    band = bounds.mark_area().encode(style.fill(), opacity=in_focus(0.16, 0.02))
+    bar = bounds.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus())
+    return panels(alt.layer(band, bar, *line_and_points(base, style)), rows)
 
 
 def growth_steps(tables: Tables):
@@ -122,7 +140,7 @@ def growth_steps(tables: Tables):
     columns = ["variant", "panel", "repetition", "length", "step_us", "mark", "step_us_text"]
     rows = pl.concat([thinned.with_columns(mark=False), markers.with_columns(mark=True)])
     rows = rows.with_columns(text("step_us", microseconds_text)).select(columns)
-    style = tables.style
+    style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("length", "cache length after the step [tokens]", doublings(rows["length"])),
         log_axis(alt.Y, "step_us", "time of one step [µs]", rows["step_us"]),
@@ -133,7 +151,7 @@ def growth_steps(tables: Tables):
     line = steps.mark_line(strokeWidth=0.8).encode(
         style.dash(), detail="repetition:N", opacity=in_focus(0.55, 0.03)
     )
-    dots = steps.mark_circle(size=7).encode(opacity=in_focus(0.75, 0.02))
+    dots = steps.mark_circle(size=7).encode(opacity=in_focus(0.75, 0.02)).add_params(legend_focus())
     shapes = base.transform_filter("datum.mark").mark_point(
         size=70, filled=True, stroke="white", strokeWidth=0.8
     )
@@ -155,26 +173,33 @@ def pareto(tables: Tables):
     fill_scale = alt.Scale(
         type="log", scheme="viridis", reverse=True, domain=[fastest, max(slowest, fastest * 1.01)]
     )
+    style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
-        log_axis(alt.X, "per_token", "memory per cached token, all layers [KiB]", rows["per_token"]),
-        log_axis(alt.Y, "error", "relative L2 error of the output", rows["error"], "~e"),
+        log_axis(
+            alt.X, "per_token", "memory per cached token, all layers [KiB]", room_below(rows["per_token"])
+        ),
+        log_axis(alt.Y, "error", "relative L2 error of the output", room_below(rows["error"]), "~e"),
     )
     on_front = base.transform_filter("datum.front")
     line = on_front.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
-    label = on_front.mark_text(align="left", baseline="bottom", dx=8, dy=-6, fontSize=11, color=INK)
-    points = base.mark_point(size=150, strokeWidth=2.2, opacity=1).encode(
+    points = base.mark_point(strokeWidth=2.2, opacity=1).encode(
         alt.Fill(
             "step_p50_us:Q",
             scale=fill_scale,
             legend=alt.Legend(title="step, p50 [µs]", format=",.3~r", gradientLength=130, tickCount=4),
         ),
-        tables.style.stroke(),
-        tables.style.shape(),
+        style.stroke(),
+        style.shape(),
+        alt.Size("size:Q", scale=None),
         opacity=in_focus(),
         tooltip=tips(memory="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
     )
-    chart = alt.layer(line.encode(order="per_token:Q"), points, label.encode(text="front_label:N"))
-    return panels(chart, rows, choice=choice)
+    layers = [line.encode(order="per_token:Q"), points.add_params(legend_focus())]
+    if len(style.shown) <= MOST_LABELLED and rows["panel"].n_unique() == 1:
+        # Below and left of the front there are no points to collide with.
+        label = on_front.mark_text(align="right", baseline="top", dx=-13, dy=5, fontSize=11, color=INK)
+        layers.append(label.encode(text="front_label:N"))
+    return panels(alt.layer(*layers), rows, choice=choice)
 
 
 def bandwidth(tables: Tables):
@@ -196,6 +221,7 @@ def bandwidth(tables: Tables):
     rows = pl.concat(sides).filter(pl.col("share").is_not_null())
     gbps = "{:.3g} GB/s".format
     rows = rows.with_columns(text("share", "{:.1%}".format), text("read", gbps), text("ceiling", gbps))
+    style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
         alt.Y(
@@ -206,7 +232,7 @@ def bandwidth(tables: Tables):
         tooltip=tips(share="share_text", read="read_text", ceiling="ceiling_text"),
     )
     roof = alt.Chart().mark_rule(color=INK, strokeDash=[2, 3]).encode(y=alt.datum(1))
-    return panels(alt.layer(roof, *line_and_points(base, tables.style)), rows)
+    return panels(alt.layer(*line_and_points(base, style), roof), rows)
 
 
 FIGURES = [

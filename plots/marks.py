@@ -29,14 +29,21 @@ def tips(length: bool = True, **fields: str) -> list[alt.Tooltip]:
 
 
 def in_focus(on: float = 1, off: float = 0.06):
-    """Opacity that follows the click in the legend, a selection that `panels` adds."""
+    """Opacity that follows the click in the legend, the selection that one layer adds with `legend_focus`."""
     return alt.condition(alt.selection_point(name="focus"), alt.value(on), alt.value(off))
+
+
+def legend_focus(field: str = "variant") -> alt.Parameter:
+    """A click in the legend keeps what has the same `field`. Belongs to a layer that shows the field in its legend."""
+    return alt.selection_point(name="focus", fields=[field], bind="legend")
 
 
 def line_and_points(base: alt.Chart, style: VariantStyle) -> list[alt.Chart]:
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus())
-    points = base.mark_point(filled=True, size=60, stroke="white", strokeWidth=0.8)
-    return [line, points.encode(style.colour(), style.shape(), opacity=in_focus())]
+    points = base.mark_point(
+        size=65, strokeWidth=1.8
+    )  # hollow, so that equal values show through one another
+    return [line.add_params(legend_focus()), points.encode(style.colour(), style.shape(), opacity=in_focus())]
 
 
 def scale(colours: dict[str, str]) -> alt.Scale:
@@ -53,10 +60,10 @@ def length_choice(lengths: pl.Series) -> alt.Parameter:
     return alt.param(name="length", value=options[-1], bind=menu)
 
 
-def panels(chart, rows: pl.DataFrame, focus="variant", height=None, choice: alt.Parameter | None = None):
+def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None = None):
     """Small multiples over the panels of `rows`, or one large chart where there is one.
 
-    A click in the legend keeps what has the same `focus`; with `choice` only the rows of that length are drawn.
+    With `choice` only the rows of the length that it holds are drawn.
     """
     titles = list(dict.fromkeys(rows["panel"]))
     data = alt.Data(values=rows.to_dicts())
@@ -64,14 +71,19 @@ def panels(chart, rows: pl.DataFrame, focus="variant", height=None, choice: alt.
         chart = chart.transform_filter("datum.seq_len == length")
     columns = 1 if len(titles) == 1 else 2 if len(titles) in (2, 4) else 3
     if columns == 1:
-        drawn = chart.properties(width=640, height=height or 380, data=data)
+        beside_legend = max(380, 17 * rows["variant"].n_unique())
+        drawn = chart.properties(width=720, height=height or beside_legend, data=data)
     else:
         sized = chart.properties(width={2: 400, 3: 300}[columns], height=height or 280)
         drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=data, columns=columns)
-    selection = alt.selection_point(name="focus", fields=[focus], bind="legend")
-    return drawn.add_params(selection, *([choice] if choice else []))
+    return drawn.add_params(choice) if choice else drawn
 
 
 def doublings(lengths: pl.Series) -> list[int]:
     longest = int(lengths.max())
     return [1 << power for power in range(longest.bit_length()) if 1 << power <= longest] + [longest]
+
+
+def room_below(values: pl.Series) -> list[float]:
+    """The extremes of an axis that leaves space for labels below and left of the smallest value."""
+    return [values.min() / 2, values.max()]

@@ -109,7 +109,7 @@ def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
 
 
 def summary_row(row: dict) -> dict:
-    """One row as it is printed; `failed` carries the reason where the cell has no numbers to show."""
+    """One row as it is printed; one that is not `ok` shows its reason in place of numbers."""
     return {
         "variant": row["variant"],
         "status": (row["status"] or "no status").replace("_", " "),
@@ -126,8 +126,10 @@ def summary_row(row: dict) -> dict:
         "ratio_interval": span(row["ratio_ci_low"], row["ratio_ci_high"], lambda v: f"{v:.3f}"),
         "versus": row["versus"] or "",
         "verdict": "null A/B" if row["null_ab"] else row["verdict"] or "–",
-        "errors": [number(row[c], ".2e") for c in ("err_max_abs", "err_rel_l2", "err_attn_kl")]
-        + [number(row["err_cosine"], ".6f")],
+        "error": number(row["err_rel_l2"], ".2e"),
+        "max_abs": number(row["err_max_abs"], ".2e"),
+        "cosine": number(row["err_cosine"], ".6f"),
+        "kl": number(row["err_attn_kl"], ".2e"),
         "kernel": row["kernel"] or "–",
     }
 

@@ -39,10 +39,14 @@ def with_panel(
 ) -> pl.DataFrame:
     """Adds `panel`, the title of the small multiple that a row belongs to, and sorts by it.
 
-    Every dimension that varies splits, except those of `same_over` over which `values` do not change: memory, say,
-    is not drawn once a workload when the workload makes no difference.
+    Every dimension that varies splits, except one that another already tells (the phase may follow from the
+    experiment), and those of `same_over` over which `values` do not change: memory, say, is not drawn once a workload
+    when the workload makes no difference.
     """
-    varying = [d for d in DIMENSIONS if rows[d].n_unique() > 1]
+    varying: list[str] = []
+    for dimension in DIMENSIONS:
+        if rows.n_unique([*varying, dimension]) > (rows.n_unique(varying) if varying else 1):
+            varying.append(dimension)
     for dimension in same_over:
         others = [d for d in varying if d != dimension] + ["variant", "seq_len"]
         distinct = rows.group_by(others).agg(pl.struct(values).n_unique().alias("n"))["n"].max()
@@ -63,7 +67,8 @@ def format_dimension(value) -> str:
 
 
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    rows = cells.drop_nulls(columns)
+    """The rows that measured all of `columns`, as more than zero: they go on log axes."""
+    rows = cells.filter(*(pl.col(column) > 0 for column in columns))
     if rows.is_empty():
         raise NoData(f"no cell has {' and '.join(columns)}")
     return rows
@@ -93,14 +98,18 @@ def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def thin(rows: pl.DataFrame, budget: int) -> pl.DataFrame:
-    """At most about `budget` steps: of each stretch of tokens the slowest and the fastest, so no spike is lost."""
+    """At most `budget` steps: the slowest and the fastest of each stretch of a log axis, so that no spike is lost."""
     if rows.height <= budget:
         return rows
-    keys = ["panel", "variant", "repetition"]
-    stretch = -(-2 * rows.height // budget)
-    rows = rows.with_columns(stretch=(pl.int_range(pl.len()) // stretch).over(keys))
-    extreme = (pl.col("step_us") == pl.col("step_us").max()) | (pl.col("step_us") == pl.col("step_us").min())
-    return rows.filter(extreme.over([*keys, "stretch"])).drop("stretch")
+    series = ["panel", "variant", "repetition"]
+    stretches = budget / (2 * rows.n_unique(series))  # a series
+    length = pl.col("length").log(2)
+    columns = rows.columns
+    rows = rows.with_columns(stretch=(length / length.max() * stretches).floor())
+    extremes = [
+        rows.group_by(*series, "stretch").agg(pl.all().sort_by("step_us").get(end)) for end in (0, -1)
+    ]
+    return pl.concat(extremes).unique([*series, "length"]).sort(*series, "length").select(columns)
 
 
 def between_doublings(column: str) -> pl.Expr:
@@ -110,16 +119,15 @@ def between_doublings(column: str) -> pl.Expr:
 
 
 def with_front(rows: pl.DataFrame) -> pl.DataFrame:
-    """Marks the Pareto front of each (panel, length), and labels its points; equal points share a label."""
-    marked = []
-    for _, group in rows.group_by("panel", "seq_len", maintain_order=True):
-        group = group.sort("per_token", "error", "step_p50_us")
-        best_before = group["error"].cum_min().shift(1)
-        front = [best is None or error < best for error, best in zip(group["error"], best_before)]
-        same = group.select(n=pl.len().over("per_token", "error"))["n"]
-        labels = [
-            "" if not on else name if n == 1 else f"{name} +{n - 1}"
-            for on, name, n in zip(front, group["variant"], same)
-        ]
-        marked.append(group.with_columns(front=pl.Series(front), front_label=pl.Series(labels)))
-    return pl.concat(marked)
+    """Marks the Pareto front of each (panel, length) and labels its points; equal points share a label and nest."""
+    same = ["panel", "seq_len", "per_token", "error"]
+    group = ["panel", "seq_len"]
+    rows = rows.sort(*same, "step_p50_us")
+    best_before = pl.col("error").cum_min().shift(1).over(group)
+    others = pl.len().over(same) - 1
+    label = pl.when(others == 0).then("variant").otherwise(pl.format("{} +{}", "variant", others))
+    return rows.with_columns(
+        front=best_before.is_null() | (pl.col("error") < best_before),
+        front_label=label,
+        size=280 / (1 + pl.int_range(pl.len()).over(same)),
+    )

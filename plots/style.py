@@ -36,12 +36,12 @@ CONFIG = {
     "axis": {
         "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": QUIET,
         "titleColor": INK, "gridColor": GRID, "domainColor": "#aab1bc", "tickColor": "#aab1bc",
-        "titlePadding": 8, "labelLimit": 260,
+        "titlePadding": 8, "labelLimit": 400,
     },
     "header": {"labelFontSize": 12, "labelFontWeight": 600, "labelColor": INK, "titleFontSize": 0, "labelLimit": 420},
     "legend": {
         "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": 600, "titleColor": INK, "labelColor": INK,
-        "labelLimit": 280, "symbolLimit": 0, "symbolSize": 70, "rowPadding": 3, "titleLimit": 280, "offset": 18,
+        "labelLimit": 430, "symbolLimit": 0, "symbolSize": 70, "rowPadding": 3, "titleLimit": 280, "offset": 18,
     },
 }  # fmt: skip
 
@@ -52,30 +52,44 @@ def natural_order(names) -> list[str]:
 
 
 class VariantStyle:
-    """One colour, shape and dash a variant, the same in every figure of a report."""
+    """One colour, shape and dash a variant, the same in every figure of a report; legends list those `shown`."""
 
-    def __init__(self, names):
+    def __init__(self, names, shown=None):
         self.names = natural_order(names)
+        self.shown = self.names if shown is None else [name for name in self.names if name in set(shown)]
 
-    def _encode(self, channel, field: str, values: list, legend):
-        scale = alt.Scale(domain=self.names, range=list(islice(cycle(values), len(self.names))))
-        return channel(field, type="nominal", scale=scale, legend=legend)
+    def showing(self, names) -> VariantStyle:
+        return VariantStyle(self.names, names)
+
+    def _encode(self, channel, values: list, legend):
+        domain, values = self.names, list(islice(cycle(values), len(self.names)))
+        if (
+            legend is None
+        ):  # Vega-Lite joins legends of equal domains, even one that is off; order makes them differ
+            domain, values = [*domain[::-1], ""], [*values[::-1], values[0]]
+        scale = alt.Scale(domain=domain, range=values)
+        return channel("variant", type="nominal", scale=scale, legend=legend)
 
     def _legend(self):
         hint = ["variant", "(click: focus, shift: add)"]
-        return alt.Legend(title=hint, columns=1 + len(self.names) // 32)
+        columns = 1 + (len(self.shown) - 1) // 36
+        plain = {"symbolDash": [1, 0], "symbolOpacity": 1, "symbolFillColor": "white", "symbolStrokeWidth": 2}
+        return alt.Legend(title=hint, columns=columns, values=self.shown, **plain)
 
-    def colour(self, field="variant:N"):
-        return self._encode(alt.Color, field, COLOURS, self._legend())
+    def colour(self):
+        return self._encode(alt.Color, COLOURS, self._legend())
 
-    def stroke(self, field="variant:N"):
-        return self._encode(alt.Stroke, field, COLOURS, self._legend())
+    def stroke(self):
+        return self._encode(alt.Stroke, COLOURS, self._legend())
 
-    def shape(self, field="variant:N"):
-        return self._encode(alt.Shape, field, SHAPES, self._legend())
+    def fill(self):
+        return self._encode(alt.Fill, COLOURS, None)
 
-    def dash(self, field="variant:N"):
-        return self._encode(alt.StrokeDash, field, DASHES, None)
+    def shape(self):
+        return self._encode(alt.Shape, SHAPES, self._legend())
+
+    def dash(self):
+        return self._encode(alt.StrokeDash, DASHES, None)
 
 
 def bytes_text(value: float | None) -> str:
@@ -154,15 +168,16 @@ def bytes_axis(field: str, title: str, values) -> alt.Y:
 
 
 def log_axis(channel, field: str, title: str, values, label_format=",~r"):
-    """A log10 axis whose ticks are decades, or 1-2-5 where the values span few decades."""
-    low, high = min(values), max(values)
+    """A log10 axis between round numbers; its ticks are decades, or 1-2-5 where the values span few decades."""
+    positive = [value for value in values if value > 0]
+    low, high = min(positive), max(positive)
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
-    few = math.log10(high / low) < 2.5
-    grid = [m * 10.0**d for d in decades for m in ((1, 2, 5) if few else (1,))]
+    grid = [m * 10.0**d for d in decades for m in (1, 2, 5)]
     bottom, top = max(t for t in grid if t <= low * 1.0001), min(t for t in grid if t >= high * 0.9999)
     if bottom == top:
         top = min(t for t in grid if t > bottom)
-    inside = [t for t in grid if bottom <= t <= top]
+    few = math.log10(top / bottom) < 2.5
+    inside = [t for t in (grid if few else grid[::3]) if bottom <= t <= top]
     return channel(
         field,
         type="quantitative",
