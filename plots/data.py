@@ -23,7 +23,7 @@ CELL_NUMBERS = """
     err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
 """.split()
 GROWTH_TEXT = ["cell", "variant"]
-GROWTH_NUMBERS = ["repetition", "token", "step_us"]
+GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
 
 
 class BadResults(Exception):

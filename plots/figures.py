@@ -24,7 +24,16 @@ from marks import (
     text,
     tips,
 )
-from prepare import NoData, between_doublings, drawable, longest_growth, thin, with_front, with_panel
+from prepare import (
+    NoData,
+    at_lengths,
+    drawable,
+    growth_totals,
+    longest_growth,
+    thin,
+    with_front,
+    with_panel,
+)
 from style import (
     INK,
     KINDS,
@@ -98,7 +107,7 @@ def bytes_by_kind(tables: Tables):
             "sum(per_token):Q",
             axis=alt.Axis(title=f"bytes per cached token, all layers [{unit}]", tickCount=6),
         ),
-        alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title=["kind", "(click: focus)"])),
+        alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title="kind")),
         alt.Order("order:Q"),
         opacity=in_focus(),
         tooltip=tips(kind="kind", bytes="bytes_text"),
@@ -130,16 +139,15 @@ def latency(tables: Tables):
 
 
 def growth_steps(tables: Tables):
-    if tables.growth.is_empty():
-        raise NoData("no growth experiment was run")
-    rows = with_panel(longest_growth(tables.growth, tables.cells))
-    first = min(rows["token"].min(), 1)  # a file that counts tokens from 0 still fits a log axis
-    rows = rows.with_columns(length=pl.col("token") - first + 1)
-    markers = rows.filter((pl.col("repetition") == pl.col("repetition").min()) & between_doublings("length"))
+    rows = longest_growth(tables.growth, tables.cells)
+    # Lengths 3, 6, 12, … for the shapes: away from the powers of two, where doubling caches have their spikes.
+    away_from_spikes = at_lengths(3 << power for power in range(40))
+    markers = rows.filter((pl.col("repetition") == pl.col("repetition").min()) & away_from_spikes)
     thinned = thin(rows, MAX_GROWTH_POINTS)
-    columns = ["variant", "panel", "repetition", "length", "step_us", "mark", "step_us_text"]
     rows = pl.concat([thinned.with_columns(mark=False), markers.with_columns(mark=True)])
-    rows = rows.with_columns(text("step_us", microseconds_text)).select(columns)
+    rows = rows.with_columns(text("step_us", microseconds_text)).select(
+        "variant", "panel", "repetition", "length", "step_us", "mark", "step_us_text"
+    )
     style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("length", "cache length after the step [tokens]", doublings(rows["length"])),
@@ -148,14 +156,25 @@ def growth_steps(tables: Tables):
         tooltip=tips(length=False, tokens="length", repetition="repetition", step="step_us_text"),
     )
     steps = base.transform_filter("!datum.mark")
-    line = steps.mark_line(strokeWidth=0.8).encode(
-        style.dash(), detail="repetition:N", opacity=in_focus(0.55, 0.03)
-    )
+    line = steps.mark_line(strokeWidth=0.8).encode(detail="repetition:N", opacity=in_focus(0.55, 0.03))
     dots = steps.mark_circle(size=7).encode(opacity=in_focus(0.75, 0.02)).add_params(legend_focus())
     shapes = base.transform_filter("datum.mark").mark_point(
         size=70, filled=True, stroke="white", strokeWidth=0.8
     )
     return panels(alt.layer(line, dots, shapes.encode(style.shape(), opacity=in_focus())), rows)
+
+
+def growth_total(tables: Tables):
+    rows = growth_totals(longest_growth(tables.growth, tables.cells)).with_columns(
+        text("total_us", microseconds_text), interval("low_us", "high_us", microseconds_text)
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("length", "cache length [tokens]", rows["length"]),
+        log_axis(alt.Y, "total_us", "append and view, summed [µs]", rows["total_us"]),
+        tooltip=tips(length=False, tokens="length", summed="total_us_text", repetitions="interval"),
+    )
+    return panels(alt.layer(*line_and_points(base, style)), rows)
 
 
 def pareto(tables: Tables):
@@ -263,6 +282,13 @@ FIGURES = [
         "From an empty cache, one token at a time; every dot is a step, and a spike is a step that had to grow the "
         "cache. Shapes only name the line. The longest run of each variant is drawn.",
         growth_steps,
+    ),
+    Figure(
+        "growth_total",
+        "What growing has cost in all",
+        "Lower is better. Time spent on appending and viewing, attention left out, until the cache had this length; "
+        "median of the repetitions. Twice the time for twice the length is linear, four times is quadratic.",
+        growth_total,
     ),
     Figure(
         "pareto",

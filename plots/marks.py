@@ -72,7 +72,7 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
     columns = 1 if len(titles) == 1 else 2 if len(titles) in (2, 4) else 3
     if columns == 1:
         beside_legend = max(380, 17 * rows["variant"].n_unique())
-        drawn = chart.properties(width=720, height=height or beside_legend, data=data)
+        drawn = chart.properties(width=680, height=height or beside_legend, data=data)
     else:
         sized = chart.properties(width={2: 400, 3: 300}[columns], height=height or 280)
         drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=data, columns=columns)

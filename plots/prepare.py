@@ -75,26 +75,35 @@ def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
-    """The steps of the longest run of each variant (shorter ones are its beginnings), with their cell's dimensions."""
-    steps = growth.drop_nulls(["token", "step_us"]).filter(pl.col("step_us") > 0)
-    if steps.is_empty():
-        raise NoData("growth.csv has no steps")
+    """The steps of the longest run of each variant (shorter ones are its beginnings), in panels; adds `length`, the
+    rows in the cache after the step."""
+    if growth.is_empty():
+        raise NoData("no growth experiment was run")
     # `variant` comes with the cell, so that a null A/B's steps, whose cell is not drawn, drop out with it.
-    rows = steps.drop("variant").join(cells, on=["run", "cell"], suffix="_cell").drop("step_p50_us")
+    rows = growth.filter(pl.col("step_us") > 0).drop("variant").join(cells, on=["run", "cell"])
     if rows.is_empty():
         raise NoData("growth.csv has no steps of a finished cell")
-    others = [
-        "run",
-        "variant",
-        "device",
-        "experiment",
-        "workload",
-        "layers",
-        "q_heads",
-        "kv_heads",
-        "head_dim",
-    ]
-    return rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over(*others, "batch", "threads"))
+    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over("variant", *DIMENSIONS))
+    first = min(longest["token"].min(), 1)  # whether the file counts tokens from 0 or from 1
+    rows = with_panel(longest).with_columns(length=pl.col("token") - first + 1)
+    return rows.sort("panel", "variant", "repetition", "length")
+
+
+def growth_totals(steps: pl.DataFrame) -> pl.DataFrame:
+    """What a run has spent on appending and viewing, without attending, when it reaches 1, 2, 4, … rows: `total_us`,
+    the median of the repetitions, between `low_us` and `high_us`."""
+    spent = (
+        (pl.col("append_us") + pl.col("view_us").fill_null(0))
+        .cum_sum()
+        .over("panel", "variant", "repetition")
+    )
+    reached = steps.with_columns(spent=spent).filter(at_lengths(1 << power for power in range(40)))
+    totals = reached.group_by("panel", "variant", "length", maintain_order=True).agg(
+        total_us=pl.col("spent").median(), low_us=pl.col("spent").min(), high_us=pl.col("spent").max()
+    )
+    if totals.filter(pl.col("total_us") > 0).is_empty():
+        raise NoData("growth.csv has no append_us")
+    return totals.filter(pl.col("total_us") > 0)
 
 
 def thin(rows: pl.DataFrame, budget: int) -> pl.DataFrame:
@@ -112,10 +121,8 @@ def thin(rows: pl.DataFrame, budget: int) -> pl.DataFrame:
     return pl.concat(extremes).unique([*series, "length"]).sort(*series, "length").select(columns)
 
 
-def between_doublings(column: str) -> pl.Expr:
-    """Lengths 3, 6, 12, 24, …: away from the powers of two, where doubling caches have their spikes."""
-    marks = [3 << power for power in range(40)]
-    return pl.col(column).is_in(pl.Series(marks, dtype=pl.Float64).implode())
+def at_lengths(lengths) -> pl.Expr:
+    return pl.col("length").is_in(pl.Series(lengths, dtype=pl.Float64).implode())
 
 
 def with_front(rows: pl.DataFrame) -> pl.DataFrame:

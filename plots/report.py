@@ -51,7 +51,8 @@ def write_report(runs: list[Run], out: Path) -> Path:
         pl.concat([run.growth for run in runs]),
         VariantStyle(set(measured(cells)["variant"])),
     )
-    subtitle = [run_line(run) for run in runs]
+    named = len(runs) > 1
+    subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
     pictures = out / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
     drawn = []

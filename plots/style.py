@@ -71,10 +71,9 @@ class VariantStyle:
         return channel("variant", type="nominal", scale=scale, legend=legend)
 
     def _legend(self):
-        hint = ["variant", "(click: focus, shift: add)"]
         columns = 1 + (len(self.shown) - 1) // 36
         plain = {"symbolDash": [1, 0], "symbolOpacity": 1, "symbolFillColor": "white", "symbolStrokeWidth": 2}
-        return alt.Legend(title=hint, columns=columns, values=self.shown, **plain)
+        return alt.Legend(title="variant", columns=columns, values=self.shown, **plain)
 
     def colour(self):
         return self._encode(alt.Color, COLOURS, self._legend())

@@ -20,7 +20,7 @@ PLOTS = Path(__file__).resolve().parent.parent / "plots"
 sys.path.insert(0, str(PLOTS))
 
 from data import CELL_NUMBERS, CELL_TEXT, BadResults, load_run
-from prepare import measured, thin, with_front, with_panel
+from prepare import growth_totals, longest_growth, measured, thin, with_front, with_panel
 from style import VariantStyle, bytes_text, natural_order
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
@@ -118,11 +118,14 @@ def synthetic_steps(draw, variants, variant, cell, until) -> list[dict]:
     for repetition in range(2):
         for token in range(1, until + 1):
             time = (4 + variants[variant][2] * token) * draw.uniform(0.9, 1.15)
+            append = 0.2 + 0.01 * token * (variant.startswith("concat"))
             if variant.startswith("doubling") and token & (token - 1) == 0:
-                time += 2 + 0.4 * token
+                append += 2 + 0.4 * token
+            view = 0.05 + 0.008 * token * ("read=copy" in variant)
             steps.append(
-                {"cell": cell, "variant": variant, "repetition": repetition, "token": token, "step_us": time}
-            )
+                {"cell": cell, "variant": variant, "repetition": repetition, "token": token,
+                 "append_us": append, "view_us": view, "step_us": time + append + view}
+            )  # fmt: skip
     return steps
 
 
@@ -235,6 +238,25 @@ def test_thinning_keeps_every_spike(tmp_path):
     assert kept.join(steps, on=["cell", "repetition", "token", "step_us"], how="anti").is_empty()
 
 
+def test_growth_totals_tell_linear_from_quadratic(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=4096), "run")
+    totals = growth_totals(longest_growth(run.growth, measured(run.cells)))
+    total = {
+        (variant, length): us for variant, length, us in totals["variant", "length", "total_us"].iter_rows()
+    }
+    assert total["contiguous/f32/full", 4096] == pytest.approx(4096 * 0.25)
+    assert 3.8 < total["concat/f32/full", 4096] / total["concat/f32/full", 2048] < 4
+    assert 1.9 < total["doubling/f32/full", 4096] / total["doubling/f32/full", 2048] < 2.1
+
+
+def test_tokens_may_count_from_zero(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=256), "run")
+    from_zero = run.growth.with_columns(token=run.growth["token"] - 1)
+    for growth in (run.growth, from_zero):
+        lengths = longest_growth(growth, measured(run.cells))["length"]
+        assert (lengths.min(), lengths.max()) == (1, 256)
+
+
 def test_pareto_front_is_what_nothing_beats(tmp_path):
     cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(4096,)), "run").cells)
     rows = with_front(with_panel(cells).rename({"bytes_per_token": "per_token", "err_rel_l2": "error"}))
@@ -279,7 +301,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     done = report(folder)
     assert done.returncode == 0, done.stderr
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
-    assert left_out == ["memory", "bytes", "growth", "pareto", "bandwidth"]
+    assert left_out == ["memory", "bytes", "growth", "growth_total", "pareto", "bandwidth"]
     assert (folder / "figures" / "latency.png").exists()
 
 
@@ -304,7 +326,7 @@ def test_a_run_without_growth_says_so(tmp_path):
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "pareto", "bandwidth"]
+FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth"]
 
 
 @pytest.fixture(scope="module")
