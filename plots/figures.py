@@ -75,12 +75,13 @@ def memory(tables: Tables):
         text("bytes_predicted", bytes_text),
         text("memory_vs_f32", "{:.3f}×".format),
     )
-    hover = tips(memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text")
     style = tables.style.showing(rows["variant"])
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
         bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"]),
-        tooltip=hover,
+        tooltip=tips(
+            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text"
+        ),
     )
     return panels(alt.layer(*line_and_points(base, style)), rows)
 
@@ -122,6 +123,7 @@ def latency(tables: Tables):
         text("step_p50_us", microseconds_text),
         text("step_p99_us", microseconds_text),
         interval("step_ci_low_us", "step_ci_high_us", microseconds_text),
+        pl.col("verdict").fill_null("–"),
     )
     extremes = pl.concat([rows["step_p50_us"], rows["step_ci_low_us"], rows["step_ci_high_us"]]).drop_nulls()
     style = tables.style.showing(rows["variant"])
@@ -222,9 +224,8 @@ def pareto(tables: Tables):
 
 
 def bandwidth(tables: Tables):
-    rows = tables.cells.filter(
-        (pl.col("ceiling_share").is_not_null()) | (pl.col("cold_ceiling_share").is_not_null())
-    )
+    hot_or_cold = pl.any_horizontal(pl.col("ceiling_share", "cold_ceiling_share").is_not_null())
+    rows = tables.cells.filter(hot_or_cold & (pl.col("seq_len") > 0))
     if rows.is_empty():
         raise NoData("no cell has ceiling_share or cold_ceiling_share")
     names = {"share": "ceiling_share", "read": "read_gbps", "ceiling": "ceiling_gbps"}
@@ -279,8 +280,8 @@ FIGURES = [
     Figure(
         "growth",
         "Every step of a growth run",
-        "From an empty cache, one token at a time; every dot is a step, and a spike is a step that had to grow the "
-        "cache. Shapes only name the line. The longest run of each variant is drawn.",
+        "From an empty cache, one token at a time; every dot is a step. A spike is a step that had to make "
+        "room, or that the machine interrupted. Shapes only name the line. The longest run of each variant is drawn.",
         growth_steps,
     ),
     Figure(

@@ -39,10 +39,10 @@ def legend_focus(field: str = "variant") -> alt.Parameter:
 
 
 def line_and_points(base: alt.Chart, style: VariantStyle) -> list[alt.Chart]:
+    """The layers of a figure with a line a variant; `base` holds the axes and the tooltip."""
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus())
-    points = base.mark_point(
-        size=65, strokeWidth=1.8
-    )  # hollow, so that equal values show through one another
+    # Hollow, so that equal values show through one another.
+    points = base.mark_point(size=65, strokeWidth=1.8)
     return [line.add_params(legend_focus()), points.encode(style.colour(), style.shape(), opacity=in_focus())]
 
 

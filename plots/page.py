@@ -96,11 +96,7 @@ def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
 
 def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The table's groups, one a panel and length: (heading, rows)."""
-    rows = (
-        with_panel(cells)
-        .with_columns(null_ab=is_null_ab(cells))
-        .sort("panel", "seq_len", maintain_order=True)
-    )
+    rows = with_panel(cells).with_columns(null_ab=is_null_ab()).sort("panel", "seq_len", maintain_order=True)
     for (panel, length), group in groupby(
         rows.iter_rows(named=True), key=lambda row: (row["panel"], row["seq_len"])
     ):

@@ -24,14 +24,14 @@ class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
 
 
-def is_null_ab(table: pl.DataFrame) -> pl.Expr:
+def is_null_ab() -> pl.Expr:
     """The rows that time a variant against itself: they check the harness and are no further variant."""
     return pl.col("verdict").eq_missing("null")
 
 
 def measured(cells: pl.DataFrame) -> pl.DataFrame:
     """The rows that figures draw."""
-    return cells.filter((pl.col("status") == "ok") & ~is_null_ab(cells))
+    return cells.filter((pl.col("status") == "ok") & ~is_null_ab())
 
 
 def with_panel(
@@ -86,17 +86,14 @@ def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over("variant", *DIMENSIONS))
     first = min(longest["token"].min(), 1)  # whether the file counts tokens from 0 or from 1
     rows = with_panel(longest).with_columns(length=pl.col("token") - first + 1)
-    return rows.sort("panel", "variant", "repetition", "length")
+    return rows.sort("length", maintain_order=True)  # within a length the panels keep their order
 
 
 def growth_totals(steps: pl.DataFrame) -> pl.DataFrame:
     """What a run has spent on appending and viewing, without attending, when it reaches 1, 2, 4, … rows: `total_us`,
     the median of the repetitions, between `low_us` and `high_us`."""
-    spent = (
-        (pl.col("append_us") + pl.col("view_us").fill_null(0))
-        .cum_sum()
-        .over("panel", "variant", "repetition")
-    )
+    step = pl.col("append_us") + pl.col("view_us").fill_null(0)
+    spent = step.cum_sum().over("panel", "variant", "repetition")
     reached = steps.with_columns(spent=spent).filter(at_lengths(1 << power for power in range(40)))
     totals = reached.group_by("panel", "variant", "length", maintain_order=True).agg(
         total_us=pl.col("spent").median(), low_us=pl.col("spent").min(), high_us=pl.col("spent").max()
@@ -113,12 +110,9 @@ def thin(rows: pl.DataFrame, budget: int) -> pl.DataFrame:
     series = ["panel", "variant", "repetition"]
     stretches = budget / (2 * rows.n_unique(series))  # a series
     length = pl.col("length").log(2)
-    columns = rows.columns
-    rows = rows.with_columns(stretch=(length / length.max() * stretches).floor())
-    extremes = [
-        rows.group_by(*series, "stretch").agg(pl.all().sort_by("step_us").get(end)) for end in (0, -1)
-    ]
-    return pl.concat(extremes).unique([*series, "length"]).sort(*series, "length").select(columns)
+    keys = [*series, (length / length.max() * stretches).floor()]
+    extremes = (pl.col("step_us").arg_max(), pl.col("step_us").arg_min())
+    return rows.filter(pl.any_horizontal((pl.int_range(pl.len()) == end).over(keys) for end in extremes))
 
 
 def at_lengths(lengths) -> pl.Expr:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Draws the charts of one or more results folders: report.html, and each figure as SVG and PNG.
 
 Reads only the result files (cells.csv, growth.csv, env.json, config.toml) and needs no network.
