@@ -18,8 +18,7 @@
 
 namespace kv::contract {
 
-// Every entry with its defaults, and every entry once more for each of its parameters' other values (integers: those of
-// `small_values`, which keep cases small).
+// Every entry with its defaults, and once more for each of its parameters' other values.
 inline std::vector<std::string> stage_forms(const Entry& entry) {
   std::vector<std::string> forms{std::string(entry.name)};
   for (const Parameter& p : entry.parameters) {
@@ -27,6 +26,19 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
       forms.push_back(std::string(entry.name) + "(" + std::string(p.name) + "=" + value + ")");
     }
   }
+  return forms;
+}
+
+// A retention evicts at test lengths only if all its budgets are small at once: the defaults, and every
+// parameter at its first trial value.
+inline std::vector<std::string> retention_forms(const Entry& entry) {
+  std::vector<std::string> forms{std::string(entry.name)};
+  std::string all;
+  for (const Parameter& p : entry.parameters) {
+    const std::vector<std::string> values = p.trial_values();
+    if (!values.empty()) all += (all.empty() ? "" : ",") + std::string(p.name) + "=" + values.front();
+  }
+  if (!all.empty()) forms.push_back(forms.front() + "(" + all + ")");
   return forms;
 }
 
@@ -38,7 +50,7 @@ inline std::vector<Spec> all_specs() {
       for (const auto* c : kCodecs)
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions)
-            for (const std::string& retention : stage_forms(*r))
+            for (const std::string& retention : retention_forms(*r))
               specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
   return specs;
 }
@@ -60,8 +72,10 @@ struct Tokens {
 inline Tokens make_tokens(const CacheShape& shape, int64_t n, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::normal_distribution<float> normal;
-  Tokens t{n, std::vector<float>(static_cast<size_t>(shape.q_heads * n * shape.head_dim)),
-           std::vector<float>(static_cast<size_t>(shape.kv_heads * n * shape.head_dim)), {}};
+  Tokens t{n,
+           std::vector<float>(static_cast<size_t>(shape.q_heads * n * shape.head_dim)),
+           std::vector<float>(static_cast<size_t>(shape.kv_heads * n * shape.head_dim)),
+           {}};
   t.v = t.k;
   for (auto* values : {&t.q, &t.k, &t.v}) {
     for (float& x : *values) x = normal(rng);
@@ -82,9 +96,10 @@ inline Tokens slice(const CacheShape& shape, const Tokens& all, int64_t first, i
   return {n, cut(all.q, shape.q_heads), cut(all.k, shape.kv_heads), cut(all.v, shape.kv_heads)};
 }
 
-// Steps `tokens` through layer 0 of a sequence in chunks of the given lengths; returns the outputs of the last chunk.
-inline std::vector<float> drive(Cache& cache, SequenceId id, const Tokens& tokens, std::span<const int64_t> chunks,
-                                int layer = 0) {
+// Steps `tokens` through layer 0 of a sequence in chunks of the given lengths; returns the outputs of the
+// last chunk.
+inline std::vector<float> drive(Cache& cache, SequenceId id, const Tokens& tokens,
+                                std::span<const int64_t> chunks, int layer = 0) {
   std::vector<float> out;
   int64_t first = 0;
   for (const int64_t n : chunks) {
@@ -112,8 +127,8 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
       for (const auto& [side, to] : {std::pair{&span.k, &stored.k}, std::pair{&span.v, &stored.v}}) {
         const int64_t unit = i / side->encoding.group;
         decode_row(side->encoding, d, side->data + unit * side->stride,
-                   side->meta ? side->meta + unit * side->meta_stride : nullptr, static_cast<int>(i % side->encoding.group),
-                   row.data());
+                   side->meta ? side->meta + unit * side->meta_stride : nullptr,
+                   static_cast<int>(i % side->encoding.group), row.data());
         to->insert(to->end(), row.begin(), row.end());
       }
     }

@@ -1,7 +1,7 @@
 // A built KV cache: what a spec string turns into, and all that the driver ever calls.
 //
-// Retention says which slot a token gets, placement says where that slot lives, codec says which bits are stored there.
-// Cache joins the three; attention then reads spans.
+// Retention says which slot a token gets, placement says where that slot lives, codec says which bits are
+// stored there. Cache joins the three; attention then reads spans.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ struct CacheShape {
   int layers = 1;
   int q_heads = 1;
   int kv_heads = 1;
-  int head_dim = 64;          // a multiple of 8
-  int64_t max_tokens = 1024;  // most tokens a sequence will be given; pre-allocating placements reserve this many
-  int max_sequences = 1;      // most sequences alive at once; pools are sized by it
+  int head_dim = 64;  // a multiple of 8
+  int64_t max_tokens =
+      1024;               // most tokens a sequence will be given; pre-allocating placements reserve this many
+  int max_sequences = 1;  // most sequences alive at once; pools are sized by it
   int group() const { return q_heads / kv_heads; }
 };
 
@@ -46,22 +47,27 @@ class Cache {
   virtual const CacheShape& shape() const = 0;
   virtual const Spec& spec() const = 0;
 
-  // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when memory is short.
+  // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when
+  // memory is short.
   virtual SequenceId add_sequence() = 0;
   // A sequence with the same contents that grows apart from here on; shares storage where the placement can.
   virtual SequenceId fork(SequenceId from) = 0;
   virtual void release(SequenceId sequence) = 0;
 
   // The three parts of a step, so that a harness can time them one by one:
-  //   append  stores k and v of every input's n tokens; true if it must be followed by attend (see below)
-  //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it was not called
-  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens
+  //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
+  //   before others are
+  //           stored (n = 1 is always fine); step() goes slice by slice then
+  //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
+  //   was not called attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n
+  //   tokens
   // append throws std::bad_alloc without having changed any sequence.
   virtual void append(int layer, std::span<const StepInput> inputs) = 0;
   virtual void view(int layer, std::span<const StepInput> inputs) = 0;
   virtual void attend(int layer, std::span<const StepInput> inputs) = 0;
-  // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <= t": retentions
-  // that evict, and windows shorter than n, go token by token.
+  // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <=
+  // t": where a retention evicts, tokens go one by one. An input without `out` is stored alone, as far as the
+  // retention can do without its attention.
   virtual void step(int layer, std::span<const StepInput> inputs) = 0;
 
   // Tokens this sequence has been given in `layer`, kept or not.

@@ -1,4 +1,5 @@
-// Where caches get their bytes. The harness's ledger implements this, so a variant cannot misreport what it holds.
+// Where caches get their bytes. The harness's ledger implements this, so a variant cannot misreport what it
+// holds.
 #pragma once
 
 #include <cstddef>

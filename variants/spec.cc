@@ -2,7 +2,9 @@
 #include "variants/spec.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -36,9 +38,9 @@ std::string join(const std::vector<std::string_view>& names) {
 // "known: a, b, c" and, where one is near, "; did you mean 'b'?".
 std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
   std::string text = "known: " + (names.empty() ? "none" : join(names));
-  const auto nearest = std::min_element(names.begin(), names.end(), [&](std::string_view a, std::string_view b) {
-    return distance(wrong, a) < distance(wrong, b);
-  });
+  const auto nearest = std::min_element(
+      names.begin(), names.end(),
+      [&](std::string_view a, std::string_view b) { return distance(wrong, a) < distance(wrong, b); });
   if (nearest != names.end() && distance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 3)) {
     text += "; did you mean '" + std::string(*nearest) + "'?";
   }
@@ -66,12 +68,31 @@ Stage default_stage(const Entry& entry) {
   return stage;
 }
 
+// Reads a whole text as one number; false if it is none.
+template <class T>
+bool read_number(std::string_view text, T& number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+// "0.250" -> "0.25"; empty if the text is not a decimal fraction between 0 and 1, both left out.
+std::string canonical_share(std::string_view text) {
+  if (text.find_first_not_of("0123456789.") != std::string_view::npos) return "";
+  double share = 0.0;
+  if (!read_number(text, share) || !(share > 0.0 && share < 1.0)) return "";
+  std::array<char, 400> printed;  // 2^-1074 has 327 digits
+  const auto [end, error] =
+      std::to_chars(printed.data(), printed.data() + printed.size(), share, std::chars_format::fixed);
+  return error == std::errc() ? std::string(printed.data(), end) : "";
+}
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
   Spec parse() {
-    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()), default_stage(*kRetentions.front())};
+    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
+              default_stage(*kRetentions.front())};
     spec.placement = stage(entry(kPlacements, "placement"));
     if (next_stage()) {
       const std::string_view name = peek_name();
@@ -93,7 +114,8 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " + std::string(at_, ' ') + "^");
+    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " +
+                                std::string(at_, ' ') + "^");
   }
 
   static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
@@ -121,7 +143,8 @@ class Parser {
     const std::string_view name = peek_name();
     if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
-    if (!found) fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
+    if (!found)
+      fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
     at_ += name.size();
     return *found;
   }
@@ -144,9 +167,11 @@ class Parser {
     for (const Parameter& p : entry.parameters) keys.push_back(p.name);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
-      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " + known_names(key, keys));
+      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " +
+           known_names(key, keys));
     }
-    if (std::find(given.begin(), given.end(), key) != given.end()) fail("'" + std::string(key) + "' is given twice");
+    if (std::find(given.begin(), given.end(), key) != given.end())
+      fail("'" + std::string(key) + "' is given twice");
     given.push_back(key);
     at_ += key.size();
     if (!take('=')) fail("expected '=' after '" + std::string(key) + "'");
@@ -162,14 +187,19 @@ class Parser {
     if (p.kind == Parameter::Kind::kChoice) {
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
     } else {
-      int64_t number = 0;
-      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc() || stop != text.data() + text.size()) fail(wants);
-      if (number < p.min || number > p.max) fail(wants);
-      checked = std::to_string(number);  // 016 and 16 are one value, and print alike
+      checked = number(p, text);
+      if (checked.empty()) fail(wants);
     }
     at_ = end;
     return checked;
+  }
+
+  // The canonical text of a number, since 016 and 16 are one value and must print alike; empty if it is not
+  // one that `p` takes.
+  static std::string number(const Parameter& p, std::string_view text) {
+    int64_t whole = 0;
+    if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
+    return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
   }
 
   std::string_view text_;
@@ -197,10 +227,17 @@ const auto& checked_find(const Table& table, const Stage& stage) {
 }  // namespace
 
 int64_t Stage::integer(const std::string& key) const { return std::stoll(values.at(key)); }
+int64_t Stage::rows(const std::string& key, int64_t whole) const {
+  const std::string& value = values.at(key);
+  if (value.find('.') == std::string::npos) return std::stoll(value);
+  return std::max<int64_t>(1, std::llround(std::stod(value) * static_cast<double>(whole)));
+}
 const std::string& Stage::text(const std::string& key) const { return values.at(key); }
 
 std::string Parameter::range() const {
-  if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
+  const std::string numbers = std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kInteger) return numbers;
+  if (kind == Kind::kRows) return numbers + " or a share below 1, as in 0.25";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

@@ -1,9 +1,9 @@
 // The newest rows of a sequence's layer, raw (f16), until the codec takes them as whole units.
 //
-// KIVI (Liu et al. 2024, arXiv:2402.02750) keeps a residual of full-precision rows because a per-channel group cannot be
-// encoded before all its rows are there. Here the tail is a circle of whole units: once `residual` rows plus one unit are
-// filled, the oldest unit is encoded and its place is free. So it holds residual … residual + unit - 1 rows, nothing is
-// ever moved, and K and V are treated alike.
+// KIVI (Liu et al. 2024, arXiv:2402.02750) keeps a residual of full-precision rows because a per-channel
+// group cannot be encoded before all its rows are there. Here the tail is a circle of whole units: once
+// `residual` rows plus one unit are filled, the oldest unit is encoded and its place is free. So it holds
+// residual … residual + unit - 1 rows, nothing is ever moved, and K and V are treated alike.
 #pragma once
 
 #include <cstdint>

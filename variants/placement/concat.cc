@@ -1,5 +1,5 @@
-// concat: every append allocates a buffer that fits exactly and copies all past rows into it, as frameworks do that
-// concatenate tensors. A T-token decode copies O(T^2) rows.
+// concat: every append allocates a buffer that fits exactly and copies all past rows into it, as frameworks
+// do that concatenate tensors. A T-token decode copies O(T^2) rows.
 #include "variants/list.h"
 #include "variants/placement/planes.h"
 
@@ -11,6 +11,9 @@ class Concat : public PlanesPlacement {
   using PlanesPlacement::PlanesPlacement;
   void reserve(int sequence, int layer, int64_t used, int64_t units) override {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, units);
+  }
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    regrow(sequence, layer, units, units);
   }
 };
 

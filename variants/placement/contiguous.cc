@@ -1,5 +1,5 @@
-// contiguous: every sequence reserves room for the most tokens at once, [B,H,S,D]. Appends never move anything; what is not
-// yet used is slack.
+// contiguous: every sequence reserves room for the most tokens at once, [B,H,S,D]. Appends never move
+// anything; what is not yet used is slack.
 #include "variants/list.h"
 #include "variants/placement/planes.h"
 
@@ -22,7 +22,9 @@ class Contiguous : public PlanesPlacement {
           Planes(context(), context().max_units, ByteKind::kPayload, ByteKind::kMetadata, order_);
     }
   }
-  void reserve(int, int, int64_t, int64_t) override {}  // open() did; the cache never asks for more than the most
+  void reserve(int, int, int64_t, int64_t) override {
+  }  // open() did; the cache never asks for more than the most
+  void trim(int, int, int64_t, int64_t) override {}
 
  private:
   AxisOrder order_;

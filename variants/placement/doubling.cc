@@ -1,7 +1,8 @@
-// doubling: room is a power of two and doubles when it is used up, so n appends move O(n) rows in all, in at most
-// log2(n) + 1 reallocations. Since rows lie head-major, the used part of each head is a prefix that attention reads in
-// place (`read=view`). `read=copy` slices that part into a fresh buffer before every read, as a tensor library must whose
-// slices own their memory: the copies that doubling saved come back, O(T^2) of them.
+// doubling: room is a power of two and doubles when it is used up, so n appends move O(n) rows in all, in at
+// most log2(n) + 1 reallocations. Since rows lie head-major, the used part of each head is a prefix that
+// attention reads in place (`read=view`). `read=copy` slices that part into a fresh buffer before every read,
+// as a tensor library must whose slices own their memory: the copies that doubling saved come back, O(T^2) of
+// them.
 #include <bit>
 
 #include "variants/list.h"
@@ -22,6 +23,10 @@ class Doubling : public PlanesPlacement {
   void reserve(int sequence, int layer, int64_t used, int64_t units) override {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, capacity_for(units));
   }
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    const int64_t capacity = capacity_for(units);
+    if (capacity < planes(sequence, layer).capacity()) regrow(sequence, layer, units, capacity);
+  }
 
   void close(int sequence) override {
     if (static_cast<size_t>(sequence) < slices_.size()) slices_[sequence].clear();
@@ -30,7 +35,8 @@ class Doubling : public PlanesPlacement {
 
   void view(int sequence, int layer, int64_t units) override {
     if (!copies_) return;
-    slice(sequence, layer) = Planes();  // the last slice is gone before the next is made, as when a tensor is dropped
+    slice(sequence, layer) =
+        Planes();  // the last slice is gone before the next is made, as when a tensor is dropped
     Planes fresh(context(), units, ByteKind::kWorkspace, ByteKind::kWorkspace);
     fresh.copy_from(planes(sequence, layer), units);
     slice(sequence, layer) = std::move(fresh);
