@@ -14,7 +14,8 @@ struct Metric {
   double (*compute)(std::span<const double> got, std::span<const double> want);
 };
 
-// err_max_abs, err_rel_l2, err_cosine (cosine similarity; 1 is best), err_attn_kl (KL(want || got), nats, of distributions).
+// err_max_abs, err_rel_l2, err_cosine (cosine similarity; 1 is best), err_attn_kl (KL(want || got), nats, of
+// distributions).
 std::span<const Metric> metrics();
 
 }  // namespace kv

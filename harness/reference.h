@@ -1,4 +1,5 @@
-// The FP64 oracle, in Eigen. Shares no code with kernels/ or variants/, and must not: it is what they are judged by.
+// The FP64 oracle, in Eigen. Shares no code with kernels/ or variants/, and must not: it is what they are
+// judged by.
 #pragma once
 
 #include <Eigen/Core>
@@ -21,7 +22,8 @@ HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<
 
 // A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]; query head h reads kv head
 // h / (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].
-std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                                  int q_heads, int kv_heads, int64_t n, int head_dim);
+std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,
+                                  std::span<const float> v, int q_heads, int kv_heads, int64_t n,
+                                  int head_dim);
 
 }  // namespace kv::reference

@@ -66,8 +66,7 @@ const json& member(const json& entry, const char* key, json::value_t type, const
   const auto it = entry.find(key);
   if (it == entry.end()) place.refuse(std::string("\"") + key + "\" is missing");
   if (it->type() != type) {
-    place.refuse(std::string("\"") + key + "\" must be " +
-                 json(type == json::value_t::array ? json::array() : json("")).type_name() + ", not " +
+    place.refuse(std::string("\"") + key + "\" must be " + json(type).type_name() + ", not " +
                  it->type_name());
   }
   return *it;
@@ -258,7 +257,6 @@ class NewFile {
  private:
   [[noreturn]] void fail() const {
     const std::string reason = std::strerror(errno);
-    if (fd_ >= 0) unlink(temporary_.c_str());
     throw std::runtime_error("cannot write " + path_ + ": " + reason);
   }
 

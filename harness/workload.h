@@ -16,8 +16,9 @@ struct WorkloadShape {
   int head_dim = 64;
 };
 
-// A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for the same
-// (seed, sequence, layer, token), whatever was read before, so that every variant sees the same tokens.
+// A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for
+// the same (seed, sequence, layer, token), whatever was read before, so that every variant sees the same
+// tokens.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -25,9 +26,10 @@ class Workload {
   virtual std::string name() const = 0;
   // Tokens there are; INT64_MAX for synthetic families.
   virtual int64_t max_tokens() const = 0;
-  // Fills q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim] with tokens [first, first + n) of a sequence's layer.
-  // Any of the three pointers may be null: that tensor is not made.
-  virtual void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k, float* v) const = 0;
+  // Fills q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim] with tokens [first, first + n) of a
+  // sequence's layer. Any of the three pointers may be null: that tensor is not made.
+  virtual void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k,
+                    float* v) const = 0;
 };
 
 struct FamilyInfo {
@@ -40,9 +42,9 @@ std::vector<FamilyInfo> synthetic_families();
 // Throws std::invalid_argument that lists the families if `family` is none of them.
 std::unique_ptr<Workload> make_synthetic(std::string_view family, const WorkloadShape& shape, uint64_t seed);
 
-// q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim] in a safetensors file (f32, f16 or bf16).
-// Every sequence reads the same dump. Throws std::invalid_argument (what, where, what would be right) for anything
-// else, NaN and infinities included.
+// q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim] in a safetensors file (f32, f16
+// or bf16). Every sequence reads the same dump. Throws std::invalid_argument (what, where, what would be
+// right) for anything else, NaN and infinities included.
 std::unique_ptr<Workload> open_dump(const std::string& path);
 
 }  // namespace kv

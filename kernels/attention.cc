@@ -13,7 +13,8 @@
 namespace kv {
 namespace {
 
-// Splits cost a merge, so only steps with few queries, which have no other parallelism, are split along the rows.
+// Splits cost a merge, so only steps with few queries, which have no other parallelism, are split along the
+// rows.
 constexpr int64_t kMaxSplitQueries = 128;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -50,7 +51,8 @@ class Arena {
   size_t used_ = 0;
 };
 
-// A problem's share of the workspace: [splits, queries] states, [splits, queries, head_dim] sums, [queries, rows] logits.
+// A problem's share of the workspace: [splits, queries] states, [splits, queries, head_dim] sums, [queries,
+// rows] logits.
 struct Partials {
   SoftmaxState* state;
   float* sum;
@@ -76,7 +78,8 @@ void advance(std::span<const Span> spans, SpanCursor& at, int64_t rows) {
   }
 }
 
-AttentionTask* plan(const HeadQueries& p, const Cut& cut, const Partials& partials, int head_dim, AttentionTask* next) {
+AttentionTask* plan(const HeadQueries& p, const Cut& cut, const Partials& partials, int head_dim,
+                    AttentionTask* next) {
   SpanCursor start;
   advance(p.spans, start, 0);
   for (int64_t split = 0; split < cut.splits; ++split) {
@@ -85,7 +88,8 @@ AttentionTask* plan(const HeadQueries& p, const Cut& cut, const Partials& partia
     for (int64_t first = 0; first < cut.queries; first += kQueryBlock) {
       const int64_t count = std::min<int64_t>(kQueryBlock, cut.queries - first);
       // Rows that none of the block's queries sees are left out (whole prefill: about half of all).
-      const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
+      const int64_t last_token =
+          first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
       const int64_t row_end = std::min(end, p.visible + last_token);
       const int64_t at = split * cut.queries + first;
       float* logits = partials.logits ? partials.logits + first * cut.rows : nullptr;
@@ -106,7 +110,8 @@ AttentionTask* plan(const HeadQueries& p, const Cut& cut, const Partials& partia
 }
 
 // Merges the splits of one query in their order and writes its output; returns the final state.
-SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query, int head_dim) {
+SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query,
+                         int head_dim) {
   SoftmaxState state = partials.state[query];
   float* sum = partials.sum + query * head_dim;
   for (int64_t split = 1; split < cut.splits; ++split) {
@@ -121,7 +126,8 @@ SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const Partials& p
   return state;
 }
 
-void add_mass(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query, const SoftmaxState& state) {
+void add_mass(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query,
+              const SoftmaxState& state) {
   const float* logits = partials.logits + query * cut.rows;
   const int64_t seen = p.visible + query % p.n;
   for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;

@@ -1,8 +1,9 @@
-// Attention over spans on the CPU: softmax(q k^T / sqrt(head_dim)) v with the running maximum subtracted, in f32.
+// Attention over spans on the CPU: softmax(q k^T / sqrt(head_dim)) v with the running maximum subtracted, in
+// f32.
 //
-// The reduction follows logical rows in fixed tiles (kTileRows) and fixed splits (kSplitRows), never span borders and never
-// the number of threads. So the output's bits depend on the queries and the stored rows alone: every placement, any thread
-// count and any run agree.
+// The reduction follows logical rows in fixed tiles (kTileRows) and fixed splits (kSplitRows), never span
+// borders and never the number of threads. So the output's bits depend on the queries and the stored rows
+// alone: every placement, any thread count and any run agree.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@ inline constexpr int kMaxHeadDim = 512;
 
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each.
 struct HeadQueries {
-  const float* q = nullptr;         // [group, n, head_dim]
-  float* out = nullptr;             // [group, n, head_dim]
-  std::span<const Span> spans;      // logical rows, in order
-  int group = 1;                    // query heads that share this kv head
-  int64_t n = 1;                    // tokens of the step
-  int64_t visible = 0;              // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
-  float* mass = nullptr;            // [rows] or null: += the probability each row got, summed over the queries
+  const float* q = nullptr;     // [group, n, head_dim]
+  float* out = nullptr;         // [group, n, head_dim]
+  std::span<const Span> spans;  // logical rows, in order
+  int group = 1;                // query heads that share this kv head
+  int64_t n = 1;                // tokens of the step
+  int64_t visible = 0;          // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
+  float* mass = nullptr;        // [rows] or null: += the probability each row got, summed over the queries
 };
 
 // Bytes of scratch that attend() needs for these problems. Depends only on shapes.
@@ -36,7 +37,8 @@ size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head
 // head_dim: a multiple of 8, at most kMaxHeadDim. workspace: 64-byte aligned, of at least the bytes above.
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
 
-// What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or "avx3/k:q8_0,v:q4_0".
+// What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or
+// "avx3/k:q8_0,v:q4_0".
 std::string attention_kernel_name(const Encoding& k, const Encoding& v);
 
 }  // namespace kv

@@ -1,4 +1,5 @@
-// The unit of work inside attend(): one block of query rows over one range of logical rows. Private to kernels/.
+// The unit of work inside attend(): one block of query rows over one range of logical rows. Private to
+// kernels/.
 #pragma once
 
 #include <cstdint>

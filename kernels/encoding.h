@@ -21,7 +21,8 @@ int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
 void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data, std::byte* meta);
 
 // Row `row` (0 … group-1) of a unit -> out [head_dim].
-void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row, float* out);
+void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row,
+                float* out);
 
 // The format's name in kernel columns and messages, for example "f16" or "token4".
 std::string encoding_name(const Encoding& encoding);

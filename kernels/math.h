@@ -1,7 +1,7 @@
 // Scalar truths: number formats and the online softmax, bit for bit the same wherever they are computed.
 //
-// Everything here is plain code without tables or intrinsics, so that it can serve as the oracle of the vector paths and
-// compile for a device unchanged.
+// Everything here is plain code without tables or intrinsics, so that it can serve as the oracle of the
+// vector paths and compile for a device unchanged.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ inline uint16_t f32_to_f16(float f) {
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u | static_cast<uint16_t>((magnitude >> 13) & 0x3ffu);
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and up round to infinity
-  if (magnitude < 0x38800000u) {                        // below 2^-14: the sum with 0.5 aligns and rounds the subnormal
+  if (magnitude < 0x38800000u) {  // below 2^-14: the sum with 0.5 aligns and rounds the subnormal
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - 0x3f000000u);
   }
@@ -47,8 +47,9 @@ inline uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// The state of a softmax-weighted sum over some rows: `max` of the scores seen, `sum` of exp(score - max). The weighted
-// sum itself is scaled the same way. No rows: max = -inf, sum = 0. (Milakov & Gimelshein 2018, arXiv:1805.02867.)
+// The state of a softmax-weighted sum over some rows: `max` of the scores seen, `sum` of exp(score - max).
+// The weighted sum itself is scaled the same way. No rows: max = -inf, sum = 0. (Milakov & Gimelshein 2018,
+// arXiv:1805.02867.)
 struct SoftmaxState {
   float max = -INFINITY;
   float sum = 0.0f;

@@ -1,7 +1,7 @@
 // What an attention kernel reads: runs of encoded K and V rows, and nothing about who made them.
 //
-// A cache, however it places, encodes or evicts, shows each (sequence, layer, kv head) as a list of spans in logical
-// order. Kernels know only this page, so one attention kernel serves every cache.
+// A cache, however it places, encodes or evicts, shows each (sequence, layer, kv head) as a list of spans in
+// logical order. Kernels know only this page, so one attention kernel serves every cache.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace kv {
 
-// How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format has them.
+// How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format
+// has them.
 enum class Format : uint8_t {
   kF32,      // IEEE binary32
   kF16,      // IEEE binary16
@@ -30,18 +31,19 @@ struct Encoding {
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 
-// One side of a span. A *unit* is `encoding.group` consecutive rows, the smallest thing that is encoded or moved:
-// unit u has its codes at data + u * stride and its scales and zero points at meta + u * meta_stride.
+// One side of a span. A *unit* is `encoding.group` consecutive rows, the smallest thing that is encoded or
+// moved: unit u has its codes at data + u * stride and its scales and zero points at meta + u * meta_stride.
 struct Side {
   const std::byte* data = nullptr;  // [units, stride] codes
-  const std::byte* meta = nullptr;  // [units, meta_stride] scales and zero points; null where the format has none
-  int64_t stride = 0;               // bytes from one unit to the next, at least the unit's own size
-  int64_t meta_stride = 0;          // bytes
+  const std::byte* meta =
+      nullptr;              // [units, meta_stride] scales and zero points; null where the format has none
+  int64_t stride = 0;       // bytes from one unit to the next, at least the unit's own size
+  int64_t meta_stride = 0;  // bytes
   Encoding encoding{};
 };
 
-// `rows` consecutive cached tokens of one (sequence, layer, kv head). A span starts at the border of a unit; only the
-// last unit of a list may be partly filled.
+// `rows` consecutive cached tokens of one (sequence, layer, kv head). A span starts at the border of a unit;
+// only the last unit of a list may be partly filled.
 struct Span {
   Side k, v;
   int64_t rows = 0;

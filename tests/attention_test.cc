@@ -30,8 +30,8 @@ std::vector<float> gaussian(size_t count, uint64_t seed) {
   return values;
 }
 
-// One head's rows, encoded, cut into spans of `span_rows`, each in memory of its own so that a read past a span's end is seen
-// by the sanitizers.
+// One head's rows, encoded, cut into spans of `span_rows`, each in memory of its own so that a read past a
+// span's end is seen by the sanitizers.
 struct Rows {
   Rows(const Case& c, int64_t span_rows) : encoding{.format = c.format, .bits = 16} {
     k = gaussian(static_cast<size_t>(c.rows * c.head_dim), 1);
@@ -42,16 +42,20 @@ struct Rows {
       std::byte* ks = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
       std::byte* vs = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
       for (int64_t i = 0; i < count; ++i) {
-        encode_unit(encoding, c.head_dim, &k[static_cast<size_t>((row + i) * c.head_dim)], ks + i * bytes, nullptr);
-        encode_unit(encoding, c.head_dim, &v[static_cast<size_t>((row + i) * c.head_dim)], vs + i * bytes, nullptr);
+        encode_unit(encoding, c.head_dim, &k[static_cast<size_t>((row + i) * c.head_dim)], ks + i * bytes,
+                    nullptr);
+        encode_unit(encoding, c.head_dim, &v[static_cast<size_t>((row + i) * c.head_dim)], vs + i * bytes,
+                    nullptr);
       }
       spans.push_back({.k = {.data = ks, .stride = bytes, .encoding = encoding},
                        .v = {.data = vs, .stride = bytes, .encoding = encoding},
                        .rows = count});
       // What attention should see is what is stored.
       for (int64_t i = 0; i < count; ++i) {
-        decode_row(encoding, c.head_dim, ks + i * bytes, nullptr, 0, &k[static_cast<size_t>((row + i) * c.head_dim)]);
-        decode_row(encoding, c.head_dim, vs + i * bytes, nullptr, 0, &v[static_cast<size_t>((row + i) * c.head_dim)]);
+        decode_row(encoding, c.head_dim, ks + i * bytes, nullptr, 0,
+                   &k[static_cast<size_t>((row + i) * c.head_dim)]);
+        decode_row(encoding, c.head_dim, vs + i * bytes, nullptr, 0,
+                   &v[static_cast<size_t>((row + i) * c.head_dim)]);
       }
     }
   }
@@ -61,7 +65,8 @@ struct Rows {
   std::vector<Span> spans;
 };
 
-std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q, std::vector<float>* mass = nullptr) {
+std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q,
+                       std::vector<float>* mass = nullptr) {
   std::vector<float> out(q.size());
   const HeadQueries problem{.q = q.data(),
                             .out = out.data(),
@@ -72,12 +77,14 @@ std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>
                             .mass = mass ? mass->data() : nullptr};
   const size_t bytes = attention_workspace_bytes({&problem, 1}, c.head_dim);
   std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), [](std::byte* p) { std::free(p); });
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)),
+      [](std::byte* p) { std::free(p); });
   attend({&problem, 1}, c.head_dim, workspace.get());
   return out;
 }
 
-double relative_error(const Case& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out) {
+double relative_error(const Case& c, const Rows& rows, const std::vector<float>& q,
+                      const std::vector<float>& out) {
   double error = 0.0, norm = 0.0;
   for (int64_t r = 0; r < c.group * c.n; ++r) {
     const int64_t seen = c.rows - c.n + 1 + r % c.n;
@@ -105,10 +112,21 @@ INSTANTIATE_TEST_SUITE_P(Attention, EveryIsa, testing::ValuesIn(available_isas()
                          [](const auto& parameter) { return parameter.param; });
 
 const Case kCases[] = {
-    {1, 64, 1, 1},           {1, 8, 3, 1},           {2, 8, 65, 1},          {4, 128, 64, 1},
-    {8, 64, 513, 1},         {3, 24, 1025, 1},       {1, 256, 700, 1},       {40, 32, 130, 1},
-    {1, 64, 37, 37},         {4, 64, 100, 33},       {2, 16, 640, 7},        {1, 512, 66, 2},
-    {4, 64, 513, 1, Format::kF16}, {2, 128, 100, 20, Format::kF16}, {1, 8, 77, 1, Format::kF16},
+    {1, 64, 1, 1},
+    {1, 8, 3, 1},
+    {2, 8, 65, 1},
+    {4, 128, 64, 1},
+    {8, 64, 513, 1},
+    {3, 24, 1025, 1},
+    {1, 256, 700, 1},
+    {40, 32, 130, 1},
+    {1, 64, 37, 37},
+    {4, 64, 100, 33},
+    {2, 16, 640, 7},
+    {1, 512, 66, 2},
+    {4, 64, 513, 1, Format::kF16},
+    {2, 128, 100, 20, Format::kF16},
+    {1, 8, 77, 1, Format::kF16},
     {4, 64, 513, 1, Format::kBf16},
 };
 
@@ -155,7 +173,8 @@ TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
   run(c, rows, q, &mass);
   std::vector<double> want(mass.size(), 0.0);
   for (int g = 0; g < c.group; ++g) {
-    const auto p = reference::attend({q.data() + g * c.head_dim, static_cast<size_t>(c.head_dim)}, rows.k, rows.v, c.rows);
+    const auto p = reference::attend({q.data() + g * c.head_dim, static_cast<size_t>(c.head_dim)}, rows.k,
+                                     rows.v, c.rows);
     for (size_t i = 0; i < want.size(); ++i) want[i] += p.probabilities[static_cast<Eigen::Index>(i)];
   }
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(mass[i], want[i], 1e-5 * want[i] + 1e-12);
@@ -175,7 +194,8 @@ TEST_P(EveryIsa, HalfConversionEqualsTheScalarOneBitForBit) {
     from.push_back(std::bit_cast<float>(bits));
     from.push_back(-std::bit_cast<float>(bits));
   }
-  from.insert(from.end(), {INFINITY, -INFINITY, 0.0f, -0.0f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f});
+  from.insert(from.end(),
+              {INFINITY, -INFINITY, 0.0f, -0.0f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f});
   std::vector<uint16_t> to(from.size());
   convert_f32_to_f16(from.data(), to.data(), static_cast<int64_t>(from.size()));
   for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i], f32_to_f16(from[i])) << from[i];
@@ -187,9 +207,9 @@ TEST(Math, HalfRoundTripsExactlyAndRoundsToNearestEven) {
     if (std::isnan(f)) continue;
     ASSERT_EQ(f32_to_f16(f), h);
   }
-  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);                // halfway: to even, down
-  EXPECT_EQ(f32_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);            // halfway: to even, up
-  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);     // above halfway
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);             // halfway: to even, down
+  EXPECT_EQ(f32_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);         // halfway: to even, up
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);  // above halfway
   EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);
   EXPECT_EQ(f32_to_bf16(1.0f + 3 * 0x1p-8f), 0x3f82);
   EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(NAN))));

@@ -1,4 +1,5 @@
-// The contract of every cache, checked for the whole product of the registry: a new variant is tested here with no new code.
+// The contract of every cache, checked for the whole product of the registry: a new variant is tested here
+// with no new code.
 #include "tests/contract.h"
 
 #include <omp.h>
@@ -34,7 +35,9 @@ INSTANTIATE_TEST_SUITE_P(All, Contract, testing::ValuesIn(supported_specs()), te
 
 std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
 
-int64_t held_bytes(const Ledger& ledger) { return ledger.payload().current_bytes + ledger.metadata().current_bytes; }
+int64_t held_bytes(const Ledger& ledger) {
+  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
+}
 
 TEST_P(Contract, SpansCoverExactlyTheKeptTokens) {
   for (const CacheShape& shape : kShapes) {
@@ -85,8 +88,8 @@ TEST_P(Contract, StoredRowsAreTheTokensWithinTheCodecsInterval) {
         want_v.insert(want_v.end(), all.v.begin() + at, all.v.begin() + at + shape.head_dim);
       }
       const size_t cut = static_cast<size_t>(encoded) * d;
-      const auto check = [&](const std::vector<float>& got, const std::vector<float>& want, const Interval& bound,
-                             const char* side) {
+      const auto check = [&](const std::vector<float>& got, const std::vector<float>& want,
+                             const Interval& bound, const char* side) {
         const std::span<const float> g(got), w(want);
         if (cut > 0) {
           const double error = relative_l2(g.first(cut), w.first(cut));
@@ -103,7 +106,8 @@ TEST_P(Contract, StoredRowsAreTheTokensWithinTheCodecsInterval) {
   }
 }
 
-// Attention over what is stored equals FP64 attention over the same rows, at every length and for every shape.
+// Attention over what is stored equals FP64 attention over the same rows, at every length and for every
+// shape.
 TEST_P(Contract, AttentionEqualsFp64OnTheStoredRows) {
   for (const CacheShape& shape : kShapes) {
     for (const int64_t length : kLengths) {
@@ -118,8 +122,9 @@ TEST_P(Contract, AttentionEqualsFp64OnTheStoredRows) {
       std::vector<float> want;
       for (int h = 0; h < shape.q_heads; ++h) {
         const Stored stored = read_back(*cache, id, 0, h / shape.group());
-        const auto result = reference::attend({last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
-                                              stored.k, stored.v, stored.rows);
+        const auto result =
+            reference::attend({last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
+                              stored.k, stored.v, stored.rows);
         for (int x = 0; x < shape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
       }
       ASSERT_LT(relative_l2(out, want), 2e-6) << "length " << length << " head_dim " << shape.head_dim;
@@ -138,7 +143,8 @@ TEST_P(Contract, ChunksAreCausal) {
     };
     const bool exact_past = !Codec(codec_of(GetParam()).make(GetParam().codec)).residual &&
                             codec_of(GetParam()).make(GetParam().codec).unit_rows() == 1;
-    // With a raw tail, a token's neighbours may be encoded by the time that a chunk attends: only row-wise codecs agree.
+    // With a raw tail, a token's neighbours may be encoded by the time that a chunk attends: only row-wise
+    // codecs agree.
     if (!exact_past) continue;
     const std::vector<float> whole = run({100}), split = run({63, 37}), single = run(ones(100));
     std::vector<float> last_of_whole, last_of_split;
@@ -158,8 +164,10 @@ TEST_P(Contract, ChunksAreCausal) {
     const std::vector<float> early = drive(*cache, cache->add_sequence(), head, {&n, 1});
     std::vector<float> got, want;
     for (int h = 0; h < shape.q_heads; ++h) {
-      got.insert(got.end(), whole.begin() + h * 100 * shape.head_dim, whole.begin() + (h * 100 + 40) * shape.head_dim);
-      want.insert(want.end(), early.begin() + h * 40 * shape.head_dim, early.begin() + (h + 1) * 40 * shape.head_dim);
+      got.insert(got.end(), whole.begin() + h * 100 * shape.head_dim,
+                 whole.begin() + (h * 100 + 40) * shape.head_dim);
+      want.insert(want.end(), early.begin() + h * 40 * shape.head_dim,
+                  early.begin() + (h + 1) * 40 * shape.head_dim);
     }
     EXPECT_LT(relative_l2(got, want), 2e-6);
   }
@@ -190,14 +198,16 @@ TEST_P(Contract, TheLedgerEqualsTheClosedFormAtEveryLength) {
       const auto cache = build_cache(GetParam(), shape, ledger);
       const SequenceId id = cache->add_sequence();
       for (int64_t n = 1; n <= 161; ++n) {
-        for (int layer = 0; layer < shape.layers; ++layer) drive(*cache, id, slice(shape, all, n - 1, 1), ones(1), layer);
+        for (int layer = 0; layer < shape.layers; ++layer)
+          drive(*cache, id, slice(shape, all, n - 1, 1), ones(1), layer);
         ASSERT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&n, 1})) << "at " << n << " tokens";
       }
       ledger.assert_balanced();
       cache->release(id);
       const SequenceId again = cache->add_sequence();
       const int64_t n = 3;
-      for (int layer = 0; layer < shape.layers; ++layer) drive(*cache, again, slice(shape, all, 0, 3), {&n, 1}, layer);
+      for (int layer = 0; layer < shape.layers; ++layer)
+        drive(*cache, again, slice(shape, all, 0, 3), {&n, 1}, layer);
       EXPECT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&n, 1})) << "after release";
     }
     EXPECT_EQ(held_bytes(ledger) + ledger.workspace().current_bytes, 0) << "a cache leaves bytes behind";
@@ -207,7 +217,8 @@ TEST_P(Contract, TheLedgerEqualsTheClosedFormAtEveryLength) {
 // Sequences of one batch, joining and leaving, never see each other.
 TEST_P(Contract, RaggedBatchesDoNotMix) {
   const CacheShape& shape = kShapes[1];
-  const Tokens a = make_tokens(shape, 120, 21), b = make_tokens(shape, 120, 22), c = make_tokens(shape, 120, 23);
+  const Tokens a = make_tokens(shape, 120, 21), b = make_tokens(shape, 120, 22),
+               c = make_tokens(shape, 120, 23);
   const auto alone = [&](const Tokens& tokens, int64_t n) {
     Ledger ledger;
     const auto cache = build_cache(GetParam(), shape, ledger);
@@ -303,9 +314,10 @@ TEST(Registry, WhatCannotWorkIsRefusedWithAReason) {
 TEST(Registry, BadShapesAreRefused) {
   Ledger ledger;
   const Spec spec = parse_spec("contiguous");
-  for (const CacheShape& bad : {CacheShape{.layers = 0}, CacheShape{.q_heads = 3, .kv_heads = 2}, CacheShape{.kv_heads = 0},
-                                CacheShape{.head_dim = 12}, CacheShape{.head_dim = 0}, CacheShape{.head_dim = 4096},
-                                CacheShape{.max_tokens = 0}, CacheShape{.max_sequences = 0}}) {
+  for (const CacheShape& bad :
+       {CacheShape{.layers = 0}, CacheShape{.q_heads = 3, .kv_heads = 2}, CacheShape{.kv_heads = 0},
+        CacheShape{.head_dim = 12}, CacheShape{.head_dim = 0}, CacheShape{.head_dim = 4096},
+        CacheShape{.max_tokens = 0}, CacheShape{.max_sequences = 0}}) {
     EXPECT_THROW(build_cache(spec, bad, ledger), std::invalid_argument);
   }
 }

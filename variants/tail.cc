@@ -40,7 +40,8 @@ Tail Tail::clone(Memory& memory) const {
 }
 
 std::byte* Tail::at(int head, int64_t row, bool v) const {
-  return block_.data() + ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
+  return block_.data() +
+         ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
 }
 
 void Tail::put(int head, int64_t row, const float* k, const float* v) {

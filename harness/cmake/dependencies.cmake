@@ -1,14 +1,79 @@
-# Every library kvlab stands on: the system's where it has one, else a pinned release fetched by CMake.
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(benchmark REQUIRED)
-find_package(tomlplusplus REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(hwy REQUIRED)
-find_package(GTest REQUIRED)
-find_package(OpenMP REQUIRED)
-find_path(LIBCSV_INCLUDE csv.h REQUIRED)
-find_library(LIBCSV_LIBRARY csv REQUIRED)
-add_library(libcsv INTERFACE)
-target_include_directories(libcsv INTERFACE ${LIBCSV_INCLUDE})
-target_link_libraries(libcsv INTERFACE ${LIBCSV_LIBRARY})
+# Every library kvlab stands on: the system's where it has one, else a pinned release that CMake fetches.
+#
+# The releases are those of Debian 12, so that both ways build the same code. FIND_PACKAGE_ARGS is what makes
+# FetchContent ask find_package first.
+include(FetchContent)
+
+# Fetched libraries build no tests, examples or install rules of their own. The policies make their option()
+# and set(CACHE) respect the variables below.
+set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
+set(CMAKE_POLICY_DEFAULT_CMP0126 NEW)
+set(BUILD_TESTING OFF)
+set(BENCHMARK_ENABLE_TESTING OFF)
+set(BENCHMARK_ENABLE_INSTALL OFF)
+set(BENCHMARK_ENABLE_WERROR OFF)
+set(BUILD_GMOCK OFF)
+set(HWY_ENABLE_CONTRIB OFF)
+set(HWY_ENABLE_EXAMPLES OFF)
+set(HWY_ENABLE_INSTALL OFF)
+set(HWY_ENABLE_TESTS OFF)
+set(INSTALL_GTEST OFF)
+
+FetchContent_Declare(Eigen3 SYSTEM
+  URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
+  URL_HASH SHA256=b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
+  SOURCE_SUBDIR headers-only  # no such folder: Eigen's own CMake would look for Fortran, Qt and solvers
+  FIND_PACKAGE_ARGS 3.4 NO_MODULE)
+FetchContent_Declare(benchmark SYSTEM
+  URL https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz
+  URL_HASH SHA256=6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7
+  FIND_PACKAGE_ARGS)
+FetchContent_Declare(tomlplusplus SYSTEM
+  URL https://github.com/marzer/tomlplusplus/archive/refs/tags/v3.3.0.tar.gz
+  URL_HASH SHA256=fc1a5eb410f3c67e90e5ad1264a1386d020067cfb01b633cc8c0441789aa6cf2
+  FIND_PACKAGE_ARGS)
+FetchContent_Declare(CLI11 SYSTEM
+  URL https://github.com/CLIUtils/CLI11/archive/v2.1.2.tar.gz
+  URL_HASH SHA256=26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb
+  FIND_PACKAGE_ARGS)
+FetchContent_Declare(nlohmann_json SYSTEM
+  URL https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz
+  URL_HASH SHA256=d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
+  FIND_PACKAGE_ARGS)
+FetchContent_Declare(hwy SYSTEM
+  URL https://github.com/google/highway/archive/refs/tags/1.0.3.tar.gz
+  URL_HASH SHA256=566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac5440e
+  FIND_PACKAGE_ARGS)
+FetchContent_Declare(googletest SYSTEM
+  URL https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz
+  URL_HASH SHA256=81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2
+  FIND_PACKAGE_ARGS NAMES GTest)
+FetchContent_MakeAvailable(Eigen3 benchmark tomlplusplus CLI11 nlohmann_json hwy googletest)
+
+if(NOT TARGET Eigen3::Eigen)
+  add_library(eigen INTERFACE)
+  target_include_directories(eigen SYSTEM INTERFACE ${eigen3_SOURCE_DIR})
+  add_library(Eigen3::Eigen ALIAS eigen)
+endif()
+if(NOT TARGET hwy::hwy)  # a fetched Highway of this release names its target without the namespace
+  add_library(hwy::hwy ALIAS hwy)
+endif()
+
+# libcsv has no CMake package: it is one header and one C file.
+find_path(LIBCSV_INCLUDE csv.h)
+find_library(LIBCSV_LIBRARY csv)
+if(LIBCSV_INCLUDE AND LIBCSV_LIBRARY)
+  add_library(libcsv INTERFACE)
+  target_include_directories(libcsv SYSTEM INTERFACE ${LIBCSV_INCLUDE})
+  target_link_libraries(libcsv INTERFACE ${LIBCSV_LIBRARY})
+else()
+  FetchContent_Declare(libcsv_source
+    URL https://downloads.sourceforge.net/project/libcsv/libcsv/libcsv-3.0.3/libcsv-3.0.3.tar.gz
+    URL_HASH SHA256=d9c0431cb803ceb9896ce74f683e6e5a0954e96ae1d9e4028d6e0f967bebd7e4)
+  FetchContent_MakeAvailable(libcsv_source)
+  add_library(libcsv STATIC ${libcsv_source_SOURCE_DIR}/libcsv.c)
+  target_include_directories(libcsv SYSTEM PUBLIC ${libcsv_source_SOURCE_DIR})
+endif()
+
+# OpenMP belongs to the compiler: nothing to fetch.
+find_package(OpenMP REQUIRED COMPONENTS CXX)

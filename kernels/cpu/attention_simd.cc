@@ -1,12 +1,15 @@
 // The vector attention path, compiled once a Highway target.
 //
 // A tile is kTileRows row *pointers*, so it never matters where a span ends. For each tile:
-//   scores   a register block of 4 keys x up to 4 query rows shares every load; the 4x4 partial sums are transposed and
+//   scores   a register block of 4 keys x up to 4 query rows shares every load; the 4x4 partial sums are
+//   transposed and
 //            folded together rather than reduced one by one
 //   softmax  exp over the tile, the running sum rescaled only when the maximum grows
-//   values   a register block of up to 4 query rows x 4 vectors of head_dim stays in registers over the whole tile
-// f32, f16 and bf16 rows are converted in the load. Rows of any other format are first decoded to f32 scratch that stays
-// in the L1/L2 cache. Since all query heads of a kv head are in one block, each row leaves memory once.
+//   values   a register block of up to 4 query rows x 4 vectors of head_dim stays in registers over the whole
+//   tile
+// f32, f16 and bf16 rows are converted in the load. Rows of any other format are first decoded to f32 scratch
+// that stays in the L1/L2 cache. Since all query heads of a kv head are in one block, each row leaves memory
+// once.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -46,7 +49,8 @@ struct Tile {
 bool is_direct(Format f) { return f == Format::kF32 || f == Format::kF16 || f == Format::kBf16; }
 
 // Row pointers of one side; formats without a vector load are decoded to scratch [kTileRows, head_dim].
-void point_at_rows(const Side& side, int64_t first_row, int count, int head_dim, float* scratch, const std::byte** out) {
+void point_at_rows(const Side& side, int64_t first_row, int count, int head_dim, float* scratch,
+                   const std::byte** out) {
   const int group = side.encoding.group;
   if (is_direct(side.encoding.format)) {
     const std::byte* p = side.data + first_row * side.stride;
@@ -57,8 +61,8 @@ void point_at_rows(const Side& side, int64_t first_row, int count, int head_dim,
     const int64_t unit = (first_row + i) / group;
     const std::byte* meta = side.meta ? side.meta + unit * side.meta_stride : nullptr;
     float* row = scratch + int64_t{i} * head_dim;
-    decode_row(side.encoding, head_dim, side.data + unit * side.stride, meta, static_cast<int>((first_row + i) % group),
-               row);
+    decode_row(side.encoding, head_dim, side.data + unit * side.stride, meta,
+               static_cast<int>((first_row + i) % group), row);
     out[i] = reinterpret_cast<const std::byte*>(row);
   }
 }
@@ -70,7 +74,8 @@ struct Scratch {
 };
 
 // Moves the cursor over the next `rows` rows and fills the tile with them.
-void next_tile(const HeadQueries& problem, SpanCursor& at, int rows, int head_dim, Scratch& scratch, Tile& tile) {
+void next_tile(const HeadQueries& problem, SpanCursor& at, int rows, int head_dim, Scratch& scratch,
+               Tile& tile) {
   tile.rows = 0;
   tile.runs = 0;
   while (tile.rows < rows) {
@@ -157,7 +162,8 @@ HWY_INLINE void store_sums(D d, V a, V b, V c, V e, float* out) {
 #endif
 
 template <int kQueries, class D, class Load>
-HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const float* q, int head_dim, float* scores) {
+HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const float* q, int head_dim,
+                            float* scores) {
   using V = hn::Vec<D>;
   const int lanes = static_cast<int>(hn::Lanes(d));
   V acc[kQueries][kKeys];
@@ -178,7 +184,8 @@ HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const flo
 }
 
 template <class D, class Load>
-void score_run(D d, Load load, const Tile& tile, const Run& run, const AttentionTask& task, int head_dim, float* scores) {
+void score_run(D d, Load load, const Tile& tile, const Run& run, const AttentionTask& task, int head_dim,
+               float* scores) {
   const float* q = task.query(0, head_dim);
   const int queries = static_cast<int>(task.queries);
   for (int j = run.first; j < run.first + run.count; j += kKeys) {
@@ -197,7 +204,8 @@ void score_run(D d, Load load, const Tile& tile, const Run& run, const Attention
         score_block<1>(d, load, keys, rows, head_dim, block);
       }
       for (int i = 0; i < step; ++i) {
-        std::memcpy(scores + (r + i) * kTileRows + j, block + i * kTileRows, sizeof(float) * static_cast<size_t>(count));
+        std::memcpy(scores + (r + i) * kTileRows + j, block + i * kTileRows,
+                    sizeof(float) * static_cast<size_t>(count));
       }
       r += step;
     }
@@ -206,8 +214,8 @@ void score_run(D d, Load load, const Tile& tile, const Run& run, const Attention
 
 // ---- softmax ----
 
-// scores [kTileRows] of one query -> probabilities exp(score - max), 0 beyond `valid`; returns the factor by which what was
-// summed before must shrink.
+// scores [kTileRows] of one query -> probabilities exp(score - max), 0 beyond `valid`; returns the factor by
+// which what was summed before must shrink.
 float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* logits) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -237,8 +245,8 @@ float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, f
 // ---- values ----
 
 template <int kQueries, int kVectors, class D, class Load>
-HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows, const float* p, int at, int head_dim,
-                            float* sum) {
+HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows, const float* p, int at,
+                            int head_dim, float* sum) {
   using V = hn::Vec<D>;
   const int lanes = static_cast<int>(hn::Lanes(d));
   V acc[kQueries][kVectors];
@@ -259,10 +267,12 @@ HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows,
 }
 
 template <int kQueries, class D, class Load>
-void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim, float* sum) {
+void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim,
+                float* sum) {
   const int lanes = static_cast<int>(hn::Lanes(d));
   int at = 0;
-  for (; at + 4 * lanes <= head_dim; at += 4 * lanes) value_block<kQueries, 4>(d, load, v, rows, p, at, head_dim, sum);
+  for (; at + 4 * lanes <= head_dim; at += 4 * lanes)
+    value_block<kQueries, 4>(d, load, v, rows, p, at, head_dim, sum);
   for (; at < head_dim; at += lanes) value_block<kQueries, 1>(d, load, v, rows, p, at, head_dim, sum);
 }
 
@@ -336,6 +346,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kv {
 HWY_EXPORT(run_task);
-void run_task_simd(const AttentionTask& task, int head_dim) { HWY_DYNAMIC_DISPATCH(run_task)(task, head_dim); }
+void run_task_simd(const AttentionTask& task, int head_dim) {
+  HWY_DYNAMIC_DISPATCH(run_task)(task, head_dim);
+}
 }  // namespace kv
 #endif

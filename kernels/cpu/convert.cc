@@ -1,4 +1,5 @@
-// Bulk f32 -> f16. Only targets whose hardware rounds to nearest even are used; the others take the scalar path.
+// Bulk f32 -> f16. Only targets whose hardware rounds to nearest even are used; the others take the scalar
+// path.
 #include "kernels/cpu/convert.h"
 
 #include "kernels/cpu/isa.h"

@@ -61,7 +61,8 @@ void force_isa(std::string_view isa) {
   if (found == names.end()) {
     std::string known = "auto";
     for (const std::string& name : names) known += ", " + name;
-    throw std::invalid_argument("isa '" + std::string(isa) + "' is not available on this machine; it has " + known);
+    throw std::invalid_argument("isa '" + std::string(isa) + "' is not available on this machine; it has " +
+                                known);
   }
   const size_t index = static_cast<size_t>(found - names.begin());
   hwy::SetSupportedTargetsForTest(index < all_targets().size() ? all_targets()[index] : 0);

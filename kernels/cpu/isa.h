@@ -1,4 +1,5 @@
-// Which instruction set the vector kernels use. Highway compiles each kernel once a target and picks the best at run time.
+// Which instruction set the vector kernels use. Highway compiles each kernel once a target and picks the best
+// at run time.
 #pragma once
 
 #include <string>
@@ -7,14 +8,15 @@
 
 namespace kv {
 
-// Targets this machine can run, best first, then "scalar": the plain path that the others are checked against.
+// Targets this machine can run, best first, then "scalar": the plain path that the others are checked
+// against.
 std::vector<std::string> available_isas();
 
 // The one in use: "avx3_zen4", "avx2", …, or "scalar".
 std::string_view active_isa();
 
-// Uses `isa` from here on; "auto" is the best there is. Throws std::invalid_argument with the list if it is not available.
-// Not for use while kernels run.
+// Uses `isa` from here on; "auto" is the best there is. Throws std::invalid_argument with the list if it is
+// not available. Not for use while kernels run.
 void force_isa(std::string_view isa);
 
 inline bool isa_is_scalar() { return active_isa() == "scalar"; }

@@ -1,5 +1,5 @@
-// The Highway targets we build: SSE4 (no f16 conversion), AVX2, AVX3 (AVX-512), and Highway's one-lane fallback. NEON and
-// SVE where the compiler is for Arm. Include before any Highway header.
+// The Highway targets we build: SSE4 (no f16 conversion), AVX2, AVX3 (AVX-512), and Highway's one-lane
+// fallback. NEON and SVE where the compiler is for Arm. Include before any Highway header.
 #pragma once
 
 #include <hwy/detect_targets.h>

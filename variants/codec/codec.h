@@ -13,12 +13,13 @@ struct Interval {
 
 struct Codec {
   Encoding k, v;
-  // The newest rows that stay raw (f16): at least this many once there are that many, at most `unit rows` - 1 more.
+  // The newest rows that stay raw (f16): at least this many once there are that many, at most `unit rows` - 1
+  // more.
   int64_t residual = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
-  // ||decoded - row|| / ||row|| over rows of N(0,1), of K and of V. Two-sided: an error below the floor means that
-  // something else was stored than what the codec claims.
+  // ||decoded - row|| / ||row|| over rows of N(0,1), of K and of V. Two-sided: an error below the floor means
+  // that something else was stored than what the codec claims.
   Interval k_error, v_error;
 
   // Rows that are encoded and moved together.

@@ -11,6 +11,7 @@ Codec make(const Stage&) {
 }
 }  // namespace
 
-const CodecEntry f16{{.name = "f16", .help = "16-bit floats (IEEE binary16)", .source = "", .parameters = {}}, make};
+const CodecEntry f16{{.name = "f16", .help = "16-bit floats (IEEE binary16)", .source = "", .parameters = {}},
+                     make};
 
 }  // namespace kv::codec

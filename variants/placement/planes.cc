@@ -6,7 +6,8 @@ namespace kv {
 
 Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
                const std::array<int64_t, kPlanes>& unit_stride, int64_t rows) {
-  // A side whose own groups are as long as the unit moves by units; one with shorter groups lies densely inside.
+  // A side whose own groups are as long as the unit moves by units; one with shorter groups lies densely
+  // inside.
   const auto side = [&](const Encoding& encoding, int data, int meta) {
     const bool whole = encoding.group == unit.rows;
     return Side{.data = base[data],
@@ -18,8 +19,8 @@ Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlane
   return {.k = side(unit.k, kKData, kKMeta), .v = side(unit.v, kVData, kVMeta), .rows = rows};
 }
 
-Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind, ByteKind meta_kind,
-               AxisOrder order)
+Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
+               ByteKind meta_kind, AxisOrder order)
     : context_(&context), capacity_(capacity_units), order_(order) {
   for (int p = 0; p < kPlanes; ++p) {
     const bool meta = p == kKMeta || p == kVMeta;
@@ -48,12 +49,14 @@ void Planes::spans(int head, int64_t rows, std::vector<Span>& out) const {
   if (rows == 0) return;
   std::array<int64_t, kPlanes> stride;
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
-  // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit is broken there.
+  // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit
+  // is broken there.
   const bool one_span = order_ == AxisOrder::kHeadMajor || context_->unit.k.group == context_->unit.v.group;
   const int64_t step = one_span ? rows : context_->unit.rows;
   for (int64_t row = 0; row < rows; row += step) {
     const UnitAddress first = at(head, row / context_->unit.rows);
-    const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2], first.plane[3]};
+    const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2],
+                                                     first.plane[3]};
     out.push_back(make_span(context_->unit, base, stride, std::min(step, rows - row)));
   }
 }
@@ -63,11 +66,13 @@ void Planes::copy_from(const Planes& other, int64_t units) {
   for (int p = 0; p < kPlanes; ++p) {
     if (!plane_[p]) continue;
     if (order_ == AxisOrder::kRowMajor) {
-      context_->memory->copy(plane_[p].data(), other.plane_[p].data(), static_cast<size_t>(units * unit_stride(p)));
+      context_->memory->copy(plane_[p].data(), other.plane_[p].data(),
+                             static_cast<size_t>(units * unit_stride(p)));
       continue;
     }
     for (int head = 0; head < context_->heads; ++head) {
-      context_->memory->copy(plane_[p].data() + head * head_stride(p), other.plane_[p].data() + head * other.head_stride(p),
+      context_->memory->copy(plane_[p].data() + head * head_stride(p),
+                             other.plane_[p].data() + head * other.head_stride(p),
                              static_cast<size_t>(units * unit_stride(p)));
     }
   }

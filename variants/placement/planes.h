@@ -1,5 +1,5 @@
-// Head-major planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads, capacity] units
-// (or [capacity, heads], where the layout asks for it).
+// Head-major planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads,
+// capacity] units (or [capacity, heads], where the layout asks for it).
 #pragma once
 
 #include <vector>

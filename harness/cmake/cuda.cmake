@@ -1,0 +1,33 @@
+# Finds the GPU side, and says in one line why it is left out. Nothing else of kvlab needs it.
+#
+# Sets KVLAB_CUDA_SOURCES: the files of kernels/cuda to build; empty where there is no compiler for them.
+set(KVLAB_CUDA AUTO CACHE STRING "GPU kernels: AUTO (where a CUDA compiler is found), ON (required), OFF")
+set_property(CACHE KVLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
+file(GLOB KVLAB_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+
+set(why_not "")
+if(KVLAB_CUDA STREQUAL "OFF")
+  set(why_not "KVLAB_CUDA is OFF")
+elseif(NOT KVLAB_CUDA_SOURCES)
+  set(why_not "this version has no kernels in kernels/cuda")
+else()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(why_not "no CUDA compiler; install the CUDA toolkit, or set CUDACXX to its nvcc")
+  endif()
+endif()
+
+if(why_not STREQUAL "")
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc 12 has it
+  endif()
+  message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER}, for architectures ${CMAKE_CUDA_ARCHITECTURES}")
+elseif(KVLAB_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "CUDA is required by KVLAB_CUDA=ON, but ${why_not}")
+else()
+  set(KVLAB_CUDA_SOURCES "")
+  message(STATUS "CUDA: left out (${why_not}); everything else works")
+endif()

@@ -1,0 +1,50 @@
+// Percentiles and bootstrap intervals: what turns samples of time into a statement, or into "ambiguous".
+//
+// Intervals are percentile bootstraps of the median (Efron 1979): 2000 resamples under a fixed seed, 95 %, so
+// that the same samples always give the same interval. Steps inside one repetition share its clock, its
+// neighbours and its memory layout; they are correlated and would give intervals that are far too narrow. So
+// give these functions one value a repetition: repetition_medians.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace kv {
+
+// The p-th percentile, 0 <= p <= 100, linear between the two nearest ranks (NumPy's default): rank p / 100 (n
+// - 1). No samples, or a p outside, is a bug (std::logic_error).
+double percentile(std::span<const double> samples, double p);
+double median(std::span<const double> samples);
+
+// The median of every repetition's samples.
+std::vector<double> repetition_medians(std::span<const std::vector<double>> repetitions);
+
+struct ConfidenceInterval {
+  double low, high;
+  bool contains(double x) const { return low <= x && x <= high; }
+};
+
+// Fewer samples than this say nothing about their spread: the intervals below are then infinite. With 5 the
+// widest bootstrap interval, minimum to maximum, holds the true median with 94 % (1 - 2 / 2^5).
+inline constexpr int kMinSamples = 5;
+
+ConfidenceInterval median_interval(std::span<const double> samples);
+
+enum class Pairing {
+  kIndependent,    // each side is resampled by itself
+  kPairedByIndex,  // a[i] and b[i] were taken next to each other: both sides are resampled with the same
+                   // indices
+};
+
+struct Ratio {
+  double value;  // median(a) / median(b)
+  ConfidenceInterval interval;
+};
+// Samples must be positive; paired ones equal in number (std::logic_error otherwise).
+Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing);
+
+enum class Verdict { kFaster, kSlower, kAmbiguous };
+// Is a, a time, faster or slower than b? Ambiguous where the ratio's interval contains 1.
+Verdict compare(const Ratio& a_over_b);
+
+}  // namespace kv
