@@ -80,7 +80,7 @@ TEST(ReferencePolicies, TovaLooksAtTheLastQueryAndKNormAtKeys) {
   PolicyInput in = tokens.input();
   const Scored raw({9, 1, 1, 1, 1});
   in.raw_k = raw.k;
-  EXPECT_EQ(run_policy({.name = "knorm", .budget = 2}, in).kept[0][4], (Slots{2, 4}))
+  EXPECT_EQ(run_policy({.name = "knorm", .budget = 2}, in).kept[0][4], (Slots{4, 1}))
       << "norms are of raw keys";
 }
 
