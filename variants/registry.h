@@ -43,7 +43,7 @@ struct Parameter {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
   }
   static constexpr int64_t kMostRows = int64_t{1} << 30;
-  // "1…1024", "1…1024 or a share below 1, as in 0.25", or "view|copy".
+  // "1…1024", "rows or 0.x", or "view|copy".
   std::string range() const;
   // Values other than the default that a test of every variant should try: each choice, or `trials`.
   std::vector<std::string> trial_values() const;
