@@ -24,6 +24,7 @@ class Contiguous : public PlanesPlacement {
   }
   void reserve(int, int, int64_t, int64_t) override {
   }  // open() did; the cache never asks for more than the most
+  void trim(int, int, int64_t, int64_t) override {}
 
  private:
   AxisOrder order_;

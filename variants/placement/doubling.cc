@@ -23,6 +23,10 @@ class Doubling : public PlanesPlacement {
   void reserve(int sequence, int layer, int64_t used, int64_t units) override {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, capacity_for(units));
   }
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    const int64_t capacity = capacity_for(units);
+    if (capacity < planes(sequence, layer).capacity()) regrow(sequence, layer, units, capacity);
+  }
 
   void close(int sequence) override {
     if (static_cast<size_t>(sequence) < slices_.size()) slices_[sequence].clear();
