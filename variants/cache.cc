@@ -50,6 +50,12 @@ UnitLayout unit_layout(const Codec& codec, int head_dim) {
   return unit;
 }
 
+PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
+                                   Memory& memory) {
+  return {&memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
+          unit};
+}
+
 // For questions about a retention that must not cost counted bytes.
 struct NoMemory : Memory {
   std::byte* allocate(size_t, ByteKind) override { throw std::logic_error("a question allocates nothing"); }
@@ -57,11 +63,22 @@ struct NoMemory : Memory {
   void copy(std::byte*, const std::byte*, size_t) override {}
 };
 
+// The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
+// many small blocks does not rebuild thousands of them.
+struct HeadSpans {
+  explicit HeadSpans(Memory& memory) : spans(WorkspaceAllocator<Span>(memory)) {}
+  SpanList spans;
+  size_t settled = 0;  // spans that the next append will not touch, and their rows
+  int64_t settled_rows = 0;
+  int64_t moves = 0;  // of the placement, when they were made
+};
+
 struct Sequence {
   bool open = false;
   std::vector<int64_t> tokens;                        // [layers]
   std::vector<std::unique_ptr<Retention>> retention;  // [layers * kv_heads]
   std::vector<Tail> tail;                             // [layers], where the codec needs one
+  std::vector<HeadSpans> spans;                       // [layers * kv_heads]
 };
 
 class CacheImpl : public Cache {
@@ -74,9 +91,7 @@ class CacheImpl : public Cache {
         unit_(unit_layout(codec_, shape.head_dim)) {
     const int64_t slots =
         retention_of(spec).make(spec.retention, shape.max_tokens, memory)->slots_after(shape.max_tokens);
-    placement_ = placement_of(spec).make(
-        spec.placement, {&memory_, shape.layers, shape.kv_heads, (slots + unit_.rows - 1) / unit_.rows,
-                         shape.max_sequences, unit_});
+    placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, memory_));
   }
 
   const CacheShape& shape() const override { return shape_; }
@@ -93,6 +108,7 @@ class CacheImpl : public Cache {
       for (int i = 0; i < shape_.layers; ++i)
         fresh.tail.emplace_back(codec_, shape_.kv_heads, shape_.head_dim, memory_);
     }
+    add_span_lists(fresh);
     open(id);
     fresh.open = true;
     sequences_[id] = std::move(fresh);
@@ -108,6 +124,7 @@ class CacheImpl : public Cache {
     std::vector<int64_t> units;
     for (int layer = 0; layer < shape_.layers; ++layer)
       units.push_back(stored_units(parent, layer, parent.tokens[layer]));
+    add_span_lists(child);
     const SequenceId id = free_id();
     open(id);
     try {
@@ -129,6 +146,7 @@ class CacheImpl : public Cache {
 
   void append(int layer, std::span<const StepInput> inputs) override {
     viewed_layer_ = -1;
+    growths_.clear();
     for (const StepInput& in : inputs) {
       const Sequence& s = sequence(in.sequence);
       const int64_t tokens = s.tokens[layer];
@@ -140,9 +158,11 @@ class CacheImpl : public Cache {
       if (in.n > 1 && s.retention[0]->wants_mass()) {
         throw std::logic_error("this retention scores every token as it comes; use step()");
       }
-      placement_->reserve(in.sequence, layer, stored_units(s, layer, tokens),
-                          stored_units(s, layer, tokens + in.n));
+      const int64_t used = stored_units(s, layer, tokens);
+      const int64_t first = s.retention[index(layer, 0)]->keeps_all() ? used : 0;
+      growths_.push_back({in.sequence, first, used, stored_units(s, layer, tokens + in.n)});
     }
+    placement_->reserve(layer, growths_);
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
       if (s.tail.empty()) {
@@ -155,17 +175,13 @@ class CacheImpl : public Cache {
   }
 
   void view(int layer, std::span<const StepInput> inputs) override {
-    spans_.clear();
-    first_span_.clear();
+    viewed_.clear();
     for (const StepInput& in : inputs) {
       const Sequence& s = sequence(in.sequence);
       placement_->view(in.sequence, layer, stored_units(s, layer, s.tokens[layer]));
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        first_span_.push_back(spans_.size());
-        head_spans(in.sequence, layer, head, spans_);
-      }
+      for (int head = 0; head < shape_.kv_heads; ++head)
+        viewed_.push_back(head_spans(in.sequence, layer, head));
     }
-    first_span_.push_back(spans_.size());
     if (codec_.read_copy) decode_all();
     viewed_layer_ = layer;
   }
@@ -183,13 +199,12 @@ class CacheImpl : public Cache {
         const Retention& kept = *s.retention[index(layer, head)];
         if (in.n > 1 && !kept.keeps_all())
           throw std::logic_error("a chunk can attend at once only where all is kept; use step()");
-        problems_.push_back(
-            {.q = in.q + head * queries,
-             .out = in.out + head * queries,
-             .spans = std::span(spans_).subspan(first_span_[at], first_span_[at + 1] - first_span_[at]),
-             .group = shape_.group(),
-             .n = in.n,
-             .visible = kept.slots() - in.n + 1});
+        problems_.push_back({.q = in.q + head * queries,
+                             .out = in.out + head * queries,
+                             .spans = viewed_[at],
+                             .group = shape_.group(),
+                             .n = in.n,
+                             .visible = kept.slots() - in.n + 1});
         rows_in_all += kept.slots();
       }
     }
@@ -218,9 +233,8 @@ class CacheImpl : public Cache {
   std::vector<Span> spans(SequenceId id, int layer, int head) override {
     const Sequence& s = sequence(id);
     placement_->view(id, layer, stored_units(s, layer, s.tokens[layer]));
-    std::vector<Span> out;
-    head_spans(id, layer, head, out);
-    return out;
+    const std::span<const Span> all = head_spans(id, layer, head);
+    return {all.begin(), all.end()};
   }
 
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
@@ -319,38 +333,60 @@ class CacheImpl : public Cache {
     tail.advance(before + in.n);
   }
 
-  void head_spans(SequenceId id, int layer, int head, std::vector<Span>& out) {
-    const Sequence& s = sequence(id);
-    const int64_t slots = s.retention[index(layer, head)]->slots();
-    if (s.tail.empty()) return placement_->spans(id, layer, head, slots, out);
-    placement_->spans(id, layer, head, Tail::encoded_rows(codec_, slots), out);
-    s.tail[layer].spans(head, out);
+  void add_span_lists(Sequence& s) {
+    for (int i = 0; i < shape_.layers * shape_.kv_heads; ++i) s.spans.emplace_back(memory_);
   }
 
-  // read=copy: every row decoded to f32 in the workspace, one span a head.
+  // The spans of all that is kept, until the sequence's next change.
+  std::span<const Span> head_spans(SequenceId id, int layer, int head) {
+    Sequence& s = sequence(id);
+    const int64_t slots = s.retention[index(layer, head)]->slots();
+    const int64_t rows = s.tail.empty() ? slots : Tail::encoded_rows(codec_, slots);
+    HeadSpans& list = s.spans[index(layer, head)];
+    if (list.moves != placement_->moves(id, layer) || list.settled_rows > rows) {
+      list.settled = 0;
+      list.settled_rows = 0;
+      list.moves = placement_->moves(id, layer);
+    }
+    list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
+    placement_->spans(id, layer, head, list.settled_rows, rows, list.spans);
+    if (list.spans.size() > list.settled) {
+      list.settled = list.spans.size() - 1;
+      list.settled_rows = rows - list.spans.back().rows;
+    }
+    if (!s.tail.empty()) s.tail[layer].spans(head, list.spans);
+    return list.spans;
+  }
+
+  // read=copy: every row decoded to f32 in the workspace; viewed_ then shows the copy.
   void decode_all() {
     const int64_t d = shape_.head_dim;
+    const int64_t row_bytes = d * static_cast<int64_t>(sizeof(float));
+    std::vector<Span> encoded;
+    for (const auto& spans : viewed_) encoded.insert(encoded.end(), spans.begin(), spans.end());
     int64_t rows = 0;
-    for (const Span& span : spans_) rows += span.rows;
-    const size_t bytes = static_cast<size_t>(2 * rows * d) * sizeof(float);
+    for (const Span& span : encoded) rows += span.rows;
+    const size_t bytes = static_cast<size_t>(2 * rows * row_bytes);
     if (copy_.size() < bytes) {
       copy_ = Block();
       copy_ = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
     }
-    float* to = reinterpret_cast<float*>(copy_.data());
-    std::vector<std::pair<Span, float*>> work;
-    for (const Span& span : spans_) {
-      work.push_back({span, to});
-      to += 2 * span.rows * d;
+    decoded_.clear();
+    std::vector<float*> target;
+    std::byte* to = copy_.data();
+    for (const Span& span : encoded) {
+      decoded_.push_back({.k = {.data = to, .stride = row_bytes},
+                          .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
+                          .rows = span.rows});
+      target.push_back(reinterpret_cast<float*>(to));
+      to += 2 * span.rows * row_bytes;
     }
 #pragma omp parallel for schedule(dynamic, 1)
-    for (size_t i = 0; i < work.size(); ++i) decode_span(work[i].first, work[i].second);
-    for (size_t i = 0; i < work.size(); ++i) {
-      const auto* k = reinterpret_cast<const std::byte*>(work[i].second);
-      const int64_t row_bytes = d * static_cast<int64_t>(sizeof(float));
-      spans_[i] = {.k = {.data = k, .stride = row_bytes},
-                   .v = {.data = k + spans_[i].rows * row_bytes, .stride = row_bytes},
-                   .rows = spans_[i].rows};
+    for (size_t i = 0; i < encoded.size(); ++i) decode_span(encoded[i], target[i]);
+    size_t first = 0;
+    for (auto& spans : viewed_) {
+      spans = std::span(decoded_).subspan(first, spans.size());
+      first += spans.size();
     }
   }
 
@@ -420,8 +456,9 @@ class CacheImpl : public Cache {
 
   // Of the step in progress; kept between steps so that a steady state allocates nothing.
   int viewed_layer_ = -1;
-  std::vector<Span> spans_;
-  std::vector<size_t> first_span_;  // [inputs * kv_heads + 1] into spans_
+  std::vector<Growth> growths_;
+  std::vector<std::span<const Span>> viewed_;  // [inputs * kv_heads]
+  std::vector<Span> decoded_;                  // read=copy: what viewed_ points into
   std::vector<HeadQueries> problems_;
   std::vector<float> mass_;
   Block workspace_, copy_;
@@ -438,32 +475,32 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
   const Codec codec = codec_of(spec).make(spec.codec);
-  const UnitLayout unit = unit_layout(codec, shape.head_dim);
-  const int64_t unit_bytes = unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3];
   NoMemory none;
   const auto policy = retention_of(spec).make(spec.retention, shape.max_tokens, none);
-  const auto units = [&](int64_t tokens) {
-    const int64_t slots = policy->slots_after(tokens);
-    return Tail::needed(codec) ? Tail::encoded_rows(codec, slots) / unit.rows : slots;
-  };
-  const int64_t max_units = (policy->slots_after(shape.max_tokens) + unit.rows - 1) / unit.rows;
-  int64_t bytes = 0;
+  const PlacementContext context = placement_context(shape, unit_layout(codec, shape.head_dim),
+                                                     policy->slots_after(shape.max_tokens), none);
+  const PlacementEntry& placement = placement_of(spec);
+  int64_t bytes = placement.shared_bytes ? placement.shared_bytes(spec.placement, context) : 0;
   for (const int64_t tokens : lengths) {
-    bytes += placement_of(spec).reserved_units(spec.placement, units(tokens), max_units) * unit_bytes *
-             shape.kv_heads;
-    if (Tail::needed(codec)) bytes += Tail::bytes(codec, shape.kv_heads, shape.head_dim);
+    const int64_t slots = policy->slots_after(tokens);
+    const bool tail = Tail::needed(codec);
+    const int64_t units = tail ? Tail::encoded_rows(codec, slots) / context.unit.rows : slots;
+    bytes += shape.layers * placement.layer_bytes(spec.placement, context, units);
+    if (tail) bytes += shape.layers * Tail::bytes(codec, shape.kv_heads, shape.head_dim);
   }
-  return bytes * shape.layers;
+  return bytes;
 }
 
 std::string unsupported_reason(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
   NoMemory none;
-  if (Tail::needed(codec) && !retention_of(spec).make(spec.retention, 1, none)->keeps_all()) {
+  const auto policy = retention_of(spec).make(spec.retention, 1, none);
+  if (Tail::needed(codec) && !policy->keeps_all()) {
     return "retention '" + spec.retention.name + "' overwrites single tokens, but codec '" + spec.codec.name +
            "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
   }
-  return "";
+  const PlacementEntry& placement = placement_of(spec);
+  return placement.refuses ? placement.refuses(spec.placement, codec, *policy) : "";
 }
 
 }  // namespace kv

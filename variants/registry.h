@@ -50,9 +50,12 @@ struct Entry {
 
 struct PlacementEntry : Entry {
   std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
-  // Units a (sequence, layer, head) has reserved when `used` hold data: the closed form that the ledger is
-  // held against.
-  int64_t (*reserved_units)(const Stage& stage, int64_t used, int64_t max);
+  // The closed form that the ledger is held against, payload and metadata together: what one layer of one
+  // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
+  int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
+  int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
+  // The capability column: empty if such rows can be placed, else the reason. Null: all can.
+  std::string (*refuses)(const Stage& stage, const Codec& codec, const Retention& retention) = nullptr;
 };
 
 struct CodecEntry : Entry {

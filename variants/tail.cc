@@ -56,7 +56,7 @@ void Tail::get(int head, int64_t first, int64_t n, float* k, float* v) const {
   }
 }
 
-void Tail::spans(int head, std::vector<Span>& out) const {
+void Tail::spans(int head, SpanList& out) const {
   const int64_t row_bytes = unit_data_bytes(kRaw, head_dim_);
   for (int64_t row = encoded_rows(codec_, rows_); row < rows_;) {
     const int64_t count = std::min(rows_ - row, capacity_ - row % capacity_);

@@ -12,6 +12,7 @@
 #include "kernels/span.h"
 #include "variants/codec/codec.h"
 #include "variants/memory.h"
+#include "variants/span_list.h"
 
 namespace kv {
 
@@ -32,7 +33,7 @@ class Tail {
   // The sequence now has `rows` rows.
   void advance(int64_t rows) { rows_ = rows; }
   // Appends the spans of the rows that are not encoded: one, or two where they wrap around.
-  void spans(int head, std::vector<Span>& out) const;
+  void spans(int head, SpanList& out) const;
 
  private:
   static int64_t capacity(const Codec& codec);
