@@ -18,8 +18,7 @@
 
 namespace kv::contract {
 
-// Every entry with its defaults, and every entry once more for each of its parameters' other values
-// (integers: those of `small_values`, which keep cases small).
+// Every entry with its defaults, and once more for each of its parameters' other values.
 inline std::vector<std::string> stage_forms(const Entry& entry) {
   std::vector<std::string> forms{std::string(entry.name)};
   for (const Parameter& p : entry.parameters) {
@@ -27,6 +26,19 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
       forms.push_back(std::string(entry.name) + "(" + std::string(p.name) + "=" + value + ")");
     }
   }
+  return forms;
+}
+
+// A retention evicts at test lengths only if all its budgets are small at once: the defaults, and every
+// parameter at its first trial value.
+inline std::vector<std::string> retention_forms(const Entry& entry) {
+  std::vector<std::string> forms{std::string(entry.name)};
+  std::string all;
+  for (const Parameter& p : entry.parameters) {
+    const std::vector<std::string> values = p.trial_values();
+    if (!values.empty()) all += (all.empty() ? "" : ",") + std::string(p.name) + "=" + values.front();
+  }
+  if (!all.empty()) forms.push_back(forms.front() + "(" + all + ")");
   return forms;
 }
 
@@ -38,7 +50,7 @@ inline std::vector<Spec> all_specs() {
       for (const auto* c : kCodecs)
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions)
-            for (const std::string& retention : stage_forms(*r))
+            for (const std::string& retention : retention_forms(*r))
               specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
   return specs;
 }

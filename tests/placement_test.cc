@@ -179,11 +179,9 @@ TEST(Paged, OrderDecidesWhetherNeighboursAreNeighboursInMemory) {
 TEST(Placement, BlocksThatCutTheCodecsGroupsAreRefusedWithTheReason) {
   const Codec grouped{
       .k = {.format = Format::kChannel, .bits = 4, .group = 32}, .v = {}, .k_error = {}, .v_error = {}};
-  Ledger ledger;
-  const auto all = kRetentions.front()->make(parse_spec("contiguous").retention, 1, ledger);
   const auto reason = [&](const char* text) {
     const Spec spec = parse_spec(text);
-    return placement_of(spec).refuses(spec.placement, grouped, *all);
+    return placement_of(spec).refuses(spec.placement, grouped, *kRetentions.front());
   };
   EXPECT_EQ(reason("paged(block=64)"), "");
   EXPECT_EQ(reason("segmented"), "");

@@ -51,17 +51,10 @@ UnitLayout unit_layout(const Codec& codec, int head_dim) {
 }
 
 PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
-                                   Memory& memory) {
-  return {&memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
+                                   Memory* memory) {
+  return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
           unit};
 }
-
-// For questions about a retention that must not cost counted bytes.
-struct NoMemory : Memory {
-  std::byte* allocate(size_t, ByteKind) override { throw std::logic_error("a question allocates nothing"); }
-  void release(std::byte*) noexcept override {}
-  void copy(std::byte*, const std::byte*, size_t) override {}
-};
 
 // The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
 // many small blocks does not rebuild thousands of them.
@@ -76,6 +69,7 @@ struct HeadSpans {
 struct Sequence {
   bool open = false;
   std::vector<int64_t> tokens;                        // [layers]
+  std::vector<Slice> slice;                           // [layers] the one in progress
   std::vector<std::unique_ptr<Retention>> retention;  // [layers * kv_heads]
   std::vector<Tail> tail;                             // [layers], where the codec needs one
   std::vector<HeadSpans> spans;                       // [layers * kv_heads]
@@ -89,9 +83,8 @@ class CacheImpl : public Cache {
         memory_(memory),
         codec_(codec_of(spec).make(spec.codec)),
         unit_(unit_layout(codec_, shape.head_dim)) {
-    const int64_t slots =
-        retention_of(spec).make(spec.retention, shape.max_tokens, memory)->slots_after(shape.max_tokens);
-    placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, memory_));
+    const int64_t slots = retention_of(spec).slots(spec.retention, {shape.max_tokens, shape.max_tokens});
+    placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, &memory_));
   }
 
   const CacheShape& shape() const override { return shape_; }
@@ -101,8 +94,10 @@ class CacheImpl : public Cache {
     const SequenceId id = free_id();
     Sequence fresh;
     fresh.tokens.assign(static_cast<size_t>(shape_.layers), 0);
-    for (int i = 0; i < shape_.layers * shape_.kv_heads; ++i) {
-      fresh.retention.push_back(retention_of(spec_).make(spec_.retention, shape_.max_tokens, memory_));
+    fresh.slice.assign(static_cast<size_t>(shape_.layers), {});
+    for (int head = 0; head < shape_.layers * shape_.kv_heads; ++head) {
+      fresh.retention.push_back(
+          retention_of(spec_).make(spec_.retention, {shape_.max_tokens, head, &memory_}));
     }
     if (Tail::needed(codec_)) {
       for (int i = 0; i < shape_.layers; ++i)
@@ -119,6 +114,7 @@ class CacheImpl : public Cache {
     const Sequence& parent = sequence(from);
     Sequence child;
     child.tokens = parent.tokens;
+    child.slice = parent.slice;
     for (const auto& state : parent.retention) child.retention.push_back(state->clone());
     for (const Tail& tail : parent.tail) child.tail.push_back(tail.clone(memory_));
     std::vector<int64_t> units;
@@ -145,24 +141,17 @@ class CacheImpl : public Cache {
   }
 
   void append(int layer, std::span<const StepInput> inputs) override {
-    viewed_layer_ = -1;
-    growths_.clear();
     for (const StepInput& in : inputs) {
-      const Sequence& s = sequence(in.sequence);
-      const int64_t tokens = s.tokens[layer];
-      if (tokens + in.n > shape_.max_tokens) {
-        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
-                               std::to_string(tokens) +
-                               " goes past max_tokens = " + std::to_string(shape_.max_tokens));
-      }
-      if (in.n > 1 && s.retention[0]->wants_mass()) {
-        throw std::logic_error("this retention scores every token as it comes; use step()");
-      }
-      const int64_t used = stored_units(s, layer, tokens);
-      const int64_t first = s.retention[index(layer, 0)]->keeps_all() ? used : 0;
-      growths_.push_back({in.sequence, first, used, stored_units(s, layer, tokens + in.n)});
+      if (next_slice(layer, in, in.n) < in.n)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
     }
-    placement_->reserve(layer, growths_);
+    store(layer, inputs);
+  }
+
+  // append, once the slices are known.
+  void store(int layer, std::span<const StepInput> inputs) {
+    viewed_layer_ = -1;
+    reserve(layer, inputs);
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
       if (s.tail.empty()) {
@@ -189,43 +178,44 @@ class CacheImpl : public Cache {
   void attend(int layer, std::span<const StepInput> inputs) override {
     if (viewed_layer_ != layer) view(layer, inputs);
     problems_.clear();
-    const bool scored = sequence(inputs[0].sequence).retention[0]->wants_mass();
     size_t at = 0;
-    int64_t rows_in_all = 0;
+    int64_t scored_rows = 0;
     for (const StepInput& in : inputs) {
       const Sequence& s = sequence(in.sequence);
+      if (in.n > s.slice[layer].tokens)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
       const int64_t queries = int64_t{shape_.group()} * in.n * shape_.head_dim;
       for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
-        const Retention& kept = *s.retention[index(layer, head)];
-        if (in.n > 1 && !kept.keeps_all())
-          throw std::logic_error("a chunk can attend at once only where all is kept; use step()");
+        const int64_t slots = s.retention[index(layer, head)]->slots();
         problems_.push_back({.q = in.q + head * queries,
                              .out = in.out + head * queries,
                              .spans = viewed_[at],
                              .group = shape_.group(),
                              .n = in.n,
-                             .visible = kept.slots() - in.n + 1});
-        rows_in_all += kept.slots();
+                             .visible = slots - in.n + 1});
+        if (s.slice[layer].scored) scored_rows += slots;
       }
     }
-    if (scored) {
-      mass_.assign(static_cast<size_t>(rows_in_all), 0.0f);
-      float* mass = mass_.data();
-      for (HeadQueries& p : problems_) mass = (p.mass = mass) + p.visible;
-    }
-    kv::attend(problems_, shape_.head_dim, workspace(attention_workspace_bytes(problems_, shape_.head_dim)));
-    if (scored) observe(layer, inputs);
+    if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
+    const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
+    kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
+    if (scored_rows > 0) observe(layer, inputs);
   }
 
   void step(int layer, std::span<const StepInput> inputs) override {
-    const Retention& policy = *sequence(inputs[0].sequence).retention[0];
-    const bool wanted = std::any_of(inputs.begin(), inputs.end(), [](const StepInput& in) { return in.out; });
-    if (policy.keeps_all() || (!wanted && !policy.wants_mass())) {
-      append(layer, inputs);
-      if (wanted) attend(layer, inputs);
-      return;
+    const auto none = [](const StepInput& in) { return !in.out; };
+    if (std::all_of(inputs.begin(), inputs.end(), none) &&
+        !sequence(inputs[0].sequence).retention[0]->wants_mass()) {
+      return store(layer, inputs);
     }
-    for (const StepInput& in : inputs) step_token_by_token(layer, in);
+    bool whole = std::none_of(inputs.begin(), inputs.end(), none);
+    for (const StepInput& in : inputs) whole = next_slice(layer, in, in.n) == in.n && whole;
+    if (whole) {
+      store(layer, inputs);
+      return attend(layer, inputs);
+    }
+    reserve(layer, inputs);  // now, so that a step that runs out of memory changes nothing
+    for (const StepInput& in : inputs) step_in_slices(layer, in);
   }
 
   int64_t tokens(SequenceId id, int layer) const override { return sequence(id).tokens[layer]; }
@@ -282,6 +272,31 @@ class CacheImpl : public Cache {
     }
   }
 
+  // Asks every head for the next slice of `remaining` tokens; returns its length.
+  int64_t next_slice(int layer, const StepInput& in, int64_t remaining) {
+    Sequence& s = sequence(in.sequence);
+    for (int head = 0; head < shape_.kv_heads; ++head)
+      s.slice[layer] = s.retention[index(layer, head)]->next(remaining);
+    return s.slice[layer].tokens;
+  }
+
+  void reserve(int layer, std::span<const StepInput> inputs) {
+    growths_.clear();
+    for (const StepInput& in : inputs) {
+      const Sequence& s = sequence(in.sequence);
+      const int64_t tokens = s.tokens[layer];
+      if (tokens + in.n > shape_.max_tokens) {
+        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
+                               std::to_string(tokens) +
+                               " goes past max_tokens = " + std::to_string(shape_.max_tokens));
+      }
+      const int64_t used = stored_units(s, layer, tokens);
+      const int64_t first = retention_of(spec_).keeps_all ? used : 0;
+      growths_.push_back({in.sequence, first, used, stored_units(s, layer, tokens + in.n)});
+    }
+    placement_->reserve(layer, growths_);
+  }
+
   // Units of a layer that lie in the placement once the sequence has `tokens` tokens.
   int64_t stored_units(const Sequence& s, int layer, int64_t tokens) const {
     const int64_t slots = s.retention[index(layer, 0)]->slots_after(tokens);
@@ -307,7 +322,8 @@ class CacheImpl : public Cache {
       Retention& policy = *s.retention[index(layer, head)];
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
-        encode(placement_->at(in.sequence, layer, head, policy.admit()), in.k + row, in.v + row);
+        encode(placement_->at(in.sequence, layer, head, policy.admit({in.k + row, static_cast<size_t>(d)})),
+               in.k + row, in.v + row);
       }
     }
   }
@@ -321,8 +337,9 @@ class CacheImpl : public Cache {
       Retention& policy = *s.retention[index(layer, head)];
       std::vector<float> k(static_cast<size_t>(unit_.rows * d)), v(k.size());
       for (int64_t i = 0; i < in.n; ++i) {
-        const int64_t slot = policy.admit();
-        tail.put(head, slot, in.k + (head * in.n + i) * d, in.v + (head * in.n + i) * d);
+        const int64_t row = (head * in.n + i) * d;
+        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+        tail.put(head, slot, in.k + row, in.v + row);
         // The unit that has just become older than the residual.
         const int64_t encoded = Tail::encoded_rows(codec_, slot + 1);
         if (encoded == Tail::encoded_rows(codec_, slot)) continue;
@@ -366,14 +383,9 @@ class CacheImpl : public Cache {
     for (const auto& spans : viewed_) encoded.insert(encoded.end(), spans.begin(), spans.end());
     int64_t rows = 0;
     for (const Span& span : encoded) rows += span.rows;
-    const size_t bytes = static_cast<size_t>(2 * rows * row_bytes);
-    if (copy_.size() < bytes) {
-      copy_ = Block();
-      copy_ = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
-    }
+    std::byte* to = fit(copy_, static_cast<size_t>(2 * rows * row_bytes));
     decoded_.clear();
     std::vector<float*> target;
-    std::byte* to = copy_.data();
     for (const Span& span : encoded) {
       decoded_.push_back({.k = {.data = to, .stride = row_bytes},
                           .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
@@ -401,34 +413,76 @@ class CacheImpl : public Cache {
     }
   }
 
-  void observe(int layer, std::span<const StepInput> inputs) {
-    const float* mass = mass_.data();
-    for (const StepInput& in : inputs) {
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        Retention& policy = *sequence(in.sequence).retention[index(layer, head)];
-        policy.observe({mass, static_cast<size_t>(policy.slots())});
-        mass += policy.slots();
-      }
+  // Points the problems of scored slices at zeroed room for their mass, `rows` floats in all.
+  void give_mass(int layer, std::span<const StepInput> inputs, int64_t rows) {
+    float* mass = reinterpret_cast<float*>(fit(mass_, static_cast<size_t>(rows) * sizeof(float)));
+    std::fill_n(mass, rows, 0.0f);
+    for (size_t at = 0; at < problems_.size(); ++at) {
+      if (!sequence(inputs[at / static_cast<size_t>(shape_.kv_heads)].sequence).slice[layer].scored) continue;
+      problems_[at].mass = mass;
+      mass += problems_[at].visible + problems_[at].n - 1;
     }
   }
 
-  void step_token_by_token(int layer, const StepInput& in) {
+  void observe(int layer, std::span<const StepInput> inputs) {
+    size_t at = 0;
+    for (const StepInput& in : inputs) {
+      Sequence& s = sequence(in.sequence);
+      for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
+        if (!problems_[at].mass) continue;
+        Retention& policy = *s.retention[index(layer, head)];
+        policy.observe({problems_[at].mass, static_cast<size_t>(policy.slots())});
+      }
+      if (std::exchange(s.slice[layer].scored, false))
+        compact(layer, in.sequence, s);  // attending again must not count twice
+    }
+  }
+
+  // Moves the rows that the retention keeps to the front and gives back what lies behind them.
+  void compact(int layer, SequenceId id, Sequence& s) {
+    const int64_t before = s.retention[index(layer, 0)]->slots();
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      const std::vector<int64_t> keep = s.retention[index(layer, head)]->compact();
+      for (int64_t to = 0; to < static_cast<int64_t>(keep.size()); ++to) {
+        if (keep[to] != to)
+          move_row(placement_->at(id, layer, head, keep[to]), placement_->at(id, layer, head, to));
+      }
+    }
+    const int64_t after = s.retention[index(layer, 0)]->slots();
+    if (after == before) return;
+    viewed_layer_ = -1;
+    placement_->trim(id, layer, before, after);
+  }
+
+  void move_row(const UnitAddress& from, const UnitAddress& to) {
+    for (int p = 0; p < kPlanes; ++p) {
+      if (unit_.bytes[p] > 0) memory_.copy(to.plane[p], from.plane[p], static_cast<size_t>(unit_.bytes[p]));
+    }
+  }
+
+  // The step of one input whose first slice is known.
+  void step_in_slices(int layer, const StepInput& in) {
     const int64_t d = shape_.head_dim;
-    std::vector<float> q(static_cast<size_t>(shape_.q_heads * d)),
-        k(static_cast<size_t>(shape_.kv_heads * d)), v(k.size()), out(q.size());
-    const auto gather = [&](const float* from, int heads, int64_t i, std::vector<float>& to) {
-      for (int h = 0; h < heads; ++h) std::copy_n(from + (h * in.n + i) * d, d, to.begin() + h * d);
+    std::vector<float> q, k, v, out;
+    const auto gather = [&](const float* from, int heads, int64_t first, int64_t n, std::vector<float>& to) {
+      to.resize(static_cast<size_t>(heads * n * d));
+      for (int h = 0; h < heads; ++h)
+        std::copy_n(from + (h * in.n + first) * d, n * d, to.begin() + h * n * d);
     };
-    for (int64_t i = 0; i < in.n; ++i) {
-      gather(in.q, shape_.q_heads, i, q);
-      gather(in.k, shape_.kv_heads, i, k);
-      gather(in.v, shape_.kv_heads, i, v);
-      const StepInput one{in.sequence, 1, q.data(), k.data(), v.data(), out.data()};
-      append(layer, {&one, 1});
-      attend(layer, {&one, 1});
-      if (!in.out) continue;
-      for (int h = 0; h < shape_.q_heads; ++h)
-        std::copy_n(out.begin() + h * d, d, in.out + (h * in.n + i) * d);
+    for (int64_t first = 0; first < in.n;) {
+      const int64_t n = sequence(in.sequence).slice[layer].tokens;
+      gather(in.q, shape_.q_heads, first, n, q);
+      gather(in.k, shape_.kv_heads, first, n, k);
+      gather(in.v, shape_.kv_heads, first, n, v);
+      out.resize(q.size());
+      const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
+      store(layer, {&part, 1});
+      attend(layer, {&part, 1});
+      for (int h = 0; in.out && h < shape_.q_heads; ++h) {
+        std::copy_n(out.begin() + h * n * d, n * d, in.out + (h * in.n + first) * d);
+      }
+      first += n;
+      if (first < in.n) next_slice(layer, in, in.n - first);
     }
   }
 
@@ -438,12 +492,13 @@ class CacheImpl : public Cache {
     return (bytes + grain - 1) / grain * grain;
   }
 
-  std::byte* workspace(size_t bytes) {
-    if (workspace_.size() < bytes) {
-      workspace_ = Block();
-      workspace_ = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
+  // Transient room of at least `bytes`.
+  std::byte* fit(Block& block, size_t bytes) {
+    if (block.size() < bytes) {
+      block = Block();
+      block = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
     }
-    return workspace_.data();
+    return block.data();
   }
 
   const Spec spec_;
@@ -460,8 +515,7 @@ class CacheImpl : public Cache {
   std::vector<std::span<const Span>> viewed_;  // [inputs * kv_heads]
   std::vector<Span> decoded_;                  // read=copy: what viewed_ points into
   std::vector<HeadQueries> problems_;
-  std::vector<float> mass_;
-  Block workspace_, copy_;
+  Block workspace_, copy_, mass_;
 };
 
 }  // namespace
@@ -473,34 +527,37 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
   const Codec codec = codec_of(spec).make(spec.codec);
-  NoMemory none;
-  const auto policy = retention_of(spec).make(spec.retention, shape.max_tokens, none);
-  const PlacementContext context = placement_context(shape, unit_layout(codec, shape.head_dim),
-                                                     policy->slots_after(shape.max_tokens), none);
+  const RetentionEntry& retention = retention_of(spec);
+  const auto slots = [&](int64_t tokens, int64_t prompt) {
+    return retention.slots(spec.retention, {shape.max_tokens, tokens, prompt});
+  };
+  const PlacementContext context =
+      placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0), nullptr);
   const PlacementEntry& placement = placement_of(spec);
-  int64_t bytes = placement.shared_bytes ? placement.shared_bytes(spec.placement, context) : 0;
-  for (const int64_t tokens : lengths) {
-    const int64_t slots = policy->slots_after(tokens);
+  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, context) : 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t rows = slots(lengths[i], prompts.empty() ? 0 : prompts[i]);
     const bool tail = Tail::needed(codec);
-    const int64_t units = tail ? Tail::encoded_rows(codec, slots) / context.unit.rows : slots;
-    bytes += shape.layers * placement.layer_bytes(spec.placement, context, units);
-    if (tail) bytes += shape.layers * Tail::bytes(codec, shape.kv_heads, shape.head_dim);
+    const int64_t units = tail ? Tail::encoded_rows(codec, rows) / context.unit.rows : rows;
+    bytes += placement.layer_bytes(spec.placement, context, units);
+    bytes += retention.metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
+    if (tail) bytes += Tail::bytes(codec, shape.kv_heads, shape.head_dim);
   }
-  return bytes;
+  return shared + bytes * shape.layers;
 }
 
 std::string unsupported_reason(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
-  NoMemory none;
-  const auto policy = retention_of(spec).make(spec.retention, 1, none);
-  if (Tail::needed(codec) && !policy->keeps_all()) {
-    return "retention '" + spec.retention.name + "' overwrites single tokens, but codec '" + spec.codec.name +
+  if (Tail::needed(codec) && !retention_of(spec).keeps_all) {
+    return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
            "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
   }
   const PlacementEntry& placement = placement_of(spec);
-  return placement.refuses ? placement.refuses(spec.placement, codec, *policy) : "";
+  return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
 
 }  // namespace kv

@@ -55,7 +55,9 @@ class Cache {
   virtual void release(SequenceId sequence) = 0;
 
   // The three parts of a step, so that a harness can time them one by one:
-  //   append  stores k and v of every input's n tokens; true if it must be followed by attend (see below)
+  //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
+  //   before others are
+  //           stored (n = 1 is always fine); step() goes slice by slice then
   //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
   //   was not called attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n
   //   tokens
@@ -64,7 +66,8 @@ class Cache {
   virtual void view(int layer, std::span<const StepInput> inputs) = 0;
   virtual void attend(int layer, std::span<const StepInput> inputs) = 0;
   // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <=
-  // t": retentions that evict, and windows shorter than n, go token by token.
+  // t": where a retention evicts, tokens go one by one. An input without `out` is stored alone, as far as the
+  // retention can do without its attention.
   virtual void step(int layer, std::span<const StepInput> inputs) = 0;
 
   // Tokens this sequence has been given in `layer`, kept or not.

@@ -15,13 +15,13 @@ namespace codec {
 extern const CodecEntry f32, f16;
 }
 namespace retention {
-extern const RetentionEntry full;
+extern const RetentionEntry full, ring;
 }
 
 // The first of each kind is what a spec string leaves out.
 inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling,
                                         &placement::segmented, &placement::paged};
 inline constexpr std::array kCodecs{&codec::f32, &codec::f16};
-inline constexpr std::array kRetentions{&retention::full};
+inline constexpr std::array kRetentions{&retention::full, &retention::ring};
 
 }  // namespace kv

@@ -14,6 +14,9 @@ class Concat : public PlanesPlacement {
   void grow(int sequence, int layer, int64_t used, int64_t units) override {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, units);
   }
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    regrow(sequence, layer, units, units);
+  }
 };
 
 std::unique_ptr<Placement> make(const Stage&, const PlacementContext& context) {

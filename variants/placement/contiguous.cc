@@ -22,6 +22,7 @@ class Contiguous : public PlanesPlacement {
           Planes(context(), context().max_units, ByteKind::kPayload, ByteKind::kMetadata, order_);
     }
   }
+  void trim(int, int, int64_t, int64_t) override {}
 
  protected:
   void grow(int, int, int64_t, int64_t) override {}  // open() made room for the most there can be

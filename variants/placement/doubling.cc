@@ -20,6 +20,11 @@ class Doubling : public PlanesPlacement {
   Doubling(const Stage& stage, const PlacementContext& context)
       : PlanesPlacement(context), copies_(stage.text("read") == "copy") {}
 
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    const int64_t capacity = capacity_for(units);
+    if (capacity < planes(sequence, layer).capacity()) regrow(sequence, layer, units, capacity);
+  }
+
   void close(int sequence) override {
     if (static_cast<size_t>(sequence) < slices_.size()) slices_[sequence].clear();
     PlanesPlacement::close(sequence);

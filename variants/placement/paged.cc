@@ -11,6 +11,7 @@
 // copied when one of its owners writes to it.
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "variants/list.h"
 #include "variants/placement/planes.h"
@@ -157,6 +158,14 @@ class Paged : public Placement {
     for (const Need& n : needed_) give_block(n);
   }
 
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    BlockTable& t = table(sequence, layer);
+    for (int64_t i = blocks_of(units); i < t.block.size() && t.block[i] != kNone; ++i) {
+      pool_.drop_owner(std::exchange(t.block[i], kNone));
+      ++t.moves;
+    }
+  }
+
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
     UnitAddress address;
     const int32_t block = table(sequence, layer).block[unit / shape_.block_units];
@@ -229,7 +238,7 @@ std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& cont
   return std::make_unique<Paged>(stage, context);
 }
 
-std::string refuses(const Stage& stage, const Codec& codec, const Retention&) {
+std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry&) {
   return group_straddles("a block", stage.integer("block"), codec.unit_rows());
 }
 

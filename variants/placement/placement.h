@@ -61,6 +61,10 @@ class Placement {
   virtual void reserve(int layer, std::span<const Growth> growths) = 0;
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) = 0;
 
+  // Of `used` units only the first `units` still hold data: what lay behind them is given back where the
+  // placement holds no more than it uses.
+  virtual void trim(int sequence, int layer, int64_t used, int64_t units) = 0;
+
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}
   // Appends the spans of rows [from, rows). `from` is 0 or the first row of a span that was given out before.

@@ -49,6 +49,14 @@ class Segmented : public Placement {
     for (NewChunk& n : fresh) put(n);
   }
 
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    ChunkList& l = list(sequence, layer);
+    const auto chunks = static_cast<size_t>((units + chunk_units_ - 1) / chunk_units_);
+    if (chunks >= l.chunks.size()) return;
+    l.chunks.resize(chunks);
+    ++l.moves;
+  }
+
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
     return list(sequence, layer).chunks[unit / chunk_units_]->at(head, unit % chunk_units_);
   }
@@ -103,7 +111,7 @@ int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t
   return planes_bytes(context, (used + chunk_units - 1) / chunk_units * chunk_units);
 }
 
-std::string refuses(const Stage& stage, const Codec& codec, const Retention&) {
+std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry&) {
   return group_straddles("a chunk", stage.integer("rows"), codec.unit_rows());
 }
 
