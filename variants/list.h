@@ -15,13 +15,15 @@ namespace codec {
 extern const CodecEntry f32, f16;
 }
 namespace retention {
-extern const RetentionEntry full, ring;
+extern const RetentionEntry full, ring, h2o, tova, knorm, random, snapkv;
 }
 
 // The first of each kind is what a spec string leaves out.
 inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling,
                                         &placement::segmented, &placement::paged};
 inline constexpr std::array kCodecs{&codec::f32, &codec::f16};
-inline constexpr std::array kRetentions{&retention::full, &retention::ring};
+inline constexpr std::array kRetentions{&retention::full,  &retention::ring,  &retention::h2o,
+                                        &retention::tova,  &retention::knorm, &retention::random,
+                                        &retention::snapkv};
 
 }  // namespace kv
