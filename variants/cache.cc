@@ -140,6 +140,23 @@ class CacheImpl : public Cache {
     viewed_layer_ = -1;
   }
 
+  void save(SequenceId id, const std::string& path) override {
+    write_file(path, [&](Writer& to) { write(to, id); });
+  }
+  Snapshot freeze(SequenceId id) override {
+    return Snapshot(memory_, [&](Writer& to) { write(to, id); });
+  }
+  SequenceId load(const std::string& path) override {
+    SequenceId id = -1;
+    read_file(path, [&](Reader& from) { id = read(from, "'" + path + "'"); });
+    return id;
+  }
+  SequenceId unfreeze(const Snapshot& snapshot) override {
+    SequenceId id = -1;
+    snapshot.read([&](Reader& from) { id = read(from, "the snapshot"); });
+    return id;
+  }
+
   void append(int layer, std::span<const StepInput> inputs) override {
     for (const StepInput& in : inputs) {
       if (next_slice(layer, in, in.n) < in.n)
@@ -295,6 +312,69 @@ class CacheImpl : public Cache {
       growths_.push_back({in.sequence, first, used, stored_units(s, layer, tokens + in.n)});
     }
     placement_->reserve(layer, growths_);
+  }
+
+  // What must be alike for a sequence to fit: the spec, and all of the shape but the number of sequences.
+  std::string identity() const {
+    return spec_.print() + " with " + std::to_string(shape_.layers) + " layers, " +
+           std::to_string(shape_.q_heads) + " query heads, " + std::to_string(shape_.kv_heads) +
+           " kv heads, head_dim " + std::to_string(shape_.head_dim) + ", max_tokens " +
+           std::to_string(shape_.max_tokens);
+  }
+
+  // Calls visit(data, bytes) for every plane of units [0, units) of a layer.
+  template <class Visit>
+  void for_each_unit(SequenceId id, int layer, int64_t units, Visit visit) {
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      for (int64_t unit = 0; unit < units; ++unit) {
+        const UnitAddress at = placement_->at(id, layer, head, unit);
+        for (int p = 0; p < kPlanes; ++p) {
+          if (unit_.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(unit_.bytes[p]));
+        }
+      }
+    }
+  }
+
+  void write(Writer& to, SequenceId id) {
+    const Sequence& s = sequence(id);
+    to.put_text(identity());
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      to.put(s.tokens[layer]);
+      for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->save(to);
+      if (!s.tail.empty()) s.tail[layer].save(to);
+      for_each_unit(id, layer, stored_units(s, layer, s.tokens[layer]),
+                    [&](const std::byte* data, size_t bytes) { to.write(data, bytes); });
+    }
+  }
+
+  SequenceId read(Reader& from, const std::string& what) {
+    const std::string written = from.get_text();
+    if (written != identity()) {
+      throw std::invalid_argument("cannot load " + what + ": it holds a sequence of " + written +
+                                  "; this cache is " + identity());
+    }
+    const SequenceId id = add_sequence();
+    try {
+      for (int layer = 0; layer < shape_.layers; ++layer) read_layer(from, id, layer);
+    } catch (...) {
+      release(id);
+      throw;
+    }
+    return id;
+  }
+
+  void read_layer(Reader& from, SequenceId id, int layer) {
+    Sequence& s = sequence(id);
+    s.tokens[layer] = from.get<int64_t>();
+    for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->load(from);
+    if (!s.tail.empty()) {
+      s.tail[layer].advance(s.tokens[layer]);
+      s.tail[layer].load(from);
+    }
+    const int64_t units = stored_units(s, layer, s.tokens[layer]);
+    const Growth all{.sequence = id, .first = 0, .used = 0, .units = units};
+    placement_->reserve(layer, {&all, 1});
+    for_each_unit(id, layer, units, [&](std::byte* data, size_t bytes) { from.read(data, bytes); });
   }
 
   // Units of a layer that lie in the placement once the sequence has `tokens` tokens.

@@ -12,6 +12,7 @@
 
 #include "kernels/span.h"
 #include "variants/memory.h"
+#include "variants/snapshot.h"
 #include "variants/spec.h"
 
 namespace kv {
@@ -53,6 +54,16 @@ class Cache {
   // A sequence with the same contents that grows apart from here on; shares storage where the placement can.
   virtual SequenceId fork(SequenceId from) = 0;
   virtual void release(SequenceId sequence) = 0;
+
+  // Setting a sequence aside and taking it up again later, bit for bit, in this cache or another of the same
+  // spec and shape. The bytes are proportional to what is kept.
+  //   save    throws std::runtime_error if the file cannot be written whole; there is none then
+  //   load    throws std::invalid_argument for a file that is damaged, or that another spec or shape wrote
+  // Where memory is short both load and unfreeze throw as add_sequence does; then nothing has changed.
+  virtual void save(SequenceId sequence, const std::string& path) = 0;
+  virtual SequenceId load(const std::string& path) = 0;
+  virtual Snapshot freeze(SequenceId sequence) = 0;
+  virtual SequenceId unfreeze(const Snapshot& snapshot) = 0;
 
   // The three parts of a step, so that a harness can time them one by one:
   //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
