@@ -5,7 +5,9 @@
 #include "variants/cache.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -188,7 +190,7 @@ class CacheImpl : public Cache {
       for (int head = 0; head < shape_.kv_heads; ++head)
         viewed_.push_back(head_spans(in.sequence, layer, head));
     }
-    if (codec_.read_copy) decode_all();
+    if (codec_.read_copy) decode(viewed_, copy_, decoded_);
     viewed_layer_ = layer;
   }
 
@@ -215,7 +217,11 @@ class CacheImpl : public Cache {
     }
     if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
     const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
-    kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
+    if (is_streamed(layer, inputs)) {
+      attend_streamed(layer, inputs, fit(workspace_, bytes));
+    } else {
+      kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
+    }
     if (scored_rows > 0) observe(layer, inputs);
   }
 
@@ -240,8 +246,10 @@ class CacheImpl : public Cache {
   std::vector<Span> spans(SequenceId id, int layer, int head) override {
     const Sequence& s = sequence(id);
     placement_->view(id, layer, stored_units(s, layer, s.tokens[layer]));
-    const std::span<const Span> all = head_spans(id, layer, head);
-    return {all.begin(), all.end()};
+    std::vector<Span> all = gather_streamed(id, layer, head);
+    const std::span<const Span> resident = head_spans(id, layer, head);
+    all.insert(all.end(), resident.begin(), resident.end());
+    return all;
   }
 
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
@@ -322,14 +330,26 @@ class CacheImpl : public Cache {
            std::to_string(shape_.max_tokens);
   }
 
-  // Calls visit(data, bytes) for every plane of units [0, units) of a layer.
+  // Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
   template <class Visit>
-  void for_each_unit(SequenceId id, int layer, int64_t units, Visit visit) {
+  void for_each_unit(SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
     for (int head = 0; head < shape_.kv_heads; ++head) {
-      for (int64_t unit = 0; unit < units; ++unit) {
+      for (int64_t unit = begin; unit < end; ++unit) {
         const UnitAddress at = placement_->at(id, layer, head, unit);
         for (int p = 0; p < kPlanes; ++p) {
           if (unit_.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(unit_.bytes[p]));
+        }
+      }
+    }
+  }
+
+  // The same for what is not in memory.
+  void write_piece(Writer& to, const Piece& piece) const {
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      for (int64_t unit = 0; unit < piece.units; ++unit) {
+        for (int p = 0; p < kPlanes; ++p) {
+          const std::byte* data = piece.base[p] + head * piece.head_stride[p] + unit * unit_.bytes[p];
+          if (unit_.bytes[p] > 0) to.write(data, static_cast<size_t>(unit_.bytes[p]));
         }
       }
     }
@@ -342,7 +362,10 @@ class CacheImpl : public Cache {
       to.put(s.tokens[layer]);
       for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->save(to);
       if (!s.tail.empty()) s.tail[layer].save(to);
-      for_each_unit(id, layer, stored_units(s, layer, s.tokens[layer]),
+      const int64_t streamed = placement_->streamed_units(id, layer);
+      to.put(streamed);
+      placement_->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, piece); });
+      for_each_unit(id, layer, streamed, stored_units(s, layer, s.tokens[layer]),
                     [&](const std::byte* data, size_t bytes) { to.write(data, bytes); });
     }
   }
@@ -371,10 +394,14 @@ class CacheImpl : public Cache {
       s.tail[layer].advance(s.tokens[layer]);
       s.tail[layer].load(from);
     }
-    const int64_t units = stored_units(s, layer, s.tokens[layer]);
-    const Growth all{.sequence = id, .first = 0, .used = 0, .units = units};
-    placement_->reserve(layer, {&all, 1});
-    for_each_unit(id, layer, units, [&](std::byte* data, size_t bytes) { from.read(data, bytes); });
+    // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
+    const int64_t units = stored_units(s, layer, s.tokens[layer]), streamed = from.get<int64_t>();
+    for (int64_t done = 0, next; done < units; done = next) {
+      next = done < streamed ? done + kSplitRows / unit_.rows : units;
+      const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
+      placement_->reserve(layer, {&growth, 1});
+      for_each_unit(id, layer, done, next, [&](std::byte* data, size_t bytes) { from.read(data, bytes); });
+    }
   }
 
   // Units of a layer that lie in the placement once the sequence has `tokens` tokens.
@@ -455,29 +482,94 @@ class CacheImpl : public Cache {
     return list.spans;
   }
 
-  // read=copy: every row decoded to f32 in the workspace; viewed_ then shows the copy.
-  void decode_all() {
+  int64_t streamed_rows(SequenceId id, int layer) const {
+    return placement_->streamed_units(id, layer) * unit_.rows;
+  }
+
+  bool is_streamed(int layer, std::span<const StepInput> inputs) const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const StepInput& in) { return streamed_rows(in.sequence, layer) > 0; });
+  }
+
+  // First what comes in pieces, in the order in which it comes, then what is in memory.
+  void attend_streamed(int layer, std::span<const StepInput> inputs, std::byte* workspace) {
+    PiecewiseAttention attention(problems_, shape_.head_dim, workspace);
+    std::vector<PiecewiseAttention::Piece> work;
+    std::vector<std::span<const Span>> views;
+    std::vector<int> ids;
+    for (const StepInput& in : inputs) ids.push_back(in.sequence);
+    placement_->stream(layer, ids, [&](size_t input, const Piece& piece) {
+      const std::vector<Span> spans = piece_spans(piece);
+      views.clear();
+      for (const Span& span : spans) views.push_back({&span, 1});
+      if (codec_.read_copy) decode(views, piece_copy_, piece_decoded_);
+      const int64_t begin = piece.first_unit * unit_.rows;
+      work.clear();
+      for (size_t head = 0; head < views.size(); ++head)
+        work.push_back({input * views.size() + head, views[head], begin, begin + piece.units * unit_.rows});
+      attention.run(work);
+    });
+    work.clear();
+    for (size_t i = 0; i < problems_.size(); ++i) {
+      const int64_t begin = streamed_rows(ids[i / static_cast<size_t>(shape_.kv_heads)], layer);
+      work.push_back({i, viewed_[i], begin, problems_[i].visible + problems_[i].n - 1});
+    }
+    attention.run(work);
+    attention.finish();
+  }
+
+  // One span a head.
+  std::vector<Span> piece_spans(const Piece& piece) const {
+    std::vector<Span> spans;
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      std::array<const std::byte*, kPlanes> base{};
+      for (int p = 0; p < kPlanes; ++p)
+        base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
+      spans.push_back(make_span(unit_, base, unit_.bytes, piece.units * unit_.rows));
+    }
+    return spans;
+  }
+
+  // Copies of the pieces of one head, in the workspace.
+  std::vector<Span> gather_streamed(SequenceId id, int layer, int head) {
+    std::vector<Span> spans;
+    const int64_t unit_bytes = std::accumulate(unit_.bytes.begin(), unit_.bytes.end(), int64_t{0});
+    std::byte* to = fit(gathered_, static_cast<size_t>(placement_->streamed_units(id, layer) * unit_bytes));
+    placement_->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
+      std::array<const std::byte*, kPlanes> base{};
+      for (int p = 0; p < kPlanes; ++p) {
+        if (!piece.base[p]) continue;
+        base[p] = to;
+        to = std::copy_n(piece.base[p] + head * piece.head_stride[p], piece.units * unit_.bytes[p], to);
+      }
+      spans.push_back(make_span(unit_, base, unit_.bytes, piece.units * unit_.rows));
+    });
+    return spans;
+  }
+
+  // read=copy: every row decoded to f32 in the workspace; the views then show the copy, through `decoded`.
+  void decode(std::vector<std::span<const Span>>& views, Block& copy, std::vector<Span>& decoded) {
     const int64_t d = shape_.head_dim;
     const int64_t row_bytes = d * static_cast<int64_t>(sizeof(float));
     std::vector<Span> encoded;
-    for (const auto& spans : viewed_) encoded.insert(encoded.end(), spans.begin(), spans.end());
+    for (const auto& spans : views) encoded.insert(encoded.end(), spans.begin(), spans.end());
     int64_t rows = 0;
     for (const Span& span : encoded) rows += span.rows;
-    std::byte* to = fit(copy_, static_cast<size_t>(2 * rows * row_bytes));
-    decoded_.clear();
+    std::byte* to = fit(copy, static_cast<size_t>(2 * rows * row_bytes));
+    decoded.clear();
     std::vector<float*> target;
     for (const Span& span : encoded) {
-      decoded_.push_back({.k = {.data = to, .stride = row_bytes},
-                          .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
-                          .rows = span.rows});
+      decoded.push_back({.k = {.data = to, .stride = row_bytes},
+                         .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
+                         .rows = span.rows});
       target.push_back(reinterpret_cast<float*>(to));
       to += 2 * span.rows * row_bytes;
     }
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < encoded.size(); ++i) decode_span(encoded[i], target[i]);
     size_t first = 0;
-    for (auto& spans : viewed_) {
-      spans = std::span(decoded_).subspan(first, spans.size());
+    for (auto& spans : views) {
+      spans = std::span(decoded).subspan(first, spans.size());
       first += spans.size();
     }
   }
@@ -593,9 +685,34 @@ class CacheImpl : public Cache {
   int viewed_layer_ = -1;
   std::vector<Growth> growths_;
   std::vector<std::span<const Span>> viewed_;  // [inputs * kv_heads]
-  std::vector<Span> decoded_;                  // read=copy: what viewed_ points into
+  std::vector<Span> decoded_,
+      piece_decoded_;  // read=copy: what the views of viewed_ and of a piece point into
   std::vector<HeadQueries> problems_;
-  Block workspace_, copy_, mass_;
+  Block workspace_, copy_, piece_copy_, mass_, gathered_;
+};
+
+// What the closed forms are computed from.
+struct Prediction {
+  const Spec& spec;
+  const CacheShape& shape;
+  Codec codec;
+  PlacementContext context;
+
+  Prediction(const Spec& spec_, const CacheShape& shape_)
+      : spec(spec_),
+        shape(shape_),
+        codec(codec_of(spec).make(spec.codec)),
+        context(placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0),
+                                  nullptr)) {}
+
+  int64_t slots(int64_t tokens, int64_t prompt) const {
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
+  }
+  // Units of one layer that lie in the placement.
+  int64_t units(int64_t tokens, int64_t prompt) const {
+    const int64_t rows = slots(tokens, prompt);
+    return Tail::needed(codec) ? Tail::encoded_rows(codec, rows) / context.unit.rows : rows;
+  }
 };
 
 }  // namespace
@@ -609,25 +726,27 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts) {
-  const Codec codec = codec_of(spec).make(spec.codec);
-  const RetentionEntry& retention = retention_of(spec);
-  const auto slots = [&](int64_t tokens, int64_t prompt) {
-    return retention.slots(spec.retention, {shape.max_tokens, tokens, prompt});
-  };
-  const PlacementContext context =
-      placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0), nullptr);
+  const Prediction of(spec, shape);
   const PlacementEntry& placement = placement_of(spec);
-  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, context) : 0;
+  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const int64_t rows = slots(lengths[i], prompts.empty() ? 0 : prompts[i]);
-    const bool tail = Tail::needed(codec);
-    const int64_t units = tail ? Tail::encoded_rows(codec, rows) / context.unit.rows : rows;
-    bytes += placement.layer_bytes(spec.placement, context, units);
-    bytes += retention.metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
-    if (tail) bytes += Tail::bytes(codec, shape.kv_heads, shape.head_dim);
+    const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
+    bytes += placement.layer_bytes(spec.placement, of.context, units);
+    bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
+    if (Tail::needed(of.codec)) bytes += Tail::bytes(of.codec, shape.kv_heads, shape.head_dim);
   }
   return shared + bytes * shape.layers;
+}
+
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  const PlacementEntry& placement = placement_of(spec);
+  if (!placement.layer_disk_bytes) return 0;
+  const Prediction of(spec, shape);
+  int64_t bytes = 0;
+  for (const int64_t tokens : lengths)
+    bytes += placement.layer_disk_bytes(spec.placement, of.context, of.units(tokens, 0));
+  return bytes * shape.layers;
 }
 
 std::string unsupported_reason(const Spec& spec) {

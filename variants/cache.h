@@ -84,7 +84,8 @@ class Cache {
   // Tokens this sequence has been given in `layer`, kept or not.
   virtual int64_t tokens(SequenceId sequence, int layer) const = 0;
 
-  // For those who check: the spans of one head, in slot order, valid until the sequence's next change.
+  // For those who check: the spans of one head, in slot order, valid until the next call or change. Rows that
+  // are not in memory are brought there.
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;

@@ -39,6 +39,8 @@ class Memory {
   virtual void release(std::byte* p) noexcept = 0;
   // memcpy that is charged to the cache: growth and slicing copy through here.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // A placement's file has grown (or, negative, shrunk) by these bytes on its disk.
+  virtual void count_disk(int64_t bytes) noexcept = 0;
 };
 
 // Owns one block of a Memory. Movable; empty when default-made or made with no bytes.

@@ -19,7 +19,8 @@ struct Parameter {
   enum class Kind {
     kInteger,
     kRows,
-    kChoice
+    kChoice,
+    kText
   };  // kRows: a number of rows, or a share of max_tokens as in "0.25"
   std::string_view name;
   Kind kind;
@@ -41,6 +42,10 @@ struct Parameter {
   static Parameter choice(std::string_view name, std::vector<std::string_view> choices,
                           std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
+  }
+  // Any text without ',' and ')', such as a path.
+  static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {
+    return {name, Kind::kText, fallback, 0, 0, {}, help};
   }
   static constexpr int64_t kMostRows = int64_t{1} << 30;
   // "1…1024", "1…1024 or a share below 1, as in 0.25", or "view|copy".
@@ -67,6 +72,8 @@ struct PlacementEntry : Entry {
   int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
   // The capability column: empty if such rows can be placed, else the reason. Null: all can.
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
+  // As layer_bytes, for files.
+  int64_t (*layer_disk_bytes)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
 };
 
 struct CodecEntry : Entry {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,14 @@ struct PlacementContext {
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
 
+// Consecutive units of all heads, brought into memory for the time of one visit.
+struct Piece {
+  int64_t first_unit, units;
+  std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
+  std::array<int64_t, kPlanes> head_stride;    // bytes; the units of a head lie one behind the other
+};
+using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
+
 // What an append is about to do to one sequence's layer.
 struct Growth {
   int sequence;
@@ -72,6 +81,13 @@ class Placement {
   // Changes when rows have moved, so that spans given out before are void. Appends leave it alone: of the
   // spans before, all but the last stay as they are.
   virtual int64_t moves(int sequence, int layer) const = 0;
+
+  // Units [0, this) are not in memory: spans() leaves them out, at() does not reach them, and they come as
+  // pieces. A multiple of kSplitRows rows.
+  virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
+  // Visits the pieces of each sequence in order, reading ahead; `index` is into `sequences`. Throws
+  // std::runtime_error where reading fails.
+  virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/) {}
 };
 
 // Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a
