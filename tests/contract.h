@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <memory>
@@ -25,6 +26,9 @@ inline void PrintTo(const Spec& spec, std::ostream* out) { *out << spec.print();
 }  // namespace kv
 
 namespace kv::contract {
+
+// Cases are so small that threads only cost; attention_test shows that their number changes no bit.
+inline const bool kOneThread = (omp_set_num_threads(1), true);
 
 // Every entry with its defaults, and once more for each of its parameters' other values.
 inline std::vector<std::string> stage_forms(const Entry& entry) {

@@ -39,7 +39,10 @@ void expect_round_trips(const Table& table, const std::string& before) {
     EXPECT_EQ(parse_spec(parse_spec(plain).print()), parse_spec(plain)) << plain;
     for (const Parameter& p : entry->parameters) {
       std::vector<std::string> values(p.choices.begin(), p.choices.end());
-      if (p.kind != Parameter::Kind::kChoice) values = {std::to_string(p.min), std::to_string(p.max)};
+      if (p.kind == Parameter::Kind::kText) {
+        values = {"/some/folder", "", "a=b"};
+      } else if (p.kind != Parameter::Kind::kChoice)
+        values = {std::to_string(p.min), std::to_string(p.max)};
       if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
       for (const std::string& value : values) {
         const std::string text = plain + "(" + std::string(p.name) + "=" + value + ")";

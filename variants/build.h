@@ -20,6 +20,9 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// The same for the bytes of files on a disk.
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
 // Empty if the three stages can work together, else the reason.
 std::string unsupported_reason(const Spec& spec);
 

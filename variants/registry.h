@@ -19,7 +19,8 @@ struct Parameter {
   enum class Kind {
     kInteger,
     kRows,
-    kChoice
+    kChoice,
+    kText
   };  // kRows: a number of rows, or a share of max_tokens as in "0.25"
   std::string_view name;
   Kind kind;
@@ -42,6 +43,10 @@ struct Parameter {
                           std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
   }
+  // Any text without ',' and ')', such as a path.
+  static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {
+    return {name, Kind::kText, fallback, 0, 0, {}, help};
+  }
   static constexpr int64_t kMostRows = int64_t{1} << 30;
   // "1…1024", "rows or 0.x", or "view|copy".
   std::string range() const;
@@ -57,11 +62,18 @@ struct Entry {
   std::vector<Parameter> parameters;
 };
 
+struct RetentionEntry;
+
 struct PlacementEntry : Entry {
   std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
-  // Units a (sequence, layer, head) has reserved when `used` hold data: the closed form that the ledger is
-  // held against.
-  int64_t (*reserved_units)(const Stage& stage, int64_t used, int64_t max);
+  // The closed form that the ledger is held against, payload and metadata together: what one layer of one
+  // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
+  int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
+  int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
+  // The capability column: empty if such rows can be placed, else the reason. Null: all can.
+  std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
+  // As layer_bytes, for files.
+  int64_t (*layer_disk_bytes)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
 };
 
 struct CodecEntry : Entry {

@@ -187,7 +187,7 @@ class Parser {
     std::string checked(text);
     if (p.kind == Parameter::Kind::kChoice) {
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
-    } else {
+    } else if (p.kind != Parameter::Kind::kText) {
       checked = number(p, text);
       if (checked.empty()) fail(wants);
     }
@@ -236,7 +236,9 @@ int64_t Stage::rows(const std::string& key, int64_t whole) const {
 const std::string& Stage::text(const std::string& key) const { return values.at(key); }
 
 std::string Parameter::range() const {
-  if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kText) return "any text without ',' and ')'";
+  const std::string numbers = std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kInteger) return numbers;
   if (kind == Kind::kRows) return "rows or 0.x";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);

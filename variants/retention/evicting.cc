@@ -37,6 +37,18 @@ Slice Evicting::next(int64_t remaining) {
   return {.tokens = std::clamp<int64_t>(budget_ - count_, 1, remaining), .scored = false};
 }
 
+void Evicting::save(Writer& to) const {
+  to.put(count_);
+  to.put(tokens());
+  if (scored_) to.put(scores());
+}
+
+void Evicting::load(Reader& from) {
+  count_ = from.get<int64_t>();
+  from.get(std::span(reinterpret_cast<int32_t*>(block_.data()), static_cast<size_t>(slots())));
+  if (scored_) from.get(scores());
+}
+
 std::span<const int32_t> Evicting::tokens() const {
   return {reinterpret_cast<const int32_t*>(block_.data()), static_cast<size_t>(slots())};
 }

@@ -23,6 +23,8 @@ class Evicting : public Retention {
   int64_t token_at(int64_t slot) const final { return tokens()[slot]; }
   int64_t slots_after(int64_t tokens) const final { return tokens < budget_ ? tokens : budget_; }
   Slice next(int64_t remaining) override;
+  void save(Writer& to) const final;
+  void load(Reader& from) final;
 
   // Bytes that a state of `budget` slots, of which at most max_tokens are ever used, takes.
   static int64_t metadata_bytes(int64_t budget, int64_t max_tokens, Scores scores);

@@ -11,6 +11,8 @@ class Full : public Retention {
   int64_t slots() const override { return count_; }
   int64_t token_at(int64_t slot) const override { return slot; }
   int64_t slots_after(int64_t tokens) const override { return tokens; }
+  void save(Writer& to) const override { to.put(count_); }
+  void load(Reader& from) override { count_ = from.get<int64_t>(); }
 
  private:
   int64_t count_ = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "variants/memory.h"
+#include "variants/snapshot.h"
 
 namespace kv {
 
@@ -46,6 +47,10 @@ class Retention {
   // Asked after observe(). If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads
   // of a layer keep the same number.
   virtual std::vector<int64_t> compact() { return {}; }
+
+  // The state between two steps, and back into a fresh one of the same settings.
+  virtual void save(Writer& to) const = 0;
+  virtual void load(Reader& from) = 0;
 };
 
 }  // namespace kv

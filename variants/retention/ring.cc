@@ -35,6 +35,8 @@ class Ring : public Retention {
   Slice next(int64_t remaining) override {
     return {.tokens = std::clamp<int64_t>(sinks_ + window_ - count_, 1, remaining)};
   }
+  void save(Writer& to) const override { to.put(count_); }
+  void load(Reader& from) override { count_ = from.get<int64_t>(); }
 
  private:
   int64_t window_, sinks_;

@@ -105,6 +105,15 @@ class SnapKv : public Retention {
     return std::exchange(keep_, {});
   }
 
+  void save(Writer& to) const override {
+    for (const int64_t number : {count_, prompt_, dropped_}) to.put(number);
+    if (dropped_ > 0) to.put(std::span<const int32_t>(kept(), static_cast<size_t>(settings_.budget)));
+  }
+  void load(Reader& from) override {
+    for (int64_t* number : {&count_, &prompt_, &dropped_}) *number = from.get<int64_t>();
+    if (dropped_ > 0) from.get(std::span(kept(), static_cast<size_t>(settings_.budget)));
+  }
+
   static int64_t bytes(const Settings& settings, int64_t max_tokens) {
     return std::min(settings.budget, max_tokens) * static_cast<int64_t>(sizeof(int32_t));
   }
