@@ -30,7 +30,8 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
   return forms;
 }
 
-// The whole product, supported or not.
+// The whole product, supported or not; but of codecs that differ from their defaults only those beside a
+// placement and a retention that do not, since they differ in nothing that those see.
 inline std::vector<Spec> all_specs() {
   std::vector<Spec> specs;
   for (const auto* p : kPlacements)
@@ -39,7 +40,8 @@ inline std::vector<Spec> all_specs() {
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions)
             for (const std::string& retention : stage_forms(*r))
-              specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
+              if (codec == c->name || (placement == p->name && retention == r->name))
+                specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
   return specs;
 }
 

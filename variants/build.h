@@ -17,7 +17,9 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 // metadata and slack together. Computed from the formats' sizes alone; no allocation is made.
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
-// Empty if the three stages can work together, else the reason.
+// Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
+// The same for one head_dim: codecs of blocks of 32 elements refuse others than multiples of 32.
+std::string unsupported_reason(const Spec& spec, int head_dim);
 
 }  // namespace kv

@@ -355,14 +355,8 @@ class CacheImpl : public Cache {
   }
 
   void decode_span(const Span& span, float* to) const {
-    for (const Side* side : {&span.k, &span.v}) {
-      for (int64_t row = 0; row < span.rows; ++row, to += shape_.head_dim) {
-        const int64_t unit = row / side->encoding.group;
-        decode_row(side->encoding, shape_.head_dim, side->data + unit * side->stride,
-                   side->meta ? side->meta + unit * side->meta_stride : nullptr,
-                   static_cast<int>(row % side->encoding.group), to);
-      }
-    }
+    decode_rows(span.k, shape_.head_dim, 0, span.rows, to);
+    decode_rows(span.v, shape_.head_dim, 0, span.rows, to + span.rows * shape_.head_dim);
   }
 
   void observe(int layer, std::span<const StepInput> inputs) {
@@ -431,7 +425,7 @@ class CacheImpl : public Cache {
 
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
-  const std::string reason = unsupported_reason(spec);
+  const std::string reason = unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
@@ -456,7 +450,7 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
   return bytes * shape.layers;
 }
 
-std::string unsupported_reason(const Spec& spec) {
+static std::string clash_of_stages(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
   NoMemory none;
   if (Tail::needed(codec) && !retention_of(spec).make(spec.retention, 1, none)->keeps_all()) {
@@ -465,5 +459,16 @@ std::string unsupported_reason(const Spec& spec) {
   }
   return "";
 }
+
+std::string unsupported_reason(const Spec& spec, int head_dim) {
+  std::string reason = clash_of_stages(spec);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
+  if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
+  return reason;
+}
+
+// The largest head_dim is a multiple of every block, so it has only the reasons that all have.
+std::string unsupported_reason(const Spec& spec) { return unsupported_reason(spec, kMaxHeadDim); }
 
 }  // namespace kv

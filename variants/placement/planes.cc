@@ -51,7 +51,9 @@ void Planes::spans(int head, int64_t rows, std::vector<Span>& out) const {
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
   // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit
   // is broken there.
-  const bool one_span = order_ == AxisOrder::kHeadMajor || context_->unit.k.group == context_->unit.v.group;
+  const UnitLayout& unit = context_->unit;
+  const bool one_span =
+      order_ == AxisOrder::kHeadMajor || (unit.k.group == unit.rows && unit.v.group == unit.rows);
   const int64_t step = one_span ? rows : context_->unit.rows;
   for (int64_t row = 0; row < rows; row += step) {
     const UnitAddress first = at(head, row / context_->unit.rows);
