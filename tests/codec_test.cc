@@ -1,523 +1,20 @@
-// Codecs: what is stored, bit by bit, and how far it is from what was given.
+// Codecs in whole caches: what they declare, the bytes they hold, what they refuse, and which axis of K suits
+// scales.
 #include <gtest/gtest.h>
 
-#include <cfloat>
-#include <cstring>
-#include <limits>
 #include <random>
 
+#include "harness/model_workload.h"
 #include "harness/workload.h"
-#include "kernels/bits.h"
-#include "kernels/ggml_blocks.h"
-#include "kernels/math.h"
 #include "tests/contract.h"
+#include "tests/model_support.h"
+#include "tests/unit.h"
 
 namespace kv {
 namespace {
 
 using contract::relative_l2;
-
-constexpr int kHeadDims[] = {8, 24, 32, 64, 96, 128, 256, 512};
-
-Encoding token(int bits, bool affine) {
-  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
-}
-Encoding channel(int bits, int group) {
-  return {.format = Format::kChannel,
-          .bits = static_cast<uint8_t>(bits),
-          .group = static_cast<uint16_t>(group),
-          .affine = true};
-}
-constexpr Encoding kFp8s[] = {{.format = Format::kFp8E4M3, .bits = 8},
-                              {.format = Format::kFp8E5M2, .bits = 8}};
-constexpr Encoding kQ8{.format = Format::kQ8_0, .bits = 8}, kQ4{.format = Format::kQ4_0, .bits = 4};
-
-std::vector<Encoding> quantised() {
-  std::vector<Encoding> all{kFp8s[0], kFp8s[1], kQ8, kQ4};
-  for (int bits = 1; bits <= 16; ++bits) {
-    all.push_back(token(bits, true));
-    if (bits > 1) all.push_back(token(bits, false));
-    all.push_back(channel(bits, 8));
-  }
-  all.push_back(channel(2, 32));
-  all.push_back(channel(4, 256));
-  return all;
-}
-
-// One unit, its planes in memory of their exact sizes so that the sanitizers see a step outside.
-struct Unit {
-  Unit(const Encoding& e, int d)
-      : encoding(e),
-        head_dim(d),
-        data(static_cast<size_t>(unit_data_bytes(e, d))),
-        meta(static_cast<size_t>(unit_meta_bytes(e, d))) {}
-  Unit(const Encoding& e, int d, const std::vector<float>& rows) : Unit(e, d) {
-    encode_unit(e, d, rows.data(), data.data(), meta.data());
-  }
-  std::vector<float> decoded() const {
-    std::vector<float> rows(static_cast<size_t>(encoding.group * head_dim));
-    for (int r = 0; r < encoding.group; ++r) {
-      decode_row(encoding, head_dim, data.data(), meta.data(), r, rows.data() + r * head_dim);
-    }
-    return rows;
-  }
-  float meta_f32(int i) const {
-    float x;
-    std::memcpy(&x, meta.data() + 4 * i, 4);
-    return x;
-  }
-  float meta_f16(int i) const {
-    uint16_t h;
-    std::memcpy(&h, meta.data() + 2 * i, 2);
-    return f16_to_f32(h);
-  }
-  Encoding encoding;
-  int head_dim;
-  std::vector<std::byte> data, meta;
-};
-
-// The uniform grid that element (row, i) was stored on, as the metadata says, and its ends.
-struct StoredGrid {
-  double low, high, step;
-};
-StoredGrid grid_of(const Unit& unit, int i) {
-  const Encoding& e = unit.encoding;
-  const auto affine = [&](double zero, double scale) {
-    return StoredGrid{zero, zero + scale * ((1 << e.bits) - 1), scale};
-  };
-  if (e.format == Format::kChannel && e.bits <= 8)
-    return affine(unit.meta_f16(unit.head_dim + i), unit.meta_f16(i));
-  if (e.format == Format::kChannel) return affine(unit.meta_f32(unit.head_dim + i), unit.meta_f32(i));
-  if (e.affine) return affine(unit.meta_f32(1), unit.meta_f32(0));
-  const double scale = unit.meta_f32(0), top = (1 << (e.bits - 1)) - 1;
-  return {-scale * top, scale * top, scale};
-}
-
-struct Named {
-  std::string name;
-  std::vector<float> values;
-};
-
-// Rows that random ones never are, and random ones.
-std::vector<Named> adversarial(size_t n) {
-  const auto fill = [n](float x) { return std::vector<float>(n, x); };
-  std::vector<Named> all{
-      {"zeros", fill(0.0f)},     {"-zeros", fill(-0.0f)},     {"ones", fill(1.0f)},
-      {"constant", fill(-0.7f)}, {"subnormal", fill(1e-42f)}, {"smallest", fill(FLT_TRUE_MIN)},
-      {"max", fill(FLT_MAX)},    {"-max", fill(-FLT_MAX)},    {"f16 max", fill(65504.0f)}};
-  std::mt19937_64 rng(1);
-  std::normal_distribution<float> normal;
-  for (const float scale : {1.0f, 1e-30f, 1e-41f, 1e-6f, 1e-4f, 300.0f, 1e30f, 2e38f}) {
-    Named n1{"normal * " + std::to_string(scale), fill(0.0f)};
-    for (float& x : n1.values) x = std::clamp(normal(rng), -1.6f, 1.6f) * scale;
-    all.push_back(n1);
-  }
-  const auto gaussian = [&](const char* name) {
-    Named row{name, fill(0.0f)};
-    for (float& x : row.values) x = normal(rng);
-    return row;
-  };
-  Named outlier = gaussian("outlier");
-  outlier.values[n / 2] = 1000.0f;
-  Named huge = gaussian("outlier of max");
-  huge.values[0] = -FLT_MAX;
-  Named offset = gaussian("offset");
-  for (float& x : offset.values) x += 5000.0f;
-  Named ends{"plus and minus max", fill(FLT_MAX)};
-  Named halves{"ties", fill(0.0f)};
-  Named signs{"zeros of both signs", fill(0.0f)};
-  for (size_t i = 0; i < n; ++i) {
-    if (i % 2) ends.values[i] = -FLT_MAX;
-    halves.values[i] = static_cast<float>(i % 16) - 7.5f;
-    if (i % 3) signs.values[i] = -0.0f;
-  }
-  all.insert(all.end(), {outlier, huge, offset, ends, halves, signs});
-  return all;
-}
-
-std::vector<Named> units_for(const Encoding& e, int d) {
-  return adversarial(static_cast<size_t>(e.group * d));
-}
-
-template <class F>
-void for_each_unit(F check) {
-  for (const Encoding& e : quantised()) {
-    for (const int d : kHeadDims) {
-      if (!unsupported_reason(e, d).empty()) continue;
-      for (const Named& rows : units_for(e, d)) {
-        SCOPED_TRACE(encoding_name(e) + " head_dim " + std::to_string(d) + " " + rows.name);
-        check(e, d, rows.values);
-        if (testing::Test::HasFailure()) return;
-      }
-    }
-  }
-}
-
-// ---- the packer ----
-
-TEST(Bits, EveryWidthRoundTripsAndFastPathsAreTheGeneralOnes) {
-  std::mt19937 rng(3);
-  for (int bits = 1; bits <= 16; ++bits) {
-    for (const int n : kHeadDims) {
-      std::vector<uint16_t> codes(static_cast<size_t>(n)), back(codes.size()), general(codes.size());
-      for (uint16_t& c : codes) c = static_cast<uint16_t>(rng() & ((1u << bits) - 1u));
-      std::vector<std::byte> fast(static_cast<size_t>(packed_bytes(bits, n))), slow(fast.size());
-      ASSERT_EQ(8 * fast.size(), static_cast<size_t>(bits * n));
-      pack_codes(bits, n, codes.data(), fast.data());
-      pack_codes_general(bits, n, codes.data(), slow.data());
-      ASSERT_EQ(fast, slow) << bits;
-      unpack_codes(bits, n, fast.data(), back.data());
-      unpack_codes_general(bits, n, fast.data(), general.data());
-      ASSERT_EQ(back, codes) << bits;
-      ASSERT_EQ(general, codes) << bits;
-      // The documented place of every bit, read one at a time.
-      for (int i = 0; i < n * bits; ++i) {
-        const int stored = (static_cast<int>(fast[static_cast<size_t>(i / 8)]) >> (i % 8)) & 1;
-        ASSERT_EQ(stored, (codes[static_cast<size_t>(i / bits)] >> (i % bits)) & 1) << bits << " bit " << i;
-      }
-    }
-  }
-}
-
-// ---- FP8 ----
-
-// The value of a code from the definition of the format.
-double fp8_value(const Fp8& f, int code) {
-  const int magnitude = code & 0x7f, mantissa = magnitude & ((1 << f.mantissa_bits) - 1);
-  const int exponent = magnitude >> f.mantissa_bits;
-  const double sign = code & 0x80 ? -1.0 : 1.0;
-  if (magnitude > f.largest) return f.mantissa_bits == 2 && mantissa == 0 ? sign * INFINITY : NAN;
-  const double m = std::ldexp(mantissa, -f.mantissa_bits) + (exponent ? 1.0 : 0.0);
-  return std::copysign(std::ldexp(m, std::max(exponent, 1) - f.bias), sign);
-}
-
-template <Fp8 F>
-void check_fp8() {
-  EXPECT_EQ(fp8_value(F, F.largest), F.mantissa_bits == 3 ? 448.0 : 57344.0);
-  for (int code = 0; code < 256; ++code) {
-    const double want = fp8_value(F, code);
-    const float got = fp8_to_f32<F>(static_cast<uint8_t>(code));
-    if (std::isnan(want)) {
-      EXPECT_TRUE(std::isnan(got)) << code;
-      EXPECT_TRUE(std::isnan(fp8_to_f32<F>(f32_to_fp8<F>(got))));
-      continue;
-    }
-    EXPECT_EQ(got, want) << code;
-    EXPECT_EQ(std::signbit(got), std::signbit(want)) << code;
-    if (std::isinf(want)) continue;
-    EXPECT_EQ(f32_to_fp8<F>(got), code);
-    // The middle between neighbours goes to the even code, and what is a little off it to the nearer one.
-    if ((code & 0x7f) == F.largest) continue;
-    const float next = static_cast<float>(fp8_value(F, code + 1));
-    const float middle = 0.5f * (got + next);
-    EXPECT_EQ(f32_to_fp8<F>(middle), code % 2 ? code + 1 : code);
-    EXPECT_EQ(f32_to_fp8<F>(std::nextafter(middle, got)), code);
-    EXPECT_EQ(f32_to_fp8<F>(std::nextafter(middle, next)), code + 1);
-  }
-  for (const float big : {1e6f, FLT_MAX, INFINITY}) {
-    EXPECT_EQ(f32_to_fp8<F>(big), F.largest);
-    EXPECT_EQ(f32_to_fp8<F>(-big), F.largest | 0x80);
-  }
-}
-
-TEST(Fp8, EveryCodeAndEveryMiddle) {
-  check_fp8<kE4M3>();
-  check_fp8<kE5M2>();
-}
-
-TEST(Fp8, TheScaleIsTheSmallestPowerOfTwoInRange) {
-  for (const Encoding& e : kFp8s) {
-    const bool e4m3 = e.format == Format::kFp8E4M3;
-    const double largest = e4m3 ? 448.0 : 57344.0, overflow = e4m3 ? 464.0 : 61440.0;
-    for (const Named& rows : adversarial(64)) {
-      SCOPED_TRACE(encoding_name(e) + " " + rows.name);
-      const Unit unit(e, 64, rows.values);
-      const double scale = unit.meta_f32(0);
-      int exponent;
-      EXPECT_EQ(std::frexp(scale, &exponent), 0.5);
-      double absmax = 0.0;
-      for (const float x : rows.values) absmax = std::max(absmax, std::fabs(double{x}));
-      absmax = std::min(absmax, 1.75 * 0x1p127);
-      EXPECT_LE(absmax / scale, overflow);
-      if (scale > 0x1p-126) {
-        EXPECT_GE(absmax / (scale / 2), overflow);
-      }
-      const std::vector<float> back = unit.decoded();
-      const double step = e4m3 ? 0x1p-3 : 0x1p-2;
-      for (size_t i = 0; i < back.size(); ++i) {
-        const double x = std::clamp(double{rows.values[i]}, -largest * scale, largest * scale);
-        const double smallest = scale * (e4m3 ? 0x1p-6 : 0x1p-14);  // below it steps are equal
-        EXPECT_LE(std::fabs(back[i] - x), 0.5 * step * std::max(std::fabs(x), smallest)) << x;
-      }
-    }
-  }
-}
-
-TEST(Fp8, NanStaysWhereItIsAndInfinityIsTheLargest) {
-  for (const Encoding& e : kFp8s) {
-    std::vector<float> row(8, 1.0f);
-    row[2] = NAN;
-    row[3] = -INFINITY;
-    const std::vector<float> back = Unit(e, 8, row).decoded();
-    EXPECT_EQ(back[0], 1.0f);
-    EXPECT_TRUE(std::isnan(back[2]));
-    EXPECT_TRUE(std::isfinite(back[3]) && back[3] < -1.0f);
-  }
-}
-
-// ---- every format ----
-
-TEST(Codec, FiniteRowsStayFinite) {
-  for_each_unit([](const Encoding& e, int d, const std::vector<float>& rows) {
-    for (const float x : Unit(e, d, rows).decoded()) ASSERT_TRUE(std::isfinite(x));
-  });
-}
-
-TEST(Codec, TheSameRowsGiveTheSameBytes) {
-  for_each_unit([](const Encoding& e, int d, const std::vector<float>& rows) {
-    Unit a(e, d, rows), b(e, d);
-    std::fill(b.data.begin(), b.data.end(), std::byte{0xff});  // what lay there before does not matter
-    std::fill(b.meta.begin(), b.meta.end(), std::byte{0xff});
-    encode_unit(e, d, rows.data(), b.data.data(), b.meta.data());
-    ASSERT_EQ(a.data, b.data);
-    ASSERT_EQ(a.meta, b.meta);
-  });
-}
-
-// Uniform codes: in range, off by at most half a step of the *stored* scale; out of range, the end of the
-// range.
-TEST(Codec, TheErrorIsAtMostHalfAStep) {
-  for_each_unit([](const Encoding& e, int d, const std::vector<float>& rows) {
-    if (e.format != Format::kToken && e.format != Format::kChannel) return;
-    const Unit unit(e, d, rows);
-    const std::vector<float> back = unit.decoded();
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const StoredGrid g = grid_of(unit, static_cast<int>(i) % d);
-      const double x = std::clamp(double{rows[i]}, g.low, g.high);
-      // f32 arithmetic: the product with 1/scale is off by a few units of 2^-24 of the code, the decoded sum
-      // by one of the largest term.
-      const double rounding =
-          0x1p-22 * (g.high - g.low) + 0x1p-23 * std::max(std::fabs(g.low), std::fabs(g.high));
-      ASSERT_LE(std::fabs(back[i] - x), 0.5 * g.step + rounding)
-          << rows[i] << " in " << g.low << " … " << g.high;
-      // The range reaches every element that the format has a place for.
-      const double limit = e.format == Format::kChannel && e.bits <= 8 ? 32752.0 : 0x1p126;
-      const double reach = 0.5 * g.step + rounding;
-      ASSERT_LE(g.low, std::clamp(double{rows[i]}, -limit, limit) + reach);
-      ASSERT_GE(g.high, std::clamp(double{rows[i]}, -limit, limit) - reach);
-    }
-  });
-}
-
-// And not only at most: over many numbers the error fills the half step evenly, as rounding to nearest does.
-TEST(Codec, TheErrorIsThatOfRoundingToNearest) {
-  const int d = 512;
-  std::mt19937_64 rng(9);
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  for (int bits = 1; bits <= 12; ++bits) {
-    for (const Encoding& e : {token(bits, true), token(std::max(bits, 2), false), channel(bits, 256)}) {
-      double sum = 0.0, squares = 0.0, count = 0.0, worst = 0.0;
-      for (int repeat = 0; repeat < 512 / e.group; ++repeat) {
-        std::vector<float> rows(static_cast<size_t>(e.group * d));
-        for (float& x : rows) x = uniform(rng);
-        const Unit unit(e, d, rows);
-        const std::vector<float> back = unit.decoded();
-        for (size_t i = 0; i < rows.size(); ++i) {
-          const double off = (double{back[i]} - rows[i]) / grid_of(unit, static_cast<int>(i) % d).step;
-          sum += off;
-          squares += off * off;
-          worst = std::max(worst, std::fabs(off));
-          count += 1.0;
-        }
-      }
-      EXPECT_NEAR(sum / count, 0.0, 0.01) << encoding_name(e);
-      EXPECT_NEAR(std::sqrt(12.0 * squares / count), 1.0, 0.02) << encoding_name(e);
-      EXPECT_GT(worst, 0.49) << encoding_name(e);
-    }
-  }
-}
-
-TEST(Codec, TiesGoToEven) {
-  // Steps of exactly 1 from -8 to 7; x.5 is a tie.
-  std::vector<float> row{-8.0f, 7.0f, -7.5f, -6.5f, -0.5f, 0.5f, 1.5f, 2.5f};
-  const std::vector<float> affine = Unit(token(4, true), 8, row).decoded();
-  EXPECT_EQ(affine, (std::vector<float>{-8, 7, -8, -6, 0, 0, 2, 2}));
-  row = {-7.0f, 7.0f, -6.5f, -5.5f, -0.5f, 0.5f, 1.5f, 2.5f};
-  EXPECT_EQ(Unit(token(4, false), 8, row).decoded(), (std::vector<float>{-7, 7, -6, -6, 0, 0, 2, 2}));
-}
-
-TEST(Codec, ConstantRowsAreExactWherePromised) {
-  for (int bits = 1; bits <= 16; ++bits) {
-    for (const float x : {0.0f, -0.7f, 1e-42f, 3e37f, 65504.0f}) {
-      const std::vector<float> row(64, x);
-      EXPECT_EQ(Unit(token(bits, true), 64, row).decoded(), row) << bits << " " << x;
-    }
-    for (const float x : {0.0f, -0.75f, 31008.0f, 0x1p-24f}) {  // f16 has these
-      const std::vector<float> rows(8 * 16, x);
-      EXPECT_EQ(Unit(channel(bits, 8), 16, rows).decoded(), rows) << bits << " " << x;
-    }
-  }
-}
-
-// What was decoded encodes to the same codes; scales may move by their last place.
-TEST(Codec, EncodingIsIdempotent) {
-  std::mt19937_64 rng(5);
-  std::normal_distribution<float> normal;
-  for (const Encoding& e : quantised()) {
-    for (const int d : kHeadDims) {
-      if (!unsupported_reason(e, d).empty()) continue;
-      std::vector<float> rows(static_cast<size_t>(e.group * d));
-      for (float& x : rows) x = f16_to_f32(f32_to_f16(normal(rng)));
-      const Unit once(e, d, rows);
-      const std::vector<float> back = once.decoded();
-      const Unit twice(e, d, back);
-      EXPECT_EQ(once.data, twice.data) << encoding_name(e) << " head_dim " << d;
-      if (e.format != Format::kToken && !(e.format == Format::kChannel && e.bits > 8)) {
-        EXPECT_EQ(once.meta, twice.meta) << encoding_name(e) << " head_dim " << d;
-      }
-      EXPECT_LE(relative_l2(twice.decoded(), back), 1e-7) << encoding_name(e);
-    }
-  }
-}
-
-TEST(Codec, ANonFiniteElementShowsInAllThatSharesItsScale) {
-  for (const float bad : {NAN, INFINITY, -INFINITY}) {
-    for (const Encoding& e : {token(4, true), token(4, false), kQ8, kQ4, channel(4, 8), channel(12, 8)}) {
-      SCOPED_TRACE(encoding_name(e));
-      std::vector<float> rows(static_cast<size_t>(e.group * 64), 1.5f);
-      rows[3] = bad;
-      const std::vector<float> back = Unit(e, 64, rows).decoded();
-      EXPECT_TRUE(std::isnan(back[3]));
-      if (e.format == Format::kChannel) {
-        EXPECT_TRUE(std::isnan(back[64 + 3]));
-        EXPECT_EQ(back[4], 1.5f);
-      } else if (e.format == Format::kToken) {
-        EXPECT_TRUE(std::isnan(back[63]));
-      } else {
-        EXPECT_TRUE(std::isnan(back[31]));
-        EXPECT_NEAR(back[32], 1.5f, 0.01f);
-      }
-    }
-  }
-}
-
-// A span's bulk decoding is decode_row, row by row, wherever it starts and ends.
-TEST(Codec, DecodeRowsIsDecodeRow) {
-  std::mt19937_64 rng(6);
-  std::normal_distribution<float> normal;
-  const int d = 64;
-  for (const Encoding& e : quantised()) {
-    const int units = 3;
-    const int64_t data_stride = unit_data_bytes(e, d) + 5, meta_stride = unit_meta_bytes(e, d) + 3;
-    std::vector<std::byte> data(static_cast<size_t>(units * data_stride)),
-        meta(static_cast<size_t>(units * meta_stride));
-    std::vector<float> want;
-    for (int u = 0; u < units; ++u) {
-      std::vector<float> rows(static_cast<size_t>(e.group * d));
-      for (float& x : rows) x = normal(rng);
-      encode_unit(e, d, rows.data(), data.data() + u * data_stride, meta.data() + u * meta_stride);
-      for (int r = 0; r < e.group; ++r) {
-        decode_row(e, d, data.data() + u * data_stride, meta.data() + u * meta_stride, r, rows.data());
-        want.insert(want.end(), rows.begin(), rows.begin() + d);
-      }
-    }
-    const Side side{.data = data.data(),
-                    .meta = meta.data(),
-                    .stride = data_stride,
-                    .meta_stride = meta_stride,
-                    .encoding = e};
-    const int64_t rows = units * e.group;
-    for (int64_t first = 0; first < rows; first += std::max<int64_t>(1, rows / 7)) {
-      for (int64_t count = 1; first + count <= rows; count += std::max<int64_t>(1, rows / 5)) {
-        std::vector<float> got(static_cast<size_t>(count * d));
-        decode_rows(side, d, first, count, got.data());
-        ASSERT_EQ(std::memcmp(got.data(), want.data() + first * d, got.size() * sizeof(float)), 0)
-            << encoding_name(e) << " rows " << first << " + " << count;
-      }
-    }
-  }
-}
-
-// ---- ggml ----
-
-// ggml's blocks written down from the description of its format alone: the scale is the first two bytes.
-std::vector<uint8_t> ggml_q8_0(const std::vector<float>& x) {
-  std::vector<uint8_t> bytes;
-  for (size_t b = 0; b < x.size(); b += 32) {
-    float absmax = 0.0f;
-    for (size_t i = b; i < b + 32; ++i) absmax = std::max(absmax, std::fabs(x[i]));
-    const float d = absmax / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    const uint16_t scale = f32_to_f16(d);
-    bytes.push_back(static_cast<uint8_t>(scale & 0xff));
-    bytes.push_back(static_cast<uint8_t>(scale >> 8));
-    for (size_t i = b; i < b + 32; ++i) {
-      bytes.push_back(static_cast<uint8_t>(static_cast<int8_t>(std::round(x[i] * inverse))));
-    }
-  }
-  return bytes;
-}
-
-std::vector<uint8_t> ggml_q4_0(const std::vector<float>& x) {
-  std::vector<uint8_t> bytes;
-  for (size_t b = 0; b < x.size(); b += 32) {
-    float largest = 0.0f;
-    for (size_t i = b; i < b + 32; ++i) {
-      if (std::fabs(largest) < std::fabs(x[i])) largest = x[i];
-    }
-    const float d = largest / -8.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    const uint16_t scale = f32_to_f16(d);
-    bytes.push_back(static_cast<uint8_t>(scale & 0xff));
-    bytes.push_back(static_cast<uint8_t>(scale >> 8));
-    const auto code = [&](size_t i) { return std::min(15, static_cast<int>(x[i] * inverse + 8.5f)); };
-    for (size_t i = b; i < b + 16; ++i) bytes.push_back(static_cast<uint8_t>(code(i) + 16 * code(i + 16)));
-  }
-  return bytes;
-}
-
-TEST(Ggml, BlocksAreItsOwnByteForByteAndConvertBothWays) {
-  for (const Encoding& e : {kQ8, kQ4}) {
-    for (const int d : {32, 64, 128, 512}) {
-      for (const Named& rows : adversarial(static_cast<size_t>(d))) {
-        SCOPED_TRACE(encoding_name(e) + " head_dim " + std::to_string(d) + " " + rows.name);
-        const Unit unit(e, d, rows.values);
-        std::vector<std::byte> blocks(static_cast<size_t>(d / 32 * ggml_block_bytes(e.format)));
-        to_ggml_blocks(e.format, d, unit.data.data(), unit.meta.data(), blocks.data());
-        Unit back(e, d);
-        from_ggml_blocks(e.format, d, blocks.data(), back.data.data(), back.meta.data());
-        EXPECT_EQ(back.data, unit.data);
-        EXPECT_EQ(back.meta, unit.meta);
-        // Where ggml itself stays within f16's and f32's ranges.
-        float absmax = 0.0f;
-        for (const float x : rows.values) absmax = std::max(absmax, std::fabs(x));
-        if (absmax > 5e5f || (absmax > 0.0f && absmax < 1e-35f)) continue;
-        const std::vector<uint8_t> want = e == kQ8 ? ggml_q8_0(rows.values) : ggml_q4_0(rows.values);
-        ASSERT_EQ(want.size(), blocks.size());
-        EXPECT_EQ(std::memcmp(want.data(), blocks.data(), want.size()), 0);
-      }
-    }
-  }
-  EXPECT_EQ(ggml_block_bytes(Format::kQ8_0), 34);
-  EXPECT_EQ(ggml_block_bytes(Format::kQ4_0), 18);
-  EXPECT_THROW(ggml_block_bytes(Format::kF16), std::logic_error);
-}
-
-TEST(Ggml, AKnownBlock) {
-  std::vector<float> row(32, 0.0f);
-  row[0] = 127.0f, row[1] = 0.5f, row[2] = 1.5f, row[3] = -0.5f,
-  row[4] = -126.5f;  // scale 1: halves away from zero
-  const Unit unit(kQ8, 32, row);
-  EXPECT_EQ(unit.meta_f16(0), 1.0f);
-  const int codes[] = {127, 1, 2, -1, -127, 0};
-  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(static_cast<int8_t>(unit.data[i]), codes[i]) << i;
-  row.assign(32, 0.0f);
-  row[0] = -8.0f, row[1] = 7.0f, row[16] = 7.9f, row[17] = -0.5f;
-  const Unit four(kQ4, 32, row);
-  EXPECT_EQ(four.meta_f16(0), 1.0f);
-  EXPECT_EQ(static_cast<int>(four.data[0]), 0x00 | 0xf0);  // -8 -> 0; 7.9 is cut off at +7 -> 15
-  EXPECT_EQ(static_cast<int>(four.data[1]), 0x0f | 0x80);  // 7 -> 15; -0.5 + 8.5 -> 8
-}
-
-// ---- whole caches ----
+using test::Unit;
 
 // Every codec at every width: the declared interval holds for N(0,1) rows at every head_dim, for K and V.
 TEST(Codec, DeclaredErrorsHoldForAllWidthsAndHeadDims) {
@@ -632,43 +129,85 @@ TEST(Codec, ReadingThroughACopyChangesNoBit) {
 
 // ---- per channel against per token ----
 
-// Relative L2 error of the stored K of one kivi cache over `tokens` tokens of a workload's layer 0.
-double k_error(const Workload& workload, const std::string& codec, int64_t tokens) {
+// Error of the scores q k^T in relative L2, of layer `layer` of a workload whose keys went through `codec`:
+// what attention feels. Every 16th token's query meets every key.
+double score_error(const Workload& workload, int layer, const std::string& codec, int64_t tokens) {
   const WorkloadShape& w = workload.shape();
-  const CacheShape shape{.layers = w.layers,
-                         .q_heads = w.q_heads,
-                         .kv_heads = w.kv_heads,
-                         .head_dim = w.head_dim,
-                         .max_tokens = tokens};
+  const CacheShape shape{
+      .q_heads = w.q_heads, .kv_heads = w.kv_heads, .head_dim = w.head_dim, .max_tokens = tokens};
+  const auto floats = [&](int heads) { return static_cast<size_t>(heads * tokens * w.head_dim); };
+  std::vector<float> q(floats(w.q_heads)), k(floats(w.kv_heads)), v(k.size());
+  workload.read(0, layer, 0, tokens, q.data(), k.data(), v.data());
   Ledger ledger;
   const auto cache = build_cache(parse_spec("contiguous/" + codec), shape, ledger);
   const SequenceId id = cache->add_sequence();
-  const size_t size = static_cast<size_t>(w.kv_heads * tokens * w.head_dim);
-  std::vector<float> k(size), v(size);
-  workload.read(0, 0, 0, tokens, nullptr, k.data(), v.data());
   const StepInput in{id, tokens, nullptr, k.data(), v.data(), nullptr};
   cache->append(0, {&in, 1});
-  std::vector<float> got;
-  for (int head = 0; head < w.kv_heads; ++head) {
-    const std::vector<float> stored = contract::read_back(*cache, id, 0, head).k;
-    got.insert(got.end(), stored.begin(), stored.end());
+  std::vector<float> got, want;
+  for (int h = 0; h < w.q_heads; ++h) {
+    const int kv_head = h / shape.group();
+    const std::vector<float> stored = contract::read_back(*cache, id, 0, kv_head).k;
+    for (int64_t i = 0; i < tokens; i += 16) {
+      for (int64_t j = 0; j < tokens; ++j) {
+        double exact = 0.0, decoded = 0.0;
+        for (int d = 0; d < w.head_dim; ++d) {
+          const double x = q[static_cast<size_t>((h * tokens + i) * w.head_dim + d)];
+          exact += x * k[static_cast<size_t>((kv_head * tokens + j) * w.head_dim + d)];
+          decoded += x * stored[static_cast<size_t>(j * w.head_dim + d)];
+        }
+        want.push_back(static_cast<float>(exact));
+        got.push_back(static_cast<float>(decoded));
+      }
+    }
   }
-  return relative_l2(got, k);
+  return relative_l2(got, want);
 }
 
-// The error of per-token K over that of per-channel K, all else equal.
-double axis_gap(const Workload& workload, int bits, int64_t tokens) {
-  const std::string b = std::to_string(bits);
-  return k_error(workload, "kivi(bits=" + b + ",residual=0,k_axis=token)", tokens) /
-         k_error(workload, "kivi(bits=" + b + ",residual=0)", tokens);
+// The error of per-token K over that of per-channel K, all else equal. Groups of head_dim tokens: then as
+// many numbers share a scale along either axis, and only the axis differs.
+double axis_gap(const Workload& workload, int layer, int bits, int64_t tokens) {
+  const std::string parameters =
+      "bits=" + std::to_string(bits) + ",group=" + std::to_string(workload.shape().head_dim) + ",residual=0";
+  return score_error(workload, layer, "kivi(" + parameters + ",k_axis=token)", tokens) /
+         score_error(workload, layer, "kivi(" + parameters + ")", tokens);
 }
 
 TEST(Kivi, PerChannelKeysWinWhereChannelsHaveOutliersAndOnlyThere) {
   const WorkloadShape shape{.layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 128};
-  const auto outliers = make_synthetic("outliers", shape, 7), control = make_synthetic("gaussian", shape, 7);
-  for (const int bits : {2, 4, 8}) {
-    std::printf("%d bits: outliers %.3f, control %.3f\n", bits, axis_gap(*outliers, bits, 512),
-                axis_gap(*control, bits, 512));
+  for (const uint64_t seed : {1, 2, 3}) {
+    const auto outliers = make_synthetic("outliers", shape, seed);
+    const auto control = make_synthetic("gaussian", shape, seed);
+    for (const int bits : {2, 4, 8}) {
+      const double gap = axis_gap(*outliers, 0, bits, 256), none = axis_gap(*control, 0, bits, 256);
+      EXPECT_GT(gap, 8.0) << bits << " bits, seed " << seed;
+      EXPECT_LT(gap, 14.0) << bits << " bits, seed " << seed;
+      EXPECT_GT(none, 0.95) << bits << " bits, seed " << seed;
+      EXPECT_LT(none, 1.03) << bits << " bits, seed " << seed;
+    }
+  }
+}
+
+TEST(Kivi, PerChannelKeysWinInEveryLayerOfRealModels) {
+  if (test::data_is_absent()) GTEST_SKIP() << test::why_skipped();
+  struct Case {
+    std::string weights, pieces;
+    double low, high;
+  };
+  const std::string story = test::read_all(test::data_path("text/tinystories_valid_sample.txt"));
+  for (const Case& c : {Case{"stories260K", "tok512", 3.5, 7.0}, Case{"babyllama105", "tok105", 1.1, 2.0}}) {
+    const Model model(test::data_path("models/" + c.weights + ".bin"));
+    const Tokenizer tokenizer(test::data_path("models/" + c.pieces + ".bin"), model.config().vocab_size);
+    std::vector<int> ids = tokenizer.encode(story.substr(0, 1000));
+    ASSERT_GE(ids.size(), 256u);
+    ids.resize(256);
+    const auto workload = capture(model, ids, full_attention(model.config()), c.weights, 64);
+    for (int layer = 0; layer < workload->shape().layers; ++layer) {
+      for (const int bits : {2, 4, 8}) {
+        const double gap = axis_gap(*workload, layer, bits, 256);
+        EXPECT_GT(gap, c.low) << c.weights << " layer " << layer << " bits " << bits;
+        EXPECT_LT(gap, c.high) << c.weights << " layer " << layer << " bits " << bits;
+      }
+    }
   }
 }
 

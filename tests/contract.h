@@ -30,8 +30,8 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
   return forms;
 }
 
-// The whole product, supported or not; but of codecs that differ from their defaults only those beside a
-// placement and a retention that do not, since they differ in nothing that those see.
+// The whole product, supported or not; but of a codec that differs from its defaults only the pairs with the
+// default placement and retention, which see of a codec nothing but the size of its units.
 inline std::vector<Spec> all_specs() {
   std::vector<Spec> specs;
   for (const auto* p : kPlacements)
@@ -40,7 +40,8 @@ inline std::vector<Spec> all_specs() {
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions)
             for (const std::string& retention : stage_forms(*r))
-              if (codec == c->name || (placement == p->name && retention == r->name))
+              if (codec == c->name ||
+                  (placement == kPlacements.front()->name && retention == kRetentions.front()->name))
                 specs.push_back(parse_spec(placement + "/" + codec + "/" + retention));
   return specs;
 }
