@@ -12,7 +12,7 @@ namespace kv {
 
 inline int64_t packed_bytes(int bits, int n) { return int64_t{bits} * n / 8; }
 
-// n (a multiple of 8) codes, each below 2^bits, to packed_bytes(bits, n) bytes, and back. 2, 4, 8 and 16 bits
+// n (a multiple of 8) codes, each below 2^bits, to packed_bytes(bits, n) bytes, and back. 1 to 8 and 16 bits
 // have loops of their own, any other width goes through the general ones below.
 void pack_codes(int bits, int n, const uint16_t* codes, std::byte* packed);
 void unpack_codes(int bits, int n, const std::byte* packed, uint16_t* codes);

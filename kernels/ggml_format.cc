@@ -41,13 +41,13 @@ unsigned nibble(float x) {
   return static_cast<unsigned>(static_cast<int32_t>(x));
 }
 
-// The first element of the largest magnitude, with its sign.
-float extreme(const float* x) {
-  float best = 0.0f;
+// The first element of this magnitude, with its sign. ggml starts from +0, so a block of -0 has the sign of
+// +0.
+float first_of(uint32_t magnitude, const float* x) {
   for (int i = 0; i < kGgmlBlock; ++i) {
-    if (std::fabs(x[i]) > std::fabs(best)) best = x[i];
+    if ((std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu) == magnitude) return x[i] + 0.0f;
   }
-  return best;
+  return 0.0f;
 }
 
 }  // namespace
@@ -72,8 +72,8 @@ void decode_q8_0(int n, const std::byte* data, const std::byte* meta, float* row
 void encode_q4_0(int n, const float* row, std::byte* data, std::byte* meta) {
   constexpr int kHalf = kGgmlBlock / 2;
   for (int b = 0; b < n / kGgmlBlock; ++b, row += kGgmlBlock, data += kHalf) {
-    const bool finite = largest_magnitude_bits(kGgmlBlock, row) < kInfinityBits;
-    const BlockScale scale = block_scale(extreme(row) / -8.0f, finite);
+    const uint32_t largest = largest_magnitude_bits(kGgmlBlock, row);
+    const BlockScale scale = block_scale(first_of(largest, row) / -8.0f, largest < kInfinityBits);
     for (int i = 0; i < kHalf; ++i) {
       const unsigned low = nibble(row[i] * scale.inverse), high = nibble(row[i + kHalf] * scale.inverse);
       data[i] = static_cast<std::byte>(low | (high << 4));

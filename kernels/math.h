@@ -78,7 +78,7 @@ constexpr uint8_t f32_to_fp8(float f) {
   return static_cast<uint8_t>(code | ((bits >> 24) & 0x80u));
 }
 
-// FP8 -> binary32, exact. Without branches, so that a loop of it becomes vector code.
+// FP8 -> binary32, exact.
 template <Fp8 F>
 constexpr float fp8_to_f32(uint8_t code) {
   constexpr int kShift = 23 - F.mantissa_bits;
