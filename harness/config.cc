@@ -1,0 +1,343 @@
+#include "harness/config.h"
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/paths.h"
+#include "harness/workload.h"
+
+namespace kv {
+namespace {
+
+constexpr int64_t kMaxTokens = int64_t{1} << 24;
+
+// A TOML table that knows where it is, and complains about every key that nobody asked for.
+class Section {
+ public:
+  Section(const toml::table& table, std::string file, std::string path)
+      : table_(table), file_(std::move(file)), path_(std::move(path)) {}
+
+  bool has(const std::string& key) {
+    asked_.insert(key);
+    return table_.contains(key);
+  }
+
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const {
+    std::string where = file_;
+    const toml::node* node = table_.get(key);
+    if (node && node->source().begin.line > 0) where += ":" + std::to_string(node->source().begin.line);
+    throw std::invalid_argument(where + ": " + (path_.empty() ? key : path_ + "." + key) + " " + what);
+  }
+
+  std::string text(const std::string& key, const std::string& fallback) {
+    const toml::node* node = take(key);
+    if (!node) return fallback;
+    if (!node->is_string()) fail(key, "must be text in quotes");
+    return node->value<std::string>().value();
+  }
+
+  std::string choice(const std::string& key, const std::string& fallback,
+                     const std::vector<std::string>& known) {
+    const std::string value = text(key, fallback);
+    if (std::find(known.begin(), known.end(), value) == known.end()) {
+      std::string list;
+      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+      fail(key, "must be one of " + list + ", not '" + value + "'");
+    }
+    return value;
+  }
+
+  int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
+    const toml::node* node = take(key);
+    return node ? checked(key, *node, min, max) : fallback;
+  }
+
+  bool boolean(const std::string& key, bool fallback) {
+    const toml::node* node = take(key);
+    if (!node) return fallback;
+    if (!node->is_boolean()) fail(key, "must be true or false");
+    return node->value<bool>().value();
+  }
+
+  double number(const std::string& key, double fallback, double min, double max) {
+    const toml::node* node = take(key);
+    if (!node) return fallback;
+    const double value = node->value<double>().value_or(NAN);
+    if (!(value >= min && value <= max)) {
+      fail(key, "must be a number from " + std::to_string(min) + " to " + std::to_string(max));
+    }
+    return value;
+  }
+
+  // One value or an array of them; never empty.
+  std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
+                                int64_t max) {
+    std::vector<int64_t> values;
+    for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
+    return values.empty() ? fallback : values;
+  }
+  std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback) {
+    std::vector<std::string> values;
+    for (const toml::node* node : items(key)) {
+      if (!node->is_string()) fail(key, "must be text in quotes, or an array of it");
+      values.push_back(node->value<std::string>().value());
+    }
+    return values.empty() ? fallback : values;
+  }
+
+  // The table under a key; an empty one where there is none.
+  Section section(const std::string& key) {
+    static const toml::table nothing;
+    const toml::node* node = take(key);
+    if (node && !node->is_table()) fail(key, "must be a table");
+    return {node ? *node->as_table() : nothing, file_, path_.empty() ? key : path_ + "." + key};
+  }
+
+  // Call when all keys have been asked for.
+  void refuse_the_rest() const {
+    for (const auto& [key, node] : table_) {
+      const std::string name(key.str());
+      if (asked_.count(name)) continue;
+      std::string known;
+      for (const std::string& k : asked_) known += (known.empty() ? "" : ", ") + k;
+      fail(name, "is not a key that is known here; known: " + known);
+    }
+  }
+
+ private:
+  const toml::node* take(const std::string& key) {
+    asked_.insert(key);
+    return table_.get(key);
+  }
+
+  std::vector<const toml::node*> items(const std::string& key) {
+    const toml::node* node = take(key);
+    if (!node) return {};
+    if (!node->is_array()) return {node};
+    std::vector<const toml::node*> nodes;
+    for (const toml::node& item : *node->as_array()) nodes.push_back(&item);
+    if (nodes.empty()) fail(key, "is an empty axis; give it at least one value");
+    return nodes;
+  }
+
+  int64_t checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const {
+    if (!node.is_integer()) fail(key, "must be a whole number");
+    const int64_t value = node.value<int64_t>().value();
+    if (value < min || value > max) {
+      fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " +
+                    std::to_string(value));
+    }
+    return value;
+  }
+
+  const toml::table& table_;
+  std::string file_, path_;
+  std::set<std::string> asked_;
+};
+
+// `a.b.c=value`: the value is TOML, or else taken as text.
+void apply_override(toml::table& root, const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw std::invalid_argument("--set " + assignment +
+                                ": expected key=value, as in --set measure.repetitions=3");
+  }
+  const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
+  toml::table parsed;
+  try {
+    parsed = toml::parse("value = " + text);
+  } catch (const toml::parse_error&) {
+    parsed.insert("value", text);
+  }
+  toml::table* at = &root;
+  std::stringstream parts(key);
+  std::string part, next;
+  std::getline(parts, part, '.');
+  while (std::getline(parts, next, '.')) {
+    if (!at->contains(part)) at->insert(part, toml::table{});
+    at = at->get(part)->as_table();
+    if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
+    part = next;
+  }
+  at->insert_or_assign(part, *parsed.get("value"));
+}
+
+Geometry read_model(Section model) {
+  const bool preset = model.has("preset"), file = model.has("config");
+  const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
+  if (preset + file + numbers != 1) {
+    throw std::invalid_argument(
+        "config: [model] needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, "
+        "kv_heads and head_dim");
+  }
+  Geometry g;
+  if (preset) {
+    g = preset_geometry(model.text("preset", ""));
+    g.layers = 1;
+  } else if (file) {
+    g = read_geometry(find_input(model.text("config", ""), "model config").string());
+    g.layers = 1;
+  } else {
+    g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
+    g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
+    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
+    if (g.q_heads == 0 || g.head_dim == 0)
+      throw std::invalid_argument("config: [model] needs q_heads and head_dim");
+    g.name = "custom";
+  }
+  g.name = model.text("name", g.name);
+  g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
+  model.refuse_the_rest();
+  if (g.q_heads % g.kv_heads != 0) {
+    throw std::invalid_argument("config: model.q_heads (" + std::to_string(g.q_heads) +
+                                ") must be a multiple of model.kv_heads (" + std::to_string(g.kv_heads) +
+                                ")");
+  }
+  if (g.head_dim % 8 != 0 || g.head_dim > 512) {
+    throw std::invalid_argument("config: head_dim must be a multiple of 8 up to 512, not " +
+                                std::to_string(g.head_dim));
+  }
+  return g;
+}
+
+WorkloadConfig read_workload(Section section, const WorkloadConfig& given) {
+  WorkloadConfig w;
+  w.family = section.text("family", "gaussian");
+  w.dump = section.text("dump", "");
+  w.model = section.text("model", "");
+  w.tokenizer = section.text("tokenizer", "");
+  w.text = section.text("text", "");
+  section.refuse_the_rest();
+  if (!given.model.empty()) w.model = given.model;
+  if (!given.tokenizer.empty()) w.tokenizer = given.tokenizer;
+  if (!given.text.empty()) w.text = given.text;
+  const int files = !w.model.empty() + !w.tokenizer.empty() + !w.text.empty();
+  if (files != 0 && files != 3) {
+    throw std::invalid_argument("a model workload needs all three: model, tokenizer and text");
+  }
+  if (files == 3) w.family = "model";
+  if (!w.dump.empty()) w.family = "dump";
+  return w;
+}
+
+std::vector<std::string> known_workloads() {
+  std::vector<std::string> names{"dump", "model"};
+  for (const FamilyInfo& family : synthetic_families()) names.emplace_back(family.name);
+  return names;
+}
+
+std::vector<Spec> read_variants(Section& section) {
+  std::vector<Spec> variants;
+  for (const std::string& text : section.texts("variants", {})) {
+    try {
+      variants.push_back(parse_spec(text));
+    } catch (const std::invalid_argument& e) {
+      section.fail("variants", std::string("has a mistake: ") + e.what());
+    }
+    if (std::count(variants.begin(), variants.end(), variants.back()) > 1) {
+      section.fail("variants", "names '" + variants.back().print() + "' twice");
+    }
+  }
+  return variants;
+}
+
+void read_axes(Section& section, Axes& axes) {
+  if (section.has("variants")) axes.variants = read_variants(section);
+  axes.seq_len = section.integers("seq_len", axes.seq_len, 1, kMaxTokens);
+  std::sort(axes.seq_len.begin(), axes.seq_len.end());
+  std::vector<int64_t> batch(axes.batch.begin(), axes.batch.end());
+  batch = section.integers("batch", batch, 1, 4096);
+  axes.batch.assign(batch.begin(), batch.end());
+  axes.workload = section.texts("workload", axes.workload);
+  const std::vector<std::string> known = known_workloads();
+  for (const std::string& name : axes.workload) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string list;
+      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+      section.fail("workload", "must be among " + list + ", not '" + name + "'");
+    }
+  }
+}
+
+void read_measure(Section& section, MeasureConfig& m) {
+  m.repetitions = static_cast<int>(section.integer("repetitions", m.repetitions, 1, 1000));
+  m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
+  m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
+  m.attend = section.boolean("attend", m.attend);
+  m.null_ab = section.boolean("null_ab", m.null_ab);
+  m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
+  m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
+}
+
+void require(bool present, const std::string& path, const std::string& what) {
+  if (!present) throw std::invalid_argument(path + ": " + what);
+}
+
+}  // namespace
+
+Config load_config(const std::string& given_path, const Overrides& overrides) {
+  Config config;
+  config.path = find_input(given_path, "config").string();
+  toml::table root;
+  try {
+    root = toml::parse_file(config.path);
+  } catch (const toml::parse_error& e) {
+    throw std::invalid_argument(config.path + ":" + std::to_string(e.source().begin.line) + ": " +
+                                std::string(e.description()));
+  }
+  for (const std::string& assignment : overrides.set) apply_override(root, assignment);
+  if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
+  if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
+  if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+
+  Section top(root, config.path, "");
+  config.name = top.text("name", std::filesystem::path(config.path).stem().string());
+  config.title = top.text("title", config.name);
+  config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
+  config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
+  config.isa = top.text("isa", "auto");
+  config.workload = read_workload(top.section("workload"), overrides.workload);
+  // A real model or a dump brings its own shape.
+  const bool brings_shape = config.workload.family == "model" || config.workload.family == "dump";
+  Section model = top.section("model");
+  if (!brings_shape) config.geometry = read_model(model);
+
+  Axes axes{.variants = {}, .seq_len = {}, .batch = {1}, .workload = {config.workload.family}};
+  MeasureConfig measure;
+  Section sweep = top.section("sweep"), measured = top.section("measure");
+  read_axes(sweep, axes);
+  read_measure(measured, measure);
+  sweep.refuse_the_rest();
+  measured.refuse_the_rest();
+
+  const std::vector<std::string> kinds = top.texts("experiment", {});
+  require(!kinds.empty(), config.path,
+          "experiment is missing; it is \"decode\", \"growth\", or an array of them");
+  for (const std::string& kind : kinds) {
+    if (kind != "decode" && kind != "growth")
+      top.fail("experiment", "must be decode or growth, not '" + kind + "'");
+    ExperimentConfig experiment{kind, axes, measure};
+    // A table of the experiment's name overrides [sweep] and [measure] for it alone.
+    Section own = top.section(kind);
+    read_axes(own, experiment.axes);
+    read_measure(own, experiment.measure);
+    own.refuse_the_rest();
+    require(!experiment.axes.variants.empty(), config.path,
+            "sweep.variants is missing; `kvlab list` shows what there is");
+    require(!experiment.axes.seq_len.empty(), config.path,
+            "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
+    config.experiments.push_back(std::move(experiment));
+  }
+  top.refuse_the_rest();
+  std::ostringstream as_run;
+  as_run << root << "\n";
+  config.as_run = as_run.str();
+  return config;
+}
+
+}  // namespace kv

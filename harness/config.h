@@ -1,0 +1,69 @@
+// A sweep config (TOML), read, overridden and checked. The README's "Configs" section lists the keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/geometry.h"
+#include "variants/spec.h"
+
+namespace kv {
+
+// Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
+struct WorkloadConfig {
+  std::string family;
+  std::string dump;                    // family == "dump": a safetensors file
+  std::string model, tokenizer, text;  // family == "model": llama2.c weights and what they read
+};
+
+struct Axes {
+  std::vector<Spec> variants;
+  std::vector<int64_t> seq_len;
+  std::vector<int> batch;
+  std::vector<std::string> workload;
+};
+
+struct MeasureConfig {
+  int repetitions = 7;  // of every cell, interleaved over the cells of a block
+  int steps = 32;       // decode: steps a repetition
+  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  bool attend = true;   // growth: false measures append and view alone
+  bool null_ab = true;  // each block measures its first variant a second time
+  std::string allocator =
+      "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+  double memory_share = 0.8;  // of the memory that is available at the start
+};
+
+struct ExperimentConfig {
+  std::string kind;  // "decode" or "growth"
+  Axes axes;
+  MeasureConfig measure;
+};
+
+struct Config {
+  std::string name;  // the file's stem, unless it says otherwise
+  std::string path;
+  std::string title;
+  Geometry geometry;  // `layers` are those that are measured
+  WorkloadConfig workload;
+  std::vector<ExperimentConfig> experiments;
+  uint64_t seed = 1;
+  int threads = 0;  // 0: one a core
+  std::string isa = "auto";
+  std::string as_run;  // TOML, every override applied
+};
+
+// What the command line may override.
+struct Overrides {
+  std::vector<std::string> set;  // "sweep.seq_len=[256, 512]"
+  int64_t seed = -1;
+  int threads = 0;
+  std::string isa;
+  WorkloadConfig workload;  // model, tokenizer and text
+};
+
+// Throws std::invalid_argument: file, line, key, and what would be right. Unknown keys are mistakes.
+Config load_config(const std::string& path, const Overrides& overrides);
+
+}  // namespace kv

@@ -1,0 +1,374 @@
+#include "harness/results.h"
+
+#include <csv.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kCellColumns = std::to_array<Column>({
+    {"cell", "key: experiment, workload, batch, length, variant"},
+    {"variant", "canonical spec"},
+    {"device", "cpu"},
+    {"threads", "threads of the run"},
+    {"experiment", "decode or growth"},
+    {"phase", "decode (one token a step) or prefill; times of the two are never mixed"},
+    {"workload", "where Q, K and V come from"},
+    {"layers", "measured layers; bytes and times are of all of them together"},
+    {"q_heads", ""},
+    {"kv_heads", ""},
+    {"head_dim", ""},
+    {"batch", "sequences in a step"},
+    {"seq_len", "tokens a sequence at the end of the last step"},
+    {"status", "ok, failed, unsupported or out_of_memory"},
+    {"reason", "why the status is not ok"},
+    {"kernel", "instruction set and formats of the attention that ran"},
+    {"bytes_payload", "encoded K and V of kept tokens"},
+    {"bytes_metadata", "scales, zero points, block tables and scores, as allocated"},
+    {"bytes_slack", "reserved for K and V but not in use"},
+    {"bytes_workspace_peak",
+     "largest scratch at once during decode steps: partial results, decoded or sliced copies"},
+    {"bytes_copied", "decode: moved by growth and slicing in `steps` steps; growth: in all steps"},
+    {"bytes_predicted", "closed form of payload + metadata + slack"},
+    {"rss_peak_bytes", "of the process so far"},
+    {"append_p50_us", "storing one token a sequence"},
+    {"view_p50_us", "making the kept rows readable; copies only in read=copy variants"},
+    {"attend_p50_us", "attention over what is kept"},
+    {"step_p50_us", "append + view + attend"},
+    {"step_p90_us", ""},
+    {"step_p99_us", ""},
+    {"step_max_us", ""},
+    {"step_ci_low_us", "95 % bootstrap interval of the median step, over repetitions"},
+    {"step_ci_high_us", ""},
+    {"cold_attend_p50_us", "attention rotating over enough caches to leave the last-level cache"},
+    {"cold_ci_low_us", ""},
+    {"cold_ci_high_us", ""},
+    {"read_gbps", "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"},
+    {"ceiling_gbps", "reading as many bytes, over and over, and doing nothing else"},
+    {"ceiling_share", "read_gbps / ceiling_gbps"},
+    {"cold_read_gbps", "the same for cold_attend_p50_us"},
+    {"cold_ceiling_gbps", "reading more than twice the last-level cache"},
+    {"cold_ceiling_share", ""},
+    {"err_max_abs", "attention output against FP64 over all tokens as they came"},
+    {"err_rel_l2", ""},
+    {"err_cosine", "cosine similarity"},
+    {"err_attn_kl", "KL(cache || FP64) of the attention distribution, mean over heads, nats"},
+    {"err_codec_rel_l2", "FP64 on the stored rows against FP64 on the same tokens as they came"},
+    {"err_retention_rel_l2", "FP64 on the kept tokens against FP64 on all"},
+    {"err_kernel_rel_l2", "the cache's output against FP64 on the stored rows"},
+    {"versus", "the variant that times are compared with"},
+    {"ratio_p50", "median step / that of `versus`, over the interleaved repetitions"},
+    {"ratio_ci_low", ""},
+    {"ratio_ci_high", ""},
+    {"verdict", "baseline, faster, slower, ambiguous, or null: the baseline against itself"},
+    {"repetitions", ""},
+    {"samples", "steps in all"},
+});
+
+constexpr std::array kSampleColumns = std::to_array<Column>({
+    {"cell", ""},
+    {"variant", ""},
+    {"seq_len", ""},
+    {"batch", ""},
+    {"repetition", ""},
+    {"sample", ""},
+    {"kind", "step, or cold: attention alone over rotating caches"},
+    {"append_us", ""},
+    {"view_us", ""},
+    {"attend_us", ""},
+    {"step_us", ""},
+});
+
+constexpr std::array kGrowthColumns = std::to_array<Column>({
+    {"cell", ""},
+    {"variant", ""},
+    {"batch", ""},
+    {"seq_len", ""},
+    {"repetition", ""},
+    {"token", "tokens a sequence after this step"},
+    {"append_us", ""},
+    {"view_us", ""},
+    {"attend_us", "empty where the run measures the cache update alone"},
+    {"step_us", ""},
+    {"bytes_payload", ""},
+    {"bytes_metadata", ""},
+    {"bytes_slack", ""},
+    {"bytes_workspace", ""},
+    {"bytes_copied", "since the first step"},
+});
+
+std::string system_reason() { return std::strerror(errno); }
+
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string line;
+  for (const std::string& field : fields) {
+    if (!line.empty()) line += ',';
+    const bool plain = field.find_first_of(",\"\r\n") == std::string::npos;
+    if (plain) {
+      line += field;
+      continue;
+    }
+    std::vector<char> quoted(2 * field.size() + 2);
+    const size_t n = csv_write(quoted.data(), quoted.size(), field.data(), field.size());
+    line.append(quoted.data(), n);
+  }
+  return line + "\n";
+}
+
+std::string header(std::span<const Column> columns) {
+  std::vector<std::string> names;
+  for (const Column& c : columns) names.emplace_back(c.name);
+  return csv_line(names);
+}
+
+std::string lines(std::span<const Row> rows) {
+  std::string text;
+  for (const Row& row : rows) text += csv_line(row.fields());
+  return text;
+}
+
+std::string slurp(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The table with the rows of `keep`'s cells alone, ready for more.
+std::unique_ptr<AppendFile> reopen(const fs::path& path, std::span<const Column> columns,
+                                   const std::set<std::string>& keep) {
+  std::string text = header(columns);
+  if (fs::exists(path)) {
+    for (const Row& row : read_csv(path, columns)) {
+      if (keep.count(row.text("cell"))) text += csv_line(row.fields());
+    }
+  }
+  write_whole(path, text);
+  return std::make_unique<AppendFile>(path);
+}
+
+}  // namespace
+
+std::span<const Column> cell_columns() { return kCellColumns; }
+std::span<const Column> sample_columns() { return kSampleColumns; }
+std::span<const Column> growth_columns() { return kGrowthColumns; }
+
+size_t Row::index(std::string_view column) const {
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i].name == column) return i;
+  }
+  throw std::logic_error("no column '" + std::string(column) + "'");
+}
+
+void Row::set(std::string_view column, const std::string& text) { fields_[index(column)] = text; }
+void Row::set(std::string_view column, int64_t value) { fields_[index(column)] = std::to_string(value); }
+void Row::set(std::string_view column, double value) {
+  std::string& field = fields_[index(column)];
+  field.clear();
+  if (!std::isfinite(value)) return;
+  std::array<char, 32> digits;
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 9);
+  field.assign(digits.data(), end.ptr);
+}
+const std::string& Row::text(std::string_view column) const { return fields_[index(column)]; }
+std::optional<double> Row::number(std::string_view column) const {
+  const std::string& field = text(column);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+
+AppendFile::AppendFile(const fs::path& path) : path_(path) {
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw std::runtime_error("cannot write " + path.string() + ": " + system_reason());
+}
+
+AppendFile::~AppendFile() { close(fd_); }
+
+void AppendFile::append(const std::string& text) {
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const std::string reason = system_reason();
+      if (ftruncate(fd_, before) != 0)
+        throw std::runtime_error("cannot write or restore " + path_.string() + ": " + reason);
+      throw std::runtime_error("cannot write " + path_.string() + ": " + reason);
+    }
+    done += static_cast<size_t>(n);
+  }
+}
+
+void AppendFile::sync() {
+  // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to
+  // do.
+  if (fsync(fd_) != 0 && errno != EINVAL)
+    throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
+}
+
+void write_whole(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".part";
+  try {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    AppendFile file(temporary);
+    file.append(text);
+    file.sync();
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+  fs::rename(temporary, path);
+}
+
+std::vector<Row> read_csv(const fs::path& path, std::span<const Column> columns) {
+  std::string text = slurp(path);
+  text.erase(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);
+  struct Parse {
+    std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> row;
+  } parse;
+  csv_parser parser;
+  csv_init(&parser, CSV_STRICT);
+  const auto field = [](void* value, size_t n, void* p) {
+    static_cast<Parse*>(p)->row.emplace_back(static_cast<const char*>(value), n);
+  };
+  const auto row = [](int, void* p) {
+    auto* to = static_cast<Parse*>(p);
+    to->rows.push_back(std::move(to->row));
+    to->row.clear();
+  };
+  const bool good = csv_parse(&parser, text.data(), text.size(), field, row, &parse) == text.size();
+  csv_free(&parser);
+  if (!good) throw std::invalid_argument(path.string() + ": not a CSV file");
+  std::vector<Row> rows;
+  for (size_t i = 0; i < parse.rows.size(); ++i) {
+    if (parse.rows[i].size() != columns.size()) {
+      throw std::invalid_argument(path.string() + ": row " + std::to_string(i + 1) + " has " +
+                                  std::to_string(parse.rows[i].size()) + " fields instead of " +
+                                  std::to_string(columns.size()) + "; it was written by another version");
+    }
+    if (i > 0) rows.emplace_back(columns, std::move(parse.rows[i]));
+  }
+  return rows;
+}
+
+ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bool resume) : path_(path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error)) {
+    throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
+  }
+  const bool there = fs::exists(path / "config.toml", error);
+  if (there && !resume) {
+    throw std::invalid_argument(path.string() +
+                                " already holds results; go on with --resume, or choose another --out");
+  }
+  if (!there && resume && fs::exists(path / "cells.csv", error)) {
+    throw std::invalid_argument(path.string() +
+                                " has cells.csv but no config.toml; there is nothing safe to resume");
+  }
+  if (there && slurp(path / "config.toml") != config) {
+    throw std::invalid_argument(path.string() +
+                                " was made with another config; --resume needs the same config and options");
+  }
+  fs::create_directories(path, error);
+  if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
+  if (there && fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_columns());
+  open_tables();
+  if (!there) write_whole(path / "config.toml", config);
+}
+
+void ResultsFolder::open_tables() {
+  std::set<std::string> finished;
+  for (const Row& row : cells_) finished.insert(row.text("cell"));
+  cells_file_ = reopen(path_ / "cells.csv", cell_columns(), finished);
+  samples_file_ = reopen(path_ / "samples.csv", sample_columns(), finished);
+  growth_file_ = reopen(path_ / "growth.csv", growth_columns(), finished);
+}
+
+void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
+  const auto dropped = [&](const Row& row) {
+    return std::count(keys.begin(), keys.end(), row.text("cell")) > 0;
+  };
+  if (std::erase_if(cells_, dropped) > 0) {
+    write_whole(path_ / "cells.csv", header(cell_columns()) + lines(cells_));
+    open_tables();
+  }
+}
+
+bool ResultsFolder::has_cell(const std::string& key) const {
+  return std::any_of(cells_.begin(), cells_.end(), [&](const Row& row) { return row.text("cell") == key; });
+}
+
+void ResultsFolder::add_samples(std::span<const Row> rows) { samples_file_->append(lines(rows)); }
+void ResultsFolder::add_growth(std::span<const Row> rows) { growth_file_->append(lines(rows)); }
+
+void ResultsFolder::add_cells(std::span<const Row> rows) {
+  samples_file_->sync();
+  growth_file_->sync();
+  cells_file_->append(lines(rows));
+  cells_file_->sync();
+  cells_.insert(cells_.end(), rows.begin(), rows.end());
+}
+
+void ResultsFolder::write_environment(const nlohmann::json& environment) {
+  write_whole(path_ / "env.json", environment.dump(2) + "\n");
+}
+
+void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {
+  // One entry a repetition, whose time is the median of its steps: what compare.py's U test expects.
+  std::map<std::pair<std::string, int>, std::vector<double>> repetitions;
+  std::vector<std::pair<std::string, int>> order;
+  const auto add = [&](const Row& row, const std::string& suffix) {
+    const std::pair key{row.text("cell") + suffix, static_cast<int>(row.number("repetition").value_or(0))};
+    auto& times = repetitions[key];
+    if (times.empty()) order.push_back(key);
+    times.push_back(row.number("step_us").value_or(row.number("attend_us").value_or(0.0)));
+  };
+  for (const Row& row : read_csv(path_ / "samples.csv", sample_columns())) {
+    add(row, row.text("kind") == "step" ? "" : " " + row.text("kind"));
+  }
+  for (const Row& row : read_csv(path_ / "growth.csv", growth_columns())) add(row, "");
+  nlohmann::json benchmarks = nlohmann::json::array();
+  for (const auto& key : order) {
+    std::vector<double>& times = repetitions[key];
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                     times.end());
+    const double median = times[times.size() / 2];
+    benchmarks.push_back({{"name", key.first},
+                          {"run_name", key.first},
+                          {"run_type", "iteration"},
+                          {"repetition_index", key.second},
+                          {"threads", 1},
+                          {"iterations", times.size()},
+                          {"real_time", median},
+                          {"cpu_time", median},
+                          {"time_unit", "us"}});
+  }
+  const nlohmann::json context = {{"date", environment.value("started", "")},
+                                  {"executable", "kvlab"},
+                                  {"num_cpus", environment["cpu"]["cores"]},
+                                  {"library_build_type", "release"}};
+  write_whole(path_ / "benchmark.json",
+              nlohmann::json{{"context", context}, {"benchmarks", benchmarks}}.dump(1) + "\n");
+}
+
+}  // namespace kv

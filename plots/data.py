@@ -1,0 +1,151 @@
+"""Reads results folders into tables. Knows the CSV columns and what a broken file looks like; draws nothing.
+
+An empty CSV field means "not measured" and becomes null, so that no figure shows a zero nobody measured.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+CELL_TEXT = "cell variant device experiment phase workload status reason kernel versus verdict".split()
+CELL_NUMBERS = """
+    threads layers q_heads kv_heads head_dim batch seq_len
+    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
+    step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us step_ci_high_us cold_attend_p50_us
+    read_gbps ceiling_gbps ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share
+    err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
+""".split()
+GROWTH_TEXT = ["cell", "variant"]
+GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
+
+
+class BadResults(Exception):
+    """The user's results cannot be read; the message is one line: what is wrong, and where."""
+
+
+@dataclass
+class Run:
+    name: str
+    folder: Path
+    cells: pl.DataFrame  # one row a cell, with the derived columns of `with_memory`
+    growth: pl.DataFrame  # one row a step; no rows where the run has no growth experiment
+    env: dict
+    config: str  # the TOML as run, or ""
+
+
+def load_runs(folders: list[Path]) -> list[Run]:
+    """Reads every folder; runs are named by folder, and by parent/folder where that is ambiguous."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
+    if len(set(names)) < len(names):
+        raise BadResults(f"{folders[0]}: two of the folders carry the same name, or one was given twice")
+    return [load_run(folder, name) for folder, name in zip(folders, names)]
+
+
+def load_run(folder: Path, name: str) -> Run:
+    if not folder.is_dir():
+        raise BadResults(f"{folder}: no such folder; give a results folder, one that holds cells.csv")
+    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS)
+    if cells.is_empty():
+        raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
+    growth_file = folder / "growth.csv"
+    growth = (
+        read_csv(growth_file, GROWTH_TEXT, GROWTH_NUMBERS)
+        if growth_file.exists()
+        else empty_table(GROWTH_TEXT, GROWTH_NUMBERS)
+    )
+    run = pl.lit(name).alias("run")
+    return Run(
+        name,
+        folder,
+        with_memory(cells.with_columns(run)),
+        growth.with_columns(run),
+        read_env(folder / "env.json"),
+        read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
+    )
+
+
+def read_csv(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
+    """The named columns of a CSV file with a header; others are ignored. Throws BadResults naming file and line."""
+    content = read_text(path)
+    if not content.strip():
+        raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
+    if not content.endswith("\n"):
+        last = content.count("\n") + 1
+        raise BadResults(f"{path}:{last}: the last line is torn (no line end); finish the run with --resume")
+    reader = csv.reader(io.StringIO(content, newline=""))
+    header = next(reader)
+    missing = [column for column in text + numbers if column not in header]
+    if missing:
+        raise BadResults(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    wanted = [(header.index(column), column, column in numbers) for column in text + numbers]
+    table: dict[str, list] = {column: [] for column in text + numbers}
+    for row in reader:
+        if len(row) != len(header):
+            raise BadResults(
+                f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"
+            )
+        for index, column, is_number in wanted:
+            value = (
+                parse_number(row[index], column, path, reader.line_num) if is_number else row[index] or None
+            )
+            table[column].append(value)
+    return pl.DataFrame(table, schema=empty_table(text, numbers).schema)
+
+
+def parse_number(field: str, column: str, path: Path, line: int) -> float | None:
+    if not field:
+        return None
+    try:
+        value = float(field)
+    except ValueError:
+        raise BadResults(f"{path}:{line}: {column} is '{field[:40]}', which is not a number") from None
+    return value if math.isfinite(value) else None
+
+
+def empty_table(text: list[str], numbers: list[str]) -> pl.DataFrame:
+    return pl.DataFrame(schema={**{c: pl.String for c in text}, **{c: pl.Float64 for c in numbers}})
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadResults(f"{path}: no such file; a results folder holds cells.csv") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadResults(f"{path}: cannot be read ({error})") from None
+
+
+def read_env(path: Path) -> dict:
+    if not path.exists():
+        return {}
+    try:
+        env = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise BadResults(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from None
+    if not isinstance(env, dict):
+        raise BadResults(f"{path}: holds a JSON {type(env).__name__} where an object is expected")
+    return env
+
+
+def with_memory(cells: pl.DataFrame) -> pl.DataFrame:
+    """Adds bytes_peak (held + workspace), bytes_per_token, and its ratio to a contiguous f32 cache's payload."""
+    held = (
+        pl.col("bytes_payload") + pl.col("bytes_metadata").fill_null(0) + pl.col("bytes_slack").fill_null(0)
+    )
+    f32_per_token = 2 * pl.col("layers") * pl.col("kv_heads") * pl.col("head_dim") * 4  # K and V
+    tokens = pl.col("batch") * pl.col("seq_len")
+    tokens = pl.when(tokens > 0).then(tokens)
+    return (
+        cells.with_columns(bytes_peak=held + pl.col("bytes_workspace_peak").fill_null(0))
+        .with_columns(bytes_per_token=pl.col("bytes_peak") / tokens)
+        .with_columns(memory_vs_f32=pl.col("bytes_per_token") / f32_per_token)
+    )

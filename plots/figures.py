@@ -1,0 +1,309 @@
+"""One function a figure, and the list of them all: FIGURES, at the end of this file.
+
+Each takes the runs' tables and returns a chart, or raises NoData with the reason why there is nothing to draw.
+A figure becomes small multiples ("panels") over whatever the sweep varied besides variant and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+from marks import (
+    doublings,
+    in_focus,
+    interval,
+    legend_focus,
+    length_choice,
+    line_and_points,
+    panels,
+    room_below,
+    scale,
+    text,
+    tips,
+)
+from prepare import (
+    NoData,
+    at_lengths,
+    drawable,
+    growth_totals,
+    longest_growth,
+    thin,
+    with_front,
+    with_panel,
+)
+from style import (
+    INK,
+    KINDS,
+    QUIET,
+    VariantStyle,
+    binary_unit,
+    bytes_axis,
+    bytes_text,
+    length_axis,
+    log_axis,
+    microseconds_text,
+)
+
+MOST_LABELLED = 8  # variants whose names still fit beside their points
+MAX_GROWTH_POINTS = 20_000  # what a browser still draws at once; the maxima always survive
+
+
+@dataclass
+class Tables:
+    cells: pl.DataFrame
+    growth: pl.DataFrame
+    style: VariantStyle
+
+
+@dataclass
+class Figure:
+    name: str  # file name and anchor
+    title: str
+    how_to_read: str
+    draw: Callable[[Tables], alt.TopLevelMixin]
+    at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
+
+
+def memory(tables: Tables):
+    memory_columns = ("bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak")
+    rows = drawable(tables.cells, "bytes_peak", "seq_len")
+    rows = with_panel(rows, ("workload", "experiment", "phase", "threads"), memory_columns).with_columns(
+        text("bytes_peak", bytes_text),
+        text("bytes_predicted", bytes_text),
+        text("memory_vs_f32", "{:.3f}×".format),
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
+        bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"]),
+        tooltip=tips(
+            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text"
+        ),
+    )
+    return panels(alt.layer(*line_and_points(base, style)), rows)
+
+
+def bytes_by_kind(tables: Tables):
+    rows = drawable(tables.cells, "bytes_payload", "seq_len", "batch")
+    kinds = dict(zip(KINDS, ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")))
+    rows = with_panel(rows, ("workload", "experiment", "phase", "threads"), tuple(kinds.values()))
+    unit, size = binary_unit(rows["bytes_per_token"].max())
+    stacked = pl.concat(
+        rows.select(
+            "variant", "panel", "seq_len", "bytes_per_token", kind=pl.lit(kind), order=pl.lit(order),
+            bytes=pl.col(column), per_token=pl.col(column) / (pl.col("batch") * pl.col("seq_len") * size),
+        )
+        for order, (kind, column) in enumerate(kinds.items())
+    ).filter(pl.col("bytes") > 0)  # fmt: skip
+    stacked = stacked.with_columns(text("bytes", bytes_text))
+    choice = length_choice(rows["seq_len"])
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
+    chart = bars.encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        alt.X(
+            "sum(per_token):Q",
+            axis=alt.Axis(title=f"bytes per cached token, all layers [{unit}]", tickCount=6),
+        ),
+        alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title="kind")),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+        tooltip=tips(kind="kind", bytes="bytes_text"),
+    )
+    height = max(60, 22 * len(variants))
+    return panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice)
+
+
+def latency(tables: Tables):
+    rows = drawable(tables.cells, "step_p50_us", "seq_len")
+    rows = with_panel(rows).with_columns(
+        text("step_p50_us", microseconds_text),
+        text("step_p99_us", microseconds_text),
+        interval("step_ci_low_us", "step_ci_high_us", microseconds_text),
+        pl.col("verdict").fill_null("–"),
+    )
+    extremes = pl.concat([rows["step_p50_us"], rows["step_ci_low_us"], rows["step_ci_high_us"]]).drop_nulls()
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
+        log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", extremes),
+        tooltip=tips(
+            p50="step_p50_us_text", interval_95="interval", p99="step_p99_us_text", verdict="verdict"
+        ),
+    )
+    bounds = base.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"))
+    band = bounds.mark_area().encode(style.fill(), opacity=in_focus(0.16, 0.02))
+    bar = bounds.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus())
+    return panels(alt.layer(band, bar, *line_and_points(base, style)), rows)
+
+
+def growth_steps(tables: Tables):
+    rows = longest_growth(tables.growth, tables.cells)
+    # Lengths 3, 6, 12, … for the shapes: away from the powers of two, where doubling caches have their spikes.
+    away_from_spikes = at_lengths(3 << power for power in range(40))
+    markers = rows.filter((pl.col("repetition") == pl.col("repetition").min()) & away_from_spikes)
+    thinned = thin(rows, MAX_GROWTH_POINTS)
+    rows = pl.concat([thinned.with_columns(mark=False), markers.with_columns(mark=True)])
+    rows = rows.with_columns(text("step_us", microseconds_text)).select(
+        "variant", "panel", "repetition", "length", "step_us", "mark", "step_us_text"
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("length", "cache length after the step [tokens]", doublings(rows["length"])),
+        log_axis(alt.Y, "step_us", "time of one step [µs]", rows["step_us"]),
+        style.colour(),
+        tooltip=tips(length=False, tokens="length", repetition="repetition", step="step_us_text"),
+    )
+    steps = base.transform_filter("!datum.mark")
+    line = steps.mark_line(strokeWidth=0.8).encode(detail="repetition:N", opacity=in_focus(0.55, 0.03))
+    dots = steps.mark_circle(size=7).encode(opacity=in_focus(0.75, 0.02)).add_params(legend_focus())
+    shapes = base.transform_filter("datum.mark").mark_point(
+        size=70, filled=True, stroke="white", strokeWidth=0.8
+    )
+    return panels(alt.layer(line, dots, shapes.encode(style.shape(), opacity=in_focus())), rows)
+
+
+def growth_total(tables: Tables):
+    rows = growth_totals(longest_growth(tables.growth, tables.cells)).with_columns(
+        text("total_us", microseconds_text), interval("low_us", "high_us", microseconds_text)
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("length", "cache length [tokens]", rows["length"]),
+        log_axis(alt.Y, "total_us", "append and view, summed [µs]", rows["total_us"]),
+        tooltip=tips(length=False, tokens="length", summed="total_us_text", repetitions="interval"),
+    )
+    return panels(alt.layer(*line_and_points(base, style)), rows)
+
+
+def pareto(tables: Tables):
+    rows = drawable(tables.cells, "err_rel_l2", "bytes_per_token", "step_p50_us")
+    rows = with_panel(rows).with_columns(
+        per_token=pl.col("bytes_per_token") / 1024, error=pl.col("err_rel_l2").clip(lower_bound=1e-9)
+    )
+    rows = with_front(rows).with_columns(
+        text("bytes_per_token", bytes_text),
+        text("step_p50_us", microseconds_text),
+        text("err_rel_l2", "{:.3g}".format),
+    )
+    choice = length_choice(rows["seq_len"])
+    fastest, slowest = rows["step_p50_us"].min(), rows["step_p50_us"].max()
+    fill_scale = alt.Scale(
+        type="log", scheme="viridis", reverse=True, domain=[fastest, max(slowest, fastest * 1.01)]
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        log_axis(
+            alt.X, "per_token", "memory per cached token, all layers [KiB]", room_below(rows["per_token"])
+        ),
+        log_axis(alt.Y, "error", "relative L2 error of the output", room_below(rows["error"]), "~e"),
+    )
+    on_front = base.transform_filter("datum.front")
+    line = on_front.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
+    points = base.mark_point(strokeWidth=2.2, opacity=1).encode(
+        alt.Fill(
+            "step_p50_us:Q",
+            scale=fill_scale,
+            legend=alt.Legend(title="step, p50 [µs]", format=",.3~r", gradientLength=130, tickCount=4),
+        ),
+        style.stroke(),
+        style.shape(),
+        alt.Size("size:Q", scale=None),
+        opacity=in_focus(),
+        tooltip=tips(memory="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
+    )
+    layers = [line.encode(order="per_token:Q"), points.add_params(legend_focus())]
+    if len(style.shown) <= MOST_LABELLED and rows["panel"].n_unique() == 1:
+        # Below and left of the front there are no points to collide with.
+        label = on_front.mark_text(align="right", baseline="top", dx=-13, dy=5, fontSize=11, color=INK)
+        layers.append(label.encode(text="front_label:N"))
+    return panels(alt.layer(*layers), rows, choice=choice)
+
+
+def bandwidth(tables: Tables):
+    hot_or_cold = pl.any_horizontal(pl.col("ceiling_share", "cold_ceiling_share").is_not_null())
+    rows = tables.cells.filter(hot_or_cold & (pl.col("seq_len") > 0))
+    if rows.is_empty():
+        raise NoData("no cell has ceiling_share or cold_ceiling_share")
+    names = {"share": "ceiling_share", "read": "read_gbps", "ceiling": "ceiling_gbps"}
+    rows = with_panel(rows)
+    several = rows["panel"].n_unique() > 1
+    sides = [
+        rows.with_columns(
+            *(pl.col(prefix + column).alias(name) for name, column in names.items()),
+            panel=pl.concat_str(pl.col("panel"), pl.lit((" · " if several else "") + side)),
+        )
+        for side, prefix in (("hot cache", ""), ("cold cache", "cold_"))
+    ]
+    rows = pl.concat(sides).filter(pl.col("share").is_not_null())
+    gbps = "{:.3g} GB/s".format
+    rows = rows.with_columns(text("share", "{:.1%}".format), text("read", gbps), text("ceiling", gbps))
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
+        alt.Y(
+            "share:Q",
+            axis=alt.Axis(title="share of the read ceiling", format="%"),
+            scale=alt.Scale(domain=[0, max(1.05, 1.05 * rows["share"].max())], nice=False),
+        ),
+        tooltip=tips(share="share_text", read="read_text", ceiling="ceiling_text"),
+    )
+    roof = alt.Chart().mark_rule(color=INK, strokeDash=[2, 3]).encode(y=alt.datum(1))
+    return panels(alt.layer(*line_and_points(base, style), roof), rows)
+
+
+FIGURES = [
+    Figure(
+        "memory",
+        "Memory against sequence length",
+        "Lower is better. Everything that the cache held at its peak: payload, metadata, slack and workspace. "
+        "Parallel lines differ by a constant factor; a flat line is a cache that forgets.",
+        memory,
+    ),
+    Figure(
+        "bytes",
+        "Bytes by kind",
+        "Shorter is better. Payload is encoded K and V; metadata is scales, tables and scores; slack is reserved and "
+        "unused; workspace is what a step needs for a moment.",
+        bytes_by_kind,
+        at_one_length=True,
+    ),
+    Figure(
+        "latency",
+        "Step latency against sequence length",
+        "Lower is better. Median of a step with its bootstrap interval; where intervals overlap, do not call a winner.",
+        latency,
+    ),
+    Figure(
+        "growth",
+        "Every step of a growth run",
+        "From an empty cache, one token at a time; every dot is a step. A spike is a step that had to make "
+        "room, or that the machine interrupted. Shapes only name the line. The longest run of each variant is drawn.",
+        growth_steps,
+    ),
+    Figure(
+        "growth_total",
+        "What growing has cost in all",
+        "Lower is better. Time spent on appending and viewing, attention left out, until the cache had this length; "
+        "median of the repetitions. Twice the time for twice the length is linear, four times is quadratic.",
+        growth_total,
+    ),
+    Figure(
+        "pareto",
+        "Error against memory",
+        "Towards the lower left is better; the dashed line is the Pareto front, nothing measured beats it in both. "
+        "Fill shows the time of a step (darker is slower), outline and shape the variant. Errors below 1e-9 are drawn there.",
+        pareto,
+        at_one_length=True,
+    ),
+    Figure(
+        "bandwidth",
+        "Share of the read-bandwidth ceiling",
+        "Higher is better. The dotted line is the ceiling measured in the same run with the same threads; cold means "
+        "that the last-level cache held none of the rows.",
+        bandwidth,
+    ),
+]

@@ -1,0 +1,138 @@
+"""The report page: one HTML file with the charts, the summary table, the environment and the config inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+import polars as pl
+from data import Run
+from figures import Figure
+from markupsafe import Markup
+from prepare import is_null_ab, with_panel
+from style import bytes_text, length_text, microseconds_text
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Drawn:
+    figure: Figure
+    spec: dict | None  # Vega-Lite; None where the figure is left out
+    left_out: str  # the reason, where it is
+
+
+def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> Path:
+    """Everything in one file that opens without a network; the template escapes every value from the results."""
+    cells = pl.concat([run.cells for run in runs])
+    template = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    ).get_template("page.html")
+    page = template.render(
+        title=", ".join(run.name for run in runs),
+        runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
+        counts=status_counts(cells),
+        drawn=drawn,
+        groups=list(summary(cells)),
+        specs=script_json({d.figure.name: d.spec for d in drawn if d.spec}),
+        libraries=Markup(libraries.replace("</script", "<\\/script")),
+    )
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def script_json(value) -> Markup:
+    """JSON that no string inside can end the <script> of."""
+    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def run_line(run: Run) -> str:
+    """What a figure's title says: machine · model · config."""
+    first = run.cells.row(0, named=True)
+    machine = nested(run.env, "cpu", "model") or "machine not recorded"
+    model = nested(run.env, "model", "name") or geometry(first)
+    config = nested(run.env, "config", "name") or nested(run.env, "config", "path") or run.name
+    threads = (
+        f"{first['threads']:.0f} threads" if run.cells["threads"].n_unique() == 1 and first["threads"] else ""
+    )
+    return " · ".join(part for part in (machine, threads, model, f"config {config}") if part)
+
+
+def geometry(cell: dict) -> str:
+    counts = [
+        (cell[c], name)
+        for c, name in (("layers", "layers"), ("q_heads", "query heads"), ("kv_heads", "KV heads"))
+    ]
+    shape = [f"{count:.0f} {name}" for count, name in counts if count is not None]
+    return ", ".join(shape + ([f"head dim {cell['head_dim']:.0f}"] if cell["head_dim"] else []))
+
+
+def nested(env: dict, *keys: str):
+    for key in keys:
+        env = env.get(key) if isinstance(env, dict) else None
+    return env
+
+
+def flatten(value, name: str = "") -> Iterator[tuple[str, str]]:
+    """{"cpu": {"cores": 2}} -> ("cpu.cores", "2"); byte counts are written in binary units."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from flatten(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        yield name, ", ".join(str(item) for item in value)
+    elif value is not None:
+        sized = name.endswith("bytes") and isinstance(value, (int, float)) and not isinstance(value, bool)
+        yield name, bytes_text(value) if sized else str(value)
+
+
+def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
+    counts = cells["status"].fill_null("no status").value_counts(sort=True)
+    return [(status.replace("_", " "), count) for status, count in counts.iter_rows()]
+
+
+def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+    """The table's groups, one a panel and length: (heading, rows)."""
+    rows = with_panel(cells).with_columns(null_ab=is_null_ab()).sort("panel", "seq_len", maintain_order=True)
+    for (panel, length), group in groupby(
+        rows.iter_rows(named=True), key=lambda row: (row["panel"], row["seq_len"])
+    ):
+        heading = f"{length_text(length)} tokens" if length is not None else "length not recorded"
+        yield " · ".join(part for part in (heading, panel) if part), [summary_row(row) for row in group]
+
+
+def summary_row(row: dict) -> dict:
+    """One row as it is printed; one that is not `ok` shows its reason in place of numbers."""
+    return {
+        "variant": row["variant"],
+        "status": (row["status"] or "no status").replace("_", " "),
+        "ok": row["status"] == "ok",
+        "reason": row["reason"] or "no reason recorded",
+        "memory": bytes_text(row["bytes_peak"]),
+        "per_token": bytes_text(row["bytes_per_token"]),
+        "versus_f32": number(row["memory_vs_f32"], ".3f", "×"),
+        "step": microseconds_text(row["step_p50_us"]),
+        "step_interval": span(row["step_ci_low_us"], row["step_ci_high_us"], microseconds_text),
+        "cold": microseconds_text(row["cold_attend_p50_us"]),
+        "share": number(row["ceiling_share"], ".0%"),
+        "ratio": number(row["ratio_p50"], ".3f", "×"),
+        "ratio_interval": span(row["ratio_ci_low"], row["ratio_ci_high"], lambda v: f"{v:.3f}"),
+        "versus": row["versus"] or "",
+        "verdict": "null A/B" if row["null_ab"] else row["verdict"] or "–",
+        "error": number(row["err_rel_l2"], ".2e"),
+        "max_abs": number(row["err_max_abs"], ".2e"),
+        "cosine": number(row["err_cosine"], ".6f"),
+        "kl": number(row["err_attn_kl"], ".2e"),
+        "kernel": row["kernel"] or "–",
+    }
+
+
+def number(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"
+
+
+def span(low: float | None, high: float | None, write) -> str:
+    return "" if low is None or high is None else f"{write(low)} – {write(high)}"

@@ -1,0 +1,465 @@
+"""The charts: reading results, refusing broken ones, and a report that works in a browser without a network.
+
+The results here are made up by formula, obviously synthetic, and live in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLOTS = Path(__file__).resolve().parent.parent / "plots"
+sys.path.insert(0, str(PLOTS))
+
+from data import CELL_NUMBERS, CELL_TEXT, BadResults, load_run
+from prepare import growth_totals, longest_growth, measured, thin, with_front, with_panel
+from style import VariantStyle, bytes_text, natural_order
+
+LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
+
+# name: (bytes of an element, relative error, microseconds a row)
+SYNTHETIC = {
+    "contiguous/f32/full": (4, 3e-7, 0.020),
+    "doubling/f32/full": (4, 3e-7, 0.021),
+    "doubling(read=copy)/f32/full": (4, 3e-7, 0.055),
+    "concat/f32/full": (4, 3e-7, 0.090),
+    "contiguous/f16/full": (2, 4e-4, 0.012),
+    "contiguous/q8_0/full": (1.0625, 6e-3, 0.014),
+}
+MANY = {
+    f"{placement}/{codec}/{retention}": (size * (1 if retention == "full" else 0.4), error * scale, time * size / 4)
+    for placement, time in (("contiguous", 0.02), ("paged(block=16)", 0.024), ("segmented(rows=256)", 0.022))
+    for codec, size, error in (
+        ("f32", 4, 3e-7), ("f16", 2, 4e-4), ("q8_0", 1.0625, 6e-3), ("q4_0", 0.5625, 9e-2),
+        ("kivi(bits=4,group=32,residual=128)", 0.65, 7e-2),
+    )
+    for retention, scale in (("full", 1), ("ring(window=1020,sinks=4)", 40))
+}  # fmt: skip
+
+
+def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
+                  workloads=("gaussian",), growth_to=0, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+    """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run."""
+    draw = random.Random(1)
+    cells, steps = [], []
+    for batch in batches:
+        for workload in workloads:
+            for length in lengths:
+                for variant in variants:
+                    cells.append(synthetic_cell(draw, variants, variant, "decode", length, batch, workload))
+                again = dict(cells[-len(variants)], cell=f"null-{batch}-{workload}-{length}", verdict="null")
+                cells.append(
+                    dict(
+                        again, versus=again["variant"], ratio_p50=1.001, ratio_ci_low=0.99, ratio_ci_high=1.01
+                    )
+                )
+    for variant in list(variants)[:4] if growth_to else []:
+        cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
+        cells.append(cell)
+        steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
+    for status, reason in (
+        ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
+        ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
+        ("failed", "relative L2 error 3.1e-2 is above the bound 1e-2"),
+    ):
+        cells.append(dict(cells[0], cell=status, variant=f"paged(block=16)/{status}", status=status, reason=reason,
+                          step_p50_us="", verdict=""))  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "cells.csv", ["ignored_column", *CELL_TEXT, *CELL_NUMBERS], cells)
+    if steps:
+        write_csv(folder / "growth.csv", list(steps[0]), steps)
+    env = {
+        "kvlab": {"version": "0.0-synthetic", "git_dirty": False}, "cpu": {"model": cpu, "cores": 2, "l2_bytes": 2 << 20},
+        "model": {"name": "made-up model"}, "config": {"name": "synthetic"}, "memory_bytes": 8 << 30,
+        "ceilings": {"hot_gbps": 40.0},
+    }  # fmt: skip
+    (folder / "env.json").write_text(json.dumps(env))
+    (folder / "config.toml").write_text("# made up by tests/plots_test.py\nlengths = [256, 512]\n")
+    return folder
+
+
+def synthetic_cell(draw, variants, variant, experiment, length, batch, workload) -> dict:
+    size, error, per_row = variants[variant]
+    payload = 2 * LAYERS * KV_HEADS * HEAD_DIM * length * batch * size
+    step = (4 + per_row * length * batch) * draw.uniform(0.97, 1.03)
+    ratio = per_row / next(iter(variants.values()))[2]
+    first = variant == next(iter(variants))
+    verdict = (
+        "baseline" if first else "ambiguous" if abs(ratio - 1) < 0.1 else "slower" if ratio > 1 else "faster"
+    )
+    share = 0.9 - 0.1 * size
+    return {
+        "cell": f"{experiment}-{variant}-{length}-{batch}-{workload}", "variant": variant, "device": "cpu", "threads": 2,
+        "experiment": experiment, "phase": experiment, "workload": workload, "layers": LAYERS, "q_heads": Q_HEADS,
+        "kv_heads": KV_HEADS, "head_dim": HEAD_DIM, "batch": batch, "seq_len": length, "status": "ok",
+        "kernel": "spans/AVX2", "bytes_payload": int(payload), "bytes_metadata": int(payload * 0.06 * (size < 2)),
+        "bytes_slack": int(payload * 0.5 * variant.startswith("doubling")),
+        "bytes_workspace_peak": int(payload * variant.startswith("concat")) + 4096, "bytes_predicted": int(payload),
+        "step_p50_us": step, "step_p90_us": step * 1.1, "step_p99_us": step * 1.4, "step_max_us": step * 3,
+        "step_ci_low_us": step * 0.96, "step_ci_high_us": step * 1.05, "cold_attend_p50_us": step * 1.6,
+        "read_gbps": 40 * share, "ceiling_gbps": 40, "ceiling_share": share, "cold_read_gbps": 12 * share * 0.8,
+        "cold_ceiling_gbps": 12, "cold_ceiling_share": share * (0.6 + 0.03 * math.log2(length)), "err_max_abs": error * 4,
+        "err_rel_l2": error, "err_cosine": 1 - error**2, "err_attn_kl": error**2,
+        "versus": "" if first else next(iter(variants)), "verdict": verdict, "ratio_p50": ratio,
+        "ratio_ci_low": ratio * 0.97, "ratio_ci_high": ratio * 1.04,
+    }  # fmt: skip
+
+
+def synthetic_steps(draw, variants, variant, cell, until) -> list[dict]:
+    steps = []
+    for repetition in range(2):
+        for token in range(1, until + 1):
+            time = (4 + variants[variant][2] * token) * draw.uniform(0.9, 1.15)
+            append = 0.2 + 0.01 * token * (variant.startswith("concat"))
+            if variant.startswith("doubling") and token & (token - 1) == 0:
+                append += 2 + 0.4 * token
+            view = 0.05 + 0.008 * token * ("read=copy" in variant)
+            steps.append(
+                {"cell": cell, "variant": variant, "repetition": repetition, "token": token,
+                 "append_us": append, "view_us": view, "step_us": time + append + view}
+            )  # fmt: skip
+    return steps
+
+
+def write_csv(path: Path, columns: list[str], rows: list[dict]):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def report(*arguments) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(PLOTS / "report.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def first_line(process: subprocess.CompletedProcess) -> str:
+    assert process.stderr.count("\n") == 1, process.stderr
+    return process.stderr.rstrip()
+
+
+# ---- reading results
+
+
+def test_empty_fields_are_not_measured(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run"), "run")
+    unsupported = run.cells.filter(run.cells["status"] == "unsupported")
+    assert unsupported["step_p50_us"].to_list() == [None]
+
+
+def test_memory_is_compared_with_contiguous_f32(tmp_path):
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(4096,)), "run").cells)
+    ratios = dict(zip(cells["variant"], cells["memory_vs_f32"]))
+    assert 1.0 <= ratios["contiguous/f32/full"] < 1.001  # 4 KiB of workspace on 16 MiB
+    assert 0.5 <= ratios["contiguous/f16/full"] < 0.501
+    assert 1.5 <= ratios["doubling/f32/full"] < 1.501
+
+
+def test_null_ab_and_unmeasured_rows_are_not_drawn(tmp_path):
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(256,)), "run").cells)
+    assert sorted(cells["variant"]) == sorted(SYNTHETIC)
+
+
+def test_panels_split_by_what_makes_a_difference(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", batches=(1, 4), workloads=("gaussian", "sinks")), "run")
+    cells = measured(run.cells)
+    assert set(with_panel(cells)["panel"]) == {
+        "gaussian · batch 1", "gaussian · batch 4", "sinks · batch 1", "sinks · batch 4"
+    }  # fmt: skip
+    memory = with_panel(cells, ("workload",), ("bytes_payload",))
+    assert set(memory["panel"]) == {"batch 1", "batch 4"}
+    assert memory.height == cells.height / 2
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "the file is empty"),
+        ("{header}\n", "a header and no rows"),
+        ("{header}\n{row}", ":2: the last line is torn"),
+        ("{header}\n{row}\n{half}\n", ":3: "),
+        ("{header}\n{row}\n{word}\n", ":3: step_p50_us is 'soon', which is not a number"),
+        ("cell,variant\n1,2\n", "missing columns device, experiment"),
+        ("\x00\xff", "cannot be read"),
+    ],
+)
+def test_broken_cells_get_one_line(tmp_path, content, complaint):
+    header = [*CELL_TEXT, *CELL_NUMBERS]
+    row = ["1"] * len(header)
+    word = ["soon" if column == "step_p50_us" else "1" for column in header]
+    lines = {"header": header, "row": row, "half": row[:9], "word": word}
+    written = content.format(**{name: ",".join(fields) for name, fields in lines.items()})
+    (tmp_path / "cells.csv").write_bytes(written.encode("latin-1"))
+    with pytest.raises(BadResults) as error:
+        load_run(tmp_path, "run")
+    assert "cells.csv" in str(error.value)
+    assert complaint in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_input_exits_with_2(tmp_path):
+    absent = report(tmp_path / "absent")
+    assert absent.returncode == 2
+    assert "no such folder" in first_line(absent)
+    (tmp_path / "empty").mkdir()
+    no_cells = report(tmp_path / "empty")
+    assert no_cells.returncode == 2
+    assert "cells.csv: no such file" in first_line(no_cells)
+    torn = synthetic_run(tmp_path / "torn")
+    (torn / "env.json").write_text('{"cpu": ')
+    assert report(torn).returncode == 2
+    assert not (torn / "report.html").exists()
+    (tmp_path / "file").write_text("in the way")
+    blocked = report(synthetic_run(tmp_path / "run", lengths=(256,)), "--out", tmp_path / "file")
+    assert blocked.returncode == 2
+    assert "cannot be written" in first_line(blocked)
+
+
+# ---- what is computed for the figures
+
+
+def test_thinning_keeps_every_spike(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", growth_to=4096), "run")
+    steps = run.growth.with_columns(panel=run.growth["cell"], length=run.growth["token"])
+    kept = thin(steps, 2000)
+    assert 1000 < kept.height <= 2000
+    doubling = steps.filter(steps["variant"] == "doubling/f32/full")
+    spikes = doubling.filter(doubling["step_us"] > 120)
+    assert sorted(spikes["token"].unique()) == [512, 1024, 2048, 4096]
+    assert spikes.join(kept, on=["cell", "repetition", "token"], how="anti").is_empty()
+    assert kept.join(steps, on=["cell", "repetition", "token", "step_us"], how="anti").is_empty()
+
+
+def test_growth_totals_tell_linear_from_quadratic(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=4096), "run")
+    totals = growth_totals(longest_growth(run.growth, measured(run.cells)))
+    total = {
+        (variant, length): us for variant, length, us in totals["variant", "length", "total_us"].iter_rows()
+    }
+    assert total["contiguous/f32/full", 4096] == pytest.approx(4096 * 0.25)
+    assert 3.8 < total["concat/f32/full", 4096] / total["concat/f32/full", 2048] < 4
+    assert 1.9 < total["doubling/f32/full", 4096] / total["doubling/f32/full", 2048] < 2.1
+
+
+def test_tokens_may_count_from_zero(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=256), "run")
+    from_zero = run.growth.with_columns(token=run.growth["token"] - 1)
+    for growth in (run.growth, from_zero):
+        lengths = longest_growth(growth, measured(run.cells))["length"]
+        assert (lengths.min(), lengths.max()) == (1, 256)
+
+
+def test_pareto_front_is_what_nothing_beats(tmp_path):
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(4096,)), "run").cells)
+    rows = with_front(with_panel(cells).rename({"bytes_per_token": "per_token", "err_rel_l2": "error"}))
+    front = rows.filter(rows["front"])
+    assert set(front["variant"]) == {"contiguous/q8_0/full", "contiguous/f16/full", "contiguous/f32/full"}
+    for point in rows.iter_rows(named=True):
+        beaten = (rows["per_token"] <= point["per_token"]) & (rows["error"] < point["error"])
+        assert not (point["front"] and beaten.any())
+
+
+def test_variants_keep_distinct_styles():
+    style = VariantStyle(MANY)
+    ranges = [encoding["scale"]["range"] for encoding in (style.colour().to_dict(), style.shape().to_dict())]
+    assert len(set(zip(*ranges))) == len(MANY) == 30
+
+
+def test_units_and_order():
+    assert [bytes_text(b) for b in (0, 1023, 1536, 1 << 20, None)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "1 MiB",
+        "–",
+    ]
+    assert natural_order(["paged(block=16)", "paged(block=4)"]) == ["paged(block=4)", "paged(block=16)"]
+
+
+# ---- the report
+
+
+def test_what_was_not_measured_is_left_out(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    with (folder / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        for column in CELL_NUMBERS:
+            if column.startswith(("err", "cold", "ceiling", "bytes", "ratio")) or "ci" in column:
+                row[column] = ""
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    (folder / "env.json").unlink()
+    (folder / "config.toml").unlink()
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
+    assert left_out == ["memory", "bytes", "growth", "growth_total", "pareto", "bandwidth"]
+    assert (folder / "figures" / "latency.png").exists()
+
+
+def test_several_runs_share_one_report(tmp_path):
+    runs = [
+        synthetic_run(tmp_path / name, lengths=(256, 512), growth_to=4096, cpu=f"CPU {name}")
+        for name in ("a", "b")
+    ]
+    done = report(*runs, "--out", tmp_path / "both")
+    assert done.returncode == 0, done.stderr
+    assert not (runs[0] / "report.html").exists()
+    page = (tmp_path / "both" / "report.html").read_text()
+    assert "CPU a" in page
+    assert "CPU b" in page
+
+
+def test_a_run_without_growth_says_so(tmp_path):
+    done = report(synthetic_run(tmp_path / "run", lengths=(256,)))
+    assert done.returncode == 0, done.stderr
+    assert "growth: left out, no growth experiment was run" in done.stdout
+    assert "left out, no growth experiment was run" in (tmp_path / "run" / "report.html").read_text()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth"]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """(the page of a report with every figure, opened from disk in Chromium offline; what its console complained of)"""
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024)
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        context = browser.new_context(offline=True, viewport={"width": 1400, "height": 1000})
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+        page.goto((folder / "report.html").as_uri())
+        page.evaluate("window.drawn")
+        yield page, complaints
+        browser.close()
+
+
+def test_every_figure_is_drawn(opened):
+    page, complaints = opened
+    assert page.evaluate("Object.keys(window.views)") == FIGURE_NAMES
+    for name in FIGURE_NAMES:
+        marks = page.evaluate(MARKS, name)
+        assert len(marks) >= 6, name
+        box = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)").bounding_box()
+        assert box["width"] > 400, name
+        assert box["height"] > 150, name
+    assert complaints == []
+
+
+def test_pictures_are_written(opened):
+    page, _ = opened
+    folder = Path(page.url.removeprefix("file://").replace("%20", " ")).parent / "figures"
+    for name in FIGURE_NAMES:
+        assert (folder / f"{name}.svg").read_text().startswith("<svg")
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", FIGURE_NAMES)
+def test_tooltips_appear(opened, name):
+    page, _ = opened
+    chart = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    x, y = page.evaluate(MARKS, name)[0]
+    page.mouse.move(box["x"] + x - 3, box["y"] + y - 2)
+    page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=3000)
+    assert "variant" in tooltip.inner_text()
+    assert "/full" in tooltip.inner_text()
+    page.mouse.move(0, 0)
+
+
+@pytest.mark.parametrize("name", FIGURE_NAMES)
+def test_a_click_in_the_legend_selects(opened, name):
+    page, complaints = opened
+    chart = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)")
+    chart.scroll_into_view_if_needed()
+    assert page.evaluate("(name) => window.views[name].data('focus_store').length", name) == 0
+    faint_before = page.evaluate(FAINT, name)
+    box = chart.bounding_box()
+    x, y = page.evaluate(LEGEND_ENTRY, name)
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    page.evaluate("(name) => window.views[name].runAsync().then(() => null)", name)
+    assert page.evaluate("(name) => window.views[name].data('focus_store').length", name) >= 1  # one a panel
+    assert page.evaluate(FAINT, name) > faint_before
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    page.evaluate("(name) => window.views[name].runAsync().then(() => null)", name)
+    assert page.evaluate(FAINT, name) == faint_before
+    assert complaints == []
+
+
+def test_the_length_menu_redraws(opened):
+    page, _ = opened
+    title = page.locator("#chart-pareto svg .role-title-text", has_text="tokens")
+    assert "4,096 tokens" in title.text_content()
+    page.locator("#chart-pareto select").select_option("256")
+    page.evaluate("window.views.pareto.runAsync().then(() => null)")
+    assert "256 tokens" in title.text_content()
+
+
+def test_the_table_shows_everything_escaped(opened):
+    page, _ = opened
+    table = page.locator("table#cells").inner_text()
+    for expected in (
+        "ambiguous",
+        "null A/B",
+        "out of memory",
+        "needs 96 GiB",
+        "<script>alert(1)</script> group",
+    ):
+        assert expected in table
+    assert "Synthetic CPU <b>0</b>" in page.locator("main").inner_text()
+    assert page.locator("main b").count() == 0
+    page.locator("#filter").fill("q8_0")
+    visible = page.locator("tr[data-variant]:visible td:first-child").all_inner_texts()
+    assert visible
+    assert all("q8_0" in name for name in visible)
+
+
+# Walk Vega's scenegraph: its items carry their position, whichever way they are drawn.
+WALK = """
+  const walk = (item, x, y, visit) => {
+    if (item.marktype) { for (const child of item.items) visit(item, child, x, y), walk(child, x, y, visit); }
+    else if (item.items) for (const mark of item.items) walk(mark, x + (item.x || 0), y + (item.y || 0), visit);
+  };
+  const view = window.views[name], pad = view.padding(), found = [];
+  const origin = [view.origin()[0] + pad.left, view.origin()[1] + pad.top];
+"""
+MARKS = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
+    if (mark.role != "mark" || !item.tooltip || !["symbol", "rect"].includes(mark.marktype)) return;
+    found.push([x + item.x + (item.width || 0) / 2, y + item.y + (item.height || 0) / 2]);
+  }});
+  return found.reverse();  // the topmost first
+}}"""
+FAINT = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, 0, 0, (mark, item) => {{
+    if (mark.role == "mark" && item.opacity < 0.1) found.push(item);
+  }});
+  return found.length;
+}}"""
+LEGEND_ENTRY = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
+    if (mark.role == "legend-label") found.push([x + item.x + 10, y + item.y]);
+  }});
+  return found[0];
+}}"""
