@@ -192,6 +192,17 @@ TEST(Fp8, TheScaleIsTheSmallestPowerOfTwoInRange) {
   }
 }
 
+// The border is where the largest value's own rounding would overflow: a tie goes to 448, but not to 57344.
+TEST(Fp8, TheScaleAtTheBorder) {
+  const auto scale = [](const Encoding& e, float largest) {
+    return Unit(e, 8, std::vector<float>(8, largest)).meta_f32(0);
+  };
+  EXPECT_EQ(scale(kFp8s[0], 464.0f), 1.0f);
+  EXPECT_EQ(scale(kFp8s[0], std::nextafter(464.0f, 1000.0f)), 2.0f);
+  EXPECT_EQ(scale(kFp8s[1], std::nextafter(61440.0f, 0.0f)), 1.0f);
+  EXPECT_EQ(scale(kFp8s[1], 61440.0f), 2.0f);
+}
+
 TEST(Fp8, NanStaysWhereItIsAndInfinityIsTheLargest) {
   for (const Encoding& e : kFp8s) {
     std::vector<float> row(8, 1.0f);
@@ -446,8 +457,9 @@ TEST(Ggml, AKnownBlock) {
   row[4] = -126.5f;  // scale 1: halves away from zero
   const Unit unit(kQ8, 32, row);
   EXPECT_EQ(unit.meta_f16(0), 1.0f);
-  const int codes[] = {127, 1, 2, -1, -127, 0};
-  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(static_cast<int8_t>(unit.data[i]), codes[i]) << i;
+  row[5] = 0x1.fffffep-2f;  // the last before a half, to which adding a half would make 1
+  const int codes[] = {127, 1, 2, -1, -127, 0, 0};
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(static_cast<int8_t>(unit.data[i]), codes[i]) << i;
   row.assign(32, 0.0f);
   row[0] = -8.0f, row[1] = 7.0f, row[16] = 7.9f, row[17] = -0.5f;
   const Unit four(kQ4, 32, row);
