@@ -17,6 +17,8 @@ namespace {
 // rows.
 constexpr int64_t kMaxSplitQueries = 128;
 
+constexpr int64_t kThreadedWork = 1 << 17;  // multiply-adds
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How one problem is cut. Depends on shapes alone, so that the bits of the result do too.
@@ -133,6 +135,23 @@ void add_mass(const HeadQueries& p, const Cut& cut, const Partials& partials, in
   for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;
 }
 
+// Multiply-adds of all problems, one for the scores and one for the values.
+int64_t work(std::span<const HeadQueries> problems, int head_dim) {
+  int64_t sum = 0;
+  for (const HeadQueries& p : problems) sum += 2 * p.group * p.n * (p.visible + p.n / 2) * head_dim;
+  return sum;
+}
+
+// Leaves the sums as they are: what remains of a step is the harness's own cost.
+void run_no_task(const AttentionTask& task, int) {
+  for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
+}
+
+auto task_runner() {
+  if (active_isa() == "none") return run_no_task;
+  return isa_is_scalar() ? run_task_scalar : run_task_simd;
+}
+
 }  // namespace
 
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim) {
@@ -155,8 +174,10 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
     new (partials + i) Partials(arena, problems[i], cut, head_dim);
     next = plan(problems[i], cut, partials[i], head_dim, next);
   }
-  const auto run = isa_is_scalar() ? run_task_scalar : run_task_simd;
-#pragma omp parallel
+  const auto run = task_runner();
+  // Waking threads for a few microseconds of work costs more than the work.
+  const bool worth_threads = tasks > 1 && work(problems, head_dim) > kThreadedWork;
+#pragma omp parallel if (worth_threads)
   {
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks; ++i) run(task[i], head_dim);
