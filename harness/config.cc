@@ -8,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/experiments.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
 
@@ -316,11 +317,14 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   measured.refuse_the_rest();
 
   const std::vector<std::string> kinds = top.texts("experiment", {});
+  std::string known;
+  for (const Experiment& e : experiments()) known += (known.empty() ? "" : ", ") + std::string(e.name);
   require(!kinds.empty(), config.path,
-          "experiment is missing; it is \"decode\", \"growth\", or an array of them");
+          "experiment is missing; it is one of " + known + ", or an array of them");
   for (const std::string& kind : kinds) {
-    if (kind != "decode" && kind != "growth")
-      top.fail("experiment", "must be decode or growth, not '" + kind + "'");
+    const auto is_kind = [&](const Experiment& e) { return e.name == kind; };
+    if (std::none_of(experiments().begin(), experiments().end(), is_kind))
+      top.fail("experiment", "must be one of " + known + ", not '" + kind + "'");
     ExperimentConfig experiment{kind, axes, measure};
     // A table of the experiment's name overrides [sweep] and [measure] for it alone.
     Section own = top.section(kind);

@@ -58,8 +58,9 @@ inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& 
   return plain_codec ? typical : plain_placement && r.name == "full";
 }
 
-// Every placement with every codec and every retention; each with its parameters' trial values only against the few partners
-// that it can meet differently: codecs of single rows and of groups, retentions that append and that overwrite.
+// Every placement with every codec and every retention; each with its parameters' trial values only against
+// the few partners that it can meet differently: codecs of single rows and of groups, retentions that append
+// and that overwrite.
 inline std::vector<Spec> all_specs() {
   std::vector<Spec> specs;
   for (const auto* p : kPlacements)
