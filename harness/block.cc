@@ -201,6 +201,7 @@ class BlockRun {
   void open_and_fill(LiveCell& cell) {
     for (int i = 0; i < plan_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
     prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
+    cell.prompt = base_;
   }
 
   TokenFeed& feed(const LiveCell& cell) {

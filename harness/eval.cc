@@ -138,6 +138,7 @@ std::vector<float> run_variant(LiveCell& cell, const std::vector<Layer>& layers,
     for (int64_t t = prompt; t < n; ++t) step_layer(*cell.cache, cell.ids[0], i, layer, n, t, 1, to);
   }
   cell.row.set("kernel", cell.cache->kernel());
+  cell.prompt = prompt;
   cell.account({&n, 1});
   write_errors(cell, layers, outputs, n);
   return outputs;

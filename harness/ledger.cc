@@ -78,6 +78,18 @@ void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {
   copied_bytes_ += static_cast<int64_t>(bytes);
 }
 
+void Ledger::count_disk(int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  disk_.current_bytes += bytes;
+  disk_.peak_bytes = std::max(disk_.peak_bytes, disk_.current_bytes);
+  if (bytes > 0) ++disk_.allocations;
+}
+
+Ledger::Count Ledger::disk() const {
+  const std::lock_guard lock(mutex_);
+  return disk_;
+}
+
 Ledger::Count Ledger::at(ByteKind kind) const {
   const std::lock_guard lock(mutex_);
   return counts_[static_cast<size_t>(kind)];
@@ -96,6 +108,7 @@ int64_t Ledger::peak_total_bytes() const {
 void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
   for (Count& count : counts_) count.peak_bytes = count.current_bytes;
+  disk_.peak_bytes = disk_.current_bytes;
   peak_total_bytes_ = allocator_bytes_;
   copied_bytes_ = 0;
 }

@@ -29,10 +29,13 @@ class Ledger : public Memory {
   // survive.
   void release(std::byte* p) noexcept override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void count_disk(int64_t bytes) noexcept override;
 
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
   Count workspace() const { return at(ByteKind::kWorkspace); }
+  // Of files, apart from all memory; `allocations` counts the times that one grew.
+  Count disk() const;
   int64_t copied_bytes() const;
   int64_t peak_total_bytes() const;
   // Starts the peaks and the copy count again from what is held now.
@@ -55,6 +58,7 @@ class Ledger : public Memory {
   mutable std::mutex mutex_;
   std::unordered_map<std::byte*, Live> live_;
   Count counts_[3];
+  Count disk_;
   int64_t copied_bytes_ = 0;
   int64_t allocator_bytes_ = 0;  // kept by take and give_back alone
   int64_t peak_total_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include "harness/environment.h"
 #include "harness/stats.h"
 #include "kernels/encoding.h"
+#include "variants/registry.h"
 
 namespace kv {
 namespace {
@@ -54,7 +55,7 @@ StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const Sequenc
     times.append_us += watch.lap() * 1e6;
     cache->view(layer, inputs);
     times.view_us += watch.lap() * 1e6;
-    if (!attend) continue;
+    if (!attend && !retention_of(spec).scores) continue;
     cache->attend(layer, inputs);
     times.attend_us += watch.lap() * 1e6;
   }
@@ -65,7 +66,8 @@ void LiveCell::account(std::span<const int64_t> lengths) {
   ledger->assert_balanced();
   const UsedBytes used = used_bytes(*cache, ids);
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
-  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths);
+  const std::vector<int64_t> prompts(lengths.size(), prompt);
+  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts);
   if (payload + metadata != predicted) {
     throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
                            " bytes, but its closed form says " + std::to_string(predicted));

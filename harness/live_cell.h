@@ -34,6 +34,7 @@ struct LiveCell {
   std::unique_ptr<Ledger> ledger;
   std::unique_ptr<Cache> cache;
   std::vector<SequenceId> ids;
+  int64_t prompt = 0;                         // tokens of each sequence's first step, if it was a prompt
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend]
   int64_t read_bytes = 0;                     // that one attend reads

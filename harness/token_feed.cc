@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "variants/registry.h"
+
 namespace kv {
 
 TokenFeed::TokenFeed(const Workload& workload, int sequences) : workload_(workload), sequences_(sequences) {
@@ -71,13 +73,13 @@ const float* TokenFeed::q(int layer, int sequence, int64_t token) const {
 
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
              int64_t last) {
-  constexpr int64_t kChunk = 1024;
+  const int64_t chunk = retention_of(cache.spec()).cuts_prompt ? std::max<int64_t>(1, last - first) : 1024;
   const WorkloadShape& s = workload.shape();
-  const size_t tokens = static_cast<size_t>(std::min(kChunk, std::max<int64_t>(0, last - first)));
+  const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
   std::vector<float> q(tokens * static_cast<size_t>(s.q_heads * s.head_dim));
   std::vector<float> k(tokens * static_cast<size_t>(s.kv_heads * s.head_dim)), v(k.size());
-  for (int64_t at = first; at < last; at += kChunk) {
-    const int64_t n = std::min(kChunk, last - at);
+  for (int64_t at = first; at < last; at += chunk) {
+    const int64_t n = std::min(chunk, last - at);
     for (int layer = 0; layer < s.layers; ++layer) {
       for (size_t i = 0; i < ids.size(); ++i) {
         workload.read(static_cast<int>(i), layer, at, n, q.data(), k.data(), v.data());

@@ -17,6 +17,8 @@ namespace {
 // rows.
 constexpr int64_t kMaxSplitQueries = 128;
 
+constexpr int64_t kThreadedWork = 1 << 17;  // multiply-adds
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How one problem is cut. Depends on shapes alone, so that the bits of the result do too.
@@ -51,18 +53,23 @@ class Arena {
   size_t used_ = 0;
 };
 
+}  // namespace
+
 // A problem's share of the workspace: [splits, queries] states, [splits, queries, head_dim] sums, [queries,
 // rows] logits.
-struct Partials {
+struct AttentionPartials {
   SoftmaxState* state;
   float* sum;
   float* logits;
-  Partials(Arena& arena, const HeadQueries& p, const Cut& cut, int head_dim) {
-    state = arena.take<SoftmaxState>(cut.splits * cut.queries);
-    sum = arena.take<float>(cut.splits * cut.queries * head_dim);
-    logits = p.mass ? arena.take<float>(cut.queries * cut.rows) : nullptr;
-  }
 };
+
+namespace {
+
+AttentionPartials take_partials(Arena& arena, const HeadQueries& p, const Cut& cut, int head_dim) {
+  return {.state = arena.take<SoftmaxState>(cut.splits * cut.queries),
+          .sum = arena.take<float>(cut.splits * cut.queries * head_dim),
+          .logits = p.mass ? arena.take<float>(cut.queries * cut.rows) : nullptr};
+}
 
 int64_t count_tasks(std::span<const HeadQueries> problems) {
   int64_t tasks = 0;
@@ -78,40 +85,49 @@ void advance(std::span<const Span> spans, SpanCursor& at, int64_t rows) {
   }
 }
 
-AttentionTask* plan(const HeadQueries& p, const Cut& cut, const Partials& partials, int head_dim,
-                    AttentionTask* next) {
-  SpanCursor start;
-  advance(p.spans, start, 0);
-  for (int64_t split = 0; split < cut.splits; ++split) {
-    const int64_t begin = split * cut.split_rows();
-    const int64_t end = std::min(begin + cut.split_rows(), cut.rows);
-    for (int64_t first = 0; first < cut.queries; first += kQueryBlock) {
-      const int64_t count = std::min<int64_t>(kQueryBlock, cut.queries - first);
-      // Rows that none of the block's queries sees are left out (whole prefill: about half of all).
-      const int64_t last_token =
-          first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
-      const int64_t row_end = std::min(end, p.visible + last_token);
-      const int64_t at = split * cut.queries + first;
-      float* logits = partials.logits ? partials.logits + first * cut.rows : nullptr;
-      new (next++) AttentionTask{.problem = &p,
-                                 .first_query = first,
-                                 .queries = count,
-                                 .row_begin = begin,
-                                 .row_end = row_end,
-                                 .start = start,
-                                 .state = partials.state + at,
-                                 .sum = partials.sum + at * head_dim,
-                                 .logits = logits,
-                                 .logits_stride = cut.rows};
-    }
-    if (split + 1 < cut.splits) advance(p.spans, start, cut.split_rows());
+// The tasks of the part of `split` that lies in `piece`; `start` is where that part begins.
+AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
+                          int head_dim, const PiecewiseAttention::Piece& piece, int64_t split,
+                          SpanCursor start, AttentionTask* next) {
+  const int64_t begin = std::max(piece.begin, split * cut.split_rows());
+  const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
+  for (int64_t first = 0; first < cut.queries; first += kQueryBlock) {
+    const int64_t count = std::min<int64_t>(kQueryBlock, cut.queries - first);
+    // Rows that none of the block's queries sees are left out (whole prefill: about half of all).
+    const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
+    const int64_t row_end = std::min(end, p.visible + last_token);
+    const int64_t at = split * cut.queries + first;
+    float* logits = partials.logits ? partials.logits + first * cut.rows : nullptr;
+    new (next++) AttentionTask{.problem = &p,
+                               .spans = piece.spans,
+                               .first_query = first,
+                               .queries = count,
+                               .row_begin = begin,
+                               .row_end = row_end,
+                               .start = start,
+                               .resume = begin > split * cut.split_rows(),
+                               .state = partials.state + at,
+                               .sum = partials.sum + at * head_dim,
+                               .logits = logits,
+                               .logits_stride = cut.rows};
   }
   return next;
 }
 
+// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
+// Leaves the sums as they are: what remains of a step is the harness's own cost.
+void run_no_task(const AttentionTask& task, int) {
+  for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
+}
+
+void run_task(const AttentionTask& task, int head_dim) {
+  if (active_isa() == "none") return run_no_task(task, head_dim);
+  return isa_is_scalar() ? run_task_scalar(task, head_dim) : run_task_simd(task, head_dim);
+}
+
 // Merges the splits of one query in their order and writes its output; returns the final state.
-SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query,
-                         int head_dim) {
+SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
+                         int64_t query, int head_dim) {
   SoftmaxState state = partials.state[query];
   float* sum = partials.sum + query * head_dim;
   for (int64_t split = 1; split < cut.splits; ++split) {
@@ -126,11 +142,18 @@ SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const Partials& p
   return state;
 }
 
-void add_mass(const HeadQueries& p, const Cut& cut, const Partials& partials, int64_t query,
+void add_mass(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials, int64_t query,
               const SoftmaxState& state) {
   const float* logits = partials.logits + query * cut.rows;
   const int64_t seen = p.visible + query % p.n;
   for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;
+}
+
+// Multiply-adds of all problems, one for the scores and one for the values.
+int64_t work(std::span<const HeadQueries> problems, int head_dim) {
+  int64_t sum = 0;
+  for (const HeadQueries& p : problems) sum += 2 * p.group * p.n * (p.visible + p.n / 2) * head_dim;
+  return sum;
 }
 
 }  // namespace
@@ -138,36 +161,81 @@ void add_mass(const HeadQueries& p, const Cut& cut, const Partials& partials, in
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim) {
   Arena arena(nullptr);
   arena.take<AttentionTask>(count_tasks(problems));
-  arena.take<Partials>(static_cast<int64_t>(problems.size()));
-  for (const HeadQueries& p : problems) Partials(arena, p, Cut(p), head_dim);
+  arena.take<AttentionPartials>(std::ssize(problems));
+  for (const HeadQueries& p : problems) take_partials(arena, p, Cut(p), head_dim);
   return arena.used();
 }
 
-void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
+PiecewiseAttention::PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim,
+                                       std::byte* workspace)
+    : problems_(problems), head_dim_(head_dim) {
   Arena arena(workspace);
-  const int64_t tasks = count_tasks(problems);
-  const int64_t problem_count = static_cast<int64_t>(problems.size());
-  AttentionTask* task = arena.take<AttentionTask>(tasks);
-  Partials* partials = arena.take<Partials>(problem_count);
-  AttentionTask* next = task;
-  for (int64_t i = 0; i < problem_count; ++i) {
-    const Cut cut(problems[i]);
-    new (partials + i) Partials(arena, problems[i], cut, head_dim);
-    next = plan(problems[i], cut, partials[i], head_dim, next);
+  tasks_ = arena.take<AttentionTask>(count_tasks(problems));
+  partials_ = arena.take<AttentionPartials>(std::ssize(problems));
+  for (size_t i = 0; i < problems.size(); ++i) {
+    new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], Cut(problems[i]), head_dim));
   }
-  const auto run = isa_is_scalar() ? run_task_scalar : run_task_simd;
-#pragma omp parallel
-  {
+}
+
+void PiecewiseAttention::plan(const Piece& piece) {
+  const HeadQueries& p = problems_[piece.problem];
+  const Cut cut(p);
+  AttentionTask* next = tasks_ + planned_;
+  SpanCursor start;
+  advance(piece.spans, start, 0);
+  for (int64_t row = piece.begin; row < piece.end;) {
+    const int64_t split = row / cut.split_rows();
+    next = plan_split(p, cut, partials_[piece.problem], head_dim_, piece, split, start, next);
+    const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
+    if (end < piece.end) advance(piece.spans, start, end - row);
+    row = end;
+  }
+  planned_ = next - tasks_;
+}
+
+void PiecewiseAttention::run_tasks() const {
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tasks; ++i) run(task[i], head_dim);
+  for (int64_t i = 0; i < planned_; ++i) run_task(tasks_[i], head_dim_);
+}
+
+void PiecewiseAttention::merge_splits() const {
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < problem_count; ++i) {
-      const Cut cut(problems[i]);
-      for (int64_t query = 0; query < cut.queries; ++query) {
-        const SoftmaxState state = merge_query(problems[i], cut, partials[i], query, head_dim);
-        if (problems[i].mass) add_mass(problems[i], cut, partials[i], query, state);
-      }
+  for (size_t i = 0; i < problems_.size(); ++i) {
+    const HeadQueries& p = problems_[i];
+    const Cut cut(p);
+    for (int64_t query = 0; query < cut.queries; ++query) {
+      const SoftmaxState state = merge_query(p, cut, partials_[i], query, head_dim_);
+      if (p.mass) add_mass(p, cut, partials_[i], query, state);
     }
+  }
+}
+
+void PiecewiseAttention::run(std::span<const Piece> pieces) {
+  planned_ = 0;
+  for (const Piece& piece : pieces) plan(piece);
+#pragma omp parallel
+  run_tasks();
+}
+
+void PiecewiseAttention::finish() {
+#pragma omp parallel
+  merge_splits();
+}
+
+void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
+  PiecewiseAttention attention(problems, head_dim, workspace);
+  for (size_t i = 0; i < problems.size(); ++i) {
+    attention.plan({.problem = i,
+                    .spans = problems[i].spans,
+                    .begin = 0,
+                    .end = problems[i].visible + problems[i].n - 1});
+  }
+  // Waking threads for a few microseconds of work costs more than the work.
+  const bool worth_threads = work(problems, head_dim) > kThreadedWork;
+#pragma omp parallel if (worth_threads)
+  {
+    attention.run_tasks();
+    attention.merge_splits();
   }
 }
 

@@ -37,6 +37,41 @@ size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head
 // head_dim: a multiple of 8, at most kMaxHeadDim. workspace: 64-byte aligned, of at least the bytes above.
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
 
+struct AttentionTask;
+struct AttentionPartials;
+
+// attend() for rows that are not all in memory at once: the same bits, a piece at a time.
+class PiecewiseAttention {
+ public:
+  // Rows [begin, end) of a problem.
+  struct Piece {
+    size_t problem;
+    std::span<const Span> spans;
+    int64_t begin, end;
+  };
+
+  // As attend(), but for the problems' own spans, which are not looked at.
+  PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
+  // Every problem gets its rows in order and without gaps, in pieces that end at multiples of kSplitRows or
+  // with the last row. The pieces of one call run in parallel: at most one a problem.
+  void run(std::span<const Piece> pieces);
+  // Once all rows have been run: writes the outputs.
+  void finish();
+
+ private:
+  friend void attend(std::span<const HeadQueries>, int, std::byte*);
+  void plan(const Piece& piece);
+  // Both share their work out over the threads of the surrounding parallel region.
+  void run_tasks() const;
+  void merge_splits() const;
+
+  std::span<const HeadQueries> problems_;
+  int head_dim_;
+  AttentionTask* tasks_;
+  AttentionPartials* partials_;
+  int64_t planned_ = 0;
+};
+
 // What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or
 // "avx3/k:q8_0,v:q4_0".
 std::string attention_kernel_name(const Encoding& k, const Encoding& v);

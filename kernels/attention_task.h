@@ -18,9 +18,11 @@ struct SpanCursor {
 // Query row r is token r % n of query head r / n; it sees rows [0, visible + r % n).
 struct AttentionTask {
   const HeadQueries* problem;
+  std::span<const Span> spans;   // hold the rows from row_begin on, at `start`
   int64_t first_query, queries;  // [first_query, first_query + queries), at most kQueryBlock
   int64_t row_begin, row_end;    // logical rows
   SpanCursor start;              // where row_begin lies
+  bool resume;                   // state and sum go on from rows before; else they start empty
   SoftmaxState* state;           // [queries]
   float* sum;                    // [queries, head_dim] un-normalised, scaled like state
   float* logits;                 // [queries, row_stride] of the problem, or null: keeps the scaled scores

@@ -39,7 +39,11 @@ void expect_round_trips(const Table& table, const std::string& before) {
     EXPECT_EQ(parse_spec(parse_spec(plain).print()), parse_spec(plain)) << plain;
     for (const Parameter& p : entry->parameters) {
       std::vector<std::string> values(p.choices.begin(), p.choices.end());
-      if (p.kind == Parameter::Kind::kInteger) values = {std::to_string(p.min), std::to_string(p.max)};
+      if (p.kind == Parameter::Kind::kText) {
+        values = {"/some/folder", "", "a=b"};
+      } else if (p.kind != Parameter::Kind::kChoice)
+        values = {std::to_string(p.min), std::to_string(p.max)};
+      if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
       for (const std::string& value : values) {
         const std::string text = plain + "(" + std::string(p.name) + "=" + value + ")";
         const Spec spec = parse_spec(text);
@@ -77,6 +81,21 @@ TEST(Spec, AMistakeGetsACaretAndTheNearestName) {
                 .find("'read' takes view|copy\n  doubling(read=slow)\n                ^"),
             std::string::npos)
       << error_of("doubling(read=slow)");
+}
+
+TEST(Spec, RowsAreACountOrAShare) {
+  const Stage share = parse_spec("contiguous/ring(window=0.10)").retention;
+  EXPECT_EQ(share.rows("window", 4096), 410);  // 409.6
+  EXPECT_EQ(share.rows("window", 1), 1) << "never none";
+  EXPECT_EQ(parse_spec("contiguous/ring(window=0.10)").print(), "contiguous/ring(window=0.1)");
+  EXPECT_EQ(parse_spec("contiguous/ring(window=.5)").print(), "contiguous/ring(window=0.5)");
+  EXPECT_EQ(parse_spec("contiguous/ring(window=010)").retention.rows("window", 4096), 10);
+  for (const char* wrong : {"0", "0.0", "1.0", "1.5", "-0.5", "0.5x", "5e-1", "nan", "", "."}) {
+    const std::string error = error_of("contiguous/ring(window=" + std::string(wrong) + ")");
+    EXPECT_NE(error.find("'window' takes rows or 0.x: at least 1, or a share of max_tokens as in 0.25"),
+              std::string::npos)
+        << error;
+  }
 }
 
 TEST(Spec, WhatIsNotASpecIsRefused) {

@@ -14,8 +14,14 @@ namespace kv {
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory);
 
 // The closed form of what such a cache holds for sequences of these lengths, workspace left out: payload,
-// metadata and slack together. Computed from the formats' sizes alone; no allocation is made.
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+// metadata and slack together. Computed from the formats' sizes alone; no allocation is made. `prompts`: the
+// tokens of each sequence's first step, where that decides what is kept (snapkv); empty if all grew token by
+// token.
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts = {});
+
+// The same for the bytes of files on a disk.
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
 // Empty if the three stages can work together, else the reason.
 std::string unsupported_reason(const Spec& spec);

@@ -5,7 +5,9 @@
 #include "variants/cache.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -50,18 +52,29 @@ UnitLayout unit_layout(const Codec& codec, int head_dim) {
   return unit;
 }
 
-// For questions about a retention that must not cost counted bytes.
-struct NoMemory : Memory {
-  std::byte* allocate(size_t, ByteKind) override { throw std::logic_error("a question allocates nothing"); }
-  void release(std::byte*) noexcept override {}
-  void copy(std::byte*, const std::byte*, size_t) override {}
+PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
+                                   Memory* memory) {
+  return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
+          unit};
+}
+
+// The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
+// many small blocks does not rebuild thousands of them.
+struct HeadSpans {
+  explicit HeadSpans(Memory& memory) : spans(WorkspaceAllocator<Span>(memory)) {}
+  SpanList spans;
+  size_t settled = 0;  // spans that the next append will not touch, and their rows
+  int64_t settled_rows = 0;
+  int64_t moves = 0;  // of the placement, when they were made
 };
 
 struct Sequence {
   bool open = false;
   std::vector<int64_t> tokens;                        // [layers]
+  std::vector<Slice> slice;                           // [layers] the one in progress
   std::vector<std::unique_ptr<Retention>> retention;  // [layers * kv_heads]
   std::vector<Tail> tail;                             // [layers], where the codec needs one
+  std::vector<HeadSpans> spans;                       // [layers * kv_heads]
 };
 
 class CacheImpl : public Cache {
@@ -72,11 +85,8 @@ class CacheImpl : public Cache {
         memory_(memory),
         codec_(codec_of(spec).make(spec.codec)),
         unit_(unit_layout(codec_, shape.head_dim)) {
-    const int64_t slots =
-        retention_of(spec).make(spec.retention, shape.max_tokens, memory)->slots_after(shape.max_tokens);
-    placement_ = placement_of(spec).make(
-        spec.placement, {&memory_, shape.layers, shape.kv_heads, (slots + unit_.rows - 1) / unit_.rows,
-                         shape.max_sequences, unit_});
+    const int64_t slots = retention_of(spec).slots(spec.retention, {shape.max_tokens, shape.max_tokens});
+    placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, &memory_));
   }
 
   const CacheShape& shape() const override { return shape_; }
@@ -86,13 +96,16 @@ class CacheImpl : public Cache {
     const SequenceId id = free_id();
     Sequence fresh;
     fresh.tokens.assign(static_cast<size_t>(shape_.layers), 0);
-    for (int i = 0; i < shape_.layers * shape_.kv_heads; ++i) {
-      fresh.retention.push_back(retention_of(spec_).make(spec_.retention, shape_.max_tokens, memory_));
+    fresh.slice.assign(static_cast<size_t>(shape_.layers), {});
+    for (int head = 0; head < shape_.layers * shape_.kv_heads; ++head) {
+      fresh.retention.push_back(
+          retention_of(spec_).make(spec_.retention, {shape_.max_tokens, head, &memory_}));
     }
     if (Tail::needed(codec_)) {
       for (int i = 0; i < shape_.layers; ++i)
         fresh.tail.emplace_back(codec_, shape_.kv_heads, shape_.head_dim, memory_);
     }
+    add_span_lists(fresh);
     open(id);
     fresh.open = true;
     sequences_[id] = std::move(fresh);
@@ -103,11 +116,13 @@ class CacheImpl : public Cache {
     const Sequence& parent = sequence(from);
     Sequence child;
     child.tokens = parent.tokens;
+    child.slice = parent.slice;
     for (const auto& state : parent.retention) child.retention.push_back(state->clone());
     for (const Tail& tail : parent.tail) child.tail.push_back(tail.clone(memory_));
     std::vector<int64_t> units;
     for (int layer = 0; layer < shape_.layers; ++layer)
       units.push_back(stored_units(parent, layer, parent.tokens[layer]));
+    add_span_lists(child);
     const SequenceId id = free_id();
     open(id);
     try {
@@ -127,22 +142,35 @@ class CacheImpl : public Cache {
     viewed_layer_ = -1;
   }
 
+  void save(SequenceId id, const std::string& path) override {
+    write_file(path, [&](Writer& to) { write(to, id); });
+  }
+  Snapshot freeze(SequenceId id) override {
+    return Snapshot(memory_, [&](Writer& to) { write(to, id); });
+  }
+  SequenceId load(const std::string& path) override {
+    SequenceId id = -1;
+    read_file(path, [&](Reader& from) { id = read(from, "'" + path + "'"); });
+    return id;
+  }
+  SequenceId unfreeze(const Snapshot& snapshot) override {
+    SequenceId id = -1;
+    snapshot.read([&](Reader& from) { id = read(from, "the snapshot"); });
+    return id;
+  }
+
   void append(int layer, std::span<const StepInput> inputs) override {
-    viewed_layer_ = -1;
     for (const StepInput& in : inputs) {
-      const Sequence& s = sequence(in.sequence);
-      const int64_t tokens = s.tokens[layer];
-      if (tokens + in.n > shape_.max_tokens) {
-        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
-                               std::to_string(tokens) +
-                               " goes past max_tokens = " + std::to_string(shape_.max_tokens));
-      }
-      if (in.n > 1 && s.retention[0]->wants_mass()) {
-        throw std::logic_error("this retention scores every token as it comes; use step()");
-      }
-      placement_->reserve(in.sequence, layer, stored_units(s, layer, tokens),
-                          stored_units(s, layer, tokens + in.n));
+      if (next_slice(layer, in, in.n) < in.n)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
     }
+    store(layer, inputs);
+  }
+
+  // append, once the slices are known.
+  void store(int layer, std::span<const StepInput> inputs) {
+    viewed_layer_ = -1;
+    reserve(layer, inputs);
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
       if (s.tail.empty()) {
@@ -155,62 +183,61 @@ class CacheImpl : public Cache {
   }
 
   void view(int layer, std::span<const StepInput> inputs) override {
-    spans_.clear();
-    first_span_.clear();
+    viewed_.clear();
     for (const StepInput& in : inputs) {
       const Sequence& s = sequence(in.sequence);
       placement_->view(in.sequence, layer, stored_units(s, layer, s.tokens[layer]));
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        first_span_.push_back(spans_.size());
-        head_spans(in.sequence, layer, head, spans_);
-      }
+      for (int head = 0; head < shape_.kv_heads; ++head)
+        viewed_.push_back(head_spans(in.sequence, layer, head));
     }
-    first_span_.push_back(spans_.size());
-    if (codec_.read_copy) decode_all();
+    if (codec_.read_copy) decode(viewed_, copy_, decoded_);
     viewed_layer_ = layer;
   }
 
   void attend(int layer, std::span<const StepInput> inputs) override {
     if (viewed_layer_ != layer) view(layer, inputs);
     problems_.clear();
-    const bool scored = sequence(inputs[0].sequence).retention[0]->wants_mass();
     size_t at = 0;
-    int64_t rows_in_all = 0;
+    int64_t scored_rows = 0;
     for (const StepInput& in : inputs) {
       const Sequence& s = sequence(in.sequence);
+      if (in.n > s.slice[layer].tokens)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
       const int64_t queries = int64_t{shape_.group()} * in.n * shape_.head_dim;
       for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
-        const Retention& kept = *s.retention[index(layer, head)];
-        if (in.n > 1 && !kept.keeps_all())
-          throw std::logic_error("a chunk can attend at once only where all is kept; use step()");
-        problems_.push_back(
-            {.q = in.q + head * queries,
-             .out = in.out + head * queries,
-             .spans = std::span(spans_).subspan(first_span_[at], first_span_[at + 1] - first_span_[at]),
-             .group = shape_.group(),
-             .n = in.n,
-             .visible = kept.slots() - in.n + 1});
-        rows_in_all += kept.slots();
+        const int64_t slots = s.retention[index(layer, head)]->slots();
+        problems_.push_back({.q = in.q + head * queries,
+                             .out = in.out + head * queries,
+                             .spans = viewed_[at],
+                             .group = shape_.group(),
+                             .n = in.n,
+                             .visible = slots - in.n + 1});
+        if (s.slice[layer].scored) scored_rows += slots;
       }
     }
-    if (scored) {
-      mass_.assign(static_cast<size_t>(rows_in_all), 0.0f);
-      float* mass = mass_.data();
-      for (HeadQueries& p : problems_) mass = (p.mass = mass) + p.visible;
+    if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
+    const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
+    if (is_streamed(layer, inputs)) {
+      attend_streamed(layer, inputs, fit(workspace_, bytes));
+    } else {
+      kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
     }
-    kv::attend(problems_, shape_.head_dim, workspace(attention_workspace_bytes(problems_, shape_.head_dim)));
-    if (scored) observe(layer, inputs);
+    if (scored_rows > 0) observe(layer, inputs);
   }
 
   void step(int layer, std::span<const StepInput> inputs) override {
-    const Retention& policy = *sequence(inputs[0].sequence).retention[0];
-    const bool wanted = std::any_of(inputs.begin(), inputs.end(), [](const StepInput& in) { return in.out; });
-    if (policy.keeps_all() || (!wanted && !policy.wants_mass())) {
-      append(layer, inputs);
-      if (wanted) attend(layer, inputs);
-      return;
+    const auto none = [](const StepInput& in) { return !in.out; };
+    if (std::all_of(inputs.begin(), inputs.end(), none) && !retention_of(spec_).scores) {
+      return store(layer, inputs);
     }
-    for (const StepInput& in : inputs) step_token_by_token(layer, in);
+    bool whole = std::none_of(inputs.begin(), inputs.end(), none);
+    for (const StepInput& in : inputs) whole = next_slice(layer, in, in.n) == in.n && whole;
+    if (whole) {
+      store(layer, inputs);
+      return attend(layer, inputs);
+    }
+    reserve(layer, inputs);  // now, so that a step that runs out of memory changes nothing
+    for (const StepInput& in : inputs) step_in_slices(layer, in);
   }
 
   int64_t tokens(SequenceId id, int layer) const override { return sequence(id).tokens[layer]; }
@@ -218,9 +245,10 @@ class CacheImpl : public Cache {
   std::vector<Span> spans(SequenceId id, int layer, int head) override {
     const Sequence& s = sequence(id);
     placement_->view(id, layer, stored_units(s, layer, s.tokens[layer]));
-    std::vector<Span> out;
-    head_spans(id, layer, head, out);
-    return out;
+    std::vector<Span> all = gather_streamed(id, layer, head);
+    const std::span<const Span> resident = head_spans(id, layer, head);
+    all.insert(all.end(), resident.begin(), resident.end());
+    return all;
   }
 
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
@@ -268,6 +296,113 @@ class CacheImpl : public Cache {
     }
   }
 
+  // Asks every head for the next slice of `remaining` tokens; returns its length.
+  int64_t next_slice(int layer, const StepInput& in, int64_t remaining) {
+    Sequence& s = sequence(in.sequence);
+    for (int head = 0; head < shape_.kv_heads; ++head)
+      s.slice[layer] = s.retention[index(layer, head)]->next(remaining);
+    return s.slice[layer].tokens;
+  }
+
+  void reserve(int layer, std::span<const StepInput> inputs) {
+    growths_.clear();
+    for (const StepInput& in : inputs) {
+      const Sequence& s = sequence(in.sequence);
+      const int64_t tokens = s.tokens[layer];
+      if (tokens + in.n > shape_.max_tokens) {
+        throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
+                               std::to_string(tokens) +
+                               " goes past max_tokens = " + std::to_string(shape_.max_tokens));
+      }
+      const int64_t used = stored_units(s, layer, tokens);
+      const int64_t first = retention_of(spec_).keeps_all ? used : 0;
+      growths_.push_back({in.sequence, first, used, stored_units(s, layer, tokens + in.n)});
+    }
+    placement_->reserve(layer, growths_);
+  }
+
+  // What must be alike for a sequence to fit: the spec, and all of the shape but the number of sequences.
+  std::string identity() const {
+    return spec_.print() + " with " + std::to_string(shape_.layers) + " layers, " +
+           std::to_string(shape_.q_heads) + " query heads, " + std::to_string(shape_.kv_heads) +
+           " kv heads, head_dim " + std::to_string(shape_.head_dim) + ", max_tokens " +
+           std::to_string(shape_.max_tokens);
+  }
+
+  // Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
+  template <class Visit>
+  void for_each_unit(SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const UnitAddress at = placement_->at(id, layer, head, unit);
+        for (int p = 0; p < kPlanes; ++p) {
+          if (unit_.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(unit_.bytes[p]));
+        }
+      }
+    }
+  }
+
+  // The same for what is not in memory.
+  void write_piece(Writer& to, const Piece& piece) const {
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      for (int64_t unit = 0; unit < piece.units; ++unit) {
+        for (int p = 0; p < kPlanes; ++p) {
+          const std::byte* data = piece.base[p] + head * piece.head_stride[p] + unit * unit_.bytes[p];
+          if (unit_.bytes[p] > 0) to.write(data, static_cast<size_t>(unit_.bytes[p]));
+        }
+      }
+    }
+  }
+
+  void write(Writer& to, SequenceId id) {
+    const Sequence& s = sequence(id);
+    to.put_text(identity());
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      to.put(s.tokens[layer]);
+      for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->save(to);
+      if (!s.tail.empty()) s.tail[layer].save(to);
+      const int64_t streamed = placement_->streamed_units(id, layer);
+      to.put(streamed);
+      placement_->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, piece); });
+      for_each_unit(id, layer, streamed, stored_units(s, layer, s.tokens[layer]),
+                    [&](const std::byte* data, size_t bytes) { to.write(data, bytes); });
+    }
+  }
+
+  SequenceId read(Reader& from, const std::string& what) {
+    const std::string written = from.get_text();
+    if (written != identity()) {
+      throw std::invalid_argument("cannot load " + what + ": it holds a sequence of " + written +
+                                  "; this cache is " + identity());
+    }
+    const SequenceId id = add_sequence();
+    try {
+      for (int layer = 0; layer < shape_.layers; ++layer) read_layer(from, id, layer);
+    } catch (...) {
+      release(id);
+      throw;
+    }
+    return id;
+  }
+
+  void read_layer(Reader& from, SequenceId id, int layer) {
+    Sequence& s = sequence(id);
+    s.tokens[layer] = from.get<int64_t>();
+    for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->load(from);
+    if (!s.tail.empty()) {
+      s.tail[layer].advance(s.tokens[layer]);
+      s.tail[layer].load(from);
+    }
+    // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
+    const int64_t units = stored_units(s, layer, s.tokens[layer]), streamed = from.get<int64_t>();
+    for (int64_t done = 0, next; done < units; done = next) {
+      next = done < streamed ? done + kSplitRows / unit_.rows : units;
+      const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
+      placement_->reserve(layer, {&growth, 1});
+      for_each_unit(id, layer, done, next, [&](std::byte* data, size_t bytes) { from.read(data, bytes); });
+    }
+  }
+
   // Units of a layer that lie in the placement once the sequence has `tokens` tokens.
   int64_t stored_units(const Sequence& s, int layer, int64_t tokens) const {
     const int64_t slots = s.retention[index(layer, 0)]->slots_after(tokens);
@@ -293,7 +428,8 @@ class CacheImpl : public Cache {
       Retention& policy = *s.retention[index(layer, head)];
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
-        encode(placement_->at(in.sequence, layer, head, policy.admit()), in.k + row, in.v + row);
+        encode(placement_->at(in.sequence, layer, head, policy.admit({in.k + row, static_cast<size_t>(d)})),
+               in.k + row, in.v + row);
       }
     }
   }
@@ -307,8 +443,9 @@ class CacheImpl : public Cache {
       Retention& policy = *s.retention[index(layer, head)];
       std::vector<float> k(static_cast<size_t>(unit_.rows * d)), v(k.size());
       for (int64_t i = 0; i < in.n; ++i) {
-        const int64_t slot = policy.admit();
-        tail.put(head, slot, in.k + (head * in.n + i) * d, in.v + (head * in.n + i) * d);
+        const int64_t row = (head * in.n + i) * d;
+        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+        tail.put(head, slot, in.k + row, in.v + row);
         // The unit that has just become older than the residual.
         const int64_t encoded = Tail::encoded_rows(codec_, slot + 1);
         if (encoded == Tail::encoded_rows(codec_, slot)) continue;
@@ -319,38 +456,120 @@ class CacheImpl : public Cache {
     tail.advance(before + in.n);
   }
 
-  void head_spans(SequenceId id, int layer, int head, std::vector<Span>& out) {
-    const Sequence& s = sequence(id);
-    const int64_t slots = s.retention[index(layer, head)]->slots();
-    if (s.tail.empty()) return placement_->spans(id, layer, head, slots, out);
-    placement_->spans(id, layer, head, Tail::encoded_rows(codec_, slots), out);
-    s.tail[layer].spans(head, out);
+  void add_span_lists(Sequence& s) {
+    for (int i = 0; i < shape_.layers * shape_.kv_heads; ++i) s.spans.emplace_back(memory_);
   }
 
-  // read=copy: every row decoded to f32 in the workspace, one span a head.
-  void decode_all() {
-    const int64_t d = shape_.head_dim;
-    int64_t rows = 0;
-    for (const Span& span : spans_) rows += span.rows;
-    const size_t bytes = static_cast<size_t>(2 * rows * d) * sizeof(float);
-    if (copy_.size() < bytes) {
-      copy_ = Block();
-      copy_ = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
+  // The spans of all that is kept, until the sequence's next change.
+  std::span<const Span> head_spans(SequenceId id, int layer, int head) {
+    Sequence& s = sequence(id);
+    const int64_t slots = s.retention[index(layer, head)]->slots();
+    const int64_t rows = s.tail.empty() ? slots : Tail::encoded_rows(codec_, slots);
+    HeadSpans& list = s.spans[index(layer, head)];
+    if (list.moves != placement_->moves(id, layer) || list.settled_rows > rows) {
+      list.settled = 0;
+      list.settled_rows = 0;
+      list.moves = placement_->moves(id, layer);
     }
-    float* to = reinterpret_cast<float*>(copy_.data());
-    std::vector<std::pair<Span, float*>> work;
-    for (const Span& span : spans_) {
-      work.push_back({span, to});
-      to += 2 * span.rows * d;
+    list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
+    placement_->spans(id, layer, head, list.settled_rows, rows, list.spans);
+    if (list.spans.size() > list.settled) {
+      list.settled = list.spans.size() - 1;
+      list.settled_rows = rows - list.spans.back().rows;
+    }
+    if (!s.tail.empty()) s.tail[layer].spans(head, list.spans);
+    return list.spans;
+  }
+
+  int64_t streamed_rows(SequenceId id, int layer) const {
+    return placement_->streamed_units(id, layer) * unit_.rows;
+  }
+
+  bool is_streamed(int layer, std::span<const StepInput> inputs) const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const StepInput& in) { return streamed_rows(in.sequence, layer) > 0; });
+  }
+
+  // First what comes in pieces, in the order in which it comes, then what is in memory.
+  void attend_streamed(int layer, std::span<const StepInput> inputs, std::byte* workspace) {
+    PiecewiseAttention attention(problems_, shape_.head_dim, workspace);
+    std::vector<PiecewiseAttention::Piece> work;
+    std::vector<std::span<const Span>> views;
+    std::vector<int> ids;
+    for (const StepInput& in : inputs) ids.push_back(in.sequence);
+    placement_->stream(layer, ids, [&](size_t input, const Piece& piece) {
+      const std::vector<Span> spans = piece_spans(piece);
+      views.clear();
+      for (const Span& span : spans) views.push_back({&span, 1});
+      if (codec_.read_copy) decode(views, piece_copy_, piece_decoded_);
+      const int64_t begin = piece.first_unit * unit_.rows;
+      work.clear();
+      for (size_t head = 0; head < views.size(); ++head)
+        work.push_back({input * views.size() + head, views[head], begin, begin + piece.units * unit_.rows});
+      attention.run(work);
+    });
+    work.clear();
+    for (size_t i = 0; i < problems_.size(); ++i) {
+      const int64_t begin = streamed_rows(ids[i / static_cast<size_t>(shape_.kv_heads)], layer);
+      work.push_back({i, viewed_[i], begin, problems_[i].visible + problems_[i].n - 1});
+    }
+    attention.run(work);
+    attention.finish();
+  }
+
+  // One span a head.
+  std::vector<Span> piece_spans(const Piece& piece) const {
+    std::vector<Span> spans;
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      std::array<const std::byte*, kPlanes> base{};
+      for (int p = 0; p < kPlanes; ++p)
+        base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
+      spans.push_back(make_span(unit_, base, unit_.bytes, piece.units * unit_.rows));
+    }
+    return spans;
+  }
+
+  // Copies of the pieces of one head, in the workspace.
+  std::vector<Span> gather_streamed(SequenceId id, int layer, int head) {
+    std::vector<Span> spans;
+    const int64_t unit_bytes = std::accumulate(unit_.bytes.begin(), unit_.bytes.end(), int64_t{0});
+    std::byte* to = fit(gathered_, static_cast<size_t>(placement_->streamed_units(id, layer) * unit_bytes));
+    placement_->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
+      std::array<const std::byte*, kPlanes> base{};
+      for (int p = 0; p < kPlanes; ++p) {
+        if (!piece.base[p]) continue;
+        base[p] = to;
+        to = std::copy_n(piece.base[p] + head * piece.head_stride[p], piece.units * unit_.bytes[p], to);
+      }
+      spans.push_back(make_span(unit_, base, unit_.bytes, piece.units * unit_.rows));
+    });
+    return spans;
+  }
+
+  // read=copy: every row decoded to f32 in the workspace; the views then show the copy, through `decoded`.
+  void decode(std::vector<std::span<const Span>>& views, Block& copy, std::vector<Span>& decoded) {
+    const int64_t d = shape_.head_dim;
+    const int64_t row_bytes = d * static_cast<int64_t>(sizeof(float));
+    std::vector<Span> encoded;
+    for (const auto& spans : views) encoded.insert(encoded.end(), spans.begin(), spans.end());
+    int64_t rows = 0;
+    for (const Span& span : encoded) rows += span.rows;
+    std::byte* to = fit(copy, static_cast<size_t>(2 * rows * row_bytes));
+    decoded.clear();
+    std::vector<float*> target;
+    for (const Span& span : encoded) {
+      decoded.push_back({.k = {.data = to, .stride = row_bytes},
+                         .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
+                         .rows = span.rows});
+      target.push_back(reinterpret_cast<float*>(to));
+      to += 2 * span.rows * row_bytes;
     }
 #pragma omp parallel for schedule(dynamic, 1)
-    for (size_t i = 0; i < work.size(); ++i) decode_span(work[i].first, work[i].second);
-    for (size_t i = 0; i < work.size(); ++i) {
-      const auto* k = reinterpret_cast<const std::byte*>(work[i].second);
-      const int64_t row_bytes = d * static_cast<int64_t>(sizeof(float));
-      spans_[i] = {.k = {.data = k, .stride = row_bytes},
-                   .v = {.data = k + spans_[i].rows * row_bytes, .stride = row_bytes},
-                   .rows = spans_[i].rows};
+    for (size_t i = 0; i < encoded.size(); ++i) decode_span(encoded[i], target[i]);
+    size_t first = 0;
+    for (auto& spans : views) {
+      spans = std::span(decoded).subspan(first, spans.size());
+      first += spans.size();
     }
   }
 
@@ -365,34 +584,76 @@ class CacheImpl : public Cache {
     }
   }
 
-  void observe(int layer, std::span<const StepInput> inputs) {
-    const float* mass = mass_.data();
-    for (const StepInput& in : inputs) {
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        Retention& policy = *sequence(in.sequence).retention[index(layer, head)];
-        policy.observe({mass, static_cast<size_t>(policy.slots())});
-        mass += policy.slots();
-      }
+  // Points the problems of scored slices at zeroed room for their mass, `rows` floats in all.
+  void give_mass(int layer, std::span<const StepInput> inputs, int64_t rows) {
+    float* mass = reinterpret_cast<float*>(fit(mass_, static_cast<size_t>(rows) * sizeof(float)));
+    std::fill_n(mass, rows, 0.0f);
+    for (size_t at = 0; at < problems_.size(); ++at) {
+      if (!sequence(inputs[at / static_cast<size_t>(shape_.kv_heads)].sequence).slice[layer].scored) continue;
+      problems_[at].mass = mass;
+      mass += problems_[at].visible + problems_[at].n - 1;
     }
   }
 
-  void step_token_by_token(int layer, const StepInput& in) {
+  void observe(int layer, std::span<const StepInput> inputs) {
+    size_t at = 0;
+    for (const StepInput& in : inputs) {
+      Sequence& s = sequence(in.sequence);
+      for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
+        if (!problems_[at].mass) continue;
+        Retention& policy = *s.retention[index(layer, head)];
+        policy.observe({problems_[at].mass, static_cast<size_t>(policy.slots())});
+      }
+      if (std::exchange(s.slice[layer].scored, false))
+        compact(layer, in.sequence, s);  // attending again must not count twice
+    }
+  }
+
+  // Moves the rows that the retention keeps to the front and gives back what lies behind them.
+  void compact(int layer, SequenceId id, Sequence& s) {
+    const int64_t before = s.retention[index(layer, 0)]->slots();
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      const std::vector<int64_t> keep = s.retention[index(layer, head)]->compact();
+      for (int64_t to = 0; to < static_cast<int64_t>(keep.size()); ++to) {
+        if (keep[to] != to)
+          move_row(placement_->at(id, layer, head, keep[to]), placement_->at(id, layer, head, to));
+      }
+    }
+    const int64_t after = s.retention[index(layer, 0)]->slots();
+    if (after == before) return;
+    viewed_layer_ = -1;
+    placement_->trim(id, layer, before, after);
+  }
+
+  void move_row(const UnitAddress& from, const UnitAddress& to) {
+    for (int p = 0; p < kPlanes; ++p) {
+      if (unit_.bytes[p] > 0) memory_.copy(to.plane[p], from.plane[p], static_cast<size_t>(unit_.bytes[p]));
+    }
+  }
+
+  // The step of one input whose first slice is known.
+  void step_in_slices(int layer, const StepInput& in) {
     const int64_t d = shape_.head_dim;
-    std::vector<float> q(static_cast<size_t>(shape_.q_heads * d)),
-        k(static_cast<size_t>(shape_.kv_heads * d)), v(k.size()), out(q.size());
-    const auto gather = [&](const float* from, int heads, int64_t i, std::vector<float>& to) {
-      for (int h = 0; h < heads; ++h) std::copy_n(from + (h * in.n + i) * d, d, to.begin() + h * d);
+    std::vector<float> q, k, v, out;
+    const auto gather = [&](const float* from, int heads, int64_t first, int64_t n, std::vector<float>& to) {
+      to.resize(static_cast<size_t>(heads * n * d));
+      for (int h = 0; h < heads; ++h)
+        std::copy_n(from + (h * in.n + first) * d, n * d, to.begin() + h * n * d);
     };
-    for (int64_t i = 0; i < in.n; ++i) {
-      gather(in.q, shape_.q_heads, i, q);
-      gather(in.k, shape_.kv_heads, i, k);
-      gather(in.v, shape_.kv_heads, i, v);
-      const StepInput one{in.sequence, 1, q.data(), k.data(), v.data(), out.data()};
-      append(layer, {&one, 1});
-      attend(layer, {&one, 1});
-      if (!in.out) continue;
-      for (int h = 0; h < shape_.q_heads; ++h)
-        std::copy_n(out.begin() + h * d, d, in.out + (h * in.n + i) * d);
+    for (int64_t first = 0; first < in.n;) {
+      const int64_t n = sequence(in.sequence).slice[layer].tokens;
+      gather(in.q, shape_.q_heads, first, n, q);
+      gather(in.k, shape_.kv_heads, first, n, k);
+      gather(in.v, shape_.kv_heads, first, n, v);
+      out.resize(q.size());
+      const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
+      store(layer, {&part, 1});
+      attend(layer, {&part, 1});
+      for (int h = 0; in.out && h < shape_.q_heads; ++h) {
+        std::copy_n(out.begin() + h * n * d, n * d, in.out + (h * in.n + first) * d);
+      }
+      first += n;
+      if (first < in.n) next_slice(layer, in, in.n - first);
     }
   }
 
@@ -402,12 +663,13 @@ class CacheImpl : public Cache {
     return (bytes + grain - 1) / grain * grain;
   }
 
-  std::byte* workspace(size_t bytes) {
-    if (workspace_.size() < bytes) {
-      workspace_ = Block();
-      workspace_ = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
+  // Transient room of at least `bytes`.
+  std::byte* fit(Block& block, size_t bytes) {
+    if (block.size() < bytes) {
+      block = Block();
+      block = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
     }
-    return workspace_.data();
+    return block.data();
   }
 
   const Spec spec_;
@@ -420,11 +682,36 @@ class CacheImpl : public Cache {
 
   // Of the step in progress; kept between steps so that a steady state allocates nothing.
   int viewed_layer_ = -1;
-  std::vector<Span> spans_;
-  std::vector<size_t> first_span_;  // [inputs * kv_heads + 1] into spans_
+  std::vector<Growth> growths_;
+  std::vector<std::span<const Span>> viewed_;  // [inputs * kv_heads]
+  std::vector<Span> decoded_,
+      piece_decoded_;  // read=copy: what the views of viewed_ and of a piece point into
   std::vector<HeadQueries> problems_;
-  std::vector<float> mass_;
-  Block workspace_, copy_;
+  Block workspace_, copy_, piece_copy_, mass_, gathered_;
+};
+
+// What the closed forms are computed from.
+struct Prediction {
+  const Spec& spec;
+  const CacheShape& shape;
+  Codec codec;
+  PlacementContext context;
+
+  Prediction(const Spec& spec_, const CacheShape& shape_)
+      : spec(spec_),
+        shape(shape_),
+        codec(codec_of(spec).make(spec.codec)),
+        context(placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0),
+                                  nullptr)) {}
+
+  int64_t slots(int64_t tokens, int64_t prompt) const {
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
+  }
+  // Units of one layer that lie in the placement.
+  int64_t units(int64_t tokens, int64_t prompt) const {
+    const int64_t rows = slots(tokens, prompt);
+    return Tail::needed(codec) ? Tail::encoded_rows(codec, rows) / context.unit.rows : rows;
+  }
 };
 
 }  // namespace
@@ -436,34 +723,39 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
-  const Codec codec = codec_of(spec).make(spec.codec);
-  const UnitLayout unit = unit_layout(codec, shape.head_dim);
-  const int64_t unit_bytes = unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3];
-  NoMemory none;
-  const auto policy = retention_of(spec).make(spec.retention, shape.max_tokens, none);
-  const auto units = [&](int64_t tokens) {
-    const int64_t slots = policy->slots_after(tokens);
-    return Tail::needed(codec) ? Tail::encoded_rows(codec, slots) / unit.rows : slots;
-  };
-  const int64_t max_units = (policy->slots_after(shape.max_tokens) + unit.rows - 1) / unit.rows;
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  const Prediction of(spec, shape);
+  const PlacementEntry& placement = placement_of(spec);
+  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
   int64_t bytes = 0;
-  for (const int64_t tokens : lengths) {
-    bytes += placement_of(spec).reserved_units(spec.placement, units(tokens), max_units) * unit_bytes *
-             shape.kv_heads;
-    if (Tail::needed(codec)) bytes += Tail::bytes(codec, shape.kv_heads, shape.head_dim);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
+    bytes += placement.layer_bytes(spec.placement, of.context, units);
+    bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
+    if (Tail::needed(of.codec)) bytes += Tail::bytes(of.codec, shape.kv_heads, shape.head_dim);
   }
+  return shared + bytes * shape.layers;
+}
+
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  const PlacementEntry& placement = placement_of(spec);
+  if (!placement.layer_disk_bytes) return 0;
+  const Prediction of(spec, shape);
+  int64_t bytes = 0;
+  for (const int64_t tokens : lengths)
+    bytes += placement.layer_disk_bytes(spec.placement, of.context, of.units(tokens, 0));
   return bytes * shape.layers;
 }
 
 std::string unsupported_reason(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
-  NoMemory none;
-  if (Tail::needed(codec) && !retention_of(spec).make(spec.retention, 1, none)->keeps_all()) {
-    return "retention '" + spec.retention.name + "' overwrites single tokens, but codec '" + spec.codec.name +
+  if (Tail::needed(codec) && !retention_of(spec).keeps_all) {
+    return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
            "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
   }
-  return "";
+  const PlacementEntry& placement = placement_of(spec);
+  return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
 
 }  // namespace kv

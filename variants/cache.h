@@ -12,6 +12,7 @@
 
 #include "kernels/span.h"
 #include "variants/memory.h"
+#include "variants/snapshot.h"
 #include "variants/spec.h"
 
 namespace kv {
@@ -54,8 +55,20 @@ class Cache {
   virtual SequenceId fork(SequenceId from) = 0;
   virtual void release(SequenceId sequence) = 0;
 
+  // Setting a sequence aside and taking it up again later, bit for bit, in this cache or another of the same
+  // spec and shape. The bytes are proportional to what is kept.
+  //   save    throws std::runtime_error if the file cannot be written whole; there is none then
+  //   load    throws std::invalid_argument for a file that is damaged, or that another spec or shape wrote
+  // Where memory is short both load and unfreeze throw as add_sequence does; then nothing has changed.
+  virtual void save(SequenceId sequence, const std::string& path) = 0;
+  virtual SequenceId load(const std::string& path) = 0;
+  virtual Snapshot freeze(SequenceId sequence) = 0;
+  virtual SequenceId unfreeze(const Snapshot& snapshot) = 0;
+
   // The three parts of a step, so that a harness can time them one by one:
-  //   append  stores k and v of every input's n tokens; true if it must be followed by attend (see below)
+  //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
+  //   before others are
+  //           stored (n = 1 is always fine); step() goes slice by slice then
   //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
   //   was not called attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n
   //   tokens
@@ -64,13 +77,15 @@ class Cache {
   virtual void view(int layer, std::span<const StepInput> inputs) = 0;
   virtual void attend(int layer, std::span<const StepInput> inputs) = 0;
   // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <=
-  // t": retentions that evict, and windows shorter than n, go token by token.
+  // t": where a retention evicts, tokens go one by one. An input without `out` is stored alone, as far as the
+  // retention can do without its attention.
   virtual void step(int layer, std::span<const StepInput> inputs) = 0;
 
   // Tokens this sequence has been given in `layer`, kept or not.
   virtual int64_t tokens(SequenceId sequence, int layer) const = 0;
 
-  // For those who check: the spans of one head, in slot order, valid until the sequence's next change.
+  // For those who check: the spans of one head, in slot order, valid until the next call or change. Rows that
+  // are not in memory are brought there.
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;

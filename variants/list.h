@@ -9,18 +9,21 @@ namespace kv {
 
 // Each entry is defined in the file of its name, in variants/placement, variants/codec or variants/retention.
 namespace placement {
-extern const PlacementEntry contiguous, concat, doubling;
+extern const PlacementEntry contiguous, concat, doubling, segmented, paged, tiered;
 }
 namespace codec {
 extern const CodecEntry f32, f16;
 }
 namespace retention {
-extern const RetentionEntry full;
+extern const RetentionEntry full, ring, h2o, tova, knorm, random, snapkv;
 }
 
 // The first of each kind is what a spec string leaves out.
-inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling};
+inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling,
+                                        &placement::segmented,  &placement::paged,  &placement::tiered};
 inline constexpr std::array kCodecs{&codec::f32, &codec::f16};
-inline constexpr std::array kRetentions{&retention::full};
+inline constexpr std::array kRetentions{&retention::full,  &retention::ring,  &retention::h2o,
+                                        &retention::tova,  &retention::knorm, &retention::random,
+                                        &retention::snapkv};
 
 }  // namespace kv

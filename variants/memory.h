@@ -3,10 +3,27 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
+#include <string>
 
 namespace kv {
+
+// A pool of blocks is used up. `in_use` of its blocks hold rows; the append that was refused needs `needed`.
+class OutOfBlocks : public std::bad_alloc {
+ public:
+  OutOfBlocks(int64_t pool, int64_t in_use, int64_t needed)
+      : text_(std::make_shared<std::string>(
+            "out of blocks: the pool has " + std::to_string(pool) + ", " + std::to_string(in_use) +
+            " in use, and " + std::to_string(needed) + " more are needed; release a sequence or give pool=" +
+            std::to_string(in_use + needed) + " or more")) {}
+  const char* what() const noexcept override { return text_->c_str(); }
+
+ private:
+  std::shared_ptr<const std::string> text_;  // shared, since copying an exception must not throw
+};
 
 enum class ByteKind {
   kPayload,    // encoded K and V
@@ -22,6 +39,8 @@ class Memory {
   virtual void release(std::byte* p) noexcept = 0;
   // memcpy that is charged to the cache: growth and slicing copy through here.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // A placement's file has grown (or, negative, shrunk) by these bytes on its disk.
+  virtual void count_disk(int64_t bytes) noexcept = 0;
 };
 
 // Owns one block of a Memory. Movable; empty when default-made or made with no bytes.

@@ -2,7 +2,9 @@
 #include "variants/spec.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -64,6 +66,24 @@ Stage default_stage(const Entry& entry) {
   Stage stage{std::string(entry.name), {}};
   for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
   return stage;
+}
+
+// Reads a whole text as one number; false if it is none.
+template <class T>
+bool read_number(std::string_view text, T& number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+// "0.250" -> "0.25"; empty if the text is not a decimal fraction between 0 and 1, both left out.
+std::string canonical_share(std::string_view text) {
+  if (text.find_first_not_of("0123456789.") != std::string_view::npos) return "";
+  double share = 0.0;
+  if (!read_number(text, share) || !(share > 0.0 && share < 1.0)) return "";
+  std::array<char, 400> printed;  // 2^-1074 has 327 digits
+  const auto [end, error] =
+      std::to_chars(printed.data(), printed.data() + printed.size(), share, std::chars_format::fixed);
+  return error == std::errc() ? std::string(printed.data(), end) : "";
 }
 
 class Parser {
@@ -162,19 +182,25 @@ class Parser {
     size_t end = at_;
     while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
     const std::string_view text = text_.substr(at_, end - at_);
-    const std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    if (p.kind == Parameter::Kind::kRows) wants += ": at least 1, or a share of max_tokens as in 0.25";
     std::string checked(text);
     if (p.kind == Parameter::Kind::kChoice) {
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
-    } else {
-      int64_t number = 0;
-      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc() || stop != text.data() + text.size()) fail(wants);
-      if (number < p.min || number > p.max) fail(wants);
-      checked = std::to_string(number);  // 016 and 16 are one value, and print alike
+    } else if (p.kind != Parameter::Kind::kText) {
+      checked = number(p, text);
+      if (checked.empty()) fail(wants);
     }
     at_ = end;
     return checked;
+  }
+
+  // The canonical text of a number, since 016 and 16 are one value and must print alike; empty if it is not
+  // one that `p` takes.
+  static std::string number(const Parameter& p, std::string_view text) {
+    int64_t whole = 0;
+    if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
+    return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
   }
 
   std::string_view text_;
@@ -202,10 +228,18 @@ const auto& checked_find(const Table& table, const Stage& stage) {
 }  // namespace
 
 int64_t Stage::integer(const std::string& key) const { return std::stoll(values.at(key)); }
+int64_t Stage::rows(const std::string& key, int64_t whole) const {
+  const std::string& value = values.at(key);
+  if (value.find('.') == std::string::npos) return std::stoll(value);
+  return std::max<int64_t>(1, std::llround(std::stod(value) * static_cast<double>(whole)));
+}
 const std::string& Stage::text(const std::string& key) const { return values.at(key); }
 
 std::string Parameter::range() const {
-  if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kText) return "any text without ',' and ')'";
+  const std::string numbers = std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kInteger) return numbers;
+  if (kind == Kind::kRows) return "rows or 0.x";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

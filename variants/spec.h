@@ -12,12 +12,14 @@
 
 namespace kv {
 
-// One stage with every parameter filled in, as checked text (`"16"`, `"copy"`, `"q8_0"`).
+// One stage with every parameter filled in, as checked text (`"16"`, `"0.25"`, `"copy"`, `"q8_0"`).
 struct Stage {
   std::string name;
   std::map<std::string, std::string> values;
 
   int64_t integer(const std::string& key) const;
+  // A number of rows that may be given as a share of `whole`: then rounded to the nearest, at least 1.
+  int64_t rows(const std::string& key, int64_t whole) const;
   const std::string& text(const std::string& key) const;
   friend bool operator==(const Stage&, const Stage&) = default;
 };

@@ -56,7 +56,27 @@ void Tail::get(int head, int64_t first, int64_t n, float* k, float* v) const {
   }
 }
 
-void Tail::spans(int head, std::vector<Span>& out) const {
+template <class Visit>
+void Tail::for_each_row(Visit visit) const {
+  for (int head = 0; head < heads_; ++head) {
+    for (int64_t row = encoded_rows(codec_, rows_); row < rows_; ++row) {
+      visit(at(head, row, false));
+      visit(at(head, row, true));
+    }
+  }
+}
+
+void Tail::save(Writer& to) const {
+  const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
+  for_each_row([&](const std::byte* row) { to.write(row, bytes); });
+}
+
+void Tail::load(Reader& from) {
+  const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
+  for_each_row([&](std::byte* row) { from.read(row, bytes); });
+}
+
+void Tail::spans(int head, SpanList& out) const {
   const int64_t row_bytes = unit_data_bytes(kRaw, head_dim_);
   for (int64_t row = encoded_rows(codec_, rows_); row < rows_;) {
     const int64_t count = std::min(rows_ - row, capacity_ - row % capacity_);

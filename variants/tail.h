@@ -12,6 +12,8 @@
 #include "kernels/span.h"
 #include "variants/codec/codec.h"
 #include "variants/memory.h"
+#include "variants/snapshot.h"
+#include "variants/span_list.h"
 
 namespace kv {
 
@@ -31,10 +33,16 @@ class Tail {
   void get(int head, int64_t first, int64_t n, float* k, float* v) const;
   // The sequence now has `rows` rows.
   void advance(int64_t rows) { rows_ = rows; }
+  // The rows that are not encoded, as stored; load() comes after advance().
+  void save(Writer& to) const;
+  void load(Reader& from);
   // Appends the spans of the rows that are not encoded: one, or two where they wrap around.
-  void spans(int head, std::vector<Span>& out) const;
+  void spans(int head, SpanList& out) const;
 
  private:
+  // Calls visit(bytes of one row) for every row that is not encoded, K and V.
+  template <class Visit>
+  void for_each_row(Visit visit) const;
   static int64_t capacity(const Codec& codec);
   std::byte* at(int head, int64_t row, bool v) const;
 

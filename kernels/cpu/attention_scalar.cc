@@ -1,5 +1,6 @@
 // The plain attention path: one row after another, FP64 sums, no tiles and no vectors. Slow on purpose: it is
 // the oracle of the vector path, and shares with it only the meaning of a task.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -15,8 +16,8 @@ void for_each_row(const AttentionTask& task, int head_dim, Visit visit) {
   std::vector<float> k(static_cast<size_t>(head_dim)), v(static_cast<size_t>(head_dim));
   SpanCursor at = task.start;
   for (int64_t row = task.row_begin; row < task.row_end; ++row, ++at.row) {
-    while (at.row == task.problem->spans[at.span].rows) at = {at.span + 1, 0};
-    const Span& span = task.problem->spans[at.span];
+    while (at.row == task.spans[at.span].rows) at = {at.span + 1, 0};
+    const Span& span = task.spans[at.span];
     const auto decode = [&](const Side& side, float* out) {
       const int64_t unit = at.row / side.encoding.group;
       const std::byte* meta = side.meta ? side.meta + unit * side.meta_stride : nullptr;
@@ -37,6 +38,11 @@ void run_task_scalar(const AttentionTask& task, int head_dim) {
     const float* q = task.query(i, head_dim);
     double max = -INFINITY, sum = 0.0;
     std::vector<double> out(static_cast<size_t>(head_dim), 0.0);
+    if (task.resume) {
+      max = double{task.state[i].max};
+      sum = double{task.state[i].sum};
+      std::copy_n(task.sum + i * head_dim, head_dim, out.begin());
+    }
     for_each_row(task, head_dim, [&](int64_t row, const std::vector<float>& k, const std::vector<float>& v) {
       if (row >= task.visible_rows(i)) return;
       double score = 0.0;

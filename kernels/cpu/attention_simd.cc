@@ -74,12 +74,12 @@ struct Scratch {
 };
 
 // Moves the cursor over the next `rows` rows and fills the tile with them.
-void next_tile(const HeadQueries& problem, SpanCursor& at, int rows, int head_dim, Scratch& scratch,
+void next_tile(std::span<const Span> spans, SpanCursor& at, int rows, int head_dim, Scratch& scratch,
                Tile& tile) {
   tile.rows = 0;
   tile.runs = 0;
   while (tile.rows < rows) {
-    const Span& span = problem.spans[at.span];
+    const Span& span = spans[at.span];
     const int take = static_cast<int>(std::min<int64_t>(rows - tile.rows, span.rows - at.row));
     if (take > 0) {
       const int64_t offset = int64_t{tile.rows} * head_dim;
@@ -303,12 +303,14 @@ void run_tiles(D d, const AttentionTask& task, int head_dim) {
   Scratch scratch;  // not initialised: only what is written is read
   Tile tile;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  std::fill_n(task.state, task.queries, SoftmaxState());
-  std::fill_n(task.sum, task.queries * head_dim, 0.0f);
+  if (!task.resume) {
+    std::fill_n(task.state, task.queries, SoftmaxState());
+    std::fill_n(task.sum, task.queries * head_dim, 0.0f);
+  }
   SpanCursor at = task.start;
   for (int64_t row = task.row_begin; row < task.row_end; row += kTileRows) {
     const int rows = static_cast<int>(std::min<int64_t>(kTileRows, task.row_end - row));
-    next_tile(*task.problem, at, rows, head_dim, scratch, tile);
+    next_tile(task.spans, at, rows, head_dim, scratch, tile);
     for (int i = 0; i < tile.runs; ++i) {
       with_load(tile.run[i].k.format,
                 [&](auto load) { score_run(d, load, tile, tile.run[i], task, head_dim, scratch.scores); });

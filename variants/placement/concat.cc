@@ -9,15 +9,22 @@ namespace {
 class Concat : public PlanesPlacement {
  public:
   using PlanesPlacement::PlanesPlacement;
-  void reserve(int sequence, int layer, int64_t used, int64_t units) override {
+
+ protected:
+  void grow(int sequence, int layer, int64_t used, int64_t units) override {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, units);
+  }
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    regrow(sequence, layer, units, units);
   }
 };
 
 std::unique_ptr<Placement> make(const Stage&, const PlacementContext& context) {
   return std::make_unique<Concat>(context);
 }
-int64_t reserved_units(const Stage&, int64_t used, int64_t) { return used; }
+int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
+  return planes_bytes(context, used);
+}
 
 }  // namespace
 
@@ -26,6 +33,6 @@ const PlacementEntry concat{{.name = "concat",
                              .source = "tract DynKeyValueCache, Hugging Face DynamicCache",
                              .parameters = {}},
                             make,
-                            reserved_units};
+                            layer_bytes};
 
 }  // namespace kv::placement

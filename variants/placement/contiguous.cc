@@ -22,8 +22,10 @@ class Contiguous : public PlanesPlacement {
           Planes(context(), context().max_units, ByteKind::kPayload, ByteKind::kMetadata, order_);
     }
   }
-  void reserve(int, int, int64_t, int64_t) override {
-  }  // open() did; the cache never asks for more than the most
+  void trim(int, int, int64_t, int64_t) override {}
+
+ protected:
+  void grow(int, int, int64_t, int64_t) override {}  // open() made room for the most there can be
 
  private:
   AxisOrder order_;
@@ -32,7 +34,9 @@ class Contiguous : public PlanesPlacement {
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Contiguous>(stage, context);
 }
-int64_t reserved_units(const Stage&, int64_t, int64_t max) { return max; }
+int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t) {
+  return planes_bytes(context, context.max_units);
+}
 
 }  // namespace
 
@@ -42,6 +46,6 @@ const PlacementEntry contiguous{
      .source = "[B,H,S,D] static cache",
      .parameters = {Parameter::choice("layout", {"bhsd", "bshd"}, "order of heads and rows in memory")}},
     make,
-    reserved_units};
+    layer_bytes};
 
 }  // namespace kv::placement

@@ -20,8 +20,9 @@ class Doubling : public PlanesPlacement {
   Doubling(const Stage& stage, const PlacementContext& context)
       : PlanesPlacement(context), copies_(stage.text("read") == "copy") {}
 
-  void reserve(int sequence, int layer, int64_t used, int64_t units) override {
-    if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, capacity_for(units));
+  void trim(int sequence, int layer, int64_t, int64_t units) override {
+    const int64_t capacity = capacity_for(units);
+    if (capacity < planes(sequence, layer).capacity()) regrow(sequence, layer, units, capacity);
   }
 
   void close(int sequence) override {
@@ -36,10 +37,16 @@ class Doubling : public PlanesPlacement {
     Planes fresh(context(), units, ByteKind::kWorkspace, ByteKind::kWorkspace);
     fresh.copy_from(planes(sequence, layer), units);
     slice(sequence, layer) = std::move(fresh);
+    note_move();
   }
 
-  void spans(int sequence, int layer, int head, int64_t rows, std::vector<Span>& out) override {
-    (copies_ ? slice(sequence, layer) : planes(sequence, layer)).spans(head, rows, out);
+  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {
+    (copies_ ? slice(sequence, layer) : planes(sequence, layer)).spans(head, from, rows, out);
+  }
+
+ protected:
+  void grow(int sequence, int layer, int64_t used, int64_t units) override {
+    if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, capacity_for(units));
   }
 
  private:
@@ -56,7 +63,9 @@ class Doubling : public PlanesPlacement {
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Doubling>(stage, context);
 }
-int64_t reserved_units(const Stage&, int64_t used, int64_t) { return capacity_for(used); }
+int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
+  return planes_bytes(context, capacity_for(used));
+}
 
 }  // namespace
 
@@ -66,6 +75,6 @@ const PlacementEntry doubling{
      .source = "tract InPlaceKvCache (PR 2321)",
      .parameters = {Parameter::choice("read", {"view", "copy"}, "read in place, or slice to a copy first")}},
     make,
-    reserved_units};
+    layer_bytes};
 
 }  // namespace kv::placement

@@ -3,11 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/span.h"
 #include "variants/memory.h"
+#include "variants/span_list.h"
 
 namespace kv {
 
@@ -32,6 +36,24 @@ struct PlacementContext {
   int64_t max_units;  // units that a sequence of the most tokens needs
   int max_sequences;
   UnitLayout unit;
+  // Of one unit of one head, all planes together.
+  int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
+};
+
+// Consecutive units of all heads, brought into memory for the time of one visit.
+struct Piece {
+  int64_t first_unit, units;
+  std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
+  std::array<int64_t, kPlanes> head_stride;    // bytes; the units of a head lie one behind the other
+};
+using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
+
+// What an append is about to do to one sequence's layer.
+struct Growth {
+  int sequence;
+  int64_t first;  // units [first, units) may be written; first < used where rows are overwritten
+  int64_t used;   // units [0, used) hold data
+  int64_t units;
 };
 
 class Placement {
@@ -43,16 +65,34 @@ class Placement {
   // `to` is open and empty; `units` [layers] are in use.
   virtual void fork(int from, int to, const std::vector<int64_t>& units) = 0;
 
-  // Makes units [0, units) of every head of (sequence, layer) writable, of which `used` hold data. Throws
-  // std::bad_alloc; what is stored stays as it was.
-  virtual void reserve(int sequence, int layer, int64_t used, int64_t units) = 0;
+  // Makes every growth's units writable, for all heads, or throws std::bad_alloc; what is stored stays as it
+  // was. One call for a whole batch, so that a pool can refuse it before any of it is taken.
+  virtual void reserve(int layer, std::span<const Growth> growths) = 0;
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) = 0;
+
+  // Of `used` units only the first `units` still hold data: what lay behind them is given back where the
+  // placement holds no more than it uses.
+  virtual void trim(int sequence, int layer, int64_t used, int64_t units) = 0;
 
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}
-  // Appends the spans of rows [0, rows).
-  virtual void spans(int sequence, int layer, int head, int64_t rows, std::vector<Span>& out) = 0;
+  // Appends the spans of rows [from, rows). `from` is 0 or the first row of a span that was given out before.
+  virtual void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) = 0;
+  // Changes when rows have moved, so that spans given out before are void. Appends leave it alone: of the
+  // spans before, all but the last stay as they are.
+  virtual int64_t moves(int sequence, int layer) const = 0;
+
+  // Units [0, this) are not in memory: spans() leaves them out, at() does not reach them, and they come as
+  // pieces. A multiple of kSplitRows rows.
+  virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
+  // Visits the pieces of each sequence in order, reading ahead; `index` is into `sequences`. Throws
+  // std::runtime_error where reading fails.
+  virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/) {}
 };
+
+// Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a
+// chunk".
+std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows);
 
 // A span over `rows` rows of consecutive units: the first at `base`, unit u of plane p at base + u *
 // stride[p].

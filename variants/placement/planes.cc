@@ -19,6 +19,12 @@ Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlane
   return {.k = side(unit.k, kKData, kKMeta), .v = side(unit.v, kVData, kVMeta), .rows = rows};
 }
 
+std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows) {
+  if (rows % unit_rows == 0) return "";
+  return what + " of " + std::to_string(rows) + " rows would cut the codec's groups of " +
+         std::to_string(unit_rows) + " rows; its rows must be a multiple of " + std::to_string(unit_rows);
+}
+
 Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
                ByteKind meta_kind, AxisOrder order)
     : context_(&context), capacity_(capacity_units), order_(order) {
@@ -45,15 +51,14 @@ UnitAddress Planes::at(int head, int64_t unit) const {
   return address;
 }
 
-void Planes::spans(int head, int64_t rows, std::vector<Span>& out) const {
-  if (rows == 0) return;
+void Planes::spans(int head, int64_t from, int64_t rows, SpanList& out) const {
   std::array<int64_t, kPlanes> stride;
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
   // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit
   // is broken there.
   const bool one_span = order_ == AxisOrder::kHeadMajor || context_->unit.k.group == context_->unit.v.group;
-  const int64_t step = one_span ? rows : context_->unit.rows;
-  for (int64_t row = 0; row < rows; row += step) {
+  const int64_t step = one_span ? rows - from : context_->unit.rows;
+  for (int64_t row = from; row < rows; row += step) {
     const UnitAddress first = at(head, row / context_->unit.rows);
     const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2],
                                                      first.plane[3]};
@@ -78,6 +83,10 @@ void Planes::copy_from(const Planes& other, int64_t units) {
   }
 }
 
+int64_t planes_bytes(const PlacementContext& context, int64_t units) {
+  return context.unit_bytes() * context.heads * units;
+}
+
 void PlanesPlacement::open(int sequence) {
   if (static_cast<size_t>(sequence) >= planes_.size()) planes_.resize(static_cast<size_t>(sequence) + 1);
   planes_[sequence].resize(static_cast<size_t>(context_.layers));
@@ -85,9 +94,13 @@ void PlanesPlacement::open(int sequence) {
 
 void PlanesPlacement::close(int sequence) { planes_[sequence].clear(); }
 
+void PlanesPlacement::reserve(int layer, std::span<const Growth> growths) {
+  for (const Growth& g : growths) grow(g.sequence, layer, g.used, g.units);
+}
+
 void PlanesPlacement::fork(int from, int to, const std::vector<int64_t>& units) {
   for (int layer = 0; layer < context_.layers; ++layer) {
-    reserve(to, layer, 0, units[layer]);
+    grow(to, layer, 0, units[layer]);
     planes(to, layer).copy_from(planes(from, layer), units[layer]);
   }
 }
@@ -96,8 +109,8 @@ UnitAddress PlanesPlacement::at(int sequence, int layer, int head, int64_t unit)
   return planes(sequence, layer).at(head, unit);
 }
 
-void PlanesPlacement::spans(int sequence, int layer, int head, int64_t rows, std::vector<Span>& out) {
-  planes(sequence, layer).spans(head, rows, out);
+void PlanesPlacement::spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) {
+  planes(sequence, layer).spans(head, from, rows, out);
 }
 
 Planes& PlanesPlacement::planes(int sequence, int layer) { return planes_[sequence][layer]; }
@@ -107,6 +120,7 @@ void PlanesPlacement::regrow(int sequence, int layer, int64_t used, int64_t capa
   Planes& old = planes(sequence, layer);
   grown.copy_from(old, used);
   old = std::move(grown);
+  note_move();
 }
 
 }  // namespace kv

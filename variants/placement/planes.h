@@ -19,7 +19,7 @@ class Planes {
 
   int64_t capacity() const { return capacity_; }
   UnitAddress at(int head, int64_t unit) const;
-  void spans(int head, int64_t rows, std::vector<Span>& out) const;
+  void spans(int head, int64_t from, int64_t rows, SpanList& out) const;
   // Copies the first `units` units of every head from `other`, of the same context and order.
   void copy_from(const Planes& other, int64_t units);
 
@@ -33,7 +33,10 @@ class Planes {
   std::array<Block, kPlanes> plane_;
 };
 
-// One Planes for every (sequence, layer), and what its users do alike; they differ in when they reserve.
+// The bytes of one layer's planes of `units`, all heads.
+int64_t planes_bytes(const PlacementContext& context, int64_t units);
+
+// One Planes for every (sequence, layer), and what its users do alike; they differ in when they grow.
 class PlanesPlacement : public Placement {
  public:
   explicit PlanesPlacement(const PlacementContext& context) : context_(context) {}
@@ -43,18 +46,24 @@ class PlanesPlacement : public Placement {
   void open(int sequence) override;
   void close(int sequence) override;
   void fork(int from, int to, const std::vector<int64_t>& units) override;
+  void reserve(int layer, std::span<const Growth> growths) override;
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override;
-  void spans(int sequence, int layer, int head, int64_t rows, std::vector<Span>& out) override;
+  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
+  int64_t moves(int, int) const override { return moves_; }
 
  protected:
+  // Makes units [0, units) of the planes writable, of which `used` hold data.
+  virtual void grow(int sequence, int layer, int64_t used, int64_t units) = 0;
   const PlacementContext& context() const { return context_; }
   Planes& planes(int sequence, int layer);
   // Replaces the planes by ones of another capacity and copies the first `used` units over.
   void regrow(int sequence, int layer, int64_t used, int64_t capacity);
+  void note_move() { ++moves_; }
 
  private:
   const PlacementContext context_;
   std::vector<std::vector<Planes>> planes_;  // [sequence][layer]
+  int64_t moves_ = 0;
 };
 
 }  // namespace kv

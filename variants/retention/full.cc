@@ -7,21 +7,27 @@ namespace {
 class Full : public Retention {
  public:
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Full>(*this); }
-  int64_t admit() override { return count_++; }
+  int64_t admit(std::span<const float>) override { return count_++; }
   int64_t slots() const override { return count_; }
   int64_t token_at(int64_t slot) const override { return slot; }
   int64_t slots_after(int64_t tokens) const override { return tokens; }
-  bool keeps_all() const override { return true; }
+  void save(Writer& to) const override { to.put(count_); }
+  void load(Reader& from) override { count_ = from.get<int64_t>(); }
 
  private:
   int64_t count_ = 0;
 };
 
-std::unique_ptr<Retention> make(const Stage&, int64_t, Memory&) { return std::make_unique<Full>(); }
+std::unique_ptr<Retention> make(const Stage&, const RetentionContext&) { return std::make_unique<Full>(); }
+int64_t slots(const Stage&, const SequenceLengths& lengths) { return lengths.tokens; }
+int64_t metadata_bytes(const Stage&, int64_t) { return 0; }
 
 }  // namespace
 
 const RetentionEntry full{{.name = "full", .help = "keeps every token", .source = "", .parameters = {}},
-                          make};
+                          make,
+                          slots,
+                          metadata_bytes,
+                          /*keeps_all=*/true};
 
 }  // namespace kv::retention

@@ -4,28 +4,53 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
+
+#include "variants/memory.h"
+#include "variants/snapshot.h"
 
 namespace kv {
+
+struct RetentionContext {
+  int64_t max_tokens;  // most tokens it will be given
+  int head;            // layer * kv_heads + kv head, so that random choices differ from head to head
+  Memory* memory;      // what is kept a slot (scores, token ids) comes from here, as kMetadata
+};
+
+// A run of a step's tokens that may be stored whole before its queries attend.
+struct Slice {
+  int64_t tokens = 1;
+  bool scored = false;  // observe() must follow, with what the slice's queries attended to
+};
 
 class Retention {
  public:
   virtual ~Retention() = default;
   virtual std::unique_ptr<Retention> clone() const = 0;
 
-  // The slot of the next token (they come in order, from 0). A slot that was in use loses its token.
-  virtual int64_t admit() = 0;
+  // The slot of the next token (they come in order, from 0), whose key is `key` [head_dim], before any codec.
+  // A slot that was in use loses its token.
+  virtual int64_t admit(std::span<const float> key) = 0;
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
   virtual int64_t token_at(int64_t slot) const = 0;
-  // Slots in use once `tokens` have been admitted.
+  // Slots in use once `tokens` have been admitted (at least as many as now). Never shrinks as tokens grow.
   virtual int64_t slots_after(int64_t tokens) const = 0;
 
-  // True if no token is ever lost and slot i holds token i: whole chunks may then be appended before they
-  // attend.
-  virtual bool keeps_all() const { return false; }
-  // True if observe() must be called, with the attention mass of each slot, after each step.
-  virtual bool wants_mass() const { return false; }
+  // The first slice of a step's `remaining` (>= 1) tokens: 1 token, or several that all take new slots in
+  // order, so that each query's view is a prefix of the slots. Asked of every head of a layer before each
+  // slice; all answer alike.
+  virtual Slice next(int64_t remaining) { return {.tokens = remaining}; }
+  // mass [slots()]: the probability that each slot got, summed over the queries of the slice and of the
+  // head's group.
   virtual void observe(std::span<const float> /*mass*/) {}
+  // Asked after observe(). If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads
+  // of a layer keep the same number.
+  virtual std::vector<int64_t> compact() { return {}; }
+
+  // The state between two steps, and back into a fresh one of the same settings.
+  virtual void save(Writer& to) const = 0;
+  virtual void load(Reader& from) = 0;
 };
 
 }  // namespace kv

@@ -1,0 +1,60 @@
+// Lists of chunks of equal size that are never moved and that forks share: what segmented is, and what tiered
+// moves from memory to memory.
+//
+// A fork shares even the last, partly filled chunk; whichever sequence writes to it next copies it first. The
+// lists themselves are a pointer a chunk and are not counted.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "variants/placement/planes.h"
+
+namespace kv {
+
+class ChunksPlacement : public Placement {
+ public:
+  ChunksPlacement(const PlacementContext& context, int64_t chunk_rows)
+      : context_(context), chunk_units_(chunk_rows / context.unit.rows) {}
+  ChunksPlacement(const ChunksPlacement&) = delete;
+  ChunksPlacement& operator=(const ChunksPlacement&) = delete;
+
+  void open(int sequence) override;
+  void close(int sequence) override { lists_[sequence].clear(); }
+  void fork(int from, int to, const std::vector<int64_t>& units) override;
+  void reserve(int layer, std::span<const Growth> growths) override;
+  void trim(int sequence, int layer, int64_t used, int64_t units) override;
+  UnitAddress at(int sequence, int layer, int head, int64_t unit) override;
+  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
+  int64_t moves(int, int) const override { return moves_; }
+
+  // Bytes of the chunks of one layer that hold `used` units.
+  static int64_t bytes(const PlacementContext& context, int64_t chunk_rows, int64_t used);
+
+ protected:
+  struct Chunk {
+    virtual ~Chunk() = default;
+    Planes planes;
+  };
+  using ChunkList = std::vector<std::shared_ptr<Chunk>>;
+
+  // A chunk without planes.
+  virtual std::shared_ptr<Chunk> make_chunk() { return std::make_shared<Chunk>(); }
+  Planes make_planes() const {
+    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata);
+  }
+  ChunkList& list(int sequence, int layer) { return lists_[sequence][layer]; }
+  const ChunkList& list(int sequence, int layer) const { return lists_[sequence][layer]; }
+  const PlacementContext& context() const { return context_; }
+  int64_t chunk_units() const { return chunk_units_; }
+  int64_t chunk_rows() const { return chunk_units_ * context_.unit.rows; }
+  void note_move() { ++moves_; }
+
+ private:
+  const PlacementContext context_;
+  const int64_t chunk_units_;
+  std::vector<std::vector<ChunkList>> lists_;  // [sequence][layer]
+  int64_t moves_ = 0;
+};
+
+}  // namespace kv

@@ -1,0 +1,54 @@
+// A nameless file of equal slots, for rows that no longer fit in memory. Since it has no name, nothing is
+// left of it after any exit, a kill included.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "variants/memory.h"
+
+namespace kv {
+
+class SpillFile {
+ public:
+  // What O_DIRECT asks of addresses, offsets and sizes on any disk in use.
+  static constexpr int64_t kAlignment = 4096;
+  static int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+  // Why `folder` cannot have such a file, or empty if it can.
+  static std::string refuses(const std::string& folder, bool direct);
+
+  // A file in `folder` with slots of `slot_bytes`, a multiple of kAlignment. `direct`: reads and writes go
+  // past the page cache. Throws std::runtime_error where the folder cannot have such a file.
+  SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes);
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
+  ~SpillFile();
+
+  // Makes sure that the next `slots` calls of take() need no more disk; throws std::runtime_error, and holds
+  // no more than before, where the disk is full.
+  void prepare(int64_t slots);
+  int64_t take();
+  void give_back(int64_t slot) noexcept;
+
+  // A whole slot from or to memory aligned to kAlignment. Throw std::runtime_error in one line.
+  void write(int64_t slot, const std::byte* from);
+  void read(int64_t slot, std::byte* to) const;
+
+ private:
+  static int open_in(const std::string& folder, bool direct);
+  [[noreturn]] void fail(const std::string& what, int error) const;
+  void allocate_slot();
+
+  Memory& memory_;
+  const std::string folder_;
+  const int64_t slot_bytes_;
+  const int fd_;
+  int64_t slots_ = 0;              // that the file has room for, holes included
+  std::vector<int64_t> prepared_;  // on the disk, not in use
+  std::vector<int64_t> holes_;     // neither
+};
+
+}  // namespace kv

@@ -1,0 +1,241 @@
+// tiered: the newest rows in fast memory, older ones in a second pool, the oldest in a file.
+//
+// Rows lie in chunks of kSplitRows, the length of attention's partial results. A chunk is moved as a whole,
+// once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here,
+// other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
+// after the other while the next is being read by another thread; since they are whole splits, the output has
+// the bits of every other placement.
+//
+// Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
+// it by, so the two arms tell the page cache from the disk. Disk for a chunk is reserved before the append
+// that will need it, so that a full disk refuses the append and loses nothing. Rows in the file cannot be
+// overwritten, so retentions that evict are refused.
+//
+// Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace.
+#include <algorithm>
+#include <cstdlib>
+#include <future>
+
+#include "kernels/attention.h"
+#include "variants/list.h"
+#include "variants/placement/chunks.h"
+#include "variants/placement/spill_file.h"
+
+namespace kv::placement {
+namespace {
+
+std::string folder_of(const Stage& stage) {
+  if (!stage.text("dir").empty()) return stage.text("dir");
+  const char* standard = std::getenv("TMPDIR");
+  return standard && *standard ? standard : "/tmp";
+}
+
+// How many of a layer's first chunks lie outside the fast memory, and how many of those in the file.
+struct Borders {
+  int64_t cold, not_hot;
+  Borders(const Stage& stage, int64_t rows)
+      : cold(std::max<int64_t>(0, rows - stage.integer("hot") - stage.integer("warm")) / kSplitRows),
+        not_hot(std::max<int64_t>(0, rows - stage.integer("hot")) / kSplitRows) {}
+};
+
+int64_t slot_bytes(const PlacementContext& context) {
+  return SpillFile::aligned(planes_bytes(context, kSplitRows / context.unit.rows));
+}
+
+// Room for one slot, aligned as direct reads need it.
+class SlotBuffer {
+ public:
+  SlotBuffer() = default;
+  SlotBuffer(Memory& memory, int64_t bytes)
+      : block_(memory, static_cast<size_t>(bytes + SpillFile::kAlignment), ByteKind::kWorkspace) {}
+  explicit operator bool() const { return static_cast<bool>(block_); }
+  std::byte* data() const {
+    const auto address = reinterpret_cast<uintptr_t>(block_.data());
+    return block_.data() + (SpillFile::kAlignment - address % SpillFile::kAlignment) % SpillFile::kAlignment;
+  }
+
+ private:
+  Block block_;
+};
+
+class Tiered : public ChunksPlacement {
+ public:
+  Tiered(const Stage& stage, const PlacementContext& context)
+      : ChunksPlacement(context, kSplitRows),
+        stage_(stage),
+        file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
+                                          slot_bytes(context))) {}
+
+  void reserve(int layer, std::span<const Growth> growths) override {
+    int64_t slots = 0;
+    for (const Growth& g : growths) {
+      settle(g.sequence, layer, g.used);
+      slots += Borders(stage_, g.units * unit().rows).cold - Borders(stage_, g.used * unit().rows).cold;
+    }
+    file_->prepare(slots);
+    ChunksPlacement::reserve(layer, growths);
+  }
+
+  void view(int sequence, int layer, int64_t units) override { settle(sequence, layer, units); }
+
+  int64_t streamed_units(int sequence, int layer) const override {
+    int64_t cold = 0;
+    for (const auto& chunk : list(sequence, layer)) {
+      if (tier_of(*chunk).slot < 0) break;
+      ++cold;
+    }
+    return cold * chunk_units();
+  }
+
+  void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {
+    const int64_t first = std::max(from, streamed_units(sequence, layer) * unit().rows);
+    ChunksPlacement::spans(sequence, layer, head, first, rows, out);
+  }
+
+  void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit) override {
+    struct Job {
+      size_t index;
+      int64_t first_unit, slot;
+    };
+    std::vector<Job> jobs;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const int64_t units = streamed_units(sequences[i], layer);
+      for (int64_t unit = 0; unit < units; unit += chunk_units()) {
+        jobs.push_back({i, unit, tier_of(*list(sequences[i], layer)[unit / chunk_units()]).slot});
+      }
+    }
+    if (jobs.empty()) return;
+    const auto start = [&](size_t job) {
+      std::byte* to = buffer(job % 2);
+      return std::async(std::launch::async, [this, to, slot = jobs[job].slot] { file_->read(slot, to); });
+    };
+    std::future<void> next = start(0);
+    for (size_t job = 0; job < jobs.size(); ++job) {
+      next.get();
+      if (job + 1 < jobs.size()) next = start(job + 1);
+      visit(jobs[job].index, piece(jobs[job].first_unit, buffer(job % 2)));
+    }
+  }
+
+ private:
+  struct TierChunk : Chunk {
+    explicit TierChunk(std::shared_ptr<SpillFile> f) : file(std::move(f)) {}
+    ~TierChunk() override {
+      if (slot >= 0) file->give_back(slot);
+    }
+    std::shared_ptr<SpillFile> file;
+    bool warm = false;
+    int64_t slot = -1;  // in the file; the planes are empty then
+  };
+
+  std::shared_ptr<Chunk> make_chunk() override { return std::make_shared<TierChunk>(file_); }
+  static TierChunk& tier_of(Chunk& chunk) { return static_cast<TierChunk&>(chunk); }
+  const UnitLayout& unit() const { return context().unit; }
+
+  // Moves chunks that have become too old for their place. Backwards, and only as far as there are any, so
+  // that a step costs no more when there are many.
+  void settle(int sequence, int layer, int64_t units) {
+    const ChunkList& chunks = list(sequence, layer);
+    const Borders borders(stage_, units * unit().rows);
+    int64_t first = borders.not_hot;
+    while (first > 0 && !is_settled(tier_of(*chunks[first - 1]), first - 1 < borders.cold)) --first;
+    first = std::min(first, borders.cold);
+    while (first > 0 && !is_settled(tier_of(*chunks[first - 1]), true)) --first;
+    for (int64_t c = first; c < borders.not_hot; ++c) {
+      TierChunk& chunk = tier_of(*chunks[c]);
+      if (is_settled(chunk, c < borders.cold)) continue;
+      c < borders.cold ? to_file(chunk) : to_warm(chunk);
+      note_move();
+    }
+  }
+  static bool is_settled(const TierChunk& chunk, bool cold) {
+    return chunk.slot >= 0 || (!cold && chunk.warm);
+  }
+
+  void to_warm(TierChunk& chunk) {
+    Planes warm = make_planes();
+    warm.copy_from(chunk.planes, chunk_units());
+    chunk.planes = std::move(warm);
+    chunk.warm = true;
+  }
+
+  // If anything fails, the chunk stays where it is.
+  void to_file(TierChunk& chunk) {
+    std::byte* to = buffer(0);
+    for (int p = 0; p < kPlanes; ++p) {
+      const int64_t bytes = unit().bytes[p] * chunk_units();
+      for (int head = 0; bytes > 0 && head < context().heads; ++head, to += bytes) {
+        context().memory->copy(to, chunk.planes.at(head, 0).plane[p], static_cast<size_t>(bytes));
+      }
+    }
+    const int64_t slot = file_->take();
+    try {
+      file_->write(slot, buffer(0));
+    } catch (...) {
+      file_->give_back(slot);
+      throw;
+    }
+    chunk.slot = slot;
+    chunk.planes = Planes();
+  }
+
+  // A slot's layout: [plane][head][unit].
+  Piece piece(int64_t first_unit, const std::byte* data) const {
+    Piece piece{.first_unit = first_unit, .units = chunk_units(), .base = {}, .head_stride = {}};
+    for (int p = 0; p < kPlanes; ++p) {
+      piece.base[p] = unit().bytes[p] > 0 ? data : nullptr;
+      piece.head_stride[p] = unit().bytes[p] * chunk_units();
+      data += piece.head_stride[p] * context().heads;
+    }
+    return piece;
+  }
+
+  std::byte* buffer(size_t i) {
+    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(context()));
+    return buffer_[i].data();
+  }
+
+  const Stage stage_;
+  std::shared_ptr<SpillFile> file_;  // shared with the chunks that lie in it
+  SlotBuffer buffer_[2];
+};
+
+std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+  return std::make_unique<Tiered>(stage, context);
+}
+
+int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
+  const int64_t in_file = Borders(stage, used * context.unit.rows).cold * kSplitRows / context.unit.rows;
+  return ChunksPlacement::bytes(context, kSplitRows, used - in_file);
+}
+int64_t layer_disk_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
+  return Borders(stage, used * context.unit.rows).cold * slot_bytes(context);
+}
+
+std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
+  if (!retention.keeps_all) {
+    return "retention '" + std::string(retention.name) +
+           "' overwrites rows, and those in a file stay as they are";
+  }
+  const std::string straddles = group_straddles("a chunk", kSplitRows, codec.unit_rows());
+  if (!straddles.empty()) return straddles;
+  return SpillFile::refuses(folder_of(stage), stage.text("io") == "direct");
+}
+
+}  // namespace
+
+const PlacementEntry tiered{
+    {.name = "tiered",
+     .help = "newest rows in fast memory, older ones in a second pool, the oldest in a file",
+     .source = "FlexGen (arXiv:2303.06865), LMCache",
+     .parameters = {Parameter::integer("hot", "16384", 1, 1 << 30, {1}, "newest rows kept in fast memory"),
+                    Parameter::integer("warm", "65536", 0, 1 << 30, {}, "older rows kept in the second pool"),
+                    Parameter::text("dir", "", "folder of the file; empty: $TMPDIR, else /tmp"),
+                    Parameter::choice("io", {"buffered", "direct"}, "through the page cache, or past it")}},
+    make,
+    layer_bytes,
+    nullptr,
+    refuses,
+    layer_disk_bytes};
+
+}  // namespace kv::placement

@@ -1,0 +1,86 @@
+// h2o: heavy hitters and the newest tokens (Zhang et al. 2023, arXiv:2306.14048, Algorithm 1).
+//
+// A slot's score is the attention probability it has received so far, summed over the head's group of query
+// heads and over all queries since it came, those of the prefill included. When the cache is full, the
+// lightest slot outside the `recent` newest tokens is overwritten; of equal ones the lowest slot. `heavy` and
+// `recent` are separate budgets: heavy + recent rows are held.
+//
+// The authors' code differs: it prefills with full attention and evicts once at the end of the prompt; here
+// eviction works from the first token on, as in the paper's algorithm, so that memory stays flat through the
+// prefill as well. It also scores every query head alone; here the query heads that share a kv head vote
+// together, since they share its rows.
+#include <algorithm>
+
+#include "variants/list.h"
+#include "variants/retention/evicting.h"
+
+namespace kv::retention {
+namespace {
+
+// Scoring keeps a row of probabilities for each query of a slice; this bounds the workspace of a long
+// prefill.
+constexpr int64_t kMostScoredTokens = 64;
+
+struct Budget {
+  int64_t heavy, recent;
+  Budget(const Stage& stage, int64_t max_tokens)
+      : heavy(stage.rows("heavy", max_tokens)), recent(stage.rows("recent", max_tokens)) {}
+};
+
+class H2o : public Evicting {
+ public:
+  H2o(const Budget& budget, const RetentionContext& context)
+      : Evicting(budget.heavy + budget.recent, context, Scores::kOne), recent_(budget.recent) {}
+  std::unique_ptr<Retention> clone() const override { return std::make_unique<H2o>(*this); }
+
+  Slice next(int64_t remaining) override {
+    return {.tokens = std::min(Evicting::next(remaining).tokens, kMostScoredTokens), .scored = true};
+  }
+  void observe(std::span<const float> mass) override {
+    const std::span<float> score = scores();
+    for (size_t slot = 0; slot < score.size(); ++slot) score[slot] += mass[slot];
+  }
+
+ private:
+  int64_t victim() const override {
+    const auto token = tokens();
+    const auto score = scores();
+    int64_t lightest = -1;
+    for (int64_t slot = 0; slot < slots(); ++slot) {
+      const bool is_recent =
+          token[slot] > count() - recent_;  // the token that is coming is one of the recent
+      if (!is_recent && (lightest < 0 || score[slot] < score[lightest])) lightest = slot;
+    }
+    return lightest;
+  }
+
+  int64_t recent_;
+};
+
+std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+  return std::make_unique<H2o>(Budget(stage, context.max_tokens), context);
+}
+int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+  const Budget budget(stage, lengths.max_tokens);
+  return std::min(lengths.tokens, budget.heavy + budget.recent);
+}
+int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+  const Budget budget(stage, max_tokens);
+  return Evicting::metadata_bytes(budget.heavy + budget.recent, max_tokens, Evicting::Scores::kOne);
+}
+
+}  // namespace
+
+const RetentionEntry h2o{
+    {.name = "h2o",
+     .help = "heavy hitters by accumulated attention, and the newest tokens",
+     .source = "H2O, Zhang et al. 2023 (arXiv:2306.14048)",
+     .parameters = {Parameter::rows("heavy", "128", {16}, "rows kept for the attention they have received"),
+                    Parameter::rows("recent", "128", {16}, "newest tokens, never evicted")}},
+    make,
+    slots,
+    metadata_bytes,
+    /*keeps_all=*/false,
+    /*scores=*/true};
+
+}  // namespace kv::retention

@@ -1,0 +1,63 @@
+// tova: token omission via attention (Oren et al. 2024, arXiv:2401.06104).
+//
+// A slot's score is the attention probability that the newest query gave it, summed over the head's group of
+// query heads; the lowest is overwritten next, of equal ones the lowest slot. Nothing is protected: a token
+// may go as soon as its own query has ignored it.
+//
+// The authors' code averages the probabilities over all heads of a layer, which then drop the same token;
+// here each kv head decides for itself. A budget of B rows is their state of B - 1, since they evict once a
+// query has attended.
+#include <algorithm>
+
+#include "variants/list.h"
+#include "variants/retention/evicting.h"
+
+namespace kv::retention {
+namespace {
+
+class Tova : public Evicting {
+ public:
+  Tova(int64_t budget, const RetentionContext& context) : Evicting(budget, context, Scores::kOne) {}
+  std::unique_ptr<Retention> clone() const override { return std::make_unique<Tova>(*this); }
+
+  // Only a query before an eviction is scored, alone: the one that fills the last slot, and all after it.
+  Slice next(int64_t remaining) override {
+    const int64_t room = budget() - count();
+    if (room > 1) return {.tokens = std::min(remaining, room - 1), .scored = false};
+    return {.tokens = 1, .scored = true};
+  }
+  void observe(std::span<const float> mass) override {
+    std::copy(mass.begin(), mass.end(), scores().begin());
+  }
+
+ private:
+  int64_t victim() const override {
+    const auto score = scores();
+    return std::min_element(score.begin(), score.end()) - score.begin();
+  }
+};
+
+std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+  return std::make_unique<Tova>(stage.rows("budget", context.max_tokens), context);
+}
+int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+  return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
+}
+int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, Evicting::Scores::kOne);
+}
+
+}  // namespace
+
+const RetentionEntry tova{
+    {.name = "tova",
+     .help = "drops what the newest query attended to least",
+     .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
+     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included")}},
+    make,
+    slots,
+    metadata_bytes,
+    /*keeps_all=*/false,
+    /*scores=*/true};
+
+}  // namespace kv::retention
