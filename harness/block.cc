@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <new>
 #include <stdexcept>
@@ -25,8 +26,29 @@ int cold_replicas(const LiveCell& cell) {
   return static_cast<int>(2 * last_level_cache_bytes() / std::max<int64_t>(1, cell.read_bytes)) + 1;
 }
 
+// Values of all heads, sequences and layers. In floating point, since a config may ask for absurdly many.
+double values(const BlockPlan& plan, double heads, double tokens) {
+  const WorkloadShape& w = plan.source->shape();
+  return heads * tokens * w.head_dim * w.layers * plan.batch;
+}
+
+// What the block holds whatever the variant: the tokens that are fed, and the rows that an output is verified
+// against.
+double shared_bytes(const BlockPlan& plan) {
+  const WorkloadShape& w = plan.source->shape();
+  const bool growth = plan.experiment->kind == "growth";
+  const auto fed = static_cast<double>(
+      std::min(plan.seq_len, growth ? kGrowthLoad : int64_t{plan.experiment->measure.steps}));
+  const double verified = 2.0 * (w.kv_heads + 2) * static_cast<double>(plan.seq_len) * w.head_dim;
+  return sizeof(float) * (values(plan, w.q_heads + 2.0 * w.kv_heads, fed) + verified);
+}
+
 // What a cell needs at its peak: base and fork, and the cold copies.
 int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
+  // Beyond any machine; the closed form, in whole numbers, could overflow.
+  const double floats =
+      sizeof(float) * values(plan, 2.0 * plan.source->shape().kv_heads, static_cast<double>(plan.seq_len));
+  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
   const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
   const int64_t once = predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
   if (plan.experiment->kind == "growth")
@@ -38,19 +60,20 @@ int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
 // Cells that fit into memory side by side: all of them, if they do.
 std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells, int64_t memory_bytes) {
   std::vector<std::vector<LiveCell*>> groups;
-  int64_t held = 0;
+  const auto shared = static_cast<int64_t>(std::min(shared_bytes(plan), 1e18));
+  int64_t held = shared;
   for (const auto& cell : cells) {
     if (!runs(*cell)) continue;
     const int64_t needed = needed_bytes(plan, cell->spec);
-    if (needed > memory_bytes) {
+    if (shared + needed > memory_bytes) {
       give_up(*cell, "out_of_memory",
-              "needs " + human_bytes(needed) + " with its copies, and the run may use " +
-                  human_bytes(memory_bytes));
+              "needs " + human_bytes(shared + needed) + " with its copies, and the run may use " +
+                  human_bytes(memory_bytes) + " (measure.memory_share)");
       continue;
     }
     if (groups.empty() || held + needed > memory_bytes) {
       groups.emplace_back();
-      held = 0;
+      held = shared;
     }
     groups.back().push_back(cell.get());
     held += needed;
@@ -83,7 +106,14 @@ class BlockRun {
     }
     if (tasks.empty()) return true;
     if (!growth) add_ceilings(group, tasks);
-    if (!run_interleaved(tasks, measure_.repetitions, limits_.stop)) return false;
+    try {
+      if (!run_interleaved(tasks, measure_.repetitions, limits_.stop)) return false;
+    } catch (const std::bad_alloc&) {
+      for (LiveCell* cell : group) {
+        if (runs(*cell)) give_up(*cell, "out_of_memory", "ran out of memory while it was timed");
+        cell->steps.clear();
+      }
+    }
     for (LiveCell* cell : group) {
       if (!runs(*cell)) continue;
       cell->summarise();
@@ -185,7 +215,7 @@ class BlockRun {
       ceilings_[bytes] = task.get();
       tasks.push_back(std::move(task));
     };
-    add(cold_bytes());
+    if (measure_.cold_steps > 0) add(cold_bytes());
     for (const LiveCell* cell : group) {
       if (runs(*cell)) add(hot_bytes(*cell));
     }
@@ -205,6 +235,7 @@ class BlockRun {
       if (const auto value = cell.row.number(read)) cell.row.set(share_column, *value / gbps);
     };
     share("read_gbps", "ceiling_gbps", "ceiling_share", ceilings_.at(hot_bytes(cell))->gbps());
+    if (measure_.cold_steps == 0) return;
     share("cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share", ceilings_.at(cold_bytes())->gbps());
   }
 
@@ -241,8 +272,10 @@ void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveC
     const Ratio ratio = ratio_of_medians(step_medians(*cell), step_medians(*baseline), Pairing::kIndependent);
     cell->row.set("versus", baseline->spec.print());
     cell->row.set("ratio_p50", ratio.value);
-    cell->row.set("ratio_ci_low", ratio.interval.low);
-    cell->row.set("ratio_ci_high", ratio.interval.high);
+    if (std::isfinite(ratio.interval.high)) {
+      cell->row.set("ratio_ci_low", ratio.interval.low);
+      cell->row.set("ratio_ci_high", ratio.interval.high);
+    }
     if (cell->row.text("verdict") == "null") continue;
     const Verdict verdict = compare(ratio);
     cell->row.set("verdict", verdict == Verdict::kFaster   ? "faster"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include "harness/experiments.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
+#include "kernels/attention.h"
 
 namespace kv {
 namespace {
@@ -33,6 +35,11 @@ class Section {
     const toml::node* node = table_.get(key);
     if (node && node->source().begin.line > 0) where += ":" + std::to_string(node->source().begin.line);
     throw std::invalid_argument(where + ": " + (path_.empty() ? key : path_ + "." + key) + " " + what);
+  }
+
+  // About the table as a whole.
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw std::invalid_argument(file_ + ": [" + path_ + "] " + what);
   }
 
   std::string text(const std::string& key, const std::string& fallback) {
@@ -141,6 +148,21 @@ class Section {
   std::set<std::string> asked_;
 };
 
+// Sets the value under `a.b.c`.
+void override_value(toml::table& root, const std::string& key, const toml::node& value) {
+  toml::table* at = &root;
+  std::stringstream parts(key);
+  std::string part, next;
+  std::getline(parts, part, '.');
+  while (std::getline(parts, next, '.')) {
+    if (!at->contains(part)) at->insert(part, toml::table{});
+    at = at->get(part)->as_table();
+    if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
+    part = next;
+  }
+  at->insert_or_assign(part, value);
+}
+
 // `a.b.c=value`: the value is TOML, or else taken as text.
 void apply_override(toml::table& root, const std::string& assignment) {
   const size_t equals = assignment.find('=');
@@ -155,26 +177,15 @@ void apply_override(toml::table& root, const std::string& assignment) {
   } catch (const toml::parse_error&) {
     parsed.insert("value", text);
   }
-  toml::table* at = &root;
-  std::stringstream parts(key);
-  std::string part, next;
-  std::getline(parts, part, '.');
-  while (std::getline(parts, next, '.')) {
-    if (!at->contains(part)) at->insert(part, toml::table{});
-    at = at->get(part)->as_table();
-    if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
-    part = next;
-  }
-  at->insert_or_assign(part, *parsed.get("value"));
+  override_value(root, key, *parsed.get("value"));
 }
 
 Geometry read_model(Section model) {
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   if (preset + file + numbers != 1) {
-    throw std::invalid_argument(
-        "config: [model] needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, "
-        "kv_heads and head_dim");
+    model.refuse(
+        "needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, kv_heads and head_dim");
   }
   Geometry g;
   if (preset) {
@@ -187,26 +198,24 @@ Geometry read_model(Section model) {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
     g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
-    if (g.q_heads == 0 || g.head_dim == 0)
-      throw std::invalid_argument("config: [model] needs q_heads and head_dim");
+    if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
     g.name = "custom";
   }
   g.name = model.text("name", g.name);
   g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
   model.refuse_the_rest();
   if (g.q_heads % g.kv_heads != 0) {
-    throw std::invalid_argument("config: model.q_heads (" + std::to_string(g.q_heads) +
-                                ") must be a multiple of model.kv_heads (" + std::to_string(g.kv_heads) +
-                                ")");
+    model.fail("q_heads", "(" + std::to_string(g.q_heads) + ") must be a multiple of kv_heads (" +
+                              std::to_string(g.kv_heads) + ")");
   }
-  if (g.head_dim % 8 != 0 || g.head_dim > 512) {
-    throw std::invalid_argument("config: head_dim must be a multiple of 8 up to 512, not " +
-                                std::to_string(g.head_dim));
+  if (g.head_dim % 8 != 0 || g.head_dim > kMaxHeadDim) {
+    model.refuse("head_dim must be a multiple of 8 up to " + std::to_string(kMaxHeadDim) + ", not " +
+                 std::to_string(g.head_dim));
   }
   return g;
 }
 
-WorkloadConfig read_workload(Section section, const WorkloadConfig& given) {
+WorkloadConfig read_workload(Section section) {
   WorkloadConfig w;
   w.family = section.text("family", "gaussian");
   w.dump = section.text("dump", "");
@@ -214,13 +223,8 @@ WorkloadConfig read_workload(Section section, const WorkloadConfig& given) {
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
   section.refuse_the_rest();
-  if (!given.model.empty()) w.model = given.model;
-  if (!given.tokenizer.empty()) w.tokenizer = given.tokenizer;
-  if (!given.text.empty()) w.text = given.text;
   const int files = !w.model.empty() + !w.tokenizer.empty() + !w.text.empty();
-  if (files != 0 && files != 3) {
-    throw std::invalid_argument("a model workload needs all three: model, tokenizer and text");
-  }
+  if (files != 0 && files != 3) section.refuse("needs all three of model, tokenizer and text, or none");
   if (files == 3) w.family = "model";
   if (!w.dump.empty()) w.family = "dump";
   return w;
@@ -247,14 +251,28 @@ std::vector<Spec> read_variants(Section& section) {
   return variants;
 }
 
+// A value that comes twice would be two cells of one name.
+template <class Value>
+void refuse_repeats(const Section& section, const std::string& key, std::vector<Value> values) {
+  std::sort(values.begin(), values.end());
+  const auto twice = std::adjacent_find(values.begin(), values.end());
+  if (twice == values.end()) return;
+  std::ostringstream value;
+  value << *twice;
+  section.fail(key, "names " + value.str() + " twice");
+}
+
 void read_axes(Section& section, Axes& axes) {
   if (section.has("variants")) axes.variants = read_variants(section);
   axes.seq_len = section.integers("seq_len", axes.seq_len, 1, kMaxTokens);
   std::sort(axes.seq_len.begin(), axes.seq_len.end());
+  refuse_repeats(section, "seq_len", axes.seq_len);
   std::vector<int64_t> batch(axes.batch.begin(), axes.batch.end());
   batch = section.integers("batch", batch, 1, 4096);
+  refuse_repeats(section, "batch", batch);
   axes.batch.assign(batch.begin(), batch.end());
   axes.workload = section.texts("workload", axes.workload);
+  refuse_repeats(section, "workload", axes.workload);
   const std::vector<std::string> known = known_workloads();
   for (const std::string& name : axes.workload) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -275,8 +293,52 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 
+// A file's place, whole, so that the config as run means the same wherever it is run from.
+void settle_path(toml::table& root, const char* section, const char* key) {
+  toml::table* table = root[section].as_table();
+  const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
+  if (path && !path->empty()) {
+    const auto place = find_input(*path, std::string(section) + "." + key);
+    table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
+  }
+}
+
+// The command line's options become keys, so that the config as run holds all that was asked for.
+void apply_options(toml::table& root, const Overrides& overrides, const std::string& name) {
+  for (const std::string& assignment : overrides.set) apply_override(root, assignment);
+  if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
+  if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
+  if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+  if (!root.contains("name")) root.insert("name", name);
+  const WorkloadConfig& w = overrides.workload;
+  const auto set_text = [&](const std::string& key, const std::string& text) {
+    if (!text.empty()) override_value(root, key, toml::value<std::string>(text));
+  };
+  set_text("workload.model", w.model);
+  set_text("workload.tokenizer", w.tokenizer);
+  set_text("workload.text", w.text);
+  if (!w.model.empty()) {
+    // Who names a model on the command line wants it measured, whatever the config sweeps over.
+    set_text("sweep.workload", "model");
+    for (const Experiment& experiment : experiments()) {
+      if (toml::table* own = root[experiment.name].as_table()) own->erase("workload");
+    }
+  }
+  for (const char* key : {"dump", "model", "tokenizer", "text"}) settle_path(root, "workload", key);
+  settle_path(root, "model", "config");
+}
+
 void require(bool present, const std::string& path, const std::string& what) {
   if (!present) throw std::invalid_argument(path + ": " + what);
+}
+
+bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
+  for (const ExperimentConfig& experiment : experiments) {
+    for (const std::string& workload : experiment.axes.workload) {
+      if (workload != "model" && workload != "dump") return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -291,22 +353,15 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
     throw std::invalid_argument(config.path + ":" + std::to_string(e.source().begin.line) + ": " +
                                 std::string(e.description()));
   }
-  for (const std::string& assignment : overrides.set) apply_override(root, assignment);
-  if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
-  if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
-  if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+  apply_options(root, overrides, std::filesystem::path(config.path).stem().string());
 
   Section top(root, config.path, "");
-  config.name = top.text("name", std::filesystem::path(config.path).stem().string());
+  config.name = top.text("name", "");
   config.title = top.text("title", config.name);
   config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
   config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
   config.isa = top.text("isa", "auto");
-  config.workload = read_workload(top.section("workload"), overrides.workload);
-  // A real model or a dump brings its own shape.
-  const bool brings_shape = config.workload.family == "model" || config.workload.family == "dump";
-  Section model = top.section("model");
-  if (!brings_shape) config.geometry = read_model(model);
+  config.workload = read_workload(top.section("workload"));
 
   Axes axes{.variants = {}, .seq_len = {}, .batch = {1}, .workload = {config.workload.family}};
   MeasureConfig measure;
@@ -317,26 +372,33 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   measured.refuse_the_rest();
 
   const std::vector<std::string> kinds = top.texts("experiment", {});
-  std::string known;
-  for (const Experiment& e : experiments()) known += (known.empty() ? "" : ", ") + std::string(e.name);
-  require(!kinds.empty(), config.path,
-          "experiment is missing; it is one of " + known + ", or an array of them");
-  for (const std::string& kind : kinds) {
-    const auto is_kind = [&](const Experiment& e) { return e.name == kind; };
-    if (std::none_of(experiments().begin(), experiments().end(), is_kind))
-      top.fail("experiment", "must be one of " + known + ", not '" + kind + "'");
-    ExperimentConfig experiment{kind, axes, measure};
-    // A table of the experiment's name overrides [sweep] and [measure] for it alone.
+  std::string names;
+  for (const Experiment& e : experiments()) names += (names.empty() ? "" : ", ") + std::string(e.name);
+  require(!kinds.empty(), config.path, "experiment is missing; it is one of " + names + ", or an array of them");
+  refuse_repeats(top, "experiment", kinds);
+  // A table of the experiment's name overrides [sweep] and [measure] for it alone; it may be there for an
+  // experiment that is not run.
+  std::map<std::string, ExperimentConfig> known;
+  for (const Experiment& e : experiments()) {
+    const std::string kind(e.name);
+    ExperimentConfig& experiment = known[kind] = {kind, axes, measure};
     Section own = top.section(kind);
     read_axes(own, experiment.axes);
     read_measure(own, experiment.measure);
     own.refuse_the_rest();
+  }
+  for (const std::string& kind : kinds) {
+    if (!known.count(kind)) top.fail("experiment", "must be one of " + names + ", not '" + kind + "'");
+    const ExperimentConfig& experiment = known.at(kind);
     require(!experiment.axes.variants.empty(), config.path,
             "sweep.variants is missing; `kvlab list` shows what there is");
     require(!experiment.axes.seq_len.empty(), config.path,
             "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
-    config.experiments.push_back(std::move(experiment));
+    config.experiments.push_back(experiment);
   }
+  // A real model and a dump bring their own shape.
+  Section model = top.section("model");
+  if (any_synthetic(config.experiments)) config.geometry = read_model(model);
   top.refuse_the_rest();
   std::ostringstream as_run;
   as_run << root << "\n";

@@ -98,25 +98,15 @@ void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
   }
 }
 
-}  // namespace
-
-RunOutcome run_config(const Config& config, const RunOptions& options) {
-  const int threads = config.threads > 0 ? config.threads : omp_get_num_procs();
-  omp_set_num_threads(threads);
-  force_isa(config.isa);
-  // Everything that a user can have got wrong is looked at before anything is written.
-  const Sweep sweep = plan_sweep(config, threads);
-  ResultsFolder results(options.out, config.as_run, options.resume);
-  nlohmann::json environment = describe(config, threads);
-  results.write_environment(environment);
+// True if every block is on disk; false if it was stopped before.
+bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options, ResultsFolder& results) {
   const int64_t available = available_memory_bytes();
   double total = 0.0, done = 0.0;
-  for (const BlockPlan& plan : sweep.blocks) total += weight(plan);
+  for (const BlockPlan& plan : blocks) total += weight(plan);
   int index = 0;
-  bool finished = true;
-  for (const BlockPlan& plan : sweep.blocks) {
+  for (const BlockPlan& plan : blocks) {
     const MeasureConfig& measure = plan.experiment->measure;
-    options.progress(index++, static_cast<int>(sweep.blocks.size()),
+    options.progress(index++, static_cast<int>(blocks.size()),
                      plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
                          ", " + std::to_string(plan.seq_len) + " tokens",
                      done, total);
@@ -128,19 +118,36 @@ RunOutcome run_config(const Config& config, const RunOptions& options) {
       set_allocator(measure.allocator);
       const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
       const std::vector<Row> rows = experiment.run(plan, {limit, options.stop}, results);
-      if (rows.empty()) {
-        finished = false;
-        break;
-      }
+      if (rows.empty()) return false;
       results.add_cells(rows);
       note_rows(rows, options);
     }
     done += weight(plan);
   }
-  environment["finished"] = finished ? utc_now() : "";
-  results.write_environment(environment);
-  results.write_benchmark_json(environment);
-  return {finished, results.cells()};
+  return true;
+}
+
+}  // namespace
+
+RunOutcome run_config(const Config& config, const RunOptions& options) {
+  const int threads = config.threads > 0 ? config.threads : omp_get_num_procs();
+  omp_set_num_threads(threads);
+  force_isa(config.isa);
+  // Everything that a user can have got wrong is looked at before anything is written.
+  const Sweep sweep = plan_sweep(config, threads);
+  ResultsFolder results(options.out, config.as_run, options.resume);
+  try {
+    nlohmann::json environment = describe(config, threads);
+    results.write_environment(environment);
+    const bool finished = run_blocks(sweep.blocks, options, results);
+    environment["finished"] = finished ? utc_now() : "";
+    results.write_environment(environment);
+    results.write_benchmark_json(environment);
+    return {finished, results.cells()};
+  } catch (...) {
+    results.discard_if_empty();
+    throw;
+  }
 }
 
 }  // namespace kv

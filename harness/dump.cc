@@ -9,6 +9,7 @@
 
 #include "harness/safetensors.h"
 #include "harness/workload.h"
+#include "kernels/attention.h"
 
 namespace kv {
 namespace {
@@ -86,8 +87,9 @@ class Dump : public Workload {
       refuse("q has " + std::to_string(q_.shape[1]) + " heads, which is no multiple of k's " +
              std::to_string(k_.shape[1]));
     }
-    if (q_.shape[3] % 8 != 0 || q_.shape[3] > 1024) {
-      refuse("head_dim " + std::to_string(q_.shape[3]) + " must be a multiple of 8 and at most 1024");
+    if (q_.shape[3] % 8 != 0 || q_.shape[3] > kMaxHeadDim) {
+      refuse("head_dim " + std::to_string(q_.shape[3]) + " must be a multiple of 8 and at most " +
+             std::to_string(kMaxHeadDim));
     }
   }
 

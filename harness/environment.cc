@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <thread>
 
@@ -54,7 +55,17 @@ int64_t last_level_cache_bytes() {
 
 int64_t available_memory_bytes() {
   const std::string kib = proc_value("/proc/meminfo", "MemAvailable");
-  return kib.empty() ? memory_bytes() : std::stoll(kib) * 1024;
+  int64_t available = kib.empty() ? memory_bytes() : std::stoll(kib) * 1024;
+  // A container may have less than the machine: control groups, version 2 and 1.
+  const std::string groups[][2] = {
+      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+      {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
+  for (const auto& [limit_file, use_file] : groups) {
+    int64_t limit = 0, use = 0;  // not a number where there is no limit
+    if (std::ifstream(limit_file) >> limit && std::ifstream(use_file) >> use)
+      available = std::min(available, std::max<int64_t>(0, limit - use));
+  }
+  return available;
 }
 
 int64_t peak_rss_bytes() {

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
 
-#include "harness/driver.h"
+#include "harness/environment.h"
 #include "harness/live_cell.h"
 #include "harness/metrics.h"
 #include "harness/reference.h"
 #include "harness/safetensors.h"
-#include "harness/terminal.h"
 #include "kernels/cpu/isa.h"
 
 namespace kv {
@@ -162,9 +163,34 @@ void name_cell(LiveCell& cell, int threads) {
   row.set("seq_len", cell.workload->max_tokens());
 }
 
+// All of it or nothing.
+void write_results(const EvalOptions& options, int threads, const std::vector<Row>& rows,
+                   const std::vector<NamedTensor>& tensors) {
+  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors";
+  nlohmann::json environment = describe_environment();
+  environment["threads"] = threads;
+  environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
+  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  ResultsFolder results(out,
+                        "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
+                            "\nvariants = " + quoted(options.variants) +
+                            "\nprompt = " + std::to_string(options.prompt) + "\n",
+                        false);
+  try {
+    results.write_environment(environment);
+    write_safetensors(tensor_file.string(), tensors);
+    results.add_cells(rows);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(tensor_file, ignored);
+    results.discard_if_empty();
+    throw;
+  }
+}
+
 }  // namespace
 
-std::string run_eval(const EvalOptions& options) {
+std::vector<Row> run_eval(const EvalOptions& options) {
   const std::vector<Spec> specs = parse_variants(options.variants);
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
@@ -176,7 +202,7 @@ std::string run_eval(const EvalOptions& options) {
                                 std::to_string(n) + " tokens");
   }
   const std::filesystem::path out(options.out);
-  ResultsFolder results(out, "# kvlab eval\n" + options.variants + "\n", false);
+  require_new_folder(out);
   const std::vector<Layer> layers = read_layers(*dump);
   std::vector<Row> rows;
   std::vector<std::vector<float>> outputs;
@@ -192,15 +218,19 @@ std::string run_eval(const EvalOptions& options) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);
     } else {
-      outputs.push_back(run_variant(cell, layers, options.prompt));
-      tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
+      try {
+        outputs.push_back(run_variant(cell, layers, options.prompt));
+        tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
+      } catch (const std::bad_alloc&) {
+        cell.row.set("status", "out_of_memory");
+        cell.row.set("reason", "ran out of memory");
+      }
     }
     rows.push_back(cell.row);
   }
   for (size_t i = 0; i < tensors.size(); ++i) tensors[i].values = outputs[i];
-  write_safetensors((out / "outputs.safetensors").string(), tensors);
-  results.add_cells(rows);
-  return summary_table(rows) + "\nresults: " + out.string() + "\n";
+  write_results(options, threads, rows, tensors);
+  return rows;
 }
 
 }  // namespace kv

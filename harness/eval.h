@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "harness/results.h"
 
 namespace kv {
 
@@ -16,8 +19,8 @@ struct EvalOptions {
 };
 
 // Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, and outputs.safetensors
-// with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec. Returns the summary
-// for the terminal. Throws std::invalid_argument; nothing is written then.
-std::string run_eval(const EvalOptions& options);
+// with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec. Returns the cells.
+// Throws std::invalid_argument, or std::runtime_error where the disk refuses; nothing is left behind then.
+std::vector<Row> run_eval(const EvalOptions& options);
 
 }  // namespace kv

@@ -31,7 +31,7 @@ int positive(const json& config, const std::string& path, const char* key, int f
 
 Geometry read_geometry(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw std::invalid_argument("cannot read " + path);
+  if (!file) throw std::invalid_argument("cannot read " + path + "; a Hugging Face config.json is needed");
   json config = json::parse(file, nullptr, false);
   if (!config.is_object())
     throw std::invalid_argument(path + ": not a JSON object; a Hugging Face config.json is one");
@@ -43,8 +43,17 @@ Geometry read_geometry(const std::string& path) {
   g.kv_heads = positive(config, path, "num_key_value_heads", g.q_heads);
   // Since Mistral and Gemma, head_dim is a number of its own; only older configs leave it to be divided out.
   const bool stated = config.contains("head_dim") && !config["head_dim"].is_null();
-  g.head_dim =
-      stated ? positive(config, path, "head_dim", 0) : positive(config, path, "hidden_size", 0) / g.q_heads;
+  if (stated) {
+    g.head_dim = positive(config, path, "head_dim", 0);
+  } else {
+    const int hidden = positive(config, path, "hidden_size", 0);
+    if (hidden % g.q_heads != 0) {
+      throw std::invalid_argument(path + ": hidden_size (" + std::to_string(hidden) +
+                                  ") must be a multiple of num_attention_heads (" +
+                                  std::to_string(g.q_heads) + ") where there is no head_dim");
+    }
+    g.head_dim = hidden / g.q_heads;
+  }
   if (g.q_heads % g.kv_heads != 0) {
     throw std::invalid_argument(path + ": num_attention_heads (" + std::to_string(g.q_heads) +
                                 ") must be a multiple of num_key_value_heads (" + std::to_string(g.kv_heads) +

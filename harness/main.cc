@@ -4,9 +4,12 @@
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <new>
@@ -25,7 +28,7 @@ namespace {
 
 using namespace kv;
 
-constexpr int kUserError = 2, kStopped = 130;
+constexpr int kCellFailed = 1, kUserError = 2, kStopped = 130;
 
 volatile std::sig_atomic_t g_stop = 0;
 
@@ -51,6 +54,11 @@ int draw(const std::string& out) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+bool any_failed(const std::vector<Row>& cells) {
+  return std::any_of(cells.begin(), cells.end(),
+                     [](const Row& cell) { return cell.text("status") == "failed"; });
 }
 
 std::filesystem::path default_out(const std::string& name) {
@@ -102,24 +110,26 @@ struct RunCommand {
     progress.clear();
     std::fputs(summary_table(outcome.cells).c_str(), stdout);
     if (!outcome.finished) {
-      std::printf("\nstopped; what is finished is in %s (go on with --out and --resume)\n",
-                  folder.string().c_str());
+      std::printf("\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
+                  folder.string().c_str(), folder.string().c_str());
       return kStopped;
     }
     std::printf("\nresults: %s\n", folder.string().c_str());
     std::fflush(stdout);
     const int drawn = no_plots ? 0 : draw(folder.string());
-    for (const Row& row : outcome.cells) {
-      if (row.text("status") == "failed") return 1;
-    }
-    return drawn;
+    return any_failed(outcome.cells) ? kCellFailed : drawn;
   }
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file that may not grow is then an error like a full disk, and not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string("kvlab: ") + error.what() + " (--help shows how)\n";
+  });
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   CLI::App* run = app.add_subcommand("run", "measure what a config says, then draw the charts");
@@ -143,12 +153,17 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUserError;
   }
   try {
-    if (*list) return std::fputs(listing().c_str(), stdout) < 0 ? kUserError : 0;
+    int code = 0;
+    if (*list) std::fputs(listing().c_str(), stdout);
     if (*eval) {
-      std::fputs(run_eval(eval_options).c_str(), stdout);
-      return 0;
+      const std::vector<Row> cells = run_eval(eval_options);
+      std::printf("%s\nresults: %s\n", summary_table(cells).c_str(), eval_options.out.c_str());
+      code = any_failed(cells) ? kCellFailed : 0;
     }
-    return run_command.run();
+    if (*run) code = run_command.run();
+    if (std::fflush(stdout) != 0)
+      throw std::runtime_error(std::string("cannot write to the terminal: ") + std::strerror(errno));
+    return code;
   } catch (const std::logic_error& e) {
     // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.
     const bool user = dynamic_cast<const std::invalid_argument*>(&e) != nullptr;

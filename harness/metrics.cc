@@ -64,7 +64,8 @@ constexpr Metric kMetrics[] = {
     {"err_max_abs", "1", "lower", "largest absolute difference from FP64", max_abs},
     {"err_rel_l2", "1", "lower", "L2 norm of the difference over the L2 norm of FP64", rel_l2},
     {"err_cosine", "1", "higher", "cosine similarity to FP64; 1 is best", cosine},
-    {"err_attn_kl", "nat", "lower", "KL(FP64 || got) of one attention distribution", attn_kl},
+    {"err_attn_kl", "nat", "lower", "KL(cache || FP64) of the attention distribution, mean over heads",
+     attn_kl},
 };
 
 }  // namespace

@@ -14,9 +14,12 @@ std::filesystem::path project_home() {
 
 std::filesystem::path find_input(const std::string& path, const std::string& what) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return path;
-  const std::filesystem::path inside = project_home() / path;
-  if (std::filesystem::path(path).is_relative() && std::filesystem::exists(inside, ignored)) return inside;
+  const std::filesystem::path inside = project_home() / path;  // `path` itself where that is absolute
+  for (const std::filesystem::path& place : {std::filesystem::path(path), inside}) {
+    if (std::filesystem::is_directory(place, ignored))
+      throw std::invalid_argument(what + " '" + path + "' is a folder; a file is needed");
+    if (std::filesystem::exists(place, ignored)) return place;
+  }
   throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
                               project_home().string());
 }

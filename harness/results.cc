@@ -2,6 +2,7 @@
 
 #include <csv.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,7 +117,7 @@ std::string system_reason() { return std::strerror(errno); }
 std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
   for (const std::string& field : fields) {
-    if (!line.empty()) line += ',';
+    if (&field != &fields.front()) line += ',';
     const bool plain = field.find_first_of(",\"\r\n") == std::string::npos;
     if (plain) {
       line += field;
@@ -266,34 +267,85 @@ std::vector<Row> read_csv(const fs::path& path, std::span<const Column> columns)
                                   std::to_string(parse.rows[i].size()) + " fields instead of " +
                                   std::to_string(columns.size()) + "; it was written by another version");
     }
+    for (size_t c = 0; i == 0 && c < columns.size(); ++c) {
+      if (parse.rows[0][c] == columns[c].name) continue;
+      throw std::invalid_argument(path.string() + ": column " + std::to_string(c + 1) + " is '" +
+                                  parse.rows[0][c] + "' instead of '" + std::string(columns[c].name) +
+                                  "'; it was written by another version");
+    }
     if (i > 0) rows.emplace_back(columns, std::move(parse.rows[i]));
   }
   return rows;
 }
 
+void require_new_folder(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  fs::path there = fs::absolute(path);
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (access(there.c_str(), W_OK) != 0)
+    throw std::invalid_argument("--out " + path.string() + ": cannot write to " + there.string() + ": " +
+                                system_reason());
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status))
+    throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
+  if (fs::exists(path / "config.toml", error))
+    throw std::invalid_argument("--out " + path.string() +
+                                " already holds results; `kvlab run` goes on with them with --resume, or "
+                                "choose another folder");
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    // What a run leaves that was killed in its first moment.
+    if (entry.path().filename() == "config.toml.part") continue;
+    throw std::invalid_argument("--out " + path.string() +
+                                " holds other files; a new folder, or an empty one, is needed");
+  }
+}
+
 ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bool resume) : path_(path) {
   std::error_code error;
-  if (fs::exists(path, error) && !fs::is_directory(path, error)) {
-    throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
-  }
-  const bool there = fs::exists(path / "config.toml", error);
-  if (there && !resume) {
-    throw std::invalid_argument(path.string() +
-                                " already holds results; go on with --resume, or choose another --out");
-  }
-  if (!there && resume && fs::exists(path / "cells.csv", error)) {
-    throw std::invalid_argument(path.string() +
-                                " has cells.csv but no config.toml; there is nothing safe to resume");
-  }
+  const bool there = resume && fs::exists(path / "config.toml", error);
+  if (!there) require_new_folder(path);
   if (there && slurp(path / "config.toml") != config) {
     throw std::invalid_argument(path.string() +
                                 " was made with another config; --resume needs the same config and options");
   }
+  made_folder_ = !fs::exists(path, error);
   fs::create_directories(path, error);
   if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
-  if (there && fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_columns());
-  open_tables();
-  if (!there) write_whole(path / "config.toml", config);
+  try {
+    lock_.emplace(path);
+    // The config first: whatever else a killed run leaves, it can be resumed.
+    if (!there) write_whole(path / "config.toml", config);
+    if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_columns());
+    open_tables();
+  } catch (...) {
+    if (!there) discard();
+    throw;
+  }
+}
+
+void ResultsFolder::discard_if_empty() {
+  if (cells_.empty()) discard();
+}
+
+void ResultsFolder::discard() {
+  std::error_code ignored;
+  for (const char* name :
+       {"cells.csv", "samples.csv", "growth.csv", "env.json", "benchmark.json", "config.toml"}) {
+    fs::remove(path_ / name, ignored);
+  }
+  if (made_folder_) fs::remove(path_, ignored);
+}
+
+FolderLock::FolderLock(const fs::path& path) : fd_(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  // Some network file systems know no locks; they get none.
+  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(fd_);
+  throw std::invalid_argument("another kvlab is writing to " + path.string());
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) close(fd_);
 }
 
 void ResultsFolder::open_tables() {

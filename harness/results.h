@@ -74,6 +74,22 @@ void write_whole(const std::filesystem::path& path, const std::string& text);
 // throws std::invalid_argument.
 std::vector<Row> read_csv(const std::filesystem::path& path, std::span<const Column> columns);
 
+// Throws std::invalid_argument unless a new run may write to `path`: nothing is there, or an empty folder.
+void require_new_folder(const std::filesystem::path& path);
+
+// One program at a time writes to a folder. The system gives the lock back when a program ends, however it
+// does.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_;
+};
+
 class ResultsFolder {
  public:
   // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
@@ -93,6 +109,8 @@ class ResultsFolder {
   // Forgets these cells and their samples, where there are any.
   void drop_cells(const std::vector<std::string>& keys);
   void write_environment(const nlohmann::json& environment);
+  // Takes back what was written if no cell is finished: a run that could not begin leaves no folder behind.
+  void discard_if_empty();
   // From the samples on disk, in Google Benchmark's format.
   void write_benchmark_json(const nlohmann::json& environment);
 
@@ -100,7 +118,11 @@ class ResultsFolder {
   // Rewrites the tables with the rows of finished cells alone, and opens them for more.
   void open_tables();
 
+  void discard();
+
   std::filesystem::path path_;
+  bool made_folder_ = false;
+  std::optional<FolderLock> lock_;
   std::vector<Row> cells_;
   std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_;
 };

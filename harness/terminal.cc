@@ -39,7 +39,8 @@ std::string with_interval(const Row& row, const char* value, const char* low, co
                           const char* pattern) {
   if (!row.number(value)) return "-";
   std::string text = number(row, value, pattern);
-  if (row.number(low)) text += " (" + number(row, low, pattern) + "–" + number(row, high, pattern) + ")";
+  if (row.number(low) && row.number(high))
+    text += " (" + number(row, low, pattern) + "–" + number(row, high, pattern) + ")";
   return text;
 }
 
@@ -137,11 +138,11 @@ std::string summary_table(std::span<const Row> cells) {
       heading = here;
     }
     if (table.empty()) {
-      table.push_back({"variant", "bytes held", "step p50, us (95 %)", "p99, us", "of cold ceiling", "error",
-                       "to baseline"});
+      table.push_back({"variant", "bytes held", "step p50, us (95 % interval)", "p99, us",
+                       "of cold read ceiling", "error, rel. L2", "time / baseline's"});
     }
     table.push_back(table_row(row));
-    if (row.text("verdict") == "null" && row.number("ratio_ci_low")) {
+    if (row.text("verdict") == "null" && row.number("ratio_ci_low") && row.number("ratio_ci_high")) {
       ++nulls;
       decided_nulls += *row.number("ratio_ci_low") > 1.0 || *row.number("ratio_ci_high") < 1.0;
     }

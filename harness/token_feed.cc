@@ -8,7 +8,7 @@ namespace kv {
 
 TokenFeed::TokenFeed(const Workload& workload, int sequences) : workload_(workload), sequences_(sequences) {
   const WorkloadShape& s = workload.shape();
-  out_.resize(static_cast<size_t>(s.layers * sequences * s.q_heads * s.head_dim));
+  out_.resize(static_cast<size_t>(int64_t{s.layers} * sequences * s.q_heads * s.head_dim));
   inputs_.resize(static_cast<size_t>(sequences));
 }
 
@@ -63,7 +63,7 @@ std::span<const StepInput> TokenFeed::inputs(int layer, int64_t token, std::span
 
 const float* TokenFeed::out(int layer, int sequence) const {
   const WorkloadShape& s = workload_.shape();
-  return out_.data() + static_cast<size_t>((layer * sequences_ + sequence) * s.q_heads * s.head_dim);
+  return out_.data() + (int64_t{layer} * sequences_ + sequence) * s.q_heads * s.head_dim;
 }
 
 const float* TokenFeed::q(int layer, int sequence, int64_t token) const {

@@ -29,6 +29,11 @@ std::vector<HeadRows> read_heads(const Workload& workload, int sequence, int lay
   constexpr int64_t kChunk = 4096;
   const int heads = workload.shape().kv_heads, d = workload.shape().head_dim;
   std::vector<HeadRows> rows(static_cast<size_t>(heads));
+  for (int h = 0; h < heads; ++h) {
+    if (!wanted[static_cast<size_t>(h)]) continue;
+    for (auto* to : {&rows[static_cast<size_t>(h)].k, &rows[static_cast<size_t>(h)].v})
+      to->reserve(static_cast<size_t>(tokens * d));
+  }
   std::vector<float> k(static_cast<size_t>(heads * std::min(kChunk, tokens) * d)), v(k.size());
   for (int64_t first = 0; first < tokens; first += kChunk) {
     const int64_t n = std::min(kChunk, tokens - first);
