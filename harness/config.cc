@@ -1,12 +1,12 @@
 #include "harness/config.h"
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <toml++/toml.h>
 
 #include "harness/paths.h"
 #include "harness/workload.h"
@@ -41,7 +41,8 @@ class Section {
     return node->value<std::string>().value();
   }
 
-  std::string choice(const std::string& key, const std::string& fallback, const std::vector<std::string>& known) {
+  std::string choice(const std::string& key, const std::string& fallback,
+                     const std::vector<std::string>& known) {
     const std::string value = text(key, fallback);
     if (std::find(known.begin(), known.end(), value) == known.end()) {
       std::string list;
@@ -74,7 +75,8 @@ class Section {
   }
 
   // One value or an array of them; never empty.
-  std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min, int64_t max) {
+  std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
+                                int64_t max) {
     std::vector<int64_t> values;
     for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
     return values.empty() ? fallback : values;
@@ -127,7 +129,8 @@ class Section {
     if (!node.is_integer()) fail(key, "must be a whole number");
     const int64_t value = node.value<int64_t>().value();
     if (value < min || value > max) {
-      fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " + std::to_string(value));
+      fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " +
+                    std::to_string(value));
     }
     return value;
   }
@@ -141,7 +144,8 @@ class Section {
 void apply_override(toml::table& root, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw std::invalid_argument("--set " + assignment + ": expected key=value, as in --set measure.repetitions=3");
+    throw std::invalid_argument("--set " + assignment +
+                                ": expected key=value, as in --set measure.repetitions=3");
   }
   const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
   toml::table parsed;
@@ -168,7 +172,8 @@ Geometry read_model(Section model) {
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   if (preset + file + numbers != 1) {
     throw std::invalid_argument(
-        "config: [model] needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, kv_heads and head_dim");
+        "config: [model] needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, "
+        "kv_heads and head_dim");
   }
   Geometry g;
   if (preset) {
@@ -181,7 +186,8 @@ Geometry read_model(Section model) {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
     g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
-    if (g.q_heads == 0 || g.head_dim == 0) throw std::invalid_argument("config: [model] needs q_heads and head_dim");
+    if (g.q_heads == 0 || g.head_dim == 0)
+      throw std::invalid_argument("config: [model] needs q_heads and head_dim");
     g.name = "custom";
   }
   g.name = model.text("name", g.name);
@@ -189,10 +195,12 @@ Geometry read_model(Section model) {
   model.refuse_the_rest();
   if (g.q_heads % g.kv_heads != 0) {
     throw std::invalid_argument("config: model.q_heads (" + std::to_string(g.q_heads) +
-                                ") must be a multiple of model.kv_heads (" + std::to_string(g.kv_heads) + ")");
+                                ") must be a multiple of model.kv_heads (" + std::to_string(g.kv_heads) +
+                                ")");
   }
   if (g.head_dim % 8 != 0 || g.head_dim > 512) {
-    throw std::invalid_argument("config: head_dim must be a multiple of 8 up to 512, not " + std::to_string(g.head_dim));
+    throw std::invalid_argument("config: head_dim must be a multiple of 8 up to 512, not " +
+                                std::to_string(g.head_dim));
   }
   return g;
 }
@@ -308,17 +316,21 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   measured.refuse_the_rest();
 
   const std::vector<std::string> kinds = top.texts("experiment", {});
-  require(!kinds.empty(), config.path, "experiment is missing; it is \"decode\", \"growth\", or an array of them");
+  require(!kinds.empty(), config.path,
+          "experiment is missing; it is \"decode\", \"growth\", or an array of them");
   for (const std::string& kind : kinds) {
-    if (kind != "decode" && kind != "growth") top.fail("experiment", "must be decode or growth, not '" + kind + "'");
+    if (kind != "decode" && kind != "growth")
+      top.fail("experiment", "must be decode or growth, not '" + kind + "'");
     ExperimentConfig experiment{kind, axes, measure};
     // A table of the experiment's name overrides [sweep] and [measure] for it alone.
     Section own = top.section(kind);
     read_axes(own, experiment.axes);
     read_measure(own, experiment.measure);
     own.refuse_the_rest();
-    require(!experiment.axes.variants.empty(), config.path, "sweep.variants is missing; `kvlab list` shows what there is");
-    require(!experiment.axes.seq_len.empty(), config.path, "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
+    require(!experiment.axes.variants.empty(), config.path,
+            "sweep.variants is missing; `kvlab list` shows what there is");
+    require(!experiment.axes.seq_len.empty(), config.path,
+            "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
     config.experiments.push_back(std::move(experiment));
   }
   top.refuse_the_rest();

@@ -25,13 +25,14 @@ struct Axes {
 };
 
 struct MeasureConfig {
-  int repetitions = 7;          // of every cell, interleaved over the cells of a block
-  int steps = 32;               // decode: steps a repetition
-  int cold_steps = 16;          // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
-  bool attend = true;           // growth: false measures append and view alone
-  bool null_ab = true;          // each block measures its first variant a second time
-  std::string allocator = "warm";  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
-  double memory_share = 0.8;    // of the memory that is available at the start
+  int repetitions = 7;  // of every cell, interleaved over the cells of a block
+  int steps = 32;       // decode: steps a repetition
+  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  bool attend = true;   // growth: false measures append and view alone
+  bool null_ab = true;  // each block measures its first variant a second time
+  std::string allocator =
+      "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+  double memory_share = 0.8;  // of the memory that is available at the start
 };
 
 struct ExperimentConfig {
@@ -48,7 +49,7 @@ struct Config {
   WorkloadConfig workload;
   std::vector<ExperimentConfig> experiments;
   uint64_t seed = 1;
-  int threads = 0;    // 0: one a core
+  int threads = 0;  // 0: one a core
   std::string isa = "auto";
   std::string as_run;  // TOML, every override applied
 };

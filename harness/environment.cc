@@ -25,16 +25,32 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
-int64_t cache_bytes(int name, int64_t fallback) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? bytes : fallback;
+// A data cache of one core, as Linux describes it ("32768K"), else 0. glibc's sysconf divides what CPUID says by thread
+// counts that virtual machines make up, and can be ten times off.
+int64_t cache_bytes(int level) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    int found = 0;
+    std::string type, size;
+    std::ifstream(folder + "level") >> found;
+    std::ifstream(folder + "type") >> type;
+    std::ifstream(folder + "size") >> size;
+    if (found != level || type == "Instruction" || size.empty()) continue;
+    return std::stoll(size) * (size.back() == 'M' ? 1 << 20 : 1 << 10);
+  }
+  return 0;
 }
 
 int64_t memory_bytes() { return sysconf(_SC_PHYS_PAGES) * static_cast<int64_t>(sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
 
-int64_t last_level_cache_bytes() { return cache_bytes(_SC_LEVEL3_CACHE_SIZE, int64_t{32} << 20); }
+int64_t last_level_cache_bytes() {
+  for (const int level : {3, 2}) {
+    if (const int64_t bytes = cache_bytes(level)) return bytes;
+  }
+  return int64_t{32} << 20;
+}
 
 int64_t available_memory_bytes() {
   const std::string kib = proc_value("/proc/meminfo", "MemAvailable");
@@ -58,8 +74,8 @@ nlohmann::json describe_environment() {
        {{"model", proc_value("/proc/cpuinfo", "model name")},
         {"cores", std::thread::hardware_concurrency()},
         {"features", proc_value("/proc/cpuinfo", "flags")},
-        {"l2_bytes", cache_bytes(_SC_LEVEL2_CACHE_SIZE, 0)},
-        {"l3_bytes", cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0)}}},
+        {"l2_bytes", cache_bytes(2)},
+        {"l3_bytes", cache_bytes(3)}}},
       {"isa", std::string(active_isa())},
       {"isas", available_isas()},
       {"os", std::string(os.sysname) + " " + os.release + " " + os.machine},

@@ -13,7 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-// A positive integer under `key`, or `fallback` where the key is missing or null; with fallback 0 it must be there.
+// A positive integer under `key`, or `fallback` where the key is missing or null; with fallback 0 it must be
+// there.
 int positive(const json& config, const std::string& path, const char* key, int fallback) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) {
@@ -32,7 +33,8 @@ Geometry read_geometry(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::invalid_argument("cannot read " + path);
   json config = json::parse(file, nullptr, false);
-  if (!config.is_object()) throw std::invalid_argument(path + ": not a JSON object; a Hugging Face config.json is one");
+  if (!config.is_object())
+    throw std::invalid_argument(path + ": not a JSON object; a Hugging Face config.json is one");
   if (config.contains("text_config") && config["text_config"].is_object()) config = config["text_config"];
   Geometry g;
   g.name = std::filesystem::path(path).stem().string();
@@ -41,10 +43,12 @@ Geometry read_geometry(const std::string& path) {
   g.kv_heads = positive(config, path, "num_key_value_heads", g.q_heads);
   // Since Mistral and Gemma, head_dim is a number of its own; only older configs leave it to be divided out.
   const bool stated = config.contains("head_dim") && !config["head_dim"].is_null();
-  g.head_dim = stated ? positive(config, path, "head_dim", 0) : positive(config, path, "hidden_size", 0) / g.q_heads;
+  g.head_dim =
+      stated ? positive(config, path, "head_dim", 0) : positive(config, path, "hidden_size", 0) / g.q_heads;
   if (g.q_heads % g.kv_heads != 0) {
     throw std::invalid_argument(path + ": num_attention_heads (" + std::to_string(g.q_heads) +
-                                ") must be a multiple of num_key_value_heads (" + std::to_string(g.kv_heads) + ")");
+                                ") must be a multiple of num_key_value_heads (" + std::to_string(g.kv_heads) +
+                                ")");
   }
   return g;
 }
@@ -59,7 +63,8 @@ Geometry preset_geometry(const std::string& name) {
   }
   std::vector<std::string> names;
   if (std::filesystem::is_directory(folder)) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().stem().string());
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   std::string known;

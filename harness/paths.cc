@@ -17,7 +17,8 @@ std::filesystem::path find_input(const std::string& path, const std::string& wha
   if (std::filesystem::exists(path, ignored)) return path;
   const std::filesystem::path inside = project_home() / path;
   if (std::filesystem::path(path).is_relative() && std::filesystem::exists(inside, ignored)) return inside;
-  throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " + project_home().string());
+  throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
+                              project_home().string());
 }
 
 }  // namespace kv

@@ -9,7 +9,8 @@ namespace kv {
 // The project folder: $KVLAB_HOME, which the launcher sets, else the folder this program was built from.
 std::filesystem::path project_home();
 
-// `path` as given if it exists, else inside the project folder. Throws std::invalid_argument if it is in neither.
+// `path` as given if it exists, else inside the project folder. Throws std::invalid_argument if it is in
+// neither.
 std::filesystem::path find_input(const std::string& path, const std::string& what);
 
 }  // namespace kv

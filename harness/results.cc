@@ -38,9 +38,10 @@ constexpr std::array kCellColumns = std::to_array<Column>({
     {"reason", "why the status is not ok"},
     {"kernel", "instruction set and formats of the attention that ran"},
     {"bytes_payload", "encoded K and V of kept tokens"},
-    {"bytes_metadata", "scales, zero points, tables, scores of kept tokens"},
-    {"bytes_slack", "reserved for K, V and metadata but not in use"},
-    {"bytes_workspace_peak", "largest scratch at once during decode steps: partial results, decoded or sliced copies"},
+    {"bytes_metadata", "scales, zero points, block tables and scores, as allocated"},
+    {"bytes_slack", "reserved for K and V but not in use"},
+    {"bytes_workspace_peak",
+     "largest scratch at once during decode steps: partial results, decoded or sliced copies"},
     {"bytes_copied", "decode: moved by growth and slicing in `steps` steps; growth: in all steps"},
     {"bytes_predicted", "closed form of payload + metadata + slack"},
     {"rss_peak_bytes", "of the process so far"},
@@ -56,7 +57,7 @@ constexpr std::array kCellColumns = std::to_array<Column>({
     {"cold_attend_p50_us", "attention rotating over enough caches to leave the last-level cache"},
     {"cold_ci_low_us", ""},
     {"cold_ci_high_us", ""},
-    {"read_gbps", "bytes of K, V and metadata in use / attend_p50_us"},
+    {"read_gbps", "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"},
     {"ceiling_gbps", "reading as many bytes, over and over, and doing nothing else"},
     {"ceiling_share", "read_gbps / ceiling_gbps"},
     {"cold_read_gbps", "the same for cold_attend_p50_us"},
@@ -70,7 +71,7 @@ constexpr std::array kCellColumns = std::to_array<Column>({
     {"err_retention_rel_l2", "FP64 on the kept tokens against FP64 on all"},
     {"err_kernel_rel_l2", "the cache's output against FP64 on the stored rows"},
     {"versus", "the variant that times are compared with"},
-    {"ratio_p50", "median step / that of `versus`, repetitions paired"},
+    {"ratio_p50", "median step / that of `versus`, over the interleaved repetitions"},
     {"ratio_ci_low", ""},
     {"ratio_ci_high", ""},
     {"verdict", "baseline, faster, slower, ambiguous, or null: the baseline against itself"},
@@ -147,14 +148,17 @@ std::string slurp(const fs::path& path) {
   return text.str();
 }
 
-// Keeps the rows of `keep`'s cells and drops the others.
-void keep_rows(const fs::path& path, std::span<const Column> columns, const std::set<std::string>& keep) {
-  if (!fs::exists(path)) return;
+// The table with the rows of `keep`'s cells alone, ready for more.
+std::unique_ptr<AppendFile> reopen(const fs::path& path, std::span<const Column> columns,
+                                   const std::set<std::string>& keep) {
   std::string text = header(columns);
-  for (const Row& row : read_csv(path, columns)) {
-    if (keep.count(row.text("cell"))) text += csv_line(row.fields());
+  if (fs::exists(path)) {
+    for (const Row& row : read_csv(path, columns)) {
+      if (keep.count(row.text("cell"))) text += csv_line(row.fields());
+    }
   }
   write_whole(path, text);
+  return std::make_unique<AppendFile>(path);
 }
 
 }  // namespace
@@ -177,7 +181,8 @@ void Row::set(std::string_view column, double value) {
   field.clear();
   if (!std::isfinite(value)) return;
   std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 9);
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 9);
   field.assign(digits.data(), end.ptr);
 }
 const std::string& Row::text(std::string_view column) const { return fields_[index(column)]; }
@@ -203,7 +208,8 @@ void AppendFile::append(const std::string& text) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const std::string reason = system_reason();
-      if (ftruncate(fd_, before) != 0) throw std::runtime_error("cannot write or restore " + path_.string() + ": " + reason);
+      if (ftruncate(fd_, before) != 0)
+        throw std::runtime_error("cannot write or restore " + path_.string() + ": " + reason);
       throw std::runtime_error("cannot write " + path_.string() + ": " + reason);
     }
     done += static_cast<size_t>(n);
@@ -211,8 +217,10 @@ void AppendFile::append(const std::string& text) {
 }
 
 void AppendFile::sync() {
-  // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to do.
-  if (fsync(fd_) != 0 && errno != EINVAL) throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
+  // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to
+  // do.
+  if (fsync(fd_) != 0 && errno != EINVAL)
+    throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
 }
 
 void write_whole(const fs::path& path, const std::string& text) {
@@ -270,34 +278,40 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bo
   }
   const bool there = fs::exists(path / "config.toml", error);
   if (there && !resume) {
-    throw std::invalid_argument(path.string() + " already holds results; go on with --resume, or choose another --out");
+    throw std::invalid_argument(path.string() +
+                                " already holds results; go on with --resume, or choose another --out");
   }
   if (!there && resume && fs::exists(path / "cells.csv", error)) {
-    throw std::invalid_argument(path.string() + " has cells.csv but no config.toml; there is nothing safe to resume");
+    throw std::invalid_argument(path.string() +
+                                " has cells.csv but no config.toml; there is nothing safe to resume");
   }
   if (there && slurp(path / "config.toml") != config) {
-    throw std::invalid_argument(path.string() + " was made with another config; --resume needs the same config and options");
+    throw std::invalid_argument(path.string() +
+                                " was made with another config; --resume needs the same config and options");
   }
   fs::create_directories(path, error);
   if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
-  if (there && fs::exists(path / "cells.csv")) {
-    cells_ = read_csv(path / "cells.csv", cell_columns());
-    std::set<std::string> finished;
-    for (const Row& row : cells_) finished.insert(row.text("cell"));
-    keep_rows(path / "cells.csv", cell_columns(), finished);  // drops a torn line
-    keep_rows(path / "samples.csv", sample_columns(), finished);
-    keep_rows(path / "growth.csv", growth_columns(), finished);
-  }
-  const auto table = [&](const char* name, std::span<const Column> columns) {
-    const bool fresh = !fs::exists(path / name) || fs::file_size(path / name) == 0;
-    auto file = std::make_unique<AppendFile>(path / name);
-    if (fresh) file->append(header(columns));
-    return file;
-  };
-  cells_file_ = table("cells.csv", cell_columns());
-  samples_file_ = table("samples.csv", sample_columns());
-  growth_file_ = table("growth.csv", growth_columns());
+  if (there && fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_columns());
+  open_tables();
   if (!there) write_whole(path / "config.toml", config);
+}
+
+void ResultsFolder::open_tables() {
+  std::set<std::string> finished;
+  for (const Row& row : cells_) finished.insert(row.text("cell"));
+  cells_file_ = reopen(path_ / "cells.csv", cell_columns(), finished);
+  samples_file_ = reopen(path_ / "samples.csv", sample_columns(), finished);
+  growth_file_ = reopen(path_ / "growth.csv", growth_columns(), finished);
+}
+
+void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
+  const auto dropped = [&](const Row& row) {
+    return std::count(keys.begin(), keys.end(), row.text("cell")) > 0;
+  };
+  if (std::erase_if(cells_, dropped) > 0) {
+    write_whole(path_ / "cells.csv", header(cell_columns()) + lines(cells_));
+    open_tables();
+  }
 }
 
 bool ResultsFolder::has_cell(const std::string& key) const {
@@ -336,7 +350,8 @@ void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {
   nlohmann::json benchmarks = nlohmann::json::array();
   for (const auto& key : order) {
     std::vector<double>& times = repetitions[key];
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                     times.end());
     const double median = times[times.size() / 2];
     benchmarks.push_back({{"name", key.first},
                           {"run_name", key.first},
@@ -352,7 +367,8 @@ void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {
                                   {"executable", "kvlab"},
                                   {"num_cpus", environment["cpu"]["cores"]},
                                   {"library_build_type", "release"}};
-  write_whole(path_ / "benchmark.json", nlohmann::json{{"context", context}, {"benchmarks", benchmarks}}.dump(1) + "\n");
+  write_whole(path_ / "benchmark.json",
+              nlohmann::json{{"context", context}, {"benchmarks", benchmarks}}.dump(1) + "\n");
 }
 
 }  // namespace kv

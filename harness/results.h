@@ -32,10 +32,11 @@ std::span<const Column> growth_columns();
 class Row {
  public:
   explicit Row(std::span<const Column> columns) : columns_(columns), fields_(columns.size()) {}
-  Row(std::span<const Column> columns, std::vector<std::string> fields) : columns_(columns), fields_(std::move(fields)) {}
+  Row(std::span<const Column> columns, std::vector<std::string> fields)
+      : columns_(columns), fields_(std::move(fields)) {}
 
-  // A name that is no column is a bug (std::logic_error). Numbers keep the digits that tell them apart; what is not
-  // finite is left empty.
+  // A name that is no column is a bug (std::logic_error). Numbers keep the digits that tell them apart; what
+  // is not finite is left empty.
   void set(std::string_view column, const std::string& text);
   void set(std::string_view column, double value);
   void set(std::string_view column, int64_t value);
@@ -69,14 +70,15 @@ class AppendFile {
 // Written under another name, synced, and renamed.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 
-// Rows of a CSV file with exactly these columns. A torn last line is dropped; anything else that is off throws
-// std::invalid_argument.
+// Rows of a CSV file with exactly these columns. A torn last line is dropped; anything else that is off
+// throws std::invalid_argument.
 std::vector<Row> read_csv(const std::filesystem::path& path, std::span<const Column> columns);
 
 class ResultsFolder {
  public:
-  // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its finished cells
-  // stay, and what was sampled of unfinished ones goes. Throws std::invalid_argument if the folder holds other results.
+  // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
+  // finished cells stay, and what was sampled of unfinished ones goes. Throws std::invalid_argument if the
+  // folder holds other results.
   ResultsFolder(const std::filesystem::path& path, const std::string& config, bool resume);
 
   const std::filesystem::path& path() const { return path_; }
@@ -88,11 +90,16 @@ class ResultsFolder {
   void add_growth(std::span<const Row> rows);
   // A block's cells, all or none, on disk when this returns.
   void add_cells(std::span<const Row> rows);
+  // Forgets these cells and their samples, where there are any.
+  void drop_cells(const std::vector<std::string>& keys);
   void write_environment(const nlohmann::json& environment);
   // From the samples on disk, in Google Benchmark's format.
   void write_benchmark_json(const nlohmann::json& environment);
 
  private:
+  // Rewrites the tables with the rows of finished cells alone, and opens them for more.
+  void open_tables();
+
   std::filesystem::path path_;
   std::vector<Row> cells_;
   std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_;

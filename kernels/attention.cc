@@ -18,6 +18,8 @@ namespace {
 // rows.
 constexpr int64_t kMaxSplitQueries = 128;
 
+constexpr int64_t kThreadedWork = 1 << 17;  // multiply-adds
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How one problem is cut. Depends on shapes alone, so that the bits of the result do too.
@@ -114,16 +116,14 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
 }
 
 // Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
+// Leaves the sums as they are: what remains of a step is the harness's own cost.
+void run_no_task(const AttentionTask& task, int) {
+  for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
+}
+
 void run_task(const AttentionTask& task, int head_dim) {
-  const auto run = isa_is_scalar() ? run_task_scalar : run_task_simd;
-  AttentionTask part = task;
-  do {
-    part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
-    if (part.row_end > part.row_begin || !part.resume) run(part, head_dim);
-    if (part.row_end < task.row_end) advance(task.spans, part.start, part.row_end - part.row_begin);
-    part.row_begin = part.row_end;
-    part.resume = true;
-  } while (part.row_end < task.row_end);
+  if (active_isa() == "none") return run_no_task(task, head_dim);
+  return isa_is_scalar() ? run_task_scalar(task, head_dim) : run_task_simd(task, head_dim);
 }
 
 // Merges the splits of one query in their order and writes its output; returns the final state.
@@ -148,6 +148,13 @@ void add_mass(const HeadQueries& p, const Cut& cut, const AttentionPartials& par
   const float* logits = partials.logits + query * cut.rows;
   const int64_t seen = p.visible + query % p.n;
   for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;
+}
+
+// Multiply-adds of all problems, one for the scores and one for the values.
+int64_t work(std::span<const HeadQueries> problems, int head_dim) {
+  int64_t sum = 0;
+  for (const HeadQueries& p : problems) sum += 2 * p.group * p.n * (p.visible + p.n / 2) * head_dim;
+  return sum;
 }
 
 }  // namespace
@@ -236,7 +243,9 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
                     .end = problems[i].visible + problems[i].n - 1});
   }
   attention.sort_tasks();
-#pragma omp parallel
+  // Waking threads for a few microseconds of work costs more than the work.
+  const bool worth_threads = work(problems, head_dim) > kThreadedWork;
+#pragma omp parallel if (worth_threads)
   {
     attention.run_tasks();
     attention.merge_splits();

@@ -227,8 +227,7 @@ class CacheImpl : public Cache {
 
   void step(int layer, std::span<const StepInput> inputs) override {
     const auto none = [](const StepInput& in) { return !in.out; };
-    if (std::all_of(inputs.begin(), inputs.end(), none) &&
-        !sequence(inputs[0].sequence).retention[0]->wants_mass()) {
+    if (std::all_of(inputs.begin(), inputs.end(), none) && !retention_of(spec_).scores) {
       return store(layer, inputs);
     }
     bool whole = std::none_of(inputs.begin(), inputs.end(), none);

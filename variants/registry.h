@@ -48,7 +48,7 @@ struct Parameter {
     return {name, Kind::kText, fallback, 0, 0, {}, help};
   }
   static constexpr int64_t kMostRows = int64_t{1} << 30;
-  // "1…1024", "1…1024 or a share below 1, as in 0.25", or "view|copy".
+  // "1…1024", "rows or 0.x", or "view|copy".
   std::string range() const;
   // Values other than the default that a test of every variant should try: each choice, or `trials`.
   std::vector<std::string> trial_values() const;
@@ -91,9 +91,13 @@ struct RetentionEntry : Entry {
   // The closed forms that the ledger is held against: slots in use, and bytes of metadata of one state.
   int64_t (*slots)(const Stage& stage, const SequenceLengths& lengths);
   int64_t (*metadata_bytes)(const Stage& stage, int64_t max_tokens);
-  // Capability: no token is ever lost and slot i holds token i, so that codecs may encode neighbouring rows
-  // together.
+  // Capabilities.
+  // No token is ever lost and slot i holds token i, so that codecs may encode neighbouring rows together.
   bool keeps_all;
+  // What is kept depends on attention: every token must attend, whether its answer is wanted or not.
+  bool scores = false;
+  // A sequence's first step is its prompt and must hold all of it.
+  bool cuts_prompt = false;
 };
 
 // The entries that a (checked) spec names.

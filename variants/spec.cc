@@ -182,7 +182,8 @@ class Parser {
     size_t end = at_;
     while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
     const std::string_view text = text_.substr(at_, end - at_);
-    const std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    if (p.kind == Parameter::Kind::kRows) wants += ": at least 1, or a share of max_tokens as in 0.25";
     std::string checked(text);
     if (p.kind == Parameter::Kind::kChoice) {
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
@@ -238,7 +239,7 @@ std::string Parameter::range() const {
   if (kind == Kind::kText) return "any text without ',' and ')'";
   const std::string numbers = std::to_string(min) + "…" + std::to_string(max);
   if (kind == Kind::kInteger) return numbers;
-  if (kind == Kind::kRows) return numbers + " or a share below 1, as in 0.25";
+  if (kind == Kind::kRows) return "rows or 0.x";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

@@ -55,6 +55,10 @@ std::vector<std::string> available_isas() {
 std::string_view active_isa() { return active().name; }
 
 void force_isa(std::string_view isa) {
+  if (isa == "none") {
+    active().name = isa;
+    return;
+  }
   const std::vector<std::string> names = available_isas();
   const std::string wanted = isa == "auto" ? names.front() : std::string(isa);
   const auto found = std::find(names.begin(), names.end(), wanted);

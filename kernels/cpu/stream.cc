@@ -50,7 +50,8 @@ uint64_t read_all(const std::byte* data, size_t bytes) {
   uint64_t sum = 0;
 #pragma omp parallel reduction(+ : sum)
   {
-    const size_t threads = static_cast<size_t>(omp_get_num_threads()), self = static_cast<size_t>(omp_get_thread_num());
+    const size_t threads = static_cast<size_t>(omp_get_num_threads()),
+                 self = static_cast<size_t>(omp_get_thread_num());
     const size_t first = pages * self / threads, last = pages * (self + 1) / threads;
     const auto* p = reinterpret_cast<const uint32_t*>(data + first * kPage);
     if (last > first) sum += HWY_DYNAMIC_DISPATCH(sum_words)(p, (last - first) * kPage / sizeof(uint32_t));

@@ -36,7 +36,6 @@ class H2o : public Evicting {
   Slice next(int64_t remaining) override {
     return {.tokens = std::min(Evicting::next(remaining).tokens, kMostScoredTokens), .scored = true};
   }
-  bool wants_mass() const override { return true; }
   void observe(std::span<const float> mass) override {
     const std::span<float> score = scores();
     for (size_t slot = 0; slot < score.size(); ++slot) score[slot] += mass[slot];
@@ -81,6 +80,7 @@ const RetentionEntry h2o{
     make,
     slots,
     metadata_bytes,
-    /*keeps_all=*/false};
+    /*keeps_all=*/false,
+    /*scores=*/true};
 
 }  // namespace kv::retention

@@ -58,7 +58,7 @@ const RetentionEntry random{
      .help = "drops tokens at random: the control of every other policy",
      .source = "",
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
-                    Parameter::integer("seed", "0", 0, INT64_MAX, {}, "of the draws")}},
+                    Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws")}},
     make,
     slots,
     metadata_bytes,

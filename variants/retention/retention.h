@@ -41,8 +41,6 @@ class Retention {
   // order, so that each query's view is a prefix of the slots. Asked of every head of a layer before each
   // slice; all answer alike.
   virtual Slice next(int64_t remaining) { return {.tokens = remaining}; }
-  // True if what is kept depends on attention: some slices are then scored.
-  virtual bool wants_mass() const { return false; }
   // mass [slots()]: the probability that each slot got, summed over the queries of the slice and of the
   // head's group.
   virtual void observe(std::span<const float> /*mass*/) {}

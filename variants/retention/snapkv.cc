@@ -91,7 +91,6 @@ class SnapKv : public Retention {
     if (count_ == 0 && prompt_ > 0) return {.tokens = prompt_ - settings_.window, .scored = false};
     return {.tokens = remaining, .scored = prompt_ > 0 && count_ == prompt_ - settings_.window};
   }
-  bool wants_mass() const override { return true; }
 
   void observe(std::span<const float> mass) override {
     const std::vector<float> votes =
@@ -154,6 +153,8 @@ const RetentionEntry snapkv{
     make,
     slots,
     metadata_bytes,
-    /*keeps_all=*/false};
+    /*keeps_all=*/false,
+    /*scores=*/true,
+    /*cuts_prompt=*/true};
 
 }  // namespace kv::retention

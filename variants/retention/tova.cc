@@ -26,7 +26,6 @@ class Tova : public Evicting {
     if (room > 1) return {.tokens = std::min(remaining, room - 1), .scored = false};
     return {.tokens = 1, .scored = true};
   }
-  bool wants_mass() const override { return true; }
   void observe(std::span<const float> mass) override {
     std::copy(mass.begin(), mass.end(), scores().begin());
   }
@@ -58,6 +57,7 @@ const RetentionEntry tova{
     make,
     slots,
     metadata_bytes,
-    /*keeps_all=*/false};
+    /*keeps_all=*/false,
+    /*scores=*/true};
 
 }  // namespace kv::retention

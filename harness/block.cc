@@ -1,0 +1,333 @@
+#include "harness/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <new>
+#include <stdexcept>
+
+#include "harness/bytes.h"
+#include "harness/environment.h"
+#include "harness/stats.h"
+#include "harness/tasks.h"
+
+namespace kv {
+namespace {
+
+using Cells = std::vector<std::unique_ptr<LiveCell>>;
+
+// Reading this much is what "cold" is held against: well over twice the last-level cache.
+int64_t cold_bytes() { return std::max<int64_t>(3 * last_level_cache_bytes(), int64_t{256} << 20); }
+
+CacheShape cache_shape(const BlockPlan& plan, int sequences) {
+  const WorkloadShape& w = plan.source->shape();
+  return {.layers = w.layers,
+          .q_heads = w.q_heads,
+          .kv_heads = w.kv_heads,
+          .head_dim = w.head_dim,
+          .max_tokens = plan.seq_len,
+          .max_sequences = sequences};
+}
+
+bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
+
+void give_up(LiveCell& cell, const char* status, const std::string& reason) {
+  cell.row.set("status", status);
+  cell.row.set("reason", reason);
+  cell.cache.reset();
+}
+
+std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, bool null_ab) {
+  auto cell = std::make_unique<LiveCell>();
+  cell->key = plan.key(spec, null_ab);
+  cell->spec = spec;
+  const WorkloadShape& w = plan.source->shape();
+  Row& row = cell->row;
+  row.set("cell", cell->key);
+  row.set("variant", spec.print());
+  row.set("device", "cpu");
+  row.set("threads", plan.threads);
+  row.set("experiment", plan.experiment->kind);
+  row.set("phase", "decode");
+  row.set("workload", plan.workload);
+  row.set("layers", w.layers);
+  row.set("q_heads", w.q_heads);
+  row.set("kv_heads", w.kv_heads);
+  row.set("head_dim", w.head_dim);
+  row.set("batch", plan.batch);
+  row.set("seq_len", plan.seq_len);
+  if (null_ab) row.set("verdict", "null");
+  const std::string reason = unsupported_reason(spec);
+  if (!reason.empty()) {
+    give_up(*cell, "unsupported", reason);
+  } else if (plan.seq_len > plan.source->max_tokens()) {
+    give_up(
+        *cell, "unsupported",
+        "workload '" + plan.workload + "' has only " + std::to_string(plan.source->max_tokens()) + " tokens");
+  }
+  return cell;
+}
+
+int cold_replicas(const LiveCell& cell) {
+  return static_cast<int>(2 * last_level_cache_bytes() / std::max<int64_t>(1, cell.read_bytes)) + 1;
+}
+
+// What a cell needs at its peak: base and fork, and the cold copies.
+int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
+  const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
+  const int64_t once = predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
+  if (plan.experiment->kind == "growth")
+    return 3 * once;  // growing holds the old and the new buffer, and a slice
+  const int64_t cold = plan.experiment->measure.cold_steps > 0 ? once + 2 * last_level_cache_bytes() : 0;
+  return 3 * once + cold;
+}
+
+// Cells that fit into memory side by side: all of them, if they do.
+std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells, int64_t memory_bytes) {
+  std::vector<std::vector<LiveCell*>> groups;
+  int64_t held = 0;
+  for (const auto& cell : cells) {
+    if (!runs(*cell)) continue;
+    const int64_t needed = needed_bytes(plan, cell->spec);
+    if (needed > memory_bytes) {
+      give_up(*cell, "out_of_memory",
+              "needs " + human_bytes(needed) + " with its copies, and the run may use " +
+                  human_bytes(memory_bytes));
+      continue;
+    }
+    if (groups.empty() || held + needed > memory_bytes) {
+      groups.emplace_back();
+      held = 0;
+    }
+    groups.back().push_back(cell.get());
+    held += needed;
+  }
+  return groups;
+}
+
+// One cell's feed; cells that read the same workload share it.
+using Feeds = std::map<const Workload*, std::unique_ptr<TokenFeed>>;
+
+class BlockRun {
+ public:
+  BlockRun(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results)
+      : plan_(plan), limits_(limits), results_(results), measure_(plan.experiment->measure) {
+    base_ = std::max<int64_t>(0, plan.seq_len - measure_.steps);
+  }
+
+  // False if it was stopped.
+  bool run(const std::vector<LiveCell*>& group) {
+    const bool growth = plan_.experiment->kind == "growth";
+    feeds_.clear();
+    growth_bytes_.clear();
+    for (LiveCell* cell : group) {
+      if (limits_.stop()) return false;
+      prepare(*cell, growth);
+    }
+    std::vector<std::unique_ptr<TimedTask>> tasks;
+    for (LiveCell* cell : group) {
+      if (runs(*cell)) add_tasks(*cell, growth, tasks);
+    }
+    if (tasks.empty()) return true;
+    if (!growth) add_ceilings(group, tasks);
+    if (!run_interleaved(tasks, measure_.repetitions, limits_.stop)) return false;
+    for (LiveCell* cell : group) {
+      if (!runs(*cell)) continue;
+      cell->summarise();
+      if (!growth) set_ceilings(*cell);
+      cell->cache.reset();
+    }
+    ceilings_.clear();
+    return true;
+  }
+
+ private:
+  // Verifies and accounts the cell, and leaves its cache ready to be timed.
+  void prepare(LiveCell& cell, bool growth) {
+    try {
+      cell.workload = plan_.source->workload(cell.spec, plan_.seq_len);
+      start_cache(cell, plan_.batch);
+      if (growth) {
+        verify_growth(cell);
+      } else {
+        verify_decode(cell);
+      }
+      if (!runs(cell)) return give_up(cell, "failed", cell.row.text("reason"));
+      start_cache(cell, growth ? plan_.batch : 2 * plan_.batch);
+      if (!growth) open_and_fill(cell);
+    } catch (const std::bad_alloc&) {
+      give_up(cell, "out_of_memory", "ran out of memory at " + human_bytes(limits_.memory_bytes));
+    }
+  }
+
+  void start_cache(LiveCell& cell, int sequences) {
+    cell.cache.reset();
+    cell.ids.clear();
+    cell.ledger = std::make_unique<Ledger>(limits_.memory_bytes);
+    cell.cache = build_cache(cell.spec, cache_shape(plan_, sequences), *cell.ledger);
+    cell.row.set("kernel", cell.cache->kernel());
+  }
+
+  void open_and_fill(LiveCell& cell) {
+    for (int i = 0; i < plan_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
+    cell.prompt = base_;
+  }
+
+  TokenFeed& feed(const LiveCell& cell) {
+    auto& feed = feeds_[cell.workload.get()];
+    if (!feed) {
+      feed = std::make_unique<TokenFeed>(*cell.workload, plan_.batch);
+      if (plan_.experiment->kind == "decode") feed->load(base_, plan_.seq_len - base_);
+    }
+    return *feed;
+  }
+
+  void verify_decode(LiveCell& cell) {
+    open_and_fill(cell);
+    cell.ledger->reset_peaks();
+    TokenFeed& tokens = feed(cell);
+    for (int64_t t = base_; t < plan_.seq_len; ++t) cell.step(tokens, t, cell.ids, true);
+    cell.account(std::vector<int64_t>(cell.ids.size(), plan_.seq_len));
+    cell.check(tokens, plan_.seq_len);
+  }
+
+  void verify_growth(LiveCell& cell) {
+    for (int i = 0; i < plan_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    TokenFeed tokens(*cell.workload, plan_.batch);
+    std::vector<GrowthBytes>& bytes = growth_bytes_[&cell];
+    for (int64_t t = 0; t < plan_.seq_len; ++t) {
+      if (t % kGrowthLoad == 0) tokens.load(t, std::min(kGrowthLoad, plan_.seq_len - t));
+      // Unless every step attends, only the last one does, to be checked.
+      cell.step(tokens, t, cell.ids, measure_.attend || t + 1 == plan_.seq_len);
+      cell.account(std::vector<int64_t>(cell.ids.size(), t + 1));
+      bytes.push_back({.payload = std::stoll(cell.row.text("bytes_payload")),
+                       .metadata = std::stoll(cell.row.text("bytes_metadata")),
+                       .slack = std::stoll(cell.row.text("bytes_slack")),
+                       .workspace = cell.ledger->workspace().current_bytes,
+                       .copied = cell.ledger->copied_bytes()});
+    }
+    cell.check(tokens, plan_.seq_len);
+  }
+
+  void add_tasks(LiveCell& cell, bool growth, std::vector<std::unique_ptr<TimedTask>>& tasks) {
+    if (growth) {
+      tasks.push_back(growth_task(cell, plan_.batch, measure_.attend, growth_bytes_[&cell], results_));
+      return;
+    }
+    tasks.push_back(step_task(cell, feed(cell), base_, plan_.seq_len - base_, results_));
+    if (measure_.cold_steps == 0) return;
+    try {
+      tasks.push_back(
+          cold_task(cell, feed(cell), plan_.seq_len, measure_.cold_steps, cold_replicas(cell), results_));
+    } catch (const std::bad_alloc&) {
+      cell.row.set("reason", "no memory for cold copies");
+    }
+  }
+
+  void add_ceilings(const std::vector<LiveCell*>& group, std::vector<std::unique_ptr<TimedTask>>& tasks) {
+    const auto add = [&](int64_t bytes) {
+      if (ceilings_.count(bytes)) return;
+      auto task = std::make_unique<CeilingTask>(bytes);
+      ceilings_[bytes] = task.get();
+      tasks.push_back(std::move(task));
+    };
+    add(cold_bytes());
+    for (const LiveCell* cell : group) {
+      if (runs(*cell)) add(hot_bytes(*cell));
+    }
+  }
+
+  // The power of two that holds what one attend reads; the cold ceiling where that is out of any cache
+  // anyway.
+  static int64_t hot_bytes(const LiveCell& cell) {
+    const auto bytes =
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, cell.read_bytes))));
+    return std::min(bytes, cold_bytes());
+  }
+
+  void set_ceilings(LiveCell& cell) {
+    const auto share = [&](const char* read, const char* ceiling, const char* share_column, double gbps) {
+      cell.row.set(ceiling, gbps);
+      if (const auto value = cell.row.number(read)) cell.row.set(share_column, *value / gbps);
+    };
+    share("read_gbps", "ceiling_gbps", "ceiling_share", ceilings_.at(hot_bytes(cell))->gbps());
+    share("cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share", ceilings_.at(cold_bytes())->gbps());
+  }
+
+  const BlockPlan& plan_;
+  const BlockLimits& limits_;
+  ResultsFolder& results_;
+  const MeasureConfig& measure_;
+  int64_t base_;  // tokens before the timed steps
+  Feeds feeds_;
+  std::map<const LiveCell*, std::vector<GrowthBytes>> growth_bytes_;
+  std::map<int64_t, CeilingTask*> ceilings_;  // by bytes; owned by the tasks of the group
+};
+
+// Ratios to the block's first variant, where both were measured side by side.
+void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveCell*>>& groups) {
+  LiveCell* baseline = cells.front().get();
+  const auto group_of = [&](const LiveCell* cell) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (std::count(groups[i].begin(), groups[i].end(), cell)) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  for (const auto& cell : cells) {
+    if (cell->steps.empty() || baseline->steps.empty()) continue;
+    if (cell.get() == baseline) {
+      cell->row.set("verdict", "baseline");
+      continue;
+    }
+    if (group_of(cell.get()) != group_of(baseline)) {
+      cell->row.set("reason", "not compared: the block does not fit into memory together with " +
+                                  baseline->spec.print());
+      continue;
+    }
+    const Ratio ratio = ratio_of_medians(step_medians(*cell), step_medians(*baseline), Pairing::kIndependent);
+    cell->row.set("versus", baseline->spec.print());
+    cell->row.set("ratio_p50", ratio.value);
+    cell->row.set("ratio_ci_low", ratio.interval.low);
+    cell->row.set("ratio_ci_high", ratio.interval.high);
+    if (cell->row.text("verdict") == "null") continue;
+    const Verdict verdict = compare(ratio);
+    cell->row.set("verdict", verdict == Verdict::kFaster   ? "faster"
+                             : verdict == Verdict::kSlower ? "slower"
+                                                           : "ambiguous");
+  }
+}
+
+}  // namespace
+
+std::string BlockPlan::key(const Spec& spec, bool null_ab) const {
+  return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
+         " " + spec.print() + (null_ab ? " null" : "");
+}
+
+std::vector<std::string> BlockPlan::keys() const {
+  std::vector<std::string> keys;
+  for (const Spec& spec : experiment->axes.variants) keys.push_back(key(spec, false));
+  if (experiment->measure.null_ab) keys.push_back(key(experiment->axes.variants.front(), true));
+  return keys;
+}
+
+std::vector<Row> run_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
+  Cells cells;
+  for (const Spec& spec : plan.experiment->axes.variants) {
+    cells.push_back(make_cell(plan, spec, false));
+    // The null A/B comes next to what it is a copy of, so that the two are in one group.
+    if (cells.size() == 1 && plan.experiment->measure.null_ab) cells.push_back(make_cell(plan, spec, true));
+  }
+  const auto side_by_side = groups(plan, cells, limits.memory_bytes);
+  BlockRun run(plan, limits, results);
+  for (const auto& group : side_by_side) {
+    if (!run.run(group)) return {};
+  }
+  compare_to_baseline(cells, side_by_side);
+  std::vector<Row> rows;
+  for (const auto& cell : cells) rows.push_back(cell->row);
+  return rows;
+}
+
+}  // namespace kv

@@ -1,0 +1,145 @@
+#include "harness/driver.h"
+
+#include <malloc.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/block.h"
+#include "harness/bytes.h"
+#include "harness/environment.h"
+#include "harness/sources.h"
+#include "kernels/cpu/isa.h"
+
+namespace kv {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+// glibc gives large freed blocks back to the system, so that each large allocation is new pages, zeroed and
+// faulted in one by one; "warm" keeps them. The published speed-ups of in-place growth lie between the two,
+// so the state is part of a result.
+void set_allocator(const std::string& state) {
+#ifdef __GLIBC__
+  const bool warm = state == "warm";
+  mallopt(M_MMAP_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
+  mallopt(M_TRIM_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
+#else
+  (void)state;
+#endif
+}
+
+struct Sweep {
+  std::vector<BlockPlan> blocks;
+  std::vector<std::unique_ptr<Source>> sources;
+};
+
+Sweep plan_sweep(const Config& config, int threads) {
+  Sweep sweep;
+  std::map<std::string, Source*> opened;
+  for (const ExperimentConfig& experiment : config.experiments) {
+    for (const std::string& workload : experiment.axes.workload) {
+      Source*& source = opened[workload];
+      if (!source) {
+        sweep.sources.push_back(open_source(workload, config));
+        source = sweep.sources.back().get();
+      }
+      for (const int batch : experiment.axes.batch) {
+        for (const int64_t seq_len : experiment.axes.seq_len) {
+          sweep.blocks.push_back({&config, &experiment, source, workload, batch, seq_len, threads});
+        }
+      }
+    }
+  }
+  return sweep;
+}
+
+// Roughly how long a block takes, for the time left: the fixed part of a block counts as some thousand
+// tokens.
+double weight(const BlockPlan& plan) {
+  return static_cast<double>(plan.experiment->axes.variants.size() * static_cast<size_t>(plan.batch)) *
+         (static_cast<double>(plan.seq_len) + 4000.0);
+}
+
+nlohmann::json describe(const Config& config, int threads) {
+  nlohmann::json e = describe_environment();
+  e["threads"] = threads;
+  e["seed"] = config.seed;
+  e["config"] = {{"name", config.name},
+                 {"title", config.title},
+                 {"path", std::filesystem::path(config.path).filename()}};
+  e["model"] = {{"name", config.geometry.name}};
+  e["allocator"] = config.experiments.front().measure.allocator;
+  e["started"] = utc_now();
+  return e;
+}
+
+// True if every cell of the block is on disk already.
+bool is_finished(const BlockPlan& plan, const ResultsFolder& results) {
+  const std::vector<std::string> keys = plan.keys();
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return results.has_cell(key); });
+}
+
+void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
+  std::set<std::string> told;
+  for (const Row& row : rows) {
+    if (row.text("status") == "ok" || !told.insert(row.text("cell")).second) continue;
+    options.note(row.text("cell") + ": " + row.text("status") + ": " + row.text("reason"));
+  }
+}
+
+}  // namespace
+
+RunOutcome run_config(const Config& config, const RunOptions& options) {
+  const int threads = config.threads > 0 ? config.threads : omp_get_num_procs();
+  omp_set_num_threads(threads);
+  force_isa(config.isa);
+  // Everything that a user can have got wrong is looked at before anything is written.
+  const Sweep sweep = plan_sweep(config, threads);
+  ResultsFolder results(options.out, config.as_run, options.resume);
+  nlohmann::json environment = describe(config, threads);
+  results.write_environment(environment);
+  const int64_t available = available_memory_bytes();
+  double total = 0.0, done = 0.0;
+  for (const BlockPlan& plan : sweep.blocks) total += weight(plan);
+  int index = 0;
+  bool finished = true;
+  for (const BlockPlan& plan : sweep.blocks) {
+    const MeasureConfig& measure = plan.experiment->measure;
+    options.progress(index++, static_cast<int>(sweep.blocks.size()),
+                     plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
+                         ", " + std::to_string(plan.seq_len) + " tokens",
+                     done, total);
+    if (!is_finished(plan, results)) {
+      // Cells of a block are only comparable if they were measured together, so a half-written block is
+      // measured again.
+      results.drop_cells(plan.keys());
+      set_allocator(measure.allocator);
+      const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
+      const std::vector<Row> rows = run_block(plan, {limit, options.stop}, results);
+      if (rows.empty()) {
+        finished = false;
+        break;
+      }
+      results.add_cells(rows);
+      note_rows(rows, options);
+    }
+    done += weight(plan);
+  }
+  environment["finished"] = finished ? utc_now() : "";
+  results.write_environment(environment);
+  results.write_benchmark_json(environment);
+  return {finished, results.cells()};
+}
+
+}  // namespace kv

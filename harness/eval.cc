@@ -1,0 +1,206 @@
+#include "harness/eval.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/driver.h"
+#include "harness/live_cell.h"
+#include "harness/metrics.h"
+#include "harness/reference.h"
+#include "harness/safetensors.h"
+#include "harness/terminal.h"
+#include "kernels/cpu/isa.h"
+
+namespace kv {
+namespace {
+
+std::vector<Spec> parse_variants(const std::string& text) {
+  std::vector<Spec> specs;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    const size_t first = part.find_first_not_of(" \n\t"), last = part.find_last_not_of(" \n\t");
+    if (first == std::string::npos) continue;
+    specs.push_back(parse_spec(part.substr(first, last - first + 1)));
+    if (std::count(specs.begin(), specs.end(), specs.back()) > 1) {
+      throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
+    }
+  }
+  if (specs.empty())
+    throw std::invalid_argument("--variants is empty; give it specs, as 'contiguous/f16;concat'");
+  return specs;
+}
+
+// One layer of the dump.
+struct Layer {
+  std::vector<float> q, k, v;
+  std::vector<double> reference;  // FP64 over all tokens, [q_heads, n, head_dim]
+};
+
+std::vector<Layer> read_layers(const Workload& dump) {
+  const WorkloadShape& s = dump.shape();
+  const int64_t n = dump.max_tokens();
+  std::vector<Layer> layers(static_cast<size_t>(s.layers));
+  for (int i = 0; i < s.layers; ++i) {
+    Layer& layer = layers[static_cast<size_t>(i)];
+    layer.q.resize(static_cast<size_t>(s.q_heads * n * s.head_dim));
+    layer.k.resize(static_cast<size_t>(s.kv_heads * n * s.head_dim));
+    layer.v.resize(layer.k.size());
+    dump.read(0, i, 0, n, layer.q.data(), layer.k.data(), layer.v.data());
+    layer.reference =
+        reference::attend_causal(layer.q, layer.k, layer.v, s.q_heads, s.kv_heads, n, s.head_dim);
+  }
+  return layers;
+}
+
+// Runs tokens [first, first + n) of a layer as one step and puts the outputs where they belong.
+void step_layer(Cache& cache, SequenceId id, int index, const Layer& layer, int64_t total, int64_t first,
+                int64_t n, float* outputs) {
+  const CacheShape& s = cache.shape();
+  const int64_t d = s.head_dim;
+  const auto cut = [&](const std::vector<float>& from, int heads) {
+    std::vector<float> part(static_cast<size_t>(heads * n * d));
+    for (int h = 0; h < heads; ++h) {
+      std::copy_n(from.begin() + (h * total + first) * d, n * d, part.begin() + h * n * d);
+    }
+    return part;
+  };
+  const std::vector<float> q = cut(layer.q, s.q_heads), k = cut(layer.k, s.kv_heads),
+                           v = cut(layer.v, s.kv_heads);
+  std::vector<float> out(q.size());
+  const StepInput in{.sequence = id, .n = n, .q = q.data(), .k = k.data(), .v = v.data(), .out = out.data()};
+  cache.step(index, {&in, 1});
+  for (int h = 0; h < s.q_heads; ++h) {
+    std::copy_n(out.begin() + h * n * d, n * d, outputs + (h * total + first) * d);
+  }
+}
+
+// The last token's errors by cause, and all tokens' against FP64.
+void write_errors(LiveCell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
+                  int64_t n) {
+  const CacheShape& s = cell.cache->shape();
+  const int64_t d = s.head_dim;
+  std::vector<float> q, out;
+  const auto last_rows = [&](const float* from, std::vector<float>& to) {
+    for (int h = 0; h < s.q_heads; ++h)
+      to.insert(to.end(), from + (h * n + n - 1) * d, from + (h * n + n) * d);
+  };
+  const int64_t layer_size = s.q_heads * n * d;
+  for (int i = 0; i < s.layers; ++i) {
+    last_rows(layers[static_cast<size_t>(i)].q.data(), q);
+    last_rows(outputs.data() + i * layer_size, out);
+  }
+  std::vector<Output> last;
+  for (int i = 0; i < s.layers; ++i) {
+    last.push_back({.sequence = cell.ids[0],
+                    .workload_sequence = 0,
+                    .layer = i,
+                    .q = q.data() + i * s.q_heads * d,
+                    .out = out.data() + i * s.q_heads * d});
+  }
+  const Errors errors = verify(*cell.cache, *cell.workload, n, last);
+  errors.write(cell.row);
+  // By cause only the last token's can be told; the totals are of every token.
+  std::vector<double> got(outputs.begin(), outputs.end()), want;
+  for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
+  for (const Metric& m : metrics()) {
+    if (m.name == "err_max_abs" || m.name == "err_rel_l2" || m.name == "err_cosine")
+      cell.row.set(m.name, m.compute(got, want));
+  }
+  cell.row.set("status", errors.failure().empty() ? "ok" : "failed");
+  cell.row.set("reason", errors.failure());
+}
+
+std::vector<float> run_variant(LiveCell& cell, const std::vector<Layer>& layers, int64_t prompt) {
+  const WorkloadShape& s = cell.workload->shape();
+  const int64_t n = cell.workload->max_tokens();
+  cell.ledger = std::make_unique<Ledger>();
+  cell.cache = build_cache(cell.spec,
+                           {.layers = s.layers,
+                            .q_heads = s.q_heads,
+                            .kv_heads = s.kv_heads,
+                            .head_dim = s.head_dim,
+                            .max_tokens = n,
+                            .max_sequences = 1},
+                           *cell.ledger);
+  cell.ids = {cell.cache->add_sequence()};
+  const int64_t layer_size = s.q_heads * n * s.head_dim;
+  std::vector<float> outputs(static_cast<size_t>(s.layers * layer_size));
+  for (int i = 0; i < s.layers; ++i) {
+    const Layer& layer = layers[static_cast<size_t>(i)];
+    float* to = outputs.data() + i * layer_size;
+    if (prompt > 0) step_layer(*cell.cache, cell.ids[0], i, layer, n, 0, prompt, to);
+    for (int64_t t = prompt; t < n; ++t) step_layer(*cell.cache, cell.ids[0], i, layer, n, t, 1, to);
+  }
+  cell.row.set("kernel", cell.cache->kernel());
+  cell.prompt = prompt;
+  cell.account({&n, 1});
+  write_errors(cell, layers, outputs, n);
+  return outputs;
+}
+
+void name_cell(LiveCell& cell, int threads) {
+  const WorkloadShape& s = cell.workload->shape();
+  cell.key = "eval dump " + cell.spec.print();
+  Row& row = cell.row;
+  row.set("cell", cell.key);
+  row.set("variant", cell.spec.print());
+  row.set("device", "cpu");
+  row.set("threads", threads);
+  row.set("experiment", "eval");
+  row.set("phase", "decode");
+  row.set("workload", "dump");
+  row.set("layers", s.layers);
+  row.set("q_heads", s.q_heads);
+  row.set("kv_heads", s.kv_heads);
+  row.set("head_dim", s.head_dim);
+  row.set("batch", 1);
+  row.set("seq_len", cell.workload->max_tokens());
+}
+
+}  // namespace
+
+std::string run_eval(const EvalOptions& options) {
+  const std::vector<Spec> specs = parse_variants(options.variants);
+  const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  omp_set_num_threads(threads);
+  force_isa(options.isa);
+  const std::shared_ptr<const Workload> dump = open_dump(options.dump);
+  const int64_t n = dump->max_tokens();
+  if (options.prompt > n) {
+    throw std::invalid_argument("--prompt " + std::to_string(options.prompt) + " is more than the dump's " +
+                                std::to_string(n) + " tokens");
+  }
+  const std::filesystem::path out(options.out);
+  ResultsFolder results(out, "# kvlab eval\n" + options.variants + "\n", false);
+  const std::vector<Layer> layers = read_layers(*dump);
+  std::vector<Row> rows;
+  std::vector<std::vector<float>> outputs;
+  std::vector<NamedTensor> tensors;
+  const WorkloadShape& s = dump->shape();
+  for (const Spec& spec : specs) {
+    LiveCell cell;
+    cell.spec = spec;
+    cell.workload = dump;
+    name_cell(cell, threads);
+    const std::string reason = unsupported_reason(spec);
+    if (!reason.empty()) {
+      cell.row.set("status", "unsupported");
+      cell.row.set("reason", reason);
+    } else {
+      outputs.push_back(run_variant(cell, layers, options.prompt));
+      tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
+    }
+    rows.push_back(cell.row);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].values = outputs[i];
+  write_safetensors((out / "outputs.safetensors").string(), tensors);
+  results.add_cells(rows);
+  return summary_table(rows) + "\nresults: " + out.string() + "\n";
+}
+
+}  // namespace kv

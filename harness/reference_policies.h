@@ -1,0 +1,61 @@
+// Retention policies in FP64: what each should keep, and what its queries should then get. Written from the
+// papers and the documented rules, from nothing else: it shares no code with variants/, so that a wrong
+// eviction there shows as a wrong answer.
+//
+// f32 sums can order two nearly equal scores otherwise than FP64 does, and after one other choice two runs
+// have nothing more to do with each other. So a cache can also be *followed*: the oracle then takes over each
+// of its choices, and says by how much the worst of them misses the best, by FP64 scores of that very
+// history.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kv::reference {
+
+// A policy by its name in spec strings; parameters that it does not have are ignored. Counts of rows, no
+// shares.
+struct Policy {
+  std::string name;               // full, ring, h2o, tova, knorm, random or snapkv
+  int64_t window = 0, sinks = 0;  // ring; snapkv's voters are a window too
+  int64_t heavy = 0, recent = 0;  // h2o
+  int64_t budget = 0;             // tova, knorm, random, snapkv
+  int64_t kernel = 1;             // snapkv
+  uint64_t seed = 0;              // random
+};
+
+// One layer of a whole sequence.
+struct PolicyInput {
+  std::span<const float> q;     // [q_heads, n, head_dim]
+  std::span<const float> k, v;  // [kv_heads, n, head_dim], as stored: decoded, where a codec changed them
+  std::span<const float>
+      raw_k;  // [kv_heads, n, head_dim] as they came, for policies that look at keys; empty: k
+  int q_heads = 1, kv_heads = 1;
+  int64_t n = 0;
+  int head_dim = 0;
+  int layer = 0;       // random draws differ between layers
+  int64_t prompt = 0;  // tokens of the first step; matters to snapkv alone
+};
+
+// [kv_heads][n]: the tokens in each slot after step t.
+using KeptTokens = std::vector<std::vector<std::vector<int64_t>>>;
+
+struct PolicyRun {
+  std::vector<double> out;  // [q_heads, n, head_dim]
+  KeptTokens kept;
+  // Of the choices that were followed:
+  int64_t choices = 0;
+  int64_t disputed = 0;  // FP64 would have chosen otherwise
+  // The most by which the score of what was dropped missed that of what should have been, as a share of the
+  // latter. Infinite where the choice broke the policy's rules.
+  double worst_miss = 0.0;
+};
+
+// Steps token by token: token t is stored, in the slot of the policy's choice if all are in use, then attends
+// to all slots. `follow`: a cache's own kept tokens; an empty entry was not looked at, and is left to the
+// policy. Throws std::logic_error for sizes or a name that cannot be.
+PolicyRun run_policy(const Policy& policy, const PolicyInput& input, const KeptTokens* follow = nullptr);
+
+}  // namespace kv::reference

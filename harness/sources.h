@@ -1,0 +1,27 @@
+// Opens what a config's workload names, and hands each variant the tokens that it is measured on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "harness/config.h"
+#include "harness/model.h"
+#include "harness/workload.h"
+#include "variants/spec.h"
+
+namespace kv {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual const WorkloadShape& shape() const = 0;
+  virtual int64_t max_tokens() const = 0;
+  // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
+  // every variant; a model's K and V are those that it computes with this very cache.
+  virtual std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) = 0;
+};
+
+// `family` is a synthetic family, "dump" or "model". Throws std::invalid_argument.
+std::unique_ptr<Source> open_source(const std::string& family, const Config& config);
+
+}  // namespace kv

@@ -1,0 +1,157 @@
+#include "harness/terminal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "harness/bytes.h"
+
+namespace kv {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string clock_text(double seconds) {
+  const int s = static_cast<int>(seconds + 0.5);
+  char text[32];
+  std::snprintf(text, sizeof text, "%d:%02d", s / 60, s % 60);
+  return text;
+}
+
+std::string format(const char* pattern, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, pattern, value);
+  return text;
+}
+
+std::string number(const Row& row, const char* column, const char* pattern) {
+  const auto value = row.number(column);
+  return value ? format(pattern, *value) : "-";
+}
+
+// "12.3 (11.9 … 12.8)"; without the interval where there were too few repetitions for one.
+std::string with_interval(const Row& row, const char* value, const char* low, const char* high,
+                          const char* pattern) {
+  if (!row.number(value)) return "-";
+  std::string text = number(row, value, pattern);
+  if (row.number(low)) text += " (" + number(row, low, pattern) + "–" + number(row, high, pattern) + ")";
+  return text;
+}
+
+// Code points, so that en dashes count once.
+size_t width(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string render(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - width(row[i]), ' ');
+      line += " " + (i == 0 ? row[i] + gap : gap + row[i]) + " ";
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> table_row(const Row& row) {
+  const bool null_ab = row.text("verdict") == "null";
+  const std::string name = row.text("variant") + (null_ab ? "  [null A/B]" : "");
+  if (row.text("status") != "ok") return {name, row.text("status"), "", "", "", "", ""};
+  const double total = row.number("bytes_payload").value_or(0) + row.number("bytes_metadata").value_or(0) +
+                       row.number("bytes_slack").value_or(0);
+  std::string verdict = row.text("verdict");
+  if (verdict != "baseline" && row.number("ratio_p50")) {
+    verdict = with_interval(row, "ratio_p50", "ratio_ci_low", "ratio_ci_high", "%.2f") + " " +
+              (null_ab ? "" : verdict);
+  }
+  return {name,
+          human_bytes(static_cast<int64_t>(total)),
+          with_interval(row, "step_p50_us", "step_ci_low_us", "step_ci_high_us", "%.1f"),
+          number(row, "step_p99_us", "%.1f"),
+          row.number("cold_ceiling_share") ? format("%.0f %%", 100 * *row.number("cold_ceiling_share")) : "-",
+          number(row, "err_rel_l2", "%.1e"),
+          verdict};
+}
+
+}  // namespace
+
+Progress::Progress(bool quiet)
+    : terminal_(isatty(STDERR_FILENO) != 0), quiet_(quiet), started_(now_seconds()) {}
+
+void Progress::update(int done, int total, const std::string& what, double weight_done, double weight_total) {
+  if (quiet_) return;
+  // What an earlier run had finished is no measure of this one's speed.
+  if (weight_at_start_ < 0.0) weight_at_start_ = weight_done;
+  const double elapsed = now_seconds() - started_, own = weight_done - weight_at_start_;
+  const std::string left =
+      own > 0.0 ? ", about " + clock_text(elapsed / own * (weight_total - weight_done)) + " left" : "";
+  if (!terminal_) {
+    std::fprintf(stderr, "[%d/%d] %s%s\n", done + 1, total, what.c_str(), left.c_str());
+    return;
+  }
+  constexpr int kWidth = 24;
+  const int filled = static_cast<int>(kWidth * weight_done / weight_total);
+  std::string bar;
+  for (int i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
+  std::fprintf(stderr, "\r\033[K%s %d/%d  %s%s", bar.c_str(), done + 1, total, what.c_str(), left.c_str());
+  std::fflush(stderr);
+  bar_shown_ = true;
+}
+
+void Progress::clear() {
+  if (bar_shown_) std::fprintf(stderr, "\r\033[K");
+  bar_shown_ = false;
+}
+
+void Progress::note(const std::string& line) {
+  clear();
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+std::string summary_table(std::span<const Row> cells) {
+  std::string text, heading;
+  std::vector<std::vector<std::string>> table;
+  const auto flush = [&] {
+    if (!table.empty()) text += "\n" + heading + "\n" + render(table);
+    table.clear();
+  };
+  int nulls = 0, decided_nulls = 0;
+  for (const Row& row : cells) {
+    const std::string here = row.text("experiment") + ", " + row.text("workload") + ", batch " +
+                             row.text("batch") + ", " + row.text("seq_len") + " tokens";
+    if (here != heading) {
+      flush();
+      heading = here;
+    }
+    if (table.empty()) {
+      table.push_back({"variant", "bytes held", "step p50, us (95 %)", "p99, us", "of cold ceiling", "error",
+                       "to baseline"});
+    }
+    table.push_back(table_row(row));
+    if (row.text("verdict") == "null" && row.number("ratio_ci_low")) {
+      ++nulls;
+      decided_nulls += *row.number("ratio_ci_low") > 1.0 || *row.number("ratio_ci_high") < 1.0;
+    }
+  }
+  flush();
+  if (nulls > 0) {
+    text += "\nnull A/B: " + std::to_string(decided_nulls) + " of " + std::to_string(nulls) +
+            " comparisons of the baseline with itself found a difference (5 % are to be expected)\n";
+  }
+  return text;
+}
+
+}  // namespace kv

@@ -1,0 +1,30 @@
+// What a run prints: progress, and the table at its end.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "harness/results.h"
+
+namespace kv {
+
+// A bar with the time left on a terminal, plain lines elsewhere.
+class Progress {
+ public:
+  explicit Progress(bool quiet = false);
+  void update(int done, int total, const std::string& what, double weight_done, double weight_total);
+  // A line that stays.
+  void note(const std::string& line);
+  void clear();
+
+ private:
+  bool terminal_, quiet_;
+  double started_;
+  double weight_at_start_ = -1.0;
+  bool bar_shown_ = false;
+};
+
+// One table an experiment, workload, batch and length.
+std::string summary_table(std::span<const Row> cells);
+
+}  // namespace kv

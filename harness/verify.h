@@ -1,0 +1,49 @@
+// Holds a cache's outputs against the FP64 oracle, and splits their error by cause.
+//
+// One factor is swapped at a time, always in FP64 but for the last:
+//   O_full    all tokens as they came
+//   O_kept    the tokens that retention kept, as they came    err_retention = |O_kept - O_full|
+//   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
+//   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/results.h"
+#include "harness/workload.h"
+#include "variants/cache.h"
+
+namespace kv {
+
+// Above this the arithmetic, not the codec or the policy, is wrong: f32 accumulation leaves about 1e-6.
+inline constexpr double kKernelErrorBound = 1e-5;
+
+// The output of a step at the last of `tokens` tokens of one sequence's layer.
+struct Output {
+  SequenceId sequence;
+  int workload_sequence;  // which of the workload's sequences it was fed
+  int layer;
+  const float* q;    // [q_heads, head_dim]
+  const float* out;  // [q_heads, head_dim]
+};
+
+struct Errors {
+  double max_abs = 0, rel_l2 = 0, cosine = 0, attn_kl = 0;
+  double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
+  // Empty if all is within its bound, else what is not.
+  std::string failure() const;
+  void write(Row& cell) const;
+};
+
+// Checks at most kMaxCheckedHeads query heads, spread evenly over outputs and heads: at 131072 tokens each
+// costs FP64 work of tens of milliseconds.
+inline constexpr int kMaxCheckedHeads = 48;
+Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<const Output> outputs);
+
+// ||a - b|| / ||b||.
+double relative_l2(std::span<const double> a, std::span<const double> b);
+
+}  // namespace kv
