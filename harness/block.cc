@@ -57,7 +57,7 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, boo
   row.set("batch", plan.batch);
   row.set("seq_len", plan.seq_len);
   if (null_ab) row.set("verdict", "null");
-  const std::string reason = unsupported_reason(spec);
+  const std::string reason = unsupported_reason(spec, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
   } else if (plan.seq_len > plan.source->max_tokens()) {

@@ -187,7 +187,7 @@ std::string run_eval(const EvalOptions& options) {
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, threads);
-    const std::string reason = unsupported_reason(spec);
+    const std::string reason = unsupported_reason(spec, s.head_dim);
     if (!reason.empty()) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);

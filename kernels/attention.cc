@@ -115,15 +115,23 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
   return next;
 }
 
-// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 // Leaves the sums as they are: what remains of a step is the harness's own cost.
 void run_no_task(const AttentionTask& task, int) {
   for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
 }
 
+// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 void run_task(const AttentionTask& task, int head_dim) {
-  if (active_isa() == "none") return run_no_task(task, head_dim);
-  return isa_is_scalar() ? run_task_scalar(task, head_dim) : run_task_simd(task, head_dim);
+  const std::string_view isa = active_isa();
+  const auto run = isa == "none" ? run_no_task : isa == "scalar" ? run_task_scalar : run_task_simd;
+  AttentionTask part = task;
+  do {
+    part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
+    if (part.row_end > part.row_begin || !part.resume) run(part, head_dim);
+    if (part.row_end < task.row_end) advance(task.spans, part.start, part.row_end - part.row_begin);
+    part.row_begin = part.row_end;
+    part.resume = true;
+  } while (part.row_end < task.row_end);
 }
 
 // Merges the splits of one query in their order and writes its output; returns the final state.

@@ -52,8 +52,14 @@ inline std::string small_form(const Entry& entry) {
   return std::string(entry.name) + (all.empty() ? "" : "(" + all + ")");
 }
 
-// The whole product, supported or not, but for pairs of a placement and a codec that both differ from their
-// defaults.
+inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& c, const RetentionEntry& r) {
+  if (plain_placement && plain_codec) return true;
+  const bool typical = (c.name == "f32" || c.name == "kivi") && (r.name == "full" || r.name == "ring");
+  return plain_codec ? typical : plain_placement && r.name == "full";
+}
+
+// Every placement with every codec and every retention; each with its parameters' trial values only against the few partners
+// that it can meet differently: codecs of single rows and of groups, retentions that append and that overwrite.
 inline std::vector<Spec> all_specs() {
   std::vector<Spec> specs;
   for (const auto* p : kPlacements)
@@ -61,7 +67,7 @@ inline std::vector<Spec> all_specs() {
       for (const auto* c : kCodecs)
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions)
-            if (placement == p->name || codec == c->name)
+            if (is_wanted(placement == p->name, codec == c->name, *c, *r))
               specs.push_back(parse_spec(placement + "/" + codec + "/" + small_form(*r)));
   return specs;
 }
