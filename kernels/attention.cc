@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include "kernels/attention_task.h"
@@ -201,6 +202,16 @@ void PiecewiseAttention::plan(const Piece& piece) {
   planned_ = next - tasks_;
 }
 
+void PiecewiseAttention::sort_tasks() {
+  const auto address = [](const AttentionTask& task) {
+    const Side& side = task.spans[task.start.span].k;
+    return side.data + task.start.row / side.encoding.group * side.stride;
+  };
+  std::sort(tasks_, tasks_ + planned_, [&](const AttentionTask& a, const AttentionTask& b) {
+    return std::less<>()(address(a), address(b));
+  });
+}
+
 void PiecewiseAttention::run_tasks() const {
 #pragma omp for schedule(dynamic, 1)
   for (int64_t i = 0; i < planned_; ++i) run_task(tasks_[i], head_dim_);
@@ -221,6 +232,7 @@ void PiecewiseAttention::merge_splits() const {
 void PiecewiseAttention::run(std::span<const Piece> pieces) {
   planned_ = 0;
   for (const Piece& piece : pieces) plan(piece);
+  sort_tasks();
 #pragma omp parallel
   run_tasks();
 }
@@ -238,6 +250,7 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
                     .begin = 0,
                     .end = problems[i].visible + problems[i].n - 1});
   }
+  attention.sort_tasks();
   // Waking threads for a few microseconds of work costs more than the work.
   const bool worth_threads = work(problems, head_dim) > kThreadedWork;
 #pragma omp parallel if (worth_threads)
