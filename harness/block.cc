@@ -58,20 +58,16 @@ int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
 }
 
 // Cells that fit into memory side by side: all of them, if they do.
-std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells, int64_t memory_bytes) {
+std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells,
+                                           const BlockLimits& limits) {
   std::vector<std::vector<LiveCell*>> groups;
   const auto shared = static_cast<int64_t>(std::min(shared_bytes(plan), 1e18));
   int64_t held = shared;
   for (const auto& cell : cells) {
     if (!runs(*cell)) continue;
     const int64_t needed = needed_bytes(plan, cell->spec);
-    if (shared + needed > memory_bytes) {
-      give_up(*cell, "out_of_memory",
-              "needs " + human_bytes(shared + needed) + " with its copies, and the run may use " +
-                  human_bytes(memory_bytes) + " (measure.memory_share)");
-      continue;
-    }
-    if (groups.empty() || held + needed > memory_bytes) {
+    if (!fits(*cell, shared + needed, limits)) continue;
+    if (groups.empty() || held + needed > limits.memory_bytes) {
       groups.emplace_back();
       held = shared;
     }
@@ -260,27 +256,12 @@ void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveC
   };
   for (const auto& cell : cells) {
     if (cell->steps.empty() || baseline->steps.empty()) continue;
-    if (cell.get() == baseline) {
-      cell->row.set("verdict", "baseline");
-      continue;
-    }
-    if (group_of(cell.get()) != group_of(baseline)) {
+    if (cell.get() != baseline && group_of(cell.get()) != group_of(baseline)) {
       cell->row.set("reason", "not compared: the block does not fit into memory together with " +
                                   baseline->spec.print());
       continue;
     }
-    const Ratio ratio = ratio_of_medians(step_medians(*cell), step_medians(*baseline), Pairing::kIndependent);
-    cell->row.set("versus", baseline->spec.print());
-    cell->row.set("ratio_p50", ratio.value);
-    if (std::isfinite(ratio.interval.high)) {
-      cell->row.set("ratio_ci_low", ratio.interval.low);
-      cell->row.set("ratio_ci_high", ratio.interval.high);
-    }
-    if (cell->row.text("verdict") == "null") continue;
-    const Verdict verdict = compare(ratio);
-    cell->row.set("verdict", verdict == Verdict::kFaster   ? "faster"
-                             : verdict == Verdict::kSlower ? "slower"
-                                                           : "ambiguous");
+    compare_cell(*cell, *baseline, baseline->spec.print());
   }
 }
 
@@ -339,6 +320,31 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   return cell;
 }
 
+bool fits(LiveCell& cell, int64_t needed_bytes, const BlockLimits& limits) {
+  if (needed_bytes <= limits.memory_bytes) return true;
+  give_up(cell, "out_of_memory",
+          "needs " + human_bytes(needed_bytes) + " with its copies, and the run may use " +
+              human_bytes(limits.memory_bytes) + " (measure.memory_share)");
+  return false;
+}
+
+void compare_cell(LiveCell& cell, const LiveCell& baseline, const std::string& versus) {
+  if (cell.steps.empty() || baseline.steps.empty()) return;
+  if (&cell == &baseline) return cell.row.set("verdict", "baseline");
+  const Ratio ratio = ratio_of_medians(step_medians(cell), step_medians(baseline), Pairing::kIndependent);
+  cell.row.set("versus", versus);
+  cell.row.set("ratio_p50", ratio.value);
+  if (std::isfinite(ratio.interval.high)) {
+    cell.row.set("ratio_ci_low", ratio.interval.low);
+    cell.row.set("ratio_ci_high", ratio.interval.high);
+  }
+  if (cell.row.text("verdict") == "null") return;
+  const Verdict verdict = compare(ratio);
+  cell.row.set("verdict", verdict == Verdict::kFaster   ? "faster"
+                          : verdict == Verdict::kSlower ? "slower"
+                                                        : "ambiguous");
+}
+
 // One a variant, and the null A/B.
 std::vector<std::string> timed_keys(const BlockPlan& plan) {
   std::vector<std::string> keys;
@@ -357,7 +363,7 @@ std::vector<Row> run_timed_block(const BlockPlan& plan, const BlockLimits& limit
     cells.push_back(make_cell(plan, spec, kNull));
     cells.back()->row.set("verdict", "null");
   }
-  const auto side_by_side = groups(plan, cells, limits.memory_bytes);
+  const auto side_by_side = groups(plan, cells, limits);
   BlockRun run(plan, limits, results);
   for (const auto& group : side_by_side) {
     if (!run.run(group)) return {};

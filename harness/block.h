@@ -21,6 +21,9 @@ struct BlockPlan {
   int batch;
   int64_t seq_len;
   int threads;
+  // A ragged batch: what the config says, and the tokens of each sequence; seq_len is the longest.
+  std::string lengths = {};
+  std::vector<int64_t> tokens = {};
 
   std::string key(const Spec& spec, const std::string& suffix = "") const;
 };
@@ -37,6 +40,10 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
 bool runs(const LiveCell& cell);
 void give_up(LiveCell& cell, const char* status, const std::string& reason);
 CacheShape cache_shape(const BlockPlan& plan, int sequences);
+// Gives the cell up, with the figures, if it needs more than the run may use.
+bool fits(LiveCell& cell, int64_t needed_bytes, const BlockLimits& limits);
+// The ratio of the cell's times to the baseline's, and the verdict, if both were timed.
+void compare_cell(LiveCell& cell, const LiveCell& baseline, const std::string& versus);
 
 // The decode and growth experiments.
 std::vector<std::string> timed_keys(const BlockPlan& plan);

@@ -11,6 +11,7 @@
 
 #include "harness/experiments.h"
 #include "harness/paths.h"
+#include "harness/request_lengths.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
 
@@ -262,6 +263,18 @@ void refuse_repeats(const Section& section, const std::string& key, std::vector<
   section.fail(key, "names " + value.str() + " twice");
 }
 
+void read_lengths(Section& section, std::vector<std::string>& lengths) {
+  lengths = section.texts("lengths", lengths);
+  refuse_repeats(section, "lengths", lengths);
+  for (const std::string& text : lengths) {
+    try {
+      check_lengths(text);
+    } catch (const std::invalid_argument& e) {
+      section.fail("lengths", std::string("has a mistake: ") + e.what());
+    }
+  }
+}
+
 void read_axes(Section& section, Axes& axes) {
   if (section.has("variants")) axes.variants = read_variants(section);
   axes.seq_len = section.integers("seq_len", axes.seq_len, 1, kMaxTokens);
@@ -271,6 +284,9 @@ void read_axes(Section& section, Axes& axes) {
   batch = section.integers("batch", batch, 1, 4096);
   refuse_repeats(section, "batch", batch);
   axes.batch.assign(batch.begin(), batch.end());
+  axes.chunk = section.integers("chunk", axes.chunk, 1, kMaxTokens);
+  refuse_repeats(section, "chunk", axes.chunk);
+  read_lengths(section, axes.lengths);
   axes.workload = section.texts("workload", axes.workload);
   refuse_repeats(section, "workload", axes.workload);
   const std::vector<std::string> known = known_workloads();
@@ -363,7 +379,9 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   config.isa = top.text("isa", "auto");
   config.workload = read_workload(top.section("workload"));
 
-  Axes axes{.variants = {}, .seq_len = {}, .batch = {1}, .workload = {config.workload.family}};
+  Axes axes;
+  axes.batch = {1};
+  axes.workload = {config.workload.family};
   MeasureConfig measure;
   Section sweep = top.section("sweep"), measured = top.section("measure");
   read_axes(sweep, axes);
@@ -374,7 +392,8 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   const std::vector<std::string> kinds = top.texts("experiment", {});
   std::string names;
   for (const Experiment& e : experiments()) names += (names.empty() ? "" : ", ") + std::string(e.name);
-  require(!kinds.empty(), config.path, "experiment is missing; it is one of " + names + ", or an array of them");
+  require(!kinds.empty(), config.path,
+          "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
   // A table of the experiment's name overrides [sweep] and [measure] for it alone; it may be there for an
   // experiment that is not run.
@@ -392,8 +411,11 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
     const ExperimentConfig& experiment = known.at(kind);
     require(!experiment.axes.variants.empty(), config.path,
             "sweep.variants is missing; `kvlab list` shows what there is");
-    require(!experiment.axes.seq_len.empty(), config.path,
+    const bool ragged = experiment_named(kind).axis == LengthAxis::kLengths;
+    require(ragged || !experiment.axes.seq_len.empty(), config.path,
             "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
+    require(!ragged || !experiment.axes.lengths.empty(), config.path,
+            "sweep.lengths is missing, as in lengths = [\"16,32,500\", \"uniform(16,512)\"]");
     config.experiments.push_back(experiment);
   }
   // A real model and a dump bring their own shape.

@@ -22,6 +22,8 @@ struct Axes {
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;
+  std::vector<int64_t> chunk = {512};  // prefill: tokens of a chunk
+  std::vector<std::string> lengths;    // batch: in place of seq_len, as in request_lengths.h
 };
 
 struct MeasureConfig {
@@ -36,7 +38,7 @@ struct MeasureConfig {
 };
 
 struct ExperimentConfig {
-  std::string kind;  // "decode" or "growth"
+  std::string kind;  // its name in experiments()
   Axes axes;
   MeasureConfig measure;
 };

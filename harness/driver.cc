@@ -13,6 +13,7 @@
 #include "harness/bytes.h"
 #include "harness/environment.h"
 #include "harness/experiments.h"
+#include "harness/request_lengths.h"
 #include "harness/sources.h"
 #include "kernels/cpu/isa.h"
 
@@ -44,6 +45,33 @@ struct Sweep {
   std::vector<std::unique_ptr<Source>> sources;
 };
 
+// Every sequence of a block has the same length.
+void plan_even(BlockPlan plan, std::vector<BlockPlan>& blocks) {
+  const Axes& axes = plan.experiment->axes;
+  for (const int batch : axes.batch) {
+    for (const int64_t seq_len : axes.seq_len) {
+      plan.batch = batch;
+      plan.seq_len = seq_len;
+      blocks.push_back(plan);
+    }
+  }
+}
+
+void plan_ragged(BlockPlan plan, std::vector<BlockPlan>& blocks) {
+  const Axes& axes = plan.experiment->axes;
+  for (const int batch : axes.batch) {
+    for (const std::string& lengths : axes.lengths) {
+      // A list is the same batch whatever the axis says.
+      if (is_length_list(lengths) && batch != axes.batch.front()) continue;
+      plan.lengths = lengths;
+      plan.tokens = draw_lengths(lengths, batch, plan.config->seed);
+      plan.batch = static_cast<int>(plan.tokens.size());
+      plan.seq_len = *std::max_element(plan.tokens.begin(), plan.tokens.end());
+      blocks.push_back(plan);
+    }
+  }
+}
+
 Sweep plan_sweep(const Config& config, int threads) {
   Sweep sweep;
   std::map<std::string, Source*> opened;
@@ -54,11 +82,9 @@ Sweep plan_sweep(const Config& config, int threads) {
         sweep.sources.push_back(open_source(workload, config));
         source = sweep.sources.back().get();
       }
-      for (const int batch : experiment.axes.batch) {
-        for (const int64_t seq_len : experiment.axes.seq_len) {
-          sweep.blocks.push_back({&config, &experiment, source, workload, batch, seq_len, threads});
-        }
-      }
+      const BlockPlan block{&config, &experiment, source, workload, 0, 0, threads};
+      const bool ragged = experiment_named(experiment.kind).axis == LengthAxis::kLengths;
+      ragged ? plan_ragged(block, sweep.blocks) : plan_even(block, sweep.blocks);
     }
   }
   return sweep;

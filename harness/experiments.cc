@@ -3,6 +3,9 @@
 #include <array>
 #include <stdexcept>
 
+#include "harness/batch.h"
+#include "harness/prefill.h"
+
 namespace kv {
 namespace {
 
@@ -10,6 +13,9 @@ constexpr std::array kExperiments = std::to_array<Experiment>({
     {"decode", "steady-state decode at given lengths, hot and cold", timed_keys, run_timed_block},
     {"growth", "from an empty cache to a length, one token at a time, every step", timed_keys,
      run_timed_block},
+    {"prefill", "a whole prompt: scores materialised, in chunks, and tiled", prefill_keys, run_prefill_block},
+    {"batch", "ragged batches: what padding and fragmentation waste", batch_keys, run_batch_block,
+     LengthAxis::kLengths},
 });
 
 }  // namespace

@@ -9,6 +9,9 @@
 
 namespace kv {
 
+// Which axis says how long sequences are.
+enum class LengthAxis { kSeqLen, kLengths };
+
 struct Experiment {
   std::string_view name;
   std::string_view help;
@@ -17,6 +20,7 @@ struct Experiment {
   // Measures a block and returns its rows in order; samples go to `results` as they are taken. Empty if it
   // was stopped.
   std::vector<Row> (*run)(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results);
+  LengthAxis axis = LengthAxis::kSeqLen;
 };
 
 std::span<const Experiment> experiments();

@@ -62,12 +62,12 @@ StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const Sequenc
   return times;
 }
 
-void LiveCell::account(std::span<const int64_t> lengths) {
+void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
   ledger->assert_balanced();
   const UsedBytes used = used_bytes(*cache, ids);
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
-  const std::vector<int64_t> prompts(lengths.size(), prompt);
-  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts);
+  const std::vector<int64_t> alike(lengths.size(), prompt);
+  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts.empty() ? alike : prompts);
   if (payload + metadata != predicted) {
     throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
                            " bytes, but its closed form says " + std::to_string(predicted));

@@ -43,8 +43,9 @@ struct LiveCell {
   StepTimes step(TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences, bool attend) const;
 
   // Fills the byte columns from the ledger and the spans, and throws std::logic_error if the ledger, the
-  // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence.
-  void account(std::span<const int64_t> lengths);
+  // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence,
+  // `prompts` those of their first steps, where they are not all `prompt`.
+  void account(std::span<const int64_t> lengths, std::span<const int64_t> prompts = {});
   // Checks the outputs of the feed's last step, at `tokens` tokens. Sets the error columns; false if the cell
   // has failed.
   bool check(TokenFeed& feed, int64_t tokens);

@@ -17,13 +17,6 @@ Row named_row(std::span<const Column> columns, const LiveCell& cell, int repetit
   return row;
 }
 
-Row sample_row(const LiveCell& cell, int repetition, size_t sample, const char* kind) {
-  Row row = named_row(sample_columns(), cell, repetition);
-  row.set("sample", static_cast<int64_t>(sample));
-  row.set("kind", kind);
-  return row;
-}
-
 // Decode steps on a fork of the base sequences, so that every repetition starts from the same state.
 class StepTask : public TimedTask {
  public:
@@ -213,6 +206,13 @@ class GrowthTask : public TimedTask {
 };
 
 }  // namespace
+
+Row sample_row(const LiveCell& cell, int repetition, size_t sample, const char* kind) {
+  Row row = named_row(sample_columns(), cell, repetition);
+  row.set("sample", static_cast<int64_t>(sample));
+  row.set("kind", kind);
+  return row;
+}
 
 std::unique_ptr<TimedTask> step_task(LiveCell& cell, TokenFeed& feed, int64_t base, int64_t steps,
                                      ResultsFolder& results) {

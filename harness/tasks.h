@@ -13,6 +13,9 @@
 
 namespace kv {
 
+// A row of samples.csv with the columns that say whose it is.
+Row sample_row(const LiveCell& cell, int repetition, size_t sample, const char* kind);
+
 // Decode steps base … base + steps - 1, on forks of the cell's sequences, so that every repetition starts
 // from the same state.
 std::unique_ptr<TimedTask> step_task(LiveCell& cell, TokenFeed& feed, int64_t base, int64_t steps,

@@ -6,7 +6,9 @@
 
 namespace kv {
 
-TokenFeed::TokenFeed(const Workload& workload, int sequences) : workload_(workload), sequences_(sequences) {
+TokenFeed::TokenFeed(const Workload& workload, int sequences, std::vector<int64_t> offsets)
+    : workload_(workload), sequences_(sequences), offsets_(std::move(offsets)) {
+  offsets_.resize(static_cast<size_t>(sequences));
   const WorkloadShape& s = workload.shape();
   out_.resize(static_cast<size_t>(int64_t{s.layers} * sequences * s.q_heads * s.head_dim));
   inputs_.resize(static_cast<size_t>(sequences));
@@ -36,7 +38,8 @@ void TokenFeed::load(int64_t first, int64_t n) {
   };
   for (int layer = 0; layer < s.layers; ++layer) {
     for (int sequence = 0; sequence < sequences_; ++sequence) {
-      workload_.read(sequence, layer, first, n, q.data(), k.data(), v.data());
+      workload_.read(sequence, layer, first + offsets_[static_cast<size_t>(sequence)], n, q.data(), k.data(),
+                     v.data());
       scatter(q, s.q_heads, q_, layer, sequence);
       scatter(k, s.kv_heads, k_, layer, sequence);
       scatter(v, s.kv_heads, v_, layer, sequence);
@@ -72,7 +75,7 @@ const float* TokenFeed::q(int layer, int sequence, int64_t token) const {
 }
 
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
-             int64_t last) {
+             int64_t last, int first_sequence) {
   const int64_t chunk = retention_of(cache.spec()).cuts_prompt ? std::max<int64_t>(1, last - first) : 1024;
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
@@ -82,7 +85,7 @@ void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId>
     const int64_t n = std::min(chunk, last - at);
     for (int layer = 0; layer < s.layers; ++layer) {
       for (size_t i = 0; i < ids.size(); ++i) {
-        workload.read(static_cast<int>(i), layer, at, n, q.data(), k.data(), v.data());
+        workload.read(first_sequence + static_cast<int>(i), layer, at, n, q.data(), k.data(), v.data());
         const StepInput in{
             .sequence = ids[i], .n = n, .q = q.data(), .k = k.data(), .v = v.data(), .out = nullptr};
         cache.step(layer, {&in, 1});

@@ -10,10 +10,11 @@
 
 namespace kv {
 
-// Every cache sequence i is fed the workload's sequence i.
+// Every cache sequence i is fed the workload's sequence i: from its first token on, or in a ragged batch from
+// the token offsets[i] on, which is then token 0 here.
 class TokenFeed {
  public:
-  TokenFeed(const Workload& workload, int sequences);
+  TokenFeed(const Workload& workload, int sequences, std::vector<int64_t> offsets = {});
 
   // Makes tokens [first, first + n) of every sequence and layer ready for inputs().
   void load(int64_t first, int64_t n);
@@ -31,15 +32,16 @@ class TokenFeed {
 
   const Workload& workload_;
   int sequences_;
+  std::vector<int64_t> offsets_;  // [sequences]
   int64_t first_ = 0, count_ = 0;
   std::vector<float> q_, k_, v_;  // [tokens, layers, sequences, heads, head_dim]
   std::vector<float> out_;        // [layers, sequences, q_heads, head_dim]
   std::vector<StepInput> inputs_;
 };
 
-// Gives sequences ids[i] the tokens [first, last) of the workload's sequence i, as prefill whose outputs are
-// not wanted.
+// Gives sequences ids[i] the tokens [first, last) of the workload's sequence first_sequence + i, as prefill
+// whose outputs are not wanted.
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
-             int64_t last);
+             int64_t last, int first_sequence = 0);
 
 }  // namespace kv

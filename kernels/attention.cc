@@ -22,16 +22,21 @@ constexpr int64_t kThreadedWork = 1 << 17;  // multiply-adds
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How one problem is cut. Depends on shapes alone, so that the bits of the result do too.
+constexpr int64_t kAllQueries = INT64_MAX;
+
+// How one problem is cut, and how many of its queries are in work at once. The cut depends on shapes alone,
+// so that the bits of the result do too.
 struct Cut {
-  int64_t queries, rows, blocks, splits;
-  explicit Cut(const HeadQueries& p) {
+  int64_t queries, held, rows, splits;
+  Cut(const HeadQueries& p, int64_t most_held) {
     queries = p.group * p.n;
+    held = std::min(queries, most_held);
     rows = p.visible + p.n - 1;
-    blocks = ceil_div(queries, kQueryBlock);
     splits = queries <= kMaxSplitQueries ? ceil_div(rows, kSplitRows) : 1;
   }
-  int64_t tasks() const { return blocks * splits; }
+  int64_t tasks() const { return ceil_div(held, kQueryBlock) * splits; }
+  // Where a query's partial result is, of all that are held.
+  int64_t place(int64_t split, int64_t query) const { return split * held + query % held; }
   int64_t split_rows() const { return splits > 1 ? kSplitRows : rows; }
 };
 
@@ -56,8 +61,8 @@ class Arena {
 
 }  // namespace
 
-// A problem's share of the workspace: [splits, queries] states, [splits, queries, head_dim] sums, [queries,
-// rows] logits.
+// A problem's share of the workspace: [splits, held] states, [splits, held, head_dim] sums, [held, rows]
+// logits.
 struct AttentionPartials {
   SoftmaxState* state;
   float* sum;
@@ -67,14 +72,14 @@ struct AttentionPartials {
 namespace {
 
 AttentionPartials take_partials(Arena& arena, const HeadQueries& p, const Cut& cut, int head_dim) {
-  return {.state = arena.take<SoftmaxState>(cut.splits * cut.queries),
-          .sum = arena.take<float>(cut.splits * cut.queries * head_dim),
-          .logits = p.mass ? arena.take<float>(cut.queries * cut.rows) : nullptr};
+  return {.state = arena.take<SoftmaxState>(cut.splits * cut.held),
+          .sum = arena.take<float>(cut.splits * cut.held * head_dim),
+          .logits = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr};
 }
 
-int64_t count_tasks(std::span<const HeadQueries> problems) {
+int64_t count_tasks(std::span<const HeadQueries> problems, int64_t most_held) {
   int64_t tasks = 0;
-  for (const HeadQueries& p : problems) tasks += Cut(p).tasks();
+  for (const HeadQueries& p : problems) tasks += Cut(p, most_held).tasks();
   return tasks;
 }
 
@@ -86,19 +91,21 @@ void advance(std::span<const Span> spans, SpanCursor& at, int64_t rows) {
   }
 }
 
-// The tasks of the part of `split` that lies in `piece`; `start` is where that part begins.
+// The tasks of the part of `split` that lies in `piece`, for the queries in work from `first_query` on;
+// `start` is where that part begins.
 AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
                           int head_dim, const PiecewiseAttention::Piece& piece, int64_t split,
-                          SpanCursor start, AttentionTask* next) {
+                          SpanCursor start, int64_t first_query, AttentionTask* next) {
   const int64_t begin = std::max(piece.begin, split * cut.split_rows());
   const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
-  for (int64_t first = 0; first < cut.queries; first += kQueryBlock) {
-    const int64_t count = std::min<int64_t>(kQueryBlock, cut.queries - first);
+  const int64_t last_query = first_query + std::min(cut.held, cut.queries - first_query);
+  for (int64_t first = first_query; first < last_query; first += kQueryBlock) {
+    const int64_t count = std::min<int64_t>(kQueryBlock, last_query - first);
     // Rows that none of the block's queries sees are left out (whole prefill: about half of all).
     const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
     const int64_t row_end = std::min(end, p.visible + last_token);
-    const int64_t at = split * cut.queries + first;
-    float* logits = partials.logits ? partials.logits + first * cut.rows : nullptr;
+    const int64_t at = cut.place(split, first);
+    float* logits = partials.logits ? partials.logits + at * cut.rows : nullptr;
     new (next++) AttentionTask{.problem = &p,
                                .spans = piece.spans,
                                .first_query = first,
@@ -137,10 +144,10 @@ void run_task(const AttentionTask& task, int head_dim) {
 // Merges the splits of one query in their order and writes its output; returns the final state.
 SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
                          int64_t query, int head_dim) {
-  SoftmaxState state = partials.state[query];
-  float* sum = partials.sum + query * head_dim;
+  SoftmaxState state = partials.state[cut.place(0, query)];
+  float* sum = partials.sum + cut.place(0, query) * head_dim;
   for (int64_t split = 1; split < cut.splits; ++split) {
-    const int64_t at = split * cut.queries + query;
+    const int64_t at = cut.place(split, query);
     const float* other = partials.sum + at * head_dim;
     const MergeFactors f = merge(state, partials.state[at]);
     for (int x = 0; x < head_dim; ++x) sum[x] = sum[x] * f.a + other[x] * f.b;
@@ -153,7 +160,7 @@ SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const AttentionPa
 
 void add_mass(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials, int64_t query,
               const SoftmaxState& state) {
-  const float* logits = partials.logits + query * cut.rows;
+  const float* logits = partials.logits + cut.place(0, query) * cut.rows;
   const int64_t seen = p.visible + query % p.n;
   for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;
 }
@@ -165,36 +172,54 @@ int64_t work(std::span<const HeadQueries> problems, int head_dim) {
   return sum;
 }
 
+size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim, int64_t most_held) {
+  Arena arena(nullptr);
+  arena.take<AttentionTask>(count_tasks(problems, most_held));
+  arena.take<AttentionPartials>(std::ssize(problems));
+  for (const HeadQueries& p : problems) take_partials(arena, p, Cut(p, most_held), head_dim);
+  return arena.used();
+}
+
 }  // namespace
 
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim) {
-  Arena arena(nullptr);
-  arena.take<AttentionTask>(count_tasks(problems));
-  arena.take<AttentionPartials>(std::ssize(problems));
-  for (const HeadQueries& p : problems) take_partials(arena, p, Cut(p), head_dim);
-  return arena.used();
+  return workspace_bytes(problems, head_dim, kHeldQueries);
+}
+
+size_t PiecewiseAttention::workspace_bytes(std::span<const HeadQueries> problems, int head_dim) {
+  return kv::workspace_bytes(problems, head_dim, kAllQueries);
 }
 
 PiecewiseAttention::PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim,
                                        std::byte* workspace)
-    : problems_(problems), head_dim_(head_dim) {
+    : PiecewiseAttention(problems, head_dim, kAllQueries, workspace) {}
+
+PiecewiseAttention::PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, int64_t most_held,
+                                       std::byte* workspace)
+    : problems_(problems), head_dim_(head_dim), most_held_(most_held) {
   Arena arena(workspace);
-  tasks_ = arena.take<AttentionTask>(count_tasks(problems));
+  tasks_ = arena.take<AttentionTask>(count_tasks(problems, most_held));
   partials_ = arena.take<AttentionPartials>(std::ssize(problems));
   for (size_t i = 0; i < problems.size(); ++i) {
-    new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], Cut(problems[i]), head_dim));
+    const Cut cut(problems[i], most_held);
+    new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], cut, head_dim));
   }
+}
+
+void PiecewiseAttention::work_on_queries_from(int64_t first) {
+  first_query_ = first;
+  planned_ = 0;
 }
 
 void PiecewiseAttention::plan(const Piece& piece) {
   const HeadQueries& p = problems_[piece.problem];
-  const Cut cut(p);
+  const Cut cut(p, most_held_);
   AttentionTask* next = tasks_ + planned_;
   SpanCursor start;
   advance(piece.spans, start, 0);
   for (int64_t row = piece.begin; row < piece.end;) {
     const int64_t split = row / cut.split_rows();
-    next = plan_split(p, cut, partials_[piece.problem], head_dim_, piece, split, start, next);
+    next = plan_split(p, cut, partials_[piece.problem], head_dim_, piece, split, start, first_query_, next);
     const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
     if (end < piece.end) advance(piece.spans, start, end - row);
     row = end;
@@ -221,8 +246,9 @@ void PiecewiseAttention::merge_splits() const {
 #pragma omp for schedule(static)
   for (size_t i = 0; i < problems_.size(); ++i) {
     const HeadQueries& p = problems_[i];
-    const Cut cut(p);
-    for (int64_t query = 0; query < cut.queries; ++query) {
+    const Cut cut(p, most_held_);
+    const int64_t last = first_query_ + std::min(cut.held, cut.queries - first_query_);
+    for (int64_t query = first_query_; query < last; ++query) {
       const SoftmaxState state = merge_query(p, cut, partials_[i], query, head_dim_);
       if (p.mass) add_mass(p, cut, partials_[i], query, state);
     }
@@ -243,20 +269,25 @@ void PiecewiseAttention::finish() {
 }
 
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
-  PiecewiseAttention attention(problems, head_dim, workspace);
-  for (size_t i = 0; i < problems.size(); ++i) {
-    attention.plan({.problem = i,
-                    .spans = problems[i].spans,
-                    .begin = 0,
-                    .end = problems[i].visible + problems[i].n - 1});
-  }
-  attention.sort_tasks();
+  PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
+  int64_t most_queries = 0;
+  for (const HeadQueries& p : problems) most_queries = std::max(most_queries, p.group * p.n);
   // Waking threads for a few microseconds of work costs more than the work.
   const bool worth_threads = work(problems, head_dim) > kThreadedWork;
+  for (int64_t first = 0; first < most_queries; first += kHeldQueries) {
+    attention.work_on_queries_from(first);
+    for (size_t i = 0; i < problems.size(); ++i) {
+      attention.plan({.problem = i,
+                      .spans = problems[i].spans,
+                      .begin = 0,
+                      .end = problems[i].visible + problems[i].n - 1});
+    }
+    attention.sort_tasks();
 #pragma omp parallel if (worth_threads)
-  {
-    attention.run_tasks();
-    attention.merge_splits();
+    {
+      attention.run_tasks();
+      attention.merge_splits();
+    }
   }
 }
 

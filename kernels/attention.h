@@ -15,9 +15,10 @@
 
 namespace kv {
 
-inline constexpr int kTileRows = 64;    // rows whose scores are held at once
-inline constexpr int kSplitRows = 512;  // rows of one partial result (split-KV)
-inline constexpr int kQueryBlock = 32;  // query rows that share one pass over the keys
+inline constexpr int kTileRows = 64;      // rows whose scores are held at once
+inline constexpr int kSplitRows = 512;    // rows of one partial result (split-KV)
+inline constexpr int kQueryBlock = 32;    // query rows that share one pass over the keys
+inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend() works on at once
 inline constexpr int kMaxHeadDim = 512;
 
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each.
@@ -31,7 +32,8 @@ struct HeadQueries {
   float* mass = nullptr;        // [rows] or null: += the probability each row got, summed over the queries
 };
 
-// Bytes of scratch that attend() needs for these problems. Depends only on shapes.
+// Bytes of scratch that attend() needs for these problems. Depends only on shapes; and since no more than
+// kHeldQueries of a problem are in work at once, the prompt's length does not matter.
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
 
 // head_dim: a multiple of 8, at most kMaxHeadDim. workspace: 64-byte aligned, of at least the bytes above.
@@ -50,6 +52,8 @@ class PiecewiseAttention {
     int64_t begin, end;
   };
 
+  // All queries are in work until the last piece has come, so this grows with their number.
+  static size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
   // As attend(), but for the problems' own spans, which are not looked at.
   PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
   // Every problem gets its rows in order and without gaps, in pieces that end at multiples of kSplitRows or
@@ -60,6 +64,10 @@ class PiecewiseAttention {
 
  private:
   friend void attend(std::span<const HeadQueries>, int, std::byte*);
+  // With room for `most_held` queries of each problem; those from `first` on are in work.
+  PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, int64_t most_held,
+                     std::byte* workspace);
+  void work_on_queries_from(int64_t first);
   void plan(const Piece& piece);
   // By address, so that rows that lie side by side in memory are read at nearly the same time: heads whose
   // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
@@ -70,6 +78,7 @@ class PiecewiseAttention {
 
   std::span<const HeadQueries> problems_;
   int head_dim_;
+  int64_t most_held_, first_query_ = 0;
   AttentionTask* tasks_;
   AttentionPartials* partials_;
   int64_t planned_ = 0;

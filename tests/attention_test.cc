@@ -165,7 +165,7 @@ TEST_P(EveryIsa, PiecesChangeNoBit) {
                                 .group = c.group,
                                 .n = c.n,
                                 .visible = c.rows - c.n + 1};
-      std::vector<std::byte> memory(attention_workspace_bytes({&problem, 1}, c.head_dim) + 64);
+      std::vector<std::byte> memory(PiecewiseAttention::workspace_bytes({&problem, 1}, c.head_dim) + 64);
       void* workspace = memory.data();
       size_t room = memory.size();
       std::align(64, room - 64, workspace, room);
@@ -180,6 +180,18 @@ TEST_P(EveryIsa, PiecesChangeNoBit) {
       EXPECT_EQ(std::memcmp(out.data(), want.data(), out.size() * sizeof(float)), 0) << c.n << " tokens";
     }
   }
+}
+
+TEST(Attention, WorkspaceDoesNotGrowWithThePrompt) {
+  const auto bytes = [](int64_t tokens, float* mass) {
+    const HeadQueries problem{.spans = {}, .group = 4, .n = tokens, .visible = 1, .mass = mass};
+    return attention_workspace_bytes({&problem, 1}, 64);
+  };
+  EXPECT_EQ(bytes(256, nullptr), bytes(128, nullptr));
+  EXPECT_EQ(bytes(1 << 20, nullptr), bytes(128, nullptr));
+  // The scores that a retention asks for are those of the held queries: linear, not quadratic.
+  float mass = 0.0f;
+  EXPECT_EQ(bytes(2048, &mass) - bytes(1024, &mass), kHeldQueries * 1024 * sizeof(float));
 }
 
 TEST_P(EveryIsa, ThreadsChangeNoBit) {

@@ -20,7 +20,11 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
-// The same for the bytes of files on a disk.
+// Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
+// the codec's tail.
+int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);
+
+// predicted_bytes for the bytes of files on a disk.
 int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
 // Empty if the three stages can work together for some head_dim, else the reason.

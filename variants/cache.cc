@@ -216,10 +216,10 @@ class CacheImpl : public Cache {
       }
     }
     if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
-    const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
     if (is_streamed(layer, inputs)) {
-      attend_streamed(layer, inputs, fit(workspace_, bytes));
+      attend_streamed(layer, inputs);
     } else {
+      const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
       kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
     }
     if (scored_rows > 0) observe(layer, inputs);
@@ -491,8 +491,9 @@ class CacheImpl : public Cache {
   }
 
   // First what comes in pieces, in the order in which it comes, then what is in memory.
-  void attend_streamed(int layer, std::span<const StepInput> inputs, std::byte* workspace) {
-    PiecewiseAttention attention(problems_, shape_.head_dim, workspace);
+  void attend_streamed(int layer, std::span<const StepInput> inputs) {
+    const size_t bytes = PiecewiseAttention::workspace_bytes(problems_, shape_.head_dim);
+    PiecewiseAttention attention(problems_, shape_.head_dim, fit(workspace_, bytes));
     std::vector<PiecewiseAttention::Piece> work;
     std::vector<std::span<const Span>> views;
     std::vector<int> ids;
@@ -730,6 +731,11 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
     if (Tail::needed(of.codec)) bytes += Tail::bytes(of.codec, shape.kv_heads, shape.head_dim);
   }
   return shared + bytes * shape.layers;
+}
+
+int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
+  const Prediction of(spec, shape);
+  return of.units(tokens, prompt) * of.context.unit.rows;
 }
 
 int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
