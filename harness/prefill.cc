@@ -82,7 +82,7 @@ class PrefillCell {
   }
 
   LiveCell& cell() { return *cell_; }
-  const Arm& arm() const { return arm_; }
+  int64_t tokens() const { return plan_.batch * plan_.seq_len; }
 
   // Verifies and accounts, and leaves the prompt ready to be timed.
   void prepare(const BlockLimits& limits) {
@@ -137,9 +137,9 @@ class PrefillCell {
     row.set("prefill_p50_us", p50);
     row.set("prefill_ci_low_us", interval.low);
     row.set("prefill_ci_high_us", interval.high);
-    row.set("prefill_tokens_per_s", static_cast<double>(plan_.batch * plan_.seq_len) / p50 * 1e6);
+    row.set("prefill_tokens_per_s", static_cast<double>(tokens()) / p50 * 1e6);
     row.set("repetitions", static_cast<int64_t>(times.size()));
-    row.set("samples", static_cast<int64_t>(times.size()));
+    row.set("samples", static_cast<int64_t>(times.size() * cell_->steps.front().size()));
   }
 
  private:
@@ -289,36 +289,44 @@ class PrefillCell {
   std::vector<Prompt> prompts_;  // [sequences, layers]
 };
 
-// A prompt into a new cache, once a repetition.
+// A prompt into a new cache, several times a repetition where it is short.
 class PrefillTask : public TimedTask {
  public:
   PrefillTask(PrefillCell& prefill, ResultsFolder& results) : prefill_(prefill), results_(results) {}
   std::string name() const override { return prefill_.cell().key; }
-  int iterations() const override { return 1; }
+  int iterations() const override {
+    return static_cast<int>(std::clamp<int64_t>(kTokens / prefill_.tokens(), 1, 16));
+  }
   void begin(int repetition) override {
     repetition_ = repetition;
-    prefill_.open();
+    times_.clear();
   }
   double run() override {
+    prefill_.open();
     Stopwatch watch;
     prefill_.run();
-    seconds_ = watch.lap();
-    return seconds_;
+    const double seconds = watch.lap();
+    prefill_.close();
+    times_.push_back({.append_us = 0.0, .view_us = 0.0, .attend_us = seconds * 1e6});
+    return seconds;
   }
   void end() override {
-    prefill_.close();
-    LiveCell& cell = prefill_.cell();
-    Row row = sample_row(cell, repetition_, 0, "prefill");
-    row.set("step_us", seconds_ * 1e6);
-    results_.add_samples({&row, 1});
-    cell.steps.push_back({{.append_us = 0.0, .view_us = 0.0, .attend_us = seconds_ * 1e6}});
+    std::vector<Row> rows;
+    for (size_t i = 0; i < times_.size(); ++i) {
+      rows.push_back(sample_row(prefill_.cell(), repetition_, i, "prefill"));
+      rows.back().set("step_us", times_[i].step_us());
+    }
+    results_.add_samples(rows);
+    prefill_.cell().steps.push_back(times_);
   }
 
  private:
   PrefillCell& prefill_;
   ResultsFolder& results_;
+  static constexpr int64_t kTokens = 2048;  // about as many a repetition
+
   int repetition_ = 0;
-  double seconds_ = 0.0;
+  std::vector<StepTimes> times_;
 };
 
 // The variants' arms in their order, the null A/B next to what it is a copy of.

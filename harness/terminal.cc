@@ -67,24 +67,65 @@ std::string render(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::vector<std::string> table_row(const Row& row) {
+std::string bytes_text(const Row& row, std::initializer_list<const char*> columns) {
+  double total = 0.0;
+  for (const char* column : columns) total += row.number(column).value_or(0);
+  return human_bytes(static_cast<int64_t>(total));
+}
+
+std::string row_name(const Row& row) {
+  std::string name = row.text("variant");
+  if (!row.text("arm").empty()) name += "  " + row.text("arm");
+  if (!row.text("chunk_tokens").empty()) name += " " + row.text("chunk_tokens");
+  return name + (row.text("verdict") == "null" ? "  [null A/B]" : "");
+}
+
+std::string verdict_text(const Row& row) {
   const bool null_ab = row.text("verdict") == "null";
-  const std::string name = row.text("variant") + (null_ab ? "  [null A/B]" : "");
-  if (row.text("status") != "ok") return {name, row.text("status"), "", "", "", "", ""};
-  const double total = row.number("bytes_payload").value_or(0) + row.number("bytes_metadata").value_or(0) +
-                       row.number("bytes_slack").value_or(0);
   std::string verdict = row.text("verdict");
   if (verdict != "baseline" && row.number("ratio_p50")) {
     verdict = with_interval(row, "ratio_p50", "ratio_ci_low", "ratio_ci_high", "%.2f") + " " +
               (null_ab ? "" : verdict);
   }
-  return {name,
-          human_bytes(static_cast<int64_t>(total)),
+  return verdict;
+}
+
+// One kind of table for each kind of phase: what it is headed, and a row.
+using Strings = std::vector<std::string>;
+
+Strings table_head(const Row& row) {
+  if (row.text("phase") == "prefill") {
+    return {"variant and arm", "workspace peak", "prefill p50, us (95 % interval)",
+            "tokens/s",        "error, rel. L2", "time / materialised"};
+  }
+  Strings head{"variant",          "bytes held",           "step p50, us (95 % interval)",
+               "p99, us",          "of cold read ceiling", "error, rel. L2",
+               "time / baseline's"};
+  if (!row.text("lengths").empty()) head[4] = "waste";
+  return head;
+}
+
+Strings table_row(const Row& row) {
+  Strings fields(table_head(row).size());
+  fields[0] = row_name(row);
+  fields[1] = row.text("status");
+  if (row.text("status") != "ok") return fields;
+  if (row.text("phase") == "prefill") {
+    return {fields[0],
+            bytes_text(row, {"bytes_workspace_peak"}),
+            with_interval(row, "prefill_p50_us", "prefill_ci_low_us", "prefill_ci_high_us", "%.0f"),
+            number(row, "prefill_tokens_per_s", "%.0f"),
+            number(row, "err_rel_l2", "%.1e"),
+            verdict_text(row)};
+  }
+  const char* share = row.text("lengths").empty() ? "cold_ceiling_share" : "waste_share";
+  return {fields[0],
+          bytes_text(row, {"bytes_payload", "bytes_metadata", "bytes_slack"}),
           with_interval(row, "step_p50_us", "step_ci_low_us", "step_ci_high_us", "%.1f"),
           number(row, "step_p99_us", "%.1f"),
-          row.number("cold_ceiling_share") ? format("%.0f %%", 100 * *row.number("cold_ceiling_share")) : "-",
+          row.number(share) ? format("%.0f %%", 100 * *row.number(share)) : "-",
           number(row, "err_rel_l2", "%.1e"),
-          verdict};
+          verdict_text(row)};
 }
 
 }  // namespace
@@ -131,16 +172,15 @@ std::string summary_table(std::span<const Row> cells) {
   };
   int nulls = 0, decided_nulls = 0;
   for (const Row& row : cells) {
+    const std::string& ragged = row.text("lengths");
     const std::string here = row.text("experiment") + ", " + row.text("workload") + ", batch " +
-                             row.text("batch") + ", " + row.text("seq_len") + " tokens";
+                             row.text("batch") + ", " +
+                             (ragged.empty() ? row.text("seq_len") + " tokens" : "lengths " + ragged);
     if (here != heading) {
       flush();
       heading = here;
     }
-    if (table.empty()) {
-      table.push_back({"variant", "bytes held", "step p50, us (95 % interval)", "p99, us",
-                       "of cold read ceiling", "error, rel. L2", "time / baseline's"});
-    }
+    if (table.empty()) table.push_back(table_head(row));
     table.push_back(table_row(row));
     if (row.text("verdict") == "null" && row.number("ratio_ci_low") && row.number("ratio_ci_high")) {
       ++nulls;

@@ -105,7 +105,7 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
     const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
     const int64_t row_end = std::min(end, p.visible + last_token);
     const int64_t at = cut.place(split, first);
-    float* logits = partials.logits ? partials.logits + at * cut.rows : nullptr;
+    float* logits = partials.logits ? partials.logits + cut.place(0, first) * cut.rows : nullptr;
     new (next++) AttentionTask{.problem = &p,
                                .spans = piece.spans,
                                .first_query = first,

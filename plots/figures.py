@@ -30,14 +30,18 @@ from prepare import (
     drawable,
     growth_totals,
     longest_growth,
+    of_experiment,
+    prefill_arms,
     thin,
     with_front,
     with_panel,
 )
 from style import (
+    COLOURS,
     INK,
     KINDS,
     QUIET,
+    SHAPES,
     VariantStyle,
     binary_unit,
     bytes_axis,
@@ -45,8 +49,10 @@ from style import (
     length_axis,
     log_axis,
     microseconds_text,
+    natural_order,
 )
 
+BATCH_KINDS = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
 MOST_LABELLED = 8  # variants whose names still fit beside their points
 MAX_GROWTH_POINTS = 20_000  # what a browser still draws at once; the maxima always survive
 
@@ -255,6 +261,85 @@ def bandwidth(tables: Tables):
     return panels(alt.layer(*line_and_points(base, style), roof), rows)
 
 
+def arm_lines(base: alt.Chart, rows: pl.DataFrame):
+    """A line an arm of the prefill experiment."""
+    arms = natural_order(set(rows["arm_text"]))
+    colours = dict(zip(arms, COLOURS * (1 + len(arms) // len(COLOURS))))
+    legend = alt.Legend(title="arm", symbolDash=[1, 0], symbolFillColor="white", symbolStrokeWidth=2)
+    colour = alt.Color("arm_text:N", scale=scale(colours), legend=legend)
+    line = base.mark_line(strokeWidth=1.8).encode(colour, opacity=in_focus())
+    shapes = alt.Scale(domain=arms, range=[SHAPES[i % len(SHAPES)] for i in range(len(arms))])
+    points = base.mark_point(size=65, strokeWidth=1.8).encode(
+        colour, alt.Shape("arm_text:N", scale=shapes, legend=legend), opacity=in_focus()
+    )
+    return [line.add_params(legend_focus("arm_text")), points]
+
+
+def prefill_workspace(tables: Tables):
+    rows = prefill_arms(tables.cells, "bytes_workspace_peak").filter(pl.col("bytes_workspace_peak") > 0)
+    rows = rows.with_columns(text("bytes_workspace_peak", bytes_text))
+    base = alt.Chart().encode(
+        length_axis("seq_len", "prompt length [tokens]", rows["seq_len"]),
+        bytes_axis("bytes_workspace_peak", "peak workspace", rows["bytes_workspace_peak"]),
+        tooltip=tips(arm="arm_text", workspace="bytes_workspace_peak_text"),
+    )
+    return panels(alt.layer(*arm_lines(base, rows)), rows)
+
+
+def prefill_time(tables: Tables):
+    rows = prefill_arms(tables.cells, "prefill_p50_us").with_columns(
+        text("prefill_p50_us", microseconds_text),
+        interval("prefill_ci_low_us", "prefill_ci_high_us", microseconds_text),
+    )
+    ends = ("prefill_p50_us", "prefill_ci_low_us", "prefill_ci_high_us")
+    base = alt.Chart().encode(
+        length_axis("seq_len", "prompt length [tokens]", rows["seq_len"]),
+        log_axis(
+            alt.Y, "prefill_p50_us", "time of the prompt, p50 [µs]", pl.concat([rows[end] for end in ends]).drop_nulls()
+        ),
+        tooltip=tips(arm="arm_text", p50="prefill_p50_us_text", interval_95="interval"),
+    )
+    bar = base.encode(alt.Y("prefill_ci_low_us:Q"), alt.Y2("prefill_ci_high_us:Q")).mark_rule(
+        strokeWidth=1.5, color=QUIET
+    )
+    return panels(alt.layer(bar.encode(opacity=in_focus()), *arm_lines(base, rows)), rows)
+
+
+def batch_waste(tables: Tables):
+    rows = of_experiment(tables.cells, "batch", "bytes_payload", "waste_share")
+    rows = with_panel(rows)
+    several = rows["lengths"].n_unique() > 1
+    panel = pl.concat_str(pl.lit("lengths "), "lengths", pl.lit(", batch "), pl.col("batch").cast(pl.Int64))
+    rows = rows.with_columns(panel=panel) if several else rows
+    unit, size = binary_unit(rows.select(pl.sum_horizontal(*BATCH_KINDS.values())).to_series().max())
+    stacked = pl.concat(
+        rows.select(
+            "variant", "panel", "seq_len", "waste_share", "lengths", kind=pl.lit(kind), order=pl.lit(order),
+            bytes=pl.col(column), held=pl.col(column) / size,
+        )
+        for order, (kind, column) in enumerate(BATCH_KINDS.items())
+    ).filter(pl.col("bytes") > 0)  # fmt: skip
+    stacked = stacked.with_columns(text("bytes", bytes_text), text("waste_share", "{:.1%}".format))
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    chart = (
+        alt.Chart()
+        .mark_bar(stroke=QUIET, strokeWidth=0.5)
+        .encode(
+            alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+            alt.X("sum(held):Q", axis=alt.Axis(title=f"held by the batch [{unit}]", tickCount=5)),
+            alt.Color(
+                "kind:N",
+                scale=scale({kind: KINDS[kind] for kind in BATCH_KINDS}),
+                legend=alt.Legend(title="kind"),
+            ),
+            alt.Order("order:Q"),
+            opacity=in_focus(),
+            tooltip=tips(length=False, lengths="lengths", kind="kind", bytes="bytes_text", waste="waste_share_text"),
+        )
+    )
+    return panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))
+
+
 FIGURES = [
     Figure(
         "memory",
@@ -305,5 +390,25 @@ FIGURES = [
         "Higher is better. The dotted line is the ceiling measured in the same run with the same threads; cold means "
         "that the last-level cache held none of the rows.",
         bandwidth,
+    ),
+    Figure(
+        "prefill_workspace",
+        "Prefill: workspace against prompt length",
+        "Lower is better. Scratch at its peak while a prompt is stored and attended to. A line that rises four-fold with "
+        "every doubling holds all scores at once, two-fold those of a chunk; a flat one holds none.",
+        prefill_workspace,
+    ),
+    Figure(
+        "prefill_time",
+        "Prefill: time against prompt length",
+        "Lower is better. Median time of a whole prompt, storing included, with its bootstrap interval.",
+        prefill_time,
+    ),
+    Figure(
+        "batch_waste",
+        "Ragged batches: what is held and not used",
+        "Shorter is better. Slack is what padding to the longest sequence, or the last block of each, reserves "
+        "and does not use.",
+        batch_waste,
     ),
 ]

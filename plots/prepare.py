@@ -20,6 +20,10 @@ DIMENSIONS = {
 }
 
 
+# Experiments with figures of their own: what they call a length or a time is no other's.
+APART = ("prefill", "batch")
+
+
 class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
 
@@ -68,10 +72,28 @@ def format_dimension(value) -> str:
 
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows that measured all of `columns`, as more than zero: they go on log axes."""
-    rows = cells.filter(*(pl.col(column) > 0 for column in columns))
+    rows = cells.filter(~pl.col("experiment").is_in(APART), *(pl.col(column) > 0 for column in columns))
     if rows.is_empty():
         raise NoData(f"no cell has {' and '.join(columns)}")
     return rows
+
+
+def of_experiment(cells: pl.DataFrame, experiment: str, *columns: str) -> pl.DataFrame:
+    """The rows of one experiment that measured all of `columns`."""
+    rows = cells.filter(pl.col("experiment") == experiment, *(pl.col(column) >= 0 for column in columns))
+    if rows.is_empty():
+        raise NoData(f"no {experiment} experiment was run")
+    return rows
+
+
+def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The cells of the prefill experiment in panels, one a variant, a line an `arm_text`."""
+    rows = of_experiment(cells, "prefill", column)
+    chunk = pl.col("chunk_tokens").cast(pl.Int64).cast(pl.String)
+    arm = pl.when(chunk.is_null()).then("arm").otherwise(pl.format("chunks of {} tokens", chunk))
+    rows = with_panel(rows).with_columns(arm_text=arm)
+    several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
+    return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
