@@ -311,11 +311,10 @@ def batch_waste(tables: Tables):
     several = rows["lengths"].n_unique() > 1
     panel = pl.concat_str(pl.lit("lengths "), "lengths", pl.lit(", batch "), pl.col("batch").cast(pl.Int64))
     rows = rows.with_columns(panel=panel) if several else rows
-    unit, size = binary_unit(rows.select(pl.sum_horizontal(*BATCH_KINDS.values())).to_series().max())
     stacked = pl.concat(
         rows.select(
             "variant", "panel", "seq_len", "waste_share", "lengths", kind=pl.lit(kind), order=pl.lit(order),
-            bytes=pl.col(column), held=pl.col(column) / size,
+            bytes=pl.col(column), times_payload=pl.col(column) / pl.col("bytes_payload"),
         )
         for order, (kind, column) in enumerate(BATCH_KINDS.items())
     ).filter(pl.col("bytes") > 0)  # fmt: skip
@@ -326,7 +325,7 @@ def batch_waste(tables: Tables):
         .mark_bar(stroke=QUIET, strokeWidth=0.5)
         .encode(
             alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
-            alt.X("sum(held):Q", axis=alt.Axis(title=f"held by the batch [{unit}]", tickCount=5)),
+            alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5)),
             alt.Color(
                 "kind:N",
                 scale=scale({kind: KINDS[kind] for kind in BATCH_KINDS}),
@@ -395,7 +394,8 @@ FIGURES = [
         "prefill_workspace",
         "Prefill: workspace against prompt length",
         "Lower is better. Scratch at its peak while a prompt is stored and attended to. A line that rises four-fold with "
-        "every doubling holds all scores at once, two-fold those of a chunk; a flat one holds none.",
+        "every doubling holds all scores at once, two-fold those of a chunk; a flat one holds none. What a paged cache's "
+        "tiled line rises is the list of its blocks.",
         prefill_workspace,
     ),
     Figure(
@@ -407,8 +407,8 @@ FIGURES = [
     Figure(
         "batch_waste",
         "Ragged batches: what is held and not used",
-        "Shorter is better. Slack is what padding to the longest sequence, or the last block of each, reserves "
-        "and does not use.",
+        "Shorter is better; 1 is a cache that holds its rows and nothing else. Slack is what padding to the longest "
+        "sequence, or the last block of each, reserves and does not use.",
         batch_waste,
     ),
 ]

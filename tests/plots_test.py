@@ -20,7 +20,7 @@ PLOTS = Path(__file__).resolve().parent.parent / "plots"
 sys.path.insert(0, str(PLOTS))
 
 from data import CELL_NUMBERS, CELL_TEXT, BadResults, load_run
-from prepare import growth_totals, longest_growth, measured, thin, with_front, with_panel
+from prepare import drawable, growth_totals, longest_growth, measured, prefill_arms, thin, with_front, with_panel
 from style import VariantStyle, bytes_text, natural_order
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
@@ -301,7 +301,10 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     done = report(folder)
     assert done.returncode == 0, done.stderr
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
-    assert left_out == ["memory", "bytes", "growth", "growth_total", "pareto", "bandwidth"]
+    assert left_out == [
+        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth",
+        "prefill_workspace", "prefill_time", "batch_waste",
+    ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
 
 
@@ -323,6 +326,38 @@ def test_a_run_without_growth_says_so(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "growth: left out, no growth experiment was run" in done.stdout
     assert "left out, no growth experiment was run" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
+    """The folder's columns are those of an older run but for the new ones, and its other figures stay as they were."""
+    folder = synthetic_run(tmp_path / "run", lengths=(256, 512))
+    with (folder / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    model = dict(rows[0], verdict="", step_p50_us="", cold_ceiling_share="", ceiling_share="")
+    for length in (256, 512):
+        for arm, chunk in (("materialised", ""), ("chunked", 64), ("chunked", 128), ("tiled", "")):
+            rows.append(
+                dict(model, cell=f"p-{arm}-{chunk}-{length}", experiment="prefill", phase="prefill", seq_len=length,
+                     bytes_workspace_peak=length * (int(chunk or 64)), arm=arm, chunk_tokens=chunk,
+                     prefill_p50_us=length, prefill_ci_low_us=length - 9, prefill_ci_high_us=length + 9)
+            )  # fmt: skip
+    for lengths, waste in (("16,32,500", 0.5), ("uniform(16,512)", 0.25)):
+        rows.append(
+            dict(model, cell=f"b-{lengths}", experiment="batch", lengths=lengths, waste_share=waste, seq_len=77,
+                 step_p50_us=5)
+        )  # fmt: skip
+    later = ["arm", "lengths", "chunk_tokens", "waste_share"]
+    times = ["prefill_p50_us", "prefill_ci_low_us", "prefill_ci_high_us"]
+    write_csv(folder / "cells.csv", [*rows[0], *later, *times], rows)
+    run = load_run(folder, "run")
+    arms = prefill_arms(measured(run.cells), "prefill_p50_us")
+    assert set(arms["arm_text"]) == {"materialised", "chunks of 64 tokens", "chunks of 128 tokens", "tiled"}
+    assert arms["panel"].n_unique() == 1
+    assert set(drawable(measured(run.cells), "step_p50_us")["seq_len"]) == {256, 512}
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    for name in ("memory", "latency", "prefill_workspace", "prefill_time", "batch_waste"):
+        assert (folder / "figures" / f"{name}.png").exists(), done.stdout
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
