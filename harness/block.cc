@@ -235,7 +235,7 @@ class BlockRun {
                        .metadata = std::stoll(cell.row.text("bytes_metadata")),
                        .slack = std::stoll(cell.row.text("bytes_slack")),
                        .workspace = cell.ledger->workspace().current_bytes,
-                       .copied = cell.ledger->copied_bytes()});
+                       .copied = std::stoll(cell.row.text("bytes_copied"))});
     }
     cell.check(tokens, plan_.seq_len);
   }

@@ -26,8 +26,8 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
-// A data cache of one core, as Linux describes it ("32768K"), else 0. glibc's sysconf divides what CPUID says by thread
-// counts that virtual machines make up, and can be ten times off.
+// A data cache of one core, as Linux describes it ("32768K"), else 0. glibc's sysconf divides what CPUID says
+// by thread counts that virtual machines make up, and can be ten times off.
 int64_t cache_bytes(int level) {
   for (int i = 0; i < 8; ++i) {
     const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";

@@ -64,7 +64,11 @@ StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const Sequenc
 
 void LiveCell::account(std::span<const int64_t> lengths) {
   ledger->assert_balanced();
+  // Looking at the rows slices them in read=copy variants: copies of ours, not of the variant's steps.
+  const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
+  row.set("bytes_copied", copied - looked_bytes_);
   const UsedBytes used = used_bytes(*cache, ids);
+  looked_bytes_ += ledger->copied_bytes() - copied;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> prompts(lengths.size(), prompt);
   const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts);
@@ -79,8 +83,7 @@ void LiveCell::account(std::span<const int64_t> lengths) {
   row.set("bytes_payload", used.payload);
   row.set("bytes_metadata", metadata);
   row.set("bytes_slack", payload - used.payload);
-  row.set("bytes_workspace_peak", ledger->workspace().peak_bytes);
-  row.set("bytes_copied", ledger->copied_bytes());
+  row.set("bytes_workspace_peak", workspace_peak);
   row.set("bytes_predicted", predicted);
   row.set("rss_peak_bytes", peak_rss_bytes());
   read_bytes = used.payload + used.metadata;
