@@ -185,8 +185,12 @@ class BlockRun {
       if (!runs(cell)) return give_up(cell, "failed", cell.row.text("reason"));
       start_cache(cell, growth ? plan_.batch : 2 * plan_.batch);
       if (!growth) open_and_fill(cell);
+    } catch (const OutOfBlocks& e) {
+      give_up(cell, "out_of_memory", e.what());
     } catch (const std::bad_alloc&) {
       give_up(cell, "out_of_memory", "ran out of memory at " + human_bytes(limits_.memory_bytes));
+    } catch (const std::invalid_argument& e) {
+      give_up(cell, "unsupported", e.what());  // not at this geometry
     }
   }
 
