@@ -28,7 +28,7 @@ class Tiered : public testing::Test {
     return parse_spec("tiered(" + settings + ",dir=" + folder_ + ")/" + codec);
   }
 
-  const std::string folder_ = testing::TempDir() + "kvlab_tiered_test";
+  const std::string folder_ = passing_path("tiered");
   Ledger ledger_;
   const Tokens all_ = make_tokens(kShape, 2000, 1);
 };
