@@ -17,57 +17,10 @@ namespace {
 
 using Cells = std::vector<std::unique_ptr<LiveCell>>;
 
+constexpr const char* kNull = "null";  // of the key of a null A/B
+
 // Reading this much is what "cold" is held against: well over twice the last-level cache.
 int64_t cold_bytes() { return std::max<int64_t>(3 * last_level_cache_bytes(), int64_t{256} << 20); }
-
-CacheShape cache_shape(const BlockPlan& plan, int sequences) {
-  const WorkloadShape& w = plan.source->shape();
-  return {.layers = w.layers,
-          .q_heads = w.q_heads,
-          .kv_heads = w.kv_heads,
-          .head_dim = w.head_dim,
-          .max_tokens = plan.seq_len,
-          .max_sequences = sequences};
-}
-
-bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
-
-void give_up(LiveCell& cell, const char* status, const std::string& reason) {
-  cell.row.set("status", status);
-  cell.row.set("reason", reason);
-  cell.cache.reset();
-}
-
-std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, bool null_ab) {
-  auto cell = std::make_unique<LiveCell>();
-  cell->key = plan.key(spec, null_ab);
-  cell->spec = spec;
-  const WorkloadShape& w = plan.source->shape();
-  Row& row = cell->row;
-  row.set("cell", cell->key);
-  row.set("variant", spec.print());
-  row.set("device", "cpu");
-  row.set("threads", plan.threads);
-  row.set("experiment", plan.experiment->kind);
-  row.set("phase", "decode");
-  row.set("workload", plan.workload);
-  row.set("layers", w.layers);
-  row.set("q_heads", w.q_heads);
-  row.set("kv_heads", w.kv_heads);
-  row.set("head_dim", w.head_dim);
-  row.set("batch", plan.batch);
-  row.set("seq_len", plan.seq_len);
-  if (null_ab) row.set("verdict", "null");
-  const std::string reason = unsupported_reason(spec);
-  if (!reason.empty()) {
-    give_up(*cell, "unsupported", reason);
-  } else if (plan.seq_len > plan.source->max_tokens()) {
-    give_up(
-        *cell, "unsupported",
-        "workload '" + plan.workload + "' has only " + std::to_string(plan.source->max_tokens()) + " tokens");
-  }
-  return cell;
-}
 
 int cold_replicas(const LiveCell& cell) {
   return static_cast<int>(2 * last_level_cache_bytes() / std::max<int64_t>(1, cell.read_bytes)) + 1;
@@ -337,24 +290,76 @@ void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveC
 
 }  // namespace
 
-std::string BlockPlan::key(const Spec& spec, bool null_ab) const {
+std::string BlockPlan::key(const Spec& spec, const std::string& suffix) const {
   return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
-         " " + spec.print() + (null_ab ? " null" : "");
+         " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
 }
 
-std::vector<std::string> BlockPlan::keys() const {
+CacheShape cache_shape(const BlockPlan& plan, int sequences) {
+  const WorkloadShape& w = plan.source->shape();
+  return {.layers = w.layers,
+          .q_heads = w.q_heads,
+          .kv_heads = w.kv_heads,
+          .head_dim = w.head_dim,
+          .max_tokens = plan.seq_len,
+          .max_sequences = sequences};
+}
+
+bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
+
+void give_up(LiveCell& cell, const char* status, const std::string& reason) {
+  cell.row.set("status", status);
+  cell.row.set("reason", reason);
+  cell.cache.reset();
+}
+
+std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, const std::string& suffix) {
+  auto cell = std::make_unique<LiveCell>();
+  cell->key = plan.key(spec, suffix);
+  cell->spec = spec;
+  const WorkloadShape& w = plan.source->shape();
+  Row& row = cell->row;
+  row.set("cell", cell->key);
+  row.set("variant", spec.print());
+  row.set("device", "cpu");
+  row.set("threads", plan.threads);
+  row.set("experiment", plan.experiment->kind);
+  row.set("phase", "decode");
+  row.set("workload", plan.workload);
+  row.set("layers", w.layers);
+  row.set("q_heads", w.q_heads);
+  row.set("kv_heads", w.kv_heads);
+  row.set("head_dim", w.head_dim);
+  row.set("batch", plan.batch);
+  row.set("seq_len", plan.seq_len);
+  const std::string reason = unsupported_reason(spec, w.head_dim);
+  if (!reason.empty()) {
+    give_up(*cell, "unsupported", reason);
+  } else if (plan.seq_len > plan.source->max_tokens()) {
+    give_up(
+        *cell, "unsupported",
+        "workload '" + plan.workload + "' has only " + std::to_string(plan.source->max_tokens()) + " tokens");
+  }
+  return cell;
+}
+
+// One a variant, and the null A/B.
+std::vector<std::string> timed_keys(const BlockPlan& plan) {
   std::vector<std::string> keys;
-  for (const Spec& spec : experiment->axes.variants) keys.push_back(key(spec, false));
-  if (experiment->measure.null_ab) keys.push_back(key(experiment->axes.variants.front(), true));
+  for (const Spec& spec : plan.experiment->axes.variants) keys.push_back(plan.key(spec));
+  if (plan.experiment->measure.null_ab)
+    keys.push_back(plan.key(plan.experiment->axes.variants.front(), kNull));
   return keys;
 }
 
-std::vector<Row> run_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
+std::vector<Row> run_timed_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
   Cells cells;
   for (const Spec& spec : plan.experiment->axes.variants) {
-    cells.push_back(make_cell(plan, spec, false));
+    cells.push_back(make_cell(plan, spec));
     // The null A/B comes next to what it is a copy of, so that the two are in one group.
-    if (cells.size() == 1 && plan.experiment->measure.null_ab) cells.push_back(make_cell(plan, spec, true));
+    if (cells.size() > 1 || !plan.experiment->measure.null_ab) continue;
+    cells.push_back(make_cell(plan, spec, kNull));
+    cells.back()->row.set("verdict", "null");
   }
   const auto side_by_side = groups(plan, cells, limits.memory_bytes);
   BlockRun run(plan, limits, results);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,7 @@ struct BlockPlan {
   int64_t seq_len;
   int threads;
 
-  std::string key(const Spec& spec, bool null_ab) const;
-  // Every cell's key: one a variant, and the null A/B.
-  std::vector<std::string> keys() const;
+  std::string key(const Spec& spec, const std::string& suffix = "") const;
 };
 
 // What runs beyond this would not fit.
@@ -32,8 +31,15 @@ struct BlockLimits {
   std::function<bool()> stop;
 };
 
-// Measures all cells of the block and returns their rows in order; samples go to `results` as they are taken.
-// Empty if it was stopped.
-std::vector<Row> run_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results);
+// A cell of the block with its identity filled in; `status` is set already where it cannot run, with the
+// reason.
+std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, const std::string& suffix = "");
+bool runs(const LiveCell& cell);
+void give_up(LiveCell& cell, const char* status, const std::string& reason);
+CacheShape cache_shape(const BlockPlan& plan, int sequences);
+
+// The decode and growth experiments.
+std::vector<std::string> timed_keys(const BlockPlan& plan);
+std::vector<Row> run_timed_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results);
 
 }  // namespace kv

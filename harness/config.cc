@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/experiments.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
@@ -17,7 +18,6 @@ namespace kv {
 namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr const char* kExperiments[] = {"decode", "growth"};
 
 // A TOML table that knows where it is, and complains about every key that nobody asked for.
 class Section {
@@ -320,8 +320,8 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
   if (!w.model.empty()) {
     // Who names a model on the command line wants it measured, whatever the config sweeps over.
     set_text("sweep.workload", "model");
-    for (const char* experiment : kExperiments) {
-      if (toml::table* own = root[experiment].as_table()) own->erase("workload");
+    for (const Experiment& experiment : experiments()) {
+      if (toml::table* own = root[experiment.name].as_table()) own->erase("workload");
     }
   }
   for (const char* key : {"dump", "model", "tokenizer", "text"}) settle_path(root, "workload", key);
@@ -372,13 +372,15 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   measured.refuse_the_rest();
 
   const std::vector<std::string> kinds = top.texts("experiment", {});
-  require(!kinds.empty(), config.path,
-          "experiment is missing; it is \"decode\", \"growth\", or an array of them");
+  std::string names;
+  for (const Experiment& e : experiments()) names += (names.empty() ? "" : ", ") + std::string(e.name);
+  require(!kinds.empty(), config.path, "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
   // A table of the experiment's name overrides [sweep] and [measure] for it alone; it may be there for an
   // experiment that is not run.
   std::map<std::string, ExperimentConfig> known;
-  for (const char* kind : kExperiments) {
+  for (const Experiment& e : experiments()) {
+    const std::string kind(e.name);
     ExperimentConfig& experiment = known[kind] = {kind, axes, measure};
     Section own = top.section(kind);
     read_axes(own, experiment.axes);
@@ -386,7 +388,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
     own.refuse_the_rest();
   }
   for (const std::string& kind : kinds) {
-    if (!known.count(kind)) top.fail("experiment", "must be decode or growth, not '" + kind + "'");
+    if (!known.count(kind)) top.fail("experiment", "must be one of " + names + ", not '" + kind + "'");
     const ExperimentConfig& experiment = known.at(kind);
     require(!experiment.axes.variants.empty(), config.path,
             "sweep.variants is missing; `kvlab list` shows what there is");

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/block.h"
 #include "harness/bytes.h"
 #include "harness/environment.h"
+#include "harness/experiments.h"
 #include "harness/sources.h"
 #include "kernels/cpu/isa.h"
 
@@ -85,7 +85,7 @@ nlohmann::json describe(const Config& config, int threads) {
 
 // True if every cell of the block is on disk already.
 bool is_finished(const BlockPlan& plan, const ResultsFolder& results) {
-  const std::vector<std::string> keys = plan.keys();
+  const std::vector<std::string> keys = experiment_named(plan.experiment->kind).keys(plan);
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return results.has_cell(key); });
 }
 
@@ -112,10 +112,11 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
     if (!is_finished(plan, results)) {
       // Cells of a block are only comparable if they were measured together, so a half-written block is
       // measured again.
-      results.drop_cells(plan.keys());
+      const Experiment& experiment = experiment_named(plan.experiment->kind);
+      results.drop_cells(experiment.keys(plan));
       set_allocator(measure.allocator);
       const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
-      const std::vector<Row> rows = run_block(plan, {limit, options.stop}, results);
+      const std::vector<Row> rows = experiment.run(plan, {limit, options.stop}, results);
       if (rows.empty()) return false;
       results.add_cells(rows);
       note_rows(rows, options);

@@ -213,7 +213,7 @@ std::vector<Row> run_eval(const EvalOptions& options) {
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, threads);
-    const std::string reason = unsupported_reason(spec);
+    const std::string reason = unsupported_reason(spec, s.head_dim);
     if (!reason.empty()) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);

@@ -29,7 +29,7 @@ std::string entries(const char* kind, const Table& table) {
     if (!entry->source.empty()) text += "  [" + std::string(entry->source) + "]";
     text += "\n";
     for (const Parameter& p : entry->parameters) {
-      text += "    " + padded(p.name, 12) + padded(p.range(), 18) + "default " + padded(p.fallback, 12) +
+      text += "    " + padded(p.name, 12) + padded(p.range(), 17) + " default " + padded(p.fallback, 12) +
               std::string(p.help) + "\n";
     }
   }

@@ -1,5 +1,6 @@
-// What the harness itself costs in a timed step: virtual calls, the ledger, span lists, clocks, recording and the merge of partial
-// results, measured by leaving the attention kernel out. `ctest` does not run this; build and run `overhead_benchmark`.
+// What the harness itself costs in a timed step: virtual calls, the ledger, span lists, clocks, recording and
+// the merge of partial results, measured by leaving the attention kernel out. `ctest` does not run this;
+// build and run `overhead_benchmark`.
 #include <benchmark/benchmark.h>
 
 #include "harness/live_cell.h"
@@ -17,14 +18,10 @@ void step(benchmark::State& state, const char* isa) {
   LiveCell cell;
   cell.spec = parse_spec("contiguous/f16");
   cell.ledger = std::make_unique<Ledger>();
-  cell.cache = build_cache(cell.spec,
-                           {.layers = 1,
-                            .q_heads = 32,
-                            .kv_heads = 8,
-                            .head_dim = 128,
-                            .max_tokens = kTokens,
-                            .max_sequences = 2},
-                           *cell.ledger);
+  cell.cache = build_cache(
+      cell.spec,
+      {.layers = 1, .q_heads = 32, .kv_heads = 8, .head_dim = 128, .max_tokens = kTokens, .max_sequences = 2},
+      *cell.ledger);
   cell.ids = {cell.cache->add_sequence()};
   prefill(*cell.cache, *workload, cell.ids, 0, kTokens - kSteps);
   TokenFeed feed(*workload, 1);
@@ -34,7 +31,8 @@ void step(benchmark::State& state, const char* isa) {
     const SequenceId fork = cell.cache->fork(cell.ids[0]);
     std::vector<StepTimes> times;
     Stopwatch watch;
-    for (int64_t t = kTokens - kSteps; t < kTokens; ++t) times.push_back(cell.step(feed, t, {&fork, 1}, true));
+    for (int64_t t = kTokens - kSteps; t < kTokens; ++t)
+      times.push_back(cell.step(feed, t, {&fork, 1}, true));
     state.SetIterationTime(watch.lap() / kSteps);
     cell.cache->release(fork);
     benchmark::DoNotOptimize(times.data());

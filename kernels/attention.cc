@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include "kernels/attention_task.h"
@@ -114,15 +115,23 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
   return next;
 }
 
-// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 // Leaves the sums as they are: what remains of a step is the harness's own cost.
 void run_no_task(const AttentionTask& task, int) {
   for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
 }
 
+// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 void run_task(const AttentionTask& task, int head_dim) {
-  if (active_isa() == "none") return run_no_task(task, head_dim);
-  return isa_is_scalar() ? run_task_scalar(task, head_dim) : run_task_simd(task, head_dim);
+  const std::string_view isa = active_isa();
+  const auto run = isa == "none" ? run_no_task : isa == "scalar" ? run_task_scalar : run_task_simd;
+  AttentionTask part = task;
+  do {
+    part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
+    if (part.row_end > part.row_begin || !part.resume) run(part, head_dim);
+    if (part.row_end < task.row_end) advance(task.spans, part.start, part.row_end - part.row_begin);
+    part.row_begin = part.row_end;
+    part.resume = true;
+  } while (part.row_end < task.row_end);
 }
 
 // Merges the splits of one query in their order and writes its output; returns the final state.
@@ -193,6 +202,16 @@ void PiecewiseAttention::plan(const Piece& piece) {
   planned_ = next - tasks_;
 }
 
+void PiecewiseAttention::sort_tasks() {
+  const auto address = [](const AttentionTask& task) {
+    const Side& side = task.spans[task.start.span].k;
+    return side.data + task.start.row / side.encoding.group * side.stride;
+  };
+  std::sort(tasks_, tasks_ + planned_, [&](const AttentionTask& a, const AttentionTask& b) {
+    return std::less<>()(address(a), address(b));
+  });
+}
+
 void PiecewiseAttention::run_tasks() const {
 #pragma omp for schedule(dynamic, 1)
   for (int64_t i = 0; i < planned_; ++i) run_task(tasks_[i], head_dim_);
@@ -213,6 +232,7 @@ void PiecewiseAttention::merge_splits() const {
 void PiecewiseAttention::run(std::span<const Piece> pieces) {
   planned_ = 0;
   for (const Piece& piece : pieces) plan(piece);
+  sort_tasks();
 #pragma omp parallel
   run_tasks();
 }
@@ -230,6 +250,7 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
                     .begin = 0,
                     .end = problems[i].visible + problems[i].n - 1});
   }
+  attention.sort_tasks();
   // Waking threads for a few microseconds of work costs more than the work.
   const bool worth_threads = work(problems, head_dim) > kThreadedWork;
 #pragma omp parallel if (worth_threads)

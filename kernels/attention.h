@@ -61,6 +61,9 @@ class PiecewiseAttention {
  private:
   friend void attend(std::span<const HeadQueries>, int, std::byte*);
   void plan(const Piece& piece);
+  // By address, so that rows that lie side by side in memory are read at nearly the same time: heads whose
+  // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
+  void sort_tasks();
   // Both share their work out over the threads of the surrounding parallel region.
   void run_tasks() const;
   void merge_splits() const;

@@ -1,8 +1,45 @@
 // From rows of f32 to stored units and back, for every Format. This is the definition of each format's bytes.
 //
-//   kF32, kF16, kBf16   data: head_dim elements, no meta
+// A unit is `encoding.group` rows: its codes lie in the data plane, its scales and zero points in the meta
+// plane, so that codes are dense and aligned whatever the metadata. D is head_dim; numbers are little-endian.
 //
-// A unit is `encoding.group` rows. Everything rounds to nearest even.
+//   format     data plane of a unit           meta plane of a unit    decoded element           range
+//   kF32       D binary32                     -                       as stored                 all
+//   kF16       D binary16                     -                       as stored                 65504
+//   kBf16      D upper halves of a binary32   -                       as stored                 3.39e38
+//   kFp8E4M3   D FP8                          f32 scale               fp8 * scale               1.75 * 2^127
+//   kFp8E5M2   D FP8                          f32 scale               fp8 * scale               1.75 * 2^127
+//   kQ8_0      D int8                         D/32 f16 scales         code * scale[i/32]        8.3e6
+//   kQ4_0      D/32 blocks of 16 bytes        D/32 f16 scales         (code - 8) * scale[i/32]  524032
+//   kToken     D codes of `bits` (bits.h)     f32 scale               (code - middle) * scale   2^126
+//    affine    the same                       f32 scale, f32 zero     zero + code * scale       2^126
+//   kChannel   group x D codes of `bits`      D scales, D zeros: f16  zero[i] + code * scale[i] 32752
+//    bits > 8  the same                       D scales, D zeros: f32  the same                  2^126
+//
+// kF16 and kBf16 round what is beyond their range to infinity, as IEEE has it. All others store it as the end
+// of the range, so that no finite row decodes to NaN or infinity. A NaN or an infinity makes the scale that
+// covers it NaN, so that the damage shows; FP8 keeps NaN where it is, and takes infinity as its largest
+// value.
+//
+// Rounding is to nearest even, and against the scale as it is stored: an element in range is off by at most
+// scale/2, and what was decoded encodes to the same codes again. The exceptions are ggml's: kQ8_0 and kQ4_0
+// are its quantize_row_q8_0_ref and quantize_row_q4_0_ref bit for bit, which round halves away from zero and
+// up, against the scale before that is rounded to f16, and cut 4-bit codes off at +7.
+//
+// kFp8: the scale is per row, that is per token and head. A cache appends token by token, so one scale per
+// head for a whole sequence is not known when the first row is stored. It is the smallest power of two that
+// brings the row's largest magnitude into FP8's range: scaling is then exact, and a floating-point code gains
+// nothing from the finer absmax / 448.
+//
+// kQ4_0: byte j of a block of 32 has code j in its low and code j + 16 in its high nibble, as ggml has it.
+//
+// kToken: affine has scale = (max - min) / (2^bits - 1) and zero = min; a constant row is exact. Symmetric
+// has scale = absmax / (2^(bits-1) - 1) and middle = 2^(bits-1), for 2 bits and more; code 0 is not used.
+//
+// kChannel: KIVI's keys (Liu et al. 2024, arXiv:2402.02750), row after row of codes; as affine kToken, but
+// for each channel over `group` rows. Up to 8 bits the metadata is f16, as KIVI has it (at 2 bits and 32 rows
+// f32 would cost as much as the codes), with the zero rounded down, so that a constant channel is exact if
+// f16 has its value. Beyond 8 bits an f16 scale would be coarser than the codes.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +50,24 @@
 
 namespace kv {
 
+// Empty if rows of this head_dim (a multiple of 8) can be stored so, else the reason.
+std::string unsupported_reason(const Encoding& encoding, int head_dim);
+
 // Bytes of one unit's codes, and of its scales and zero points.
 int64_t unit_data_bytes(const Encoding& encoding, int head_dim);
 int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
 
-// rows [encoding.group, head_dim] -> one unit.
+// rows [encoding.group, head_dim] -> one unit. meta may be null where unit_meta_bytes is 0.
 void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data, std::byte* meta);
 
 // Row `row` (0 … group-1) of a unit -> out [head_dim].
 void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row,
                 float* out);
 
-// The format's name in kernel columns and messages, for example "f16" or "token4".
+// Rows [first, first + count) of a span's side -> out [count, head_dim].
+void decode_rows(const Side& side, int head_dim, int64_t first, int64_t count, float* out);
+
+// The format's name in kernel columns and messages, for example "f16", "token4" or "channel2g32".
 std::string encoding_name(const Encoding& encoding);
 
 }  // namespace kv

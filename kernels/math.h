@@ -47,6 +47,53 @@ inline uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// OCP FP8 (Micikevicius et al. 2022, arXiv:2209.05433): kE4M3 has no infinity and one NaN a sign, kE5M2 is
+// the upper byte of a binary16.
+struct Fp8 {
+  int mantissa_bits;
+  int bias;
+  uint8_t largest;  // code of the largest finite value: 448 or 57344
+  uint8_t nan;
+};
+inline constexpr Fp8 kE4M3{3, 7, 0x7e, 0x7f};
+inline constexpr Fp8 kE5M2{2, 15, 0x7b, 0x7f};
+
+// binary32 -> FP8, rounding to nearest even; what is too large, infinity included, gives the largest finite
+// value.
+template <Fp8 F>
+constexpr uint8_t f32_to_fp8(float f) {
+  constexpr int kShift = 23 - F.mantissa_bits;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - F.bias) << 23;
+  // A number whose last place is the step of the subnormals: adding it aligns and rounds them.
+  constexpr uint32_t kAlign = static_cast<uint32_t>(127 + 23 + 1 - F.bias - F.mantissa_bits) << 23;
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const float aligned = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAlign);
+  const uint32_t subnormal = std::bit_cast<uint32_t>(aligned) - kAlign;
+  const uint32_t odd = (magnitude >> kShift) & 1u;
+  const uint32_t normal = (magnitude - kRebias + (1u << (kShift - 1)) - 1u + odd) >> kShift;
+  uint32_t code = magnitude < kRebias + (1u << 23) ? subnormal : normal;
+  if (code > F.largest) code = F.largest;
+  if (magnitude > 0x7f800000u) code = F.nan;
+  return static_cast<uint8_t>(code | ((bits >> 24) & 0x80u));
+}
+
+// FP8 -> binary32, exact.
+template <Fp8 F>
+constexpr float fp8_to_f32(uint8_t code) {
+  constexpr int kShift = 23 - F.mantissa_bits;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - F.bias) << 23;
+  constexpr uint32_t kOne = 1u << 23;  // one step of the exponent
+  const uint32_t shifted = static_cast<uint32_t>(code & 0x7f) << kShift;
+  const float normal = std::bit_cast<float>(shifted + kRebias);
+  const float subnormal =
+      std::bit_cast<float>(shifted + kRebias + kOne) - std::bit_cast<float>(kRebias + kOne);
+  uint32_t bits = std::bit_cast<uint32_t>(shifted < kOne ? subnormal : normal);
+  const uint32_t top = static_cast<uint32_t>(F.largest) << kShift;
+  if (shifted > top) bits = 0x7f800000u | (F.mantissa_bits == 2 ? shifted & (kOne - 1) : 0x400000u);
+  return std::bit_cast<float>(bits | (static_cast<uint32_t>(code & 0x80) << 24));
+}
+
 // The state of a softmax-weighted sum over some rows: `max` of the scores seen, `sum` of exp(score - max).
 // The weighted sum itself is scaled the same way. No rows: max = -inf, sum = 0. (Milakov & Gimelshein 2018,
 // arXiv:1805.02867.)

@@ -151,6 +151,37 @@ TEST_P(EveryIsa, SpanBordersChangeNoBit) {
   }
 }
 
+// Few queries (split along the rows) and many (not split), with a causal edge in the last pieces.
+TEST_P(EveryIsa, PiecesChangeNoBit) {
+  for (const Case& c : {Case{4, 64, 1700, 1}, Case{2, 32, 1536, 40}, Case{2, 32, 1700, 700}}) {
+    const Rows rows(c, 256);
+    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    const auto want = run(c, rows, q);
+    for (const int64_t length : {int64_t{kSplitRows}, int64_t{2 * kSplitRows}}) {
+      std::vector<float> out(q.size());
+      const HeadQueries problem{.q = q.data(),
+                                .out = out.data(),
+                                .spans = {},
+                                .group = c.group,
+                                .n = c.n,
+                                .visible = c.rows - c.n + 1};
+      std::vector<std::byte> memory(attention_workspace_bytes({&problem, 1}, c.head_dim) + 64);
+      void* workspace = memory.data();
+      size_t room = memory.size();
+      std::align(64, room - 64, workspace, room);
+      PiecewiseAttention attention({&problem, 1}, c.head_dim, static_cast<std::byte*>(workspace));
+      for (int64_t row = 0; row < c.rows; row += length) {
+        const int64_t end = std::min(row + length, c.rows);
+        const auto first = rows.spans.begin() + row / 256, last = rows.spans.begin() + (end + 255) / 256;
+        const PiecewiseAttention::Piece piece{0, {first, last}, row, end};
+        attention.run({&piece, 1});
+      }
+      attention.finish();
+      EXPECT_EQ(std::memcmp(out.data(), want.data(), out.size() * sizeof(float)), 0) << c.n << " tokens";
+    }
+  }
+}
+
 TEST_P(EveryIsa, ThreadsChangeNoBit) {
   const int threads = omp_get_max_threads();
   for (const Case& c : kCases) {

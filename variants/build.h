@@ -23,7 +23,9 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
 // The same for the bytes of files on a disk.
 int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
-// Empty if the three stages can work together, else the reason.
+// Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
+// The same for one head_dim: codecs of blocks of 32 elements refuse others than multiples of 32.
+std::string unsupported_reason(const Spec& spec, int head_dim);
 
 }  // namespace kv

@@ -574,14 +574,8 @@ class CacheImpl : public Cache {
   }
 
   void decode_span(const Span& span, float* to) const {
-    for (const Side* side : {&span.k, &span.v}) {
-      for (int64_t row = 0; row < span.rows; ++row, to += shape_.head_dim) {
-        const int64_t unit = row / side->encoding.group;
-        decode_row(side->encoding, shape_.head_dim, side->data + unit * side->stride,
-                   side->meta ? side->meta + unit * side->meta_stride : nullptr,
-                   static_cast<int>(row % side->encoding.group), to);
-      }
-    }
+    decode_rows(span.k, shape_.head_dim, 0, span.rows, to);
+    decode_rows(span.v, shape_.head_dim, 0, span.rows, to + span.rows * shape_.head_dim);
   }
 
   // Points the problems of scored slices at zeroed room for their mass, `rows` floats in all.
@@ -718,7 +712,7 @@ struct Prediction {
 
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
-  const std::string reason = unsupported_reason(spec);
+  const std::string reason = unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
@@ -748,7 +742,7 @@ int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::spa
   return bytes * shape.layers;
 }
 
-std::string unsupported_reason(const Spec& spec) {
+static std::string clash_of_stages(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
   if (Tail::needed(codec) && !retention_of(spec).keeps_all) {
     return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
@@ -757,5 +751,16 @@ std::string unsupported_reason(const Spec& spec) {
   const PlacementEntry& placement = placement_of(spec);
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
+
+std::string unsupported_reason(const Spec& spec, int head_dim) {
+  std::string reason = clash_of_stages(spec);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
+  if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
+  return reason;
+}
+
+// The largest head_dim is a multiple of every block, so it has only the reasons that all have.
+std::string unsupported_reason(const Spec& spec) { return unsupported_reason(spec, kMaxHeadDim); }
 
 }  // namespace kv

@@ -51,20 +51,14 @@ bool is_direct(Format f) { return f == Format::kF32 || f == Format::kF16 || f ==
 // Row pointers of one side; formats without a vector load are decoded to scratch [kTileRows, head_dim].
 void point_at_rows(const Side& side, int64_t first_row, int count, int head_dim, float* scratch,
                    const std::byte** out) {
-  const int group = side.encoding.group;
   if (is_direct(side.encoding.format)) {
     const std::byte* p = side.data + first_row * side.stride;
     for (int i = 0; i < count; ++i, p += side.stride) out[i] = p;
     return;
   }
-  for (int i = 0; i < count; ++i) {
-    const int64_t unit = (first_row + i) / group;
-    const std::byte* meta = side.meta ? side.meta + unit * side.meta_stride : nullptr;
-    float* row = scratch + int64_t{i} * head_dim;
-    decode_row(side.encoding, head_dim, side.data + unit * side.stride, meta,
-               static_cast<int>((first_row + i) % group), row);
-    out[i] = reinterpret_cast<const std::byte*>(row);
-  }
+  decode_rows(side, head_dim, first_row, count, scratch);
+  for (int i = 0; i < count; ++i)
+    out[i] = reinterpret_cast<const std::byte*>(scratch + int64_t{i} * head_dim);
 }
 
 struct Scratch {

@@ -1,10 +1,25 @@
-// Bulk f32 -> f16. Only targets whose hardware rounds to nearest even are used; the others take the scalar
+// Bulk f32 <-> f16. Only targets whose hardware rounds to nearest even are used; the others take the scalar
 // path.
 #include "kernels/cpu/convert.h"
+
+#include <cstring>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/math.h"
+
+#ifndef KV_CONVERT_SCALAR  // this file is compiled once a target
+#define KV_CONVERT_SCALAR
+namespace kv {
+static void scalar_from_f16(const std::byte* from, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t h;
+    std::memcpy(&h, from + 2 * i, 2);
+    to[i] = f16_to_f32(h);
+  }
+}
+}  // namespace kv
+#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
@@ -30,6 +45,21 @@ void to_f16(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, int64_t n
   for (; i < n; ++i) to[i] = f32_to_f16(from[i]);
 }
 
+void from_f16(const std::byte* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> f32;
+  const hn::Rebind<hwy::float16_t, decltype(f32)> f16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(f32));
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::PromoteTo(f32, hn::LoadU(f16, reinterpret_cast<const hwy::float16_t*>(from + 2 * i))), f32,
+               to + i);
+  }
+#endif
+  scalar_from_f16(from + 2 * i, to + i, n - i);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kv
 HWY_AFTER_NAMESPACE();
@@ -38,10 +68,16 @@ HWY_AFTER_NAMESPACE();
 namespace kv {
 
 HWY_EXPORT(to_f16);
+HWY_EXPORT(from_f16);
 
 void convert_f32_to_f16(const float* from, uint16_t* to, int64_t n) {
   if (!isa_is_scalar()) return HWY_DYNAMIC_DISPATCH(to_f16)(from, to, n);
   for (int64_t i = 0; i < n; ++i) to[i] = f32_to_f16(from[i]);
+}
+
+void convert_f16_to_f32(const std::byte* from, float* to, int64_t n) {
+  if (!isa_is_scalar()) return HWY_DYNAMIC_DISPATCH(from_f16)(from, to, n);
+  scalar_from_f16(from, to, n);
 }
 
 }  // namespace kv

@@ -1,6 +1,7 @@
 // Which bits are stored: the encodings of K and V, and how many of the newest rows wait unencoded.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/span.h"
@@ -13,17 +14,19 @@ struct Interval {
 
 struct Codec {
   Encoding k, v;
+  // Rows that move to the encoded part at once, where that is more than the groups of K and V ask for.
+  int64_t rows_together = 1;
   // The newest rows that stay raw (f16): at least this many once there are that many, at most `unit rows` - 1
   // more.
   int64_t residual = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
-  // ||decoded - row|| / ||row|| over rows of N(0,1), of K and of V. Two-sided: an error below the floor means
-  // that something else was stored than what the codec claims.
+  // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V. Two-sided: an error
+  // below the floor means that something else was stored than what the codec claims.
   Interval k_error, v_error;
 
   // Rows that are encoded and moved together.
-  int64_t unit_rows() const { return k.group > v.group ? k.group : v.group; }
+  int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together}); }
 };
 
 }  // namespace kv

@@ -52,12 +52,15 @@ UnitAddress Planes::at(int head, int64_t unit) const {
 }
 
 void Planes::spans(int head, int64_t from, int64_t rows, SpanList& out) const {
+  if (from >= rows) return;
   std::array<int64_t, kPlanes> stride;
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
   // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit
   // is broken there.
-  const bool one_span = order_ == AxisOrder::kHeadMajor || context_->unit.k.group == context_->unit.v.group;
-  const int64_t step = one_span ? rows - from : context_->unit.rows;
+  const UnitLayout& unit = context_->unit;
+  const bool one_span =
+      order_ == AxisOrder::kHeadMajor || (unit.k.group == unit.rows && unit.v.group == unit.rows);
+  const int64_t step = one_span ? rows - from : unit.rows;
   for (int64_t row = from; row < rows; row += step) {
     const UnitAddress first = at(head, row / context_->unit.rows);
     const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2],

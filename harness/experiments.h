@@ -1,0 +1,26 @@
+// The table of experiments: what a config's `experiment` can name. A new one is a file with its block's keys
+// and run, and a line here.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "harness/block.h"
+
+namespace kv {
+
+struct Experiment {
+  std::string_view name;
+  std::string_view help;
+  // The keys of all cells of a block, known before it runs.
+  std::vector<std::string> (*keys)(const BlockPlan& plan);
+  // Measures a block and returns its rows in order; samples go to `results` as they are taken. Empty if it
+  // was stopped.
+  std::vector<Row> (*run)(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results);
+};
+
+std::span<const Experiment> experiments();
+// Throws std::logic_error for a name that load_config would have refused.
+const Experiment& experiment_named(std::string_view name);
+
+}  // namespace kv

@@ -1,0 +1,21 @@
+// To and from ggml's own blocks, in which each scale stands before its codes: 34 bytes for 32 q8_0 elements,
+// 18 for q4_0. The codes and scales are the same; only their places differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/span.h"
+
+namespace kv {
+
+// Bytes of one ggml block: kQ8_0 or kQ4_0; any other format is a bug (std::logic_error).
+int64_t ggml_block_bytes(Format format);
+
+// One row of `head_dim` (a multiple of 32) elements: data and meta as in encoding.h <-> blocks [head_dim /
+// 32].
+void to_ggml_blocks(Format format, int head_dim, const std::byte* data, const std::byte* meta,
+                    std::byte* blocks);
+void from_ggml_blocks(Format format, int head_dim, const std::byte* blocks, std::byte* data, std::byte* meta);
+
+}  // namespace kv

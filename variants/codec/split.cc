@@ -1,0 +1,45 @@
+// split: one codec for K and another for V, of those that store a row at a time and need no parameters.
+//
+// Keys decide where attention looks and values what it sees there, and errors in the two cost differently;
+// llama.cpp has the same choice as --cache-type-k and --cache-type-v.
+#include <array>
+#include <stdexcept>
+
+#include "variants/codec/parameters.h"
+#include "variants/list.h"
+
+namespace kv::codec {
+namespace {
+
+const std::array kSides{&f16, &f32, &bf16, &fp8, &q8_0, &q4_0, &token};
+
+Codec side(const std::string& name) {
+  for (const CodecEntry* entry : kSides) {
+    if (entry->name != name) continue;
+    Stage defaults{name, {}};
+    for (const Parameter& p : entry->parameters) defaults.values.emplace(p.name, p.fallback);
+    return entry->make(defaults);
+  }
+  throw std::logic_error("split has no side called '" + name + "'");
+}
+
+Codec make(const Stage& stage) {
+  const Codec k = side(stage.text("k")), v = side(stage.text("v"));
+  return {.k = k.k, .v = v.v, .read_copy = reads_copy(stage), .k_error = k.k_error, .v_error = v.v_error};
+}
+
+Parameter side_parameter(std::string_view name, std::string_view help) {
+  return Parameter::choice(name, {"f16", "f32", "bf16", "fp8", "q8_0", "q4_0", "token"}, help);
+}
+
+}  // namespace
+
+const CodecEntry split{
+    {.name = "split",
+     .help = "a codec for K and another for V",
+     .source = "llama.cpp",
+     .parameters = {side_parameter("k", "K's codec, with its defaults"),
+                    side_parameter("v", "V's codec, with its defaults"), read_parameter()}},
+    make};
+
+}  // namespace kv::codec
