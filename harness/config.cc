@@ -374,7 +374,8 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   const std::vector<std::string> kinds = top.texts("experiment", {});
   std::string names;
   for (const Experiment& e : experiments()) names += (names.empty() ? "" : ", ") + std::string(e.name);
-  require(!kinds.empty(), config.path, "experiment is missing; it is one of " + names + ", or an array of them");
+  require(!kinds.empty(), config.path,
+          "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
   // A table of the experiment's name overrides [sweep] and [measure] for it alone; it may be there for an
   // experiment that is not run.
