@@ -1,5 +1,7 @@
 #include "harness/policy_check.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -72,9 +74,23 @@ struct Observed {
   reference::KeptTokens kept;
 };
 
+// Thousands of steps too small to share out: on a busy machine, threads that wait for one another at each
+// would take ten times as long.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
 // The cache's answers, and what it keeps after the prompt and after each token that follows.
 Observed observe(const Spec& spec, const Heads& heads, int64_t prompt) {
   const CacheShape& shape = heads.shape;
+  const OneThread one_thread;
   Ledger ledger;
   const auto cache = build_cache(spec, shape, ledger);
   const SequenceId id = cache->add_sequence();
@@ -142,9 +158,14 @@ reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
 }
 
 PolicyCheck check_policy(const Spec& spec, const Workload& workload, int64_t max_tokens, int64_t prompt) {
+  if (retention_of(spec).keeps_all) return {};
+  return check_policy(spec, policy_of(spec, max_tokens), workload, max_tokens, prompt);
+}
+
+PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, const Workload& workload,
+                         int64_t max_tokens, int64_t prompt) {
   PolicyCheck check;
   const RetentionEntry& retention = retention_of(spec);
-  if (retention.keeps_all) return check;
   if (!retention.cuts_prompt) prompt = 0;  // for the others it makes no difference
   const int64_t most = std::min(max_tokens, workload.max_tokens());
   const int64_t n = affordable_tokens(spec, workload.shape(), most, prompt);
@@ -164,7 +185,7 @@ PolicyCheck check_policy(const Spec& spec, const Workload& workload, int64_t max
                                      .n = n,
                                      .head_dim = d,
                                      .prompt = prompt};
-  const reference::PolicyRun followed = reference::run_policy(policy_of(spec, max_tokens), input, &seen.kept);
+  const reference::PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
   check.tokens = n;
   check.choices = followed.choices;
   check.disputed = followed.disputed;

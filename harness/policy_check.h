@@ -19,7 +19,7 @@ namespace kv {
 inline constexpr double kNearTie = 2e-5;
 // What the check may cost: multiply-adds in FP64, well under a second. Longer sequences are cut to what that
 // allows; where nothing would be evicted within it, nothing is checked.
-inline constexpr double kPolicyCheckWork = 2.5e8;
+inline constexpr double kPolicyCheckWork = 5e8;
 
 struct PolicyCheck {
   int64_t tokens = 0;       // 0: not checked, as it would cost too much or nothing is evicted
@@ -35,6 +35,9 @@ struct PolicyCheck {
 // Layer 0 of the workload's sequence 0, at most its first two kv heads. `max_tokens`: of the cache that it
 // stands for, since budgets may be shares of it. `prompt`: tokens of the first step.
 PolicyCheck check_policy(const Spec& spec, const Workload& workload, int64_t max_tokens, int64_t prompt);
+// The same against any policy, so that a test can hold a cache against one that it does not follow.
+PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, const Workload& workload,
+                         int64_t max_tokens, int64_t prompt);
 
 // The FP64 policy of a spec's retention.
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens);
