@@ -129,8 +129,12 @@ class BlockRun {
       if (!runs(cell)) return give_up(cell, "failed", cell.row.text("reason"));
       start_cache(cell, growth ? plan_.batch : 2 * plan_.batch);
       if (!growth) open_and_fill(cell);
+    } catch (const OutOfBlocks& e) {
+      give_up(cell, "out_of_memory", e.what());
     } catch (const std::bad_alloc&) {
       give_up(cell, "out_of_memory", "ran out of memory at " + human_bytes(limits_.memory_bytes));
+    } catch (const std::invalid_argument& e) {
+      give_up(cell, "unsupported", e.what());  // not at this geometry
     }
   }
 
@@ -179,7 +183,7 @@ class BlockRun {
                        .metadata = std::stoll(cell.row.text("bytes_metadata")),
                        .slack = std::stoll(cell.row.text("bytes_slack")),
                        .workspace = cell.ledger->workspace().current_bytes,
-                       .copied = cell.ledger->copied_bytes()});
+                       .copied = std::stoll(cell.row.text("bytes_copied"))});
     }
     cell.check(tokens, plan_.seq_len);
   }

@@ -80,7 +80,6 @@ nlohmann::json describe(const Config& config, int threads) {
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", config.geometry.name}};
   e["allocator"] = config.experiments.front().measure.allocator;
-  e["started"] = utc_now();
   return e;
 }
 
@@ -138,6 +137,7 @@ RunOutcome run_config(const Config& config, const RunOptions& options) {
   ResultsFolder results(options.out, config.as_run, options.resume);
   try {
     nlohmann::json environment = describe(config, threads);
+    environment["started"] = results.started().value_or(utc_now());
     results.write_environment(environment);
     const bool finished = run_blocks(sweep.blocks, options, results);
     environment["finished"] = finished ? utc_now() : "";

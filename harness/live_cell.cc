@@ -66,7 +66,11 @@ StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const Sequenc
 
 void LiveCell::account(std::span<const int64_t> lengths) {
   ledger->assert_balanced();
+  // Looking at the rows slices them in read=copy variants: copies of ours, not of the variant's steps.
+  const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
+  row.set("bytes_copied", copied - looked_bytes_);
   const UsedBytes used = used_bytes(*cache, ids);
+  looked_bytes_ += ledger->copied_bytes() - copied;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> prompts(lengths.size(), prompt);
   const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts);
@@ -81,8 +85,7 @@ void LiveCell::account(std::span<const int64_t> lengths) {
   row.set("bytes_payload", used.payload);
   row.set("bytes_metadata", metadata);
   row.set("bytes_slack", payload - used.payload);
-  row.set("bytes_workspace_peak", ledger->workspace().peak_bytes);
-  row.set("bytes_copied", ledger->copied_bytes());
+  row.set("bytes_workspace_peak", workspace_peak);
   row.set("bytes_predicted", predicted);
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   row.set("held_bytes_per_token", static_cast<double>(payload + metadata) / static_cast<double>(tokens));

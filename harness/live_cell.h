@@ -53,6 +53,9 @@ struct LiveCell {
   bool check(TokenFeed& feed, int64_t tokens) { return judge(errors(feed, tokens), 1); }
   // Fills the time columns.
   void summarise();
+
+ private:
+  int64_t looked_bytes_ = 0;  // copied by account's own looks at the rows, since the ledger began
 };
 
 std::vector<double> step_medians(const LiveCell& cell);  // one a repetition

@@ -5,11 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <new>
@@ -164,8 +162,8 @@ int main(int argc, char** argv) {
       code = any_failed(cells) ? kCellFailed : 0;
     }
     if (*run) code = run_command.run();
-    if (std::fflush(stdout) != 0)
-      throw std::runtime_error(std::string("cannot write to the terminal: ") + std::strerror(errno));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw std::runtime_error("cannot write to standard output");
     return code;
   } catch (const std::logic_error& e) {
     // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.

@@ -395,6 +395,13 @@ void ResultsFolder::add_cells(std::span<const Row> rows) {
   cells_.insert(cells_.end(), rows.begin(), rows.end());
 }
 
+std::optional<std::string> ResultsFolder::started() const {
+  const auto environment = nlohmann::json::parse(slurp(path_ / "env.json"), nullptr, false);
+  if (!environment.is_object() || !environment.contains("started") || !environment["started"].is_string())
+    return std::nullopt;
+  return environment["started"].get<std::string>();
+}
+
 void ResultsFolder::write_environment(const nlohmann::json& environment) {
   write_whole(path_ / "env.json", environment.dump(2) + "\n");
 }

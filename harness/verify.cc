@@ -87,12 +87,21 @@ void append(std::vector<double>& to, const Eigen::VectorXd& values) {
   to.insert(to.end(), values.data(), values.data() + values.size());
 }
 
+void require_set(std::vector<int64_t> kept, int64_t tokens) {
+  std::sort(kept.begin(), kept.end());
+  if (std::adjacent_find(kept.begin(), kept.end()) != kept.end() ||
+      (!kept.empty() && (kept.front() < 0 || kept.back() >= tokens))) {
+    throw std::logic_error("a cache says that it kept a token twice, or one that has not come");
+  }
+}
+
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, int64_t tokens,
                 Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const auto full = reference::attend(q, all.k, all.v, tokens);
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
+  require_set(kept, tokens);
   const HeadRows rows = stored_rows(cache, output.sequence, output.layer, kv_head);
   const int64_t count = static_cast<int64_t>(kept.size());
   const auto stored = reference::attend(q, rows.k, rows.v, count);

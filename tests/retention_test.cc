@@ -256,6 +256,7 @@ TEST(Memory, IsFlatInTheNumberOfTokens) {
     for (const char* retention : {"ring(window=36,sinks=4)", "h2o(heavy=20,recent=20)", "tova(budget=40)",
                                   "knorm(budget=40)", "random(budget=40)"}) {
       const Spec spec = parse_spec(std::string(placement->name) + "/f16/" + retention);
+      if (!unsupported_reason(spec).empty()) continue;  // a file's rows cannot be overwritten
       Ledger ledger;
       const auto cache = build_cache(spec, kShape, ledger);
       const SequenceId id = cache->add_sequence();
