@@ -45,12 +45,7 @@ double shared_bytes(const BlockPlan& plan) {
 
 // What a cell needs at its peak: base and fork, and the cold copies.
 int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
-  // Beyond any machine; the closed form, in whole numbers, could overflow.
-  const double floats =
-      sizeof(float) * values(plan, 2.0 * plan.source->shape().kv_heads, static_cast<double>(plan.seq_len));
-  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
-  const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
-  const int64_t once = predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
+  const int64_t once = held_bytes(plan, spec);
   if (plan.experiment->kind == "growth")
     return 3 * once;  // growing holds the old and the new buffer, and a slice
   const int64_t cold = plan.experiment->measure.cold_steps > 0 ? once + 2 * last_level_cache_bytes() : 0;
@@ -58,20 +53,16 @@ int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
 }
 
 // Cells that fit into memory side by side: all of them, if they do.
-std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells, int64_t memory_bytes) {
+std::vector<std::vector<LiveCell*>> groups(const BlockPlan& plan, const Cells& cells,
+                                           const BlockLimits& limits) {
   std::vector<std::vector<LiveCell*>> groups;
   const auto shared = static_cast<int64_t>(std::min(shared_bytes(plan), 1e18));
   int64_t held = shared;
   for (const auto& cell : cells) {
     if (!runs(*cell)) continue;
     const int64_t needed = needed_bytes(plan, cell->spec);
-    if (shared + needed > memory_bytes) {
-      give_up(*cell, "out_of_memory",
-              "needs " + human_bytes(shared + needed) + " with its copies, and the run may use " +
-                  human_bytes(memory_bytes) + " (measure.memory_share)");
-      continue;
-    }
-    if (groups.empty() || held + needed > memory_bytes) {
+    if (!fits(*cell, shared + needed, limits)) continue;
+    if (groups.empty() || held + needed > limits.memory_bytes) {
       groups.emplace_back();
       held = shared;
     }
@@ -332,6 +323,9 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   row.set("head_dim", w.head_dim);
   row.set("batch", plan.batch);
   row.set("seq_len", plan.seq_len);
+  const Axes& axes = plan.experiment->axes;
+  const auto at = std::find(axes.variants.begin(), axes.variants.end(), spec) - axes.variants.begin();
+  row.set("series", axes.series.at(static_cast<size_t>(at)));
   const std::string reason = unsupported_reason(spec, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
@@ -343,10 +337,32 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   return cell;
 }
 
-// One a variant, and the null A/B.
-std::vector<std::string> timed_keys(const BlockPlan& plan) {
+int64_t held_bytes(const BlockPlan& plan, const Spec& spec) {
+  // The closed form, in whole numbers, could overflow.
+  const double floats =
+      sizeof(float) * values(plan, 2.0 * plan.source->shape().kv_heads, static_cast<double>(plan.seq_len));
+  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
+  const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
+  return predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
+}
+
+bool fits(LiveCell& cell, int64_t needed_bytes, const BlockLimits& limits) {
+  if (needed_bytes <= limits.memory_bytes) return true;
+  give_up(cell, "out_of_memory",
+          "needs " + human_bytes(needed_bytes) + " with its copies, and the run may use " +
+              human_bytes(limits.memory_bytes) + " (measure.memory_share)");
+  return false;
+}
+
+std::vector<std::string> variant_keys(const BlockPlan& plan) {
   std::vector<std::string> keys;
   for (const Spec& spec : plan.experiment->axes.variants) keys.push_back(plan.key(spec));
+  return keys;
+}
+
+// And the null A/B.
+std::vector<std::string> timed_keys(const BlockPlan& plan) {
+  std::vector<std::string> keys = variant_keys(plan);
   if (plan.experiment->measure.null_ab)
     keys.push_back(plan.key(plan.experiment->axes.variants.front(), kNull));
   return keys;
@@ -361,7 +377,7 @@ std::vector<Row> run_timed_block(const BlockPlan& plan, const BlockLimits& limit
     cells.push_back(make_cell(plan, spec, kNull));
     cells.back()->row.set("verdict", "null");
   }
-  const auto side_by_side = groups(plan, cells, limits.memory_bytes);
+  const auto side_by_side = groups(plan, cells, limits);
   BlockRun run(plan, limits, results);
   for (const auto& group : side_by_side) {
     if (!run.run(group)) return {};

@@ -3,6 +3,9 @@
 #include <array>
 #include <stdexcept>
 
+#include "harness/budget.h"
+#include "harness/checkpoint.h"
+
 namespace kv {
 namespace {
 
@@ -10,6 +13,10 @@ constexpr std::array kExperiments = std::to_array<Experiment>({
     {"decode", "steady-state decode at given lengths, hot and cold", timed_keys, run_timed_block},
     {"growth", "from an empty cache to a length, one token at a time, every step", timed_keys,
      run_timed_block},
+    {"budget", "error against bytes, means over the last tokens; retentions at equally many kept tokens",
+     variant_keys, run_budget_block},
+    {"checkpoint", "save, load, freeze, unfreeze and fork against length", variant_keys,
+     run_checkpoint_block},
 });
 
 }  // namespace

@@ -161,6 +161,20 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
   return e;
 }
 
+Errors mean_of(std::span<const Errors> errors) {
+  Errors mean;
+  for (const Errors& e : errors) {
+    // NaN stays: std::max would lose it.
+    mean.max_abs = e.max_abs <= mean.max_abs ? mean.max_abs : e.max_abs;
+    mean.kernel_rel_l2 = e.kernel_rel_l2 <= mean.kernel_rel_l2 ? mean.kernel_rel_l2 : e.kernel_rel_l2;
+    for (const auto field : {&Errors::rel_l2, &Errors::cosine, &Errors::attn_kl, &Errors::codec_rel_l2,
+                             &Errors::retention_rel_l2}) {
+      mean.*field += e.*field / static_cast<double>(errors.size());
+    }
+  }
+  return mean;
+}
+
 std::string Errors::failure() const {
   // Written so that NaN fails.
   if (!(kernel_rel_l2 <= kKernelErrorBound)) {

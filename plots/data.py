@@ -22,6 +22,12 @@ CELL_NUMBERS = """
     read_gbps ceiling_gbps ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share
     err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
 """.split()
+# Of experiments that older folders do not know: all null there.
+LATER_TEXT = ["series"]
+LATER_NUMBERS = """
+    held_bytes_per_token kept_tokens err_positions
+    save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
+""".split()
 GROWTH_TEXT = ["cell", "variant"]
 GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
 
@@ -53,7 +59,7 @@ def load_runs(folders: list[Path]) -> list[Run]:
 def load_run(folder: Path, name: str) -> Run:
     if not folder.is_dir():
         raise BadResults(f"{folder}: no such folder; give a results folder, one that holds cells.csv")
-    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS)
+    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS, LATER_TEXT, LATER_NUMBERS)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
     growth_file = folder / "growth.csv"
@@ -73,8 +79,9 @@ def load_run(folder: Path, name: str) -> Run:
     )
 
 
-def read_csv(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
-    """The named columns of a CSV file with a header; others are ignored. Throws BadResults naming file and line."""
+def read_csv(path: Path, text: list[str], numbers: list[str], later_text=(), later_numbers=()) -> pl.DataFrame:
+    """The named columns of a CSV file with a header; others are ignored, and the `later` ones may be missing. Throws
+    BadResults naming file and line."""
     content = read_text(path)
     if not content.strip():
         raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
@@ -86,7 +93,10 @@ def read_csv(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
     missing = [column for column in text + numbers if column not in header]
     if missing:
         raise BadResults(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
-    wanted = [(header.index(column), column, column in numbers) for column in text + numbers]
+    text = [*text, *later_text]
+    numbers = [*numbers, *later_numbers]
+    absent = [column for column in text + numbers if column not in header]
+    wanted = [(header.index(column), column, column in numbers) for column in text + numbers if column in header]
     table: dict[str, list] = {column: [] for column in text + numbers}
     for row in reader:
         if len(row) != len(header):
@@ -98,6 +108,8 @@ def read_csv(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
                 parse_number(row[index], column, path, reader.line_num) if is_number else row[index] or None
             )
             table[column].append(value)
+    for column in absent:
+        table[column] = [None] * len(table[text[0]])
     return pl.DataFrame(table, schema=empty_table(text, numbers).schema)
 
 

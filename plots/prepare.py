@@ -66,6 +66,11 @@ def format_dimension(value) -> str:
     return f"{value:.0f}" if isinstance(value, float) else str(value)
 
 
+def stepped(cells: pl.DataFrame) -> pl.DataFrame:
+    """Without the cells of experiments that have figures of their own, and whose bytes are no other's."""
+    return cells.filter(~pl.col("experiment").is_in(["budget", "checkpoint"]))
+
+
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows that measured all of `columns`, as more than zero: they go on log axes."""
     rows = cells.filter(*(pl.col(column) > 0 for column in columns))

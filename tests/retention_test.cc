@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "harness/policy_check.h"
 #include "harness/reference_policies.h"
 #include "harness/workload.h"
 #include "tests/contract.h"
@@ -29,26 +30,6 @@ constexpr CacheShape kShape{.layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim 
 
 // f32 kernels against FP64 on the same rows.
 constexpr double kKernelError = 2e-6;
-// How far two scores may be apart, as a share, for f32 to order them otherwise than FP64.
-constexpr double kNearTie = 2e-5;
-
-// The FP64 policy of a spec. A parameter that Policy lacks is a mistake here, so it fails.
-Policy policy_of(const Spec& spec, int64_t max_tokens) {
-  const Stage& stage = spec.retention;
-  Policy policy{.name = stage.name};
-  std::map<std::string, int64_t*> fields{{"window", &policy.window}, {"sinks", &policy.sinks},
-                                         {"heavy", &policy.heavy},   {"recent", &policy.recent},
-                                         {"budget", &policy.budget}, {"kernel", &policy.kernel}};
-  for (const auto& [key, value] : stage.values) {
-    if (key == "seed") {
-      policy.seed = static_cast<uint64_t>(stage.integer(key));
-    } else {
-      *fields.at(key) = stage.rows(key, max_tokens);
-    }
-  }
-  if (stage.name == "ring") policy.sinks = stage.integer("sinks");
-  return policy;
-}
 
 Tokens read_tokens(std::string_view family, const CacheShape& shape, int64_t n, uint64_t seed) {
   const auto workload = make_synthetic(family,
