@@ -45,12 +45,7 @@ double shared_bytes(const BlockPlan& plan) {
 
 // What a cell needs at its peak: base and fork, and the cold copies.
 int64_t needed_bytes(const BlockPlan& plan, const Spec& spec) {
-  // Beyond any machine; the closed form, in whole numbers, could overflow.
-  const double floats =
-      sizeof(float) * values(plan, 2.0 * plan.source->shape().kv_heads, static_cast<double>(plan.seq_len));
-  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
-  const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
-  const int64_t once = predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
+  const int64_t once = held_bytes(plan, spec);
   if (plan.experiment->kind == "growth")
     return 3 * once;  // growing holds the old and the new buffer, and a slice
   const int64_t cold = plan.experiment->measure.cold_steps > 0 ? once + 2 * last_level_cache_bytes() : 0;
@@ -134,8 +129,12 @@ class BlockRun {
       if (!runs(cell)) return give_up(cell, "failed", cell.row.text("reason"));
       start_cache(cell, growth ? plan_.batch : 2 * plan_.batch);
       if (!growth) open_and_fill(cell);
+    } catch (const OutOfBlocks& e) {
+      give_up(cell, "out_of_memory", e.what());
     } catch (const std::bad_alloc&) {
       give_up(cell, "out_of_memory", "ran out of memory at " + human_bytes(limits_.memory_bytes));
+    } catch (const std::invalid_argument& e) {
+      give_up(cell, "unsupported", e.what());  // not at this geometry
     }
   }
 
@@ -184,7 +183,7 @@ class BlockRun {
                        .metadata = std::stoll(cell.row.text("bytes_metadata")),
                        .slack = std::stoll(cell.row.text("bytes_slack")),
                        .workspace = cell.ledger->workspace().current_bytes,
-                       .copied = cell.ledger->copied_bytes()});
+                       .copied = std::stoll(cell.row.text("bytes_copied"))});
     }
     cell.check(tokens, plan_.seq_len);
   }
@@ -309,6 +308,9 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   row.set("head_dim", w.head_dim);
   row.set("batch", plan.batch);
   row.set("seq_len", plan.seq_len);
+  const Axes& axes = plan.experiment->axes;
+  const auto at = std::find(axes.variants.begin(), axes.variants.end(), spec) - axes.variants.begin();
+  row.set("series", axes.series.at(static_cast<size_t>(at)));
   const std::string reason = unsupported_reason(spec, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
@@ -318,6 +320,15 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
         "workload '" + plan.workload + "' has only " + std::to_string(plan.source->max_tokens()) + " tokens");
   }
   return cell;
+}
+
+int64_t held_bytes(const BlockPlan& plan, const Spec& spec) {
+  // The closed form, in whole numbers, could overflow.
+  const double floats =
+      sizeof(float) * values(plan, 2.0 * plan.source->shape().kv_heads, static_cast<double>(plan.seq_len));
+  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
+  const std::vector<int64_t> lengths(static_cast<size_t>(plan.batch), plan.seq_len);
+  return predicted_bytes(spec, cache_shape(plan, plan.batch), lengths);
 }
 
 bool fits(LiveCell& cell, int64_t needed_bytes, const BlockLimits& limits) {
@@ -345,10 +356,15 @@ void compare_cell(LiveCell& cell, const LiveCell& baseline, const std::string& v
                                                         : "ambiguous");
 }
 
-// One a variant, and the null A/B.
-std::vector<std::string> timed_keys(const BlockPlan& plan) {
+std::vector<std::string> variant_keys(const BlockPlan& plan) {
   std::vector<std::string> keys;
   for (const Spec& spec : plan.experiment->axes.variants) keys.push_back(plan.key(spec));
+  return keys;
+}
+
+// And the null A/B.
+std::vector<std::string> timed_keys(const BlockPlan& plan) {
+  std::vector<std::string> keys = variant_keys(plan);
   if (plan.experiment->measure.null_ab)
     keys.push_back(plan.key(plan.experiment->axes.variants.front(), kNull));
   return keys;

@@ -40,8 +40,12 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
 bool runs(const LiveCell& cell);
 void give_up(LiveCell& cell, const char* status, const std::string& reason);
 CacheShape cache_shape(const BlockPlan& plan, int sequences);
+// Payload, metadata and slack of a variant at the block's length; beyond any machine's memory, roughly.
+int64_t held_bytes(const BlockPlan& plan, const Spec& spec);
 // Gives the cell up, with the figures, if it needs more than the run may use.
 bool fits(LiveCell& cell, int64_t needed_bytes, const BlockLimits& limits);
+// One a variant.
+std::vector<std::string> variant_keys(const BlockPlan& plan);
 // The ratio of the cell's times to the baseline's, and the verdict, if both were timed.
 void compare_cell(LiveCell& cell, const LiveCell& baseline, const std::string& versus);
 

@@ -11,6 +11,7 @@
 
 #include "harness/experiments.h"
 #include "harness/paths.h"
+#include "harness/placeholder.h"
 #include "harness/request_lengths.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
@@ -237,19 +238,41 @@ std::vector<std::string> known_workloads() {
   return names;
 }
 
-std::vector<Spec> read_variants(Section& section) {
-  std::vector<Spec> variants;
-  for (const std::string& text : section.texts("variants", {})) {
-    try {
-      variants.push_back(parse_spec(text));
-    } catch (const std::invalid_argument& e) {
-      section.fail("variants", std::string("has a mistake: ") + e.what());
-    }
-    if (std::count(variants.begin(), variants.end(), variants.back()) > 1) {
-      section.fail("variants", "names '" + variants.back().print() + "' twice");
-    }
+Spec read_variant(const Section& section, const std::string& text) {
+  try {
+    return parse_spec(text);
+  } catch (const std::invalid_argument& e) {
+    section.fail("variants", std::string("has a mistake: ") + e.what());
   }
-  return variants;
+}
+
+std::string at_budget(const Section& section, const std::string& written, int64_t budget) {
+  try {
+    return substitute_budget(written, budget);
+  } catch (const std::invalid_argument& e) {
+    section.fail("variants", "has a mistake in '" + written + "': " + e.what());
+  }
+}
+
+// Each variant, at each budget if it depends on it.
+void expand_variants(const Section& section, Axes& axes) {
+  axes.variants.clear();
+  axes.series.clear();
+  const auto add = [&](const std::string& written, const std::string& text) {
+    axes.variants.push_back(read_variant(section, text));
+    axes.series.push_back(written);
+    if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)
+      section.fail("variants", "names '" + axes.variants.back().print() + "' twice");
+  };
+  for (const std::string& written : axes.written) {
+    if (!has_placeholder(written)) {
+      add(written, written);
+      continue;
+    }
+    if (axes.budget.empty())
+      section.fail("variants", "has '" + written + "', but there is no axis budget = [...]");
+    for (const int64_t budget : axes.budget) add(written, at_budget(section, written, budget));
+  }
 }
 
 // A value that comes twice would be two cells of one name.
@@ -276,7 +299,10 @@ void read_lengths(Section& section, std::vector<std::string>& lengths) {
 }
 
 void read_axes(Section& section, Axes& axes) {
-  if (section.has("variants")) axes.variants = read_variants(section);
+  axes.written = section.texts("variants", axes.written);
+  axes.budget = section.integers("budget", axes.budget, 1, kMaxTokens);
+  refuse_repeats(section, "budget", axes.budget);
+  expand_variants(section, axes);
   axes.seq_len = section.integers("seq_len", axes.seq_len, 1, kMaxTokens);
   std::sort(axes.seq_len.begin(), axes.seq_len.end());
   refuse_repeats(section, "seq_len", axes.seq_len);

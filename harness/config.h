@@ -18,7 +18,10 @@ struct WorkloadConfig {
 };
 
 struct Axes {
-  std::vector<Spec> variants;
+  std::vector<std::string> written;  // variants as the config has them, with their {budget}
+  std::vector<int64_t> budget;       // what {budget} stands for
+  std::vector<Spec> variants;        // each of `written`, at each budget if it depends on it
+  std::vector<std::string> series;   // which of `written` each of `variants` comes from
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;
@@ -28,7 +31,8 @@ struct Axes {
 
 struct MeasureConfig {
   int repetitions = 7;  // of every cell, interleaved over the cells of a block
-  int steps = 32;       // decode: steps a repetition
+  int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
+                        // checkpoint: operations a repetition
   int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
   bool attend = true;   // growth: false measures append and view alone
   bool null_ab = true;  // each block measures its first variant a second time

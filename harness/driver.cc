@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <map>
@@ -105,8 +106,9 @@ nlohmann::json describe(const Config& config, int threads) {
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", config.geometry.name}};
+  const char* spin = std::getenv("GOMP_SPINCOUNT");
+  e["gomp_spincount"] = spin ? spin : "";
   e["allocator"] = config.experiments.front().measure.allocator;
-  e["started"] = utc_now();
   return e;
 }
 
@@ -164,6 +166,7 @@ RunOutcome run_config(const Config& config, const RunOptions& options) {
   ResultsFolder results(options.out, config.as_run, options.resume);
   try {
     nlohmann::json environment = describe(config, threads);
+    environment["started"] = results.started().value_or(utc_now());
     results.write_environment(environment);
     const bool finished = run_blocks(sweep.blocks, options, results);
     environment["finished"] = finished ? utc_now() : "";

@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 #include "harness/batch.h"
+#include "harness/budget.h"
+#include "harness/checkpoint.h"
 #include "harness/prefill.h"
 
 namespace kv {
@@ -16,6 +18,10 @@ constexpr std::array kExperiments = std::to_array<Experiment>({
     {"prefill", "a whole prompt: scores materialised, in chunks, and tiled", prefill_keys, run_prefill_block},
     {"batch", "ragged batches: what padding and fragmentation waste", batch_keys, run_batch_block,
      LengthAxis::kLengths},
+    {"budget", "error against bytes, means over the last tokens; retentions at equally many kept tokens",
+     variant_keys, run_budget_block},
+    {"checkpoint", "save, load, freeze, unfreeze and fork against length", variant_keys,
+     run_checkpoint_block},
 });
 
 }  // namespace

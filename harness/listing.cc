@@ -14,9 +14,10 @@
 namespace kv {
 namespace {
 
+// Two spaces at least before what comes next.
 std::string padded(std::string_view text, size_t width) {
   std::string out(text);
-  out.resize(std::max(width, text.size()), ' ');
+  out.resize(std::max(width, text.size() + 2), ' ');
   return out;
 }
 

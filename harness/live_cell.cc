@@ -1,9 +1,11 @@
 #include "harness/live_cell.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "harness/environment.h"
+#include "harness/policy_check.h"
 #include "harness/stats.h"
 #include "kernels/encoding.h"
 #include "variants/registry.h"
@@ -64,7 +66,11 @@ StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const Sequenc
 
 void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
   ledger->assert_balanced();
+  // Looking at the rows slices them in read=copy variants: copies of ours, not of the variant's steps.
+  const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
+  row.set("bytes_copied", copied - looked_bytes_);
   const UsedBytes used = used_bytes(*cache, ids);
+  looked_bytes_ += ledger->copied_bytes() - copied;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> alike(lengths.size(), prompt);
   const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts.empty() ? alike : prompts);
@@ -79,14 +85,15 @@ void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t
   row.set("bytes_payload", used.payload);
   row.set("bytes_metadata", metadata);
   row.set("bytes_slack", payload - used.payload);
-  row.set("bytes_workspace_peak", ledger->workspace().peak_bytes);
-  row.set("bytes_copied", ledger->copied_bytes());
+  row.set("bytes_workspace_peak", workspace_peak);
   row.set("bytes_predicted", predicted);
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  row.set("held_bytes_per_token", static_cast<double>(payload + metadata) / static_cast<double>(tokens));
   row.set("rss_peak_bytes", peak_rss_bytes());
   read_bytes = used.payload + used.metadata;
 }
 
-bool LiveCell::check(TokenFeed& feed, int64_t tokens) {
+Errors LiveCell::errors(TokenFeed& feed, int64_t tokens) {
   std::vector<Output> outputs;
   for (int i = 0; i < feed.sequences(); ++i) {
     for (int layer = 0; layer < cache->shape().layers; ++layer) {
@@ -97,9 +104,16 @@ bool LiveCell::check(TokenFeed& feed, int64_t tokens) {
                          .out = feed.out(layer, i)});
     }
   }
-  const Errors errors = verify(*cache, *workload, tokens, outputs);
+  return verify(*cache, *workload, tokens, outputs);
+}
+
+bool LiveCell::judge(const Errors& errors, int64_t positions) {
   errors.write(row);
-  const std::string failure = errors.failure();
+  row.set("err_positions", positions);
+  row.set("kept_tokens", static_cast<int64_t>(cache->kept(ids.front(), 0, 0).size()));
+  const PolicyCheck evictions = check_policy(spec, *workload, cache->shape().max_tokens, prompt);
+  evictions.write(row);
+  const std::string failure = errors.failure().empty() ? evictions.failure() : errors.failure();
   row.set("status", failure.empty() ? "ok" : "failed");
   row.set("reason", failure);
   return failure.empty();

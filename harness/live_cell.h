@@ -46,11 +46,17 @@ struct LiveCell {
   // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence,
   // `prompts` those of their first steps, where they are not all `prompt`.
   void account(std::span<const int64_t> lengths, std::span<const int64_t> prompts = {});
-  // Checks the outputs of the feed's last step, at `tokens` tokens. Sets the error columns; false if the cell
-  // has failed.
-  bool check(TokenFeed& feed, int64_t tokens);
+  // The errors of the outputs of the feed's last step, at `tokens` tokens.
+  Errors errors(TokenFeed& feed, int64_t tokens);
+  // Sets the error columns from `errors`, a mean over `positions` of them, checks the evictions as well, and
+  // says so in the status: false if the cell has failed.
+  bool judge(const Errors& errors, int64_t positions);
+  bool check(TokenFeed& feed, int64_t tokens) { return judge(errors(feed, tokens), 1); }
   // Fills the time columns.
   void summarise();
+
+ private:
+  int64_t looked_bytes_ = 0;  // copied by account's own looks at the rows, since the ledger began
 };
 
 std::vector<double> step_medians(const LiveCell& cell);  // one a repetition

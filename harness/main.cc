@@ -5,11 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <new>
@@ -18,6 +16,7 @@
 #include "harness/driver.h"
 #include "harness/eval.h"
 #include "harness/listing.h"
+#include "harness/pairs.h"
 #include "harness/paths.h"
 #include "harness/terminal.h"
 #include "harness/version.h"
@@ -135,6 +134,8 @@ int main(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "measure what a config says, then draw the charts");
   CLI::App* eval = app.add_subcommand("eval", "run your own tensors (safetensors) through variants");
   CLI::App* list = app.add_subcommand("list", "show variants, configs, workloads and metrics");
+  bool pairs = false;
+  list->add_flag("--pairs", pairs, "which placements, codecs and retentions work together, as Markdown");
   RunCommand run_command(*run);
   EvalOptions eval_options;
   eval->add_option("dump", eval_options.dump,
@@ -154,15 +155,15 @@ int main(int argc, char** argv) {
   }
   try {
     int code = 0;
-    if (*list) std::fputs(listing().c_str(), stdout);
+    if (*list) std::fputs((pairs ? pairs_page() : listing()).c_str(), stdout);
     if (*eval) {
       const std::vector<Row> cells = run_eval(eval_options);
       std::printf("%s\nresults: %s\n", summary_table(cells).c_str(), eval_options.out.c_str());
       code = any_failed(cells) ? kCellFailed : 0;
     }
     if (*run) code = run_command.run();
-    if (std::fflush(stdout) != 0)
-      throw std::runtime_error(std::string("cannot write to the terminal: ") + std::strerror(errno));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw std::runtime_error("cannot write to standard output");
     return code;
   } catch (const std::logic_error& e) {
     // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.

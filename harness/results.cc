@@ -79,6 +79,20 @@ constexpr std::array kCellColumns = std::to_array<Column>({
     {"prefill_ci_low_us", "95 % bootstrap interval of the median, over repetitions"},
     {"prefill_ci_high_us", ""},
     {"prefill_tokens_per_s", ""},
+    {"err_positions",
+     "budget: last tokens that errors are means over (err_max_abs and err_kernel: the largest)"},
+    {"kept_tokens", "of a sequence, a layer and a head at the end"},
+    {"held_bytes_per_token", "payload + metadata + slack over all tokens given, evicted ones included"},
+    {"policy_choices", "evictions that were held against the FP64 policy; 0 if that would cost too much"},
+    {"policy_disputed", "of these, near ties that f32 decided otherwise"},
+    {"series", "the variant as the config has it: the same at every {budget}"},
+    {"save_p50_us", "checkpoint: one sequence to a file, synced to the disk"},
+    {"load_p50_us", "and back, from the page cache"},
+    {"freeze_p50_us", "one sequence to a snapshot in memory"},
+    {"unfreeze_p50_us", "and back"},
+    {"fork_p50_us", "a second sequence of the same contents"},
+    {"saved_bytes", "of the file"},
+    {"fork_bytes", "held more after a fork, until it grows apart"},
     {"versus", "the variant, or for prefill the arm, that times are compared with"},
     {"ratio_p50", "median step / that of `versus`, over the interleaved repetitions"},
     {"ratio_ci_low", ""},
@@ -95,7 +109,7 @@ constexpr std::array kSampleColumns = std::to_array<Column>({
     {"batch", ""},
     {"repetition", ""},
     {"sample", ""},
-    {"kind", "step, prefill, or cold: attention alone over rotating caches"},
+    {"kind", "step, prefill, cold (attention alone over rotating caches), or a checkpoint run's operation"},
     {"append_us", ""},
     {"view_us", ""},
     {"attend_us", ""},
@@ -387,6 +401,13 @@ void ResultsFolder::add_cells(std::span<const Row> rows) {
   cells_file_->append(lines(rows));
   cells_file_->sync();
   cells_.insert(cells_.end(), rows.begin(), rows.end());
+}
+
+std::optional<std::string> ResultsFolder::started() const {
+  const auto environment = nlohmann::json::parse(slurp(path_ / "env.json"), nullptr, false);
+  if (!environment.is_object() || !environment.contains("started") || !environment["started"].is_string())
+    return std::nullopt;
+  return environment["started"].get<std::string>();
 }
 
 void ResultsFolder::write_environment(const nlohmann::json& environment) {

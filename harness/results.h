@@ -108,6 +108,8 @@ class ResultsFolder {
   void add_cells(std::span<const Row> rows);
   // Forgets these cells and their samples, where there are any.
   void drop_cells(const std::vector<std::string>& keys);
+  // When the run began that this one goes on with, if it does.
+  std::optional<std::string> started() const;
   void write_environment(const nlohmann::json& environment);
   // Takes back what was written if no cell is finished: a run that could not begin leaves no folder behind.
   void discard_if_empty();

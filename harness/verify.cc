@@ -87,12 +87,21 @@ void append(std::vector<double>& to, const Eigen::VectorXd& values) {
   to.insert(to.end(), values.data(), values.data() + values.size());
 }
 
+void require_set(std::vector<int64_t> kept, int64_t tokens) {
+  std::sort(kept.begin(), kept.end());
+  if (std::adjacent_find(kept.begin(), kept.end()) != kept.end() ||
+      (!kept.empty() && (kept.front() < 0 || kept.back() >= tokens))) {
+    throw std::logic_error("a cache says that it kept a token twice, or one that has not come");
+  }
+}
+
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, int64_t tokens,
                 Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const auto full = reference::attend(q, all.k, all.v, tokens);
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
+  require_set(kept, tokens);
   const HeadRows rows = stored_rows(cache, output.sequence, output.layer, kv_head);
   const int64_t count = static_cast<int64_t>(kept.size());
   const auto stored = reference::attend(q, rows.k, rows.v, count);
@@ -150,6 +159,20 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
   e.retention_rel_l2 = relative_l2(c.kept, c.full);
   e.kernel_rel_l2 = relative_l2(c.got, c.stored);
   return e;
+}
+
+Errors mean_of(std::span<const Errors> errors) {
+  Errors mean;
+  for (const Errors& e : errors) {
+    // NaN stays: std::max would lose it.
+    mean.max_abs = e.max_abs <= mean.max_abs ? mean.max_abs : e.max_abs;
+    mean.kernel_rel_l2 = e.kernel_rel_l2 <= mean.kernel_rel_l2 ? mean.kernel_rel_l2 : e.kernel_rel_l2;
+    for (const auto field : {&Errors::rel_l2, &Errors::cosine, &Errors::attn_kl, &Errors::codec_rel_l2,
+                             &Errors::retention_rel_l2}) {
+      mean.*field += e.*field / static_cast<double>(errors.size());
+    }
+  }
+  return mean;
 }
 
 std::string Errors::failure() const {

@@ -38,6 +38,9 @@ struct Errors {
   void write(Row& cell) const;
 };
 
+// The mean of each; of max_abs and kernel_rel_l2, which have to hold everywhere, the largest. At least one.
+Errors mean_of(std::span<const Errors> errors);
+
 // Checks at most kMaxCheckedHeads query heads, spread evenly over outputs and heads: at 131072 tokens each
 // costs FP64 work of tens of milliseconds.
 inline constexpr int kMaxCheckedHeads = 48;

@@ -22,9 +22,13 @@ CELL_NUMBERS = """
     read_gbps ceiling_gbps ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share
     err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
 """.split()
-# Of the experiments that came later; empty where a folder is older.
-CELL_TEXT_LATER = ["arm", "lengths"]
-CELL_NUMBERS_LATER = "chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us".split()
+# Of experiments that older folders do not know: all null there.
+LATER_TEXT = ["series", "arm", "lengths"]
+LATER_NUMBERS = """
+    held_bytes_per_token kept_tokens err_positions
+    save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
+    chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us
+""".split()
 GROWTH_TEXT = ["cell", "variant"]
 GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
 
@@ -56,7 +60,7 @@ def load_runs(folders: list[Path]) -> list[Run]:
 def load_run(folder: Path, name: str) -> Run:
     if not folder.is_dir():
         raise BadResults(f"{folder}: no such folder; give a results folder, one that holds cells.csv")
-    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS, CELL_TEXT_LATER, CELL_NUMBERS_LATER)
+    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS, LATER_TEXT, LATER_NUMBERS)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
     growth_file = folder / "growth.csv"
@@ -76,13 +80,9 @@ def load_run(folder: Path, name: str) -> Run:
     )
 
 
-def read_csv(
-    path: Path, text: list[str], numbers: list[str], text_later: list[str] = (), numbers_later: list[str] = ()
-) -> pl.DataFrame:
-    """The named columns of a CSV file with a header; others are ignored, and null where a later one is absent.
-
-    Throws BadResults naming file and line.
-    """
+def read_csv(path: Path, text: list[str], numbers: list[str], later_text=(), later_numbers=()) -> pl.DataFrame:
+    """The named columns of a CSV file with a header; others are ignored, and the `later` ones may be missing. Throws
+    BadResults naming file and line."""
     content = read_text(path)
     if not content.strip():
         raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
@@ -94,10 +94,10 @@ def read_csv(
     missing = [column for column in text + numbers if column not in header]
     if missing:
         raise BadResults(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
-    all_text, all_numbers = text, numbers
-    text = text + [column for column in text_later if column in header]
-    numbers = numbers + [column for column in numbers_later if column in header]
-    wanted = [(header.index(column), column, column in numbers) for column in text + numbers]
+    text = [*text, *later_text]
+    numbers = [*numbers, *later_numbers]
+    absent = [column for column in text + numbers if column not in header]
+    wanted = [(header.index(column), column, column in numbers) for column in text + numbers if column in header]
     table: dict[str, list] = {column: [] for column in text + numbers}
     for row in reader:
         if len(row) != len(header):
@@ -109,10 +109,9 @@ def read_csv(
                 parse_number(row[index], column, path, reader.line_num) if is_number else row[index] or None
             )
             table[column].append(value)
-    read = pl.DataFrame(table, schema=empty_table(text, numbers).schema)
-    # In one order, so that the tables of several folders can be joined.
-    whole = empty_table([*all_text, *text_later], [*all_numbers, *numbers_later])
-    return pl.concat([whole, read], how="diagonal")
+    for column in absent:
+        table[column] = [None] * len(table[text[0]])
+    return pl.DataFrame(table, schema=empty_table(text, numbers).schema)
 
 
 def parse_number(field: str, column: str, path: Path, line: int) -> float | None:

@@ -32,6 +32,7 @@ from prepare import (
     longest_growth,
     of_experiment,
     prefill_arms,
+    stepped,
     thin,
     with_front,
     with_panel,
@@ -75,7 +76,7 @@ class Figure:
 
 def memory(tables: Tables):
     memory_columns = ("bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak")
-    rows = drawable(tables.cells, "bytes_peak", "seq_len")
+    rows = drawable(stepped(tables.cells), "bytes_peak", "seq_len")
     rows = with_panel(rows, ("workload", "experiment", "phase", "threads"), memory_columns).with_columns(
         text("bytes_peak", bytes_text),
         text("bytes_predicted", bytes_text),
@@ -93,7 +94,7 @@ def memory(tables: Tables):
 
 
 def bytes_by_kind(tables: Tables):
-    rows = drawable(tables.cells, "bytes_payload", "seq_len", "batch")
+    rows = drawable(stepped(tables.cells), "bytes_payload", "seq_len", "batch")
     kinds = dict(zip(KINDS, ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")))
     rows = with_panel(rows, ("workload", "experiment", "phase", "threads"), tuple(kinds.values()))
     unit, size = binary_unit(rows["bytes_per_token"].max())
@@ -124,7 +125,7 @@ def bytes_by_kind(tables: Tables):
 
 
 def latency(tables: Tables):
-    rows = drawable(tables.cells, "step_p50_us", "seq_len")
+    rows = drawable(stepped(tables.cells), "step_p50_us", "seq_len")
     rows = with_panel(rows).with_columns(
         text("step_p50_us", microseconds_text),
         text("step_p99_us", microseconds_text),
@@ -186,7 +187,7 @@ def growth_total(tables: Tables):
 
 
 def pareto(tables: Tables):
-    rows = drawable(tables.cells, "err_rel_l2", "bytes_per_token", "step_p50_us")
+    rows = drawable(stepped(tables.cells), "err_rel_l2", "bytes_per_token", "step_p50_us")
     rows = with_panel(rows).with_columns(
         per_token=pl.col("bytes_per_token") / 1024, error=pl.col("err_rel_l2").clip(lower_bound=1e-9)
     )
@@ -261,6 +262,66 @@ def bandwidth(tables: Tables):
     return panels(alt.layer(*line_and_points(base, style), roof), rows)
 
 
+def budget(tables: Tables):
+    rows = tables.cells.filter((pl.col("experiment") == "budget") & pl.col("series").is_not_null())
+    rows = with_panel(drawable(rows, "held_bytes_per_token", "err_rel_l2"))
+    rows = rows.with_columns(
+        # A line is one policy over budgets; a variant without a budget is a point of its own.
+        spec=pl.col("variant"),
+        variant=pl.col("series"),
+        per_token=pl.col("held_bytes_per_token") / 1024,
+        error=pl.col("err_rel_l2").clip(lower_bound=1e-9),
+    ).with_columns(
+        text("held_bytes_per_token", bytes_text),
+        text("err_rel_l2", "{:.3g}".format),
+        text("kept_tokens", "{:.0f}".format),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = VariantStyle(set(rows["variant"]))
+    base = alt.Chart().encode(
+        log_axis(
+            alt.X,
+            "per_token",
+            "bytes held per token given, all layers [KiB]",
+            [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1],
+        ),
+        log_axis(alt.Y, "error", "relative L2 error of the output, mean", rows["error"], "~e"),
+        tooltip=tips(
+            spec="spec", kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text"
+        ),
+    )
+    line, points = line_and_points(base, style)
+    height = max(280, 17 * len(style.shown) // 2)
+    return panels(alt.layer(line.encode(order="per_token:Q"), points), rows, height=height, choice=choice)
+
+
+def checkpoint(tables: Tables):
+    operations = ["save", "load", "freeze", "unfreeze", "fork"]
+    rows = with_panel(drawable(tables.cells, "fork_p50_us", "seq_len"))
+    several = rows["panel"].n_unique() > 1
+    title = pl.concat_str("variant", pl.lit(" · "), "panel") if several else pl.col("variant")
+    long = pl.concat(
+        rows.select(
+            "variant", "seq_len", panel=title, operation=pl.lit(operation), time=pl.col(f"{operation}_p50_us"),
+            bytes=pl.col("fork_bytes" if operation == "fork" else "saved_bytes"),
+        )
+        for operation in operations
+    )  # fmt: skip
+    long = long.with_columns(text("time", microseconds_text), text("bytes", bytes_text)).sort("panel", "seq_len")
+    colours = alt.Scale(domain=operations, range=COLOURS[: len(operations)])
+    shapes = alt.Scale(domain=operations, range=SHAPES[: len(operations)])
+    base = alt.Chart().encode(
+        length_axis("seq_len", "sequence length [tokens]", long["seq_len"]),
+        log_axis(alt.Y, "time", "time of one sequence, p50 [µs]", long["time"]),
+        alt.Color("operation:N", scale=colours, sort=operations),
+        opacity=in_focus(),
+        tooltip=tips(operation="operation", p50="time_text", bytes="bytes_text"),
+    )
+    points = base.mark_point(size=55, strokeWidth=1.8).encode(
+        alt.Shape("operation:N", scale=shapes, sort=operations)
+    )
+    line = base.mark_line(strokeWidth=1.8).add_params(legend_focus("operation"))
+    return panels(alt.layer(line, points), long)
 def arm_lines(base: alt.Chart, rows: pl.DataFrame):
     """A line an arm of the prefill experiment."""
     arms = natural_order(set(rows["arm_text"]))
@@ -391,11 +452,27 @@ FIGURES = [
         bandwidth,
     ),
     Figure(
+        "budget",
+        "Error against bytes, over budgets",
+        "Towards the lower left is better. A line is a policy over its budgets, a lone point a codec that keeps every token. "
+        "Errors are means over the last tokens of a sequence; bytes are payload, metadata and slack over the tokens given. "
+        "What beats another workload's winner shows which assumption a policy makes. Errors below 1e-9 are drawn there.",
+        budget,
+        at_one_length=True,
+    ),
+    Figure(
+        "checkpoint",
+        "Setting a sequence aside, and forking it",
+        "Lower is better. Saving includes the sync to the disk, loading comes from the page cache. Where time doubles with "
+        "the length it is spent on bytes; a flat line is a cache that forgets, or a fork that shares.",
+        checkpoint,
+    ),
+    Figure(
         "prefill_workspace",
         "Prefill: workspace against prompt length",
         "Lower is better. Scratch at its peak while a prompt is stored and attended to. A line that rises four-fold with "
-        "every doubling holds all scores at once, two-fold those of a chunk; a flat one holds none. What a paged cache's "
-        "tiled line rises is the list of its blocks.",
+        "every doubling holds all scores at once, two-fold those of a chunk; a flat one holds none. Where the "
+        "tiled line of a paged cache rises, it is by the list of its blocks.",
         prefill_workspace,
     ),
     Figure(

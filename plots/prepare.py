@@ -20,10 +20,6 @@ DIMENSIONS = {
 }
 
 
-# Experiments with figures of their own: what they call a length or a time is no other's.
-APART = ("prefill", "batch")
-
-
 class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
 
@@ -70,9 +66,14 @@ def format_dimension(value) -> str:
     return f"{value:.0f}" if isinstance(value, float) else str(value)
 
 
+def stepped(cells: pl.DataFrame) -> pl.DataFrame:
+    """Without the cells of experiments that have figures of their own, and whose bytes and lengths are no other's."""
+    return cells.filter(~pl.col("experiment").is_in(["budget", "checkpoint", "prefill", "batch"]))
+
+
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows that measured all of `columns`, as more than zero: they go on log axes."""
-    rows = cells.filter(~pl.col("experiment").is_in(APART), *(pl.col(column) > 0 for column in columns))
+    rows = cells.filter(*(pl.col(column) > 0 for column in columns))
     if rows.is_empty():
         raise NoData(f"no cell has {' and '.join(columns)}")
     return rows

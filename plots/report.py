@@ -48,7 +48,7 @@ def write_report(runs: list[Run], out: Path) -> Path:
     tables = Tables(
         measured(cells),
         pl.concat([run.growth for run in runs]),
-        VariantStyle(set(measured(cells)["variant"])),
+        VariantStyle(set(measured(cells).filter(pl.col("experiment") != "budget")["variant"])),
     )
     named = len(runs) > 1
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]

@@ -30,6 +30,7 @@ rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us s
 step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
 err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
 
+COLD_COLUMNS = ["cold_attend_p50_us", "cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share"]
 Q_HEADS, KV_HEADS, HEAD_DIM, TOKENS, REPETITIONS, STEPS = 4, 2, 16, 64, 5, 4
 ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
 CONFIG = f"""
@@ -82,7 +83,7 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results") / "run"
-    done = run(config, folder, "--set", "decode.cold_steps=2", "--set", "decode.seq_len=64")
+    done = run(config, folder, "--set", "decode.seq_len=64")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -103,7 +104,7 @@ def test_list_names_every_part_with_its_help():
 
 def test_cells_have_every_column_and_succeed(results):
     cells = cells_by_key(results)
-    # Six variants and the null A/B in each block: decode at one length, growth at two.
+    # Six variants and the null A/B in each block; decode at one length, growth at two.
     assert len(cells) == 3 * 7
     for row in cells.values():
         assert set(ISSUE_COLUMNS) <= set(row)
@@ -113,18 +114,34 @@ def test_cells_have_every_column_and_succeed(results):
         assert row["phase"] == "decode" and row["workload"] == "gaussian" and row["kernel"]
 
 
-def test_times_are_ordered_and_cold_columns_are_decodes(results):
+def test_times_are_ordered(results):
     for row in cells_by_key(results).values():
         p50, p90, p99, most = (float(row[f"step_{c}_us"]) for c in ("p50", "p90", "p99", "max"))
         assert 0 < p50 <= p90 <= p99 <= most
         assert float(row["step_ci_low_us"]) <= float(row["step_ci_high_us"])
         assert 0 < float(row["attend_p50_us"]) <= p99
-        cold = ["cold_attend_p50_us", "cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share"]
-        assert all(bool(row[c]) == (row["experiment"] == "decode") for c in cold)
+        assert [row[c] for c in COLD_COLUMNS] == [""] * len(COLD_COLUMNS)
         if row["experiment"] == "decode":
-            assert float(row["ceiling_share"]) == pytest.approx(
-                float(row["read_gbps"]) / float(row["ceiling_gbps"]), rel=1e-6
-            )
+            assert_share(row, "")
+
+
+def assert_share(row, kind):
+    share = float(row[kind + "read_gbps"]) / float(row[kind + "ceiling_gbps"])
+    assert share > 0 and float(row[kind + "ceiling_share"]) == pytest.approx(share, rel=1e-6)
+
+
+def test_cold_reads_have_columns_and_samples_of_their_own(config, tmp_path):
+    large = ["--set", "model.q_heads=8", "--set", "model.kv_heads=8", "--set", "model.head_dim=128"]
+    done = run(config, tmp_path / "out", *large, "--set", 'experiment="decode"', "--set", "sweep.seq_len=512",
+               "--set", "sweep.variants=contiguous", "--set", "measure.null_ab=false", "--set", "measure.cold_steps=3",
+               "--set", "measure.repetitions=2")
+    assert done.returncode == 0, done.stderr
+    [row] = table(tmp_path / "out" / "cells.csv")
+    assert float(row["cold_attend_p50_us"]) > 0
+    assert_share(row, "")
+    assert_share(row, "cold_")
+    kinds = Counter((r["kind"], r["repetition"]) for r in table(tmp_path / "out" / "samples.csv"))
+    assert kinds == {("step", "0"): STEPS, ("step", "1"): STEPS, ("cold", "0"): 3, ("cold", "1"): 3}
 
 
 def test_ledger_and_prediction_agree(results):
@@ -158,18 +175,16 @@ def test_concat_copies_quadratically_and_doubling_linearly(results):
         # Growth from 1: every doubling copies what is there, 1 + 2 + 4 + ... < n.
         assert 0 < copied["doubling"] < n * ROW_BYTES
         # Slicing copies all rows at every step, on top of that.
-        sliced = copied["doubling(read=copy)"] - copied["doubling"]
-        assert n * (n - 1) // 2 * ROW_BYTES <= sliced <= n * (n + 1) // 2 * ROW_BYTES
+        assert copied["doubling(read=copy)"] == copied["doubling"] + n * (n + 1) // 2 * ROW_BYTES
 
 
 def test_samples_hold_every_step(results):
     cells = cells_by_key(results)
     steps = Counter(row["cell"] for row in table(results / "samples.csv") if row["kind"] == "step")
-    cold = Counter(row["cell"] for row in table(results / "samples.csv") if row["kind"] == "cold")
     growth = Counter(row["cell"] for row in table(results / "growth.csv"))
     for key, row in cells.items():
         if row["experiment"] == "decode":
-            assert (steps[key], cold[key], growth[key]) == (REPETITIONS * STEPS, REPETITIONS * 2, 0)
+            assert (steps[key], growth[key]) == (REPETITIONS * STEPS, 0)
         else:
             assert (steps[key], growth[key]) == (0, REPETITIONS * int(row["seq_len"]))
     assert set(steps) | set(growth) == set(cells)
@@ -252,16 +267,26 @@ def test_an_experiments_own_table_may_stay_when_it_is_not_run(config, tmp_path):
 
 def test_what_does_not_fit_is_left_out_and_said(config, tmp_path):
     huge = 1 << 24
-    done = run(config, tmp_path / "out", "--set", f"sweep.seq_len=[8, {huge}]", "--set", "model.head_dim=512",
-               "--set", "model.layers=1024", "--set", "sweep.batch=[1, 4096]", "--set", 'experiment="decode"')
+    done = run(config, tmp_path / "out", "--set", f"sweep.seq_len=[8, {huge}]", "--set", "model.layers=16",
+               "--set", "measure.memory_share=0.01")
     assert done.returncode == 0, done.stderr
     for row in cells_by_key(tmp_path / "out").values():
-        if int(row["seq_len"]) == huge:
+        if row["seq_len"] == "8":
+            assert row["status"] == "ok"
+        else:
             assert row["status"] == "out_of_memory" and "needs" in row["reason"] and row["step_p50_us"] == ""
             assert f"{row['cell']}: out_of_memory: {row['reason']}" in done.stderr
-        elif row["batch"] == "1":
-            assert row["status"] == "ok"
     assert "out_of_memory" in done.stdout
+
+
+def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
+    most = {"model.q_heads": 4096, "model.kv_heads": 4096, "model.head_dim": 512, "model.layers": 1024,
+            "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
+    done = run(config, tmp_path / "out", *[word for key, n in most.items() for word in ("--set", f"{key}={n}")])
+    assert done.returncode == 0, done.stderr
+    rows = table(tmp_path / "out" / "cells.csv")
+    assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
+    assert table(tmp_path / "out" / "samples.csv") == table(tmp_path / "out" / "growth.csv") == []
 
 
 def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):
@@ -322,18 +347,18 @@ def uninterrupted(config, tmp_path_factory):
 def test_resume_after_kills_at_random_moments(config, uninterrupted, tmp_path):
     whole, seconds = uninterrupted
     draw = random.Random(7)
-    finished_early = 0
+    killed = 0
     for trial in range(12):
         folder = tmp_path / str(trial)
         command = [PROGRAM, "run", str(config), "--out", str(folder), "--no-plots"]
         for kill in range(3):
             child = subprocess.Popen(command + ["--resume"] * (kill > 0), env=ENV, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.PIPE, text=True)
-            time.sleep(draw.uniform(0, seconds))
+            time.sleep(draw.uniform(0, 0.8 * seconds))
             child.kill()
             error = child.communicate()[1]
             assert child.returncode in (-signal.SIGKILL, 0), error
-            finished_early += child.returncode == 0
+            killed += child.returncode != 0
             before = lines_by_cell(folder / "cells.csv") if (folder / "cells.csv").exists() else {}
             samples = lines_by_cell(folder / "samples.csv") if before else {}
         done = run(config, folder, "--resume")
@@ -343,7 +368,7 @@ def test_resume_after_kills_at_random_moments(config, uninterrupted, tmp_path):
         for cell, line in before.items():
             assert after[cell] == line  # byte for byte
             assert after_samples.get(cell) == samples.get(cell)
-    assert finished_early < 30  # else nothing was tried
+    assert killed >= 6  # else nothing was tried
 
 
 @pytest.mark.parametrize("name", ["cells.csv", "samples.csv", "growth.csv"])
@@ -445,7 +470,7 @@ def assert_refused(done, *parts, lines=1):
         ("sweep.variants=3", ["sweep.variants must be text"]),
         ('sweep.variants=["concat", "concat/f32"]', ["sweep.variants names 'concat' twice"]),
         ("sweep=3", ["sweep must be a table"]),
-        ("experiment=growht", ["experiment must be decode or growth, not 'growht'"]),
+        ("experiment=growht", ["experiment must be one of decode, growth", "not 'growht'"]),
         ('experiment=["decode", "decode"]', ["experiment names decode twice"]),
         ("experiment=[]", ["experiment is an empty axis"]),
         ("model.q_heads=3", ["model.q_heads (3) must be a multiple of kv_heads (2)"]),
@@ -594,7 +619,7 @@ def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_pat
 def test_a_full_terminal_is_an_error():
     with open("/dev/full", "w") as full:
         done = kvlab("list", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 2 and "No space left" in done.stderr
+    assert done.returncode == 2 and done.stderr == "kvlab: cannot write to standard output\n"
 
 
 # --- eval: a user's own tensors ----------------------------------------------------------------------------
@@ -852,7 +877,9 @@ def test_run_on_a_real_model(model, config, tmp_path):
             assert (row["status"], row["reason"]) == ("unsupported", "workload 'model' has only 512 tokens")
             continue
         assert row["status"] == "ok"
-        assert 0 < float(row["err_rel_l2"]) < (1e-3 if "f16" in row["variant"] else 1e-5)
+        # Real scores are large, and softmax makes f16's relative errors of them its absolute ones.
+        assert 0 < float(row["err_rel_l2"]) < (1e-2 if "f16" in row["variant"] else 1e-5)
+        assert float(row["err_kernel_rel_l2"]) < 1e-5
         assert int(row["bytes_payload"]) == 5 * 4 * 8 * 2 * int(row["seq_len"]) * (2 if "f16" in row["variant"] else 4)
     again = run(tmp_path / "out" / "config.toml", tmp_path / "again", cwd=tmp_path)
     assert again.returncode == 0, again.stderr

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <memory>
@@ -29,6 +30,11 @@ namespace kv::contract {
 
 // Cases are so small that threads only cost; attention_test shows that their number changes no bit.
 inline const bool kOneThread = (omp_set_num_threads(1), true);
+
+// A path of this process alone: tests run beside each other.
+inline std::string passing_path(const std::string& name) {
+  return testing::TempDir() + "kvlab_" + std::to_string(getpid()) + "_" + name;
+}
 
 // Every entry with its defaults, and once more for each of its parameters' other values.
 inline std::vector<std::string> stage_forms(const Entry& entry) {

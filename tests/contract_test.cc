@@ -3,6 +3,7 @@
 #include "tests/contract.h"
 
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 namespace kv {
@@ -293,7 +294,7 @@ TEST_P(Contract, AForkIsExactAndGrowsApart) {
 TEST_P(Contract, SavedAndFrozenSequencesGoOnExactly) {
   const CacheShape& shape = kShapes[1];
   const Tokens all = make_tokens(shape, 130, 51);
-  const std::string path = testing::TempDir() + "kvlab_contract.kv";
+  const std::string path = passing_path("contract.kv");
   Ledger ledger, other_ledger;
   const auto cache = build_cache(GetParam(), shape, ledger),
              other = build_cache(GetParam(), shape, other_ledger);
@@ -305,6 +306,7 @@ TEST_P(Contract, SavedAndFrozenSequencesGoOnExactly) {
   cache->save(id, path);
   const int64_t bytes = held_bytes(ledger);
   const SequenceId thawed = cache->unfreeze(cache->freeze(id)), loaded = other->load(path);
+  std::filesystem::remove(path);
   EXPECT_EQ(held_bytes(other_ledger), bytes);
   for (int layer = 0; layer < shape.layers; ++layer) {
     EXPECT_EQ(other->tokens(loaded, layer), 100 - layer);

@@ -19,8 +19,8 @@ import pytest
 PLOTS = Path(__file__).resolve().parent.parent / "plots"
 sys.path.insert(0, str(PLOTS))
 
-from data import CELL_NUMBERS, CELL_TEXT, BadResults, load_run
-from prepare import drawable, growth_totals, longest_growth, measured, prefill_arms, thin, with_front, with_panel
+from data import CELL_NUMBERS, CELL_TEXT, LATER_NUMBERS, LATER_TEXT, BadResults, load_run
+from prepare import growth_totals, longest_growth, measured, prefill_arms, stepped, thin, with_front, with_panel
 from style import VariantStyle, bytes_text, natural_order
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
@@ -46,8 +46,9 @@ MANY = {
 
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
-                  workloads=("gaussian",), growth_to=0, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
-    """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run."""
+                  workloads=("gaussian",), growth_to=0, later=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+    """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run and
+    the experiments that came later."""
     draw = random.Random(1)
     cells, steps = [], []
     for batch in batches:
@@ -65,6 +66,8 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
+    if later:
+        cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths)]
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
         ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
@@ -73,7 +76,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cells.append(dict(cells[0], cell=status, variant=f"paged(block=16)/{status}", status=status, reason=reason,
                           step_p50_us="", verdict=""))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "cells.csv", ["ignored_column", *CELL_TEXT, *CELL_NUMBERS], cells)
+    write_csv(folder / "cells.csv", ["ignored_column", *CELL_TEXT, *CELL_NUMBERS, *(LATER_TEXT + LATER_NUMBERS if later else [])], cells)  # fmt: skip
     if steps:
         write_csv(folder / "growth.csv", list(steps[0]), steps)
     env = {
@@ -111,6 +114,37 @@ def synthetic_cell(draw, variants, variant, experiment, length, batch, workload)
         "versus": "" if first else next(iter(variants)), "verdict": verdict, "ratio_p50": ratio,
         "ratio_ci_low": ratio * 0.97, "ratio_ci_high": ratio * 1.04,
     }  # fmt: skip
+
+
+def cell_without_times(experiment, variant, length, workload, **columns) -> dict:
+    return {
+        "cell": f"{experiment}-{variant}-{length}", "variant": variant, "device": "cpu", "threads": 2,
+        "experiment": experiment, "phase": "decode", "workload": workload, "layers": LAYERS, "q_heads": Q_HEADS,
+        "kv_heads": KV_HEADS, "head_dim": HEAD_DIM, "batch": 1, "seq_len": length, "status": "ok",
+        "bytes_payload": 1000, "bytes_metadata": 0, "bytes_slack": 0, "bytes_workspace_peak": 0, **columns,
+    }  # fmt: skip
+
+
+def budget_cells(workload) -> list[dict]:
+    """Two policies over four budgets, and a codec."""
+    cells = [
+        cell_without_times("budget", f"contiguous/f32/{policy}(budget={kept})", 1024, workload, kept_tokens=kept,
+                           series=f"contiguous/f32/{policy}(budget={{budget}})", err_rel_l2=error * 8 / kept,
+                           held_bytes_per_token=kept, err_positions=16)
+        for policy, error in (("tova", 0.1), ("random", 1)) for kept in (64, 128, 256, 512)
+    ]  # fmt: skip
+    codec = cell_without_times("budget", "contiguous/f16/full", 1024, workload, kept_tokens=1024, err_rel_l2=4e-4,
+                               series="contiguous/f16/full", held_bytes_per_token=512, err_positions=16)  # fmt: skip
+    return [*cells, codec]
+
+
+def checkpoint_cells(workload, lengths) -> list[dict]:
+    return [
+        cell_without_times("checkpoint", variant, length, workload, save_p50_us=10 * length, load_p50_us=5 * length,
+                           freeze_p50_us=length, unfreeze_p50_us=0.8 * length, fork_p50_us=fork * length,
+                           saved_bytes=100 * length, fork_bytes=0)
+        for variant, fork in (("contiguous/f32/full", 0.5), ("concat/f32/full", 0.01)) for length in lengths
+    ]  # fmt: skip
 
 
 def synthetic_steps(draw, variants, variant, cell, until) -> list[dict]:
@@ -302,7 +336,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     assert done.returncode == 0, done.stderr
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
-        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth",
+        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
         "prefill_workspace", "prefill_time", "batch_waste",
     ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
@@ -328,6 +362,19 @@ def test_a_run_without_growth_says_so(tmp_path):
     assert "left out, no growth experiment was run" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_later_experiments_do_not_disturb_the_others(tmp_path):
+    """Their cells are in figures of their own; and a folder from before them says so."""
+    before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
+    done = report(before, after)
+    assert done.returncode == 0, done.stderr
+    for name in ("budget", "checkpoint"):
+        assert f"{name}: left out" in done.stdout.split("report.html")[0]
+        assert (after / "figures" / f"{name}.svg").exists()
+    for name in ("memory", "bytes", "latency"):
+        same = [(folder / "figures" / f"{name}.svg").read_text() for folder in (before, after)]
+        assert same[0] == same[1], name
+
+
 def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
     """The folder's columns are those of an older run but for the new ones, and its other figures stay as they were."""
     folder = synthetic_run(tmp_path / "run", lengths=(256, 512))
@@ -348,12 +395,12 @@ def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
         )  # fmt: skip
     later = ["arm", "lengths", "chunk_tokens", "waste_share"]
     times = ["prefill_p50_us", "prefill_ci_low_us", "prefill_ci_high_us"]
-    write_csv(folder / "cells.csv", [*rows[0], *later, *times], rows)
+    write_csv(folder / "cells.csv", list(dict.fromkeys([*rows[0], *later, *times])), rows)
     run = load_run(folder, "run")
     arms = prefill_arms(measured(run.cells), "prefill_p50_us")
     assert set(arms["arm_text"]) == {"materialised", "chunks of 64 tokens", "chunks of 128 tokens", "tiled"}
     assert arms["panel"].n_unique() == 1
-    assert set(drawable(measured(run.cells), "step_p50_us")["seq_len"]) == {256, 512}
+    assert set(stepped(measured(run.cells))["seq_len"]) == {256, 512}
     done = report(folder)
     assert done.returncode == 0, done.stderr
     for name in ("memory", "latency", "prefill_workspace", "prefill_time", "batch_waste"):
@@ -361,7 +408,7 @@ def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth"]
+FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint"]
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +417,7 @@ def opened(tmp_path_factory):
     if not CHROMIUM:
         pytest.skip("Chromium is not installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024)
+    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True)
     done = report(folder)
     assert done.returncode == 0, done.stderr
     complaints: list[str] = []
@@ -419,7 +466,7 @@ def test_tooltips_appear(opened, name):
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for(timeout=3000)
     assert "variant" in tooltip.inner_text()
-    assert "/full" in tooltip.inner_text()
+    assert "/f" in tooltip.inner_text()
     page.mouse.move(0, 0)
 
 

@@ -67,7 +67,7 @@ class SavedFile : public testing::Test {
     return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
   }
 
-  const std::string folder_ = testing::TempDir() + "kvlab_snapshot_test";
+  const std::string folder_ = passing_path("snapshot");
   const std::string path_ = folder_ + "/sequence.kv";
   Ledger ledger_;
   std::unique_ptr<Cache> cache_;

@@ -13,8 +13,8 @@ namespace {
 using namespace contract;
 
 constexpr CacheShape kShape{
-    .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 16, .max_tokens = 3000, .max_sequences = 3};
-constexpr int64_t kChunkBytes = 512 * 2 * 2 * 16 * 4;  // f32
+    .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 3000, .max_sequences = 3};
+constexpr int64_t kChunkBytes = 512 * 2 * 2 * 32 * 4;  // f32
 
 std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
 
@@ -28,7 +28,7 @@ class Tiered : public testing::Test {
     return parse_spec("tiered(" + settings + ",dir=" + folder_ + ")/" + codec);
   }
 
-  const std::string folder_ = testing::TempDir() + "kvlab_tiered_test";
+  const std::string folder_ = passing_path("tiered");
   Ledger ledger_;
   const Tokens all_ = make_tokens(kShape, 2000, 1);
 };
@@ -168,7 +168,7 @@ TEST_F(Tiered, AFullDiskRefusesTheAppendAndLosesNothing) {
   const std::string error = error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); });
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, ignore);
-  EXPECT_EQ(error, "no room for 131072 more bytes in '" + folder_ + "': File too large");
+  EXPECT_EQ(error, "no room for 262144 more bytes in '" + folder_ + "': File too large");
   EXPECT_EQ(cache->tokens(id, 0), n);
   EXPECT_EQ(ledger_.disk().current_bytes, 0);
   // With room again it goes on as if nothing had been.
