@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <map>
@@ -79,6 +80,8 @@ nlohmann::json describe(const Config& config, int threads) {
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", config.geometry.name}};
+  const char* spin = std::getenv("GOMP_SPINCOUNT");
+  e["gomp_spincount"] = spin ? spin : "";
   e["allocator"] = config.experiments.front().measure.allocator;
   return e;
 }

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/cpu/targets.h"
 
@@ -32,7 +33,10 @@ uint64_t sum_words(const uint32_t* HWY_RESTRICT p, size_t words) {
     c = hn::Add(c, hn::Load(d, p + 2 * quarter + i + lanes));
     e = hn::Add(e, hn::Load(d, p + 3 * quarter + i + lanes));
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
+  // Not SumOfLanes: GCC's AVX-512 headers add the lanes as signed numbers, which may not overflow.
+  HWY_ALIGN uint32_t sums[hn::MaxLanes(d)];
+  hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, sums);
+  return std::accumulate(sums, sums + lanes, uint32_t{0});
 }
 
 }  // namespace HWY_NAMESPACE
