@@ -17,6 +17,18 @@ int64_t units(const Side& side, int64_t rows) {
   return (rows + side.encoding.group - 1) / side.encoding.group;
 }
 
+// Payload among `bytes` of whole units: the rest of them are scales and zero points.
+int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  int64_t data = 0, all = 0;
+  for (const Encoding* side : {&codec.k, &codec.v}) {
+    const int64_t encoded = codec.unit_rows() / side->group;
+    data += encoded * unit_data_bytes(*side, head_dim);
+    all += encoded * (unit_data_bytes(*side, head_dim) + unit_meta_bytes(*side, head_dim));
+  }
+  return bytes / all * data;
+}
+
 // The median of one phase over all samples.
 template <class Get>
 double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
@@ -78,17 +90,26 @@ void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t
     throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
                            " bytes, but its closed form says " + std::to_string(predicted));
   }
-  if (used.payload > payload) {
-    throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(used.payload) +
-                           " bytes, but the ledger has " + std::to_string(payload));
+  const int64_t disk = ledger->disk().current_bytes;
+  if (disk != predicted_disk_bytes(spec, cache->shape(), lengths)) {
+    throw std::logic_error("'" + spec.print() + "' has " + std::to_string(disk) +
+                           " bytes on the disk, but its closed form says otherwise");
   }
-  row.set("bytes_payload", used.payload);
+  // The spans show rows in files too.
+  const int64_t in_memory = used.payload - payload_of_units(spec, cache->shape().head_dim, disk);
+  if (in_memory > payload) {
+    throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
+                           " bytes in memory, but the ledger has " + std::to_string(payload));
+  }
+  row.set("bytes_payload", in_memory);
   row.set("bytes_metadata", metadata);
-  row.set("bytes_slack", payload - used.payload);
+  row.set("bytes_slack", payload - in_memory);
+  row.set("bytes_disk", disk);
   row.set("bytes_workspace_peak", workspace_peak);
   row.set("bytes_predicted", predicted);
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  row.set("held_bytes_per_token", static_cast<double>(payload + metadata) / static_cast<double>(tokens));
+  row.set("held_bytes_per_token",
+          static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens));
   row.set("rss_peak_bytes", peak_rss_bytes());
   read_bytes = used.payload + used.metadata;
 }

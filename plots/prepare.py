@@ -49,8 +49,11 @@ def with_panel(
             varying.append(dimension)
     for dimension in same_over:
         others = [d for d in varying if d != dimension] + ["variant", "seq_len"]
-        distinct = rows.group_by(others).agg(pl.struct(values).n_unique().alias("n"))["n"].max()
-        if dimension in varying and distinct == 1:
+        compared = rows.group_by(others).agg(
+            pl.struct(values).n_unique().alias("distinct"), pl.col(dimension).n_unique().alias("several")
+        )
+        # Lengths that no two have in common say nothing about whether they agree.
+        if dimension in varying and compared["distinct"].max() == 1 and compared["several"].max() > 1:
             varying.remove(dimension)
             rows = rows.unique(others, keep="first", maintain_order=True)
     titles = [

@@ -362,6 +362,14 @@ def test_a_run_without_growth_says_so(tmp_path):
     assert "left out, no growth experiment was run" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_lengths_apart_are_not_one_line(tmp_path):
+    """Two experiments at lengths that they do not share cannot be seen to agree: each has a panel."""
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(256,), growth_to=512), "run").cells)
+    assert with_panel(cells, ("experiment", "phase"), ("bytes_payload",))["panel"].n_unique() == 2
+    cells = measured(load_run(synthetic_run(tmp_path / "both", lengths=(512,), growth_to=512), "run").cells)
+    assert with_panel(cells, ("experiment", "phase"), ("bytes_payload",))["panel"].n_unique() == 1
+
+
 def test_later_experiments_do_not_disturb_the_others(tmp_path):
     """Their cells are in figures of their own; and a folder from before them says so."""
     before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
