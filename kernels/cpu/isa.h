@@ -15,9 +15,9 @@ std::vector<std::string> available_isas();
 // The one in use: "avx3_zen4", "avx2", …, or "scalar".
 std::string_view active_isa();
 
-// Uses `isa` from here on; "auto" is the best there is, and "none" computes nothing, for benchmarks of all that is not
-// attention. Throws std::invalid_argument with the list if it is
-// not available. Not for use while kernels run.
+// Uses `isa` from here on; "auto" is the best there is, and "none" computes nothing, for benchmarks of all
+// that is not attention. Throws std::invalid_argument with the list if it is not available. Not for use while
+// kernels run.
 void force_isa(std::string_view isa);
 
 inline bool isa_is_scalar() { return active_isa() == "scalar"; }
