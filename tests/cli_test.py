@@ -449,8 +449,8 @@ def assert_refused(done, *parts, lines=1):
     "setting, parts",
     [
         ("tpyo=1", ["tpyo is not a key", "known: ", "experiment"]),
-        ("sweep.lengths=1", ["sweep.lengths is not a key", "seq_len"]),
-        ("decode.lengths=1", ["decode.lengths is not a key"]),
+        ("sweep.lenghts=1", ["sweep.lenghts is not a key", "seq_len"]),
+        ("decode.lenghts=1", ["decode.lenghts is not a key"]),
         ("model.heads=1", ["model.heads is not a key", "q_heads"]),
         ("sweep.seq_len=0", ["sweep.seq_len must be from 1 to", "not 0"]),
         ("sweep.seq_len=-5", ["sweep.seq_len must be from 1 to", "not -5"]),
