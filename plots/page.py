@@ -57,7 +57,7 @@ def run_line(run: Run) -> str:
     model = nested(run.env, "model", "name") or geometry(first)
     config = nested(run.env, "config", "name") or nested(run.env, "config", "path") or run.name
     threads = (
-        f"{first['threads']:.0f} threads" if run.cells["threads"].n_unique() == 1 and first["threads"] else ""
+        f"{first['threads']:.0f} thread{'s' * (first['threads'] != 1)}" if run.cells["threads"].n_unique() == 1 and first["threads"] else ""
     )
     return " · ".join(part for part in (machine, threads, model, f"config {config}") if part)
 
