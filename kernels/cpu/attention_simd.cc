@@ -132,7 +132,7 @@ HWY_INLINE void store_sums(D, V a, V b, V c, V e, float* out) {
 #else
 // Adds the 128-bit blocks of v, lane by lane.
 template <class D, class V>
-HWY_INLINE auto fold_blocks(D d, V v) {
+HWY_INLINE auto fold_blocks([[maybe_unused]] D d, V v) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return v;
   } else {
