@@ -42,6 +42,12 @@ void step(benchmark::State& state, const char* isa) {
 
 }  // namespace
 
-BENCHMARK_CAPTURE(step, with_attention, "auto")->UseManualTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(step, without_attention, "none")->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(step, with_attention, "auto")
+    ->Iterations(20)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(step, without_attention, "none")
+    ->Iterations(20)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK_MAIN();

@@ -122,15 +122,9 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
   return next;
 }
 
-// Leaves the sums as they are: what remains of a step is the harness's own cost.
-void run_no_task(const AttentionTask& task, int) {
-  for (int64_t i = 0; i < task.queries; ++i) task.state[i] = {0.0f, 1.0f};
-}
-
 // Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 void run_task(const AttentionTask& task, int head_dim) {
-  const std::string_view isa = active_isa();
-  const auto run = isa == "none" ? run_no_task : isa == "scalar" ? run_task_scalar : run_task_simd;
+  const auto run = isa_is_scalar() ? run_task_scalar : run_task_simd;
   AttentionTask part = task;
   do {
     part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
@@ -269,6 +263,7 @@ void PiecewiseAttention::finish() {
 }
 
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
+  if (active_isa() == "none") return;  // what remains of a step is the harness's own cost
   PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
   int64_t most_queries = 0;
   for (const HeadQueries& p : problems) most_queries = std::max(most_queries, p.group * p.n);
