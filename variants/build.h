@@ -27,6 +27,9 @@ int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, i
 // predicted_bytes for the bytes of files on a disk.
 int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
+// attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
+double kernel_error_bound(const Spec& spec);
+
 // Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
 // The same for one head_dim: codecs of blocks of 32 elements refuse others than multiples of 32.

@@ -758,6 +758,11 @@ static std::string clash_of_stages(const Spec& spec) {
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
 
+double kernel_error_bound(const Spec& spec) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  return attention_error_bound(codec.k, codec.v);
+}
+
 std::string unsupported_reason(const Spec& spec, int head_dim) {
   std::string reason = clash_of_stages(spec);
   const Codec codec = codec_of(spec).make(spec.codec);
