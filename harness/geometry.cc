@@ -233,6 +233,28 @@ std::filesystem::path preset_folder() { return project_home() / "configs" / "mod
 
 }  // namespace
 
+std::string summary(const Geometry& g) {
+  const auto count = [](int64_t n) { return std::to_string(n); };
+  std::string text = count(g.model_layers) + " layers";
+  if (g.layers < g.model_layers) {
+    text += ", of which " + count(g.layers) +
+            " keep K and V (what the others keep does not grow and is not counted)";
+  }
+  if (g.windowed_layers == g.layers) {
+    text += ", all with a window of " + count(g.window) + " tokens";
+  } else if (g.windowed_layers > 0) {
+    text += ", " + count(g.windowed_layers) + " of them with a window of " + count(g.window) + " tokens";
+  }
+  if (g.latent_dim > 0) {
+    text += ", each with one latent row of " + count(g.latent_dim) +
+            " values a token (MLA) in place of K and V, stored as the codec stores K";
+  } else {
+    text += ", " + count(g.kv_heads) + (g.kv_heads == 1 ? " KV head of " : " KV heads of ") +
+            count(g.head_dim) + " for " + count(g.q_heads) + " query heads";
+  }
+  return text + (g.max_positions > 0 ? "; trained for " + count(g.max_positions) + " tokens." : ".");
+}
+
 Geometry read_geometry(const std::string& path) { return ConfigFile(path).geometry(); }
 
 std::vector<std::string> preset_names() {

@@ -25,6 +25,9 @@ struct Geometry {
   std::string dtype;
 };
 
+// What it keeps, in a sentence: "32 layers, 8 KV heads of 128 for 32 query heads; trained for 8192 tokens".
+std::string summary(const Geometry& geometry);
+
 // From a Hugging Face config.json, of which a nested text_config is used where there is one. What a family's
 // files leave to the defaults of its class (Gemma's head_dim, its pattern of windows) is known. A model that
 // keeps something else than what Geometry can say is refused rather than counted wrongly.

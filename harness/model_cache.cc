@@ -13,8 +13,6 @@ namespace kv {
 namespace {
 
 constexpr int64_t kBeyondAnyMachine = int64_t{1} << 62;
-// Products of a query with a key for which retentions that score may be asked; more takes minutes.
-constexpr double kMostScores = 1e8;
 
 // Normal values, over and over. What a cache holds does not depend on them, but rows of zeros would be a case
 // of their own for the codecs.
@@ -49,9 +47,7 @@ int64_t kept_rows(const Spec& spec, int64_t tokens) {
   return retention_of(spec).slots(spec.retention, {tokens, tokens, tokens});
 }
 
-// What such a spec keeps in layers that see no more than `window` tokens.
-Spec windowed(Spec spec, int64_t window, int64_t tokens) {
-  if (kept_rows(spec, tokens) <= window) return spec;
+Spec ring(Spec spec, int64_t window) {
   spec.retention = parse_spec("contiguous/f32/ring(window=" + std::to_string(window) + ")").retention;
   return spec;
 }
@@ -65,25 +61,25 @@ std::vector<int64_t> lengths(const Load& load) {
 
 ModelCache::ModelCache(const Geometry& geometry, const Spec& spec, const Load& load)
     : load_(load), latent_(geometry.latent_dim > 0) {
-  const auto add = [&](const Spec& part, int layers) {
-    parts_.push_back({part,
-                      {.layers = layers,
-                       .q_heads = geometry.q_heads,
-                       .kv_heads = geometry.kv_heads,
-                       .head_dim = geometry.head_dim,
-                       .max_tokens = load.tokens,
-                       .max_sequences = load.batch}});
-  };
-  if (geometry.layers > geometry.windowed_layers) add(spec, geometry.layers - geometry.windowed_layers);
-  if (geometry.windowed_layers > 0)
-    add(windowed(spec, geometry.window, load.tokens), geometry.windowed_layers);
+  const CacheShape shape{.layers = geometry.layers - geometry.windowed_layers,
+                         .q_heads = geometry.q_heads,
+                         .kv_heads = geometry.kv_heads,
+                         .head_dim = geometry.head_dim,
+                         .max_tokens = load.tokens,
+                         .max_sequences = load.batch};
+  if (shape.layers > 0) parts_.push_back({spec, shape, false});
+  if (geometry.windowed_layers == 0) return;
+  CacheShape windowed = shape;
+  windowed.layers = geometry.windowed_layers;
+  const bool cut = kept_rows(spec, load.tokens) > geometry.window;
+  parts_.push_back({cut ? ring(spec, geometry.window) : spec, windowed, cut});
 }
 
 std::string ModelCache::unsupported() const {
   for (const Part& part : parts_) {
     const std::string reason = latent_ ? unsupported_latent_reason(part.spec, part.shape.head_dim)
                                        : unsupported_reason(part.spec, part.shape.head_dim);
-    if (!reason.empty()) return reason;
+    if (!reason.empty()) return (part.cut ? "layers with a window keep it as a ring: " : "") + reason;
   }
   return "";
 }
@@ -112,15 +108,18 @@ int64_t ModelCache::predicted_disk_bytes() const {
   return bytes;
 }
 
-bool ModelCache::can_be_built() const {
-  if (latent_) return false;
-  double scores = 0.0;
+double ModelCache::filling_bytes() const {
+  double bytes = 0.0;
   for (const Part& part : parts_) {
-    if (!retention_of(part.spec).scores) continue;
-    const double rows = static_cast<double>(kept_rows(part.spec, load_.tokens));
-    scores += rows * static_cast<double>(load_.tokens) * load_.batch * part.shape.layers * part.shape.q_heads;
+    const CacheShape& s = part.shape;
+    const double tokens = static_cast<double>(load_.tokens) * load_.batch * s.layers;
+    bytes += tokens * 2 * sizeof(float) * s.kv_heads * s.head_dim;
+    // Every query reads the K and V of all that is kept.
+    if (retention_of(part.spec).scores)
+      bytes += tokens * 2 * sizeof(float) * s.q_heads * s.head_dim *
+               static_cast<double>(kept_rows(part.spec, load_.tokens));
   }
-  return scores <= kMostScores;
+  return bytes;
 }
 
 int64_t ModelCache::ledger_bytes(int64_t limit_bytes) const {

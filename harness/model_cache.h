@@ -29,16 +29,19 @@ class ModelCache {
   // Payload, metadata and slack; for caches beyond 2^62 bytes, 2^62.
   int64_t predicted_bytes() const;
   int64_t predicted_disk_bytes() const;
-  // If this is a kind of cache that can be built at all (MLA's is not), in a time that is worth waiting for.
-  bool can_be_built() const;
+  // If this is a kind of cache that can be built at all (MLA's is not).
+  bool can_be_built() const { return !latent_; }
+  // How long filling it takes, in bytes of f32 K and V that an append moves in the same time.
+  double filling_bytes() const;
   // Builds it, fills it with every token of every sequence, and counts. Throws std::bad_alloc, and
   // std::logic_error where the ledger and the closed form do not agree.
-  int64_t ledger_bytes(int64_t limit_bytes) const;
+  int64_t ledger_bytes(int64_t limit_bytes = INT64_MAX) const;
 
  private:
   struct Part {
     Spec spec;
     CacheShape shape;
+    bool cut;  // to a window that the user's spec does not name
   };
   int64_t predicted_bytes(const Part& part) const;
   int64_t ledger_bytes(const Part& part, int64_t limit_bytes) const;
