@@ -155,16 +155,19 @@ std::string markdown(std::string_view text) {
 }
 
 std::string latex(std::string_view text) {
-  return replaced(text, {{'\\', "\\textbackslash{}"},
-                         {'{', "\\{"},
-                         {'}', "\\}"},
-                         {'&', "\\&"},
-                         {'%', "\\%"},
-                         {'$', "\\$"},
-                         {'#', "\\#"},
-                         {'_', "\\_"},
-                         {'~', "\\textasciitilde{}"},
-                         {'^', "\\textasciicircum{}"}});
+  std::string out = replaced(text, {{'\\', "\\textbackslash{}"},
+                                    {'{', "\\{"},
+                                    {'}', "\\}"},
+                                    {'&', "\\&"},
+                                    {'%', "\\%"},
+                                    {'$', "\\$"},
+                                    {'#', "\\#"},
+                                    {'_', "\\_"},
+                                    {'~', "\\textasciitilde{}"},
+                                    {'^', "\\textasciicircum{}"}});
+  // Two hyphens would become a dash.
+  for (size_t at = 0; (at = out.find("--", at)) != std::string::npos;) out.replace(at, 2, "-{}-");
+  return out;
 }
 
 // A number is not parted from its unit.
@@ -241,19 +244,19 @@ std::string latex_text(const TextTable& table) {
       std::all_of(table.rows.begin(), table.rows.end(), [](const auto& row) { return is_number(row.label); });
   const std::string columns = (numbers ? "r" : "l") + std::string(table.heads.size(), 'r');
   std::string text = "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n\\caption{" +
-                     latex(table.title) + ". " + latex(table.facts) + "}\n\\begin{tabular}{l" +
-                     std::string(table.heads.size(), 'r') + "}\n\\toprule\n";
+                     latex(table.title) + ". " + latex(table.facts) + "}\n\\begin{tabular}{" + columns +
+                     "}\n\\toprule\n";
   size_t lines = 0;
   for (const Strings& head : table.heads) lines = std::max(lines, head.size());
   for (size_t i = 0; i < lines; ++i) {
     text += i + 1 == lines ? latex(table.corner) : "";
     for (const Strings& head : table.heads)
-      text += i < head.size() && !head[i].empty() ? " & \\texttt{" + latex(head[i]) + "}" : " &";
+      text += i < head.size() && !head[i].empty() ? " & " + latex(head[i]) : " &";
     text += " \\\\\n";
   }
   text += "\\midrule\n";
   for (const auto& row : table.rows) {
-    text += is_number(row.label) ? row.label : "\\texttt{" + latex(row.label) + "}";
+    text += latex(row.label);
     for (const auto& field : row.fields) text += " & " + latex_field(field);
     text += " \\\\\n";
   }

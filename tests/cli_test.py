@@ -975,6 +975,12 @@ def test_tables_know_windows_latents_and_hybrids(config_json):
     assert {cell["status"] for cell in latent} == {"computed"}
 
 
+def test_several_models_are_one_csv_and_several_tables(config_json):
+    args = ["--model", f"{config_json()},llama-2-7b", "--variants", "contiguous/f16", "--lengths", "64", "--measure", "0B"]
+    assert [(row["model"], row["bytes"]) for row in csv_table(*args)] == [("tiny", str(64 * 512)), ("llama-2-7b", str(32 << 20))]
+    assert tables(*args).stdout.count("KV cache of") == 2
+
+
 def braces_balance(text):
     depth = 0
     for c in re.sub(r"\\[{}]", "", text):
