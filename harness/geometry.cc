@@ -33,8 +33,16 @@ const std::map<std::string, json>& class_defaults() {
         {"head_dim", 256},
         {"sliding_window", 4096},
         {"sliding_window_pattern", 6}}},
-      {"qwen3", {{"head_dim", 128}}},
+      {"cohere2", {{"sliding_window_pattern", 4}}},
+      {"olmo3", {{"sliding_window_pattern", 4}}},
+      {"gpt_oss", {{"head_dim", 64}, {"sliding_window", 128}, {"sliding_window_pattern", 2}}},
+      {"qwen2", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
+      {"qwen2_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
+      {"qwen3", {{"head_dim", 128}, {"use_sliding_window", false}, {"max_window_layers", 28}}},
+      {"qwen3_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
       {"qwen3_next", {{"head_dim", 256}, {"full_attention_interval", 4}}},
+      {"qwen3_5_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
+      {"qwen3_5_moe_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
       {"jamba", {{"attn_layer_period", 8}, {"attn_layer_offset", 4}}},
   };
   return table;
@@ -54,7 +62,10 @@ constexpr std::array kForeignKeys{"block_types",
                                   "num_kv_shared_layers",
                                   "is_encoder_decoder",
                                   "cross_attention_layers",
-                                  "attention_chunk_size"};
+                                  "attention_chunk_size",
+                                  "linear_attn_config",
+                                  "layer_group_size",
+                                  "global_attn_every_n_layers"};
 
 // The other names that a fact goes by in older families: GPT-2's and Falcon's.
 const std::vector<const char*> kLayers{"num_hidden_layers", "n_layer"};

@@ -94,6 +94,9 @@ TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
   // The files of these families leave it to their class.
   EXPECT_EQ(windowed(R"(26, "model_type": "gemma2")"), 13);
   EXPECT_EQ(windowed(R"(62, "model_type": "gemma3_text", "sliding_window": 1024)"), 52);
+  EXPECT_EQ(windowed(R"(24, "model_type": "gpt_oss", "sliding_window": 128)"), 12);
+  EXPECT_EQ(windowed(R"(24, "model_type": "qwen2", "sliding_window": 32768)"), 0);
+  EXPECT_EQ(windowed(R"(30, "model_type": "qwen2", "sliding_window": 32768, "use_sliding_window": true)"), 2);
   const Geometry gemma = read(R"({"text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
       "num_hidden_layers": 34, "sliding_window": 1024}, "torch_dtype": "bfloat16"})");
   EXPECT_EQ(gemma.head_dim, 256);  // not hidden_size / heads
