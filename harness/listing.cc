@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "harness/geometry.h"
 #include "harness/metrics.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
@@ -64,6 +65,8 @@ std::string listing() {
   std::string text = "A spec is placement[/codec][/retention]; what is left out is contiguous/f32/full.\n\n";
   text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
           entries("retentions", kRetentions) + configs();
+  text +=
+      "models\n  " + std::to_string(preset_names().size()) + " in configs/models: `kvlab list --models`\n\n";
   text += "workloads\n";
   for (const FamilyInfo& family : synthetic_families()) {
     text += "  " + padded(family.name, 14) + std::string(family.formula) + "\n";
