@@ -13,6 +13,7 @@
 #include "harness/paths.h"
 #include "harness/placeholder.h"
 #include "harness/request_lengths.h"
+#include "harness/token_ids.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
 
@@ -225,9 +226,13 @@ WorkloadConfig read_workload(Section section) {
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
   section.refuse_the_rest();
-  const int files = !w.model.empty() + !w.tokenizer.empty() + !w.text.empty();
-  if (files != 0 && files != 3) section.refuse("needs all three of model, tokenizer and text, or none");
-  if (files == 3) w.family = "model";
+  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
+  const bool has_tokenizer = !w.tokenizer.empty() || is_token_file(w.text);
+  if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
+    section.refuse(
+        "needs all three of model, tokenizer and text (without the tokenizer if text is token ids), or none");
+  }
+  if (any) w.family = "model";
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }
