@@ -278,7 +278,8 @@ CacheShape cache_shape(const BlockPlan& plan, int sequences) {
           .kv_heads = w.kv_heads,
           .head_dim = w.head_dim,
           .max_tokens = plan.seq_len,
-          .max_sequences = sequences};
+          .max_sequences = sequences,
+          .rope = w.rope};
 }
 
 bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
@@ -311,7 +312,7 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   const Axes& axes = plan.experiment->axes;
   const auto at = std::find(axes.variants.begin(), axes.variants.end(), spec) - axes.variants.begin();
   row.set("series", axes.series.at(static_cast<size_t>(at)));
-  const std::string reason = unsupported_reason(spec, w.head_dim);
+  const std::string reason = unsupported_reason(spec, plan.workload, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
   } else if (plan.seq_len > plan.source->max_tokens()) {
