@@ -273,10 +273,11 @@ TEST(Ring, PositionsOfTheCacheMatterOnlyWithSinks) {
 
 TEST(Positions, OfAnotherRopeCannotBeLoaded) {
   const Spec spec = parse_spec("contiguous/ring(window=8,sinks=2,positions=cache)");
-  CacheShape other = kShape;
+  CacheShape two = kShape, other = kShape;
+  two.max_sequences = 2;
   other.rope.theta = 500;
   Ledger ledger;
-  const auto cache = build_cache(spec, kShape, ledger), wrong = build_cache(spec, other, ledger);
+  const auto cache = build_cache(spec, two, ledger), wrong = build_cache(spec, other, ledger);
   const SequenceId id = cache->add_sequence();
   EXPECT_NO_THROW(cache->unfreeze(cache->freeze(id)));
   EXPECT_THROW(wrong->unfreeze(cache->freeze(id)), std::invalid_argument);
