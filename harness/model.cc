@@ -7,10 +7,12 @@
 #include "harness/model.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "harness/mapped_file.h"
@@ -193,18 +195,19 @@ struct Model::Impl {
     return {all.data() + l * rows * all.cols(), rows, all.cols()};
   }
 
-  void check_step(std::span<const int> tokens, int64_t first_position) const;
+  void check_step(std::span<const int> tokens, std::span<const int64_t> positions) const;
   Matrix embed(std::span<const int> tokens) const;
-  void rotate(Matrix& x, int64_t first_position) const;
-  Matrix attend(const Matrix& x, int l, int64_t first_position, const Attention& attention) const;
+  void rotate(Matrix& x, std::span<const int64_t> positions) const;
+  Matrix attend(const Matrix& x, int l, std::span<const int64_t> positions, const Attention& attention) const;
 };
 
-void Model::Impl::check_step(std::span<const int> tokens, int64_t first_position) const {
-  const int64_t n = static_cast<int64_t>(tokens.size());
-  if (first_position < 0 || n > config().max_tokens - first_position) {
-    throw std::invalid_argument("model " + file.path() + ": positions " + std::to_string(first_position) +
-                                " to " + std::to_string(first_position + n - 1) +
-                                " asked for, its rotary table has 0 to " +
+void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_t> positions) const {
+  if (tokens.size() != positions.size()) throw std::logic_error("a token without a position");
+  if (tokens.empty()) return;
+  const auto [low, high] = std::minmax_element(positions.begin(), positions.end());
+  if (*low < 0 || *high >= config().max_tokens) {
+    throw std::invalid_argument("model " + file.path() + ": positions " + std::to_string(*low) + " to " +
+                                std::to_string(*high) + " asked for, its rotary table has 0 to " +
                                 std::to_string(config().max_tokens - 1));
   }
   for (const int id : tokens) {
@@ -223,10 +226,11 @@ Matrix Model::Impl::embed(std::span<const int> tokens) const {
 }
 
 // Turns each pair (2i, 2i+1) of every head by its angle at the token's position.
-void Model::Impl::rotate(Matrix& x, int64_t first_position) const {
+void Model::Impl::rotate(Matrix& x, std::span<const int64_t> positions) const {
   const Eigen::Index pairs = tensors[kCos].cols();
   for (Eigen::Index t = 0; t < x.rows(); ++t) {
-    const auto cos = tensors[kCos].row(first_position + t), sin = tensors[kSin].row(first_position + t);
+    const int64_t position = positions[static_cast<size_t>(t)];
+    const auto cos = tensors[kCos].row(position), sin = tensors[kSin].row(position);
     for (Eigen::Index p = 0; p < x.cols() / 2; ++p) {
       const float a = x(t, 2 * p), b = x(t, 2 * p + 1), c = cos(p % pairs), s = sin(p % pairs);
       x(t, 2 * p) = a * c - b * s;
@@ -235,11 +239,12 @@ void Model::Impl::rotate(Matrix& x, int64_t first_position) const {
   }
 }
 
-Matrix Model::Impl::attend(const Matrix& x, int l, int64_t first_position, const Attention& attention) const {
+Matrix Model::Impl::attend(const Matrix& x, int l, std::span<const int64_t> positions,
+                           const Attention& attention) const {
   Matrix q = x * layer(kWq, l).transpose(), k = x * layer(kWk, l).transpose();
   const Matrix v = x * layer(kWv, l).transpose();
-  rotate(q, first_position);
-  rotate(k, first_position);
+  rotate(q, positions);
+  rotate(k, positions);
   const std::vector<float> q_heads = split_heads(q, config().q_heads),
                            k_heads = split_heads(k, config().kv_heads),
                            v_heads = split_heads(v, config().kv_heads);
@@ -255,12 +260,19 @@ const ModelConfig& Model::config() const { return impl_->config(); }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention) const {
+  std::vector<int64_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), first_position);
+  return forward(tokens, positions, attention);
+}
+
+std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
+                                  const Attention& attention) const {
   const Impl& m = *impl_;
-  m.check_step(tokens, first_position);
+  m.check_step(tokens, positions);
   if (tokens.empty()) return {};
   Matrix x = m.embed(tokens);
   for (int l = 0; l < config().layers; ++l) {
-    x += m.attend(rms_norm(x, m.layer(kAttentionNorm, l)), l, first_position, attention);
+    x += m.attend(rms_norm(x, m.layer(kAttentionNorm, l)), l, positions, attention);
     x += swiglu(rms_norm(x, m.layer(kFfnNorm, l)), m.layer(kW1, l), m.layer(kW2, l), m.layer(kW3, l));
   }
   const ConstMap& classifier = m.tensors[m.header.tied ? kEmbedding : kClassifier];

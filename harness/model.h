@@ -58,6 +58,10 @@ class Model {
   // std::invalid_argument for an id outside the vocabulary or a position past the file's rotary table.
   std::vector<float> forward(std::span<const int> tokens, int64_t first_position,
                              const Attention& attention) const;
+  // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
+  // know how to tell apart.
+  std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
+                             const Attention& attention) const;
 
  private:
   struct Impl;

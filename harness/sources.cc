@@ -32,17 +32,50 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
+// Documents stand between lines `<|endoftext|>`; each begins with BOS, as models are trained on such texts.
+std::vector<int> encode_documents(const Tokenizer& tokenizer, const std::string& text) {
+  const std::string mark = "<|endoftext|>", space = " \n\r\t";
+  if (text.find(mark) == std::string::npos) return tokenizer.encode(text);
+  std::vector<int> ids;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find(mark, from), text.size());
+    const std::string document = text.substr(from, to - from);
+    if (const size_t first = document.find_first_not_of(space); first != std::string::npos) {
+      const std::vector<int> more =
+          tokenizer.encode(document.substr(first, document.find_last_not_of(space) - first + 1));
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+    from = to + mark.size();
+  }
+  return ids;
+}
+
+// A tokenizer without byte pieces makes one id of all that it does not know; a little of that is a text's
+// rare characters, much of it the wrong tokenizer.
+void check_known(const std::vector<int>& ids, const std::string& path) {
+  const auto unknown = static_cast<size_t>(std::count(ids.begin(), ids.end(), Tokenizer::kUnknown));
+  if (10 * unknown <= ids.size()) return;
+  throw std::invalid_argument(
+      "text " + path + ": " + std::to_string(100 * unknown / ids.size()) +
+      " % of it is outside the tokenizer's vocabulary; give a text that the tokenizer knows");
+}
+
 class ModelSource : public Source {
  public:
   explicit ModelSource(const WorkloadConfig& config)
       : model_(find_input(config.model, "model").string()),
-        tokens_(Tokenizer(find_input(config.tokenizer, "tokenizer").string(), model_.config().vocab_size)
-                    .encode(read_text(find_input(config.text, "text").string()))) {
+        tokenizer_(find_input(config.tokenizer, "tokenizer").string(), model_.config().vocab_size) {
+    const std::string text = find_input(config.text, "text").string();
+    tokens_ = encode_documents(tokenizer_, read_text(text));
+    check_known(tokens_, text);
     const ModelConfig& m = model_.config();
     shape_ = {.layers = m.layers, .q_heads = m.q_heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim()};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
+  const Model* model() const override { return &model_; }
+  const Tokenizer* tokenizer() const override { return &tokenizer_; }
+  std::span<const int> text() const override { return tokens_; }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
@@ -70,6 +103,7 @@ class ModelSource : public Source {
 
  private:
   Model model_;
+  Tokenizer tokenizer_;
   std::vector<int> tokens_;
   WorkloadShape shape_;
 };
