@@ -148,13 +148,17 @@ class ReadingRun {
   const Passages passages_;
 };
 
-// A change of the mean loss whose interval contains nothing but 0 is no change, one that contains 0 says
-// nothing.
+// With paired differences an interval can leave out 0 by a millionth. A change of the mean loss that lies within this on
+// either side, 0.1 % of the perplexity, is called negligible.
+constexpr double kNegligible = 1e-3;  // nats
+
 std::string verdict_of(const PredictionSummary& s, bool is_reference) {
   if (is_reference) return "baseline";
   if (s.kl_max == 0 && s.p_change_rms == 0) return "identical";
-  if (s.loss_change.interval.low > 0) return "worse";
-  return s.loss_change.interval.high < 0 ? "better" : "ambiguous";
+  const auto [low, high] = s.loss_change.interval;
+  if (low <= 0 && high >= 0) return "ambiguous";
+  if (std::max(-low, high) < kNegligible) return "negligible";
+  return low > 0 ? "worse" : "better";
 }
 
 void write_mean(Row& row, const std::string& column, const Mean& mean) {

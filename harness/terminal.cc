@@ -102,7 +102,7 @@ Strings reading_row(const Row& row) {
   const std::string change =
       row.text("verdict") == "baseline"
           ? "-"
-          : with_interval(row, "loss_change", "loss_change_ci_low", "loss_change_ci_high", "%+.4f");
+          : with_interval(row, "loss_change", "loss_change_ci_low", "loss_change_ci_high", "%+.2g");
   std::string perplexity = number(row, "perplexity", "%.4g");
   if (row.number("perplexity_se")) perplexity += " ± " + number(row, "perplexity_se", "%.2g");
   return {row_name(row),
