@@ -13,6 +13,7 @@
 #include "harness/paths.h"
 #include "harness/placeholder.h"
 #include "harness/request_lengths.h"
+#include "harness/token_ids.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
 
@@ -234,9 +235,13 @@ WorkloadConfig read_workload(Section section) {
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
   section.refuse_the_rest();
-  const int files = !w.model.empty() + !w.tokenizer.empty() + !w.text.empty();
-  if (files != 0 && files != 3) section.refuse("needs all three of model, tokenizer and text, or none");
-  if (files == 3) w.family = "model";
+  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
+  const bool has_tokenizer = !w.tokenizer.empty() || is_token_file(w.text);
+  if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
+    section.refuse(
+        "needs all three of model, tokenizer and text (without the tokenizer if text is token ids), or none");
+  }
+  if (any) w.family = "model";
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }
@@ -359,7 +364,9 @@ void settle_path(toml::table& root, const char* section, const char* key) {
   toml::table* table = root[section].as_table();
   const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
   if (path && !path->empty()) {
-    const auto place = find_input(*path, std::string(section) + "." + key);
+    const bool may_be_folder = std::string_view(key) == "model";
+    const auto place =
+        may_be_folder ? find_model(*path) : find_input(*path, std::string(section) + "." + key);
     std::error_code ignored;
     if (std::filesystem::equivalent(place, project_home() / *path, ignored)) return;
     table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
@@ -377,6 +384,11 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
   const auto set_text = [&](const std::string& key, const std::string& text) {
     if (!text.empty()) override_value(root, key, toml::value<std::string>(text));
   };
+  if (toml::table* old = root["workload"].as_table(); old && !w.model.empty()) {
+    // Another model's tokenizer and text are not this one's.
+    old->erase("tokenizer");
+    old->erase("text");
+  }
   set_text("workload.model", w.model);
   set_text("workload.tokenizer", w.tokenizer);
   set_text("workload.text", w.text);
@@ -413,7 +425,7 @@ void require_model(const Section& top, const ExperimentConfig& experiment) {
   for (const std::string& workload : experiment.axes.workload) {
     if (workload == "model") continue;
     top.fail("experiment", "'" + experiment.kind + "' runs a model, but its workload is '" + workload +
-                               "': give workload.model, workload.tokenizer and workload.text");
+                               "': give workload.model, workload.text and its workload.tokenizer");
   }
 }
 

@@ -13,8 +13,9 @@ namespace kv {
 // Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
 struct WorkloadConfig {
   std::string family;
-  std::string dump;                    // family == "dump": a safetensors file
-  std::string model, tokenizer, text;  // family == "model": llama2.c weights and what they read
+  std::string dump;  // family == "dump": a safetensors file
+  std::string model, tokenizer,
+      text;  // family == "model": weights and what they read; token ids need no tokenizer
 };
 
 struct Axes {

@@ -183,7 +183,7 @@ std::vector<Row> run_generate_block(const BlockPlan& plan, const BlockLimits& li
 }
 
 std::string sample_documents(const SampleOptions& options) {
-  const Model model(find_input(options.model, "model").string());
+  const Model model(find_model(options.model).string());
   const Tokenizer tokenizer(find_input(options.tokenizer, "tokenizer").string(), model.config().vocab_size);
   if (options.tokens >= model.config().max_tokens) {
     throw std::invalid_argument("--tokens " + std::to_string(options.tokens) +

@@ -85,9 +85,11 @@ struct RunCommand {
     app.add_option("--isa", overrides.isa,
                    "instruction set of the kernels; `kvlab list` shows this machine's");
     app.add_option("--model", overrides.workload.model,
-                   "llama2.c weights: measure on a real model's K and V");
-    app.add_option("--tokenizer", overrides.workload.tokenizer, "llama2.c tokenizer of that model");
-    app.add_option("--text", overrides.workload.text, "what the model reads");
+                   "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
+    app.add_option("--tokenizer", overrides.workload.tokenizer,
+                   "llama2.c tokenizer of that model; none for token ids");
+    app.add_option("--text", overrides.workload.text,
+                   "what the model reads: text, or token ids (.npy, .u16, .u32)");
     app.add_flag("--resume", resume, "go on with an interrupted run in --out");
     app.add_flag("--no-plots", no_plots, "leave the charts out");
   }

@@ -148,8 +148,8 @@ class ReadingRun {
   const Passages passages_;
 };
 
-// With paired differences an interval can leave out 0 by a millionth. A change of the mean loss that lies within this on
-// either side, 0.1 % of the perplexity, is called negligible.
+// With paired differences an interval can leave out 0 by a millionth. A change of the mean loss that lies
+// within this on either side, 0.1 % of the perplexity, is called negligible.
 constexpr double kNegligible = 1e-3;  // nats
 
 std::string verdict_of(const PredictionSummary& s, bool is_reference) {

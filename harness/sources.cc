@@ -1,13 +1,13 @@
 #include "harness/sources.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/ledger.h"
 #include "harness/model_workload.h"
 #include "harness/paths.h"
+#include "harness/token_ids.h"
 #include "variants/build.h"
 
 namespace kv {
@@ -24,57 +24,24 @@ class SharedSource : public Source {
   std::shared_ptr<const Workload> workload_;
 };
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::invalid_argument("cannot read " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Documents stand between lines `<|endoftext|>`; each begins with BOS, as models are trained on such texts.
-std::vector<int> encode_documents(const Tokenizer& tokenizer, const std::string& text) {
-  const std::string mark = "<|endoftext|>", space = " \n\r\t";
-  if (text.find(mark) == std::string::npos) return tokenizer.encode(text);
-  std::vector<int> ids;
-  for (size_t from = 0; from < text.size();) {
-    const size_t to = std::min(text.find(mark, from), text.size());
-    const std::string document = text.substr(from, to - from);
-    if (const size_t first = document.find_first_not_of(space); first != std::string::npos) {
-      const std::vector<int> more =
-          tokenizer.encode(document.substr(first, document.find_last_not_of(space) - first + 1));
-      ids.insert(ids.end(), more.begin(), more.end());
-    }
-    from = to + mark.size();
-  }
-  return ids;
-}
-
-// A tokenizer without byte pieces makes one id of all that it does not know; a little of that is a text's
-// rare characters, much of it the wrong tokenizer.
-void check_known(const std::vector<int>& ids, const std::string& path) {
-  const auto unknown = static_cast<size_t>(std::count(ids.begin(), ids.end(), Tokenizer::kUnknown));
-  if (10 * unknown <= ids.size()) return;
-  throw std::invalid_argument(
-      "text " + path + ": " + std::to_string(100 * unknown / ids.size()) +
-      " % of it is outside the tokenizer's vocabulary; give a text that the tokenizer knows");
+std::string tokenizer_path(const WorkloadConfig& config) {
+  return config.tokenizer.empty() ? "" : find_input(config.tokenizer, "tokenizer").string();
 }
 
 class ModelSource : public Source {
  public:
   explicit ModelSource(const WorkloadConfig& config)
-      : model_(find_input(config.model, "model").string()),
-        tokenizer_(find_input(config.tokenizer, "tokenizer").string(), model_.config().vocab_size) {
-    const std::string text = find_input(config.text, "text").string();
-    tokens_ = encode_documents(tokenizer_, read_text(text));
-    check_known(tokens_, text);
+      : model_(find_model(config.model).string()),
+        tokens_(read_tokens(find_input(config.text, "text").string(), tokenizer_path(config),
+                            model_.config().vocab_size)) {
+    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
     const ModelConfig& m = model_.config();
     shape_ = {.layers = m.layers, .q_heads = m.q_heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim()};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
   const Model* model() const override { return &model_; }
-  const Tokenizer* tokenizer() const override { return &tokenizer_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
   std::span<const int> text() const override { return tokens_; }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
@@ -103,8 +70,8 @@ class ModelSource : public Source {
 
  private:
   Model model_;
-  Tokenizer tokenizer_;
   std::vector<int> tokens_;
+  std::optional<Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };
 
@@ -114,7 +81,9 @@ std::unique_ptr<Source> open_source(const std::string& family, const Config& con
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model, workload.tokenizer and workload.text");
+          "workload \"model\" needs workload.model and workload.text, and workload.tokenizer unless the text "
+          "is "
+          "token ids");
     }
     return std::make_unique<ModelSource>(config.workload);
   }

@@ -468,9 +468,14 @@ def quality_loss(tables: Tables):
     title = "change of the mean loss [nats]"
     # Linear near 0, where signs and zero matter, logarithmic beyond.
     ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(-3, 2)] + [0]
+    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    ends = [x for column in ("loss_change_ci_low", "loss_change_ci_high") for x in quality[column].drop_nulls()]
+    low, high = min(ends, default=0), max(ends, default=1)
     axis = alt.Y(
         "error:Q",
-        scale=alt.Scale(type="symlog", constant=1e-3, nice=False),
+        scale=alt.Scale(
+            type="symlog", constant=1e-3, nice=False, domain=[1.3 * min(low, -2e-4), 1.3 * max(high, 2e-4)]
+        ),
         axis=alt.Axis(title=title, values=ticks, format="~r"),
     )
     return quality_points(tables, "loss_change", title, axis)
@@ -486,7 +491,7 @@ def kl_by_position(tables: Tables):
     style = tables.style.showing(rows["variant"])
     ends = [x for column in ("kl_mean", "kl_mean_ci_low", "kl_mean_ci_high") for x in rows[column].drop_nulls()]
     base = alt.Chart().encode(
-        length_axis("position", "position in the window [tokens]", doublings(rows["position_last"] + 1)),
+        length_axis("position", "position in the window [tokens]", [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]),
         log_axis(alt.Y, "kl_mean", "KL(full f32 cache || variant), mean [nats]", ends, "~e"),
         tooltip=tips(positions="span", KL="kl_mean_text", interval_95="interval"),
     )
