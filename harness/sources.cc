@@ -1,6 +1,7 @@
 #include "harness/sources.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/ledger.h"
@@ -33,6 +34,7 @@ class ModelSource : public Source {
       : model_(find_model(config.model).string()),
         tokens_(read_tokens(find_input(config.text, "text").string(), tokenizer_path(config),
                             model_.config().vocab_size)) {
+    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
     const ModelConfig& m = model_.config();
     shape_ = {.layers = m.layers,
               .q_heads = m.q_heads,
@@ -42,6 +44,9 @@ class ModelSource : public Source {
   }
 
   const WorkloadShape& shape() const override { return shape_; }
+  const Model* model() const override { return &model_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  std::span<const int> text() const override { return tokens_; }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
@@ -72,6 +77,7 @@ class ModelSource : public Source {
  private:
   Model model_;
   std::vector<int> tokens_;
+  std::optional<Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };
 

@@ -1,5 +1,6 @@
 #include "harness/token_ids.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -79,6 +80,34 @@ std::string read_text(const std::string& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+// Documents stand between lines `<|endoftext|>`; each begins with BOS, as models are trained on such texts.
+std::vector<int> encode_documents(const Tokenizer& tokenizer, const std::string& text) {
+  const std::string mark = "<|endoftext|>", space = " \n\r\t";
+  if (text.find(mark) == std::string::npos) return tokenizer.encode(text);
+  std::vector<int> ids;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find(mark, from), text.size());
+    const std::string document = text.substr(from, to - from);
+    if (const size_t first = document.find_first_not_of(space); first != std::string::npos) {
+      const std::vector<int> more =
+          tokenizer.encode(document.substr(first, document.find_last_not_of(space) - first + 1));
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+    from = to + mark.size();
+  }
+  return ids;
+}
+
+// A tokenizer without byte pieces makes one id of all that it does not know; a little of that is a text's
+// rare characters, much of it the wrong tokenizer.
+void check_known(const std::vector<int>& ids, const std::string& path) {
+  const auto unknown = static_cast<size_t>(std::count(ids.begin(), ids.end(), Tokenizer::kUnknown));
+  if (10 * unknown <= ids.size()) return;
+  throw std::invalid_argument(
+      "text " + path + ": " + std::to_string(100 * unknown / ids.size()) +
+      " % of it is outside the tokenizer's vocabulary; it needs another tokenizer and model");
+}
+
 }  // namespace
 
 bool is_token_file(const std::string& path) {
@@ -111,7 +140,9 @@ std::vector<int> read_tokens(const std::string& text_path, const std::string& to
                                 " needs a llama2.c tokenizer; or make token ids of it " +
                                 "(.npy): python3 harness/tokenize_text.py");
   }
-  return Tokenizer(tokenizer_path, vocab_size).encode(read_text(text_path));
+  const std::vector<int> ids = encode_documents(Tokenizer(tokenizer_path, vocab_size), read_text(text_path));
+  check_known(ids, text_path);
+  return ids;
 }
 
 }  // namespace kv
