@@ -17,6 +17,7 @@
 #include "harness/eval.h"
 #include "harness/generate.h"
 #include "harness/listing.h"
+#include "harness/logits.h"
 #include "harness/pairs.h"
 #include "harness/paths.h"
 #include "harness/terminal.h"
@@ -152,6 +153,12 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   sample->add_option("--seed", sample_options.seed, "of the draws")->capture_default_str();
+  CLI::App* logits = app.add_subcommand("logits", "a model's logits for a text, as safetensors");
+  LogitsOptions logits_options;
+  logits->add_option("--model", logits_options.model, "the model")->required();
+  logits->add_option("--tokenizer", logits_options.tokenizer, "its tokenizer; none for token ids");
+  logits->add_option("--text", logits_options.text, "text, or token ids (.npy, .u16, .u32)")->required();
+  logits->add_option("--out", logits_options.out, "the file to write")->required();
   bool pairs = false;
   list->add_flag("--pairs", pairs, "which placements, codecs and retentions work together, as Markdown");
   RunCommand run_command(*run);
@@ -174,6 +181,7 @@ int main(int argc, char** argv) {
   try {
     int code = 0;
     if (*list) std::fputs((pairs ? pairs_page() : listing()).c_str(), stdout);
+    if (*logits) write_logits(logits_options);
     if (*sample) std::fputs(sample_documents(sample_options).c_str(), stdout);
     if (*eval) {
       const std::vector<Row> cells = run_eval(eval_options);
