@@ -126,11 +126,11 @@ class ReadingRun {
     Passages first = passages_;
     first.sequences = 1;
     const Pace decode{.prompt = chunked.prompt, .step = 1};
-    const ReadingPair again = read_pair(model_, first, decode, c.cell->spec);
+    const std::vector<Prediction> again = read_specs(model_, first, decode, {&c.cell->spec, 1}).front();
     double difference = 0;
     for (int64_t i = passages_.first; i < passages_.length; ++i) {
       const auto at = static_cast<size_t>(i);
-      difference = std::max(difference, std::abs(again.got[at].loss - c.reading->predictions[at].loss));
+      difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
     }
     Row& row = c.cell->row;
     row.set("arm", "chunked");
