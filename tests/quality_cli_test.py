@@ -159,6 +159,13 @@ def test_a_prompt_is_not_scored(tmp_path):
     assert full["predictions"] == "50" and cut["kept_tokens"] == "22" and float(cut["kl_mean"]) > 0
 
 
+def test_texts_of_a_prompt_that_is_cut(tmp_path):
+    done = run(tmp_path / "out", experiment="generate",
+               generate__variants='["segmented(rows=16)/snapkv(budget=12,window=4)","contiguous/kivi(bits=2,residual=0)"]')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"ok"}
+
+
 @pytest.mark.parametrize(
     "changed, parts",
     [
