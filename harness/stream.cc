@@ -33,6 +33,10 @@ Spec window_spec(int64_t window) {
   return parse_spec("contiguous/ring(window=" + std::to_string(window) + ")");
 }
 
+std::string recompute_name(int64_t window, int64_t stride) {
+  return "recompute(window=" + std::to_string(window) + ",stride=" + std::to_string(stride) + ")";
+}
+
 std::string recompute_suffix(const BlockPlan& plan) {
   return "recomputed every " + std::to_string(plan.experiment->measure.stride);
 }
@@ -95,8 +99,6 @@ class StreamRun {
       for (size_t i = 0; i < losses.size(); ++i)
         c.predictions[static_cast<size_t>(s) * losses.size() + i].loss = losses[i];
     }
-    c.cell->row.set("arm", "recomputed");
-    c.cell->row.set("chunk_tokens", plan_.experiment->measure.stride);
     c.cell->row.set("kept_tokens", std::min(c.recomputed, plan_.seq_len));
   }
 
@@ -183,7 +185,7 @@ void summarise_cell(StreamCell& c, const StreamCell* baseline) {
   row.set("perplexity", std::exp(s.loss));
   row.set("perplexity_se", std::exp(s.loss) * s.loss_error);  // to first order
   if (baseline) {
-    row.set("versus", baseline->cell->key);
+    row.set("versus", baseline->cell->row.text("variant"));
     row.set("verdict", baseline == &c ? "baseline" : verdict_of(s.loss_change.interval));
   }
   if (std::isfinite(s.loss)) return;
@@ -212,7 +214,8 @@ std::vector<StreamCell> make_cells(const BlockPlan& plan) {
   for (const Spec& spec : plan.experiment->axes.variants) cells.push_back({make_cell(plan, spec)});
   for (const int64_t window : plan.experiment->measure.recompute) {
     cells.push_back({make_cell(plan, window_spec(window), recompute_suffix(plan)), window});
-    cells.back().cell->row.set("series", "recompute(window=" + std::to_string(window) + ")");
+    for (const char* column : {"variant", "series"})
+      cells.back().cell->row.set(column, recompute_name(window, plan.experiment->measure.stride));
   }
   const int64_t trained = plan.source->model()->config().max_tokens;
   for (StreamCell& c : cells) c.cell->row.set("trained_tokens", trained);
