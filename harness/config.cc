@@ -355,6 +355,9 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.passages = section.choice("passages", m.passages, {"random", "text"});
   m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
   refuse_repeats(section, "temperature", m.temperature);
+  m.recompute = section.integers("recompute", m.recompute, 1, kMaxTokens);
+  refuse_repeats(section, "recompute", m.recompute);
+  m.stride = section.integer("stride", m.stride, 1, kMaxTokens);
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 

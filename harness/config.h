@@ -43,6 +43,8 @@ struct MeasureConfig {
   int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
   std::string passages = "random";  // recall: of random tokens, or of the text
   std::vector<double> temperature = {0.0};  // generate: 0 is greedy
+  std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
+  int64_t stride = 32;
   std::string allocator =
       "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
   double memory_share = 0.8;  // of the memory that is available at the start

@@ -29,6 +29,7 @@ from prepare import (
     NoData,
     at_lengths,
     by_position,
+    by_stretch,
     by_what_is_kept,
     drawable,
     growth_totals,
@@ -533,6 +534,31 @@ def recall(tables: Tables):
     return panels(alt.layer(*layers), rows, height=420)
 
 
+def stream(tables: Tables):
+    rows = by_stretch(tables.positions, tables.cells).with_columns(
+        text("perplexity", "{:.4g}".format),
+        interval("low", "high", "{:.4g}".format),
+        pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = tables.style.showing(rows["variant"])
+    ends = [x for column in ("perplexity", "low", "high") for x in rows[column].drop_nulls()]
+    position = alt.X(
+        "position:Q",
+        axis=alt.Axis(title="position in the stream [tokens]", format=",d"),
+        scale=alt.Scale(domain=[0, rows["position"].max()], nice=False),
+    )
+    base = alt.Chart().encode(
+        position,
+        log_axis(alt.Y, "perplexity", "perplexity of the tokens up to there", ends, "~r"),
+        tooltip=tips(positions="span", perplexity="perplexity_text", interval_95="interval"),
+    )
+    band = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
+    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
+    return panels(alt.layer(trained, band, *line_and_points(base, style)), rows, height=420, choice=choice)
+
+
 TINY = (
     " Tiny models exaggerate damage: read the order of the variants, not the size of the gaps, and measure your own model "
     "before you choose."
@@ -658,5 +684,15 @@ FIGURES = [
         "Lower is better. A passage comes again this many tokens later; only the second copy's predictions count. Who forgot the "
         "first copy has to guess. Bars are the mean and 1.96 standard errors." + TINY,
         recall,
+    ),
+    Figure(
+        "stream",
+        "Perplexity over a long stream",
+        "Lower is better. Each point is the perplexity of the tokens since the point before, with 1.96 standard errors of its mean "
+        "loss. The dashed line is the context that the model was trained for: a cache that keeps all meets distances there that the "
+        "model never saw, and so do tokens that stay while the text moves on, unless their positions are those of the cache. "
+        "Recompute reads the window anew, with no cache, and is what the window can give at best." + TINY,
+        stream,
+        at_one_length=True,
     ),
 ]
