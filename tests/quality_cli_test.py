@@ -116,9 +116,9 @@ def test_texts_are_the_same_up_to_where_they_leave(results):
         assert float(cell["common_tokens_min"]) == min([12, *(int(row["common_tokens"]) for row in left)])
 
 
-def test_the_same_again(results, tmp_path):
-    assert run(tmp_path / "again").returncode == 0
-    timed = {"tokens_per_s", "rss_peak_bytes"}
+def test_the_same_again_with_any_number_of_threads(results, tmp_path):
+    assert run(tmp_path / "again", "--threads", 3).returncode == 0
+    timed = {"tokens_per_s", "rss_peak_bytes", "threads"}
     plain = lambda rows: [{c: v for c, v in row.items() if c not in timed} for row in rows]  # noqa: E731
     assert plain(table(results / "cells.csv")) == plain(table(tmp_path / "again" / "cells.csv"))
     for name in ("positions.csv", "texts.csv"):
