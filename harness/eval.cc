@@ -14,6 +14,7 @@
 #include "harness/metrics.h"
 #include "harness/reference.h"
 #include "harness/safetensors.h"
+#include "harness/sources.h"
 #include "harness/variants_option.h"
 #include "kernels/cpu/isa.h"
 
@@ -197,7 +198,7 @@ std::vector<Row> run_eval(const EvalOptions& options) {
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, threads);
-    const std::string reason = unsupported_reason(spec, s.head_dim);
+    const std::string reason = unsupported_reason(spec, "dump", s.head_dim);
     if (!reason.empty()) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);

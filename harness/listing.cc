@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "harness/experiments.h"
 #include "harness/geometry.h"
 #include "harness/metrics.h"
 #include "harness/paths.h"
@@ -67,7 +68,10 @@ std::string listing() {
           entries("retentions", kRetentions) + configs();
   text +=
       "models\n  " + std::to_string(preset_names().size()) + " in configs/models: `kvlab list --models`\n\n";
-  text += "workloads\n";
+  text += "experiments\n";
+  for (const Experiment& experiment : experiments())
+    text += "  " + padded(experiment.name, 14) + std::string(experiment.help) + "\n";
+  text += "\nworkloads\n";
   for (const FamilyInfo& family : synthetic_families()) {
     text += "  " + padded(family.name, 14) + std::string(family.formula) + "\n";
   }

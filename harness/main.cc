@@ -15,7 +15,9 @@
 #include "harness/config.h"
 #include "harness/driver.h"
 #include "harness/eval.h"
+#include "harness/generate.h"
 #include "harness/listing.h"
+#include "harness/logits.h"
 #include "harness/pairs.h"
 #include "harness/paths.h"
 #include "harness/tables.h"
@@ -85,9 +87,11 @@ struct RunCommand {
     app.add_option("--isa", overrides.isa,
                    "instruction set of the kernels; `kvlab list` shows this machine's");
     app.add_option("--model", overrides.workload.model,
-                   "llama2.c weights: measure on a real model's K and V");
-    app.add_option("--tokenizer", overrides.workload.tokenizer, "llama2.c tokenizer of that model");
-    app.add_option("--text", overrides.workload.text, "what the model reads");
+                   "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
+    app.add_option("--tokenizer", overrides.workload.tokenizer,
+                   "llama2.c tokenizer of that model; none for token ids");
+    app.add_option("--text", overrides.workload.text,
+                   "what the model reads: text, or token ids (.npy, .u16, .u32)");
     app.add_flag("--resume", resume, "go on with an interrupted run in --out");
     app.add_flag("--no-plots", no_plots, "leave the charts out");
   }
@@ -161,6 +165,27 @@ int main(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "measure what a config says, then draw the charts");
   CLI::App* eval = app.add_subcommand("eval", "run your own tensors (safetensors) through variants");
   CLI::App* list = app.add_subcommand("list", "show variants, configs, workloads and metrics");
+  CLI::App* sample = app.add_subcommand("sample", "print what a model writes, with the full f32 cache");
+  SampleOptions sample_options;
+  sample->add_option("--model", sample_options.model, "the model")->required();
+  sample->add_option("--tokenizer", sample_options.tokenizer, "its tokenizer")->required();
+  sample->add_option("--documents", sample_options.documents, "how many")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  sample->add_option("--tokens", sample_options.tokens, "of each document")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sample->add_option("--prompt", sample_options.prompt, "what each document begins with");
+  sample->add_option("--temperature", sample_options.temperature, "0 is greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sample->add_option("--seed", sample_options.seed, "of the draws")->capture_default_str();
+  CLI::App* logits = app.add_subcommand("logits", "a model's logits for a text, as safetensors");
+  LogitsOptions logits_options;
+  logits->add_option("--model", logits_options.model, "the model")->required();
+  logits->add_option("--tokenizer", logits_options.tokenizer, "its tokenizer; none for token ids");
+  logits->add_option("--text", logits_options.text, "text, or token ids (.npy, .u16, .u32)")->required();
+  logits->add_option("--out", logits_options.out, "the file to write")->required();
   CLI::App* tables =
       app.add_subcommand("tables", "how models' caches grow, and what fits into a budget of memory");
   bool pairs = false, models = false;
@@ -189,6 +214,8 @@ int main(int argc, char** argv) {
     int code = 0;
     if (*list) std::fputs((pairs ? pairs_page() : models ? model_listing() : listing()).c_str(), stdout);
     if (*tables) std::fputs(run_tables(tables_options).c_str(), stdout);
+    if (*logits) write_logits(logits_options);
+    if (*sample) std::fputs(sample_documents(sample_options).c_str(), stdout);
     if (*eval) {
       const std::vector<Row> cells = run_eval(eval_options);
       std::printf("%s\nresults: %s\n", summary_table(cells).c_str(), eval_options.out.c_str());

@@ -44,7 +44,8 @@ Heads read_heads(const Workload& workload, int64_t n, int64_t max_tokens) {
                .q_heads = kv_heads * group,
                .kv_heads = kv_heads,
                .head_dim = w.head_dim,
-               .max_tokens = max_tokens},
+               .max_tokens = max_tokens,
+               .rope = w.rope},
               n,
               {},
               {},
@@ -148,6 +149,10 @@ reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
       policy.seed = static_cast<uint64_t>(stage.integer(key));
       continue;
     }
+    if (key == "positions") {
+      policy.cache_positions = stage.text(key) == "cache";
+      continue;
+    }
     const auto field = fields.find(key);
     if (field == fields.end())
       throw std::logic_error("the FP64 policies do not know '" + stage.name + "." + key + "'");
@@ -185,7 +190,8 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, cons
                                      .kv_heads = heads.shape.kv_heads,
                                      .n = n,
                                      .head_dim = d,
-                                     .prompt = prompt};
+                                     .prompt = prompt,
+                                     .rotation = rotation_of(heads.shape.rope, d)};
   const reference::PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
   check.tokens = n;
   check.choices = followed.choices;

@@ -1,13 +1,13 @@
 #include "harness/sources.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/ledger.h"
 #include "harness/model_workload.h"
 #include "harness/paths.h"
+#include "harness/token_ids.h"
 #include "variants/build.h"
 
 namespace kv {
@@ -24,25 +24,29 @@ class SharedSource : public Source {
   std::shared_ptr<const Workload> workload_;
 };
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::invalid_argument("cannot read " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+std::string tokenizer_path(const WorkloadConfig& config) {
+  return config.tokenizer.empty() ? "" : find_input(config.tokenizer, "tokenizer").string();
 }
 
 class ModelSource : public Source {
  public:
   explicit ModelSource(const WorkloadConfig& config)
-      : model_(find_input(config.model, "model").string()),
-        tokens_(Tokenizer(find_input(config.tokenizer, "tokenizer").string(), model_.config().vocab_size)
-                    .encode(read_text(find_input(config.text, "text").string()))) {
+      : model_(find_model(config.model).string()),
+        tokens_(read_tokens(find_input(config.text, "text").string(), tokenizer_path(config),
+                            model_.config().vocab_size)) {
+    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
     const ModelConfig& m = model_.config();
-    shape_ = {.layers = m.layers, .q_heads = m.q_heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim()};
+    shape_ = {.layers = m.layers,
+              .q_heads = m.q_heads,
+              .kv_heads = m.kv_heads,
+              .head_dim = m.head_dim(),
+              .rope = m.rope};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
+  const Model* model() const override { return &model_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  std::span<const int> text() const override { return tokens_; }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
@@ -56,7 +60,8 @@ class ModelSource : public Source {
                                     .kv_heads = shape_.kv_heads,
                                     .head_dim = shape_.head_dim,
                                     .max_tokens = tokens,
-                                    .max_sequences = 1},
+                                    .max_sequences = 1,
+                                    .rope = shape_.rope},
                                    ledger);
     const SequenceId id = cache->add_sequence();
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
@@ -65,22 +70,31 @@ class ModelSource : public Source {
       cache->step(layer, {&in, 1});
     };
     const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));
-    return capture(model_, first, attention, "model", kChunk);
+    const Rotary rotary = turns_rows(spec) ? Rotary::kCache : Rotary::kTrained;
+    return capture(model_, first, attention, "model", kChunk, rotary);
   }
 
  private:
   Model model_;
   std::vector<int> tokens_;
+  std::optional<Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };
 
 }  // namespace
 
+std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+  if (family == "dump" && turns_rows(spec))
+    return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
+  return unsupported_reason(spec, head_dim);
+}
+
 std::unique_ptr<Source> open_source(const std::string& family, const Config& config) {
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model, workload.tokenizer and workload.text");
+          "workload \"model\" needs workload.model, workload.text and, unless that is token ids, "
+          "workload.tokenizer");
     }
     return std::make_unique<ModelSource>(config.workload);
   }

@@ -5,6 +5,9 @@
 //   O_kept    the tokens that retention kept, as they came    err_retention = |O_kept - O_full|
 //   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
 //   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
+//
+// With positions=cache the tokens come before RoPE: in O_full they are turned by their positions, in O_kept
+// and O_stored by their places in the cache.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/reference.h"
 #include "harness/results.h"
 #include "harness/workload.h"
 #include "variants/cache.h"
@@ -46,6 +50,9 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
 
 // For messages: "1.2e-05".
 std::string in_short(double x);
+
+// A cache's RoPE in the reference's terms.
+reference::Rotation rotation_of(const Rope& rope, int head_dim);
 
 // ||a - b|| / ||b||.
 double relative_l2(std::span<const double> a, std::span<const double> b);

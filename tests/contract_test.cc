@@ -14,7 +14,13 @@ using namespace contract;
 constexpr CacheShape kShapes[] = {
     {.layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 192, .max_sequences = 4},  // MHA
     {.layers = 2, .q_heads = 6, .kv_heads = 2, .head_dim = 32, .max_tokens = 192, .max_sequences = 4},  // GQA
-    {.layers = 1, .q_heads = 4, .kv_heads = 1, .head_dim = 32, .max_tokens = 192, .max_sequences = 4},  // MQA
+    {.layers = 1,
+     .q_heads = 4,
+     .kv_heads = 1,
+     .head_dim = 32,
+     .max_tokens = 192,
+     .max_sequences = 4,
+     .rope = {.theta = 500, .pairs = RopePairs::kHalves}},  // MQA
 };
 
 // Around every border that caches have at these sizes: groups of 32, blocks of 16, tiles of 64.
@@ -119,8 +125,8 @@ TEST_P(Contract, AttentionEqualsFp64OnTheStoredRows) {
       for (int h = 0; h < shape.q_heads; ++h) {
         const Stored stored = read_back(*cache, id, 0, h / shape.group());
         const auto result =
-            reference::attend({last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
-                              stored.k, stored.v, stored.rows);
+            attend_stored(*cache, {last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
+                          stored, cache->kept(id, 0, h / shape.group()));
         for (int x = 0; x < shape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
       }
       ASSERT_LT(relative_l2(out, want), attention_tolerance(GetParam()))

@@ -41,7 +41,6 @@ class FakeCache : public Cache {
     std::vector<int64_t> kept;
   };
   Head& head(int layer, int kv_head) { return heads_[static_cast<size_t>(layer * kKvHeads + kv_head)]; }
-  Spec spec_ = parse_spec("contiguous");  // f32 rows
   std::vector<Head>& heads() { return heads_; }
 
   const CacheShape& shape() const override { return shape_; }
@@ -58,9 +57,9 @@ class FakeCache : public Cache {
   std::vector<int64_t> kept(SequenceId, int layer, int kv_head) const override {
     return heads_[static_cast<size_t>(layer * kKvHeads + kv_head)].kept;
   }
+  const Spec& spec() const override { return spec_; }
 
   // Nobody who verifies steps a cache.
-  const Spec& spec() const override { return spec_; }
   SequenceId add_sequence() override { throw std::logic_error("not here"); }
   SequenceId fork(SequenceId) override { throw std::logic_error("not here"); }
   void save(SequenceId, const std::string&) override {}
@@ -76,6 +75,7 @@ class FakeCache : public Cache {
   std::string kernel() const override { return "none"; }
 
  private:
+  const Spec spec_ = parse_spec("contiguous");
   CacheShape shape_;
   std::vector<Head> heads_;
 };

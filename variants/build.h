@@ -9,6 +9,10 @@
 
 namespace kv {
 
+// Whether a cache of this spec wants q and k before RoPE, and turns them itself by their places and
+// shape.rope: positions=cache.
+bool turns_rows(const Spec& spec);
+
 // Throws std::invalid_argument if the shape is not one that caches have, or if the spec's stages cannot work
 // together (the reason of unsupported_reason). The memory outlives the cache.
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory);
