@@ -21,7 +21,13 @@ Pace pace_of(const BlockPlan& plan) {
 std::string where(const BlockPlan& plan) { return plan.config->path + ": [" + plan.experiment->kind + "] "; }
 
 void check_length(const BlockPlan& plan, int64_t length) {
-  const int64_t most = plan.source->model()->config().max_tokens;
+  const ModelConfig& model = plan.source->model()->config();
+  if (model.sliding_window > 0 && length > model.sliding_window) {
+    throw std::invalid_argument(where(plan) + "the model sees the last " +
+                                std::to_string(model.sliding_window) +
+                                " tokens only, and a full cache would show it " + std::to_string(length));
+  }
+  const int64_t most = model.max_tokens;
   if (length <= most) return;
   throw std::invalid_argument(where(plan) + std::to_string(length) +
                               " tokens are past the model's rotary table of " + std::to_string(most) +

@@ -25,6 +25,7 @@ from marks import (
     tips,
 )
 from prepare import (
+    OF_MODELS,
     NoData,
     at_lengths,
     by_position,
@@ -482,6 +483,12 @@ def quality_loss(tables: Tables):
     return quality_points(tables, "loss_change", title, axis)
 
 
+def reading_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
+    """One look a variant over all figures of models."""
+    variants = tables.cells.filter(pl.col("experiment").is_in(OF_MODELS))["variant"]
+    return VariantStyle(set(variants), rows["variant"])
+
+
 def kl_by_position(tables: Tables):
     rows = by_position(tables.positions, tables.cells).with_columns(
         text("kl_mean", "{:.2g}".format),
@@ -489,7 +496,7 @@ def kl_by_position(tables: Tables):
         pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
     )
     choice = length_choice(rows["seq_len"])
-    style = tables.style.showing(rows["variant"])
+    style = reading_style(tables, rows)
     ends = [x for column in ("kl_mean", "kl_mean_ci_low", "kl_mean_ci_high") for x in rows[column].drop_nulls()]
     base = alt.Chart().encode(
         length_axis("position", "position in the window [tokens]", [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]),
@@ -511,7 +518,7 @@ def recall(tables: Tables):
         text("kept_tokens", "{:.0f}".format),
         interval("low", "high", "{:.3f}".format),
     )
-    style = tables.style.showing(rows["variant"])
+    style = reading_style(tables, rows)
     top = 1.05 * max(rows["high"].max() or 0, rows["loss"].max())
     base = alt.Chart().encode(
         length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),

@@ -116,9 +116,9 @@ def test_texts_are_the_same_up_to_where_they_leave(results):
         assert float(cell["common_tokens_min"]) == min([12, *(int(row["common_tokens"]) for row in left)])
 
 
-def test_the_same_again(results, tmp_path):
-    assert run(tmp_path / "again").returncode == 0
-    timed = {"tokens_per_s", "rss_peak_bytes"}
+def test_the_same_again_with_any_number_of_threads(results, tmp_path):
+    assert run(tmp_path / "again", "--threads", 3).returncode == 0
+    timed = {"tokens_per_s", "rss_peak_bytes", "threads"}
     plain = lambda rows: [{c: v for c, v in row.items() if c not in timed} for row in rows]  # noqa: E731
     assert plain(table(results / "cells.csv")) == plain(table(tmp_path / "again" / "cells.csv"))
     for name in ("positions.csv", "texts.csv"):
@@ -157,6 +157,13 @@ def test_a_prompt_is_not_scored(tmp_path):
     assert done.returncode == 0, done.stderr
     full, cut = table(tmp_path / "out" / "cells.csv")
     assert full["predictions"] == "50" and cut["kept_tokens"] == "22" and float(cut["kl_mean"]) > 0
+
+
+def test_texts_of_a_prompt_that_is_cut(tmp_path):
+    done = run(tmp_path / "out", experiment="generate",
+               generate__variants='["segmented(rows=16)/snapkv(budget=12,window=4)","contiguous/kivi(bits=2,residual=0)"]')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"ok"}
 
 
 @pytest.mark.parametrize(
