@@ -269,7 +269,7 @@ void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveC
 
 std::string BlockPlan::key(const Spec& spec, const std::string& suffix) const {
   return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
-         " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
+         shape + " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
 }
 
 CacheShape cache_shape(const BlockPlan& plan, int sequences) {

@@ -26,6 +26,8 @@ struct Axes {
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;
+  // In place of the model's own and of the run's threads, where they are given; synthetic workloads only.
+  std::vector<int> kv_heads, head_dim, threads;
   std::vector<int64_t> chunk = {512};   // prefill: tokens of a chunk
   std::vector<std::string> lengths;     // batch: in place of seq_len, as in request_lengths.h
   std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len

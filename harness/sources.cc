@@ -89,7 +89,7 @@ std::string unsupported_reason(const Spec& spec, const std::string& family, int 
   return unsupported_reason(spec, head_dim);
 }
 
-std::unique_ptr<Source> open_source(const std::string& family, const Config& config) {
+std::unique_ptr<Source> open_source(const std::string& family, const Config& config, const Geometry& g) {
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
@@ -102,7 +102,6 @@ std::unique_ptr<Source> open_source(const std::string& family, const Config& con
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
     return std::make_unique<SharedSource>(open_dump(find_input(config.workload.dump, "dump").string()));
   }
-  const Geometry& g = config.geometry;
   return std::make_unique<SharedSource>(make_synthetic(
       family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
       config.seed));

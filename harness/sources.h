@@ -31,6 +31,6 @@ class Source {
 std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim);
 
 // `family` is a synthetic family, "dump" or "model". Throws std::invalid_argument.
-std::unique_ptr<Source> open_source(const std::string& family, const Config& config);
+std::unique_ptr<Source> open_source(const std::string& family, const Config& config, const Geometry& g);
 
 }  // namespace kv
