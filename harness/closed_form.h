@@ -1,0 +1,26 @@
+// Bytes of a cache at a length, twice: by the closed form, and counted while such a cache is filled.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "variants/cache.h"
+
+namespace kv {
+
+struct CacheSize {
+  Spec spec;
+  CacheShape
+      shape;  // max_tokens: what is pre-allocated for; max_sequences: sequences of `tokens` tokens each
+  int64_t tokens;
+};
+
+// Payload, metadata and slack. Throws std::invalid_argument where they are beyond any machine.
+int64_t bytes_by_form(const CacheSize& size);
+
+// The same by the ledger, of a cache that is filled with `tokens` tokens. Nothing where that would take more
+// than `limit_bytes`.
+std::optional<int64_t> bytes_by_ledger(const CacheSize& size, int64_t limit_bytes);
+
+}  // namespace kv
