@@ -24,6 +24,7 @@ struct BlockPlan {
   // A ragged batch: what the config says, and the tokens of each sequence; seq_len is the longest.
   std::string lengths = {};
   std::vector<int64_t> tokens = {};
+  int64_t distance = 0, passage = 0;  // recall, tokens
 
   std::string key(const Spec& spec, const std::string& suffix = "") const;
 };

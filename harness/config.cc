@@ -14,6 +14,7 @@
 #include "harness/placeholder.h"
 #include "harness/request_lengths.h"
 #include "harness/section.h"
+#include "harness/token_ids.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
 
@@ -97,9 +98,13 @@ WorkloadConfig read_workload(Section section) {
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
   section.refuse_the_rest();
-  const int files = !w.model.empty() + !w.tokenizer.empty() + !w.text.empty();
-  if (files != 0 && files != 3) section.refuse("needs all three of model, tokenizer and text, or none");
-  if (files == 3) w.family = "model";
+  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
+  const bool has_tokenizer = !w.tokenizer.empty() || is_token_file(w.text);
+  if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
+    section.refuse(
+        "needs all three of model, tokenizer and text (without the tokenizer if text is token ids), or none");
+  }
+  if (any) w.family = "model";
   if (!w.dump.empty()) w.family = "dump";
   return w;
 }
@@ -185,6 +190,10 @@ void read_axes(Section& section, Axes& axes) {
   axes.chunk = section.integers("chunk", axes.chunk, 1, kMaxTokens);
   refuse_repeats(section, "chunk", axes.chunk);
   read_lengths(section, axes.lengths);
+  axes.distance = section.integers("distance", axes.distance, 1, kMaxTokens);
+  refuse_repeats(section, "distance", axes.distance);
+  axes.passage = section.integers("passage", axes.passage, 1, kMaxTokens);
+  refuse_repeats(section, "passage", axes.passage);
   axes.workload = section.texts("workload", axes.workload);
   refuse_repeats(section, "workload", axes.workload);
   const std::vector<std::string> known = known_workloads();
@@ -204,15 +213,25 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.attend = section.boolean("attend", m.attend);
   m.null_ab = section.boolean("null_ab", m.null_ab);
   m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
+  m.step_tokens = section.integer("step_tokens", m.step_tokens, 1, kMaxTokens);
+  m.prompt = section.integer("prompt", m.prompt, 0, kMaxTokens);
+  m.passages = section.choice("passages", m.passages, {"random", "text"});
+  m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
+  refuse_repeats(section, "temperature", m.temperature);
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 
-// A file's place, whole, so that the config as run means the same wherever it is run from.
+// A file's place, whole, so that the config as run means the same wherever it is run from. The project's own
+// files are found from everywhere, and keep their names on every machine.
 void settle_path(toml::table& root, const char* section, const char* key) {
   toml::table* table = root[section].as_table();
   const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
   if (path && !path->empty()) {
-    const auto place = find_input(*path, std::string(section) + "." + key);
+    const bool may_be_folder = std::string_view(key) == "model";
+    const auto place =
+        may_be_folder ? find_model(*path) : find_input(*path, std::string(section) + "." + key);
+    std::error_code ignored;
+    if (std::filesystem::equivalent(place, project_home() / *path, ignored)) return;
     table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
   }
 }
@@ -228,6 +247,11 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
   const auto set_text = [&](const std::string& key, const std::string& text) {
     if (!text.empty()) override_value(root, key, toml::value<std::string>(text));
   };
+  if (toml::table* old = root["workload"].as_table(); old && !w.model.empty()) {
+    // Another model's tokenizer and text are not this one's.
+    old->erase("tokenizer");
+    old->erase("text");
+  }
   set_text("workload.model", w.model);
   set_text("workload.tokenizer", w.tokenizer);
   set_text("workload.text", w.text);
@@ -244,6 +268,28 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
 
 void require(bool present, const std::string& path, const std::string& what) {
   if (!present) throw std::invalid_argument(path + ": " + what);
+}
+
+void require_lengths(const ExperimentConfig& experiment, const std::string& path) {
+  switch (experiment_named(experiment.kind).axis) {
+    case LengthAxis::kSeqLen:
+      return require(!experiment.axes.seq_len.empty(), path,
+                     "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
+    case LengthAxis::kLengths:
+      return require(!experiment.axes.lengths.empty(), path,
+                     "sweep.lengths is missing, as in lengths = [\"16,32,500\", \"uniform(16,512)\"]");
+    case LengthAxis::kDistance:
+      return require(!experiment.axes.distance.empty(), path,
+                     "recall.distance is missing, as in distance = [100, 200, 400]");
+  }
+}
+
+void require_model(const Section& top, const ExperimentConfig& experiment) {
+  for (const std::string& workload : experiment.axes.workload) {
+    if (workload == "model") continue;
+    top.fail("experiment", "'" + experiment.kind + "' runs a model, but its workload is '" + workload +
+                               "': give workload.model, workload.text and its workload.tokenizer");
+  }
 }
 
 bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
@@ -303,11 +349,8 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
     const ExperimentConfig& experiment = known.at(kind);
     require(!experiment.axes.variants.empty(), config.path,
             "sweep.variants is missing; `kvlab list` shows what there is");
-    const bool ragged = experiment_named(kind).axis == LengthAxis::kLengths;
-    require(ragged || !experiment.axes.seq_len.empty(), config.path,
-            "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
-    require(!ragged || !experiment.axes.lengths.empty(), config.path,
-            "sweep.lengths is missing, as in lengths = [\"16,32,500\", \"uniform(16,512)\"]");
+    require_lengths(experiment, config.path);
+    if (experiment_named(kind).needs_model()) require_model(top, experiment);
     config.experiments.push_back(experiment);
   }
   // A real model and a dump bring their own shape.

@@ -13,8 +13,9 @@ namespace kv {
 // Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
 struct WorkloadConfig {
   std::string family;
-  std::string dump;                    // family == "dump": a safetensors file
-  std::string model, tokenizer, text;  // family == "model": llama2.c weights and what they read
+  std::string dump;  // family == "dump": a safetensors file
+  std::string model, tokenizer,
+      text;  // family == "model": weights and what they read; token ids need no tokenizer
 };
 
 struct Axes {
@@ -25,8 +26,10 @@ struct Axes {
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;
-  std::vector<int64_t> chunk = {512};  // prefill: tokens of a chunk
-  std::vector<std::string> lengths;    // batch: in place of seq_len, as in request_lengths.h
+  std::vector<int64_t> chunk = {512};   // prefill: tokens of a chunk
+  std::vector<std::string> lengths;     // batch: in place of seq_len, as in request_lengths.h
+  std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len
+  std::vector<int64_t> passage = {64};  // recall: tokens of one copy
 };
 
 struct MeasureConfig {
@@ -36,6 +39,10 @@ struct MeasureConfig {
   int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
   bool attend = true;   // growth: false measures append and view alone
   bool null_ab = true;  // each block measures its first variant a second time
+  int64_t step_tokens = 1;          // quality, recall: 1 is decode; more is the faster chunked mode
+  int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
+  std::string passages = "random";  // recall: of random tokens, or of the text
+  std::vector<double> temperature = {0.0};  // generate: 0 is greedy
   std::string allocator =
       "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
   double memory_share = 0.8;  // of the memory that is available at the start

@@ -14,6 +14,7 @@
 #include "harness/bytes.h"
 #include "harness/environment.h"
 #include "harness/experiments.h"
+#include "harness/quality.h"
 #include "harness/request_lengths.h"
 #include "harness/sources.h"
 #include "kernels/cpu/isa.h"
@@ -73,6 +74,33 @@ void plan_ragged(BlockPlan plan, std::vector<BlockPlan>& blocks) {
   }
 }
 
+// The length follows from what is repeated where.
+void plan_repeats(BlockPlan plan, std::vector<BlockPlan>& blocks) {
+  const Axes& axes = plan.experiment->axes;
+  for (const int batch : axes.batch) {
+    for (const int64_t passage : axes.passage) {
+      for (const int64_t distance : axes.distance) {
+        plan.batch = batch;
+        plan.passage = passage;
+        plan.distance = distance;
+        plan.seq_len = Recall{distance, passage}.length();
+        blocks.push_back(plan);
+      }
+    }
+  }
+}
+
+void plan_blocks(const BlockPlan& plan, std::vector<BlockPlan>& blocks) {
+  switch (experiment_named(plan.experiment->kind).axis) {
+    case LengthAxis::kSeqLen:
+      return plan_even(plan, blocks);
+    case LengthAxis::kLengths:
+      return plan_ragged(plan, blocks);
+    case LengthAxis::kDistance:
+      return plan_repeats(plan, blocks);
+  }
+}
+
 Sweep plan_sweep(const Config& config, int threads) {
   Sweep sweep;
   std::map<std::string, Source*> opened;
@@ -84,9 +112,11 @@ Sweep plan_sweep(const Config& config, int threads) {
         source = sweep.sources.back().get();
       }
       const BlockPlan block{&config, &experiment, source, workload, 0, 0, threads};
-      const bool ragged = experiment_named(experiment.kind).axis == LengthAxis::kLengths;
-      ragged ? plan_ragged(block, sweep.blocks) : plan_even(block, sweep.blocks);
+      plan_blocks(block, sweep.blocks);
     }
+  }
+  for (const BlockPlan& plan : sweep.blocks) {
+    if (const auto check = experiment_named(plan.experiment->kind).check) check(plan);
   }
   return sweep;
 }

@@ -6,7 +6,9 @@
 #include "harness/batch.h"
 #include "harness/budget.h"
 #include "harness/checkpoint.h"
+#include "harness/generate.h"
 #include "harness/prefill.h"
+#include "harness/quality.h"
 
 namespace kv {
 namespace {
@@ -22,6 +24,12 @@ constexpr std::array kExperiments = std::to_array<Experiment>({
      variant_keys, run_budget_block},
     {"checkpoint", "save, load, freeze, unfreeze and fork against length", variant_keys,
      run_checkpoint_block},
+    {"quality", "a model reads a text: perplexity and divergence from the full f32 cache", variant_keys,
+     run_quality_block, LengthAxis::kSeqLen, check_quality},
+    {"recall", "a passage comes again at a distance: the loss on its second copy", recall_keys,
+     run_recall_block, LengthAxis::kDistance, check_recall},
+    {"generate", "a model writes on: where its text leaves the full f32 cache's", generate_keys,
+     run_generate_block, LengthAxis::kSeqLen, check_generate},
 });
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace kv {
 
 // Which axis says how long sequences are.
-enum class LengthAxis { kSeqLen, kLengths };
+enum class LengthAxis { kSeqLen, kLengths, kDistance };
 
 struct Experiment {
   std::string_view name;
@@ -21,6 +21,10 @@ struct Experiment {
   // was stopped.
   std::vector<Row> (*run)(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results);
   LengthAxis axis = LengthAxis::kSeqLen;
+  // Of experiments that run a model: throws std::invalid_argument, before anything is written, for a block
+  // that the model or its text cannot give.
+  void (*check)(const BlockPlan& plan) = nullptr;
+  bool needs_model() const { return check != nullptr; }
 };
 
 std::span<const Experiment> experiments();

@@ -1,4 +1,5 @@
-// Full causal attention that keeps every row: matrix products over a block of queries at a time.
+// Causal attention that keeps every row: matrix products over a block of queries at a time. Of a model with a
+// sliding window, rows that have left it get no weight.
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
@@ -53,11 +54,14 @@ class FullAttention {
     }
   }
 
-  static void causal_softmax(Eigen::Ref<Eigen::RowVectorXf> scores, int64_t visible) {
-    auto seen = scores.head(visible);
+  // Rows […, end) are those of the query's token and before.
+  void causal_softmax(Eigen::Ref<Eigen::RowVectorXf> scores, int64_t end) const {
+    const int64_t visible = config_.sliding_window > 0 ? std::min(end, config_.sliding_window) : end;
+    auto seen = scores.segment(end - visible, visible);
     seen = (seen.array() - seen.maxCoeff()).exp();
     seen /= seen.sum();
-    scores.tail(scores.size() - visible).setZero();
+    scores.head(end - visible).setZero();
+    scores.tail(scores.size() - end).setZero();
   }
 
   ModelConfig config_;

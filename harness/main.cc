@@ -17,6 +17,7 @@
 #include "harness/config.h"
 #include "harness/driver.h"
 #include "harness/eval.h"
+#include "harness/generate.h"
 #include "harness/listing.h"
 #include "harness/pairs.h"
 #include "harness/paths.h"
@@ -92,9 +93,11 @@ struct RunCommand {
     app.add_option("--isa", overrides.isa,
                    "instruction set of the kernels; `kvlab list` shows this machine's");
     app.add_option("--model", overrides.workload.model,
-                   "llama2.c weights: measure on a real model's K and V");
-    app.add_option("--tokenizer", overrides.workload.tokenizer, "llama2.c tokenizer of that model");
-    app.add_option("--text", overrides.workload.text, "what the model reads");
+                   "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
+    app.add_option("--tokenizer", overrides.workload.tokenizer,
+                   "llama2.c tokenizer of that model; none for token ids");
+    app.add_option("--text", overrides.workload.text,
+                   "what the model reads: text, or token ids (.npy, .u16, .u32)");
     app.add_flag("--resume", resume, "go on with an interrupted run in --out");
     app.add_flag("--no-plots", no_plots, "leave the charts out");
   }
@@ -190,6 +193,21 @@ int main(int argc, char** argv) {
   CLI::App* eval = app.add_subcommand("eval", "run your own tensors (safetensors) through variants");
   CLI::App* list = app.add_subcommand("list", "show variants, configs, workloads and metrics");
   CLI::App* claims = app.add_subcommand("reproduce", "check published claims, each with a verdict");
+  CLI::App* sample = app.add_subcommand("sample", "print what a model writes, with the full f32 cache");
+  SampleOptions sample_options;
+  sample->add_option("--model", sample_options.model, "the model")->required();
+  sample->add_option("--tokenizer", sample_options.tokenizer, "its tokenizer")->required();
+  sample->add_option("--documents", sample_options.documents, "how many")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  sample->add_option("--tokens", sample_options.tokens, "of each document")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sample->add_option("--prompt", sample_options.prompt, "what each document begins with");
+  sample->add_option("--temperature", sample_options.temperature, "0 is greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sample->add_option("--seed", sample_options.seed, "of the draws")->capture_default_str();
   bool pairs = false;
   list->add_flag("--pairs", pairs, "which placements, codecs and retentions work together, as Markdown");
   RunCommand run_command(*run);
@@ -213,6 +231,7 @@ int main(int argc, char** argv) {
   try {
     int code = 0;
     if (*list) std::fputs((pairs ? pairs_page() : listing()).c_str(), stdout);
+    if (*sample) std::fputs(sample_documents(sample_options).c_str(), stdout);
     if (*eval) {
       const std::vector<Row> cells = run_eval(eval_options);
       std::printf("%s\nresults: %s\n", summary_table(cells).c_str(), eval_options.out.c_str());

@@ -1,4 +1,4 @@
-// A llama2.c model: kvlab runs its own forward pass with any attention, so that caches see real post-RoPE K
+// A model of the Llama family: kvlab runs its own forward pass with any attention, so that caches see real K
 // and V.
 #pragma once
 
@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "variants/rope.h"
 
 namespace kv {
 
@@ -32,22 +34,36 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
-// max_tokens is the length of the file's rotary table, seq_len in llama2.c.
 struct ModelConfig {
-  int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size, max_tokens;
-  int head_dim() const { return dim / q_heads; }
+  int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size;
+  int max_tokens;              // the context it was trained for: llama2.c's seq_len
+  int stated_head_dim = 0;     // 0: dim / q_heads
+  int64_t sliding_window = 0;  // tokens that a query sees, its own included; 0: all before it
+  float norm_epsilon = 1e-5f;
+  Rope rope{};
+  int head_dim() const { return stated_head_dim > 0 ? stated_head_dim : dim / q_heads; }
+};
+
+// Who turns queries and keys by their positions.
+enum class Rotary {
+  kTrained,  // the model; positions it was not trained for are refused
+  kBeyond,   // the model, at any position: RoPE has a value there, but what the model makes of it nobody
+             // promised
+  kCache,    // nobody yet: attention gets q and k before RoPE, to turn them by their places in a cache
 };
 
 class Model {
  public:
   // Attention of one layer over n new tokens: q [q_heads, n, head_dim] and k [kv_heads, n, head_dim] after
-  // RoPE, v likewise; writes out [q_heads, n, head_dim].
+  // RoPE (but for Rotary::kCache), v likewise; writes out [q_heads, n, head_dim].
   using Attention =
       std::function<void(int layer, int64_t n, const float* q, const float* k, const float* v, float* out)>;
 
-  // Maps a llama2.c legacy (v0) file. Throws std::invalid_argument if its size does not fit its header, or a
-  // header field is absurd.
-  explicit Model(const std::string& path);
+  // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (Llama, Mistral or Qwen2:
+  // config.json and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
+  // std::invalid_argument for files that are not what they say, and with the bytes needed if they are more
+  // than memory_bytes (0: what the system has).
+  explicit Model(const std::string& path, int64_t memory_bytes = 0);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -55,18 +71,23 @@ class Model {
   const ModelConfig& config() const;
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
-  // std::invalid_argument for an id outside the vocabulary or a position past the file's rotary table.
-  std::vector<float> forward(std::span<const int> tokens, int64_t first_position,
-                             const Attention& attention) const;
+  // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`
+  // forbids.
+  std::vector<float> forward(std::span<const int> tokens, int64_t first_position, const Attention& attention,
+                             Rotary rotary = Rotary::kTrained) const;
+  // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
+  // know how to tell apart.
+  std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
+                             const Attention& attention, Rotary rotary = Rotary::kTrained) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Full causal attention in plain f32 that keeps all K and V itself: what a model is run with when no cache is
-// under test. It serves one sequence from position 0 on; copies share what is kept, so a new sequence needs a
-// new one.
+// Causal attention in plain f32 that keeps all K and V itself and sees all of it, or the model's sliding
+// window: what a model is run with when no cache is under test. It serves one sequence from position 0 on;
+// copies share what is kept, so a new sequence needs a new one.
 Model::Attention full_attention(const ModelConfig& config);
 
 }  // namespace kv

@@ -12,16 +12,28 @@ std::filesystem::path project_home() {
   return home && *home ? home : kSourceDir;
 }
 
-std::filesystem::path find_input(const std::string& path, const std::string& what) {
-  std::error_code ignored;
+namespace {
+
+std::filesystem::path find(const std::string& path, const std::string& what) {
   const std::filesystem::path inside = project_home() / path;  // `path` itself where that is absolute
+  std::error_code ignored;
   for (const std::filesystem::path& place : {std::filesystem::path(path), inside}) {
-    if (std::filesystem::is_directory(place, ignored))
-      throw std::invalid_argument(what + " '" + path + "' is a folder; a file is needed");
     if (std::filesystem::exists(place, ignored)) return place;
   }
   throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
                               project_home().string());
 }
+
+}  // namespace
+
+std::filesystem::path find_input(const std::string& path, const std::string& what) {
+  const std::filesystem::path place = find(path, what);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(place, ignored))
+    throw std::invalid_argument(what + " '" + path + "' is a folder; a file is needed");
+  return place;
+}
+
+std::filesystem::path find_model(const std::string& path) { return find(path, "model"); }
 
 }  // namespace kv

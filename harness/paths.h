@@ -13,4 +13,7 @@ std::filesystem::path project_home();
 // neither.
 std::filesystem::path find_input(const std::string& path, const std::string& what);
 
+// The same for a model, which may be a folder.
+std::filesystem::path find_model(const std::string& path);
+
 }  // namespace kv

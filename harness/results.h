@@ -3,6 +3,8 @@
 //   cells.csv      one row a cell, written when its block is done
 //   samples.csv    one row a sample, written as it is taken
 //   growth.csv     one row a step of a growth run
+//   positions.csv  one row a bucket of positions of a quality run
+//   texts.csv      one row a text of a generate run
 //   env.json  config.toml  benchmark.json
 #pragma once
 
@@ -27,6 +29,8 @@ struct Column {
 std::span<const Column> cell_columns();
 std::span<const Column> sample_columns();
 std::span<const Column> growth_columns();
+std::span<const Column> position_columns();
+std::span<const Column> text_columns();
 
 // One row of a table; fields that are never set are left empty.
 class Row {
@@ -107,6 +111,8 @@ class ResultsFolder {
 
   void add_samples(std::span<const Row> rows);
   void add_growth(std::span<const Row> rows);
+  void add_positions(std::span<const Row> rows);
+  void add_texts(std::span<const Row> rows);
   // A block's cells, all or none, on disk when this returns.
   void add_cells(std::span<const Row> rows);
   // Forgets these cells and their samples, where there are any.
@@ -129,7 +135,7 @@ class ResultsFolder {
   bool made_folder_ = false;
   std::optional<FolderLock> lock_;
   std::vector<Row> cells_;
-  std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_;
+  std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_, positions_file_, texts_file_;
 };
 
 }  // namespace kv

@@ -78,11 +78,14 @@ bool Section::boolean(const std::string& key, bool fallback) {
 
 double Section::number(const std::string& key, double fallback, double min, double max) {
   const toml::node* node = take(key);
-  if (!node) return fallback;
-  const double value = node->value<double>().value_or(NAN);
-  if (!(value >= min && value <= max))
-    fail(key, "must be a number from " + std::to_string(min) + " to " + std::to_string(max));
-  return value;
+  return node ? checked(key, *node, min, max) : fallback;
+}
+
+std::vector<double> Section::numbers(const std::string& key, const std::vector<double>& fallback, double min,
+                                     double max) {
+  std::vector<double> values;
+  for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
+  return values.empty() ? fallback : values;
 }
 
 std::vector<int64_t> Section::integers(const std::string& key, const std::vector<int64_t>& fallback,
@@ -177,6 +180,13 @@ std::vector<const toml::node*> Section::items(const std::string& key) {
   for (const toml::node& item : *node->as_array()) nodes.push_back(&item);
   if (nodes.empty()) fail(key, "is an empty axis; give it at least one value");
   return nodes;
+}
+
+double Section::checked(const std::string& key, const toml::node& node, double min, double max) const {
+  const double value = node.value<double>().value_or(NAN);
+  if (!(value >= min && value <= max))
+    fail(key, "must be a number from " + std::to_string(min) + " to " + std::to_string(max));
+  return value;
 }
 
 int64_t Section::checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const {

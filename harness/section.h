@@ -34,6 +34,8 @@ class Section {
   int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max);
   bool boolean(const std::string& key, bool fallback);
   double number(const std::string& key, double fallback, double min, double max);
+  std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback, double min,
+                              double max);
 
   // One value or an array of them; never empty.
   std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
@@ -66,6 +68,7 @@ class Section {
   std::string child(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
   const toml::node* take(const std::string& key);
   std::vector<const toml::node*> items(const std::string& key);
+  double checked(const std::string& key, const toml::node& node, double min, double max) const;
   int64_t checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const;
   std::string written(const std::string& key, const toml::node& node) const;
 

@@ -1,13 +1,13 @@
 #include "harness/sources.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/ledger.h"
 #include "harness/model_workload.h"
 #include "harness/paths.h"
+#include "harness/token_ids.h"
 #include "variants/build.h"
 
 namespace kv {
@@ -24,25 +24,25 @@ class SharedSource : public Source {
   std::shared_ptr<const Workload> workload_;
 };
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::invalid_argument("cannot read " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+std::string tokenizer_path(const WorkloadConfig& config) {
+  return config.tokenizer.empty() ? "" : find_input(config.tokenizer, "tokenizer").string();
 }
 
 class ModelSource : public Source {
  public:
   explicit ModelSource(const WorkloadConfig& config)
-      : model_(find_input(config.model, "model").string()),
-        tokens_(Tokenizer(find_input(config.tokenizer, "tokenizer").string(), model_.config().vocab_size)
-                    .encode(read_text(find_input(config.text, "text").string()))) {
+      : model_(find_model(config.model).string()),
+        tokens_(read_tokens(find_input(config.text, "text").string(), tokenizer_path(config),
+                            model_.config().vocab_size)) {
+    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
     const ModelConfig& m = model_.config();
     shape_ = {.layers = m.layers, .q_heads = m.q_heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim()};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
+  const Model* model() const override { return &model_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  std::span<const int> text() const override { return tokens_; }
   int64_t max_tokens() const override {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
@@ -71,6 +71,7 @@ class ModelSource : public Source {
  private:
   Model model_;
   std::vector<int> tokens_;
+  std::optional<Tokenizer> tokenizer_;
   WorkloadShape shape_;
 };
 
@@ -80,7 +81,9 @@ std::unique_ptr<Source> open_source(const std::string& family, const Config& con
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model, workload.tokenizer and workload.text");
+          "workload \"model\" needs workload.model and workload.text, and workload.tokenizer unless the text "
+          "is "
+          "token ids");
     }
     return std::make_unique<ModelSource>(config.workload);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "harness/config.h"
@@ -19,6 +20,10 @@ class Source {
   // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
   // every variant; a model's K and V are those that it computes with this very cache.
   virtual std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) = 0;
+  // Of the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
+  virtual const Model* model() const { return nullptr; }
+  virtual const Tokenizer* tokenizer() const { return nullptr; }
+  virtual std::span<const int> text() const { return {}; }
 };
 
 // `family` is a synthetic family, "dump" or "model". Throws std::invalid_argument.

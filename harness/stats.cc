@@ -71,6 +71,44 @@ ConfidenceInterval median_interval(std::span<const double> samples) {
   return bootstrap([&](uint64_t i) { return resampled_median(samples, random::key({kSeed, i}), drawn); });
 }
 
+double mean_of(std::span<const Stretch> stretches) {
+  require(!stretches.empty(), "mean_of: needs stretches");
+  double sum = 0, count = 0;
+  for (const Stretch& s : stretches) {
+    sum += s.sum;
+    count += s.count;
+  }
+  return sum / count;
+}
+
+// Of a ratio of sums: the spread of what each stretch adds to it, sum - mean * count.
+double standard_error(std::span<const Stretch> stretches) {
+  const double mean = mean_of(stretches), n = static_cast<double>(stretches.size());
+  if (stretches.size() < kMinSamples) return std::numeric_limits<double>::infinity();
+  double squares = 0, count = 0;
+  for (const Stretch& s : stretches) {
+    squares += (s.sum - mean * s.count) * (s.sum - mean * s.count);
+    count += s.count;
+  }
+  return std::sqrt(squares * n / (n - 1)) / count;
+}
+
+ConfidenceInterval mean_interval(std::span<const Stretch> stretches) {
+  require(!stretches.empty(), "mean_interval: needs stretches");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (stretches.size() < kMinSamples) return {-kInfinity, kInfinity};
+  return bootstrap([&](uint64_t resample) {
+    const uint64_t key = random::key({kSeed, resample});
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < stretches.size(); ++i) {
+      const Stretch& s = stretches[random::below(key, i, stretches.size())];
+      sum += s.sum;
+      count += s.count;
+    }
+    return sum / count;
+  });
+}
+
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing) {
   const auto positive = [](double x) { return x > 0; };
   require(!a.empty() && !b.empty() && std::all_of(a.begin(), a.end(), positive) &&

@@ -31,6 +31,17 @@ inline constexpr int kMinSamples = 5;
 
 ConfidenceInterval median_interval(std::span<const double> samples);
 
+// A run of neighbouring samples that go together, such as the losses of tokens that follow each other: the
+// unit in which a mean over all of them is resampled.
+struct Stretch {
+  double sum, count;
+};
+// The mean over all samples; its standard error, and its bootstrap interval, with stretches as independent
+// draws (infinite for fewer than kMinSamples of them). No stretches is a bug (std::logic_error).
+double mean_of(std::span<const Stretch> stretches);
+double standard_error(std::span<const Stretch> stretches);
+ConfidenceInterval mean_interval(std::span<const Stretch> stretches);
+
 enum class Pairing {
   kIndependent,    // each side is resampled by itself
   kPairedByIndex,  // a[i] and b[i] were taken next to each other: both sides are resampled with the same

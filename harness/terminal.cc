@@ -73,10 +73,55 @@ std::string verdict_text(const Row& row) {
   return verdict;
 }
 
-// One kind of table for each kind of phase: what it is headed, and a row.
 using Strings = std::vector<std::string>;
 
+// What a model says with the cache: quality and recall.
+const Strings kReadingHead{
+    "variant",         "bytes a token", "perplexity",     "loss change, nats (95 % interval)",
+    "KL mean, nats",   "KL p99",        "same top token", "tokens/s",
+    "against full f32"};
+
+Strings reading_row(const Row& row) {
+  const std::string change =
+      row.text("verdict") == "baseline"
+          ? "-"
+          : with_interval(row, "loss_change", "loss_change_ci_low", "loss_change_ci_high", "%+.2g");
+  std::string perplexity = number(row, "perplexity", "%.4g");
+  if (row.number("perplexity_se")) perplexity += " ± " + number(row, "perplexity_se", "%.2g");
+  return {row_name(row),
+          number(row, "held_bytes_per_token", "%.0f"),
+          perplexity,
+          change,
+          number(row, "kl_mean", "%.2e"),
+          number(row, "kl_p99", "%.2e"),
+          row.number("top1_agreement") ? format("%.2f %%", 100 * *row.number("top1_agreement")) : "-",
+          number(row, "tokens_per_s", "%.0f"),
+          row.text("verdict")};
+}
+
+const Strings kWritingHead{"variant",  "bytes a token", "temperature", "same tokens, median",
+                           "at least", "same texts",    "of",          "tokens/s"};
+
+Strings writing_row(const Row& row) {
+  return {row_name(row),
+          number(row, "held_bytes_per_token", "%.0f"),
+          number(row, "temperature", "%g"),
+          number(row, "common_tokens_p50", "%g"),
+          number(row, "common_tokens_min", "%g"),
+          number(row, "same_texts", "%g"),
+          number(row, "batch", "%g"),
+          number(row, "tokens_per_s", "%.0f")};
+}
+
+// One kind of table for each kind of experiment or phase: what it is headed, and a row.
+bool reads(const Row& row) {
+  return row.text("experiment") == "quality" || row.text("experiment") == "recall";
+}
+bool writes(const Row& row) { return row.text("experiment") == "generate"; }
+
 Strings table_head(const Row& row) {
+  if (reads(row)) return kReadingHead;
+  if (writes(row)) return kWritingHead;
   if (row.text("phase") == "prefill") {
     return {"variant and arm", "workspace peak", "prefill p50, us (95 % interval)",
             "tokens/s",        "error, rel. L2", "time / materialised"};
@@ -93,6 +138,8 @@ Strings table_row(const Row& row) {
   fields[0] = row_name(row);
   fields[1] = row.text("status");
   if (row.text("status") != "ok") return fields;
+  if (reads(row)) return reading_row(row);
+  if (writes(row)) return writing_row(row);
   if (row.text("phase") == "prefill") {
     return {fields[0],
             bytes_text(row, {"bytes_workspace_peak"}),
@@ -173,9 +220,11 @@ std::string summary_table(std::span<const Row> cells) {
   int nulls = 0, decided_nulls = 0;
   for (const Row& row : cells) {
     const std::string& ragged = row.text("lengths");
-    const std::string here = row.text("experiment") + ", " + row.text("workload") + ", batch " +
-                             row.text("batch") + ", " +
-                             (ragged.empty() ? row.text("seq_len") + " tokens" : "lengths " + ragged);
+    const std::string here =
+        row.text("experiment") + ", " + row.text("workload") + ", batch " + row.text("batch") + ", " +
+        (ragged.empty() ? row.text("seq_len") + " tokens" : "lengths " + ragged) +
+        (row.text("distance").empty() ? "" : ", distance " + row.text("distance")) +
+        (row.text("passage_tokens").empty() ? "" : ", passage " + row.text("passage_tokens"));
     if (here != heading) {
       flush();
       heading = here;

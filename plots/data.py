@@ -28,9 +28,19 @@ LATER_NUMBERS = """
     held_bytes_per_token kept_tokens err_positions
     save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
     chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us
+    predictions perplexity perplexity_se loss_change loss_change_ci_low loss_change_ci_high kl_median kl_max
+    top1_agreement top1_agreement_ci_low top1_agreement_ci_high p_change_rms peak_bytes tokens_per_s
+    loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high kl_p99 distance passage_tokens
+    temperature generated_tokens common_tokens_p50 common_tokens_min same_texts
 """.split()
 GROWTH_TEXT = ["cell", "variant"]
 GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
+POSITION_TEXT = ["cell", "variant"]
+POSITION_NUMBERS = """
+    seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high top1_agreement
+""".split()
+TEXTS_TEXT = ["cell", "variant", "prompt", "text", "full_text"]
+TEXTS_NUMBERS = ["temperature", "sequence", "common_tokens"]
 
 
 class BadResults(Exception):
@@ -43,6 +53,8 @@ class Run:
     folder: Path
     cells: pl.DataFrame  # one row a cell, with the derived columns of `with_memory`
     growth: pl.DataFrame  # one row a step; no rows where the run has no growth experiment
+    positions: pl.DataFrame  # one row a bucket of positions of a quality experiment, likewise
+    texts: pl.DataFrame  # one row a text of a generate experiment
     env: dict
     config: str  # the TOML as run, or ""
 
@@ -63,21 +75,21 @@ def load_run(folder: Path, name: str) -> Run:
     cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS, LATER_TEXT, LATER_NUMBERS)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
-    growth_file = folder / "growth.csv"
-    growth = (
-        read_csv(growth_file, GROWTH_TEXT, GROWTH_NUMBERS)
-        if growth_file.exists()
-        else empty_table(GROWTH_TEXT, GROWTH_NUMBERS)
-    )
     run = pl.lit(name).alias("run")
     return Run(
         name,
         folder,
         with_memory(cells.with_columns(run)),
-        growth.with_columns(run),
+        read_if_there(folder / "growth.csv", GROWTH_TEXT, GROWTH_NUMBERS).with_columns(run),
+        read_if_there(folder / "positions.csv", POSITION_TEXT, POSITION_NUMBERS).with_columns(run),
+        read_if_there(folder / "texts.csv", TEXTS_TEXT, TEXTS_NUMBERS).with_columns(run),
         read_env(folder / "env.json"),
         read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
     )
+
+
+def read_if_there(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
+    return read_csv(path, text, numbers) if path.exists() else empty_table(text, numbers)
 
 
 def read_csv(path: Path, text: list[str], numbers: list[str], later_text=(), later_numbers=()) -> pl.DataFrame:

@@ -27,6 +27,8 @@ from marks import (
 from prepare import (
     NoData,
     at_lengths,
+    by_position,
+    by_what_is_kept,
     drawable,
     growth_totals,
     longest_growth,
@@ -62,6 +64,7 @@ MAX_GROWTH_POINTS = 20_000  # what a browser still draws at once; the maxima alw
 class Tables:
     cells: pl.DataFrame
     growth: pl.DataFrame
+    positions: pl.DataFrame
     style: VariantStyle
 
 
@@ -400,6 +403,134 @@ def batch_waste(tables: Tables):
     return panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))
 
 
+def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
+    """Quality against bytes: a line a policy over its budgets, a lone point a codec, and the front of them all."""
+    rows = of_experiment(tables.cells, "quality", "held_bytes_per_token").filter(
+        pl.col(value).is_not_null() & (pl.col("kl_mean") > 0)
+    )
+    if rows.is_empty():
+        raise NoData("no variant's predictions differ from the full f32 cache's")
+    rows = with_panel(rows).with_columns(
+        spec=pl.col("variant"),
+        variant=pl.col("series"),
+        per_token=pl.col("held_bytes_per_token"),
+        error=pl.col(value),
+    )
+    rows = with_front(rows).with_columns(
+        text("held_bytes_per_token", bytes_text),
+        text("perplexity", "{:.4g}".format),
+        text("loss_change", "{:+.2g}".format),
+        text("kl_mean", "{:.2g}".format),
+        text("top1_agreement", "{:.2%}".format),
+        interval(f"{value}_ci_low", f"{value}_ci_high", "{:.2g}".format),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = VariantStyle(set(rows["variant"]))
+    base = alt.Chart().encode(
+        log_axis(
+            alt.X,
+            "per_token",
+            "bytes held per token given, all layers",
+            [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1],
+        ),
+        axis,
+        tooltip=tips(
+            spec="spec", bytes_held="held_bytes_per_token_text", perplexity="perplexity_text",
+            loss_change="loss_change_text", KL="kl_mean_text", same_top_token="top1_agreement_text",
+            interval_95="interval", verdict="verdict",
+        ),
+    )  # fmt: skip
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
+    )
+    bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
+    line, points = line_and_points(base, style)
+    layers = [
+        front.encode(order="per_token:Q"),
+        bar.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus()),
+        line.encode(order="per_token:Q"),
+        points,
+    ]
+    height = max(380, 17 * len(style.shown))
+    return panels(alt.layer(*layers), rows, height=height, choice=choice)
+
+
+def quality_kl(tables: Tables):
+    title = "KL(full f32 cache || variant), mean [nats]"
+    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    ends = [x for column in ("kl_mean", "kl_mean_ci_low", "kl_mean_ci_high") for x in quality[column].drop_nulls()]
+    if not any(x > 0 for x in ends):
+        raise NoData("no variant's predictions differ from the full f32 cache's")
+    return quality_points(tables, "kl_mean", title, log_axis(alt.Y, "error", title, ends, "~e"))
+
+
+def quality_loss(tables: Tables):
+    title = "change of the mean loss [nats]"
+    # Linear near 0, where signs and zero matter, logarithmic beyond.
+    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(-3, 2)] + [0]
+    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    ends = [x for column in ("loss_change_ci_low", "loss_change_ci_high") for x in quality[column].drop_nulls()]
+    low, high = min(ends, default=0), max(ends, default=1)
+    axis = alt.Y(
+        "error:Q",
+        scale=alt.Scale(
+            type="symlog", constant=1e-3, nice=False, domain=[1.3 * min(low, -2e-4), 1.3 * max(high, 2e-4)]
+        ),
+        axis=alt.Axis(title=title, values=ticks, format="~r"),
+    )
+    return quality_points(tables, "loss_change", title, axis)
+
+
+def kl_by_position(tables: Tables):
+    rows = by_position(tables.positions, tables.cells).with_columns(
+        text("kl_mean", "{:.2g}".format),
+        interval("kl_mean_ci_low", "kl_mean_ci_high", "{:.2g}".format),
+        pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = tables.style.showing(rows["variant"])
+    ends = [x for column in ("kl_mean", "kl_mean_ci_low", "kl_mean_ci_high") for x in rows[column].drop_nulls()]
+    base = alt.Chart().encode(
+        length_axis("position", "position in the window [tokens]", [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]),
+        log_axis(alt.Y, "kl_mean", "KL(full f32 cache || variant), mean [nats]", ends, "~e"),
+        tooltip=tips(positions="span", KL="kl_mean_text", interval_95="interval"),
+    )
+    band = base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
+    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    return panels(alt.layer(band, *line_and_points(base, style)), rows, height=420, choice=choice)
+
+
+def recall(tables: Tables):
+    rows = by_what_is_kept(with_panel(of_experiment(tables.cells, "recall", "loss", "distance")))
+    rows = rows.with_columns(
+        low=pl.col("loss") - 1.96 * pl.col("loss_se"), high=pl.col("loss") + 1.96 * pl.col("loss_se")
+    ).with_columns(
+        text("loss", "{:.3f}".format),
+        text("held_bytes_per_token", bytes_text),
+        text("kept_tokens", "{:.0f}".format),
+        interval("low", "high", "{:.3f}".format),
+    )
+    style = tables.style.showing(rows["variant"])
+    top = 1.05 * max(rows["high"].max() or 0, rows["loss"].max())
+    base = alt.Chart().encode(
+        length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),
+        alt.Y(
+            "loss:Q",
+            axis=alt.Axis(title="loss on the second copy [nats]"),
+            scale=alt.Scale(domain=[0, top], nice=False),
+        ),
+        tooltip=tips(length=False, distance="distance", loss="loss_text", interval_95="interval", kept="kept_tokens_text"),
+    )
+    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style)]
+    return panels(alt.layer(*layers), rows, height=420)
+
+
+TINY = (
+    " Tiny models exaggerate damage: read the order of the variants, not the size of the gaps, and measure your own model "
+    "before you choose."
+)
+
 FIGURES = [
     Figure(
         "memory",
@@ -487,5 +618,38 @@ FIGURES = [
         "Shorter is better; 1 is a cache that holds its rows and nothing else. Slack is what padding to the longest "
         "sequence, or the last block of each, reserves and does not use.",
         batch_waste,
+    ),
+    Figure(
+        "quality_kl",
+        "Divergence of the predictions against bytes",
+        "Towards the lower left is better; the dashed line is the Pareto front. How far the next token's distribution is "
+        "from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over its budgets, a lone "
+        "point a codec that keeps every token." + TINY,
+        quality_kl,
+        at_one_length=True,
+    ),
+    Figure(
+        "quality_loss",
+        "Loss of quality against bytes",
+        "Towards the lower left is better; the dashed line is the Pareto front. Mean loss less that of the full f32 cache on the "
+        "same tokens, with 95 % bootstrap intervals: one that reaches 0 says nothing. 0.01 nats are 1 % of the perplexity. The axis "
+        "is linear within 0.001 nats of zero." + TINY,
+        quality_loss,
+        at_one_length=True,
+    ),
+    Figure(
+        "kl_position",
+        "Divergence by position",
+        "Lower is better. A line that rises with the position is damage that adds up, or a window that has begun to forget; "
+        "variants that have changed nothing have no line." + TINY,
+        kl_by_position,
+        at_one_length=True,
+    ),
+    Figure(
+        "recall",
+        "Recall against distance",
+        "Lower is better. A passage comes again this many tokens later; only the second copy's predictions count. Who forgot the "
+        "first copy has to guess. Bars are the mean and 1.96 standard errors." + TINY,
+        recall,
     ),
 ]

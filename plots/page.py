@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,7 +14,7 @@ import polars as pl
 from data import Run
 from figures import Figure
 from markupsafe import Markup
-from prepare import is_null_ab, with_panel
+from prepare import OF_MODELS, is_null_ab, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 HERE = Path(__file__).parent
@@ -37,7 +38,9 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
         counts=status_counts(cells),
         drawn=drawn,
-        groups=list(summary(cells)),
+        groups=list(summary(cells.filter(~of_models()))),
+        readings=list(readings(cells)),
+        generated=list(generated(runs)),
         specs=script_json({d.figure.name: d.spec for d in drawn if d.spec}),
         libraries=Markup(libraries.replace("</script", "<\\/script")),
     )
@@ -127,6 +130,75 @@ def summary_row(row: dict) -> dict:
         "cosine": number(row["err_cosine"], ".6f"),
         "kl": number(row["err_attn_kl"], ".2e"),
         "kernel": row["kernel"] or "–",
+    }
+
+
+def of_models() -> pl.Expr:
+    return pl.col("experiment").is_in(OF_MODELS)
+
+
+def readings(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+    """The groups of the table of what models predict with the caches: (heading, rows)."""
+    for experiment in ("quality", "recall"):
+        rows = cells.filter(pl.col("experiment") == experiment)
+        if rows.is_empty():
+            continue
+        rows = with_panel(rows).sort("panel", "seq_len", maintain_order=True)
+        keys = ("panel", "seq_len", "distance")
+        for key, group in groupby(rows.iter_rows(named=True), key=lambda row: tuple(row[k] for k in keys)):
+            panel, length, distance = key
+            place = f"distance {distance:.0f}" if distance is not None else f"{length_text(length)} tokens"
+            yield " · ".join(part for part in (experiment, place, panel) if part), [reading_row(row) for row in group]
+
+
+def reading_row(row: dict) -> dict:
+    change = lambda value: f"{value:+.2g}"  # noqa: E731
+    return {
+        "variant": row["variant"],
+        "status": (row["status"] or "no status").replace("_", " "),
+        "ok": row["status"] == "ok",
+        "reason": row["reason"] or "no reason recorded",
+        "per_token": bytes_text(row["held_bytes_per_token"]),
+        "peak": bytes_text(row["peak_bytes"]),
+        "perplexity": number(row["perplexity"], ".4g"),
+        "perplexity_error": "" if row["perplexity_se"] is None else f"± {row['perplexity_se']:.2g}",
+        "change": number(row["loss_change"], "+.2g"),
+        "change_interval": span(row["loss_change_ci_low"], row["loss_change_ci_high"], change),
+        "kl": number(row["kl_mean"], ".2e"),
+        "kl_p50": number(row["kl_median"], ".1e"),
+        "kl_p99": number(row["kl_p99"], ".1e"),
+        "kl_max": number(row["kl_max"], ".1e"),
+        "top1": number(row["top1_agreement"], ".2%"),
+        "p_change": number(row["p_change_rms"], ".2%"),
+        "tokens_per_s": number(row["tokens_per_s"], ".0f"),
+        "verdict": row["verdict"] or "–",
+    }
+
+
+def generated(runs: list[Run]) -> Iterator[tuple[str, list[dict]]]:
+    """Texts side by side with the full f32 cache's, a group a prompt and temperature: (heading, rows)."""
+    for run in runs:
+        order = ["temperature", "sequence"]
+        rows = run.texts.sort(order, maintain_order=True).iter_rows(named=True)
+        for (temperature, sequence), group in groupby(rows, key=lambda row: tuple(row[k] for k in order)):
+            texts = list(group)
+            how = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+            named = f"{run.name} · " if len(runs) > 1 else ""
+            yield f"{named}{how} · prompt {sequence + 1:.0f}", [text_row(row) for row in texts]
+
+
+def text_row(row: dict) -> dict:
+    """The two texts, each cut where they part."""
+    text, full = row["text"] or "", row["full_text"] or ""
+    common = os.path.commonprefix([text, full])
+    leaves = row["common_tokens"]
+    return {
+        "variant": row["variant"],
+        "prompt": row["prompt"] or "",
+        "leaves": "never" if leaves is None else f"after {leaves:.0f} token{'s' * (leaves != 1)}",
+        "common": common,
+        "rest": text[len(common) :],
+        "full_rest": full[len(common) :],
     }
 
 

@@ -17,7 +17,10 @@ DIMENSIONS = {
     "head_dim": "head dim {}",
     "batch": "batch {}",
     "threads": "{} threads",
+    "passage_tokens": "passage of {} tokens",
 }
+# Experiments that run a model: nothing in them is a step of the cache alone.
+OF_MODELS = ["quality", "recall", "generate"]
 
 
 class NoData(Exception):
@@ -71,7 +74,8 @@ def format_dimension(value) -> str:
 
 def stepped(cells: pl.DataFrame) -> pl.DataFrame:
     """Without the cells of experiments that have figures of their own, and whose bytes and lengths are no other's."""
-    return cells.filter(~pl.col("experiment").is_in(["budget", "checkpoint", "prefill", "batch"]))
+    own = ["budget", "checkpoint", "prefill", "batch", *OF_MODELS]
+    return cells.filter(~pl.col("experiment").is_in(own))
 
 
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
@@ -98,6 +102,30 @@ def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
     rows = with_panel(rows).with_columns(arm_text=arm)
     several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
     return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))
+
+
+def by_what_is_kept(rows: pl.DataFrame) -> pl.DataFrame:
+    """Panels apart for variants that keep every token and those that drop some, where there are both: each has lines
+    enough of its own."""
+    drops = (pl.col("kept_tokens") < pl.col("seq_len")).any().over("variant")
+    rows = rows.with_columns(kept=pl.when(drops).then(pl.lit("tokens dropped")).otherwise(pl.lit("every token kept")))
+    if rows["kept"].n_unique() == 1:
+        return rows
+    several = pl.when(pl.col("panel") == "").then("kept").otherwise(pl.format("{} · {}", "panel", "kept"))
+    return rows.with_columns(panel=several).sort("panel", maintain_order=True)
+
+
+def by_position(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The buckets of positions of the cells, in panels; adds `position`, the middle of a bucket."""
+    if positions.is_empty():
+        raise NoData("no quality experiment was run")
+    known = cells.drop(set(positions.columns) & set(cells.columns) - {"run", "cell"})
+    rows = with_panel(positions.filter(pl.col("kl_mean") > 0).join(known, on=["run", "cell"]))
+    if rows.is_empty():
+        raise NoData("no variant's predictions differ from the full f32 cache's")
+    # Halfway on a log axis; the first bucket begins at 0, where such an axis has no place.
+    middle = (pl.col("position_first").clip(lower_bound=4) * (pl.col("position_last") + 1)).sqrt()
+    return by_what_is_kept(rows.with_columns(position=middle))
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -48,6 +48,7 @@ def write_report(runs: list[Run], out: Path) -> Path:
     tables = Tables(
         measured(cells),
         pl.concat([run.growth for run in runs]),
+        pl.concat([run.positions for run in runs]),
         VariantStyle(set(measured(cells).filter(pl.col("experiment") != "budget")["variant"])),
     )
     named = len(runs) > 1

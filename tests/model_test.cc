@@ -263,7 +263,8 @@ TEST(TinyModelFile, TheLargestHeaderDoesNotOverflowTheSize) {
 
 TEST(TinyModelFile, WhatIsNoFileIsRefused) {
   EXPECT_TRUE(contains(refusal([] { Model("/no/such/file"); }), "/no/such/file: No such file"));
-  EXPECT_TRUE(contains(refusal([] { Model{testing::TempDir()}; }), "not a regular file"));
+  EXPECT_TRUE(contains(refusal([] { Model{KVLAB_SOURCE_DIR "/tests"}; }),
+                       "tests/config.json; a Hugging Face model folder has it"));
 }
 
 // Sum of -ln p(id[i + 1] | id[0 … i]) over the ids from `first_target` on, and how many they are.

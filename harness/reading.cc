@@ -1,0 +1,111 @@
+#include "harness/reading.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <stdexcept>
+
+#include "harness/ledger.h"
+#include "harness/timing.h"
+#include "variants/build.h"
+#include "variants/registry.h"
+#include "variants/tail.h"
+
+namespace kv {
+namespace {
+
+std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t n) {
+  std::vector<int> ids;
+  for (int s = 0; s < passages.sequences; ++s) {
+    for (int64_t i = 0; i < n; ++i) ids.push_back(passages.id(s, first + i));
+  }
+  return ids;
+}
+
+// One step of all readings: tokens [first, first + n) of every sequence.
+struct Step {
+  const Passages& passages;
+  int64_t first, n;
+  std::vector<int> ids;                   // [sequences, n]
+  std::vector<Distribution> reference{};  // [sequences, n]
+
+  std::vector<float> logits(Reading& reading) const {
+    Stopwatch watch;
+    std::vector<float> all = reading.decoder.step(ids, n);
+    reading.seconds += watch.lap();
+    return all;
+  }
+
+  void read_reference(Reading& reading) {
+    const std::vector<float> all = logits(reading);
+    const size_t vocab = all.size() / ids.size();
+    for (size_t at = 0; at < ids.size(); ++at)
+      reference.push_back(distribution_of(std::span(all).subspan(at * vocab, vocab)));
+    for (size_t at = 0; at < ids.size(); ++at) record(reading, at, reference[at]);
+  }
+
+  void read(Reading& reading) const {
+    const std::vector<float> all = logits(reading);
+    const size_t vocab = all.size() / ids.size();
+    for (size_t at = 0; at < ids.size(); ++at)
+      record(reading, at, distribution_of(std::span(all).subspan(at * vocab, vocab)));
+  }
+
+  void record(Reading& reading, size_t at, const Distribution& got) const {
+    const auto sequence = static_cast<int64_t>(at) / n, position = first + static_cast<int64_t>(at) % n;
+    reading.predictions[static_cast<size_t>(sequence * passages.length + position)] =
+        compare_predictions(got, reference[at], passages.id(static_cast<int>(sequence), position + 1));
+  }
+};
+
+void read_all(const Step& step, std::span<Reading* const> readings) {
+  std::vector<std::exception_ptr> thrown(readings.size());
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t i = 0; i < readings.size(); ++i) {
+    if (!readings[i]->failure.empty()) continue;
+    try {
+      step.read(*readings[i]);
+    } catch (const OutOfBlocks& e) {
+      readings[i]->failure = e.what();
+    } catch (const std::bad_alloc&) {
+      readings[i]->failure = "ran out of memory";
+    } catch (...) {
+      thrown[i] = std::current_exception();
+    }
+  }
+  for (const std::exception_ptr& e : thrown) {
+    if (e) std::rethrow_exception(e);
+  }
+}
+
+}  // namespace
+
+bool agrees_in_chunks(const Spec& spec) {
+  return !retention_of(spec).cuts_prompt && !Tail::needed(codec_of(spec).make(spec.codec));
+}
+
+bool read_together(const Passages& passages, const Pace& pace, Reading& reference,
+                   std::span<Reading* const> readings, const std::function<bool()>& stop) {
+  for (int64_t first = 0, n; first < passages.length; first += n) {
+    if (stop()) return false;
+    n = std::min(pace.tokens(first), passages.length - first);
+    Step step{.passages = passages, .first = first, .n = n, .ids = tokens_of_step(passages, first, n)};
+    step.read_reference(reference);
+    read_all(step, readings);
+  }
+  return true;
+}
+
+ReadingPair read_pair(const Model& model, const Passages& passages, const Pace& pace, const Spec& spec) {
+  const CacheShape shape = cache_shape(model.config(), passages.sequences, passages.length);
+  Ledger ledger, full_ledger;
+  const auto cache = build_cache(spec, shape, ledger),
+             full = build_cache(parse_spec("contiguous"), shape, full_ledger);
+  Reading reading(model, *cache, passages), reference(model, *full, passages);
+  Reading* const one[] = {&reading};
+  read_together(passages, pace, reference, one, [] { return false; });
+  if (!reading.failure.empty()) throw std::bad_alloc();
+  return {std::move(reference.predictions), std::move(reading.predictions)};
+}
+
+}  // namespace kv
