@@ -8,11 +8,11 @@
 // says under which.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 
 #include "harness/claims.h"
+#include "harness/closed_form.h"
 #include "harness/quantities.h"
 #include "harness/stats.h"
 
@@ -24,29 +24,15 @@ inline constexpr const char* kNotTestable = "not testable here";
 
 struct Outcome {
   std::string verdict, reason;
-  std::string computed,
-      measured;  // in the figure's unit, the latter with its interval; empty where there is none
-  std::optional<double> computed_value, measured_value;  // in the base unit
-  std::optional<ConfidenceInterval> interval;
+  // In the figure's unit, the latter with its interval; empty where there is none.
+  std::string computed = {}, measured = {};
+  // In the base unit.
+  std::optional<double> computed_value = {}, measured_value = {};
+  std::optional<ConfidenceInterval> interval = {};
 };
 
-class Checker {
- public:
-  // Caches up to `ledger_limit_bytes` are filled and counted.
-  Checker(const Quantities& quantities, int64_t ledger_limit_bytes)
-      : quantities_(quantities), ledger_limit_bytes_(ledger_limit_bytes) {}
-
-  // Throws std::invalid_argument (file, line, what would be right) where the statement cannot be evaluated as
-  // it is written.
-  Outcome check(const Statement& statement);
-
- private:
-  friend class Evaluation;
-  std::optional<int64_t> counted_bytes(const struct CacheSize& size);
-
-  const Quantities& quantities_;
-  int64_t ledger_limit_bytes_;
-  std::map<std::string, std::optional<int64_t>> counted_;  // the same cache is in several figures of a row
-};
+// Throws std::invalid_argument (file, line, what would be right) where the statement cannot be evaluated as
+// it is written.
+Outcome check(const Statement& statement, const Quantities& quantities, CountedBytes& counted);
 
 }  // namespace kv

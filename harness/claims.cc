@@ -175,7 +175,7 @@ void require_keys(Keys& keys, const Statement& s) {
 }
 
 std::set<std::string> known_names(const Statement& s) {
-  std::set<std::string> names{"K"};
+  std::set<std::string> names{"K", "MB", "GB"};
   for (const auto& [name, value] : s.define) names.insert(name);
   for (const auto& [name, value] : s.bytes) names.insert(name);
   for (const auto& [name, value] : s.quantities) names.insert(name);

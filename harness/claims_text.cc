@@ -86,11 +86,15 @@ void for_each_claim(const std::vector<ClaimFile>& files, std::span<const Row> fi
 // What a reader of the terminal gets of a claim's reasons; claims.md has them all.
 constexpr size_t kReasonsShown = 3;
 
+// Those of figures that did not come out come first.
 std::vector<std::string> reasons_of(const std::vector<const Row*>& rows) {
   std::vector<std::string> reasons;
-  for (const Row* row : rows) {
-    const std::string &reason = row->text("reason"), &figure = row->text("figure");
-    if (!reason.empty()) reasons.push_back(figure.empty() ? reason : figure + ": " + reason);
+  for (const bool reproduced : {false, true}) {
+    for (const Row* row : rows) {
+      const std::string &reason = row->text("reason"), &figure = row->text("figure");
+      if (reason.empty() || (row->text("verdict") == kReproduced) != reproduced) continue;
+      reasons.push_back(figure.empty() ? reason : figure + ": " + reason);
+    }
   }
   return reasons;
 }

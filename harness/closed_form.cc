@@ -56,4 +56,15 @@ std::optional<int64_t> bytes_by_ledger(const CacheSize& size, int64_t limit_byte
   return ledger.payload().current_bytes + ledger.metadata().current_bytes;
 }
 
+std::optional<int64_t> CountedBytes::of(const CacheSize& size) {
+  const CacheShape& s = size.shape;
+  std::string key = size.spec.print();
+  for (const int64_t n : {int64_t{s.layers}, int64_t{s.kv_heads}, int64_t{s.head_dim}, s.max_tokens,
+                          int64_t{s.max_sequences}, size.tokens})
+    key += " " + std::to_string(n);
+  const auto [at, fresh] = counted_.try_emplace(key);
+  if (fresh) at->second = bytes_by_ledger(size, limit_bytes_);
+  return at->second;
+}
+
 }  // namespace kv

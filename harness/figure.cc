@@ -28,6 +28,7 @@ constexpr std::array kUnits = std::to_array<Unit>({
     {"%", 0.01},
     {"B", 1},
     {"bits", 1},
+    {"nats", 1},
     {"floats", 1},
     {"KB", 1e3, "KiB", kKi},
     {"MB", 1e6, "MiB", kMi},
@@ -115,7 +116,7 @@ Tolerance parse_tolerance(const std::string& given) {
 }
 
 Figure parse_figure(const std::string& given) {
-  static const std::regex kExponent(R"(O\((?:1|([A-Z])(?:\^(\d))?)\))");
+  static const std::regex kExponent(R"(O\((?:1|([A-Z])(?:\^(\d\.?\d*))?)\))");
   static const std::regex kNumber(
       R"((up to |~|<=|>=|<|>)? ?(\d[\d,]*\.?\d*(?:[eE]\d+)?) ?(x|%)?(?: ?- ?(\d[\d,]*\.?\d*))? ?(\S*))");
   Figure f;
@@ -123,9 +124,9 @@ Figure parse_figure(const std::string& given) {
   f.units = {{1.0, ""}};
   const std::string text = plain(given);
   std::smatch m;
-  if (text == "yes" || text == "no") {
+  if (std::regex_match(text, std::regex("[Yy]es|[Nn]o"))) {
     f.truth = true;
-    f.low = f.high = text == "yes";
+    f.low = f.high = text.ends_with("es");
   } else if (std::regex_match(text, m, kExponent)) {
     f.exponent_of = m[1].matched ? m[1].str() : "T";
     f.low = f.high = !m[1].matched ? 0 : m[2].matched ? std::stod(m[2]) : 1;
@@ -187,6 +188,7 @@ std::string Figure::in_unit(double value, const UnitReading& unit) const {
 }
 
 std::string short_number(double value) {
+  if (std::abs(value) < 1e-9) return "0";  // what is left of a difference of logarithms
   char text[32];
   // Whole numbers whole, and no powers of ten where the digits say the same.
   const double size = std::abs(value);

@@ -73,7 +73,30 @@ double required(const Row& row, const std::string& column) {
   return *value;
 }
 
+std::optional<ConfidenceInterval> interval_beside(const Row& cell, const std::string& metric) {
+  const auto columns = cell_columns();
+  const std::string low = metric + "_ci_low", high = metric + "_ci_high";
+  if (std::none_of(columns.begin(), columns.end(), [&](const Column& c) { return c.name == low; }))
+    return std::nullopt;
+  if (!cell.number(low) || !cell.number(high)) return std::nullopt;
+  return ConfidenceInterval{*cell.number(low), *cell.number(high)};
+}
+
 }  // namespace
+
+void Quantities::take_samples(Folder& folder, const Row& cell, const Quantity& q,
+                              std::vector<double>& values) {
+  const bool growth = cell.text("experiment") == "growth";
+  std::map<int, std::vector<double>> repetitions;
+  for (const Row& row : folder.samples(growth)) {
+    const bool of_kind = growth || q.kind.empty() || row.text("kind") == q.kind;
+    if (row.text("cell") == cell.text("cell") && of_kind)
+      repetitions[static_cast<int>(required(row, "repetition"))].push_back(required(row, q.metric));
+  }
+  if (repetitions.empty())
+    throw NotMeasured(cell.text("cell") + " has no samples" + (q.kind.empty() ? "" : " of kind " + q.kind));
+  for (const auto& [number, samples] : repetitions) values.push_back(taken(q.take, samples));
+}
 
 void Quantities::add(const std::string& run, std::vector<std::filesystem::path> folders) {
   for (auto& folder : folders) runs_[run].push_back(std::make_shared<Folder>(std::move(folder)));
@@ -85,26 +108,19 @@ const std::vector<std::shared_ptr<Quantities::Folder>>& Quantities::folders(cons
   return found->second;
 }
 
-std::vector<double> Quantities::values(const Quantity& q) const {
-  std::vector<double> all;
+Measured Quantities::find(const Quantity& q) const {
+  Measured found;
   for (const auto& folder : folders(q.run)) {
     const Row& cell = cell_of(folder->cells, q);
-    if (q.take.empty()) {
-      all.push_back(required(cell, q.metric));
+    if (!q.take.empty()) {
+      take_samples(*folder, cell, q, found.values);
       continue;
     }
-    const bool growth = cell.text("experiment") == "growth";
-    std::map<int, std::vector<double>> repetitions;
-    for (const Row& row : folder->samples(growth)) {
-      if (row.text("cell") != cell.text("cell") || (!growth && !q.kind.empty() && row.text("kind") != q.kind))
-        continue;
-      repetitions[static_cast<int>(required(row, "repetition"))].push_back(required(row, q.metric));
-    }
-    if (repetitions.empty())
-      throw NotMeasured(cell.text("cell") + " has no samples" + (q.kind.empty() ? "" : " of kind " + q.kind));
-    for (const auto& [number, samples] : repetitions) all.push_back(taken(q.take, samples));
+    found.values.push_back(required(cell, q.metric));
+    found.interval = interval_beside(cell, q.metric);
   }
-  return all;
+  if (found.values.size() > 1) found.interval.reset();  // the seeds' spread says more
+  return found;
 }
 
 }  // namespace kv

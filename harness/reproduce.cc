@@ -149,12 +149,13 @@ std::vector<Row> check_all(const std::vector<ClaimFile>& files,
                            const ReproduceOptions& options) {
   std::vector<Row> rows;
   const int64_t limit = std::min(kLedgerLimit, available_memory_bytes() / 2);
+  CountedBytes counted(limit);
   for (const ClaimFile& file : files) {
-    Checker checker(quantities.at(file.name), limit);
     for (const Claim& claim : file.claims) {
       for (const Statement& s : claim.statements) {
         if (options.stop()) return rows;
-        if (wanted(s, options)) rows.push_back(figure_row(file, claim, s, checker.check(s)));
+        if (wanted(s, options))
+          rows.push_back(figure_row(file, claim, s, check(s, quantities.at(file.name), counted)));
       }
     }
   }

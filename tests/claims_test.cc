@@ -153,7 +153,7 @@ TEST_F(Claims, AWrongFigureShowsItsArithmetic) {
            kModel);
   EXPECT_EQ(row.text("verdict"), "contradicted");
   EXPECT_EQ(row.text("reason"),
-            "2 x 2 layers x 4 KV heads x 64 x 100 tokens x 4 B = 409.6 KB = 400 KiB, the published "
+            "2 x 2 layers x 4 KV heads x 64 x 100 tokens x 4 B = 409.6 KB or 400 KiB, the published "
             "figure 26.8 % less");
 }
 
@@ -299,7 +299,7 @@ TEST_F(Claims, MistakesAreOneLineWithFileLineAndKey) {
          "claim.c.published has the unit 'furlong'");
   expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1 +\"", "claim.c.computed '1 +'");
   expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"x\"",
-         "claim.c.computed has 'x', which is not a name that is known here; known: K");
+         "claim.c.computed has 'x', which is not a name that is known here; known: GB, K, MB");
   expect(
       "check = \"formula\"\npublished = \"1\"\ncomputed = \"a\"\ndefine = { a = \"b + 1\", b = \"2 * a\" }",
       "has 'a', which is defined by itself");
