@@ -353,6 +353,31 @@ fs::path file_named(const std::string& name, const std::vector<fs::path>& files)
                               known + ", or give a path that ends in .toml");
 }
 
+void keep_claim(ClaimFile& file, const std::string& id) {
+  std::string known;
+  for (const Claim& claim : file.claims) known += (known.empty() ? "" : ", ") + claim.id;
+  std::erase_if(file.claims, [&](const Claim& claim) { return claim.id != id; });
+  if (file.claims.empty())
+    throw std::invalid_argument("'" + id + "' is no claim of " + file.path + "; it has " + known);
+}
+
+// Claims of a file that is chosen already join it: its runs are shared.
+void add_claims(ClaimFile file, std::vector<ClaimFile>& chosen) {
+  const auto there =
+      std::find_if(chosen.begin(), chosen.end(), [&](const ClaimFile& c) { return c.name == file.name; });
+  if (there == chosen.end()) {
+    chosen.push_back(std::move(file));
+    return;
+  }
+  if (fs::absolute(there->path) != fs::absolute(file.path))
+    throw std::invalid_argument(there->path + " and " + file.path + " have the same name; rename one");
+  for (Claim& claim : file.claims) {
+    const bool known = std::any_of(there->claims.begin(), there->claims.end(),
+                                   [&](const Claim& c) { return c.id == claim.id; });
+    if (!known) there->claims.push_back(std::move(claim));
+  }
+}
+
 }  // namespace
 
 const std::vector<CheckKind>& check_kinds() {
@@ -412,15 +437,8 @@ std::vector<ClaimFile> choose_claims(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const size_t slash = name.ends_with(".toml") ? std::string::npos : name.find('/');
     ClaimFile file = load_claims(file_named(name.substr(0, slash), files).string());
-    if (slash != std::string::npos) {
-      const std::string id = name.substr(slash + 1);
-      std::string known;
-      for (const Claim& claim : file.claims) known += (known.empty() ? "" : ", ") + claim.id;
-      std::erase_if(file.claims, [&](const Claim& claim) { return claim.id != id; });
-      if (file.claims.empty())
-        throw std::invalid_argument("'" + name + "' names no claim; " + file.name + " has " + known);
-    }
-    chosen.push_back(std::move(file));
+    if (slash != std::string::npos) keep_claim(file, name.substr(slash + 1));
+    add_claims(std::move(file), chosen);
   }
   if (chosen.empty()) throw std::invalid_argument("there are no claim files in configs/claims");
   return chosen;
