@@ -13,6 +13,7 @@
 #include "harness/paths.h"
 #include "harness/placeholder.h"
 #include "harness/request_lengths.h"
+#include "harness/section.h"
 #include "harness/token_ids.h"
 #include "harness/workload.h"
 #include "kernels/attention.h"
@@ -21,144 +22,6 @@ namespace kv {
 namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 24;
-
-// A TOML table that knows where it is, and complains about every key that nobody asked for.
-class Section {
- public:
-  Section(const toml::table& table, std::string file, std::string path)
-      : table_(table), file_(std::move(file)), path_(std::move(path)) {}
-
-  bool has(const std::string& key) {
-    asked_.insert(key);
-    return table_.contains(key);
-  }
-
-  [[noreturn]] void fail(const std::string& key, const std::string& what) const {
-    std::string where = file_;
-    const toml::node* node = table_.get(key);
-    if (node && node->source().begin.line > 0) where += ":" + std::to_string(node->source().begin.line);
-    throw std::invalid_argument(where + ": " + (path_.empty() ? key : path_ + "." + key) + " " + what);
-  }
-
-  // About the table as a whole.
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw std::invalid_argument(file_ + ": [" + path_ + "] " + what);
-  }
-
-  std::string text(const std::string& key, const std::string& fallback) {
-    const toml::node* node = take(key);
-    if (!node) return fallback;
-    if (!node->is_string()) fail(key, "must be text in quotes");
-    return node->value<std::string>().value();
-  }
-
-  std::string choice(const std::string& key, const std::string& fallback,
-                     const std::vector<std::string>& known) {
-    const std::string value = text(key, fallback);
-    if (std::find(known.begin(), known.end(), value) == known.end()) {
-      std::string list;
-      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-      fail(key, "must be one of " + list + ", not '" + value + "'");
-    }
-    return value;
-  }
-
-  int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
-    const toml::node* node = take(key);
-    return node ? checked(key, *node, min, max) : fallback;
-  }
-
-  bool boolean(const std::string& key, bool fallback) {
-    const toml::node* node = take(key);
-    if (!node) return fallback;
-    if (!node->is_boolean()) fail(key, "must be true or false");
-    return node->value<bool>().value();
-  }
-
-  double number(const std::string& key, double fallback, double min, double max) {
-    const toml::node* node = take(key);
-    return node ? checked(key, *node, min, max) : fallback;
-  }
-  std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback, double min,
-                              double max) {
-    std::vector<double> values;
-    for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
-    return values.empty() ? fallback : values;
-  }
-
-  // One value or an array of them; never empty.
-  std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
-                                int64_t max) {
-    std::vector<int64_t> values;
-    for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
-    return values.empty() ? fallback : values;
-  }
-  std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback) {
-    std::vector<std::string> values;
-    for (const toml::node* node : items(key)) {
-      if (!node->is_string()) fail(key, "must be text in quotes, or an array of it");
-      values.push_back(node->value<std::string>().value());
-    }
-    return values.empty() ? fallback : values;
-  }
-
-  // The table under a key; an empty one where there is none.
-  Section section(const std::string& key) {
-    static const toml::table nothing;
-    const toml::node* node = take(key);
-    if (node && !node->is_table()) fail(key, "must be a table");
-    return {node ? *node->as_table() : nothing, file_, path_.empty() ? key : path_ + "." + key};
-  }
-
-  // Call when all keys have been asked for.
-  void refuse_the_rest() const {
-    for (const auto& [key, node] : table_) {
-      const std::string name(key.str());
-      if (asked_.count(name)) continue;
-      std::string known;
-      for (const std::string& k : asked_) known += (known.empty() ? "" : ", ") + k;
-      fail(name, "is not a key that is known here; known: " + known);
-    }
-  }
-
- private:
-  const toml::node* take(const std::string& key) {
-    asked_.insert(key);
-    return table_.get(key);
-  }
-
-  std::vector<const toml::node*> items(const std::string& key) {
-    const toml::node* node = take(key);
-    if (!node) return {};
-    if (!node->is_array()) return {node};
-    std::vector<const toml::node*> nodes;
-    for (const toml::node& item : *node->as_array()) nodes.push_back(&item);
-    if (nodes.empty()) fail(key, "is an empty axis; give it at least one value");
-    return nodes;
-  }
-
-  double checked(const std::string& key, const toml::node& node, double min, double max) const {
-    const double value = node.value<double>().value_or(NAN);
-    if (!(value >= min && value <= max)) {
-      fail(key, "must be a number from " + std::to_string(min) + " to " + std::to_string(max));
-    }
-    return value;
-  }
-
-  int64_t checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const {
-    if (!node.is_integer()) fail(key, "must be a whole number");
-    const int64_t value = node.value<int64_t>().value();
-    if (value < min || value > max) {
-      fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " +
-                    std::to_string(value));
-    }
-    return value;
-  }
-
-  const toml::table& table_;
-  std::string file_, path_;
-  std::set<std::string> asked_;
-};
 
 // Sets the value under `a.b.c`.
 void override_value(toml::table& root, const std::string& key, const toml::node& value) {
@@ -479,13 +342,7 @@ bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
 Config load_config(const std::string& given_path, const Overrides& overrides) {
   Config config;
   config.path = find_input(given_path, "config").string();
-  toml::table root;
-  try {
-    root = toml::parse_file(config.path);
-  } catch (const toml::parse_error& e) {
-    throw std::invalid_argument(config.path + ":" + std::to_string(e.source().begin.line) + ": " +
-                                std::string(e.description()));
-  }
+  toml::table root = parse_toml_file(config.path);
   apply_options(root, overrides, std::filesystem::path(config.path).stem().string());
 
   Section top(root, config.path, "");

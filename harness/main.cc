@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <memory>
 #include <new>
 
+#include "harness/claims_text.h"
 #include "harness/config.h"
 #include "harness/driver.h"
 #include "harness/eval.h"
@@ -20,6 +22,7 @@
 #include "harness/logits.h"
 #include "harness/pairs.h"
 #include "harness/paths.h"
+#include "harness/reproduce.h"
 #include "harness/tables.h"
 #include "harness/terminal.h"
 #include "harness/version.h"
@@ -37,6 +40,11 @@ volatile std::sig_atomic_t g_stop = 0;
 void on_signal(int) {
   if (g_stop) std::_Exit(kStopped);  // asked twice
   g_stop = 1;
+}
+
+void watch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
 }
 
 // The charts are Python's; the launcher says where it is.
@@ -101,8 +109,7 @@ struct RunCommand {
     if (resume && out.empty())
       throw std::invalid_argument("--resume needs --out with the folder of the interrupted run");
     const std::filesystem::path folder = out.empty() ? default_out(config_.name) : std::filesystem::path(out);
-    std::signal(SIGINT, on_signal);
-    std::signal(SIGTERM, on_signal);
+    watch_signals();
     Progress progress;
     const RunOutcome outcome = run_config(
         config_, {.out = folder,
@@ -151,6 +158,54 @@ void add_options(CLI::App& tables, TablesOptions& options) {
                     "file, as table.csv, table.md or table.tex (default: standard output)");
 }
 
+struct ReproduceCommand {
+  std::vector<std::string> names;
+  std::string out;
+  bool quick = false, no_plots = false;
+  int threads = 0;
+
+  explicit ReproduceCommand(CLI::App& app) {
+    app.add_option("name", names,
+                   "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
+    app.add_option("--out", out,
+                   "results folder (default: results/local/reproduce-TIME in the project folder)");
+    app.add_option("--threads", threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+    app.add_flag("--quick", quick, "leave out what is timed: verdicts that do not depend on the machine");
+    app.add_flag("--no-plots", no_plots, "leave the report out");
+  }
+
+  int run() const {
+    const std::vector<ClaimFile> files = choose_claims(names);
+    const std::filesystem::path folder = out.empty() ? default_out("reproduce") : std::filesystem::path(out);
+    watch_signals();
+    std::unique_ptr<Progress> progress;
+    const Reproduction result =
+        reproduce(files, {.out = folder,
+                          .quick = quick,
+                          .threads = threads,
+                          .stop = [] { return g_stop != 0; },
+                          .note = [&](const std::string& line) { progress->note(line); },
+                          .progress =
+                              [&](const std::string& run) {
+                                if (progress) progress->clear();
+                                progress = std::make_unique<Progress>();
+                                return [&progress, run](int done, int total, const std::string& what,
+                                                        double weight, double all) {
+                                  progress->update(done, total, run + ": " + what, weight, all);
+                                };
+                              }});
+    if (progress) progress->clear();
+    if (!result.finished) {
+      std::printf("stopped; nothing is checked before everything is measured\n");
+      return kStopped;
+    }
+    std::printf("%s\nresults: %s\n", claims_table(files, result.figures).c_str(), folder.string().c_str());
+    std::fflush(stdout);
+    const int drawn = no_plots ? 0 : draw(folder.string());
+    return result.any_failed ? kCellFailed : drawn;
+  }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -165,6 +220,7 @@ int main(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "measure what a config says, then draw the charts");
   CLI::App* eval = app.add_subcommand("eval", "run your own tensors (safetensors) through variants");
   CLI::App* list = app.add_subcommand("list", "show variants, configs, workloads and metrics");
+  CLI::App* claims = app.add_subcommand("reproduce", "check published claims, each with a verdict");
   CLI::App* sample = app.add_subcommand("sample", "print what a model writes, with the full f32 cache");
   SampleOptions sample_options;
   sample->add_option("--model", sample_options.model, "the model")->required();
@@ -194,6 +250,7 @@ int main(int argc, char** argv) {
   TablesOptions tables_options;
   add_options(*tables, tables_options);
   RunCommand run_command(*run);
+  ReproduceCommand reproduce_command(*claims);
   EvalOptions eval_options;
   eval->add_option("dump", eval_options.dump,
                    "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
@@ -222,6 +279,7 @@ int main(int argc, char** argv) {
       code = any_failed(cells) ? kCellFailed : 0;
     }
     if (*run) code = run_command.run();
+    if (*claims) code = reproduce_command.run();
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       throw std::runtime_error("cannot write to standard output");
     return code;

@@ -127,6 +127,27 @@ Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pai
       })};
 }
 
+Estimate estimate(std::span<const std::vector<double>> sides,
+                  const std::function<double(std::span<const double>)>& statistic) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> medians;
+  bool exact = true, enough = true;
+  for (const std::vector<double>& side : sides) {
+    medians.push_back(median(side));
+    exact &= side.size() == 1;
+    enough &= side.size() == 1 || side.size() >= kMinSamples;
+  }
+  const double value = statistic(medians);
+  if (exact) return {value, {value, value}};
+  if (!enough) return {value, {-kInfinity, kInfinity}};
+  std::vector<double> drawn;
+  return {value, bootstrap([&](uint64_t i) {
+            for (size_t side = 0; side < sides.size(); ++side)
+              medians[side] = resampled_median(sides[side], random::key({kSeed, i}), drawn);
+            return statistic(medians);
+          })};
+}
+
 Verdict compare(const Ratio& a_over_b) {
   if (a_over_b.interval.high < 1) return Verdict::kFaster;
   if (a_over_b.interval.low > 1) return Verdict::kSlower;

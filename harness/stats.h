@@ -6,6 +6,7 @@
 // give these functions one value a repetition: repetition_medians.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,16 @@ struct Ratio {
 };
 // Samples must be positive; paired ones equal in number (std::logic_error otherwise).
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing);
+
+struct Estimate {
+  double value;
+  ConfidenceInterval interval;
+};
+// A statistic of the medians of several sides, as "concat / doubling - 1". Sides of one value are exact: with
+// nothing else the interval is the value. Equal numbers of samples are paired by index, as repetitions of one
+// block and seeds of one workload are.
+Estimate estimate(std::span<const std::vector<double>> sides,
+                  const std::function<double(std::span<const double> medians)>& statistic);
 
 enum class Verdict { kFaster, kSlower, kAmbiguous };
 // Is a, a time, faster or slower than b? Ambiguous where the ratio's interval contains 1.

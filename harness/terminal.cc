@@ -50,23 +50,6 @@ size_t width(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-std::string render(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string gap(widths[i] - width(row[i]), ' ');
-      line += " " + (i == 0 ? row[i] + gap : gap + row[i]) + " ";
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
 std::string bytes_text(const Row& row, std::initializer_list<const char*> columns) {
   double total = 0.0;
   for (const char* column : columns) total += row.number(column).value_or(0);
@@ -188,6 +171,23 @@ Strings table_row(const Row& row) {
 
 }  // namespace
 
+std::string render_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - width(row[i]), ' ');
+      line += " " + (i == 0 ? row[i] + gap : gap + row[i]) + " ";
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
 Progress::Progress(bool quiet)
     : terminal_(isatty(STDERR_FILENO) != 0), quiet_(quiet), started_(now_seconds()) {}
 
@@ -221,11 +221,17 @@ void Progress::note(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+// "32/8 heads of 128, 2 threads".
+static std::string shape_of(const Row& row) {
+  return row.text("q_heads") + "/" + row.text("kv_heads") + " heads of " + row.text("head_dim") + ", " +
+         row.text("threads") + (row.text("threads") == "1" ? " thread" : " threads");
+}
+
 std::string summary_table(std::span<const Row> cells) {
   std::string text, heading;
   std::vector<std::vector<std::string>> table;
   const auto flush = [&] {
-    if (!table.empty()) text += "\n" + heading + "\n" + render(table);
+    if (!table.empty()) text += "\n" + heading + "\n" + render_table(table);
     table.clear();
   };
   int nulls = 0, decided_nulls = 0;
@@ -234,6 +240,7 @@ std::string summary_table(std::span<const Row> cells) {
     const std::string here =
         row.text("experiment") + ", " + row.text("workload") + ", batch " + row.text("batch") + ", " +
         (ragged.empty() ? row.text("seq_len") + " tokens" : "lengths " + ragged) +
+        (row.text("head_dim").empty() ? "" : ", " + shape_of(row)) +
         (row.text("distance").empty() ? "" : ", distance " + row.text("distance")) +
         (row.text("passage_tokens").empty() ? "" : ", passage " + row.text("passage_tokens"));
     if (here != heading) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "harness/results.h"
 
@@ -23,6 +24,9 @@ class Progress {
   double weight_at_start_ = -1.0;
   bool bar_shown_ = false;
 };
+
+// Columns as wide as they need, the first one left-aligned; the first row is the head.
+std::string render_table(const std::vector<std::vector<std::string>>& rows);
 
 // One table an experiment, workload, batch and length.
 std::string summary_table(std::span<const Row> cells);

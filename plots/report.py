@@ -1,6 +1,6 @@
 """Draws the charts of one or more results folders: report.html, and each figure as SVG and PNG.
 
-Reads only the result files (cells.csv, growth.csv, env.json, config.toml) and needs no network.
+Reads only the result files (cells.csv, growth.csv, claims.csv, env.json, config.toml) and needs no network.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import vl_convert
+from claims import BadClaims, is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from figures import FIGURES, Figure, Tables
 from page import Drawn, run_line, write_page
@@ -23,17 +24,23 @@ PNG_PIXELS_PER_POINT = 2
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("results", nargs="+", type=Path, help="a results folder, one that holds cells.csv")
+    arguments.add_argument("results", nargs="+", type=Path, help="a results folder, one that holds cells.csv or claims.csv")
     arguments.add_argument(
         "--out", type=Path, help="one report of all the folders here, rather than one in each"
     )
     options = arguments.parse_args()
+    if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
+        print("error: claims have a report of their own; give --out one folder of claims, or runs alone", file=sys.stderr)
+        return 2
     try:
-        runs = load_runs(options.results)
-        reports = [(runs, options.out)] if options.out else [([run], run.folder) for run in runs]
+        for folder in filter(is_reproduction, options.results):
+            print(write_claims(folder, options.out or folder))
+        measured_in = [folder for folder in options.results if not is_reproduction(folder)]
+        runs = load_runs(measured_in)
+        reports = [(runs, options.out)] if options.out and runs else [([run], run.folder) for run in runs]
         for together, out in reports:
             print(write_report(together, out))
-    except BadResults as error:
+    except (BadClaims, BadResults) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -18,6 +18,8 @@ set(HWY_ENABLE_EXAMPLES OFF)
 set(HWY_ENABLE_INSTALL OFF)
 set(HWY_ENABLE_TESTS OFF)
 set(INSTALL_GTEST OFF)
+set(ENABLE_SAMPLES OFF)  # muParser's; so is ENABLE_OPENMP
+set(ENABLE_OPENMP OFF)
 
 FetchContent_Declare(Eigen3 SYSTEM
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2
@@ -44,16 +46,23 @@ FetchContent_Declare(hwy SYSTEM
   URL https://github.com/google/highway/archive/refs/tags/1.0.3.tar.gz
   URL_HASH SHA256=566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac5440e
   FIND_PACKAGE_ARGS)
+FetchContent_Declare(muparser SYSTEM
+  URL https://deb.debian.org/debian/pool/main/m/muparser/muparser_2.3.3.orig.tar.gz
+  URL_HASH SHA256=91d26d8274ae9cd9c776ee58250aeddc6b574f369eafd03b25045b858a2b8177
+  FIND_PACKAGE_ARGS)
 FetchContent_Declare(googletest SYSTEM
   URL https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz
   URL_HASH SHA256=81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2
   FIND_PACKAGE_ARGS NAMES GTest)
-FetchContent_MakeAvailable(Eigen3 benchmark tomlplusplus CLI11 nlohmann_json hwy googletest)
+FetchContent_MakeAvailable(Eigen3 benchmark tomlplusplus CLI11 nlohmann_json hwy muparser googletest)
 
 if(NOT TARGET Eigen3::Eigen)
   add_library(eigen INTERFACE)
   target_include_directories(eigen SYSTEM INTERFACE ${eigen3_SOURCE_DIR})
   add_library(Eigen3::Eigen ALIAS eigen)
+endif()
+if(NOT TARGET muparser::muparser)
+  add_library(muparser::muparser ALIAS muparser)
 endif()
 if(NOT TARGET hwy::hwy)  # a fetched Highway of this release names its target without the namespace
   add_library(hwy::hwy ALIAS hwy)

@@ -1,0 +1,180 @@
+#include "harness/claims_text.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/check.h"
+#include "harness/terminal.h"
+
+namespace kv {
+namespace {
+
+constexpr const char* kVerdicts[] = {kReproduced, kContradicted, kNotTestable};
+
+// The rows of one claim, in order.
+std::vector<const Row*> rows_of(const ClaimFile& file, const Claim& claim, std::span<const Row> figures) {
+  std::vector<const Row*> rows;
+  for (const Row& row : figures) {
+    if (row.text("source") == file.name && row.text("claim") == claim.id) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// "7 reproduced, 2 contradicted"; of a single figure the verdict alone.
+std::string verdicts(const std::vector<const Row*>& rows) {
+  if (rows.size() == 1) return rows.front()->text("verdict");
+  std::string text;
+  for (const char* verdict : kVerdicts) {
+    const auto n = std::count_if(rows.begin(), rows.end(),
+                                 [&](const Row* row) { return row->text("verdict") == verdict; });
+    if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + verdict;
+  }
+  return text;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "–" : text; }
+
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find_first_of("|\n<", at)) != std::string::npos; at += 2) {
+    if (text[at] == '\n') {
+      text[at] = ' ';
+    } else {
+      text.insert(at, "\\");
+    }
+  }
+  return text;
+}
+
+std::string line(const std::vector<std::string>& fields) {
+  std::string text = "|";
+  for (const std::string& field : fields) text += " " + cell(field) + " |";
+  return text + "\n";
+}
+
+std::string head(const std::vector<std::string>& names) {
+  std::string rule = "|";
+  for (size_t i = 0; i < names.size(); ++i) rule += "---|";
+  return line(names) + rule + "\n";
+}
+
+// What a column has in the first and in the last row: "0.67 MB … 21.990 GB".
+std::string from_to(const std::vector<const Row*>& rows, const char* column) {
+  const std::string first = rows.front()->text(column), last = rows.back()->text(column);
+  return first == last ? or_dash(first) : or_dash(first) + " … " + or_dash(last);
+}
+
+std::string total_line(std::span<const Row> figures) {
+  std::vector<const Row*> rows;
+  for (const Row& row : figures) rows.push_back(&row);
+  return std::to_string(rows.size()) + " figures" + (rows.empty() ? "" : ": " + verdicts(rows));
+}
+
+// The claims that have rows, with them.
+template <class Visit>
+void for_each_claim(const std::vector<ClaimFile>& files, std::span<const Row> figures, Visit visit) {
+  for (const ClaimFile& file : files) {
+    bool first = true;
+    for (const Claim& claim : file.claims) {
+      const std::vector<const Row*> rows = rows_of(file, claim, figures);
+      if (rows.empty()) continue;
+      visit(file, claim, rows, first);
+      first = false;
+    }
+  }
+}
+
+// What a reader of the terminal gets of a claim's reasons; claims.md has them all.
+constexpr size_t kReasonsShown = 3;
+
+// Those of figures that did not come out come first.
+std::vector<std::string> reasons_of(const std::vector<const Row*>& rows) {
+  std::vector<std::string> reasons;
+  for (const bool reproduced : {false, true}) {
+    for (const Row* row : rows) {
+      const std::string &reason = row->text("reason"), &figure = row->text("figure");
+      if (reason.empty() || (row->text("verdict") == kReproduced) != reproduced) continue;
+      reasons.push_back(figure.empty() ? reason : figure + ": " + reason);
+    }
+  }
+  return reasons;
+}
+
+// Every different one once: a claim's rows mostly share theirs.
+std::vector<std::string> notes_of(const std::vector<const Row*>& rows) {
+  std::vector<std::string> notes;
+  for (const Row* row : rows) {
+    const std::string& note = row->text("note");
+    if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
+  return notes;
+}
+
+std::string indented(const std::string& text) { return "      " + text + "\n"; }
+
+std::string explained(const std::vector<const Row*>& rows) {
+  std::string text;
+  const std::vector<std::string> reasons = reasons_of(rows);
+  for (size_t i = 0; i < std::min(reasons.size(), kReasonsShown); ++i) text += indented(reasons[i]);
+  if (reasons.size() > kReasonsShown)
+    text += indented("… " + std::to_string(reasons.size() - kReasonsShown) + " more in claims.md");
+  for (const std::string& note : notes_of(rows)) text += indented("(" + note + ")");
+  return text;
+}
+
+}  // namespace
+
+std::string claims_table(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
+  std::string text;
+  for_each_claim(
+      files, figures,
+      [&](const ClaimFile& file, const Claim& claim, const std::vector<const Row*>& rows, bool first) {
+        if (first) text += "\n" + file.title + " [" + file.name + "]\n";
+        text += "\n  " + claim.id + ": " + claim.text + "\n";
+        std::vector<std::vector<std::string>> table{
+            {"", "published", "computed", "measured (95 %)", "verdict"}};
+        for (const Row* row : rows) {
+          table.push_back({row->text("figure"), row->text("published"), or_dash(row->text("computed")),
+                           or_dash(row->text("measured")), row->text("verdict")});
+        }
+        text += render_table(table);
+        text += explained(rows);
+      });
+  return text + "\n" + total_line(figures) + "\n";
+}
+
+std::string claims_markdown(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
+  std::string text = "# Published claims, and what became of them\n\n" + total_line(figures) + ".\n";
+  for_each_claim(
+      files, figures,
+      [&](const ClaimFile& file, const Claim& claim, const std::vector<const Row*>& rows, bool first) {
+        if (first) text += "\n## " + file.title + "\n\n" + file.document + "\n";
+        text +=
+            "\n### " + claim.id + "\n\n" + claim.text + " (" + claim.place + ")\n\n> " + claim.quote + "\n\n";
+        if (!claim.setting.empty()) text += "Setting: " + claim.setting + "\n\n";
+        text += head({"figure", "published", "computed", "measured (95 %)", "verdict", "check", "why"});
+        for (const Row* row : rows) {
+          const std::string replica = row->text("replica") == "exact" ? "" : ", qualitative";
+          const std::string machine = row->text("machine") == "yes" ? ", this machine" : "";
+          text += line({row->text("figure"), row->text("published"), or_dash(row->text("computed")),
+                        or_dash(row->text("measured")), row->text("verdict"),
+                        row->text("check") + replica + machine, row->text("reason")});
+        }
+      });
+  return text;
+}
+
+std::string claims_summary(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
+  std::string text = total_line(figures) + ".\n\n" +
+                     head({"source", "claim", "published", "computed", "measured (95 %)", "verdict"});
+  for_each_claim(
+      files, figures,
+      [&](const ClaimFile& file, const Claim& claim, const std::vector<const Row*>& rows, bool first) {
+        const std::string figures_of =
+            rows.size() > 1 ? " (" + std::to_string(rows.size()) + " figures)" : "";
+        text += line({first ? file.title : "", claim.text + figures_of, from_to(rows, "published"),
+                      from_to(rows, "computed"), from_to(rows, "measured"), verdicts(rows)});
+      });
+  return text;
+}
+
+}  // namespace kv

@@ -1,0 +1,145 @@
+"""The report of `kvlab reproduce`: every published figure with what was computed and measured, and the verdict.
+
+    python claims.py COMMITTED FRESH       do two folders agree on every verdict that does not depend on the machine?
+    python claims.py --readme FOLDER FILE  puts the folder's summary.md between the claims markers of FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+
+HERE = Path(__file__).parent
+COLUMNS = """source claim figure check replica machine published computed measured verdict reason note text document where
+quote setting""".split()
+VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}  # and their styles
+MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
+
+
+class BadClaims(Exception):
+    """A file cannot be used as it is; the message is one line: what is wrong, and where."""
+
+
+@dataclass
+class Claim:
+    first: dict[str, str]  # what all its figures share
+    figures: list[dict[str, str]]
+    notes: list[str]
+
+
+def is_reproduction(folder: Path) -> bool:
+    return (folder / "claims.csv").exists()
+
+
+def read_claims(folder: Path) -> list[dict[str, str]]:
+    path = folder / "claims.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadClaims(f"{path}: cannot be read ({error})") from None
+    missing = [column for column in COLUMNS if rows and column not in rows[0]]
+    if missing:
+        raise BadClaims(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    for line, row in enumerate(rows, start=2):
+        if row["verdict"] not in VERDICTS:
+            raise BadClaims(f"{path}:{line}: the verdict '{row['verdict'][:40]}' is none of {', '.join(VERDICTS)}")
+    return rows
+
+
+def sources(rows: list[dict[str, str]]) -> Iterator[tuple[str, str, list[Claim]]]:
+    """(file, document, its claims), in the order of the file."""
+    for (source, document), group in groupby(rows, key=lambda row: (row["source"], row["document"])):
+        claims = []
+        for _, figures in groupby(group, key=lambda row: row["claim"]):
+            figures = list(figures)
+            notes = list(dict.fromkeys(row["note"] for row in figures if row["note"]))
+            claims.append(Claim(figures[0], figures, notes))
+        yield source, document, claims
+
+
+def write_claims(folder: Path, out: Path) -> Path:
+    """Writes report.html, which opens without a network; the template escapes every value."""
+    from data import read_env  # needs polars, which comparing two folders does not
+    from page import flatten
+
+    rows = read_claims(folder)
+    env = read_env(folder / "env.json")
+    template = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    ).get_template("claims.html")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "report.html"
+    page = template.render(
+        title="published claims",
+        counts=Counter(row["verdict"] for row in rows).most_common(),
+        styles=VERDICTS,
+        sources=list(sources(rows)),
+        env=list(flatten(env)),
+        machine=env.get("cpu", {}).get("model", "machine not recorded"),
+    )
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) -> list[str]:
+    """Figures of no machine's that have another verdict, or that only one of the two has."""
+
+    def settled(rows: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
+        return {
+            (row["source"], row["claim"], row["figure"]): row["verdict"] for row in rows if row["machine"] == "no"
+        }
+
+    old, new = settled(committed), settled(fresh)
+    lines = []
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key, "no such figure"), new.get(key, "no such figure")
+        if before != after:
+            lines.append(f"{'/'.join(part for part in key if part)}: committed {before}, fresh {after}")
+    return lines
+
+
+def compare(committed: Path, fresh: Path) -> int:
+    differing = disagreements(read_claims(committed), read_claims(fresh))
+    for line in differing:
+        print(line)
+    print(f"{len(differing)} verdicts differ between {committed} and {fresh}")
+    return 1 if differing else 0
+
+
+def put_between_markers(text: str, summary: str) -> str:
+    begin, end = text.find(MARKERS[0]), text.find(MARKERS[1])
+    if begin < 0 or end < begin:
+        raise BadClaims(f"there is no '{MARKERS[0]}… -->' with a '{MARKERS[1]}' after it")
+    begin = text.index("\n", begin) + 1
+    return text[:begin] + summary + text[end:]
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--readme", action="store_true", help="write the summary of the first into the second")
+    arguments.add_argument("first", type=Path, help="the committed folder")
+    arguments.add_argument("second", type=Path, help="a fresh folder; with --readme, the file to write into")
+    options = arguments.parse_args()
+    try:
+        if not options.readme:
+            return compare(options.first, options.second)
+        summary = (options.first / "summary.md").read_text(encoding="utf-8")
+        text = options.second.read_text(encoding="utf-8")
+        options.second.write_text(put_between_markers(text, summary), encoding="utf-8")
+        return 0
+    except (BadClaims, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
