@@ -4,9 +4,9 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <regex>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 
 #include "harness/mapped_file.h"
 #include "harness/model.h"
@@ -27,6 +27,14 @@ struct Ids {
   std::span<const std::byte> data;
 };
 
+// What stands in `text` between `begin` and the next `end`; empty if that is not there.
+std::string between(std::string_view text, std::string_view begin, char end) {
+  const size_t found = text.find(begin);
+  if (found == text.npos) return "";
+  const std::string_view rest = text.substr(found + begin.size());
+  return std::string(rest.substr(0, rest.find(end)));
+}
+
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: magic, version, the header's
 // length, a Python dict, the data.
 Ids npy_ids(const MappedFile& file) {
@@ -40,24 +48,17 @@ Ids npy_ids(const MappedFile& file) {
   std::memcpy(&length, text + 8, short_length ? 2 : 4);
   const size_t start = short_length ? 10 : 12;
   if (length > bytes.size() - start) refuse(file.path(), "it ends in its .npy header");
-  const std::string header(text + start, length);
-  std::smatch type, shape;
-  std::regex_search(header, type, std::regex("'descr': *'([<>|=][a-z][0-9]+)'"));
-  std::regex_search(header, shape, std::regex("'shape': *\\(([^)]*)\\)"));
-  const std::string name = type[1];
-  if (name != "<u2" && name != "<u4" && name != "<i4" && name != "<i8") {
-    refuse(file.path(), "its elements are '" + name + "'; expected <u2, <u4, <i4 or <i8");
-  }
-  if (!std::regex_match(shape[1].str(), std::regex("[0-9]+,?"))) {
-    refuse(file.path(), "its shape is (" + shape[1].str() + "); expected one dimension");
-  }
-  const Ids ids{name[1], static_cast<size_t>(name[2] - '0'), bytes.subspan(start + length)};
+  const std::string_view header(text + start, length);
+  const std::string type = between(header, "'descr': '", '\''), shape = between(header, "'shape': (", ')');
+  if (type != "<u2" && type != "<u4" && type != "<i4" && type != "<i8")
+    refuse(file.path(), "its elements are '" + type + "'; expected <u2, <u4, <i4 or <i8");
+  if (shape.empty() || shape.find(',') < shape.size() - 1)
+    refuse(file.path(), "its shape is (" + shape + "); expected one dimension");
+  const Ids ids{type[1], static_cast<size_t>(type[2] - '0'), bytes.subspan(start + length)};
   const size_t count = ids.data.size() / ids.bytes;
   const std::string stated = std::to_string(count);
-  if ((shape[1] != stated && shape[1] != stated + ",") || ids.data.size() % ids.bytes != 0) {
-    refuse(file.path(),
-           "its shape is (" + shape[1].str() + "), its data holds " + std::to_string(count) + " ids");
-  }
+  if ((shape != stated && shape != stated + ",") || ids.data.size() % ids.bytes != 0)
+    refuse(file.path(), "its shape is (" + shape + "), its data holds " + stated + " ids");
   return ids;
 }
 
