@@ -1,14 +1,14 @@
 // The stream experiment: a model reads on and on, far past the context it was trained for, and its perplexity
 // is reported by position.
 //
-//   variants     each reads the whole stream with its cache, at positions that grow without end (what keeps
-//   all
-//                tokens then meets angles that the model never saw), or with positions=cache at places in the
-//                cache
-//   recompute    no cache: for every `stride` tokens the last `window` are read again from position 0.
-//   Nothing is
-//                better with that window, and nothing costs more (Xiao et al. 2024, arXiv:2309.17453, figure
-//                1)
+// Each variant reads the whole stream with its cache, at positions that grow without end, or with
+// positions=cache at places in the cache. A cache that keeps all then meets distances that the model never
+// saw.
+//
+// Beside them the window is re-computed, without any cache: for every `stride` tokens the last `window` are
+// read again from position 0 (Xiao et al. 2024, arXiv:2309.17453, figure 1). That costs the most, and is what
+// the model itself says to that window. A cached window is not quite the same: its rows were computed when
+// more of the text could be seen.
 #pragma once
 
 #include <span>

@@ -691,7 +691,7 @@ FIGURES = [
         "Lower is better. Each point is the perplexity of the tokens since the point before, with 1.96 standard errors of its mean "
         "loss. The dashed line is the context that the model was trained for: a cache that keeps all meets distances there that the "
         "model never saw, and so do tokens that stay while the text moves on, unless their positions are those of the cache. "
-        "Recompute reads the window anew, with no cache, and is what the window can give at best." + TINY,
+        "Recompute reads the window anew, with no cache: what the model says to that window alone." + TINY,
         stream,
         at_one_length=True,
     ),

@@ -67,7 +67,8 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
     if later:
-        cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths), *reading_cells(workloads[0])]
+        cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths), *reading_cells(workloads[0]),
+                  *stream_cells(workloads[0])]  # fmt: skip
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
         ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
@@ -78,7 +79,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "cells.csv", ["ignored_column", *CELL_TEXT, *CELL_NUMBERS, *(LATER_TEXT + LATER_NUMBERS if later else [])], cells)  # fmt: skip
     if later:
-        positions = position_rows(cells)
+        positions = position_rows(cells) + stream_rows(cells)
         write_csv(folder / "positions.csv", list(positions[0]), positions)
         write_csv(folder / "texts.csv", list(text_rows()[0]), text_rows())
     if steps:
@@ -178,6 +179,28 @@ def reading_cells(workload) -> list[dict]:
                                                 passage_tokens=64, loss=loss, loss_se=0.05, perplexity=math.exp(loss)))  # fmt: skip
                 cells[-1]["cell"] += f" distance {distance}"
     return cells
+
+
+STREAM = {"contiguous/f32/full": 1.5, "contiguous/f32/ring(window=256)": 0, "recompute(window=256,stride=32)": 0}
+
+
+def stream_cells(workload) -> list[dict]:
+    """A cache that keeps all loses its way beyond the trained context; a window does not."""
+    return [
+        cell_without_times("stream", variant, 8192, workload, predictions=8192, loss=2 + lost, loss_se=0.02,
+                           perplexity=math.exp(2 + lost), **around("loss_change", lost, 0.1), trained_tokens=1024,
+                           tokens_per_s=500, verdict="worse" if lost else "ambiguous")
+        for variant, lost in STREAM.items()
+    ]  # fmt: skip
+
+
+def stream_rows(cells) -> list[dict]:
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "seq_len": 8192, "position_first": first,
+         "position_last": first + 1023, "predictions": 1024, "loss": 2 + STREAM[cell["variant"]] * first / 4096,
+         "loss_se": 0.08, "top1_agreement": "", "kl_mean": "", "kl_mean_ci_low": "", "kl_mean_ci_high": ""}
+        for cell in cells if cell["experiment"] == "stream" for first in range(0, 8192, 1024)
+    ]  # fmt: skip
 
 
 def around(column, value, share) -> dict:
@@ -394,7 +417,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
         "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
-        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall",
+        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "stream",
     ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
 
@@ -432,7 +455,7 @@ def test_later_experiments_do_not_disturb_the_others(tmp_path):
     before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
     done = report(before, after)
     assert done.returncode == 0, done.stderr
-    for name in ("budget", "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall"):
+    for name in ("budget", "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall", "stream"):
         assert f"{name}: left out" in done.stdout.split("report.html")[0]
         assert (after / "figures" / f"{name}.svg").exists()
     for name in ("memory", "bytes", "latency"):
@@ -475,7 +498,7 @@ def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FIGURE_NAMES = [
     "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
-    "quality_kl", "quality_loss", "kl_position", "recall",
+    "quality_kl", "quality_loss", "kl_position", "recall", "stream",
 ]  # fmt: skip
 
 
@@ -534,7 +557,7 @@ def test_tooltips_appear(opened, name):
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for(timeout=3000)
     assert "variant" in tooltip.inner_text()
-    assert "/f" in tooltip.inner_text()
+    assert any(part in tooltip.inner_text() for part in ("/f", "recompute("))
     page.mouse.move(0, 0)
 
 
@@ -592,7 +615,7 @@ def test_predictions_have_a_table_of_their_own(opened):
     for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
         assert expected in readings
     assert "Tiny models exaggerate damage" in page.locator("main").inner_text()
-    for name in ("quality_kl", "quality_loss", "kl_position", "recall"):
+    for name in ("quality_kl", "quality_loss", "kl_position", "recall", "stream"):
         assert "Tiny models exaggerate damage" in page.locator(f"#{name} figcaption").inner_text()
 
 
