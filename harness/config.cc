@@ -202,16 +202,18 @@ Geometry read_model(Section model) {
   Geometry g;
   if (preset) {
     g = preset_geometry(model.text("preset", ""));
-    g.layers = 1;
   } else if (file) {
     g = read_geometry(find_input(model.text("config", ""), "model config").string());
-    g.layers = 1;
   } else {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
     g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
     if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
     g.name = "custom";
+  }
+  if (g.latent_dim > 0) {
+    model.refuse("'" + g.name + "' keeps one latent row a token and layer (MLA), and no cache here does; " +
+                 "`kvlab tables` has its closed form");
   }
   g.name = model.text("name", g.name);
   g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));

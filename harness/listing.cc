@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/experiments.h"
+#include "harness/geometry.h"
 #include "harness/metrics.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
@@ -65,6 +66,8 @@ std::string listing() {
   std::string text = "A spec is placement[/codec][/retention]; what is left out is contiguous/f32/full.\n\n";
   text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
           entries("retentions", kRetentions) + configs();
+  text +=
+      "models\n  " + std::to_string(preset_names().size()) + " in configs/models: `kvlab list --models`\n\n";
   text += "experiments\n";
   for (const Experiment& experiment : experiments())
     text += "  " + padded(experiment.name, 14) + std::string(experiment.help) + "\n";

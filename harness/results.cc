@@ -320,6 +320,10 @@ void AppendFile::sync() {
     throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
 }
 
+std::string csv_text(std::span<const Column> columns, std::span<const Row> rows) {
+  return header(columns) + lines(rows);
+}
+
 void write_whole(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".part";
   try {

@@ -175,6 +175,7 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
     }
   }
   Errors e;
+  e.kernel_bound = kernel_error_bound(cache.spec());
   e.max_abs = metric("err_max_abs", c.got, c.full);
   e.rel_l2 = relative_l2(c.got, c.full);
   e.cosine = metric("err_cosine", c.got, c.full);
@@ -185,8 +186,15 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
   return e;
 }
 
+std::string in_short(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", x);
+  return text;
+}
+
 Errors mean_of(std::span<const Errors> errors) {
   Errors mean;
+  mean.kernel_bound = errors[0].kernel_bound;
   for (const Errors& e : errors) {
     // NaN stays: std::max would lose it.
     mean.max_abs = e.max_abs <= mean.max_abs ? mean.max_abs : e.max_abs;
@@ -201,9 +209,9 @@ Errors mean_of(std::span<const Errors> errors) {
 
 std::string Errors::failure() const {
   // Written so that NaN fails.
-  if (!(kernel_rel_l2 <= kKernelErrorBound)) {
-    return "attention differs from FP64 on the same stored rows by " + std::to_string(kernel_rel_l2) +
-           " (bound 1e-5)";
+  if (!(kernel_rel_l2 <= kernel_bound)) {
+    return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +
+           in_short(kernel_bound) + ")";
   }
   if (!std::isfinite(rel_l2)) return "the output is not finite";
   return "";

@@ -22,9 +22,6 @@
 
 namespace kv {
 
-// Above this the arithmetic, not the codec or the policy, is wrong: f32 accumulation leaves about 1e-6.
-inline constexpr double kKernelErrorBound = 1e-5;
-
 // The output of a step at the last of `tokens` tokens of one sequence's layer.
 struct Output {
   SequenceId sequence;
@@ -37,6 +34,7 @@ struct Output {
 struct Errors {
   double max_abs = 0, rel_l2 = 0, cosine = 0, attn_kl = 0;
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
+  double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
   // Empty if all is within its bound, else what is not.
   std::string failure() const;
   void write(Row& cell) const;
@@ -49,6 +47,9 @@ Errors mean_of(std::span<const Errors> errors);
 // costs FP64 work of tens of milliseconds.
 inline constexpr int kMaxCheckedHeads = 48;
 Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<const Output> outputs);
+
+// For messages: "1.2e-05".
+std::string in_short(double x);
 
 // A cache's RoPE in the reference's terms.
 reference::Rotation rotation_of(const Rope& rope, int head_dim);

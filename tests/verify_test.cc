@@ -146,7 +146,7 @@ TEST_F(Verify, AWrongOutputIsTheKernels) {
   out_[5] += 0.01f;
   const Errors e = verify();
   EXPECT_NE(e.failure(), "");
-  EXPECT_GT(e.kernel_rel_l2, kKernelErrorBound);
+  EXPECT_GT(e.kernel_rel_l2, e.kernel_bound);
   EXPECT_NEAR(e.max_abs, 0.01, 1e-6);
   EXPECT_EQ(e.codec_rel_l2, 0);
   EXPECT_EQ(e.retention_rel_l2, 0);

@@ -720,18 +720,33 @@ class CacheImpl : public Cache {
 };
 
 // What the closed forms are computed from.
+UnitLayout without_v(UnitLayout unit) {
+  unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
+  return unit;
+}
+
 struct Prediction {
   const Spec& spec;
   const CacheShape& shape;
+  bool latent;  // K alone
   Codec codec;
   PlacementContext context;
 
-  Prediction(const Spec& spec_, const CacheShape& shape_)
+  Prediction(const Spec& spec_, const CacheShape& shape_, bool latent_ = false)
       : spec(spec_),
         shape(shape_),
+        latent(latent_),
         codec(codec_of(spec).make(spec.codec)),
-        context(placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0),
-                                  nullptr)) {}
+        context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
+
+  UnitLayout unit() const {
+    const UnitLayout both = unit_layout(codec, shape.head_dim);
+    return latent ? without_v(both) : both;
+  }
+  int64_t tail_bytes() const {
+    if (!Tail::needed(codec)) return 0;
+    return Tail::bytes(codec, shape.kv_heads, shape.head_dim) / (latent ? 2 : 1);
+  }
 
   int64_t slots(int64_t tokens, int64_t prompt) const {
     return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
@@ -757,9 +772,10 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                        std::span<const int64_t> prompts) {
-  const Prediction of(spec, shape);
+static int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts) {
+  const Spec& spec = of.spec;
+  const CacheShape& shape = of.shape;
   const PlacementEntry& placement = placement_of(spec);
   const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
   int64_t bytes = 0;
@@ -767,9 +783,19 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
     const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
     bytes += placement.layer_bytes(spec.placement, of.context, units);
     bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
-    if (Tail::needed(of.codec)) bytes += Tail::bytes(of.codec, shape.kv_heads, shape.head_dim);
+    bytes += of.tail_bytes();
   }
   return shared + bytes * shape.layers;
+}
+
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape), lengths, prompts);
+}
+
+int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                               std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape, true), lengths, prompts);
 }
 
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
@@ -797,12 +823,22 @@ static std::string clash_of_stages(const Spec& spec) {
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
 
+double kernel_error_bound(const Spec& spec) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  return attention_error_bound(codec.k, codec.v);
+}
+
 std::string unsupported_reason(const Spec& spec, int head_dim) {
   std::string reason = clash_of_stages(spec);
   const Codec codec = codec_of(spec).make(spec.codec);
   if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
   if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
   return reason;
+}
+
+std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
+  const std::string reason = clash_of_stages(spec);
+  return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
 }
 
 // The largest head_dim is a multiple of every block, so it has only the reasons that all have.
