@@ -13,9 +13,8 @@ namespace kv {
 // Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
 struct WorkloadConfig {
   std::string family;
-  std::string dump;  // family == "dump": a safetensors file
-  std::string model, tokenizer,
-      text;  // family == "model": weights and what they read; token ids need no tokenizer
+  std::string dump;                    // family == "dump": a safetensors file
+  std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
 };
 
 struct Axes {

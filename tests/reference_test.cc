@@ -115,5 +115,40 @@ TEST(Reference, WrongSizesAreBugs) {
   EXPECT_THROW(attend_causal(k, k, k, 1, 2, 1, 8), std::logic_error);
 }
 
+// Turning q and k by their positions, as models do, or k alone by its distance, is the same attention.
+TEST(AttendTurned, IsAttentionAfterRope) {
+  constexpr int kDim = 8, kRows = 5;
+  std::mt19937 engine(4);
+  std::normal_distribution<float> normal;
+  std::vector<float> q(kDim), k(kRows * kDim), v(k.size());
+  for (auto* values : {&q, &k, &v})
+    for (float& x : *values) x = normal(engine);
+  const std::vector<int64_t> positions = {3, 0, 17, 4, 9};
+  constexpr int64_t kQuery = 20;
+  for (const bool halves : {false, true}) {
+    const auto turned = [&](const float* row, int64_t position) {
+      std::vector<float> out(kDim);
+      for (int i = 0; i < kDim / 2; ++i) {
+        const int a = halves ? i : 2 * i, b = halves ? i + kDim / 2 : 2 * i + 1;
+        const double angle = static_cast<double>(position) / std::pow(100.0, 2.0 * i / kDim);
+        out[static_cast<size_t>(a)] = static_cast<float>(row[a] * std::cos(angle) - row[b] * std::sin(angle));
+        out[static_cast<size_t>(b)] = static_cast<float>(row[a] * std::sin(angle) + row[b] * std::cos(angle));
+      }
+      return out;
+    };
+    std::vector<float> turned_k;
+    std::vector<int64_t> distance;
+    for (int row = 0; row < kRows; ++row) {
+      const auto key = turned(k.data() + row * kDim, positions[static_cast<size_t>(row)]);
+      turned_k.insert(turned_k.end(), key.begin(), key.end());
+      distance.push_back(kQuery - positions[static_cast<size_t>(row)]);
+    }
+    const auto want = attend(turned(q.data(), kQuery), turned_k, v, kRows);
+    const auto got = attend_turned(q, k, v, plain_rotation(100.0, kDim, halves), distance);
+    EXPECT_LT((got.out - want.out).norm(), 1e-6 * want.out.norm());
+    EXPECT_GT((got.out - attend(q, k, v, kRows).out).norm(), 1e-2 * want.out.norm());
+  }
+}
+
 }  // namespace
 }  // namespace kv::reference
