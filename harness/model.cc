@@ -132,7 +132,7 @@ Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const A
 }
 
 Model::Model(const std::string& path, int64_t memory_bytes)
-    : impl_(std::make_unique<Impl>(load(path, memory_bytes))) {}
+    : impl_(new Impl{load(path, memory_bytes)}) {}
 Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }

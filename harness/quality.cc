@@ -63,7 +63,7 @@ class ReadingRun {
  private:
   // The cells from `begin` on that fit into memory side by side, together with the reference.
   size_t group_end(Cells& cells, size_t begin) const {
-    int64_t held = 2 * held_bytes(plan_, full_f32());
+    int64_t held = 2 * held_bytes(plan_, full_f32()) + step_bytes();
     size_t end = begin;
     for (; end < cells.size(); ++end) {
       LiveCell& cell = *cells[end].cell;
@@ -73,6 +73,16 @@ class ReadingRun {
       if (fits(cell, held + needed, limits_)) held += needed;
     }
     return end;
+  }
+
+  // What a step makes of the vocabulary: the reference's distributions, and each thread's logits and
+  // distribution.
+  int64_t step_bytes() const {
+    const Pace pace = pace_of(plan_);
+    const double rows = static_cast<double>(passages_.sequences) *
+                        static_cast<double>(std::min(std::max(pace.prompt, pace.step), passages_.length));
+    const double a_logit = sizeof(double) + sizeof(float) * (1.0 + plan_.threads);
+    return static_cast<int64_t>(std::min(rows * model_.config().vocab_size * a_logit, 1e18));
   }
 
   static Spec full_f32() { return parse_spec("contiguous"); }
@@ -201,15 +211,18 @@ void summarise_cell(LiveCell& cell, const std::vector<Prediction>& predictions, 
 }
 
 std::vector<Row> position_rows(const LiveCell& cell, const std::vector<Prediction>& predictions,
-                               int64_t length) {
+                               const Passages& passages) {
+  const int64_t length = passages.length;
   std::vector<Row> rows;
-  for (int64_t first = 0, last = kFirstBucket; first < length; first = last, last *= 2) {
+  for (int64_t begin = 0, end = kFirstBucket; begin < length; begin = end, end *= 2) {
+    const int64_t first = std::max(begin, passages.first), last = std::min(end, length);
+    if (first >= last) continue;
     Row row(position_columns());
     row.set("cell", cell.key);
     for (const char* column : {"variant", "seq_len", "batch"}) row.set(column, cell.row.text(column));
     row.set("position_first", first);
-    row.set("position_last", std::min(last, length) - 1);
-    write_summary(row, summarise(predictions, length, first, std::min(last, length)));
+    row.set("position_last", last - 1);
+    write_summary(row, summarise(predictions, length, first, last));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -228,7 +241,7 @@ std::vector<Row> run_block(const BlockPlan& plan, const BlockLimits& limits, con
     LiveCell& cell = *c.cell;
     if (c.reading && runs(cell)) {
       summarise_cell(cell, c.reading->predictions, passages);
-      if (positions) positions->add_positions(position_rows(cell, c.reading->predictions, passages.length));
+      if (positions) positions->add_positions(position_rows(cell, c.reading->predictions, passages));
     }
     rows.push_back(cell.row);
   }

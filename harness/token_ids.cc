@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 
 #include "harness/mapped_file.h"
 #include "harness/model.h"
@@ -26,12 +27,12 @@ struct Ids {
   std::span<const std::byte> data;
 };
 
-// What a Python dict's text has under a key, between `open` and `close`; empty if it has not.
-std::string field(const std::string& dict, const std::string& key, char open, char close) {
-  const size_t at = dict.find("'" + key + "':");
-  const size_t begin = at == std::string::npos ? at : dict.find(open, at + key.size() + 3);
-  const size_t end = begin == std::string::npos ? begin : dict.find(close, begin + 1);
-  return end == std::string::npos ? "" : dict.substr(begin + 1, end - begin - 1);
+// What stands in `text` between `begin` and the next `end`; empty if that is not there.
+std::string between(std::string_view text, std::string_view begin, char end) {
+  const size_t found = text.find(begin);
+  if (found == text.npos) return "";
+  const std::string_view rest = text.substr(found + begin.size());
+  return std::string(rest.substr(0, rest.find(end)));
 }
 
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: magic, version, the header's
@@ -47,20 +48,17 @@ Ids npy_ids(const MappedFile& file) {
   std::memcpy(&length, text + 8, short_length ? 2 : 4);
   const size_t start = short_length ? 10 : 12;
   if (length > bytes.size() - start) refuse(file.path(), "it ends in its .npy header");
-  const std::string header(text + start, length);
-  const std::string name = field(header, "descr", '\'', '\''), shape = field(header, "shape", '(', ')');
-  if (name != "<u2" && name != "<u4" && name != "<i4" && name != "<i8") {
-    refuse(file.path(), "its elements are '" + name + "'; expected <u2, <u4, <i4 or <i8");
-  }
-  const size_t digits = std::min(shape.find_first_not_of("0123456789"), shape.size());
-  if (digits == 0 || (shape.substr(digits) != "" && shape.substr(digits) != ",")) {
+  const std::string_view header(text + start, length);
+  const std::string type = between(header, "'descr': '", '\''), shape = between(header, "'shape': (", ')');
+  if (type != "<u2" && type != "<u4" && type != "<i4" && type != "<i8")
+    refuse(file.path(), "its elements are '" + type + "'; expected <u2, <u4, <i4 or <i8");
+  if (shape.empty() || shape.find(',') < shape.size() - 1)
     refuse(file.path(), "its shape is (" + shape + "); expected one dimension");
-  }
-  const Ids ids{name[1], static_cast<size_t>(name[2] - '0'), bytes.subspan(start + length)};
+  const Ids ids{type[1], static_cast<size_t>(type[2] - '0'), bytes.subspan(start + length)};
   const size_t count = ids.data.size() / ids.bytes;
-  if (shape.substr(0, digits) != std::to_string(count) || ids.data.size() % ids.bytes != 0) {
-    refuse(file.path(), "its shape is (" + shape + "), its data holds " + std::to_string(count) + " ids");
-  }
+  const std::string stated = std::to_string(count);
+  if ((shape != stated && shape != stated + ",") || ids.data.size() % ids.bytes != 0)
+    refuse(file.path(), "its shape is (" + shape + "), its data holds " + stated + " ids");
   return ids;
 }
 

@@ -156,6 +156,8 @@ def test_a_prompt_is_not_scored(tmp_path):
                quality__variants='["contiguous","segmented(rows=16)/snapkv(budget=12,window=4)"]')  # fmt: skip
     assert done.returncode == 0, done.stderr
     full, cut = table(tmp_path / "out" / "cells.csv")
+    buckets = [(row["position_first"], row["position_last"]) for row in table(tmp_path / "out" / "positions.csv")]
+    assert buckets == [("30", "31"), ("32", "39")] * 2
     assert full["predictions"] == "50" and cut["kept_tokens"] == "22" and float(cut["kl_mean"]) > 0
 
 

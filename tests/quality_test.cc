@@ -190,6 +190,14 @@ TEST_F(TinyReading, AWindowIsExactUntilItForgets) {
   for (size_t t = 24; t < 100; ++t) EXPECT_GT(got[t].kl, 0) << t;
 }
 
+// Until a token is dropped, its place in the cache is its position.
+TEST_F(TinyReading, PlacesInTheCacheArePositionsUntilItForgets) {
+  const std::vector<Prediction> got =
+      read(passages(1, 100), {}, {"contiguous/ring(window=24,positions=cache)"})[0];
+  for (size_t t = 0; t < 24; ++t) EXPECT_LT(std::abs(got[t].loss_change), 1e-4) << t;
+  EXPECT_GT(summarise(got, 100, 24, 100).kl.value, 1e-6);
+}
+
 TEST(Sampling, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
   EXPECT_EQ(next_token(std::vector<float>{0, 3, 3, 1}, {.temperature = 0}, 0, 0), 1);
 }
