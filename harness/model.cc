@@ -131,8 +131,7 @@ Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const A
   return project(join_heads(out, config().q_heads, x.rows()), layer.wo, layer.bo);
 }
 
-Model::Model(const std::string& path, int64_t memory_bytes)
-    : impl_(new Impl{load(path, memory_bytes)}) {}
+Model::Model(const std::string& path, int64_t memory_bytes) : impl_(new Impl{load(path, memory_bytes)}) {}
 Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
