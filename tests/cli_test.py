@@ -1016,7 +1016,7 @@ def test_a_bad_claim_file_is_one_line_with_its_place(claims, tmp_path):
     claims.write_text(CLAIMS.replace('where = "Table 3"', 'were = "Table 3"'))
     done = reproduce(claims, "--out", tmp_path / "out")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "paper.toml:38: [claim.gpu] needs where" in done.stderr, done.stderr
+    assert "paper.toml:33: [claim.gpu] needs where" in done.stderr, done.stderr
 
 
 def test_results_are_not_written_over(claims, tmp_path):
