@@ -9,6 +9,7 @@
 
 #include "harness/bytes.h"
 #include "harness/environment.h"
+#include "harness/experiments.h"
 #include "harness/stats.h"
 #include "harness/tasks.h"
 
@@ -268,7 +269,7 @@ void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveC
 
 std::string BlockPlan::key(const Spec& spec, const std::string& suffix) const {
   return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
-         " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
+         shape + " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
 }
 
 CacheShape cache_shape(const BlockPlan& plan, int sequences) {
@@ -278,7 +279,8 @@ CacheShape cache_shape(const BlockPlan& plan, int sequences) {
           .kv_heads = w.kv_heads,
           .head_dim = w.head_dim,
           .max_tokens = plan.seq_len,
-          .max_sequences = sequences};
+          .max_sequences = sequences,
+          .rope = w.rope};
 }
 
 bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
@@ -309,12 +311,14 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   row.set("batch", plan.batch);
   row.set("seq_len", plan.seq_len);
   const Axes& axes = plan.experiment->axes;
-  const auto at = std::find(axes.variants.begin(), axes.variants.end(), spec) - axes.variants.begin();
-  row.set("series", axes.series.at(static_cast<size_t>(at)));
-  const std::string reason = unsupported_reason(spec, w.head_dim);
+  const auto at = static_cast<size_t>(std::find(axes.variants.begin(), axes.variants.end(), spec) -
+                                      axes.variants.begin());
+  row.set("series", at < axes.series.size() ? axes.series[at] : spec.print());
+  const std::string reason = unsupported_reason(spec, plan.workload, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
-  } else if (plan.seq_len > plan.source->max_tokens()) {
+  } else if (plan.seq_len > plan.source->max_tokens() &&
+             !experiment_named(plan.experiment->kind).goes_beyond) {
     give_up(
         *cell, "unsupported",
         "workload '" + plan.workload + "' has only " + std::to_string(plan.source->max_tokens()) + " tokens");

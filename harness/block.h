@@ -21,6 +21,8 @@ struct BlockPlan {
   int batch;
   int64_t seq_len;
   int threads;
+  // What the axes kv_heads, head_dim and threads make of it: for the cells' keys.
+  std::string shape = {};
   // A ragged batch: what the config says, and the tokens of each sequence; seq_len is the longest.
   std::string lengths = {};
   std::vector<int64_t> tokens = {};

@@ -1,6 +1,10 @@
 #include "harness/cached_model.h"
 
 #include <algorithm>
+#include <stdexcept>
+
+#include "variants/build.h"
+#include "variants/registry.h"
 
 namespace kv {
 namespace {
@@ -14,6 +18,16 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
   }
 }
 
+// Caches leave it to their retention what a query sees.
+void check_window(const ModelConfig& config, const Cache& cache) {
+  const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
+  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
+  throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
+                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
+                              std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
+                              "), or shorter sequences");
+}
+
 }  // namespace
 
 CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
@@ -22,10 +36,13 @@ CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim(),
           .max_tokens = max_tokens,
-          .max_sequences = sequences};
+          .max_sequences = sequences,
+          .rope = config.rope};
 }
 
-CachedModel::CachedModel(const Model& model, Cache& cache, int sequences) : model_(model), cache_(cache) {
+CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
+    : model_(model), cache_(cache), rotary_(turns_rows(cache.spec()) ? Rotary::kCache : rotary) {
+  check_window(model.config(), cache);
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 
@@ -33,9 +50,11 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
   std::vector<int64_t> positions(ids.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = tokens_ + static_cast<int64_t>(i) % n;
   std::vector<float> logits = model_.forward(
-      ids, positions, [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
+      ids, positions,
+      [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, n, q, k, v, out);
-      });
+      },
+      rotary_);
   tokens_ += n;
   return logits;
 }

@@ -20,8 +20,10 @@ CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
 
 class CachedModel {
  public:
-  // `cache` has the model's shape and no sequences yet; both outlive this object. Throws std::bad_alloc.
-  CachedModel(const Model& model, Cache& cache, int sequences);
+  // `cache` has the model's shape and no sequences yet; both outlive this object. A cache that turns rows by
+  // their places gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and
+  // std::invalid_argument if the model has a sliding window and the cache would show it more.
+  CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary = Rotary::kTrained);
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
@@ -35,6 +37,7 @@ class CachedModel {
 
   const Model& model_;
   Cache& cache_;
+  Rotary rotary_;
   std::vector<SequenceId> ids_;
   int64_t tokens_ = 0;
   std::vector<float> q_, k_, v_, out_;  // [sequences, heads, n, head_dim]

@@ -65,16 +65,18 @@ Geometry read_model(Section model) {
   Geometry g;
   if (preset) {
     g = preset_geometry(model.text("preset", ""));
-    g.layers = 1;
   } else if (file) {
     g = read_geometry(find_input(model.text("config", ""), "model config").string());
-    g.layers = 1;
   } else {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
     g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
     if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
     g.name = "custom";
+  }
+  if (g.latent_dim > 0) {
+    model.refuse("'" + g.name + "' keeps one latent row a token and layer (MLA), and no cache here does; " +
+                 "`kvlab tables` has its closed form");
   }
   g.name = model.text("name", g.name);
   g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
@@ -175,6 +177,13 @@ void read_lengths(Section& section, std::vector<std::string>& lengths) {
   }
 }
 
+void read_small_integers(Section& section, const std::string& key, int64_t most, std::vector<int>& values) {
+  const std::vector<int64_t> read =
+      section.integers(key, std::vector<int64_t>(values.begin(), values.end()), 1, most);
+  refuse_repeats(section, key, read);
+  values.assign(read.begin(), read.end());
+}
+
 void read_axes(Section& section, Axes& axes) {
   axes.written = section.texts("variants", axes.written);
   axes.budget = section.integers("budget", axes.budget, 1, kMaxTokens);
@@ -194,6 +203,9 @@ void read_axes(Section& section, Axes& axes) {
   refuse_repeats(section, "distance", axes.distance);
   axes.passage = section.integers("passage", axes.passage, 1, kMaxTokens);
   refuse_repeats(section, "passage", axes.passage);
+  read_small_integers(section, "kv_heads", 4096, axes.kv_heads);
+  read_small_integers(section, "head_dim", kMaxHeadDim, axes.head_dim);
+  read_small_integers(section, "threads", 4096, axes.threads);
   axes.workload = section.texts("workload", axes.workload);
   refuse_repeats(section, "workload", axes.workload);
   const std::vector<std::string> known = known_workloads();
@@ -218,6 +230,9 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.passages = section.choice("passages", m.passages, {"random", "text"});
   m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
   refuse_repeats(section, "temperature", m.temperature);
+  m.recompute = section.integers("recompute", m.recompute, 1, kMaxTokens);
+  refuse_repeats(section, "recompute", m.recompute);
+  m.stride = section.integer("stride", m.stride, 1, kMaxTokens);
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 
@@ -268,6 +283,27 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
 
 void require(bool present, const std::string& path, const std::string& what) {
   if (!present) throw std::invalid_argument(path + ": " + what);
+}
+
+// The axes kv_heads and head_dim stand in for the model's own, so they have to be possible beside its query
+// heads.
+void require_shapes(const Config& config, const ExperimentConfig& experiment) {
+  const Axes& axes = experiment.axes;
+  if (axes.kv_heads.empty() && axes.head_dim.empty()) return;
+  for (const std::string& workload : axes.workload) {
+    require(workload != "model" && workload != "dump", config.path,
+            "sweep.kv_heads and sweep.head_dim are for synthetic workloads; '" + workload +
+                "' brings its own shape");
+  }
+  for (const int kv_heads : axes.kv_heads) {
+    require(config.geometry.q_heads % kv_heads == 0, config.path,
+            "sweep.kv_heads has " + std::to_string(kv_heads) + ", which does not divide the model's " +
+                std::to_string(config.geometry.q_heads) + " query heads");
+  }
+  for (const int head_dim : axes.head_dim) {
+    require(head_dim % 8 == 0, config.path,
+            "sweep.head_dim has " + std::to_string(head_dim) + "; it must be a multiple of 8");
+  }
 }
 
 void require_lengths(const ExperimentConfig& experiment, const std::string& path) {
@@ -356,6 +392,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   // A real model and a dump bring their own shape.
   Section model = top.section("model");
   if (any_synthetic(config.experiments)) config.geometry = read_model(model);
+  for (const ExperimentConfig& experiment : config.experiments) require_shapes(config, experiment);
   top.refuse_the_rest();
   std::ostringstream as_run;
   as_run << root << "\n";

@@ -26,6 +26,8 @@ struct Axes {
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;
+  // In place of the model's own and of the run's threads, where they are given; synthetic workloads only.
+  std::vector<int> kv_heads, head_dim, threads;
   std::vector<int64_t> chunk = {512};   // prefill: tokens of a chunk
   std::vector<std::string> lengths;     // batch: in place of seq_len, as in request_lengths.h
   std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len
@@ -43,6 +45,8 @@ struct MeasureConfig {
   int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
   std::string passages = "random";  // recall: of random tokens, or of the text
   std::vector<double> temperature = {0.0};  // generate: 0 is greedy
+  std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
+  int64_t stride = 32;
   std::string allocator =
       "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
   double memory_share = 0.8;  // of the memory that is available at the start

@@ -101,18 +101,49 @@ void plan_blocks(const BlockPlan& plan, std::vector<BlockPlan>& blocks) {
   }
 }
 
+// The model's shape with an experiment's own kv_heads and head_dim in place of it, and how cells say so.
+struct Shape {
+  Geometry geometry;
+  int threads;
+  std::string text;
+};
+
+std::vector<Shape> shapes(const Config& config, const Axes& axes, int threads) {
+  std::vector<Shape> all{{config.geometry, threads, ""}};
+  const auto expand = [&](const std::vector<int>& values, const char* letter, auto set) {
+    std::vector<Shape> expanded;
+    for (const Shape& shape : all) {
+      for (const int value : values) {
+        expanded.push_back(shape);
+        set(expanded.back(), value);
+        expanded.back().text += " " + (letter + std::to_string(value));
+      }
+    }
+    if (!values.empty()) all = std::move(expanded);
+  };
+  expand(axes.kv_heads, "kv", [](Shape& shape, int value) { shape.geometry.kv_heads = value; });
+  expand(axes.head_dim, "d", [](Shape& shape, int value) { shape.geometry.head_dim = value; });
+  expand(axes.threads, "t", [](Shape& shape, int value) { shape.threads = value; });
+  return all;
+}
+
 Sweep plan_sweep(const Config& config, int threads) {
   Sweep sweep;
   std::map<std::string, Source*> opened;
   for (const ExperimentConfig& experiment : config.experiments) {
     for (const std::string& workload : experiment.axes.workload) {
-      Source*& source = opened[workload];
-      if (!source) {
-        sweep.sources.push_back(open_source(workload, config));
-        source = sweep.sources.back().get();
+      for (const Shape& shape : shapes(config, experiment.axes, threads)) {
+        const Geometry& g = shape.geometry;
+        Source*& source =
+            opened[workload + " " + std::to_string(g.kv_heads) + " " + std::to_string(g.head_dim)];
+        if (!source) {
+          sweep.sources.push_back(open_source(workload, config, g));
+          source = sweep.sources.back().get();
+        }
+        BlockPlan block{&config, &experiment, source, workload, 0, 0, shape.threads};
+        block.shape = shape.text;
+        plan_blocks(block, sweep.blocks);
       }
-      const BlockPlan block{&config, &experiment, source, workload, 0, 0, threads};
-      plan_blocks(block, sweep.blocks);
     }
   }
   for (const BlockPlan& plan : sweep.blocks) {
@@ -173,6 +204,7 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
       // measured again.
       const Experiment& experiment = experiment_named(plan.experiment->kind);
       results.drop_cells(experiment.keys(plan));
+      omp_set_num_threads(plan.threads);
       set_allocator(measure.allocator);
       const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
       const std::vector<Row> rows = experiment.run(plan, {limit, options.stop}, results);

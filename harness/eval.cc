@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -15,26 +14,12 @@
 #include "harness/metrics.h"
 #include "harness/reference.h"
 #include "harness/safetensors.h"
+#include "harness/sources.h"
+#include "harness/variants_option.h"
 #include "kernels/cpu/isa.h"
 
 namespace kv {
 namespace {
-
-std::vector<Spec> parse_variants(const std::string& text) {
-  std::vector<Spec> specs;
-  std::stringstream parts(text);
-  for (std::string part; std::getline(parts, part, ';');) {
-    const size_t first = part.find_first_not_of(" \n\t"), last = part.find_last_not_of(" \n\t");
-    if (first == std::string::npos) continue;
-    specs.push_back(parse_spec(part.substr(first, last - first + 1)));
-    if (std::count(specs.begin(), specs.end(), specs.back()) > 1) {
-      throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
-    }
-  }
-  if (specs.empty())
-    throw std::invalid_argument("--variants is empty; give it specs, as 'contiguous/f16;concat'");
-  return specs;
-}
 
 // One layer of the dump.
 struct Layer {
@@ -213,7 +198,7 @@ std::vector<Row> run_eval(const EvalOptions& options) {
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, threads);
-    const std::string reason = unsupported_reason(spec, s.head_dim);
+    const std::string reason = unsupported_reason(spec, "dump", s.head_dim);
     if (!reason.empty()) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);

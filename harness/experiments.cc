@@ -9,6 +9,7 @@
 #include "harness/generate.h"
 #include "harness/prefill.h"
 #include "harness/quality.h"
+#include "harness/stream.h"
 
 namespace kv {
 namespace {
@@ -30,6 +31,8 @@ constexpr std::array kExperiments = std::to_array<Experiment>({
      run_recall_block, LengthAxis::kDistance, check_recall},
     {"generate", "a model writes on: where its text leaves the full f32 cache's", generate_keys,
      run_generate_block, LengthAxis::kSeqLen, check_generate},
+    {"stream", "a model reads on, far past its trained context: perplexity by position", stream_keys,
+     run_stream_block, LengthAxis::kSeqLen, check_stream, /*goes_beyond=*/true},
 });
 
 }  // namespace

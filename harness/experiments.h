@@ -24,6 +24,8 @@ struct Experiment {
   // Of experiments that run a model: throws std::invalid_argument, before anything is written, for a block
   // that the model or its text cannot give.
   void (*check)(const BlockPlan& plan) = nullptr;
+  // Its sequences may be longer than the context that the model was trained for.
+  bool goes_beyond = false;
   bool needs_model() const { return check != nullptr; }
 };
 

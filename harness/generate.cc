@@ -109,10 +109,10 @@ class GenerateRun {
   }
 
   // The last token that was chosen has not been read.
-  static void account(LiveCell& cell, const CachedModel& model) {
+  void account(LiveCell& cell, const CachedModel& model) const {
     const std::span<const SequenceId> ids = model.sequences();
     cell.ids.assign(ids.begin(), ids.end());
-    cell.prompt = 0;
+    cell.prompt = prompt_tokens(plan_) > 1 ? prompt_tokens(plan_) : 0;
     cell.row.set("peak_bytes", cell.ledger->peak_total_bytes());
     cell.account(std::vector<int64_t>(ids.size(), model.tokens()));
   }

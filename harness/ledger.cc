@@ -2,6 +2,8 @@
 // allocator's own total and know nothing of kinds. assert_balanced holds the two against each other.
 #include "harness/ledger.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +17,18 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+// Blocks of this size and more are asked for in huge pages: with pages of 4 KiB one core read 25 GB/s, with
+// these 31 to 35 (kernels/README.md). Smaller blocks would waste too large a part of one.
+constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* take_pages(size_t bytes) {
+  if (bytes < kHugeFrom) return std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
+  void* p = std::aligned_alloc(kHugePage, round_up(bytes, kHugePage));
+  if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // advice: where it is not taken, small pages
+  return p;
+}
 
 }  // namespace
 
@@ -23,8 +36,8 @@ size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * k
 // real use.
 std::byte* Ledger::take(size_t bytes) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
-  if (bytes > PTRDIFF_MAX - kAlignment) throw std::bad_alloc();
-  void* p = std::aligned_alloc(kAlignment, round_up(bytes));
+  if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();
+  void* p = take_pages(bytes);
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "harness/experiments.h"
+#include "harness/geometry.h"
 #include "harness/metrics.h"
 #include "harness/paths.h"
 #include "harness/workload.h"
@@ -64,7 +66,12 @@ std::string listing() {
   std::string text = "A spec is placement[/codec][/retention]; what is left out is contiguous/f32/full.\n\n";
   text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
           entries("retentions", kRetentions) + configs();
-  text += "workloads\n";
+  text +=
+      "models\n  " + std::to_string(preset_names().size()) + " in configs/models: `kvlab list --models`\n\n";
+  text += "experiments\n";
+  for (const Experiment& experiment : experiments())
+    text += "  " + padded(experiment.name, 14) + std::string(experiment.help) + "\n";
+  text += "\nworkloads\n";
   for (const FamilyInfo& family : synthetic_families()) {
     text += "  " + padded(family.name, 14) + std::string(family.formula) + "\n";
   }

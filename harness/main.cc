@@ -19,9 +19,11 @@
 #include "harness/eval.h"
 #include "harness/generate.h"
 #include "harness/listing.h"
+#include "harness/logits.h"
 #include "harness/pairs.h"
 #include "harness/paths.h"
 #include "harness/reproduce.h"
+#include "harness/tables.h"
 #include "harness/terminal.h"
 #include "harness/version.h"
 
@@ -178,6 +180,32 @@ struct ReproduceCommand {
   }
 };
 
+void add_options(CLI::App& tables, TablesOptions& options) {
+  tables
+      .add_option(
+          "--model", options.models,
+          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
+      ->delimiter(',');
+  tables.add_option("--variants", options.variants, "specs, separated by ';'");
+  tables.add_option("--lengths", options.lengths, "tokens: 1024,4096, or 1024..131072 for each doubling");
+  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
+      ->check(CLI::Range(1, 65536));
+  tables.add_option(
+      "--measure", options.measure,
+      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
+  tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
+  tables.add_option("--weights", options.weights,
+                    "of the budget, as in 13.5GB (default: as the model's file has it)");
+  tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
+      ->check(CLI::IsMember({"binary", "decimal"}));
+  tables
+      .add_option("--format", options.format,
+                  "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
+      ->check(CLI::IsMember({"terminal", "csv", "markdown", "latex"}));
+  tables.add_option("--out", options.out,
+                    "file, as table.csv, table.md or table.tex (default: standard output)");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -208,8 +236,19 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   sample->add_option("--seed", sample_options.seed, "of the draws")->capture_default_str();
-  bool pairs = false;
+  CLI::App* logits = app.add_subcommand("logits", "a model's logits for a text, as safetensors");
+  LogitsOptions logits_options;
+  logits->add_option("--model", logits_options.model, "the model")->required();
+  logits->add_option("--tokenizer", logits_options.tokenizer, "its tokenizer; none for token ids");
+  logits->add_option("--text", logits_options.text, "text, or token ids (.npy, .u16, .u32)")->required();
+  logits->add_option("--out", logits_options.out, "the file to write")->required();
+  CLI::App* tables =
+      app.add_subcommand("tables", "how models' caches grow, and what fits into a budget of memory");
+  bool pairs = false, models = false;
   list->add_flag("--pairs", pairs, "which placements, codecs and retentions work together, as Markdown");
+  list->add_flag("--models", models, "the models of configs/models and what they keep");
+  TablesOptions tables_options;
+  add_options(*tables, tables_options);
   RunCommand run_command(*run);
   ReproduceCommand reproduce_command(*claims);
   EvalOptions eval_options;
@@ -230,7 +269,9 @@ int main(int argc, char** argv) {
   }
   try {
     int code = 0;
-    if (*list) std::fputs((pairs ? pairs_page() : listing()).c_str(), stdout);
+    if (*list) std::fputs((pairs ? pairs_page() : models ? model_listing() : listing()).c_str(), stdout);
+    if (*tables) std::fputs(run_tables(tables_options).c_str(), stdout);
+    if (*logits) write_logits(logits_options);
     if (*sample) std::fputs(sample_documents(sample_options).c_str(), stdout);
     if (*eval) {
       const std::vector<Row> cells = run_eval(eval_options);

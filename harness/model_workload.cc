@@ -45,7 +45,7 @@ struct LayerRows {
 class ModelWorkload : public Workload {
  public:
   ModelWorkload(const ModelConfig& config, int64_t tokens, std::string name)
-      : shape_{config.layers, config.q_heads, config.kv_heads, config.head_dim()},
+      : shape_{config.layers, config.q_heads, config.kv_heads, config.head_dim(), config.rope},
         tokens_(tokens),
         name_(std::move(name)) {
     const Rows q(shape_.q_heads, tokens, shape_.head_dim), kv(shape_.kv_heads, tokens, shape_.head_dim);
@@ -84,7 +84,8 @@ class ModelWorkload : public Workload {
 }  // namespace
 
 std::unique_ptr<Workload> capture(const Model& model, std::span<const int> tokens,
-                                  const Model::Attention& attention, std::string name, int64_t chunk) {
+                                  const Model::Attention& attention, std::string name, int64_t chunk,
+                                  Rotary rotary) {
   if (tokens.empty()) throw std::invalid_argument("workload " + name + ": no tokens, expected at least one");
   if (chunk < 1) {
     throw std::invalid_argument("workload " + name + ": chunk is " + std::to_string(chunk) +
@@ -98,7 +99,7 @@ std::unique_ptr<Workload> capture(const Model& model, std::span<const int> token
       workload->write(layer, first, n, q, k, v);
       attention(layer, n, q, k, v, out);
     };
-    model.forward(tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(n)), first, record);
+    model.forward(tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(n)), first, record, rotary);
   }
   return workload;
 }

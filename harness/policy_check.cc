@@ -44,7 +44,8 @@ Heads read_heads(const Workload& workload, int64_t n, int64_t max_tokens) {
                .q_heads = kv_heads * group,
                .kv_heads = kv_heads,
                .head_dim = w.head_dim,
-               .max_tokens = max_tokens},
+               .max_tokens = max_tokens,
+               .rope = w.rope},
               n,
               {},
               {},
@@ -148,6 +149,10 @@ reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
       policy.seed = static_cast<uint64_t>(stage.integer(key));
       continue;
     }
+    if (key == "positions") {
+      policy.cache_positions = stage.text(key) == "cache";
+      continue;
+    }
     const auto field = fields.find(key);
     if (field == fields.end())
       throw std::logic_error("the FP64 policies do not know '" + stage.name + "." + key + "'");
@@ -165,6 +170,7 @@ PolicyCheck check_policy(const Spec& spec, const Workload& workload, int64_t max
 PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, const Workload& workload,
                          int64_t max_tokens, int64_t prompt) {
   PolicyCheck check;
+  check.kernel_bound = kernel_error_bound(spec);
   const RetentionEntry& retention = retention_of(spec);
   if (!retention.cuts_prompt) prompt = 0;  // for the others it makes no difference
   const int64_t most = std::min(max_tokens, workload.max_tokens());
@@ -184,7 +190,8 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, cons
                                      .kv_heads = heads.shape.kv_heads,
                                      .n = n,
                                      .head_dim = d,
-                                     .prompt = prompt};
+                                     .prompt = prompt,
+                                     .rotation = rotation_of(heads.shape.rope, d)};
   const reference::PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
   check.tokens = n;
   check.choices = followed.choices;
@@ -196,12 +203,13 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, cons
 
 std::string PolicyCheck::failure() const {
   // Written so that NaN fails.
-  if (!(worst_miss <= kNearTie)) {
+  if (!(worst_miss <= near_tie(kernel_bound))) {
     return "an eviction is not the FP64 policy's: the score of what was dropped is off by " +
-           std::to_string(worst_miss) + " of the best (bound 2e-5)";
+           in_short(worst_miss) + " of the best (bound " + in_short(near_tie(kernel_bound)) + ")";
   }
-  if (!(out_rel_l2 <= kKernelErrorBound)) {
-    return "outputs differ from the FP64 policy's by " + std::to_string(out_rel_l2) + " (bound 1e-5)";
+  if (!(out_rel_l2 <= kernel_bound)) {
+    return "outputs differ from the FP64 policy's by " + in_short(out_rel_l2) + " (bound " +
+           in_short(kernel_bound) + ")";
   }
   return "";
 }

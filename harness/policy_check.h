@@ -15,8 +15,9 @@
 
 namespace kv {
 
-// How far two scores may be apart, as a share, for f32 to order them otherwise than FP64.
-inline constexpr double kNearTie = 2e-5;
+// How far two scores may be apart, as a share, for a kernel with this error bound to order them otherwise
+// than FP64.
+inline double near_tie(double kernel_bound) { return kernel_bound > 1e-5 ? 2e-4 : 2e-5; }
 // What the check may cost: multiply-adds in FP64, well under a second. Longer sequences are cut to what that
 // allows; where nothing would be evicted within it, nothing is checked.
 inline constexpr double kPolicyCheckWork = 5e8;
@@ -26,6 +27,7 @@ struct PolicyCheck {
   int64_t choices = 0;      // rows that had to go
   int64_t disputed = 0;     // of these, near ties that were decided otherwise
   double worst_miss = 0.0;  // of the disputed ones
+  double kernel_bound = 0.0;
   double out_rel_l2 = 0.0;  // of all outputs, against FP64 attention over what the policy left
   // Empty if all is within its bound, else what is not.
   std::string failure() const;

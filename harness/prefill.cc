@@ -186,6 +186,7 @@ class PrefillCell {
   void check() {
     const bool stored = arm_.tiled();
     Errors errors;
+    errors.kernel_bound = kernel_error_bound(cell_->spec);
     if (stored) errors = check_last();
     if (!stored || retention_of(cell_->spec).keeps_all) {
       const double worst = worst_token_error();

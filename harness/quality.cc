@@ -21,7 +21,13 @@ Pace pace_of(const BlockPlan& plan) {
 std::string where(const BlockPlan& plan) { return plan.config->path + ": [" + plan.experiment->kind + "] "; }
 
 void check_length(const BlockPlan& plan, int64_t length) {
-  const int64_t most = plan.source->model()->config().max_tokens;
+  const ModelConfig& model = plan.source->model()->config();
+  if (model.sliding_window > 0 && length > model.sliding_window) {
+    throw std::invalid_argument(where(plan) + "the model sees the last " +
+                                std::to_string(model.sliding_window) +
+                                " tokens only, and a full cache would show it " + std::to_string(length));
+  }
+  const int64_t most = model.max_tokens;
   if (length <= most) return;
   throw std::invalid_argument(where(plan) + std::to_string(length) +
                               " tokens are past the model's rotary table of " + std::to_string(most) +
@@ -126,11 +132,11 @@ class ReadingRun {
     Passages first = passages_;
     first.sequences = 1;
     const Pace decode{.prompt = chunked.prompt, .step = 1};
-    const ReadingPair again = read_pair(model_, first, decode, c.cell->spec);
+    const std::vector<Prediction> again = read_specs(model_, first, decode, {&c.cell->spec, 1}).front();
     double difference = 0;
     for (int64_t i = passages_.first; i < passages_.length; ++i) {
       const auto at = static_cast<size_t>(i);
-      difference = std::max(difference, std::abs(again.got[at].loss - c.reading->predictions[at].loss));
+      difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
     }
     Row& row = c.cell->row;
     row.set("arm", "chunked");

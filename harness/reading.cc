@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <new>
 #include <stdexcept>
 
@@ -96,16 +97,27 @@ bool read_together(const Passages& passages, const Pace& pace, Reading& referenc
   return true;
 }
 
-ReadingPair read_pair(const Model& model, const Passages& passages, const Pace& pace, const Spec& spec) {
+std::vector<std::vector<Prediction>> read_specs(const Model& model, const Passages& passages,
+                                                const Pace& pace, std::span<const Spec> specs) {
   const CacheShape shape = cache_shape(model.config(), passages.sequences, passages.length);
-  Ledger ledger, full_ledger;
-  const auto cache = build_cache(spec, shape, ledger),
-             full = build_cache(parse_spec("contiguous"), shape, full_ledger);
-  Reading reading(model, *cache, passages), reference(model, *full, passages);
-  Reading* const one[] = {&reading};
-  read_together(passages, pace, reference, one, [] { return false; });
-  if (!reading.failure.empty()) throw std::bad_alloc();
-  return {std::move(reference.predictions), std::move(reading.predictions)};
+  Ledger ledger;  // of all caches
+  const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
+  Reading reference(model, *full, passages);
+  std::vector<std::unique_ptr<Cache>> caches;
+  std::vector<std::unique_ptr<Reading>> readings;
+  std::vector<Reading*> pointers;
+  for (const Spec& spec : specs) {
+    caches.push_back(build_cache(spec, shape, ledger));
+    readings.push_back(std::make_unique<Reading>(model, *caches.back(), passages));
+    pointers.push_back(readings.back().get());
+  }
+  read_together(passages, pace, reference, pointers, [] { return false; });
+  std::vector<std::vector<Prediction>> predictions;
+  for (const auto& reading : readings) {
+    if (!reading->failure.empty()) throw std::bad_alloc();
+    predictions.push_back(std::move(reading->predictions));
+  }
+  return predictions;
 }
 
 }  // namespace kv

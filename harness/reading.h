@@ -56,10 +56,8 @@ struct Reading {
 bool read_together(const Passages& passages, const Pace& pace, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool()>& stop);
 
-// For one cache and its reference, from the specs.
-struct ReadingPair {
-  std::vector<Prediction> reference, got;  // [sequences, length]
-};
-ReadingPair read_pair(const Model& model, const Passages& passages, const Pace& pace, const Spec& spec);
+// Predictions [sequences, length] of each spec, from the specs alone. Throws std::bad_alloc.
+std::vector<std::vector<Prediction>> read_specs(const Model& model, const Passages& passages,
+                                                const Pace& pace, std::span<const Spec> specs);
 
 }  // namespace kv

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <stdexcept>
 #include <string>
 
@@ -39,10 +40,22 @@ RowMatrix attend_block(const RowMatrix& queries, const RowMatrix& k, const RowMa
   return scores * v.topRows(rows);
 }
 
-}  // namespace
+// Turns a row by RoPE at `position`, as complex numbers.
+void turn(const Rotation& rotation, double position, Eigen::Ref<Eigen::RowVectorXd> row) {
+  const Index pairs = static_cast<Index>(rotation.frequency.size());
+  for (Index i = 0; i < pairs; ++i) {
+    double &re = row[rotation.halves ? i : 2 * i], &im = row[rotation.halves ? i + pairs : 2 * i + 1];
+    const auto turned =
+        std::complex<double>(re, im) * std::polar(1.0, position * rotation.frequency[static_cast<size_t>(i)]);
+    re = turned.real();
+    im = turned.imag();
+  }
+}
 
-HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                  int64_t rows) {
+// change(keys, first): what to make of a chunk of widened keys, whose rows begin with row `first`.
+template <typename Change>
+HeadResult attend_rows(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                       int64_t rows, Change change) {
   const Index dim = static_cast<Index>(q.size());
   require(rows >= 1 && dim >= 1, "needs at least one row and one channel");
   require(static_cast<Index>(k.size()) == rows * dim && k.size() == v.size(),
@@ -56,6 +69,7 @@ HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<
   for (Index row = 0; row < rows; row += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - row);
     wide = keys.middleRows(row, n).cast<double>();
+    change(wide, row);
     result.probabilities.segment(row, n).noalias() = wide * query;
   }
   softmax(result.probabilities);
@@ -65,6 +79,29 @@ HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<
     result.out.noalias() += wide.transpose() * result.probabilities.segment(row, n);
   }
   return result;
+}
+
+}  // namespace
+
+Rotation plain_rotation(double theta, int head_dim, bool halves) {
+  Rotation rotation{{}, halves};
+  for (int i = 0; i < head_dim; i += 2)
+    rotation.frequency.push_back(std::pow(theta, -static_cast<double>(i) / head_dim));
+  return rotation;
+}
+
+HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                  int64_t rows) {
+  return attend_rows(q, k, v, rows, [](RowMatrix&, Index) {});
+}
+
+HeadResult attend_turned(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                         const Rotation& rotation, std::span<const int64_t> distance) {
+  require(2 * rotation.frequency.size() == q.size(), "a rotation has half as many pairs as q has channels");
+  return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), [&](RowMatrix& keys, Index first) {
+    for (Index row = 0; row < keys.rows(); ++row)
+      turn(rotation, -static_cast<double>(distance[static_cast<size_t>(first + row)]), keys.row(row));
+  });
 }
 
 std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,

@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "harness/random.h"
-#include "harness/reference.h"
 
 namespace kv::reference {
 namespace {
@@ -121,13 +120,23 @@ class Head {
     const int group = in_.q_heads / in_.kv_heads;
     for (Slot& s : slots_) s.last = 0.0;
     for (int h = head_ * group; h < (head_ + 1) * group; ++h) {
-      const HeadResult result =
-          reference::attend(row(in_.q, h, t), k_, v_, static_cast<int64_t>(slots_.size()));
+      const HeadResult result = attend_slots(row(in_.q, h, t));
       for (size_t i = 0; i < slots_.size(); ++i)
         slots_[i].last += result.probabilities[static_cast<Eigen::Index>(i)];
       std::copy(result.out.begin(), result.out.end(), run_.out.begin() + (h * in_.n + t) * in_.head_dim);
     }
     for (Slot& s : slots_) s.mass += s.last;
+  }
+
+  // A key stands as many places before the query as there are younger tokens in the cache.
+  HeadResult attend_slots(std::span<const float> q) const {
+    if (!policy_.cache_positions) return reference::attend(q, k_, v_, static_cast<int64_t>(slots_.size()));
+    std::vector<int64_t> younger(slots_.size());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      younger[i] = std::count_if(slots_.begin(), slots_.end(),
+                                 [&](const Slot& other) { return other.token > slots_[i].token; });
+    }
+    return attend_turned(q, k_, v_, in_.rotation, younger);
   }
 
   // The sum of the votes of a prompt's token and of its neighbours, for every token before the window.

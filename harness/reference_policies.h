@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/reference.h"
+
 namespace kv::reference {
 
 // A policy by its name in spec strings; parameters that it does not have are ignored. Counts of rows, no
@@ -24,6 +26,7 @@ struct Policy {
   int64_t budget = 0;             // tova, knorm, random, snapkv
   int64_t kernel = 1;             // snapkv
   uint64_t seed = 0;              // random
+  bool cache_positions = false;   // q and k come before RoPE, and are turned by their places in the cache
 };
 
 // One layer of a whole sequence.
@@ -35,8 +38,9 @@ struct PolicyInput {
   int q_heads = 1, kv_heads = 1;
   int64_t n = 0;
   int head_dim = 0;
-  int layer = 0;       // random draws differ between layers
-  int64_t prompt = 0;  // tokens of the first step; matters to snapkv alone
+  int layer = 0;           // random draws differ between layers
+  int64_t prompt = 0;      // tokens of the first step; matters to snapkv alone
+  Rotation rotation = {};  // where the policy has cache_positions
 };
 
 // [kv_heads][n]: the tokens in each slot after step t.

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array kCellColumns = std::to_array<Column>({
     {"cell", "key: experiment, workload, batch, length, variant"},
-    {"variant", "canonical spec"},
+    {"variant", "canonical spec; of stream also recompute(…), which has no cache"},
     {"device", "cpu"},
     {"threads", "threads of the run"},
     {"experiment", "as in the config"},
@@ -36,7 +36,7 @@ constexpr std::array kCellColumns = std::to_array<Column>({
     {"batch", "sequences in a step"},
     {"seq_len", "tokens a sequence at the end of the last step; of a ragged batch, of the longest"},
     {"lengths", "batch: what the lengths were drawn from"},
-    {"arm", "prefill: materialised, chunked or tiled"},
+    {"arm", "prefill: materialised, chunked or tiled; of models: chunked"},
     {"chunk_tokens", "chunked: tokens whose scores are in memory at once"},
     {"status", "ok, failed, unsupported or out_of_memory"},
     {"reason", "why the status is not ok"},
@@ -119,6 +119,7 @@ constexpr std::array kCellColumns = std::to_array<Column>({
      "chunked: largest change of a loss of the first sequence against token by token, nats"},
     {"distance", "recall: tokens from the passage to its copy"},
     {"passage_tokens", "recall: of one copy"},
+    {"trained_tokens", "stream: the context that the model was trained for"},
     {"temperature", "generate: 0 is greedy"},
     {"generated_tokens", "generate: of each sequence, after its prompt"},
     {"common_tokens_p50",

@@ -36,7 +36,11 @@ class ModelSource : public Source {
                             model_.config().vocab_size)) {
     if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
     const ModelConfig& m = model_.config();
-    shape_ = {.layers = m.layers, .q_heads = m.q_heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim()};
+    shape_ = {.layers = m.layers,
+              .q_heads = m.q_heads,
+              .kv_heads = m.kv_heads,
+              .head_dim = m.head_dim(),
+              .rope = m.rope};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
@@ -56,7 +60,8 @@ class ModelSource : public Source {
                                     .kv_heads = shape_.kv_heads,
                                     .head_dim = shape_.head_dim,
                                     .max_tokens = tokens,
-                                    .max_sequences = 1},
+                                    .max_sequences = 1,
+                                    .rope = shape_.rope},
                                    ledger);
     const SequenceId id = cache->add_sequence();
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
@@ -65,7 +70,8 @@ class ModelSource : public Source {
       cache->step(layer, {&in, 1});
     };
     const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));
-    return capture(model_, first, attention, "model", kChunk);
+    const Rotary rotary = turns_rows(spec) ? Rotary::kCache : Rotary::kTrained;
+    return capture(model_, first, attention, "model", kChunk, rotary);
   }
 
  private:
@@ -77,13 +83,18 @@ class ModelSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_source(const std::string& family, const Config& config) {
+std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+  if (family == "dump" && turns_rows(spec))
+    return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
+  return unsupported_reason(spec, head_dim);
+}
+
+std::unique_ptr<Source> open_source(const std::string& family, const Config& config, const Geometry& g) {
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
-          "workload \"model\" needs workload.model and workload.text, and workload.tokenizer unless the text "
-          "is "
-          "token ids");
+          "workload \"model\" needs workload.model, workload.text and, unless that is token ids, "
+          "workload.tokenizer");
     }
     return std::make_unique<ModelSource>(config.workload);
   }
@@ -91,7 +102,6 @@ std::unique_ptr<Source> open_source(const std::string& family, const Config& con
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
     return std::make_unique<SharedSource>(open_dump(find_input(config.workload.dump, "dump").string()));
   }
-  const Geometry& g = config.geometry;
   return std::make_unique<SharedSource>(make_synthetic(
       family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
       config.seed));

@@ -26,7 +26,11 @@ class Source {
   virtual std::span<const int> text() const { return {}; }
 };
 
+// Why a cache of this spec cannot be measured on such a workload, or empty if it can. Synthetic families have
+// no RoPE: their rows are what a cache turns, where it turns rows, and else what it stores.
+std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim);
+
 // `family` is a synthetic family, "dump" or "model". Throws std::invalid_argument.
-std::unique_ptr<Source> open_source(const std::string& family, const Config& config);
+std::unique_ptr<Source> open_source(const std::string& family, const Config& config, const Geometry& g);
 
 }  // namespace kv

@@ -99,6 +99,14 @@ Strings reading_row(const Row& row) {
           row.text("verdict")};
 }
 
+const Strings kStreamHead{"variant",  "bytes a token", "perplexity", "loss change, nats (95 % interval)",
+                          "tokens/s", "verdict"};
+
+Strings stream_row(const Row& row) {
+  const Strings all = reading_row(row);
+  return {all[0], all[1], all[2], all[3], all[7], all[8]};
+}
+
 const Strings kWritingHead{"variant",  "bytes a token", "temperature", "same tokens, median",
                            "at least", "same texts",    "of",          "tokens/s"};
 
@@ -117,10 +125,12 @@ Strings writing_row(const Row& row) {
 bool reads(const Row& row) {
   return row.text("experiment") == "quality" || row.text("experiment") == "recall";
 }
+bool streams(const Row& row) { return row.text("experiment") == "stream"; }
 bool writes(const Row& row) { return row.text("experiment") == "generate"; }
 
 Strings table_head(const Row& row) {
   if (reads(row)) return kReadingHead;
+  if (streams(row)) return kStreamHead;
   if (writes(row)) return kWritingHead;
   if (row.text("phase") == "prefill") {
     return {"variant and arm", "workspace peak", "prefill p50, us (95 % interval)",
@@ -139,6 +149,7 @@ Strings table_row(const Row& row) {
   fields[1] = row.text("status");
   if (row.text("status") != "ok") return fields;
   if (reads(row)) return reading_row(row);
+  if (streams(row)) return stream_row(row);
   if (writes(row)) return writing_row(row);
   if (row.text("phase") == "prefill") {
     return {fields[0],

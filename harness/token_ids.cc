@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <regex>
 #include <span>
 #include <stdexcept>
 
@@ -27,6 +26,14 @@ struct Ids {
   std::span<const std::byte> data;
 };
 
+// What a Python dict's text has under a key, between `open` and `close`; empty if it has not.
+std::string field(const std::string& dict, const std::string& key, char open, char close) {
+  const size_t at = dict.find("'" + key + "':");
+  const size_t begin = at == std::string::npos ? at : dict.find(open, at + key.size() + 3);
+  const size_t end = begin == std::string::npos ? begin : dict.find(close, begin + 1);
+  return end == std::string::npos ? "" : dict.substr(begin + 1, end - begin - 1);
+}
+
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: magic, version, the header's
 // length, a Python dict, the data.
 Ids npy_ids(const MappedFile& file) {
@@ -41,22 +48,18 @@ Ids npy_ids(const MappedFile& file) {
   const size_t start = short_length ? 10 : 12;
   if (length > bytes.size() - start) refuse(file.path(), "it ends in its .npy header");
   const std::string header(text + start, length);
-  std::smatch type, shape;
-  std::regex_search(header, type, std::regex("'descr': *'([<>|=][a-z][0-9]+)'"));
-  std::regex_search(header, shape, std::regex("'shape': *\\(([^)]*)\\)"));
-  const std::string name = type[1];
+  const std::string name = field(header, "descr", '\'', '\''), shape = field(header, "shape", '(', ')');
   if (name != "<u2" && name != "<u4" && name != "<i4" && name != "<i8") {
     refuse(file.path(), "its elements are '" + name + "'; expected <u2, <u4, <i4 or <i8");
   }
-  if (!std::regex_match(shape[1].str(), std::regex("[0-9]+,?"))) {
-    refuse(file.path(), "its shape is (" + shape[1].str() + "); expected one dimension");
+  const size_t digits = std::min(shape.find_first_not_of("0123456789"), shape.size());
+  if (digits == 0 || (shape.substr(digits) != "" && shape.substr(digits) != ",")) {
+    refuse(file.path(), "its shape is (" + shape + "); expected one dimension");
   }
   const Ids ids{name[1], static_cast<size_t>(name[2] - '0'), bytes.subspan(start + length)};
   const size_t count = ids.data.size() / ids.bytes;
-  const std::string stated = std::to_string(count);
-  if ((shape[1] != stated && shape[1] != stated + ",") || ids.data.size() % ids.bytes != 0) {
-    refuse(file.path(),
-           "its shape is (" + shape[1].str() + "), its data holds " + std::to_string(count) + " ids");
+  if (shape.substr(0, digits) != std::to_string(count) || ids.data.size() % ids.bytes != 0) {
+    refuse(file.path(), "its shape is (" + shape + "), its data holds " + std::to_string(count) + " ids");
   }
   return ids;
 }

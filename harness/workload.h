@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "variants/rope.h"
+
 namespace kv {
 
 struct WorkloadShape {
@@ -14,6 +16,7 @@ struct WorkloadShape {
   int q_heads = 1;
   int kv_heads = 1;
   int head_dim = 64;
+  Rope rope{};  // what turns q and k where a cache does that itself; the paper's for families that have none
 };
 
 // A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for

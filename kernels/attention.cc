@@ -83,14 +83,6 @@ int64_t count_tasks(std::span<const HeadQueries> problems, int64_t most_held) {
   return tasks;
 }
 
-void advance(std::span<const Span> spans, SpanCursor& at, int64_t rows) {
-  at.row += rows;
-  while (at.span < spans.size() && at.row >= spans[at.span].rows) {
-    at.row -= spans[at.span].rows;
-    ++at.span;
-  }
-}
-
 // The tasks of the part of `split` that lies in `piece`, for the queries in work from `first_query` on;
 // `start` is where that part begins.
 AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
@@ -120,19 +112,6 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
                                .logits_stride = cut.rows};
   }
   return next;
-}
-
-// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
-void run_task(const AttentionTask& task, int head_dim) {
-  const auto run = isa_is_scalar() ? run_task_scalar : run_task_simd;
-  AttentionTask part = task;
-  do {
-    part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
-    if (part.row_end > part.row_begin || !part.resume) run(part, head_dim);
-    if (part.row_end < task.row_end) advance(task.spans, part.start, part.row_end - part.row_begin);
-    part.row_begin = part.row_end;
-    part.resume = true;
-  } while (part.row_end < task.row_end);
 }
 
 // Merges the splits of one query in their order and writes its output; returns the final state.
@@ -231,9 +210,8 @@ void PiecewiseAttention::sort_tasks() {
   });
 }
 
-void PiecewiseAttention::run_tasks() const {
-#pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < planned_; ++i) run_task(tasks_[i], head_dim_);
+void PiecewiseAttention::run_tasks(TaskQueue& queue) const {
+  isa_is_scalar() ? run_tasks_scalar(queue, head_dim_) : run_tasks_simd(queue, head_dim_);
 }
 
 void PiecewiseAttention::merge_splits() const {
@@ -253,8 +231,9 @@ void PiecewiseAttention::run(std::span<const Piece> pieces) {
   planned_ = 0;
   for (const Piece& piece : pieces) plan(piece);
   sort_tasks();
+  TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
 #pragma omp parallel
-  run_tasks();
+  run_tasks(queue);
 }
 
 void PiecewiseAttention::finish() {
@@ -278,12 +257,19 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
                       .end = problems[i].visible + problems[i].n - 1});
     }
     attention.sort_tasks();
+    TaskQueue queue{{attention.tasks_, static_cast<size_t>(attention.planned_)}};
 #pragma omp parallel if (worth_threads)
     {
-      attention.run_tasks();
+      attention.run_tasks(queue);
+#pragma omp barrier
       attention.merge_splits();
     }
   }
+}
+
+double attention_error_bound(const Encoding& k, const Encoding& v) {
+  const auto is_float = [](const Encoding& e) { return e.format <= Format::kFp8E5M2; };
+  return is_float(k) && is_float(v) ? 1e-5 : 5e-4;
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v) {

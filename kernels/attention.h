@@ -40,6 +40,7 @@ size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
 
 struct AttentionTask;
+struct TaskQueue;
 struct AttentionPartials;
 
 // attend() for rows that are not all in memory at once: the same bits, a piece at a time.
@@ -73,7 +74,7 @@ class PiecewiseAttention {
   // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
   void sort_tasks();
   // Both share their work out over the threads of the surrounding parallel region.
-  void run_tasks() const;
+  void run_tasks(TaskQueue& queue) const;
   void merge_splits() const;
 
   std::span<const HeadQueries> problems_;
@@ -83,6 +84,12 @@ class PiecewiseAttention {
   AttentionPartials* partials_;
   int64_t planned_ = 0;
 };
+
+// The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: f32
+// sums leave about 1e-6 at any length. Rows of integer codes meet queries and weights of 16 bits
+// (cpu/attention_codes-inl.h), which leaves up to about 1e-4, a fiftieth of what the codes themselves cost at
+// 8 bits.
+double attention_error_bound(const Encoding& k, const Encoding& v);
 
 // What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or
 // "avx3/k:q8_0,v:q4_0".

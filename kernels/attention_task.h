@@ -2,6 +2,7 @@
 // kernels/.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "kernels/attention.h"
@@ -32,8 +33,29 @@ struct AttentionTask {
   const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
 };
 
-// One implementation each; both fill state, sum and logits of the task.
-void run_task_simd(const AttentionTask& task, int head_dim);
-void run_task_scalar(const AttentionTask& task, int head_dim);
+// Tasks that threads share out among themselves, in order.
+struct TaskQueue {
+  std::span<const AttentionTask> tasks;
+  std::atomic<size_t> claimed = 0;
+
+  // Null once all are taken.
+  const AttentionTask* claim() {
+    const size_t i = claimed.fetch_add(1, std::memory_order_relaxed);
+    return i < tasks.size() ? &tasks[i] : nullptr;
+  }
+};
+
+// One implementation each: takes tasks until there are none, and fills each one's state, sum and logits.
+void run_tasks_simd(TaskQueue& queue, int head_dim);
+void run_tasks_scalar(TaskQueue& queue, int head_dim);
+
+// Moves the cursor past `rows` rows, to the start of the row that follows.
+inline void advance(std::span<const Span> spans, SpanCursor& at, int64_t rows) {
+  at.row += rows;
+  while (at.span < spans.size() && at.row >= spans[at.span].rows) {
+    at.row -= spans[at.span].rows;
+    ++at.span;
+  }
+}
 
 }  // namespace kv

@@ -8,52 +8,31 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// kBits divides 8: a byte holds whole codes, so each is a shift and a mask. The count is a constant of the
-// compiler, which makes vector code of it.
+// The width is a constant of the compiler, which makes vector code of the inner loops.
 template <int kBits>
-void pack_in_bytes(int n, const uint16_t* codes, std::byte* packed) {
-  constexpr int kPerByte = 8 / kBits;
-  for (int i = 0; i < n / kPerByte; ++i) {
-    unsigned byte = 0;
-    for (int j = 0; j < kPerByte; ++j) byte |= static_cast<unsigned>(codes[i * kPerByte + j]) << (j * kBits);
-    packed[i] = static_cast<std::byte>(byte);
+void pack_dealt(int n, const uint16_t* codes, std::byte* packed) {
+  const int words = kBits * n / 32;
+  for (int w = 0; w < words; ++w) {
+    uint32_t word = 0;
+    for (int slot = 0; slot < 32 / kBits; ++slot)
+      word |= static_cast<uint32_t>(codes[slot * words + w]) << (slot * kBits);
+    std::memcpy(packed + 4 * w, &word, 4);
   }
 }
 
 template <int kBits>
-void unpack_in_bytes(int n, const std::byte* packed, uint16_t* codes) {
-  constexpr int kPerByte = 8 / kBits;
-  for (int i = 0; i < n / kPerByte; ++i) {
-    const unsigned byte = static_cast<unsigned>(packed[i]);
-    for (int j = 0; j < kPerByte; ++j) {
-      codes[i * kPerByte + j] = static_cast<uint16_t>((byte >> (j * kBits)) & ((1u << kBits) - 1u));
+void unpack_dealt(int n, const std::byte* packed, uint16_t* codes) {
+  const int words = kBits * n / 32;
+  for (int slot = 0; slot < 32 / kBits; ++slot, codes += words) {
+    for (int w = 0; w < words; ++w) {
+      uint32_t word;
+      std::memcpy(&word, packed + 4 * w, 4);
+      codes[w] = static_cast<uint16_t>((word >> (slot * kBits)) & ((1u << kBits) - 1u));
     }
   }
 }
 
-// kBits up to 7: 8 codes are kBits bytes, which fit one 64-bit word (of a little-endian machine).
-template <int kBits>
-void pack_in_words(int n, const uint16_t* codes, std::byte* packed) {
-  for (; n > 0; n -= 8, codes += 8, packed += kBits) {
-    uint64_t word = 0;
-    for (int j = 0; j < 8; ++j) word |= static_cast<uint64_t>(codes[j]) << (j * kBits);
-    std::memcpy(packed, &word, kBits);
-  }
-}
-
-template <int kBits>
-void unpack_in_words(int n, const std::byte* packed, uint16_t* codes) {
-  for (; n > 0; n -= 8, codes += 8, packed += kBits) {
-    uint64_t word = 0;
-    // Byte by byte: a copy of 3 or 5 bytes would go through memory, and wait there for its own stores.
-    for (int b = 0; b < kBits; ++b) word |= static_cast<uint64_t>(packed[b]) << (8 * b);
-    for (int j = 0; j < 8; ++j, word >>= kBits) codes[j] = static_cast<uint16_t>(word & ((1u << kBits) - 1u));
-  }
-}
-
-}  // namespace
-
-void pack_codes_general(int bits, int n, const uint16_t* codes, std::byte* packed) {
+void pack_in_sequence(int bits, int n, const uint16_t* codes, std::byte* packed) {
   uint32_t pending = 0;  // bits not yet written, lowest first; at most 7 + 16 of them
   int count = 0;
   for (int i = 0; i < n; ++i) {
@@ -63,7 +42,7 @@ void pack_codes_general(int bits, int n, const uint16_t* codes, std::byte* packe
   }
 }
 
-void unpack_codes_general(int bits, int n, const std::byte* packed, uint16_t* codes) {
+void unpack_in_sequence(int bits, int n, const std::byte* packed, uint16_t* codes) {
   const uint32_t mask = (1u << bits) - 1u;
   uint32_t pending = 0;
   int count = 0;
@@ -75,56 +54,22 @@ void unpack_codes_general(int bits, int n, const std::byte* packed, uint16_t* co
   }
 }
 
+}  // namespace
+
 void pack_codes(int bits, int n, const uint16_t* codes, std::byte* packed) {
-  switch (bits) {
-    case 1:
-      return pack_in_words<1>(n, codes, packed);
-    case 2:
-      return pack_in_bytes<2>(n, codes, packed);
-    case 3:
-      return pack_in_words<3>(n, codes, packed);
-    case 4:
-      return pack_in_bytes<4>(n, codes, packed);
-    case 5:
-      return pack_in_words<5>(n, codes, packed);
-    case 6:
-      return pack_in_words<6>(n, codes, packed);
-    case 7:
-      return pack_in_words<7>(n, codes, packed);
-    case 8:
-      return pack_in_bytes<8>(n, codes, packed);
-    case 16:
-      std::memcpy(packed, codes, 2 * static_cast<size_t>(n));
-      return;
-    default:
-      pack_codes_general(bits, n, codes, packed);
-  }
+  if (!is_dealt(bits, n)) return pack_in_sequence(bits, n, codes, packed);
+  if (bits == 1) return pack_dealt<1>(n, codes, packed);
+  if (bits == 2) return pack_dealt<2>(n, codes, packed);
+  if (bits == 4) return pack_dealt<4>(n, codes, packed);
+  pack_dealt<8>(n, codes, packed);
 }
 
 void unpack_codes(int bits, int n, const std::byte* packed, uint16_t* codes) {
-  switch (bits) {
-    case 1:
-      return unpack_in_words<1>(n, packed, codes);
-    case 2:
-      return unpack_in_bytes<2>(n, packed, codes);
-    case 3:
-      return unpack_in_words<3>(n, packed, codes);
-    case 4:
-      return unpack_in_bytes<4>(n, packed, codes);
-    case 5:
-      return unpack_in_words<5>(n, packed, codes);
-    case 6:
-      return unpack_in_words<6>(n, packed, codes);
-    case 7:
-      return unpack_in_words<7>(n, packed, codes);
-    case 8:
-      return unpack_in_bytes<8>(n, packed, codes);
-    case 16:
-      std::memcpy(codes, packed, 2 * static_cast<size_t>(n));
-      return;
-    default:
-      unpack_codes_general(bits, n, packed, codes);
-  }
+  if (!is_dealt(bits, n)) return unpack_in_sequence(bits, n, packed, codes);
+  if (bits == 1) return unpack_dealt<1>(n, packed, codes);
+  if (bits == 2) return unpack_dealt<2>(n, packed, codes);
+  if (bits == 4) return unpack_dealt<4>(n, packed, codes);
+  unpack_dealt<8>(n, packed, codes);
 }
 
 }  // namespace kv

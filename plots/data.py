@@ -30,7 +30,7 @@ LATER_NUMBERS = """
     chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us
     predictions perplexity perplexity_se loss_change loss_change_ci_low loss_change_ci_high kl_median kl_max
     top1_agreement top1_agreement_ci_low top1_agreement_ci_high p_change_rms peak_bytes tokens_per_s
-    loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high kl_p99 distance passage_tokens
+    loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high kl_p99 distance passage_tokens trained_tokens
     temperature generated_tokens common_tokens_p50 common_tokens_min same_texts
 """.split()
 GROWTH_TEXT = ["cell", "variant"]

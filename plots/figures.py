@@ -25,9 +25,11 @@ from marks import (
     tips,
 )
 from prepare import (
+    OF_MODELS,
     NoData,
     at_lengths,
     by_position,
+    by_stretch,
     by_what_is_kept,
     drawable,
     growth_totals,
@@ -481,6 +483,12 @@ def quality_loss(tables: Tables):
     return quality_points(tables, "loss_change", title, axis)
 
 
+def reading_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
+    """One look a variant over all figures of models."""
+    variants = tables.cells.filter(pl.col("experiment").is_in(OF_MODELS))["variant"]
+    return VariantStyle(set(variants), rows["variant"])
+
+
 def kl_by_position(tables: Tables):
     rows = by_position(tables.positions, tables.cells).with_columns(
         text("kl_mean", "{:.2g}".format),
@@ -488,7 +496,7 @@ def kl_by_position(tables: Tables):
         pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
     )
     choice = length_choice(rows["seq_len"])
-    style = tables.style.showing(rows["variant"])
+    style = reading_style(tables, rows)
     ends = [x for column in ("kl_mean", "kl_mean_ci_low", "kl_mean_ci_high") for x in rows[column].drop_nulls()]
     base = alt.Chart().encode(
         length_axis("position", "position in the window [tokens]", [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]),
@@ -510,7 +518,7 @@ def recall(tables: Tables):
         text("kept_tokens", "{:.0f}".format),
         interval("low", "high", "{:.3f}".format),
     )
-    style = tables.style.showing(rows["variant"])
+    style = reading_style(tables, rows)
     top = 1.05 * max(rows["high"].max() or 0, rows["loss"].max())
     base = alt.Chart().encode(
         length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),
@@ -524,6 +532,31 @@ def recall(tables: Tables):
     bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
     layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style)]
     return panels(alt.layer(*layers), rows, height=420)
+
+
+def stream(tables: Tables):
+    rows = by_stretch(tables.positions, tables.cells).with_columns(
+        text("perplexity", "{:.4g}".format),
+        interval("low", "high", "{:.4g}".format),
+        pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = tables.style.showing(rows["variant"])
+    ends = [x for column in ("perplexity", "low", "high") for x in rows[column].drop_nulls()]
+    position = alt.X(
+        "position:Q",
+        axis=alt.Axis(title="position in the stream [tokens]", format=",d"),
+        scale=alt.Scale(domain=[0, rows["position"].max()], nice=False),
+    )
+    base = alt.Chart().encode(
+        position,
+        log_axis(alt.Y, "perplexity", "perplexity of the tokens up to there", ends, "~r"),
+        tooltip=tips(positions="span", perplexity="perplexity_text", interval_95="interval"),
+    )
+    band = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
+    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
+    return panels(alt.layer(trained, band, *line_and_points(base, style)), rows, height=420, choice=choice)
 
 
 TINY = (
@@ -651,5 +684,15 @@ FIGURES = [
         "Lower is better. A passage comes again this many tokens later; only the second copy's predictions count. Who forgot the "
         "first copy has to guess. Bars are the mean and 1.96 standard errors." + TINY,
         recall,
+    ),
+    Figure(
+        "stream",
+        "Perplexity over a long stream",
+        "Lower is better. Each point is the perplexity of the tokens since the point before, with 1.96 standard errors of its mean "
+        "loss. The dashed line is the context that the model was trained for: a cache that keeps all meets distances there that the "
+        "model never saw, and so do tokens that stay while the text moves on, unless their positions are those of the cache. "
+        "Recompute reads the window anew, with no cache: what the model says to that window alone." + TINY,
+        stream,
+        at_one_length=True,
     ),
 ]

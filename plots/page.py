@@ -139,7 +139,7 @@ def of_models() -> pl.Expr:
 
 def readings(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of what models predict with the caches: (heading, rows)."""
-    for experiment in ("quality", "recall"):
+    for experiment in ("quality", "recall", "stream"):
         rows = cells.filter(pl.col("experiment") == experiment)
         if rows.is_empty():
             continue

@@ -20,7 +20,7 @@ DIMENSIONS = {
     "passage_tokens": "passage of {} tokens",
 }
 # Experiments that run a model: nothing in them is a step of the cache alone.
-OF_MODELS = ["quality", "recall", "generate"]
+OF_MODELS = ["quality", "recall", "generate", "stream"]
 
 
 class NoData(Exception):
@@ -126,6 +126,21 @@ def by_position(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     # Halfway on a log axis; the first bucket begins at 0, where such an axis has no place.
     middle = (pl.col("position_first").clip(lower_bound=4) * (pl.col("position_last") + 1)).sqrt()
     return by_what_is_kept(rows.with_columns(position=middle))
+
+
+def by_stretch(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The buckets of a stream, in panels; adds `position`, the end of a bucket, and `low` and `high`, the perplexities 1.96
+    standard errors of the mean loss away."""
+    streams = of_experiment(cells, "stream", "loss")
+    known = streams.drop(set(positions.columns) & set(cells.columns) - {"run", "cell"})
+    rows = with_panel(positions.join(known, on=["run", "cell"]))
+    loss, error = pl.col("loss"), 1.96 * pl.col("loss_se")
+    return rows.with_columns(
+        position=pl.col("position_last") + 1,
+        perplexity=loss.exp(),
+        low=(loss - error).exp(),
+        high=(loss + error).exp(),
+    )
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from claims import BadClaims, is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from figures import FIGURES, Figure, Tables
 from page import Drawn, run_line, write_page
-from prepare import NoData, measured
+from prepare import OF_MODELS, NoData, measured
 from style import CONFIG, VariantStyle
 
 VEGALITE = "6.1"  # what Altair 6.0 writes
@@ -56,7 +56,7 @@ def write_report(runs: list[Run], out: Path) -> Path:
         measured(cells),
         pl.concat([run.growth for run in runs]),
         pl.concat([run.positions for run in runs]),
-        VariantStyle(set(measured(cells).filter(pl.col("experiment") != "budget")["variant"])),
+        VariantStyle(set(measured(cells).filter(~pl.col("experiment").is_in(["budget", *OF_MODELS]))["variant"])),
     )
     named = len(runs) > 1
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]

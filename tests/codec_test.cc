@@ -109,7 +109,9 @@ TEST(Codec, AHeadDimThatBlocksDoNotFitIsRefusedInOneLine) {
 }
 
 // A fused read and a decoded copy attend over the same numbers.
-TEST(Codec, ReadingThroughACopyChangesNoBit) {
+// The same stored rows: decoded to f32 first, or read as they are. Integer codes are then multiplied in
+// integers, so only floats agree bit for bit.
+TEST(Codec, ReadingThroughACopyChangesArithmeticAlone) {
   for (const char* codec : {"fp8", "q8_0", "q4_0", "token", "kivi", "split"}) {
     for (const int d : {8, 64, 128}) {
       const CacheShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = d, .max_tokens = 200};
@@ -122,7 +124,14 @@ TEST(Codec, ReadingThroughACopyChangesNoBit) {
         const std::vector<int64_t> chunks{150, 49, 1};
         return contract::drive(*cache, cache->add_sequence(), tokens, chunks);
       };
-      EXPECT_EQ(run(""), run("(read=copy)")) << codec << " head_dim " << d;
+      const std::vector<float> direct = run(""), copied = run("(read=copy)");
+      if (direct.empty()) continue;
+      if (std::string(codec) == "fp8") {
+        EXPECT_EQ(direct, copied) << "head_dim " << d;
+      } else {
+        const Spec spec = parse_spec("contiguous/" + std::string(codec));
+        EXPECT_LT(contract::relative_l2(direct, copied), contract::attention_tolerance(spec)) << codec;
+      }
     }
   }
 }

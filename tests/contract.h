@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <ostream>
@@ -48,17 +49,30 @@ inline std::vector<std::string> stage_forms(const Entry& entry) {
 }
 
 // A retention evicts at test lengths only if all its budgets are small at once, so each is tested with every
-// parameter at its first trial value.
-inline std::string small_form(const Entry& entry) {
-  std::string all;
+// number at its first trial value; and once more for each other choice that it has.
+inline std::vector<std::string> small_forms(const Entry& entry) {
+  std::string numbers;
+  std::vector<std::string> choices{""};
   for (const Parameter& p : entry.parameters) {
     const std::vector<std::string> values = p.trial_values();
-    if (!values.empty()) all += (all.empty() ? "" : ",") + std::string(p.name) + "=" + values.front();
+    if (p.kind == Parameter::Kind::kChoice) {
+      for (const std::string& value : values) choices.push_back(std::string(p.name) + "=" + value);
+    } else if (!values.empty()) {
+      numbers += (numbers.empty() ? "" : ",") + std::string(p.name) + "=" + values.front();
+    }
   }
-  return std::string(entry.name) + (all.empty() ? "" : "(" + all + ")");
+  std::vector<std::string> forms;
+  for (const std::string& choice : choices) {
+    const std::string all = numbers + (numbers.empty() || choice.empty() ? "" : ",") + choice;
+    forms.push_back(std::string(entry.name) + (all.empty() ? "" : "(" + all + ")"));
+  }
+  return forms;
 }
 
-inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& c, const RetentionEntry& r) {
+inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& c, const RetentionEntry& r,
+                      bool plain_retention) {
+  const bool simple = c.name == "f32" || c.name == "q8_0";
+  if (!plain_retention) return plain_placement && (plain_codec ? simple : c.name == "token");
   if (plain_placement && plain_codec) return true;
   const bool typical = (c.name == "f32" || c.name == "kivi") && (r.name == "full" || r.name == "ring");
   return plain_codec ? typical : plain_placement && r.name == "full";
@@ -73,9 +87,12 @@ inline std::vector<Spec> all_specs() {
     for (const std::string& placement : stage_forms(*p))
       for (const auto* c : kCodecs)
         for (const std::string& codec : stage_forms(*c))
-          for (const auto* r : kRetentions)
-            if (is_wanted(placement == p->name, codec == c->name, *c, *r))
-              specs.push_back(parse_spec(placement + "/" + codec + "/" + small_form(*r)));
+          for (const auto* r : kRetentions) {
+            const std::vector<std::string> forms = small_forms(*r);
+            for (const std::string& form : forms)
+              if (is_wanted(placement == p->name, codec == c->name, *c, *r, form == forms.front()))
+                specs.push_back(parse_spec(placement + "/" + codec + "/" + form));
+          }
   return specs;
 }
 
@@ -159,6 +176,23 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
     stored.rows += span.rows;
   }
   return stored;
+}
+
+// What tests on small inputs hold a variant's attention to: tighter than what is declared for all.
+inline double attention_tolerance(const Spec& spec) { return 0.2 * kernel_error_bound(spec); }
+
+// FP64 attention of one query over what a cache has stored, kept() being its tokens: turned by their places
+// in the cache where it does that.
+inline reference::HeadResult attend_stored(const Cache& cache, std::span<const float> q, const Stored& stored,
+                                           const std::vector<int64_t>& kept) {
+  if (!turns_rows(cache.spec())) return reference::attend(q, stored.k, stored.v, stored.rows);
+  std::vector<int64_t> younger;
+  for (const int64_t token : kept)
+    younger.push_back(std::count_if(kept.begin(), kept.end(), [&](int64_t other) { return other > token; }));
+  const Rope& rope = cache.shape().rope;
+  const auto rotation =
+      reference::plain_rotation(rope.theta, cache.shape().head_dim, rope.pairs == RopePairs::kHalves);
+  return reference::attend_turned(q, stored.k, stored.v, rotation, younger);
 }
 
 inline double relative_l2(std::span<const float> got, std::span<const float> want) {

@@ -64,6 +64,95 @@ TEST_F(GeometryFile, MultimodalModelsNestTheTextModel) {
   EXPECT_EQ(g.head_dim, 8);
 }
 
+TEST_F(GeometryFile, OlderFamiliesHaveOtherNames) {
+  const Geometry gpt2 = read(R"({"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024})");
+  EXPECT_EQ(gpt2.layers, 12);
+  EXPECT_EQ(gpt2.kv_heads, 12);
+  EXPECT_EQ(gpt2.head_dim, 64);
+  EXPECT_EQ(gpt2.max_positions, 1024);
+  const std::string falcon = R"("num_hidden_layers": 2, "num_attention_heads": 8, "num_kv_heads": 8,
+      "hidden_size": 512, "multi_query": true)";
+  EXPECT_EQ(read("{" + falcon + "}").kv_heads, 1);
+  EXPECT_EQ(read("{" + falcon + R"(, "new_decoder_architecture": true})").kv_heads, 8);
+}
+
+TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
+  const std::string heads = R"("num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const auto windowed = [&](const std::string& rest) {
+    return read("{" + heads + rest + "}").windowed_layers;
+  };
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128)"), 6);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": null)"), 0);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": false)"), 0);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 4)"), 2);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 0)"), 6);
+  // Every third layer is global, and those that are left over are local.
+  EXPECT_EQ(windowed(R"(8, "sliding_window": 128, "sliding_window_pattern": 3)"), 6);
+  EXPECT_EQ(windowed(R"(3, "sliding_window": 128,
+      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])"),
+            2);
+  // The files of these families leave it to their class.
+  EXPECT_EQ(windowed(R"(26, "model_type": "gemma2")"), 13);
+  EXPECT_EQ(windowed(R"(62, "model_type": "gemma3_text", "sliding_window": 1024)"), 52);
+  EXPECT_EQ(windowed(R"(24, "model_type": "gpt_oss", "sliding_window": 128)"), 12);
+  EXPECT_EQ(windowed(R"(24, "model_type": "qwen2", "sliding_window": 32768)"), 0);
+  EXPECT_EQ(windowed(R"(30, "model_type": "qwen2", "sliding_window": 32768, "use_sliding_window": true)"), 2);
+  const Geometry gemma = read(R"({"text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+      "num_hidden_layers": 34, "sliding_window": 1024}, "torch_dtype": "bfloat16"})");
+  EXPECT_EQ(gemma.head_dim, 256);  // not hidden_size / heads
+  EXPECT_EQ(gemma.kv_heads, 4);
+  EXPECT_EQ(gemma.window, 1024);
+  EXPECT_EQ(gemma.windowed_layers, 29);
+  EXPECT_EQ(gemma.dtype, "bfloat16");
+}
+
+TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
+  const std::string heads = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const Geometry interval = read(heads + R"(10, "full_attention_interval": 4})");
+  EXPECT_EQ(interval.layers, 2);
+  EXPECT_EQ(interval.model_layers, 10);
+  EXPECT_EQ(read(heads + R"(32, "attn_layer_period": 8, "attn_layer_offset": 4})").layers, 4);
+  EXPECT_EQ(read(heads + R"(9, "attn_layer_period": 8, "attn_layer_offset": 0})").layers, 2);
+  EXPECT_EQ(read(heads + R"(3, "layer_types": ["linear_attention", "mamba", "full_attention"]})").layers, 1);
+}
+
+TEST_F(GeometryFile, ALatentIsOneRow) {
+  const Geometry g = read(R"({"num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+      "kv_lora_rank": 512, "qk_rope_head_dim": 64})");
+  EXPECT_EQ(g.latent_dim, 576);
+  EXPECT_EQ(g.head_dim, 576);
+  EXPECT_EQ(g.kv_heads, 1);
+}
+
+TEST_F(GeometryFile, WeightsAreParametersOfTheirDtype) {
+  const std::string start =
+      R"({"num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": 64, "num_parameters": 1000)";
+  EXPECT_EQ(read(start + R"(, "torch_dtype": "bfloat16"})").weights_bytes, 2000);
+  EXPECT_EQ(read(start + R"(, "dtype": "float32"})").weights_bytes, 4000);
+  EXPECT_EQ(read(start + "}").weights_bytes, 0);
+  EXPECT_EQ(read(start + R"(, "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}})").weights_bytes,
+            0);
+}
+
+TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const std::string start = R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, )";
+  for (const char* key : {"num_kv_shared_layers", "index_head_dim", "attention_chunk_size"})
+    contains(refusal(start + "\"" + key + "\": 1}"),
+             std::string("'") + key + "' changes what the layers keep");
+  EXPECT_EQ(read(start + R"("num_kv_shared_layers": 0, "is_encoder_decoder": false})").layers, 2);
+  contains(refusal(start + R"("layer_types": ["full_attention"]})"),
+           "'layer_types' must be a list of num_hidden_layers (2)");
+  contains(refusal(start + R"("layer_types": ["full_attention", "mystery"]})"), "has \"mystery\"");
+  contains(refusal(start + R"("layer_types": ["mamba", "mamba"]})"), "no layer keeps K and V");
+  contains(refusal(start + R"("layer_types": ["sliding_attention", "mamba"]})"),
+           "'sliding_window' is missing");
+  contains(refusal(start + R"("kv_lora_rank": 512})"), "'qk_rope_head_dim' is missing");
+  contains(refusal(start + R"("num_key_value_heads": [1, 2]})"), "must be a positive integer, not [1,2]");
+}
+
 TEST_F(GeometryFile, EveryMistakeIsNamed) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -82,6 +171,16 @@ TEST_F(GeometryFile, EveryMistakeIsNamed) {
            "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
 }
 
+TEST(Geometry, EveryPresetIsRead) {
+  EXPECT_GE(preset_names().size(), 60u);
+  for (const std::string& name : preset_names()) {
+    const Geometry g = preset_geometry(name);
+    EXPECT_EQ(g.name, name);
+    EXPECT_GE(g.q_heads, g.kv_heads) << name;
+    EXPECT_TRUE(g.latent_dim > 0 || g.head_dim % 8 == 0) << name;
+  }
+}
+
 TEST(Geometry, PresetsAreThePublishedModels) {
   const Geometry llama = preset_geometry("llama-3-8b"), mistral = preset_geometry("mistral-7b");
   for (const Geometry& g : {llama, mistral}) {
@@ -91,6 +190,7 @@ TEST(Geometry, PresetsAreThePublishedModels) {
     EXPECT_EQ(g.head_dim, 128);
   }
   EXPECT_EQ(preset_geometry("llama-2-7b").kv_heads, 32);
+  EXPECT_EQ(preset_geometry("llama-2-7b").weights_bytes, 13476831232);  // 2 * 6738415616, as published
   EXPECT_EQ(preset_geometry("tinyllama-1.1b").head_dim, 64);
   for (const char* name : {"gpt-9", "", "../ci", "/etc/passwd"}) {
     EXPECT_THROW(preset_geometry(name), std::invalid_argument) << name;

@@ -47,7 +47,7 @@ class Machine:
         self.bin = folder / "bin"
         self.log_file = folder / "log"
         self.env = {"PATH": str(self.bin), "BIN": str(self.bin), "LOG": str(self.log_file)}
-        self.env.update(PROJECT=str(self.project), INSTALLED=" ".join(LIBRARIES), HOME=str(folder))
+        self.env.update(PROJECT=str(self.project), INSTALLED=" ".join([*LIBRARIES, "python3-torch"]), HOME=str(folder))
         for name in ["kernels", "variants", "harness", "plots"]:
             (self.project / name).mkdir(parents=True)
         (self.project / "CMakeLists.txt").touch()
@@ -242,3 +242,10 @@ def test_test_builds_everything_and_passes_options_to_ctest(machine):
     assert machine.called("ctest")[0].startswith("ctest --preset release --parallel ")
     assert machine.called("ctest")[0].endswith(" -R ledger")
     assert "--target" not in machine.called("cmake --build")[0]
+
+
+def test_pytorch_is_for_tests_alone(machine):
+    machine.env["INSTALLED"] = " ".join(LIBRARIES)
+    assert machine.run("list", "--no-install").returncode == 0
+    done = machine.run("test", "--no-install")
+    assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["python3-torch"]

@@ -67,7 +67,8 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
     if later:
-        cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths)]
+        cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths), *reading_cells(workloads[0]),
+                  *stream_cells(workloads[0])]  # fmt: skip
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
         ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
@@ -77,6 +78,10 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                           step_p50_us="", verdict=""))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "cells.csv", ["ignored_column", *CELL_TEXT, *CELL_NUMBERS, *(LATER_TEXT + LATER_NUMBERS if later else [])], cells)  # fmt: skip
+    if later:
+        positions = position_rows(cells) + stream_rows(cells)
+        write_csv(folder / "positions.csv", list(positions[0]), positions)
+        write_csv(folder / "texts.csv", list(text_rows()[0]), text_rows())
     if steps:
         write_csv(folder / "growth.csv", list(steps[0]), steps)
     env = {
@@ -144,6 +149,81 @@ def checkpoint_cells(workload, lengths) -> list[dict]:
                            freeze_p50_us=length, unfreeze_p50_us=0.8 * length, fork_p50_us=fork * length,
                            saved_bytes=100 * length, fork_bytes=0)
         for variant, fork in (("contiguous/f32/full", 0.5), ("concat/f32/full", 0.01)) for length in lengths
+    ]  # fmt: skip
+
+
+READING_SERIES = {
+    "contiguous/f32/full": 0, "contiguous/f16/full": 1e-7, "contiguous/token(bits=4)/full": 3e-3,
+    "contiguous/q8_0/full": 1e-5, "contiguous/token(bits=2)/full": 0.2,
+    "contiguous/f16/ring(window={budget})": 1,
+}  # fmt: skip
+
+
+def reading_cells(workload) -> list[dict]:
+    """The quality experiment, and recall at three distances: two codecs, and a window that forgets."""
+    cells = []
+    for series, kl in READING_SERIES.items():
+        for budget in (64, 256) if "{" in series else (1024,):
+            columns = {
+                "series": series, "kept_tokens": budget, "held_bytes_per_token": budget * (2 if kl else 4),
+                "predictions": 8192, "peak_bytes": 1 << 20, "tokens_per_s": 2000, "verdict": "worse" if kl else "baseline",
+            }  # fmt: skip
+            change = kl / budget if kl == 1 else kl
+            variant = series.replace("{budget}", str(budget))
+            cells.append(cell_without_times("quality", variant, 1024, workload, **columns, perplexity=7 * math.exp(change),
+                                            **around("loss_change", change, 0.3), **around("kl_mean", change, 0.2),
+                                            loss=1.9 + change, loss_se=0.02, **around("top1_agreement", 0.97, 0.01)))  # fmt: skip
+            for distance in (100, 200, 400):
+                loss = 6.2 if budget < distance else 0.1 + change
+                cells.append(cell_without_times("recall", variant, distance + 103, workload, **columns, distance=distance,
+                                                passage_tokens=64, loss=loss, loss_se=0.05, perplexity=math.exp(loss)))  # fmt: skip
+                cells[-1]["cell"] += f" distance {distance}"
+    return cells
+
+
+STREAM = {"contiguous/f32/full": 1.5, "contiguous/f32/ring(window=256)": 0, "recompute(window=256,stride=32)": 0}
+
+
+def stream_cells(workload) -> list[dict]:
+    """A cache that keeps all loses its way beyond the trained context; a window does not."""
+    return [
+        cell_without_times("stream", variant, 8192, workload, predictions=8192, loss=2 + lost, loss_se=0.02,
+                           perplexity=math.exp(2 + lost), **around("loss_change", lost, 0.1), trained_tokens=1024,
+                           tokens_per_s=500, verdict="worse" if lost else "ambiguous")
+        for variant, lost in STREAM.items()
+    ]  # fmt: skip
+
+
+def stream_rows(cells) -> list[dict]:
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "seq_len": 8192, "position_first": first,
+         "position_last": first + 1023, "predictions": 1024, "loss": 2 + STREAM[cell["variant"]] * first / 4096,
+         "loss_se": 0.08, "top1_agreement": "", "kl_mean": "", "kl_mean_ci_low": "", "kl_mean_ci_high": ""}
+        for cell in cells if cell["experiment"] == "stream" for first in range(0, 8192, 1024)
+    ]  # fmt: skip
+
+
+def around(column, value, share) -> dict:
+    return {column: value, f"{column}_ci_low": value * (1 - share), f"{column}_ci_high": value * (1 + share)}
+
+
+def position_rows(cells) -> list[dict]:
+    """Windows are exact until they forget."""
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "seq_len": 1024, "position_first": first, "position_last": last,
+         "predictions": 8 * (last - first + 1), "loss": 2, "loss_se": 0.1, "top1_agreement": 0.97,
+         **around("kl_mean", 0 if last < cell["kept_tokens"] < 1024 else cell["kl_mean"], 0.2)}
+        for cell in cells if cell["experiment"] == "quality"
+        for first, last in ((0, 15), (16, 31), (32, 63), (64, 127), (128, 255), (256, 511), (512, 1023))
+    ]  # fmt: skip
+
+
+def text_rows() -> list[dict]:
+    return [
+        {"cell": "g", "variant": "contiguous/f16/full", "temperature": 0, "sequence": 0, "common_tokens": "",
+         "prompt": "<i>Once</i> upon", "text": " a time <b>there</b>\nwas", "full_text": " a time <b>there</b>\nwas"},
+        {"cell": "h", "variant": "contiguous/token(bits=2)/full", "temperature": 0, "sequence": 0, "common_tokens": 2,
+         "prompt": "<i>Once</i> upon", "text": " a time they & all", "full_text": " a time <b>there</b>\nwas"},
     ]  # fmt: skip
 
 
@@ -337,7 +417,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
         "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
-        "prefill_workspace", "prefill_time", "batch_waste",
+        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "stream",
     ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
 
@@ -375,7 +455,7 @@ def test_later_experiments_do_not_disturb_the_others(tmp_path):
     before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
     done = report(before, after)
     assert done.returncode == 0, done.stderr
-    for name in ("budget", "checkpoint"):
+    for name in ("budget", "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall", "stream"):
         assert f"{name}: left out" in done.stdout.split("report.html")[0]
         assert (after / "figures" / f"{name}.svg").exists()
     for name in ("memory", "bytes", "latency"):
@@ -416,7 +496,10 @@ def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FIGURE_NAMES = ["memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint"]
+FIGURE_NAMES = [
+    "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
+    "quality_kl", "quality_loss", "kl_position", "recall", "stream",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -474,7 +557,7 @@ def test_tooltips_appear(opened, name):
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for(timeout=3000)
     assert "variant" in tooltip.inner_text()
-    assert "/f" in tooltip.inner_text()
+    assert any(part in tooltip.inner_text() for part in ("/f", "recompute("))
     page.mouse.move(0, 0)
 
 
@@ -519,10 +602,32 @@ def test_the_table_shows_everything_escaped(opened):
         assert expected in table
     assert "Synthetic CPU <b>0</b>" in page.locator("main").inner_text()
     assert page.locator("main b").count() == 0
+    assert "tokens/s" not in table and "distance" not in table  # they have a table of their own
     page.locator("#filter").fill("q8_0")
     visible = page.locator("tr[data-variant]:visible td:first-child").all_inner_texts()
     assert visible
     assert all("q8_0" in name for name in visible)
+
+
+def test_predictions_have_a_table_of_their_own(opened):
+    page, _ = opened
+    readings = page.locator("#readings ~ .card table").first.inner_text()
+    for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
+        assert expected in readings
+    assert "Tiny models exaggerate damage" in page.locator("main").inner_text()
+    for name in ("quality_kl", "quality_loss", "kl_position", "recall", "stream"):
+        assert "Tiny models exaggerate damage" in page.locator(f"#{name} figcaption").inner_text()
+
+
+def test_texts_stand_side_by_side_and_are_marked_where_they_part(opened):
+    page, _ = opened
+    rows = page.locator("table.texts tbody tr")
+    assert rows.count() == 2
+    cells = [rows.nth(row).locator("td").all_text_contents() for row in range(2)]
+    assert "leaves never" in cells[0][0] and cells[0][1] == cells[0][2] == " a time <b>there</b>\nwas"
+    assert "leaves after 2 tokens" in cells[1][0]
+    assert rows.nth(1).locator("mark").all_text_contents() == ["they & all", "<b>there</b>\nwas"]
+    assert "…<i>Once</i> upon" in page.locator("details.card summary").first.inner_text()
 
 
 # Walk Vega's scenegraph: its items carry their position, whichever way they are drawn.

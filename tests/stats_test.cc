@@ -110,5 +110,38 @@ TEST(Stats, RefusesWhatHasNoRatio) {
   EXPECT_THROW(ratio_of_medians({}, two, Pairing::kIndependent), std::logic_error);
 }
 
+TEST(Stats, StretchesOfOneAreTheTextbookMean) {
+  std::vector<Stretch> ones;
+  for (const double x : {3.0, 5.0, 8.0, 1.0, 2.0, 9.0}) ones.push_back({x, 1});
+  EXPECT_DOUBLE_EQ(mean_of(ones), 28.0 / 6);
+  // sqrt(sum of squared deviations / (n - 1) / n)
+  EXPECT_NEAR(standard_error(ones), std::sqrt((184.0 - 28.0 * 28.0 / 6) / 5 / 6), 1e-12);
+  EXPECT_DOUBLE_EQ(mean_of(std::vector<Stretch>{{10, 4}, {2, 2}}), 2);
+  EXPECT_THROW(mean_of(std::vector<Stretch>{}), std::logic_error);
+  EXPECT_TRUE(std::isinf(standard_error(std::span(ones).first(4))));
+  EXPECT_TRUE(std::isinf(mean_interval(std::span(ones).first(4)).high));
+}
+
+// Neighbours that go together: as 320 independent samples the interval would be far too narrow.
+TEST(Stats, IntervalOfAMeanCoversItWhenStretchesAreIndependent) {
+  std::mt19937 engine(5);
+  std::normal_distribution<double> normal;
+  int covered = 0;
+  double errors = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<Stretch> stretches;
+    for (int s = 0; s < 40; ++s) {
+      const double shared = normal(engine), count = s % 2 ? 8 : 5;
+      stretches.push_back({count * (2 + shared), count});
+    }
+    covered += mean_interval(stretches).contains(2);
+    errors += standard_error(stretches);
+  }
+  EXPECT_GT(covered, 200 * 0.89);
+  EXPECT_LT(covered, 200 * 0.99);
+  // sqrt(sum of count^2) / sum of count
+  EXPECT_NEAR(errors / 200, std::sqrt(20.0 * (64 + 25)) / (20 * 13), 0.01);
+}
+
 }  // namespace
 }  // namespace kv

@@ -9,6 +9,10 @@
 
 namespace kv {
 
+// Whether a cache of this spec wants q and k before RoPE, and turns them itself by their places and
+// shape.rope: positions=cache.
+bool turns_rows(const Spec& spec);
+
 // Throws std::invalid_argument if the shape is not one that caches have, or if the spec's stages cannot work
 // together (the reason of unsupported_reason). The memory outlives the cache.
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory);
@@ -20,6 +24,12 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// The same for layers that keep one row of head_dim values a token in place of K and V of each head, as MLA
+// does: the codec's K side stores it, and there is no V. shape.kv_heads is 1. There is no such cache to
+// build, so nothing but this arithmetic stands behind the figure.
+int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                               std::span<const int64_t> prompts = {});
+
 // Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
 // the codec's tail.
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);
@@ -27,9 +37,14 @@ int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, i
 // predicted_bytes for the bytes of files on a disk.
 int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
+// attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
+double kernel_error_bound(const Spec& spec);
+
 // Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
 // The same for one head_dim: codecs of blocks of 32 elements refuse others than multiples of 32.
 std::string unsupported_reason(const Spec& spec, int head_dim);
+// The same for predicted_latent_bytes.
+std::string unsupported_latent_reason(const Spec& spec, int latent_dim);
 
 }  // namespace kv

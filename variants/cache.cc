@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <numeric>
+#include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +16,9 @@
 #include "kernels/encoding.h"
 #include "variants/build.h"
 #include "variants/list.h"
+#include "variants/scratch.h"
 #include "variants/tail.h"
+#include "variants/turned_rows.h"
 
 namespace kv {
 namespace {
@@ -87,6 +90,7 @@ class CacheImpl : public Cache {
         unit_(unit_layout(codec_, shape.head_dim)) {
     const int64_t slots = retention_of(spec).slots(spec.retention, {shape.max_tokens, shape.max_tokens});
     placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, &memory_));
+    if (turns_rows(spec)) turned_.emplace(shape.rope, shape.head_dim, memory_);
   }
 
   const CacheShape& shape() const override { return shape_; }
@@ -191,23 +195,24 @@ class CacheImpl : public Cache {
         viewed_.push_back(head_spans(in.sequence, layer, head));
     }
     if (codec_.read_copy) decode(viewed_, copy_, decoded_);
+    if (turned_) turn_keys(layer, inputs);
     viewed_layer_ = layer;
   }
 
   void attend(int layer, std::span<const StepInput> inputs) override {
     if (viewed_layer_ != layer) view(layer, inputs);
+    find_queries(layer, inputs);
     problems_.clear();
     size_t at = 0;
     int64_t scored_rows = 0;
-    for (const StepInput& in : inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const StepInput& in = inputs[i];
       const Sequence& s = sequence(in.sequence);
-      if (in.n > s.slice[layer].tokens)
-        throw std::logic_error("these tokens attend slice by slice; use step()");
-      const int64_t queries = int64_t{shape_.group()} * in.n * shape_.head_dim;
+      const int64_t rows = int64_t{shape_.group()} * in.n * shape_.head_dim;
       for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
         const int64_t slots = s.retention[index(layer, head)]->slots();
-        problems_.push_back({.q = in.q + head * queries,
-                             .out = in.out + head * queries,
+        problems_.push_back({.q = queries_[i] + head * rows,
+                             .out = in.out + head * rows,
                              .spans = viewed_[at],
                              .group = shape_.group(),
                              .n = in.n,
@@ -260,6 +265,8 @@ class CacheImpl : public Cache {
   }
 
   std::string kernel() const override {
+    if (turned_)
+      return attention_kernel_name({}, codec_.read_copy ? Encoding{} : codec_.v) + " of turned copy";
     if (!codec_.read_copy) return attention_kernel_name(codec_.k, codec_.v);
     return attention_kernel_name({}, {}) + " of decoded copy";
   }
@@ -326,7 +333,20 @@ class CacheImpl : public Cache {
     return spec_.print() + " with " + std::to_string(shape_.layers) + " layers, " +
            std::to_string(shape_.q_heads) + " query heads, " + std::to_string(shape_.kv_heads) +
            " kv heads, head_dim " + std::to_string(shape_.head_dim) + ", max_tokens " +
-           std::to_string(shape_.max_tokens);
+           std::to_string(shape_.max_tokens) + rope_identity();
+  }
+
+  // Cached keys have not met RoPE where the cache turns them, so going on with another RoPE would go
+  // unnoticed.
+  std::string rope_identity() const {
+    if (!turned_) return "";
+    const Rope& r = shape_.rope;
+    std::ostringstream text;
+    text << ", RoPE of theta " << r.theta
+         << (r.pairs == RopePairs::kHalves ? " in halves" : " in neighbours");
+    if (r.factor != 1.0)
+      text << " slowed by " << r.factor << " (" << r.low << ", " << r.high << ", " << r.trained_tokens << ")";
+    return text.str();
   }
 
   // Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
@@ -479,6 +499,31 @@ class CacheImpl : public Cache {
     }
     if (!s.tail.empty()) s.tail[layer].spans(head, list.spans);
     return list.spans;
+  }
+
+  void turn_keys(int layer, std::span<const StepInput> inputs) {
+    std::vector<const Retention*> heads;
+    for (const StepInput& in : inputs) {
+      for (int head = 0; head < shape_.kv_heads; ++head)
+        heads.push_back(sequence(in.sequence).retention[index(layer, head)].get());
+    }
+    turned_->turn_keys(viewed_, heads);
+  }
+
+  // Each input's q into queries_, turned where the cache does that. A step's tokens are the newest that are
+  // kept.
+  void find_queries(int layer, std::span<const StepInput> inputs) {
+    queries_.clear();
+    for (const StepInput& in : inputs) {
+      if (in.n > sequence(in.sequence).slice[layer].tokens)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
+      queries_.push_back(in.q);
+    }
+    if (!turned_) return;
+    std::vector<TurnedRows::Queries> steps;
+    for (const StepInput& in : inputs)
+      steps.push_back({in.q, in.n, sequence(in.sequence).retention[index(layer, 0)]->slots() - in.n});
+    queries_ = turned_->turn_queries(steps, shape_.q_heads);
   }
 
   int64_t streamed_rows(SequenceId id, int layer) const {
@@ -652,20 +697,7 @@ class CacheImpl : public Cache {
     }
   }
 
-  // Grows in steps of an eighth, so that a growing sequence does not ask for a new block at every token.
-  static size_t round_up(size_t bytes) {
-    const size_t grain = std::max<size_t>(64, std::bit_ceil(bytes) / 8);
-    return (bytes + grain - 1) / grain * grain;
-  }
-
-  // Transient room of at least `bytes`.
-  std::byte* fit(Block& block, size_t bytes) {
-    if (block.size() < bytes) {
-      block = Block();
-      block = Block(memory_, round_up(bytes), ByteKind::kWorkspace);
-    }
-    return block.data();
-  }
+  std::byte* fit(Block& block, size_t bytes) { return kv::fit(memory_, block, bytes); }
 
   const Spec spec_;
   const CacheShape shape_;
@@ -680,24 +712,41 @@ class CacheImpl : public Cache {
   std::vector<Growth> growths_;
   std::vector<std::span<const Span>> viewed_;  // [inputs * kv_heads]
   std::vector<Span> decoded_,
-      piece_decoded_;  // read=copy: what the views of viewed_ and of a piece point into
+      piece_decoded_;                  // read=copy: what the views of viewed_ and of a piece point into
+  std::vector<const float*> queries_;  // [inputs]
   std::vector<HeadQueries> problems_;
   Block workspace_, copy_, piece_copy_, mass_, gathered_;
+  std::optional<TurnedRows> turned_;  // positions=cache
 };
 
 // What the closed forms are computed from.
+UnitLayout without_v(UnitLayout unit) {
+  unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
+  return unit;
+}
+
 struct Prediction {
   const Spec& spec;
   const CacheShape& shape;
+  bool latent;  // K alone
   Codec codec;
   PlacementContext context;
 
-  Prediction(const Spec& spec_, const CacheShape& shape_)
+  Prediction(const Spec& spec_, const CacheShape& shape_, bool latent_ = false)
       : spec(spec_),
         shape(shape_),
+        latent(latent_),
         codec(codec_of(spec).make(spec.codec)),
-        context(placement_context(shape, unit_layout(codec, shape.head_dim), slots(shape.max_tokens, 0),
-                                  nullptr)) {}
+        context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
+
+  UnitLayout unit() const {
+    const UnitLayout both = unit_layout(codec, shape.head_dim);
+    return latent ? without_v(both) : both;
+  }
+  int64_t tail_bytes() const {
+    if (!Tail::needed(codec)) return 0;
+    return Tail::bytes(codec, shape.kv_heads, shape.head_dim) / (latent ? 2 : 1);
+  }
 
   int64_t slots(int64_t tokens, int64_t prompt) const {
     return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
@@ -711,6 +760,11 @@ struct Prediction {
 
 }  // namespace
 
+bool turns_rows(const Spec& spec) {
+  const auto positions = spec.retention.values.find("positions");
+  return positions != spec.retention.values.end() && positions->second == "cache";
+}
+
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
   const std::string reason = unsupported_reason(spec, shape.head_dim);
@@ -718,9 +772,10 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                        std::span<const int64_t> prompts) {
-  const Prediction of(spec, shape);
+static int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts) {
+  const Spec& spec = of.spec;
+  const CacheShape& shape = of.shape;
   const PlacementEntry& placement = placement_of(spec);
   const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
   int64_t bytes = 0;
@@ -728,9 +783,19 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
     const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
     bytes += placement.layer_bytes(spec.placement, of.context, units);
     bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
-    if (Tail::needed(of.codec)) bytes += Tail::bytes(of.codec, shape.kv_heads, shape.head_dim);
+    bytes += of.tail_bytes();
   }
   return shared + bytes * shape.layers;
+}
+
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape), lengths, prompts);
+}
+
+int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                               std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape, true), lengths, prompts);
 }
 
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
@@ -758,12 +823,22 @@ static std::string clash_of_stages(const Spec& spec) {
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
 
+double kernel_error_bound(const Spec& spec) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  return attention_error_bound(codec.k, codec.v);
+}
+
 std::string unsupported_reason(const Spec& spec, int head_dim) {
   std::string reason = clash_of_stages(spec);
   const Codec codec = codec_of(spec).make(spec.codec);
   if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
   if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
   return reason;
+}
+
+std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
+  const std::string reason = clash_of_stages(spec);
+  return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
 }
 
 // The largest head_dim is a multiple of every block, so it has only the reasons that all have.

@@ -12,6 +12,7 @@
 
 #include "kernels/span.h"
 #include "variants/memory.h"
+#include "variants/rope.h"
 #include "variants/snapshot.h"
 #include "variants/spec.h"
 
@@ -26,6 +27,7 @@ struct CacheShape {
   int64_t max_tokens =
       1024;               // most tokens a sequence will be given; pre-allocating placements reserve this many
   int max_sequences = 1;  // most sequences alive at once; pools are sized by it
+  Rope rope{};            // for positions=cache: how keys and queries are turned
   int group() const { return q_heads / kv_heads; }
 };
 
@@ -35,8 +37,9 @@ using SequenceId = int;
 struct StepInput {
   SequenceId sequence = 0;
   int64_t n = 1;
-  const float* q = nullptr;  // [q_heads, n, head_dim], after RoPE
-  const float* k = nullptr;  // [kv_heads, n, head_dim], after RoPE
+  const float* q =
+      nullptr;  // [q_heads, n, head_dim], after RoPE; before it where the spec has positions=cache
+  const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
   const float* v = nullptr;  // [kv_heads, n, head_dim]
   float* out = nullptr;      // [q_heads, n, head_dim]
 };
@@ -84,8 +87,8 @@ class Cache {
   // Tokens this sequence has been given in `layer`, kept or not.
   virtual int64_t tokens(SequenceId sequence, int layer) const = 0;
 
-  // For those who check: the spans of one head, in slot order, valid until the next call or change. Rows that
-  // are not in memory are brought there.
+  // For those who check: the spans of one head as stored (so before RoPE with positions=cache), in slot
+  // order, valid until the next call or change. Rows that are not in memory are brought there.
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;

@@ -30,9 +30,7 @@ void for_each_row(const AttentionTask& task, int head_dim, Visit visit) {
   }
 }
 
-}  // namespace
-
-void run_task_scalar(const AttentionTask& task, int head_dim) {
+void run_part(const AttentionTask& task, int head_dim) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   for (int64_t i = 0; i < task.queries; ++i) {
     const float* q = task.query(i, head_dim);
@@ -64,6 +62,22 @@ void run_task_scalar(const AttentionTask& task, int head_dim) {
     const double to_rounded = sum > 0.0 ? std::exp(max - static_cast<double>(max32)) : 0.0;
     task.state[i] = {max32, static_cast<float>(sum * to_rounded)};
     for (int d = 0; d < head_dim; ++d) task.sum[i * head_dim + d] = static_cast<float>(out[d] * to_rounded);
+  }
+}
+
+}  // namespace
+
+void run_tasks_scalar(TaskQueue& queue, int head_dim) {
+  while (const AttentionTask* task = queue.claim()) {
+    AttentionTask part = *task;
+    // Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
+    do {
+      part.row_end = std::min(task->row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
+      if (part.row_end > part.row_begin || !part.resume) run_part(part, head_dim);
+      if (part.row_end < task->row_end) advance(task->spans, part.start, part.row_end - part.row_begin);
+      part.row_begin = part.row_end;
+      part.resume = true;
+    } while (part.row_end < task->row_end);
   }
 }
 

@@ -1,349 +1,427 @@
-// The vector attention path, compiled once a Highway target.
+// The vector attention path, compiled once for each instruction set and picked at run time.
 //
-// A tile is kTileRows row *pointers*, so it never matters where a span ends. For each tile:
-//   scores   a register block of 4 keys x up to 4 query rows shares every load; the 4x4 partial sums are
-//   transposed and
-//            folded together rather than reduced one by one
-//   softmax  exp over the tile, the running sum rescaled only when the maximum grows
-//   values   a register block of up to 4 query rows x 4 vectors of head_dim stays in registers over the whole
-//   tile
-// f32, f16 and bf16 rows are converted in the load. Rows of any other format are first decoded to f32 scratch
-// that stays in the L1/L2 cache. Since all query heads of a kv head are in one block, each row leaves memory
-// once.
+// A thread takes tasks one after another, and each goes tile by tile: scores of kTileRows keys for all its
+// queries, online softmax, weighted values. Rows are read through a list of pointers, so that the loops do
+// not know whether a tile lies in one span or in many, and while one side is worked on, memory is asked for
+// the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/attention_task.h"
 #include "kernels/cpu/targets.h"
+#include "kernels/cpu/tile.h"
 #include "kernels/encoding.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_simd.cc"
 #include <hwy/foreach_target.h>
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+// Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
+#if HWY_TARGET != HWY_SCALAR
+#include "kernels/cpu/attention_codes-inl.h"
+#include "kernels/cpu/attention_floats-inl.h"
+#include "kernels/cpu/softmax-inl.h"
+
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#else
 HWY_BEFORE_NAMESPACE();
+#endif
 namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kKeys = 4;  // keys of a register block
-
-// Rows of a tile that are stored alike.
-struct Run {
-  int first, count;
-  Encoding k, v;
-};
-
-struct Tile {
-  int rows = 0;
-  const std::byte* k[kTileRows + kKeys];  // padded, so that the last block of keys may read past the end
-  const std::byte* v[kTileRows];
-  int runs = 0;
-  Run run[kTileRows];
-};
-
-bool is_direct(Format f) { return f == Format::kF32 || f == Format::kF16 || f == Format::kBf16; }
-
-// Row pointers of one side; formats without a vector load are decoded to scratch [kTileRows, head_dim].
-void point_at_rows(const Side& side, int64_t first_row, int count, int head_dim, float* scratch,
-                   const std::byte** out) {
-  if (is_direct(side.encoding.format)) {
-    const std::byte* p = side.data + first_row * side.stride;
-    for (int i = 0; i < count; ++i, p += side.stride) out[i] = p;
-    return;
-  }
-  decode_rows(side, head_dim, first_row, count, scratch);
-  for (int i = 0; i < count; ++i)
-    out[i] = reinterpret_cast<const std::byte*>(scratch + int64_t{i} * head_dim);
-}
+constexpr int kPaddedRows = kTileRows + kKeys;
 
 struct Scratch {
-  HWY_ALIGN float scores[kQueryBlock * kTileRows];
-  HWY_ALIGN float k[kTileRows * kMaxHeadDim];
-  HWY_ALIGN float v[kTileRows * kMaxHeadDim];
+  HWY_ALIGN float scores[kQueryBlock * kScoreStride];
+  HWY_ALIGN float weights[4 * kScoreStride];
+  HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
+  HWY_ALIGN float row_scale[kPaddedRows], row_zero[kPaddedRows];
+  HWY_ALIGN float channel_scale[kMaxHeadDim], channel_zero[kMaxHeadDim], scaled_query[kMaxHeadDim];
+  BlockScales blocks;
+  CodedQueries queries;
+  CodedWeights coded_weights;
+  bool queries_are_coded = false;  // with `coded`'s layout
+  Encoding coded;
 };
-
-// Moves the cursor over the next `rows` rows and fills the tile with them.
-void next_tile(std::span<const Span> spans, SpanCursor& at, int rows, int head_dim, Scratch& scratch,
-               Tile& tile) {
-  tile.rows = 0;
-  tile.runs = 0;
-  while (tile.rows < rows) {
-    const Span& span = spans[at.span];
-    const int take = static_cast<int>(std::min<int64_t>(rows - tile.rows, span.rows - at.row));
-    if (take > 0) {
-      const int64_t offset = int64_t{tile.rows} * head_dim;
-      point_at_rows(span.k, at.row, take, head_dim, scratch.k + offset, tile.k + tile.rows);
-      point_at_rows(span.v, at.row, take, head_dim, scratch.v + offset, tile.v + tile.rows);
-      Run* last = tile.runs ? &tile.run[tile.runs - 1] : nullptr;
-      if (last && last->k == span.k.encoding && last->v == span.v.encoding) {
-        last->count += take;
-      } else {
-        tile.run[tile.runs++] = {tile.rows, take, span.k.encoding, span.v.encoding};
-      }
-      tile.rows += take;
-      at.row += take;
-    }
-    if (at.row == span.rows) at = {at.span + 1, 0};
-  }
-}
-
-// ---- loads ----
-
-struct LoadF32 {
-  template <class D>
-  HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
-    return hn::LoadU(d, reinterpret_cast<const float*>(row) + i);
-  }
-};
-struct LoadF16 {
-  template <class D>
-  HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
-    const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(row) + i));
-  }
-};
-struct LoadBf16 {
-  template <class D>
-  HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
-    const hn::Rebind<hwy::bfloat16_t, D> d16;
-    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::bfloat16_t*>(row) + i));
-  }
-};
-
-template <class Call>
-HWY_INLINE void with_load(Format format, Call call) {
-  if (format == Format::kF16) return call(LoadF16());
-  if (format == Format::kBf16) return call(LoadBf16());
-  call(LoadF32());  // f32 rows, and everything that was decoded to scratch
-}
-
-// ---- scores ----
-
-#if HWY_TARGET == HWY_SCALAR
-template <class D, class V>
-HWY_INLINE void store_sums(D, V a, V b, V c, V e, float* out) {
-  out[0] = hn::GetLane(a), out[1] = hn::GetLane(b), out[2] = hn::GetLane(c), out[3] = hn::GetLane(e);
-}
-#else
-// Adds the 128-bit blocks of v, lane by lane.
-template <class D, class V>
-HWY_INLINE auto fold_blocks([[maybe_unused]] D d, V v) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    return v;
-  } else {
-    const hn::Half<D> half;
-    return fold_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-
-// The sums of four vectors, in four lanes. Each sum is formed by the same tree, whichever of the four it is.
-template <class D, class V>
-HWY_INLINE void store_sums(D d, V a, V b, V c, V e, float* out) {
-  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-  const hn::Repartition<double, D> pairs;
-  const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
-  const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
-  const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
-  const hn::CappedTag<float, 4> four;
-  hn::StoreU(fold_blocks(d, hn::Add(low, high)), four, out);
-}
-#endif
-
-template <int kQueries, class D, class Load>
-HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const float* q, int head_dim,
-                            float* scores) {
-  using V = hn::Vec<D>;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  V acc[kQueries][kKeys];
-  for (auto& row : acc) {
-    for (V& x : row) x = hn::Zero(d);
-  }
-  for (int i = 0; i < head_dim; i += lanes) {
-    V key[kKeys];
-    for (int j = 0; j < kKeys; ++j) key[j] = load(d, k[j], i);
-    for (int r = 0; r < kQueries; ++r) {
-      const V query = hn::LoadU(d, q + r * head_dim + i);
-      for (int j = 0; j < kKeys; ++j) acc[r][j] = hn::MulAdd(key[j], query, acc[r][j]);
-    }
-  }
-  for (int r = 0; r < kQueries; ++r) {
-    store_sums(d, acc[r][0], acc[r][1], acc[r][2], acc[r][3], scores + r * kTileRows);
-  }
-}
-
-template <class D, class Load>
-void score_run(D d, Load load, const Tile& tile, const Run& run, const AttentionTask& task, int head_dim,
-               float* scores) {
-  const float* q = task.query(0, head_dim);
-  const int queries = static_cast<int>(task.queries);
-  for (int j = run.first; j < run.first + run.count; j += kKeys) {
-    const std::byte* keys[kKeys];
-    for (int i = 0; i < kKeys; ++i) keys[i] = tile.k[std::min(j + i, run.first + run.count - 1)];
-    HWY_ALIGN float block[4 * kTileRows];
-    const int count = std::min(kKeys, run.first + run.count - j);
-    for (int r = 0; r < queries;) {
-      const int step = queries - r >= 4 ? 4 : queries - r >= 2 ? 2 : 1;
-      const float* rows = q + int64_t{r} * head_dim;
-      if (step == 4) {
-        score_block<4>(d, load, keys, rows, head_dim, block);
-      } else if (step == 2) {
-        score_block<2>(d, load, keys, rows, head_dim, block);
-      } else {
-        score_block<1>(d, load, keys, rows, head_dim, block);
-      }
-      for (int i = 0; i < step; ++i) {
-        std::memcpy(scores + (r + i) * kTileRows + j, block + i * kTileRows,
-                    sizeof(float) * static_cast<size_t>(count));
-      }
-      r += step;
-    }
-  }
-}
-
-// ---- softmax ----
-
-// scores [kTileRows] of one query -> probabilities exp(score - max), 0 beyond `valid`; returns the factor by
-// which what was summed before must shrink.
-float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* logits) {
-  const hn::ScalableTag<float> d;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int i = 0; i < valid; ++i) scores[i] *= scale;
-  if (logits) std::memcpy(logits, scores, sizeof(float) * static_cast<size_t>(valid));
-  for (int i = valid; i < kTileRows; ++i) scores[i] = -INFINITY;
-  auto top = hn::Load(d, scores);
-  for (int i = lanes; i < kTileRows; i += lanes) top = hn::Max(top, hn::Load(d, scores + i));
-  const float tile_max = hn::GetLane(hn::MaxOfLanes(d, top));
-  float shrink = 1.0f;
-  if (tile_max > state.max) {
-    shrink = state.sum > 0.0f ? std::exp(state.max - tile_max) : 0.0f;
-    state.max = tile_max;
-  }
-  const auto max = hn::Set(d, state.max);
-  auto total = hn::Zero(d);
-  for (int i = 0; i < kTileRows; i += lanes) {
-    const auto p = hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max));
-    hn::Store(p, d, scores + i);
-    total = hn::Add(total, p);
-  }
-  for (int i = valid; i < kTileRows; ++i) scores[i] = 0.0f;
-  state.sum = state.sum * shrink + hn::GetLane(hn::SumOfLanes(d, total));
-  return shrink;
-}
-
-// ---- values ----
-
-template <int kQueries, int kVectors, class D, class Load>
-HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows, const float* p, int at,
-                            int head_dim, float* sum) {
-  using V = hn::Vec<D>;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  V acc[kQueries][kVectors];
-  for (int r = 0; r < kQueries; ++r) {
-    for (int x = 0; x < kVectors; ++x) acc[r][x] = hn::LoadU(d, sum + r * head_dim + at + x * lanes);
-  }
-  for (int j = 0; j < rows; ++j) {
-    V value[kVectors];
-    for (int x = 0; x < kVectors; ++x) value[x] = load(d, v[j], at + x * lanes);
-    for (int r = 0; r < kQueries; ++r) {
-      const V weight = hn::Set(d, p[r * kTileRows + j]);
-      for (int x = 0; x < kVectors; ++x) acc[r][x] = hn::MulAdd(weight, value[x], acc[r][x]);
-    }
-  }
-  for (int r = 0; r < kQueries; ++r) {
-    for (int x = 0; x < kVectors; ++x) hn::StoreU(acc[r][x], d, sum + r * head_dim + at + x * lanes);
-  }
-}
-
-template <int kQueries, class D, class Load>
-void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim,
-                float* sum) {
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  int at = 0;
-  for (; at + 4 * lanes <= head_dim; at += 4 * lanes)
-    value_block<kQueries, 4>(d, load, v, rows, p, at, head_dim, sum);
-  for (; at < head_dim; at += lanes) value_block<kQueries, 1>(d, load, v, rows, p, at, head_dim, sum);
-}
-
-template <class D, class Load>
-void value_run(D d, Load load, const Tile& tile, const Run& run, const AttentionTask& task, int head_dim,
-               const float* scores) {
-  const std::byte* const* v = tile.v + run.first;
-  const int queries = static_cast<int>(task.queries);
-  for (int r = 0; r < queries;) {
-    const int step = queries - r >= 4 ? 4 : queries - r >= 2 ? 2 : 1;
-    const float* p = scores + r * kTileRows + run.first;
-    float* sum = task.sum + int64_t{r} * head_dim;
-    if (step == 4) {
-      value_rows<4>(d, load, v, run.count, p, head_dim, sum);
-    } else if (step == 2) {
-      value_rows<2>(d, load, v, run.count, p, head_dim, sum);
-    } else {
-      value_rows<1>(d, load, v, run.count, p, head_dim, sum);
-    }
-    r += step;
-  }
-}
-
-// ---- one task ----
 
 template <class D>
-void run_tiles(D d, const AttentionTask& task, int head_dim) {
-  Scratch scratch;  // not initialised: only what is written is read
-  Tile tile;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  if (!task.resume) {
-    std::fill_n(task.state, task.queries, SoftmaxState());
-    std::fill_n(task.sum, task.queries * head_dim, 0.0f);
-  }
-  SpanCursor at = task.start;
-  for (int64_t row = task.row_begin; row < task.row_end; row += kTileRows) {
-    const int rows = static_cast<int>(std::min<int64_t>(kTileRows, task.row_end - row));
-    next_tile(task.spans, at, rows, head_dim, scratch, tile);
-    for (int i = 0; i < tile.runs; ++i) {
-      with_load(tile.run[i].k.format,
-                [&](auto load) { score_run(d, load, tile, tile.run[i], task, head_dim, scratch.scores); });
+class TaskRunner {
+ public:
+  TaskRunner(D d, int head_dim, Scratch& scratch) : d_(d), head_dim_(head_dim), s_(scratch) {}
+
+  // Each tile is located while the one before is still to be worked on, so that its rows can be asked for:
+  // the next task is claimed before this one starts.
+  void run(TaskQueue& queue) {
+    const AttentionTask* following = queue.claim();
+    if (!following) return;
+    SpanCursor at;
+    locate_first(*following, at);
+    while (following) {
+      task_ = following;
+      following = queue.claim();
+      start_task();
+      if (task_->row_begin >= task_->row_end && following) locate_first(*following, at);
+      for (int64_t row = task_->row_begin; row < task_->row_end; row += kTileRows) {
+        std::swap(tile_, next_);
+        if (row + kTileRows < task_->row_end) {
+          locate(*task_, at, row + kTileRows);
+        } else if (following) {
+          locate_first(*following, at);
+        }
+        for (int i = 0; i < tile_->runs; ++i) score(*tile_, tile_->run[i]);
+        softmax(row, tile_->rows);
+        for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
+      }
     }
-    for (int64_t r = 0; r < task.queries; ++r) {
-      float* scores = scratch.scores + r * kTileRows;
-      const int valid = static_cast<int>(std::clamp<int64_t>(task.visible_rows(r) - row, 0, rows));
+  }
+
+ private:
+  void start_task() {
+    s_.queries_are_coded = false;
+    if (task_->resume) return;
+    std::fill_n(task_->state, task_->queries, SoftmaxState());
+    std::fill_n(task_->sum, task_->queries * head_dim_, 0.0f);
+  }
+
+  void locate(const AttentionTask& task, SpanCursor& at, int64_t row) {
+    const int rows = static_cast<int>(std::clamp<int64_t>(task.row_end - row, 0, kTileRows));
+    locate_tile(task.spans, head_dim_, at, rows, *next_);
+    // A tile of one run is the rule; asking ahead needs no more.
+    const Run& run = next_->run[0];
+    if (next_->runs) ahead_.add(*next_, row_bytes(run.k), row_bytes(run.v));
+  }
+  void locate_first(const AttentionTask& task, SpanCursor& at) {
+    at = task.start;
+    locate(task, at, task.row_begin);
+  }
+
+  int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
+
+  // The pointers of a run's rows, with copies of the last one behind them.
+  void pad(const std::byte* const* rows, int count, const std::byte** out) const {
+    std::copy_n(rows, count, out);
+    std::fill_n(out + count, kKeys, rows[count - 1]);
+  }
+
+  // A run's rows as f32, and pointers to them.
+  void decode(const TileSide& side, const Encoding& e, const Run& run, const std::byte** rows) const {
+    decode_tile_rows(side, e, head_dim_, run.first, run.count, s_.decoded);
+    for (int i = 0; i < run.count + kKeys; ++i) {
+      const int64_t row = std::min(i, run.count - 1);
+      rows[i] = reinterpret_cast<const std::byte*>(s_.decoded + row * head_dim_);
+    }
+  }
+
+  // ---- scores ----
+
+  void score(const Tile& tile, const Run& run) {
+    if (is_code(run.k, head_dim_)) {
+      bool done = false;
+      with_layout(run.k, head_dim_,
+                  [&](auto layout, auto di) HWY_ATTR { done = score_codes(layout, di, tile, run); });
+      if (done) return;
+    }
+    const std::byte* keys[kPaddedRows];
+    float* scores = s_.scores + run.first;
+    const bool decoded = !is_float(run.k.format);
+    if (decoded) {
+      decode(tile.k, run.k, run, keys);
+    } else {
+      pad(tile.k.row + run.first, run.count, keys);
+    }
+    with_load(run.k.format, decoded, [&](auto load) HWY_ATTR {
+      score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
+    });
+    const float* scale = float_row_scales(tile.k, run.k.format, run.first, run.count, s_.row_scale);
+    if (!scale) return;
+    for (int64_t r = 0; r < task_->queries; ++r) {
+      for (int j = 0; j < run.count; ++j) scores[r * kScoreStride + j] *= scale[j];
+    }
+  }
+
+  // False, and nothing done, if a scale is not finite: its rows are for the decoding path, which keeps NaN.
+  template <class Layout, class DI>
+  bool score_codes(Layout layout, DI di, const Tile& tile, const Run& run) {
+    if (run.k.format == Format::kChannel) return score_channel(layout, di, tile, run);
+    if (!load_scales<Layout>(tile.k, run.k, run.first, run.count)) return false;
+    if (!s_.queries_are_coded || !(s_.coded == run.k)) {
+      for (int r = 0; r < task_->queries; ++r) {
+        const float* q = task_->query(r, head_dim_);
+        code_query<Layout>(di, q, head_dim_, r, s_.queries);
+        s_.queries.offset[r] = run.k.affine ? sum_of(q) : 0.0f;
+      }
+      s_.queries_are_coded = true;
+      s_.coded = run.k;
+    }
+    const std::byte* keys[kPaddedRows];
+    pad(tile.k.row + run.first, run.count, keys);
+    score_rows<Layout>(di, keys, run.count, s_.scores + run.first);
+    for (int r = 0; r < task_->queries; ++r) {
+      float* scores = s_.scores + r * kScoreStride + run.first;
+      const float step = s_.queries.step[r], sum = s_.queries.offset[r];
+      if constexpr (Layout::kWordsPerBlock != 0) {
+        for (int j = 0; j < run.count; ++j) scores[j] *= step;
+      } else {
+        for (int j = 0; j < run.count; ++j)
+          scores[j] = scores[j] * (step * s_.row_scale[j]) + s_.row_zero[j] * sum;
+      }
+    }
+    return true;
+  }
+
+  template <class Layout, class DI>
+  void score_rows(DI di, const std::byte* const* keys, int count, float* scores) {
+    const int queries = static_cast<int>(task_->queries),
+              vectors = head_dim_ * Layout::kBits / 32 / width(di);
+    const int blocks = Layout::kWordsPerBlock != 0 ? (queries + 1) / 2 : query_blocks(queries);
+    Ahead ahead = ahead_;  // a local one can live in registers
+    ahead.begin_part(int64_t{(count + kKeys - 1) / kKeys} * vectors * blocks);
+    for (int j = 0; j < count; j += kKeys) {
+      if constexpr (Layout::kWordsPerBlock != 0) {
+        const float* scales = s_.blocks.scale + j * kMaxBlocks;
+        int r = 0;
+        for (; r + 2 <= queries; r += 2)
+          score_blocks_block<Layout, 2>(di, keys + j, scales, head_dim_, s_.queries, r, ahead,
+                                        scores + r * kScoreStride + j);
+        for (; r < queries; ++r)
+          score_blocks_block<Layout, 1>(di, keys + j, scales, head_dim_, s_.queries, r, ahead,
+                                        scores + r * kScoreStride + j);
+      } else {
+        int r = 0;
+        for (; r + 4 <= queries; r += 4)
+          score_codes_block<Layout, 4>(di, keys + j, head_dim_, s_.queries, r, ahead,
+                                       scores + r * kScoreStride + j);
+        for (; r + 2 <= queries; r += 2)
+          score_codes_block<Layout, 2>(di, keys + j, head_dim_, s_.queries, r, ahead,
+                                       scores + r * kScoreStride + j);
+        for (; r < queries; ++r)
+          score_codes_block<Layout, 1>(di, keys + j, head_dim_, s_.queries, r, ahead,
+                                       scores + r * kScoreStride + j);
+      }
+    }
+    ahead_ = ahead;
+  }
+
+  // kChannel, a unit at a time.
+  template <class Layout, class DI>
+  bool score_channel(Layout, DI di, const Tile& tile, const Run& run) {
+    s_.queries_are_coded = false;
+    for (int done = 0; done < run.count;) {
+      const int first = run.first + done;
+      int count = 1;
+      while (done + count < run.count && tile.k.meta[first + count] == tile.k.meta[first]) ++count;
+      if (!load_channel_scales(tile.k.meta[first], run.k)) return false;
+      for (int r = 0; r < task_->queries; ++r) {
+        s_.queries.offset[r] = scale_query<Layout>(task_->query(r, head_dim_));
+        code_query<Layout>(di, s_.scaled_query, head_dim_, r, s_.queries);
+      }
+      const std::byte* keys[kPaddedRows];
+      pad(tile.k.row + first, count, keys);
+      score_rows<Layout>(di, keys, count, s_.scores + first);
+      for (int r = 0; r < task_->queries; ++r) {
+        float* scores = s_.scores + r * kScoreStride + first;
+        for (int j = 0; j < count; ++j) scores[j] = scores[j] * s_.queries.step[r] + s_.queries.offset[r];
+      }
+      done += count;
+    }
+    return true;
+  }
+
+  float sum_of(const float* x) const {
+    auto sum = hn::Zero(d_);
+    for (int i = 0; i < head_dim_; i += lanes()) sum = hn::Add(sum, hn::LoadU(d_, x + i));
+    return hn::GetLane(hn::SumOfLanes(d_, sum));
+  }
+
+  // q * scale -> scaled_query; returns what the middles of the channels' grids add to each score.
+  template <class Layout>
+  float scale_query(const float* q) {
+    auto offset = hn::Zero(d_);
+    const auto middle = hn::Set(d_, static_cast<float>(kMiddle<Layout>));
+    for (int i = 0; i < head_dim_; i += lanes()) {
+      const auto x = hn::LoadU(d_, q + i), scale = hn::Load(d_, s_.channel_scale + i);
+      hn::Store(hn::Mul(x, scale), d_, s_.scaled_query + i);
+      offset = hn::MulAdd(x, hn::MulAdd(middle, scale, hn::Load(d_, s_.channel_zero + i)), offset);
+    }
+    return hn::GetLane(hn::SumOfLanes(d_, offset));
+  }
+
+  template <class DI>
+  static int width(DI di) {
+    return static_cast<int>(hn::Lanes(di));
+  }
+  int lanes() const { return static_cast<int>(hn::Lanes(d_)); }
+
+  bool load_channel_scales(const std::byte* meta, const Encoding& /*up to 8 bits: f16*/) {
+    const LoadF16 load;
+    auto probe = hn::Zero(d_);
+    for (int i = 0; i < head_dim_; i += lanes()) {
+      const auto scale = load(d_, meta, i), zero = load(d_, meta, head_dim_ + i);
+      hn::Store(scale, d_, s_.channel_scale + i);
+      hn::Store(zero, d_, s_.channel_zero + i);
+      probe = hn::MulAdd(scale, hn::Zero(d_), probe);
+    }
+    return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
+  }
+
+  // Scales of a run's rows, and the middles of their grids. False if one is not finite.
+  template <class Layout>
+  bool load_scales(const TileSide& side, const Encoding& e, int first, int count) {
+    float probe = 0.0f;
+    if constexpr (Layout::kWordsPerBlock != 0) {
+      const int blocks = head_dim_ / kGgmlBlock;
+      for (int j = 0; j < count; ++j) {
+        float* scale = s_.blocks.scale + j * kMaxBlocks;
+        for (int b = 0; b < blocks; ++b) {
+          scale[b] = f16_to_f32(load<uint16_t>(side.meta[first + j], b));
+          probe += scale[b] * 0.0f;
+        }
+      }
+    } else {
+      for (int j = 0; j < count; ++j) {
+        const float scale = load<float>(side.meta[first + j], 0);
+        s_.row_scale[j] = scale;
+        s_.row_zero[j] = 0.0f;
+        if (e.affine) s_.row_zero[j] = load<float>(side.meta[first + j], 1) + scale * kMiddle<Layout>;
+        probe += scale * 0.0f;
+      }
+    }
+    return probe == 0.0f;
+  }
+
+  // ---- softmax ----
+
+  void softmax(int64_t row, int rows) {
+    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim_));
+    for (int64_t r = 0; r < task_->queries; ++r) {
+      float* scores = s_.scores + r * kScoreStride;
+      const int valid = static_cast<int>(std::clamp<int64_t>(task_->visible_rows(r) - row, 0, rows));
       if (valid == 0) {  // this query sees nothing here; exp(-inf - -inf) would be NaN
         std::fill_n(scores, kTileRows, 0.0f);
         continue;
       }
-      float* logits = task.logits ? task.logits + r * task.logits_stride + row : nullptr;
-      const float shrink = softmax_tile(scores, valid, scale, task.state[r], logits);
-      if (shrink != 1.0f) {
-        for (int x = 0; x < head_dim; ++x) task.sum[r * head_dim + x] *= shrink;
-      }
-    }
-    for (int i = 0; i < tile.runs; ++i) {
-      with_load(tile.run[i].v.format,
-                [&](auto load) { value_run(d, load, tile, tile.run[i], task, head_dim, scratch.scores); });
+      float* logits = task_->logits ? task_->logits + r * task_->logits_stride + row : nullptr;
+      const float shrink = softmax_tile(scores, valid, scale, task_->state[r], logits);
+      if (shrink == 1.0f) continue;
+      for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] *= shrink;
     }
   }
-}
 
-void run_task(const AttentionTask& task, int head_dim) {
+  // ---- values ----
+
+  void add_values(const Tile& tile, const Run& run) {
+    if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
+      bool done = false;
+      with_layout(run.v, head_dim_,
+                  [&](auto layout, auto di) HWY_ATTR { done = add_codes(layout, di, tile, run); });
+      if (done) return;
+    }
+    const std::byte* rows[kPaddedRows];
+    const bool decoded = !is_float(run.v.format);
+    if (decoded) {
+      decode(tile.v, run.v, run, rows);
+    } else {
+      pad(tile.v.row + run.first, run.count, rows);
+    }
+    float* p = s_.scores + run.first;
+    const float* scale = float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
+    for (int64_t r = 0; scale && r < task_->queries; ++r) {
+      for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= scale[j];
+    }
+    with_load(run.v.format, decoded, [&](auto load) HWY_ATTR {
+      add_floats(d_, load, rows, run.count, p, *task_, head_dim_, ahead_);
+    });
+  }
+
+  template <class Layout, class DI>
+  bool add_codes(Layout, DI di, const Tile& tile, const Run& run) {
+    if (!load_scales<Layout>(tile.v, run.v, run.first, run.count)) return false;
+    const std::byte* rows[kPaddedRows];
+    pad(tile.v.row + run.first, run.count, rows);
+    HWY_ALIGN float largest_scale[kTileRows];
+    if constexpr (Layout::kWordsPerBlock != 0) {
+      for (int j = 0; j < run.count; ++j) {
+        largest_scale[j] = 0.0f;
+        for (int b = 0; b < head_dim_ / kGgmlBlock; ++b)
+          largest_scale[j] = std::max(largest_scale[j], std::fabs(s_.blocks.scale[j * kMaxBlocks + b]));
+      }
+    }
+    const int queries = static_cast<int>(task_->queries), pairs = (run.count + 1) / 2;
+    Ahead ahead = ahead_;
+    ahead.begin_part(int64_t{pairs} * (head_dim_ / 4 / width(di)) * query_blocks(queries));
+    for (int r = 0; r < queries;) {
+      const int step = queries - r >= 4 ? 4 : queries - r >= 2 ? 2 : 1;
+      for (int i = 0; i < step; ++i) {
+        const float* p = s_.scores + (r + i) * kScoreStride + run.first;
+        if constexpr (Layout::kWordsPerBlock != 0) {
+          code_block_weights<Layout>(p, s_.blocks, largest_scale, run.count, head_dim_ / kGgmlBlock, i,
+                                     s_.coded_weights);
+        } else {
+          add_zeros(p, run, r + i);
+          weigh(p, run.count);
+          code_weights<Layout>(s_.weights, run.count, i, s_.coded_weights);
+        }
+      }
+      float* sum = task_->sum + int64_t{r} * head_dim_;
+      if (step == 4) add_code_values<Layout, 4>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
+      if (step == 2) add_code_values<Layout, 2>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
+      if (step == 1) add_code_values<Layout, 1>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
+      r += step;
+    }
+    ahead_ = ahead;
+    return true;
+  }
+
+  // p * scale, and zeros behind.
+  void weigh(const float* p, int count) {
+    for (int j = 0; j < count; ++j) s_.weights[j] = p[j] * s_.row_scale[j];
+    for (int j = count; j < (count + 15) / 16 * 16; ++j) s_.weights[j] = 0.0f;
+  }
+
+  // What the rows' zero points add to every element of a query's sum.
+  void add_zeros(const float* p, const Run& run, int64_t r) {
+    if (!run.v.affine) return;
+    float zero = 0.0f;
+    for (int j = 0; j < run.count; ++j) zero += p[j] * s_.row_zero[j];
+    for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] += zero;
+  }
+
+  D d_;
+  const AttentionTask* task_ = nullptr;
+  int head_dim_;
+  Scratch& s_;
+  Tile tiles_[2];
+  Tile *tile_ = &tiles_[0], *next_ = &tiles_[1];
+  Ahead ahead_;
+};
+
+void run_tasks(TaskQueue& queue, int head_dim) {
+  Scratch scratch;  // not initialised: only what is written is read
   const hn::ScalableTag<float> full;
-  if (head_dim % static_cast<int>(hn::Lanes(full)) == 0) return run_tiles(full, task, head_dim);
-  run_tiles(hn::CappedTag<float, 8>(), task, head_dim);
+  if (head_dim % static_cast<int>(hn::Lanes(full)) == 0) {
+    TaskRunner<decltype(full)>(full, head_dim, scratch).run(queue);
+  } else {
+    const hn::CappedTag<float, 8> eight;
+    TaskRunner<decltype(eight)>(eight, head_dim, scratch).run(queue);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kv
 HWY_AFTER_NAMESPACE();
+#else
+namespace kv::N_SCALAR {
+void run_tasks(TaskQueue& queue, int head_dim) { run_tasks_scalar(queue, head_dim); }
+}  // namespace kv::N_SCALAR
+#endif
 
 #if HWY_ONCE
 namespace kv {
-HWY_EXPORT(run_task);
-void run_task_simd(const AttentionTask& task, int head_dim) {
-  HWY_DYNAMIC_DISPATCH(run_task)(task, head_dim);
-}
+HWY_EXPORT(run_tasks);
+void run_tasks_simd(TaskQueue& queue, int head_dim) { HWY_DYNAMIC_DISPATCH(run_tasks)(queue, head_dim); }
 }  // namespace kv
 #endif

@@ -33,7 +33,7 @@ namespace HWY_NAMESPACE {
 
 void to_f16(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, int64_t n) {
   int64_t i = 0;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> f32;
   const hn::Rebind<hwy::float16_t, decltype(f32)> f16;
@@ -47,7 +47,7 @@ void to_f16(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, int64_t n
 
 void from_f16(const std::byte* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t n) {
   int64_t i = 0;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> f32;
   const hn::Rebind<hwy::float16_t, decltype(f32)> f16;

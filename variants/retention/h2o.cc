@@ -13,6 +13,7 @@
 
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -76,7 +77,8 @@ const RetentionEntry h2o{
      .help = "heavy hitters by accumulated attention, and the newest tokens",
      .source = "H2O, Zhang et al. 2023 (arXiv:2306.14048)",
      .parameters = {Parameter::rows("heavy", "128", {16}, "rows kept for the attention they have received"),
-                    Parameter::rows("recent", "128", {16}, "newest tokens, never evicted")}},
+                    Parameter::rows("recent", "128", {16}, "newest tokens, never evicted"),
+                    positions_parameter()}},
     make,
     slots,
     metadata_bytes,

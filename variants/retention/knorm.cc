@@ -9,6 +9,7 @@
 
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -46,7 +47,8 @@ const RetentionEntry knorm{
     {.name = "knorm",
      .help = "drops the keys of the highest L2 norm",
      .source = "L2 norm, Devoto et al. 2024 (arXiv:2406.11430)",
-     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included")}},
+     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
+                    positions_parameter()}},
     make,
     slots,
     metadata_bytes,

@@ -7,6 +7,7 @@
 
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -58,7 +59,8 @@ const RetentionEntry random{
      .help = "drops tokens at random: the control of every other policy",
      .source = "",
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
-                    Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws")}},
+                    Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws"),
+                    positions_parameter()}},
     make,
     slots,
     metadata_bytes,

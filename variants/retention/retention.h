@@ -1,9 +1,11 @@
 // Which slot a token gets, and so which token is forgotten: the state of one (sequence, layer, kv head).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "variants/memory.h"
@@ -34,6 +36,16 @@ class Retention {
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
   virtual int64_t token_at(int64_t slot) const = 0;
+  // The slots in use, in the order of their tokens.
+  virtual std::vector<int64_t> oldest_first() const {
+    std::vector<std::pair<int64_t, int64_t>> tokens(static_cast<size_t>(slots()));
+    for (size_t slot = 0; slot < tokens.size(); ++slot)
+      tokens[slot] = {token_at(static_cast<int64_t>(slot)), static_cast<int64_t>(slot)};
+    std::sort(tokens.begin(), tokens.end());
+    std::vector<int64_t> order;
+    for (const auto& [token, slot] : tokens) order.push_back(slot);
+    return order;
+  }
   // Slots in use once `tokens` have been admitted (at least as many as now). Never shrinks as tokens grow.
   virtual int64_t slots_after(int64_t tokens) const = 0;
 

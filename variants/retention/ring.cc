@@ -2,15 +2,16 @@
 // the oldest one that is not a sink. Memory and the cost of a step stay constant, whatever has passed
 // through.
 //
-// sinks=0 is sliding-window attention (Beltagy et al. 2020, arXiv:2004.05150). With sinks it keeps what
-// StreamingLLM keeps (Xiao et al. 2024, arXiv:2309.17453), but not its positions: StreamingLLM re-rotates
-// cached keys to their place in the cache, here keys keep the rotation they came with, so sinks drift ever
-// farther away.
+// sinks=0 is sliding-window attention (Beltagy et al. 2020, arXiv:2004.05150). With sinks and positions=cache
+// it is StreamingLLM (Xiao et al. 2024, arXiv:2309.17453), which turns cached keys by their place in the
+// cache; with positions=absolute keys keep the rotation they came with, so sinks drift ever farther away.
 //
 // Which token a slot holds follows from the number of tokens alone, so nothing is stored a slot.
 #include <algorithm>
+#include <numeric>
 
 #include "variants/list.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -32,6 +33,15 @@ class Ring : public Retention {
     return sinks_ + newest - (newest - place) % window_;
   }
   int64_t slots_after(int64_t tokens) const override { return std::min(tokens, sinks_ + window_); }
+  std::vector<int64_t> oldest_first() const override {
+    std::vector<int64_t> order(static_cast<size_t>(slots()));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    if (count_ > sinks_ + window_) {
+      const auto first = order.begin() + sinks_;
+      std::rotate(first, first + (count_ - sinks_) % window_, order.end());
+    }
+    return order;
+  }
   Slice next(int64_t remaining) override {
     return {.tokens = std::clamp<int64_t>(sinks_ + window_ - count_, 1, remaining)};
   }
@@ -58,7 +68,8 @@ const RetentionEntry ring{
      .help = "the last `window` tokens and the first `sinks`, in constant memory",
      .source = "sliding window (arXiv:2004.05150), StreamingLLM (arXiv:2309.17453)",
      .parameters = {Parameter::rows("window", "1024", {24}, "newest tokens kept, the query's own included"),
-                    Parameter::integer("sinks", "0", 0, 65536, {4}, "first tokens kept for good")}},
+                    Parameter::integer("sinks", "0", 0, 65536, {4}, "first tokens kept for good"),
+                    positions_parameter()}},
     make,
     slots,
     metadata_bytes,

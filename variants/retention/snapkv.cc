@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "variants/list.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -149,7 +150,8 @@ const RetentionEntry snapkv{
      .parameters =
          {Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to, the window included"),
           Parameter::integer("window", "32", 1, 1024, {16}, "last tokens of the prompt: they vote, and stay"),
-          Parameter::integer("kernel", "5", 1, 63, {7}, "neighbours that votes are averaged over; odd")}},
+          Parameter::integer("kernel", "5", 1, 63, {7}, "neighbours that votes are averaged over; odd"),
+          positions_parameter()}},
     make,
     slots,
     metadata_bytes,

@@ -11,6 +11,7 @@
 
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
+#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -53,7 +54,8 @@ const RetentionEntry tova{
     {.name = "tova",
      .help = "drops what the newest query attended to least",
      .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
-     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included")}},
+     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
+                    positions_parameter()}},
     make,
     slots,
     metadata_bytes,

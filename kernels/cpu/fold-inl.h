@@ -1,0 +1,43 @@
+// Sums across lanes, four vectors at a time. Private to kernels/cpu; compiled once a target.
+#if defined(KV_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KV_FOLD_INL_H_
+#undef KV_FOLD_INL_H_
+#else
+#define KV_FOLD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kv {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Adds the 128-bit blocks of v, lane by lane.
+template <class D, class V>
+HWY_INLINE auto fold_blocks([[maybe_unused]] D d, V v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return fold_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// The sums of four vectors of 32-bit lanes, in four lanes. Each is formed by the same tree, whichever of the
+// four it is.
+template <class D, class V>
+HWY_INLINE auto fold(D d, V a, V b, V c, V e) {
+  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const hn::Repartition<double, D> pairs;
+  const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
+  const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
+  const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
+  return fold_blocks(d, hn::Add(low, high));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv
+HWY_AFTER_NAMESPACE();
+#endif

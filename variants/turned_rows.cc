@@ -1,0 +1,93 @@
+#include "variants/turned_rows.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/encoding.h"
+#include "variants/scratch.h"
+
+namespace kv {
+namespace {
+
+// Below this many elements a parallel loop costs more than it saves.
+constexpr int64_t kParallelElements = 1 << 16;
+
+int64_t rows_of(std::span<const Span> view) {
+  return std::accumulate(view.begin(), view.end(), int64_t{0},
+                         [](int64_t sum, const Span& span) { return sum + span.rows; });
+}
+
+}  // namespace
+
+void TurnedRows::turn_keys(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) {
+  int64_t rows = 0, longest = 0;
+  size_t spans = 0;
+  for (const auto& view : views) {
+    rows += rows_of(view);
+    longest = std::max(longest, rows_of(view));
+    spans += view.size();
+  }
+  fit_angles(longest);
+  const int64_t row_bytes = head_dim_ * static_cast<int64_t>(sizeof(float));
+  auto* to = reinterpret_cast<float*>(fit(memory_, keys_, static_cast<size_t>(rows * row_bytes)));
+  std::vector<float*> starts;
+  for (const auto& view : views) {
+    starts.push_back(to);
+    to += rows_of(view) * head_dim_;
+  }
+#pragma omp parallel for schedule(static) if (rows * head_dim_ > kParallelElements)
+  for (size_t i = 0; i < views.size(); ++i) turn_view(views[i], *heads[i], starts[i]);
+
+  spans_.clear();
+  spans_.reserve(spans);  // views point into it
+  for (size_t i = 0; i < views.size(); ++i) {
+    const size_t first = spans_.size();
+    for (const Span& span : views[i]) {
+      spans_.push_back({.k = {.data = reinterpret_cast<const std::byte*>(starts[i]), .stride = row_bytes},
+                        .v = span.v,
+                        .rows = span.rows});
+      starts[i] += span.rows * head_dim_;
+    }
+    views[i] = std::span(spans_).subspan(first);
+  }
+}
+
+void TurnedRows::turn_view(std::span<const Span> view, const Retention& head, float* to) const {
+  int64_t row = 0;
+  for (const Span& span : view) {
+    decode_rows(span.k, head_dim_, 0, span.rows, to + row * head_dim_);
+    row += span.rows;
+  }
+  int64_t place = 0;
+  for (const int64_t slot : head.oldest_first()) {
+    float* key = to + slot * head_dim_;
+    rotate(rope_.pairs, head_dim_, angles(place++), key, key);
+  }
+}
+
+std::vector<const float*> TurnedRows::turn_queries(std::span<const Queries> queries, int heads) {
+  int64_t rows = 0;
+  for (const Queries& in : queries) rows += heads * in.n;
+  auto* to =
+      reinterpret_cast<float*>(fit(memory_, queries_, static_cast<size_t>(rows * head_dim_) * sizeof(float)));
+  std::vector<const float*> turned;
+  for (const Queries& in : queries) {
+    turned.push_back(to);
+    for (int64_t row = 0; row < heads * in.n; ++row, to += head_dim_)
+      rotate(rope_.pairs, head_dim_, angles(in.first_place + row % in.n), in.q + row * head_dim_, to);
+  }
+  return turned;
+}
+
+void TurnedRows::fit_angles(int64_t places) {
+  if (places <= places_) return;
+  const size_t place_bytes = static_cast<size_t>(head_dim_) * sizeof(float);
+  places_ = 0;
+  fit(memory_, angles_, static_cast<size_t>(places) * place_bytes);
+  places_ = static_cast<int64_t>(angles_.size() / place_bytes);
+  auto* to = reinterpret_cast<float*>(angles_.data());
+  for (int64_t place = 0; place < places_; ++place)
+    rope_angles(rope_, head_dim_, place, to + place * head_dim_);
+}
+
+}  // namespace kv
