@@ -132,32 +132,6 @@ struct RunCommand {
   }
 };
 
-void add_options(CLI::App& tables, TablesOptions& options) {
-  tables
-      .add_option(
-          "--model", options.models,
-          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
-      ->delimiter(',');
-  tables.add_option("--variants", options.variants, "specs, separated by ';'");
-  tables.add_option("--lengths", options.lengths, "tokens: 1024,4096, or 1024..131072 for each doubling");
-  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
-      ->check(CLI::Range(1, 65536));
-  tables.add_option(
-      "--measure", options.measure,
-      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
-  tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
-  tables.add_option("--weights", options.weights,
-                    "of the budget, as in 13.5GB (default: as the model's file has it)");
-  tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
-      ->check(CLI::IsMember({"binary", "decimal"}));
-  tables
-      .add_option("--format", options.format,
-                  "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
-      ->check(CLI::IsMember({"terminal", "csv", "markdown", "latex"}));
-  tables.add_option("--out", options.out,
-                    "file, as table.csv, table.md or table.tex (default: standard output)");
-}
-
 struct ReproduceCommand {
   std::vector<std::string> names;
   std::string out;
@@ -205,6 +179,32 @@ struct ReproduceCommand {
     return result.any_failed ? kCellFailed : drawn;
   }
 };
+
+void add_options(CLI::App& tables, TablesOptions& options) {
+  tables
+      .add_option(
+          "--model", options.models,
+          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
+      ->delimiter(',');
+  tables.add_option("--variants", options.variants, "specs, separated by ';'");
+  tables.add_option("--lengths", options.lengths, "tokens: 1024,4096, or 1024..131072 for each doubling");
+  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
+      ->check(CLI::Range(1, 65536));
+  tables.add_option(
+      "--measure", options.measure,
+      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
+  tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
+  tables.add_option("--weights", options.weights,
+                    "of the budget, as in 13.5GB (default: as the model's file has it)");
+  tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
+      ->check(CLI::IsMember({"binary", "decimal"}));
+  tables
+      .add_option("--format", options.format,
+                  "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
+      ->check(CLI::IsMember({"terminal", "csv", "markdown", "latex"}));
+  tables.add_option("--out", options.out,
+                    "file, as table.csv, table.md or table.tex (default: standard output)");
+}
 
 }  // namespace
 

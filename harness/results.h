@@ -74,7 +74,7 @@ class AppendFile {
 // Written under another name, synced, and renamed.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 
-// A header and the rows.
+// A header and the rows, as text.
 std::string csv_text(std::span<const Column> columns, std::span<const Row> rows);
 
 // Rows of a CSV file with exactly these columns. A torn last line is dropped; anything else that is off

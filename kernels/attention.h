@@ -87,8 +87,8 @@ class PiecewiseAttention {
 
 // The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: f32
 // sums leave about 1e-6 at any length. Rows of integer codes meet queries and weights of 16 bits
-// (cpu/attention_codes-inl.h), which leaves up to about 1e-4, a fiftieth of what the codes themselves cost at
-// 8 bits.
+// (cpu/attention_codes-inl.h): that leaves about 1e-5 where scores are of ordinary size, and up to 1e-3 where
+// outlier channels make them so large that the codec's own error is a hundred times that.
 double attention_error_bound(const Encoding& k, const Encoding& v);
 
 // What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or
