@@ -29,14 +29,14 @@ void decode_channel(const Encoding& encoding, int n, const std::byte* data, cons
                     int count, float* out);
 
 template <class T>
-T load(const std::byte* p, int64_t i) {
+KV_HD T load(const std::byte* p, int64_t i) {
   T value;
   std::memcpy(&value, p + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
 
 template <class T>
-void store(std::byte* p, int64_t i, T value) {
+KV_HD void store(std::byte* p, int64_t i, T value) {
   std::memcpy(p + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 

@@ -1,0 +1,233 @@
+// glibc's checked longjmp takes a jump to another fiber for a broken stack.
+#undef _FORTIFY_SOURCE
+
+#include "simt/machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace kv::simt {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kStackBytes = 512 * 1024;
+#else
+constexpr size_t kStackBytes = 64 * 1024;
+#endif
+constexpr int kPoison = 0xff;  // NaN in every floating-point format
+
+thread_local Machine* g_machine = nullptr;
+
+}  // namespace
+
+Machine& Machine::current() { return *g_machine; }
+
+Machine::Machine(const Launch& launch, const std::function<void()>& kernel)
+    : launch_(launch),
+      kernel_(kernel),
+      random_(launch.seed),
+      fibers_(static_cast<size_t>(launch.threads)),
+      warps_(static_cast<size_t>(launch.threads / kWarp)),
+      shared_room_(launch.shared_bytes + 128) {
+  const auto address = reinterpret_cast<uintptr_t>(shared_room_.data());
+  shared_ = shared_room_.data() + (128 - address % 128) % 128;
+  for (Fiber& fiber : fibers_) fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+}
+
+void Machine::run(const Launch& launch, const std::function<void()>& kernel) {
+  if (launch.threads % kWarp != 0) throw std::logic_error("a block must have whole warps");
+  Machine machine(launch, kernel);
+  std::vector<int> order(static_cast<size_t>(launch.grid.count()));
+  std::iota(order.begin(), order.end(), 0);
+  if (launch.seed) std::shuffle(order.begin(), order.end(), machine.random_);
+  g_machine = &machine;
+  for (const int i : order) {
+    const Dim& grid = launch.grid;
+    if (machine.failure_.empty()) machine.run_block({i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y});
+  }
+  if (machine.thrown_) std::rethrow_exception(machine.thrown_);
+  if (!machine.failure_.empty()) throw std::logic_error(machine.failure_);
+}
+
+void Machine::run_block(Dim block) {
+  block_ = block;
+  at_barrier_ = done_ = 0;
+  std::memset(shared_, kPoison, launch_.shared_bytes);
+  for (Warp& warp : warps_) {
+    warp = Warp();
+    for (auto& room : warp.room) room.assign(kWarp * kRoom, std::byte{0});
+  }
+  for (Fiber& fiber : fibers_) {
+    fiber.started = fiber.done = false;
+    fiber.wait = Wait::kNothing;
+    fiber.meetings = 0;
+    fiber.groups.clear();
+    fiber.open_group.clear();
+  }
+  std::vector<int> order(warps_.size());
+  std::iota(order.begin(), order.end(), 0);
+  while (done_ < launch_.threads && failure_.empty()) {
+    if (launch_.seed) std::shuffle(order.begin(), order.end(), random_);
+    // Some warp that can go on; if none can, nobody will.
+    if (std::none_of(order.begin(), order.end(), [&](int warp) { return run_warp(warp); })) {
+      fail("threads wait for each other: a barrier or a warp operation that not all of them reach");
+    }
+  }
+}
+
+// Runs a warp until none of its lanes can go on; false if none could.
+bool Machine::run_warp(int warp) {
+  std::vector<int> lanes(kWarp);
+  std::iota(lanes.begin(), lanes.end(), 0);
+  bool any = false;
+  for (bool progress = true; progress && failure_.empty();) {
+    progress = false;
+    if (launch_.seed) std::shuffle(lanes.begin(), lanes.end(), random_);
+    for (const int lane : lanes) {
+      const int thread = warp * kWarp + lane;
+      if (!failure_.empty() || !can_run(fibers_[thread], warp)) continue;
+      switch_to(thread);
+      any = progress = true;
+    }
+  }
+  return any;
+}
+
+bool Machine::can_run(const Fiber& fiber, int warp) const {
+  if (fiber.done || fiber.wait == Wait::kBarrier) return false;
+  return fiber.wait == Wait::kNothing || warps_[warp].posted >= fiber.meetings * kWarp;
+}
+
+// A signal mask is saved and restored by swapcontext alone, with a system call; so that is left to the first
+// entry into a fiber, and to the sanitizer, which must follow every switch.
+void Machine::switch_to(int thread) {
+  running_ = thread;
+  Fiber& fiber = fibers_[thread];
+  const bool first = !std::exchange(fiber.started, true);
+  if (first) {
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, entry, 0);
+  }
+#ifdef __SANITIZE_ADDRESS__
+  void* own = nullptr;
+  __sanitizer_start_switch_fiber(&own, fiber.stack.get(), kStackBytes);
+  swapcontext(&scheduler_context_, &fiber.context);
+  __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
+#else
+  if (_setjmp(scheduler_) != 0) return;
+  if (first) setcontext(&fiber.context);
+  _longjmp(fiber.resume, 1);
+#endif
+}
+
+void Machine::yield() {
+  Fiber& fiber = fibers_[running_];
+#ifdef __SANITIZE_ADDRESS__
+  static thread_local const void* bottom = nullptr;
+  static thread_local size_t size = 0;
+  __sanitizer_start_switch_fiber(fiber.done ? nullptr : &fiber.fake_stack, bottom, size);
+  swapcontext(&fiber.context, &scheduler_context_);
+  __sanitizer_finish_switch_fiber(fiber.fake_stack, &bottom, &size);
+#else
+  if (_setjmp(fiber.resume) == 0) _longjmp(scheduler_, 1);
+#endif
+}
+
+void Machine::entry() {
+  Machine& machine = current();
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+  try {
+    machine.kernel_();
+  } catch (...) {
+    machine.thrown_ = std::current_exception();
+    machine.failure_ = "a kernel threw";
+  }
+  Fiber& fiber = machine.fibers_[machine.running_];
+  const bool landed = std::all_of(fiber.groups.begin(), fiber.groups.end(),
+                                  [](const std::vector<Copy>& group) { return group.empty(); });
+  if (machine.failure_.empty() && (!landed || !fiber.open_group.empty())) {
+    machine.failure_ = "a thread ended before its asynchronous copies had landed";
+  }
+  fiber.done = true;
+  ++machine.done_;
+  for (;;) machine.yield();
+}
+
+void Machine::fail(const std::string& what) { throw std::logic_error(what); }
+
+void Machine::block_barrier() {
+  if (++at_barrier_ == launch_.threads) {
+    at_barrier_ = 0;
+    for (Fiber& fiber : fibers_) {
+      if (fiber.wait == Wait::kBarrier) fiber.wait = Wait::kNothing;
+    }
+    return;
+  }
+  fibers_[running_].wait = Wait::kBarrier;
+  yield();
+}
+
+const std::byte* Machine::meet(const char* operation, int detail, const void* own, size_t bytes) {
+  Fiber& fiber = fibers_[running_];
+  Warp& warp = warps_[running_ / kWarp];
+  const uint64_t meeting = ++fiber.meetings;
+  std::byte* room = warp.room[meeting % 2].data();
+  std::memcpy(room + lane() * kRoom, own, bytes);
+  if (warp.meeting < meeting) {
+    warp.meeting = meeting;
+    warp.operation = operation;
+    warp.detail = detail;
+  } else if (warp.operation != operation || warp.detail != detail) {
+    fail("lanes of a warp meet in " + warp.operation + " " + std::to_string(warp.detail) + " and in " +
+         operation + " " + std::to_string(detail));
+  }
+  if (++warp.posted < meeting * kWarp) {
+    fiber.wait = Wait::kMeeting;
+    yield();
+    fiber.wait = Wait::kNothing;
+  }
+  return room;
+}
+
+void Machine::copy_async(void* to, const void* from) {
+  std::byte* const target = static_cast<std::byte*>(to);
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+    fail("an asynchronous copy of 16 bytes is not aligned to 16");
+  }
+  if (target < shared_ || target + 16 > shared_ + launch_.shared_bytes) {
+    fail("an asynchronous copy's target lies outside shared memory");
+  }
+  std::memset(target, kPoison, 16);
+  fibers_[running_].open_group.push_back({target, static_cast<const std::byte*>(from)});
+}
+
+void Machine::commit_copies() {
+  Fiber& fiber = fibers_[running_];
+  fiber.groups.push_back(std::move(fiber.open_group));
+  fiber.open_group.clear();
+}
+
+void Machine::wait_copies(int pending) {
+  Fiber& fiber = fibers_[running_];
+  while (static_cast<int>(fiber.groups.size()) > pending) {
+    for (const Copy& copy : fiber.groups.front()) {
+      copy.from ? static_cast<void>(std::memcpy(copy.to, copy.from, 16))
+                : static_cast<void>(std::memset(copy.to, 0, 16));
+    }
+    fiber.groups.erase(fiber.groups.begin());
+  }
+}
+
+}  // namespace kv::simt
