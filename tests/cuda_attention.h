@@ -5,6 +5,7 @@
 
 #include "harness/reference.h"
 #include "kernels/cuda/attend_simple.h"
+#include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/mass.h"
 #include "kernels/cuda/merge.h"
 #include "tests/cuda_head.h"
@@ -72,7 +73,10 @@ struct GpuProblem {
 // The problems of one launch: one codec, head_dim and group, any lengths.
 class GpuBatch {
  public:
-  explicit GpuBatch(std::vector<GpuProblem>& problems, bool scored = false) : problems_(problems) {
+  enum class Path { kSimple, kFast };
+
+  explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false)
+      : problems_(problems) {
     int64_t partials = 0;
     for (GpuProblem& p : problems) {
       const int32_t queries = p.shape.group * p.shape.n;
@@ -85,10 +89,11 @@ class GpuBatch {
                        .tail_rows = p.tail.rows(),
                        .n = p.shape.n,
                        .visible = p.shape.rows - p.shape.n + 1,
+                       .splits = path == Path::kSimple ? parts(p.shape.rows, kRows) : plan(p),
                        .first_partial = partials,
                        .logits = scored ? p.logits.data() : nullptr});
-      partials += int64_t{queries} * splits_of(args_.back(), kRows);
-      most_splits_ = std::max(most_splits_, splits_of(args_.back(), kRows));
+      partials += int64_t{queries} * args_.back().splits;
+      most_splits_ = std::max(most_splits_, args_.back().splits);
       most_queries_ = std::max(most_queries_, queries);
       most_rows_ = std::max(most_rows_, p.shape.rows);
     }
@@ -98,18 +103,37 @@ class GpuBatch {
     log_sum_.assign(problems.size() * static_cast<size_t>(most_queries_), NAN);
   }
 
-  void attend_simple(unsigned seed) {
-    launch({most_splits_, problems(), blocks_of_queries()}, seed, [&] {
+  void attend_simple(const simt::Launch& how) {
+    launch({most_splits_, problems(), blocks_of_queries()}, how, [&] {
       const GpuProblem& p = problems_.front();
       cuda::attend_simple(
           {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kRows, 0});
     });
   }
+  // The fast kernel, a launch for the pages and one for the raw tails. False if it has no instance.
+  template <class List>
+  bool decode(List list, const simt::Launch& how) {
+    const GpuProblem& p = problems_.front();
+    for (const bool tail : {false, true}) {
+      const cuda::Layout& layout = tail ? p.tail.layout : p.encoded.layout;
+      const cuda::Instance fit = tail ? cuda::find_instance(cuda::PlainCodecs(), layout, p.shape.group)
+                                      : cuda::find_instance(list, layout, p.shape.group);
+      const std::vector<cuda::WorkItem>& items = items_[tail];
+      if (!fit.kernel) return false;
+      if (items.empty()) continue;
+      simt::Launch launch = how;
+      launch.grid = {static_cast<int>(items.size()), (p.shape.group + fit.heads - 1) / fit.heads};
+      launch.threads = cuda::kDecodeWarps * simt::kWarp;
+      launch.shared_bytes = static_cast<size_t>(fit.shared_bytes);
+      const cuda::DecodeParams params{layout, items.data(), args_.data(), partials(), p.shape.group, tail};
+      simt::Machine::run(launch, [&] { fit.kernel(params); });
+    }
+    return true;
+  }
   void merge(unsigned seed) {
-    launch({blocks_of_queries(), problems()}, seed, [&] {
+    launch({blocks_of_queries(), problems()}, {.seed = seed}, [&] {
       const GpuCase& c = problems_.front().shape;
-      cuda::merge_splits(
-          {args_.data(), partials(), c.group, c.head_dim, kRows, log_sum_.data(), most_queries_});
+      cuda::merge_splits({args_.data(), partials(), c.group, c.head_dim, log_sum_.data(), most_queries_});
     });
   }
   void add_mass(unsigned seed) {
@@ -118,7 +142,7 @@ class GpuBatch {
       p.mass.resize(static_cast<size_t>(p.shape.rows), 0.0f);
       mass.push_back(p.mass.data());
     }
-    launch({(most_rows_ + kThreads - 1) / kThreads, problems()}, seed, [&] {
+    launch({(most_rows_ + kThreads - 1) / kThreads, problems()}, {.seed = seed}, [&] {
       cuda::add_mass(
           {args_.data(), log_sum_.data(), mass.data(), problems_.front().shape.group, most_queries_});
     });
@@ -126,18 +150,37 @@ class GpuBatch {
 
   // Few rows a split, so that small cases have several.
   static constexpr int32_t kRows = 64;
+  // Enough of them that a warp's ring comes round, and no multiple of what the warps take at once.
+  static constexpr int32_t kFastRows = 352;
 
  private:
+  static int32_t parts(int32_t rows, int32_t of) { return (rows + of - 1) / of; }
+  // Cuts a problem into work items; returns their number.
+  int32_t plan(const GpuProblem& p) {
+    const auto problem = static_cast<int32_t>(args_.size());
+    int32_t split = 0;
+    for (const bool tail : {false, true}) {
+      const int32_t rows = tail ? p.tail.rows() : p.encoded.rows();
+      for (int32_t begin = 0; begin < rows; begin += kFastRows) {
+        items_[tail].push_back({problem, split++, begin, std::min(begin + kFastRows, rows)});
+      }
+    }
+    return split;
+  }
+
   static constexpr int kThreads = cuda::kAttendWarps * simt::kWarp;
   int problems() const { return static_cast<int>(problems_.size()); }
   int blocks_of_queries() const { return (most_queries_ + cuda::kAttendWarps - 1) / cuda::kAttendWarps; }
   cuda::Partials partials() { return {max_.data(), sum_.data(), values_.data()}; }
-  void launch(simt::Dim grid, unsigned seed, const std::function<void()>& kernel) {
-    simt::Machine::run({.grid = grid, .threads = kThreads, .seed = seed}, kernel);
+  static void launch(simt::Dim grid, simt::Launch how, const std::function<void()>& kernel) {
+    how.grid = grid;
+    how.threads = kThreads;
+    simt::Machine::run(how, kernel);
   }
 
   std::vector<GpuProblem>& problems_;
   std::vector<cuda::Problem> args_;
+  std::vector<cuda::WorkItem> items_[2];  // of the pages, of the tails
   std::vector<float> max_, sum_, values_, log_sum_;
   int32_t most_splits_ = 0, most_queries_ = 0, most_rows_ = 0;
 };

@@ -18,7 +18,7 @@ constexpr double kBound = 3e-6;  // of f32 arithmetic; the codec's own error is 
 std::vector<GpuProblem> solve(const std::vector<GpuCase>& cases, unsigned seed) {
   std::vector<GpuProblem> problems = make_problems(cases);
   GpuBatch batch(problems);
-  batch.attend_simple(seed);
+  batch.attend_simple({.seed = seed});
   batch.merge(seed + 1);
   return problems;
 }
@@ -104,8 +104,8 @@ TEST(CudaScores, MassIsTheSumOfTheProbabilities) {
       make_problems({{.codec = same(kF16s), .group = 4, .rows = 150, .placing = kPaged},
                      {.codec = same(kF16s), .group = 4, .rows = 33, .n = 5, .placing = kPaged}});
   problems[0].mass.assign(150, 0.25f);  // what earlier steps gave
-  GpuBatch batch(problems, true);
-  batch.attend_simple(1);
+  GpuBatch batch(problems, GpuBatch::Path::kSimple, true);
+  batch.attend_simple({.seed = 1});
   batch.merge(2);
   batch.add_mass(3);
   for (const GpuProblem& p : problems) {

@@ -138,6 +138,23 @@ class GpuHead {
   std::vector<Bytes> store_;
 };
 
+// Whether both hold the same bytes, row by row; empty if so, else the plane and row where they do not.
+inline std::string difference(const GpuHead& a, const GpuHead& b) {
+  const auto differ = [](const std::byte* x, const std::byte* y, int32_t bytes) {
+    return bytes > 0 && !std::equal(x, x + bytes, y);
+  };
+  for (int32_t row = 0; row < a.rows(); ++row) {
+    const cuda::RowPair x = cuda::locate(a.layout, a.pages.data(), row);
+    const cuda::RowPair y = cuda::locate(b.layout, b.pages.data(), row);
+    const std::string at = " of row " + std::to_string(row);
+    if (differ(x.k.data, y.k.data, a.layout.k.data_bytes)) return "K's codes" + at;
+    if (differ(x.k.meta, y.k.meta, a.layout.k.meta_bytes)) return "K's scales" + at;
+    if (differ(x.v.data, y.v.data, a.layout.v.data_bytes)) return "V's codes" + at;
+    if (differ(x.v.meta, y.v.meta, a.layout.v.meta_bytes)) return "V's scales" + at;
+  }
+  return "";
+}
+
 inline std::vector<float> gaussian(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;

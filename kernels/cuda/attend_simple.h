@@ -47,7 +47,7 @@ KV_KERNEL attend_simple(AttendParams params) {
   const Problem p = params.problems[simt::block_y()];
   const int split = params.first_split + simt::block_x(), queries = params.group * p.n;
   const int query = simt::block_z() * kAttendWarps + simt::warp();
-  if (query >= queries || split >= splits_of(p, params.split_rows)) return;
+  if (query >= queries || split >= p.splits) return;
   const int head_dim = params.layout.head_dim, first = simt::lane() * kOctet;
   const bool holds = first < head_dim;
   float q[kOctet] = {}, x[kOctet] = {};
@@ -71,7 +71,7 @@ KV_KERNEL attend_simple(AttendParams params) {
     if (holds) decode_octet(layout.v.encoding, head_dim, at.v, first, x);
     running.add(score, x);
   }
-  const int64_t at = p.first_partial + int64_t{split} * queries + query;
+  const int64_t at = partial_of(p, params.group, split, query);
   if (simt::lane() == 0) {
     params.partials.max[at] = running.max;
     params.partials.sum[at] = running.sum;

@@ -11,7 +11,6 @@ struct MergeParams {
   Partials partials;
   int32_t group;
   int32_t head_dim;
-  int32_t split_rows;
   // [problems, most_queries] or null: log2 of the sum of exp2(score), by which a score becomes a probability.
   float* log_sum;
   int32_t most_queries;
@@ -22,13 +21,13 @@ KV_KERNEL merge_splits(MergeParams params) {
   const Problem p = params.problems[simt::block_y()];
   const int queries = params.group * p.n, query = simt::block_x() * kAttendWarps + simt::warp();
   if (query >= queries) return;
-  const int first = simt::lane() * kOctet, splits = splits_of(p, params.split_rows);
+  const int first = simt::lane() * kOctet;
   const Partials& all = params.partials;
-  const auto place = [&](int split) { return p.first_partial + int64_t{split} * queries + query; };
+  const auto place = [&](int split) { return partial_of(p, params.group, split, query); };
   float max = -INFINITY, sum = 0.0f, values[kOctet] = {};
-  for (int split = 0; split < splits; ++split)
+  for (int split = 0; split < p.splits; ++split)
     max = all.max[place(split)] > max ? all.max[place(split)] : max;
-  for (int split = 0; split < splits; ++split) {
+  for (int split = 0; split < p.splits; ++split) {
     const int64_t at = place(split);
     if (all.sum[at] == 0.0f) continue;
     const float factor = simt::exp2(all.max[at] - max);

@@ -17,10 +17,13 @@ struct Problem {
   int32_t rows, tail_rows;
   int32_t n;
   int32_t visible;        // at least 1
+  int32_t splits;         // partial results of each query
   int64_t first_partial;  // this problem's first in Partials: [splits, group * n]
   float* logits;          // [group * n, rows + tail_rows] or null: keeps scores, in log2 units
 };
 
+// Splits are cut by logical rows, never by pages, so no placement changes a bit of the output.
+//
 // Of a query and a split: the largest score (log2 units), the sum of exp2(score - max), and the values'
 // weighted sum, scaled alike. A split of which a query sees nothing has max -inf and sum 0.
 struct Partials {
@@ -29,13 +32,9 @@ struct Partials {
   float* values;  // [partials, head_dim]
 };
 
-// The rows of a partial result. Splits are cut by logical rows, never by pages, so no placement changes a
-// bit of the output.
-inline constexpr int kSplitRows = 512;
-
 KV_HD inline int32_t rows_of(const Problem& p) { return p.rows + p.tail_rows; }
-KV_HD inline int32_t splits_of(const Problem& p, int32_t split_rows) {
-  return (rows_of(p) + split_rows - 1) / split_rows;
+KV_HD inline int64_t partial_of(const Problem& p, int32_t group, int32_t split, int32_t query) {
+  return p.first_partial + int64_t{split} * group * p.n + query;
 }
 
 // exp2 instead of exp: q is scaled by this once, and scores are logarithms to base 2.

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <cstddef>
 #include <cstdint>
 
 #define KV_DEVICE __device__ __forceinline__
 #define KV_KERNEL __global__ void
+#define KV_UNROLL _Pragma("unroll")
 // Most threads of a block, and the blocks an SM should hold: what registers are given out by.
 #define KV_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 
@@ -57,6 +59,11 @@ KV_DEVICE float exp2(float x) {
 KV_DEVICE float log2(float x) { return ::log2f(x); }
 KV_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 
+// Bytes of a and b, picked by the nibbles of `selector`, the lowest first: 0 … 3 of a, 4 … 7 of b.
+KV_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
 // Two binary16 numbers of one word, the lower first, and back; exact, and rounded to nearest even.
 KV_DEVICE float2 unpack_half2(uint32_t word) {
   __half2 h;
@@ -69,26 +76,32 @@ KV_DEVICE uint32_t pack_half2(float low, float high) {
   memcpy(&word, &h, 4);
   return word;
 }
-// a - b and a * b for two binary16 numbers at once.
-KV_DEVICE uint32_t sub_half2(uint32_t a, uint32_t b) {
-  __half2 x, y;
-  memcpy(&x, &a, 4);
-  memcpy(&y, &b, 4);
-  const __half2 z = __hsub2(x, y);
-  uint32_t word;
-  memcpy(&word, &z, 4);
-  return word;
+// Two FP8 numbers of the lower half of a word, exact.
+KV_DEVICE uint32_t e4m3_to_half2(uint32_t two) {
+  const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
+  return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
 }
 
-// A read of memory that nobody writes while the kernel runs.
-KV_DEVICE uint4 load16(const std::byte* p) { return __ldg(reinterpret_cast<const uint4*>(p)); }
+// A read of memory that is aligned to its size.
+template <class T>
+KV_DEVICE T read(const std::byte* p) {
+  return *reinterpret_cast<const T*>(p);
+}
 
-// 16 bytes from global to shared memory, past the first-level cache, without waiting; zeros if not `there`.
-KV_DEVICE void copy_async16(void* to, const void* from, bool there) {
+// 4, 8 or 16 bytes from global to shared memory, without waiting; zeros if not `there`. Both addresses are
+// aligned to that. 16 go past the first-level cache.
+template <int kBytes>
+KV_DEVICE void copy_async(void* to, const void* from, bool there) {
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  const int bytes = there ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(bytes)
-               : "memory");
+  const int bytes = there ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(kBytes),
+                 "r"(bytes)
+                 : "memory");
+  }
 }
 KV_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for all of this thread's groups but the newest kPending.

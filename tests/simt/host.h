@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <source_location>
 #include <stdexcept>
 
 #include "kernels/math.h"
@@ -13,10 +14,14 @@
 
 #define KV_DEVICE inline
 #define KV_KERNEL inline void
+#define KV_UNROLL
 #define KV_LAUNCH_BOUNDS(threads, blocks)
 
 struct float2 {
   float x, y;
+};
+struct alignas(8) uint2 {
+  uint32_t x, y;
 };
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
@@ -33,8 +38,15 @@ inline int block_y() { return Machine::current().block().y; }
 inline int block_z() { return Machine::current().block().z; }
 inline int blocks_x() { return Machine::current().launch().grid.x; }
 
-inline void sync_block() { Machine::current().block_barrier(); }
-inline void sync_warp() { Machine::current().meet("sync_warp", 0, "", 0); }
+// Where a kernel calls; never given by the kernel.
+using Here = std::source_location;
+
+inline void sync_block(Here here = Here::current()) {
+  if (!Machine::current().skips("sync_block", here)) Machine::current().block_barrier();
+}
+inline void sync_warp(Here here = Here::current()) {
+  if (!Machine::current().skips("sync_warp", here)) Machine::current().meet("sync_warp", 0, "", 0);
+}
 
 // What lane `from` brought to the meeting.
 template <class T>
@@ -45,11 +57,13 @@ T brought(const std::byte* meeting, int from) {
 }
 
 template <class T>
-T shuffle(T value, int from_lane) {
+T shuffle(T value, int from_lane, Here here = Here::current()) {
+  if (Machine::current().skips("shuffle", here)) return value;
   return brought<T>(Machine::current().meet("shuffle", 0, &value, sizeof(T)), from_lane);
 }
 template <class T>
-T shuffle_xor(T value, int mask) {
+T shuffle_xor(T value, int mask, Here here = Here::current()) {
+  if (Machine::current().skips("shuffle_xor", here)) return value;
   return brought<T>(Machine::current().meet("shuffle_xor", mask, &value, sizeof(T)), lane() ^ mask);
 }
 
@@ -72,24 +86,37 @@ inline float2 unpack_half2(uint32_t word) {
 inline uint32_t pack_half2(float low, float high) {
   return f32_to_f16(low) | static_cast<uint32_t>(f32_to_f16(high)) << 16;
 }
-inline uint32_t sub_half2(uint32_t a, uint32_t b) {
-  const float2 x = unpack_half2(a), y = unpack_half2(b);
-  return pack_half2(x.x - y.x, x.y - y.y);
+inline uint32_t e4m3_to_half2(uint32_t two) {
+  return pack_half2(fp8_to_f32<kE4M3>(static_cast<uint8_t>(two)),
+                    fp8_to_f32<kE4M3>(static_cast<uint8_t>(two >> 8)));
+}
+inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t both = a | uint64_t{b} << 32;
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) {
+    picked |= static_cast<uint32_t>(both >> (8 * (selector >> (4 * i) & 7u)) & 0xffu) << (8 * i);
+  }
+  return picked;
 }
 
-inline uint4 load16(const std::byte* p) {
-  if (reinterpret_cast<uintptr_t>(p) % 16 != 0) throw std::logic_error("a read of 16 bytes is not aligned");
-  uint4 value;
-  std::memcpy(&value, p, 16);
+template <class T>
+T read(const std::byte* p) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(T) != 0) {
+    throw std::logic_error("a read of " + std::to_string(sizeof(T)) + " bytes is not aligned");
+  }
+  T value;
+  std::memcpy(&value, p, sizeof value);
   return value;
 }
 
-inline void copy_async16(void* to, const void* from, bool there) {
-  Machine::current().copy_async(to, there ? from : nullptr);
+template <int kBytes>
+void copy_async(void* to, const void* from, bool there) {
+  Machine::current().copy_async(to, there ? from : nullptr, kBytes);
 }
 inline void commit_copies() { Machine::current().commit_copies(); }
 template <int kPending>
-void wait_copies() {
+void wait_copies(Here here = Here::current()) {
+  if (Machine::current().skips("wait_copies", here)) return;
   Machine::current().wait_copies(kPending);
 }
 

@@ -167,6 +167,13 @@ void Machine::entry() {
 
 void Machine::fail(const std::string& what) { throw std::logic_error(what); }
 
+bool Machine::skips(const char* call, const std::source_location& here) {
+  if (!launch_.seen && !launch_.skipped) return false;
+  const Site site{call, here.file_name(), here.line()};
+  if (launch_.seen) launch_.seen->insert(site);
+  return launch_.skipped == site;
+}
+
 void Machine::block_barrier() {
   if (++at_barrier_ == launch_.threads) {
     at_barrier_ = 0;
@@ -201,16 +208,16 @@ const std::byte* Machine::meet(const char* operation, int detail, const void* ow
   return room;
 }
 
-void Machine::copy_async(void* to, const void* from) {
+void Machine::copy_async(void* to, const void* from, size_t bytes) {
   std::byte* const target = static_cast<std::byte*>(to);
-  if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) {
-    fail("an asynchronous copy of 16 bytes is not aligned to 16");
+  if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+    fail("an asynchronous copy of " + std::to_string(bytes) + " bytes is not aligned to that");
   }
-  if (target < shared_ || target + 16 > shared_ + launch_.shared_bytes) {
+  if (target < shared_ || target + bytes > shared_ + launch_.shared_bytes) {
     fail("an asynchronous copy's target lies outside shared memory");
   }
-  std::memset(target, kPoison, 16);
-  fibers_[running_].open_group.push_back({target, static_cast<const std::byte*>(from)});
+  std::memset(target, kPoison, bytes);
+  fibers_[running_].open_group.push_back({target, static_cast<const std::byte*>(from), bytes});
 }
 
 void Machine::commit_copies() {
@@ -223,8 +230,11 @@ void Machine::wait_copies(int pending) {
   Fiber& fiber = fibers_[running_];
   while (static_cast<int>(fiber.groups.size()) > pending) {
     for (const Copy& copy : fiber.groups.front()) {
-      copy.from ? static_cast<void>(std::memcpy(copy.to, copy.from, 16))
-                : static_cast<void>(std::memset(copy.to, 0, 16));
+      if (copy.from) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      } else {
+        std::memset(copy.to, 0, copy.bytes);
+      }
     }
     fiber.groups.erase(fiber.groups.begin());
   }

@@ -19,7 +19,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -32,11 +35,21 @@ struct Dim {
   int count() const { return x * y * z; }
 };
 
+// A place in a kernel's source where threads wait for each other or for memory.
+struct Site {
+  std::string call, file;
+  unsigned line;
+  auto operator<=>(const Site&) const = default;
+};
+
 struct Launch {
-  Dim grid;
+  Dim grid{};
   int threads = 32;  // of a block; a multiple of a warp
   size_t shared_bytes = 0;
   unsigned seed = 0;  // 0: everything in order
+  // For tests of the tests: the places that the kernel came by, and one that does nothing.
+  std::set<Site>* seen = nullptr;
+  std::optional<Site> skipped{};
 };
 
 class Machine {
@@ -52,6 +65,9 @@ class Machine {
   const Launch& launch() const { return launch_; }
   std::byte* shared() { return shared_; }
 
+  // True if the call at this place is to be left out.
+  bool skips(const char* call, const std::source_location& here);
+
   void block_barrier();
 
   // A warp's meeting: every lane brings `bytes` of its own and sees those of all lanes, at stride kRoom,
@@ -59,8 +75,8 @@ class Machine {
   static constexpr size_t kRoom = 64;
   const std::byte* meet(const char* operation, int detail, const void* own, size_t bytes);
 
-  // 16 bytes to shared memory; zeros if there is no source.
-  void copy_async(void* to, const void* from);
+  // `bytes` to shared memory; zeros if there is no source.
+  void copy_async(void* to, const void* from, size_t bytes);
   void commit_copies();
   // Lands all groups but the newest `pending`.
   void wait_copies(int pending);
@@ -69,6 +85,7 @@ class Machine {
   struct Copy {
     std::byte* to;
     const std::byte* from;
+    size_t bytes;
   };
   enum class Wait { kNothing, kMeeting, kBarrier };
   struct Fiber {
