@@ -14,6 +14,9 @@ else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80;90a")  # Ampere, whose code Ada runs too, and Hopper
   endif()
+  if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER)  # where NVIDIA's installer puts it, which few have in PATH
+    find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin)
+  endif()
   include(CheckLanguage)
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)

@@ -6,19 +6,10 @@
 #include <cmath>
 
 #include "kernels/cuda/octet.h"
-#include "kernels/cuda/problem.h"
+#include "kernels/cuda/params.h"
 #include "kernels/cuda/simt.h"
 
 namespace kv::cuda {
-
-struct AttendParams {
-  Layout layout, tail;      // of the pages and of the raw rows behind them
-  const Problem* problems;  // [blocks_y]
-  Partials partials;
-  int32_t group;
-  int32_t split_rows;
-  int32_t first_split;  // of this launch: tiered rows come a few splits at a time
-};
 
 inline constexpr int kAttendWarps = 4;
 

@@ -9,26 +9,10 @@
 // After FlashDecoding (Dao et al. 2023) and FlashInfer (Ye et al. 2025, arXiv:2501.01005).
 #pragma once
 
-#include "kernels/cuda/problem.h"
+#include "kernels/cuda/params.h"
 #include "kernels/cuda/tile.h"
 
 namespace kv::cuda {
-
-// A block's work: rows [begin, end) of a problem's pages, or of its raw tail.
-struct WorkItem {
-  int32_t problem;
-  int32_t split;  // which of the problem's partial results this is
-  int32_t begin, end;
-};
-
-struct DecodeParams {
-  Layout layout;
-  const WorkItem* items;  // [blocks_x]
-  const Problem* problems;
-  Partials partials;
-  int32_t group;
-  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
-};
 
 inline constexpr int kDecodeWarps = 4;
 

@@ -5,22 +5,10 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/params.h"
 #include "kernels/cuda/simt.h"
 
 namespace kv::cuda {
-
-// The state of one (sequence, layer, kv head).
-struct ScoredSlots {
-  int32_t* token;  // [budget] the token in each slot
-  float* score;    // [budget]
-};
-
-struct EvictParams {
-  const ScoredSlots* heads;  // [blocks_x]
-  int32_t* slot;             // [heads] out: the coming token's
-  int32_t budget, recent;
-  int32_t count;  // tokens so far, which is the number of the coming one
-};
 
 inline constexpr int kEvictWarps = 4;
 

@@ -4,18 +4,10 @@
 // thread has a row and adds the queries up in their order, so that every run gives the same bits.
 #pragma once
 
-#include "kernels/cuda/problem.h"
+#include "kernels/cuda/params.h"
 #include "kernels/cuda/simt.h"
 
 namespace kv::cuda {
-
-struct MassParams {
-  const Problem* problems;  // [blocks_y], with logits
-  const float* log_sum;     // [problems, most_queries] of the merge
-  float* const* mass;       // [problems]: [rows] each, added to
-  int32_t group;
-  int32_t most_queries;
-};
 
 // Grid: [ceil(most rows / threads), problems].
 KV_KERNEL add_mass(MassParams params) {

@@ -6,16 +6,6 @@
 
 namespace kv::cuda {
 
-struct MergeParams {
-  const Problem* problems;  // [blocks_y]
-  Partials partials;
-  int32_t group;
-  int32_t head_dim;
-  // [problems, most_queries] or null: log2 of the sum of exp2(score), by which a score becomes a probability.
-  float* log_sum;
-  int32_t most_queries;
-};
-
 // Grid: [ceil(group * most tokens / kAttendWarps), problems]; kAttendWarps warps.
 KV_KERNEL merge_splits(MergeParams params) {
   const Problem p = params.problems[simt::block_y()];

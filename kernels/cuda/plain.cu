@@ -1,5 +1,0 @@
-#include "kernels/cuda/append.h"
-#include "kernels/cuda/attend_simple.h"
-#include "kernels/cuda/evict.h"
-#include "kernels/cuda/mass.h"
-#include "kernels/cuda/merge.h"
