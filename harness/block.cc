@@ -311,7 +311,8 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   const Axes& axes = plan.experiment->axes;
   const auto at = std::find(axes.variants.begin(), axes.variants.end(), spec) - axes.variants.begin();
   row.set("series", axes.series.at(static_cast<size_t>(at)));
-  const std::string reason = unsupported_reason(spec, w.head_dim);
+  const std::string reason =
+      device_gpu() ? gpu_unsupported_reason(spec, w.head_dim) : unsupported_reason(spec, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
   } else if (plan.seq_len > plan.source->max_tokens()) {

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cuda/gpu.h"
+
 namespace kv {
 namespace {
 
@@ -21,38 +23,46 @@ size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * k
 
 // The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
 // real use.
-std::byte* Ledger::take(size_t bytes) {
+std::byte* Ledger::take(size_t bytes, bool on_gpu) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
   if (bytes > PTRDIFF_MAX - kAlignment) throw std::bad_alloc();
-  void* p = std::aligned_alloc(kAlignment, round_up(bytes));
+  void* p = on_gpu ? gpu_->allocate(bytes) : std::aligned_alloc(kAlignment, round_up(bytes));
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);
 }
 
-void Ledger::give_back(std::byte* p, size_t bytes) noexcept {
-  std::free(p);
+void Ledger::give_back(std::byte* p, size_t bytes, bool on_gpu) noexcept {
+  on_gpu ? gpu_->release(p) : std::free(p);
   allocator_bytes_ -= static_cast<int64_t>(bytes);
 }
 
 Ledger::~Ledger() {
-  for (const auto& [p, live] : live_) give_back(p, live.bytes);
+  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.on_gpu);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind) {
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, false); }
+std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind) {
+  return allocate(bytes, kind, gpu_ != nullptr);
+}
+
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind, bool on_gpu) {
   if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
   const std::lock_guard lock(mutex_);
-  std::byte* p = take(bytes);
+  std::byte* p = take(bytes, on_gpu);
   try {
-    live_.emplace(p, Live{bytes, kind});
+    live_.emplace(p, Live{bytes, kind, on_gpu});
   } catch (...) {
-    give_back(p, bytes);
+    give_back(p, bytes, on_gpu);
     throw;
   }
-  Count& count = counts_[static_cast<size_t>(kind)];
-  count.current_bytes += static_cast<int64_t>(bytes);
-  count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
-  ++count.allocations;
+  const auto add_to = [&](Count& count) {
+    count.current_bytes += static_cast<int64_t>(bytes);
+    count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
+    ++count.allocations;
+  };
+  add_to(counts_[static_cast<size_t>(kind)]);
+  if (on_gpu) add_to(device_);
   peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
   return p;
 }
@@ -68,12 +78,13 @@ void Ledger::release(std::byte* p) noexcept {
   const Live live = it->second;
   live_.erase(it);
   counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
-  give_back(p, live.bytes);
+  if (live.on_gpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
+  give_back(p, live.bytes, live.on_gpu);
 }
 
 void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes == 0) return;
-  std::memcpy(to, from, bytes);
+  gpu_ ? gpu_->copy(to, from, bytes) : static_cast<void>(std::memcpy(to, from, bytes));
   const std::lock_guard lock(mutex_);
   copied_bytes_ += static_cast<int64_t>(bytes);
 }
@@ -88,6 +99,11 @@ void Ledger::count_disk(int64_t bytes) noexcept {
 Ledger::Count Ledger::disk() const {
   const std::lock_guard lock(mutex_);
   return disk_;
+}
+
+Ledger::Count Ledger::device() const {
+  const std::lock_guard lock(mutex_);
+  return device_;
 }
 
 Ledger::Count Ledger::at(ByteKind kind) const {
@@ -109,6 +125,7 @@ void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
   for (Count& count : counts_) count.peak_bytes = count.current_bytes;
   disk_.peak_bytes = disk_.current_bytes;
+  device_.peak_bytes = device_.current_bytes;
   peak_total_bytes_ = allocator_bytes_;
   copied_bytes_ = 0;
 }

@@ -287,9 +287,7 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v) {
-  const std::string isa(active_isa());
-  if (k == v) return isa + "/" + encoding_name(k);
-  return isa + "/k:" + encoding_name(k) + ",v:" + encoding_name(v);
+  return std::string(active_isa()) + "/" + encodings_name(k, v);
 }
 
 }  // namespace kv

@@ -33,12 +33,14 @@ class SimtGpu : public cuda::Gpu {
     launch({most_splits, problems, blocks(most_queries)}, cuda::kAttendWarps, 0,
            [&] { cuda::attend_simple(params); });
   }
-  bool decode(const cuda::DecodeParams& params, int items) override {
+  bool has_decode(const cuda::Layout& layout, int group) const override {
+    return find(layout, group).kernel != nullptr;
+  }
+  void decode(const cuda::DecodeParams& params, int items) override {
     const cuda::Instance found = find(params.layout, params.group);
-    if (!found.kernel) return false;
+    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
     launch({items, (params.group + found.heads - 1) / found.heads}, cuda::kDecodeWarps,
            static_cast<size_t>(found.shared_bytes), [&] { found.kernel(params); });
-    return true;
   }
   void merge(const cuda::MergeParams& params, int problems) override {
     launch({blocks(params.most_queries), problems}, cuda::kAttendWarps, 0,

@@ -106,9 +106,11 @@ void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_s
   KV_CHECK(cudaGetLastError());
 }
 
-bool CudaGpu::decode(const DecodeParams& params, int items) {
+bool CudaGpu::has_decode(const Layout& layout, int group) const { return find(layout, group).kernel; }
+
+void CudaGpu::decode(const DecodeParams& params, int items) {
   const Instance found = find(params.layout, params.group);
-  if (!found.kernel) return false;
+  if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
   const auto* function = reinterpret_cast<const void*>(found.kernel);
   if (prepared_.insert(function).second) {
     KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
@@ -117,7 +119,6 @@ bool CudaGpu::decode(const DecodeParams& params, int items) {
   found.kernel<<<grid, kDecodeWarps * simt::kWarp, static_cast<size_t>(found.shared_bytes), stream_>>>(
       params);
   KV_CHECK(cudaGetLastError());
-  return true;
 }
 
 void CudaGpu::merge(const MergeParams& params, int problems) {

@@ -31,7 +31,7 @@ Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind
   for (int p = 0; p < kPlanes; ++p) {
     const bool meta = p == kKMeta || p == kVMeta;
     const int64_t bytes = context.unit.bytes[p] * context.heads * capacity_units;
-    plane_[p] = Block(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind);
+    plane_[p] = Block::of_rows(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind);
   }
 }
 
