@@ -297,7 +297,7 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   Row& row = cell->row;
   row.set("cell", cell->key);
   row.set("variant", spec.print());
-  row.set("device", "cpu");
+  row.set("device", device_gpu() ? "cuda" : "cpu");
   row.set("threads", plan.threads);
   row.set("experiment", plan.experiment->kind);
   row.set("phase", "decode");

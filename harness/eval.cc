@@ -150,7 +150,7 @@ void name_cell(LiveCell& cell, int threads) {
   Row& row = cell.row;
   row.set("cell", cell.key);
   row.set("variant", cell.spec.print());
-  row.set("device", "cpu");
+  row.set("device", device_gpu() ? "cuda" : "cpu");
   row.set("threads", threads);
   row.set("experiment", "eval");
   row.set("phase", "decode");

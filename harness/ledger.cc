@@ -23,37 +23,43 @@ size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * k
 
 // The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
 // real use.
-std::byte* Ledger::take(size_t bytes, bool on_gpu) {
+std::byte* Ledger::take(size_t bytes, Place place) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
   if (bytes > PTRDIFF_MAX - kAlignment) throw std::bad_alloc();
-  void* p = on_gpu ? gpu_->allocate(bytes) : std::aligned_alloc(kAlignment, round_up(bytes));
+  void* p = place == Place::kGpu      ? gpu_->allocate(bytes)
+            : place == Place::kPinned ? gpu_->allocate_pinned(bytes)
+                                      : std::aligned_alloc(kAlignment, round_up(bytes));
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);
 }
 
-void Ledger::give_back(std::byte* p, size_t bytes, bool on_gpu) noexcept {
-  on_gpu ? gpu_->release(p) : std::free(p);
+void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
+  if (place == Place::kHost) std::free(p);
+  if (place == Place::kPinned) gpu_->release_pinned(p);
+  if (place == Place::kGpu) gpu_->release(p);
   allocator_bytes_ -= static_cast<int64_t>(bytes);
 }
 
 Ledger::~Ledger() {
-  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.on_gpu);
+  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.place);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, false); }
-std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind) {
-  return allocate(bytes, kind, gpu_ != nullptr);
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, Place::kHost); }
+
+std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind, Tier tier) {
+  if (!gpu_) return allocate(bytes, kind);
+  return allocate(bytes, kind, tier == Tier::kFar ? Place::kPinned : Place::kGpu);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind, bool on_gpu) {
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place) {
   if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
   const std::lock_guard lock(mutex_);
-  std::byte* p = take(bytes, on_gpu);
+  std::byte* p = take(bytes, place);
   try {
-    live_.emplace(p, Live{bytes, kind, on_gpu});
+    live_.emplace(p, Live{bytes, kind, place});
   } catch (...) {
-    give_back(p, bytes, on_gpu);
+    give_back(p, bytes, place);
     throw;
   }
   const auto add_to = [&](Count& count) {
@@ -62,7 +68,7 @@ std::byte* Ledger::allocate(size_t bytes, ByteKind kind, bool on_gpu) {
     ++count.allocations;
   };
   add_to(counts_[static_cast<size_t>(kind)]);
-  if (on_gpu) add_to(device_);
+  if (place == Place::kGpu) add_to(device_);
   peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
   return p;
 }
@@ -78,8 +84,8 @@ void Ledger::release(std::byte* p) noexcept {
   const Live live = it->second;
   live_.erase(it);
   counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
-  if (live.on_gpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
-  give_back(p, live.bytes, live.on_gpu);
+  if (live.place == Place::kGpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
+  give_back(p, live.bytes, live.place);
 }
 
 void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {

@@ -28,7 +28,7 @@ class Ledger : public Memory {
 
   // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
   std::byte* allocate(size_t bytes, ByteKind kind) override;
-  std::byte* allocate_rows(size_t bytes, ByteKind kind) override;
+  std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier tier) override;
   cuda::Gpu* gpu() const override { return gpu_; }
   // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
   // survive.
@@ -53,16 +53,17 @@ class Ledger : public Memory {
   void assert_balanced() const;
 
  private:
+  enum class Place { kHost, kPinned, kGpu };
   struct Live {
     size_t bytes;
     ByteKind kind;
-    bool on_gpu;
+    Place place;
   };
-  std::byte* allocate(size_t bytes, ByteKind kind, bool on_gpu);
+  std::byte* allocate(size_t bytes, ByteKind kind, Place place);
   Count at(ByteKind kind) const;
   // The allocation routine: the only writer of allocator_bytes_, and blind to kinds.
-  std::byte* take(size_t bytes, bool on_gpu);
-  void give_back(std::byte* p, size_t bytes, bool on_gpu) noexcept;
+  std::byte* take(size_t bytes, Place place);
+  void give_back(std::byte* p, size_t bytes, Place place) noexcept;
 
   mutable std::mutex mutex_;
   std::unordered_map<std::byte*, Live> live_;

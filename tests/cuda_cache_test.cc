@@ -13,7 +13,7 @@ namespace {
 using namespace contract;
 
 constexpr CacheShape kShape{
-    .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 128, .max_sequences = 4};
+    .layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 128, .max_sequences = 4};
 
 // A cache in either memory. The ledger is the real one.
 struct Side {
@@ -58,7 +58,7 @@ void drive(const Spec& spec) {
   const Tokens tokens = make_tokens(kShape, 90, 5);
   ASSERT_EQ(pair.cpu.cache->add_sequence(), pair.on_gpu.cache->add_sequence());
   int64_t at = 0;
-  for (const int64_t n : {40, 1, 1, 33, 1}) {  // a prompt, tokens, a chunk
+  for (const int64_t n : {36, 1, 1, 28, 1}) {  // a prompt, tokens, a chunk
     pair.step(0, tokens, at, n);
     if (testing::Test::HasFatalFailure()) return;
     at += n;
@@ -146,13 +146,40 @@ TEST(CudaCache, RowsAreCountedWhereTheyAre) {
   }
 }
 
+// Chunks that are no longer hot lie in the host's memory, and the kernels read them there.
+TEST(CudaCache, WarmTiersAreReadFromTheHostsMemory) {
+  const Spec spec = parse_spec("tiered(hot=1)/f16");
+  const CacheShape shape{.q_heads = 1, .kv_heads = 1, .head_dim = 64, .max_tokens = 1100};
+  test::SimtGpu gpu;
+  Ledger on_cpu(INT64_MAX, nullptr), on_gpu(INT64_MAX, &gpu);
+  const auto cpu_cache = build_cache(spec, shape, on_cpu), gpu_cache = build_cache(spec, shape, on_gpu);
+  const Tokens tokens = make_tokens(shape, 1100, 8);
+  const int64_t chunks[] = {1099, 1};
+  std::vector<float> out[2];
+  for (Cache* cache : {cpu_cache.get(), gpu_cache.get()}) {
+    const SequenceId id = cache->add_sequence();
+    int64_t first = 0;
+    for (const int64_t n : chunks) {
+      const Tokens part = slice(shape, tokens, first, n);
+      std::vector<float>& to = out[cache == gpu_cache.get()];
+      to.assign(64, NAN);
+      const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), n == 1 ? to.data() : nullptr};
+      cache->step(0, {&in, 1});
+      first += n;
+    }
+  }
+  EXPECT_LT(relative_l2(out[1], out[0]), 1e-5);
+  EXPECT_EQ(on_gpu.payload().current_bytes, on_cpu.payload().current_bytes);
+  // Two of the three chunks of 512 rows of K and V are the host's.
+  EXPECT_EQ(gpu.pinned_bytes, 2 * 512 * 64 * 2 * 2);
+}
+
 TEST(CudaCache, WhatAGpuCannotDoIsKnown) {
-  EXPECT_NE(gpu_unsupported_reason(parse_spec("tiered"), 64), "");
   EXPECT_NE(gpu_unsupported_reason(parse_spec("contiguous/token(read=copy)"), 64), "");
   EXPECT_NE(gpu_unsupported_reason(parse_spec("contiguous"), 512), "");
   test::SimtGpu gpu;
   Ledger ledger(INT64_MAX, &gpu);
-  EXPECT_THROW(build_cache(parse_spec("tiered"), kShape, ledger), std::invalid_argument);
+  EXPECT_THROW(build_cache(parse_spec("tiered(hot=16,warm=16)"), kShape, ledger), std::invalid_argument);
 }
 
 }  // namespace

@@ -13,13 +13,17 @@ namespace kv::test {
 class SimtGpu : public cuda::Gpu {
  public:
   explicit SimtGpu(unsigned seed = 1) : seed_(seed) {}
+  int64_t pinned_bytes = 0;  // asked for in all
 
   cuda::GpuInfo info() const override { return {.name = "shim", .multiprocessors = 1}; }
   std::byte* allocate(size_t bytes) override {
     return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   }
   void release(std::byte* p) noexcept override { std::free(p); }
-  std::byte* allocate_pinned(size_t bytes) override { return allocate(bytes); }
+  std::byte* allocate_pinned(size_t bytes) override {
+    pinned_bytes += static_cast<int64_t>(bytes);
+    return allocate(bytes);
+  }
   void release_pinned(std::byte* p) noexcept override { std::free(p); }
   void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void synchronize() override {}

@@ -810,11 +810,21 @@ struct Prediction {
 
 }  // namespace
 
+// A GPU reads its own memory and the host's, but no files.
+static void refuse_file(const Spec& spec, const CacheShape& shape) {
+  const int64_t room = spec.placement.integer("hot") + spec.placement.integer("warm");
+  if (room >= shape.max_tokens) return;
+  throw std::invalid_argument(
+      "'" + spec.print() + "': a GPU's kernels read no files, so hot and warm together must be " +
+      std::to_string(shape.max_tokens) + " rows or more, not " + std::to_string(room));
+}
+
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
   const std::string reason =
       memory.gpu() ? gpu_unsupported_reason(spec, shape.head_dim) : unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
+  if (memory.gpu() && spec.placement.name == "tiered") refuse_file(spec, shape);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
@@ -869,8 +879,6 @@ std::string unsupported_reason(const Spec& spec, int head_dim) {
 std::string gpu_unsupported_reason(const Spec& spec, int head_dim) {
   const std::string reason = unsupported_reason(spec, head_dim);
   if (!reason.empty()) return reason;
-  if (spec.placement.name == "tiered")
-    return "tiered keeps rows in files, which the GPU's kernels do not read";
   return GpuEngine::unsupported_reason(codec_of(spec).make(spec.codec), head_dim);
 }
 

@@ -35,14 +35,19 @@ enum class ByteKind {
   kWorkspace,  // transient: partial results, decoded copies
 };
 
+enum class Tier { kNear, kFar };
+
 class Memory {
  public:
   virtual ~Memory() = default;
   // `bytes` (> 0) aligned to 64. Throws std::bad_alloc; nothing is counted then.
   virtual std::byte* allocate(size_t bytes, ByteKind kind) = 0;
   virtual void release(std::byte* p) noexcept = 0;
-  // The same for bytes that only kernels touch: in a GPU's memory where there is one.
-  virtual std::byte* allocate_rows(size_t bytes, ByteKind kind) { return allocate(bytes, kind); }
+  // The same for bytes that only kernels touch: in a GPU's memory where there is one, or, if they are to be
+  // far, in the host's memory that the GPU reads by itself.
+  virtual std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier /*tier*/) {
+    return allocate(bytes, kind);
+  }
   // Whose memory that is; null where rows are the host's.
   virtual cuda::Gpu* gpu() const { return nullptr; }
   // memcpy that is charged to the cache: growth and slicing copy through here.
@@ -58,10 +63,10 @@ class Block {
   Block(Memory& memory, size_t bytes, ByteKind kind)
       : memory_(&memory), data_(bytes ? memory.allocate(bytes, kind) : nullptr), bytes_(bytes) {}
   // A block of what only kernels touch.
-  static Block of_rows(Memory& memory, size_t bytes, ByteKind kind) {
+  static Block of_rows(Memory& memory, size_t bytes, ByteKind kind, Tier tier = Tier::kNear) {
     Block block;
     block.memory_ = &memory;
-    block.data_ = bytes ? memory.allocate_rows(bytes, kind) : nullptr;
+    block.data_ = bytes ? memory.allocate_rows(bytes, kind, tier) : nullptr;
     block.bytes_ = bytes;
     return block;
   }

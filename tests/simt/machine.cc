@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +26,15 @@ constexpr int kPoison = 0xff;  // NaN in every floating-point format
 
 thread_local Machine* g_machine = nullptr;
 
+// Stacks go from one launch to the next: making them anew would take longer than most kernels.
+std::byte* stack_of(int thread) {
+  static thread_local std::vector<std::unique_ptr<std::byte[]>> stacks;
+  while (std::ssize(stacks) <= thread) {
+    stacks.push_back(std::make_unique_for_overwrite<std::byte[]>(kStackBytes));
+  }
+  return stacks[static_cast<size_t>(thread)].get();
+}
+
 }  // namespace
 
 Machine& Machine::current() { return *g_machine; }
@@ -38,7 +48,8 @@ Machine::Machine(const Launch& launch, const std::function<void()>& kernel)
       shared_room_(launch.shared_bytes + 128) {
   const auto address = reinterpret_cast<uintptr_t>(shared_room_.data());
   shared_ = shared_room_.data() + (128 - address % 128) % 128;
-  for (Fiber& fiber : fibers_) fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+  for (int thread = 0; thread < launch.threads; ++thread)
+    fibers_[static_cast<size_t>(thread)].stack = stack_of(thread);
 }
 
 void Machine::run(const Launch& launch, const std::function<void()>& kernel) {
@@ -113,14 +124,14 @@ void Machine::switch_to(int thread) {
   const bool first = !std::exchange(fiber.started, true);
   if (first) {
     getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_sp = fiber.stack;
     fiber.context.uc_stack.ss_size = kStackBytes;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, entry, 0);
   }
 #ifdef __SANITIZE_ADDRESS__
   void* own = nullptr;
-  __sanitizer_start_switch_fiber(&own, fiber.stack.get(), kStackBytes);
+  __sanitizer_start_switch_fiber(&own, fiber.stack, kStackBytes);
   swapcontext(&scheduler_context_, &fiber.context);
   __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
 #else

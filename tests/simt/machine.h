@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -89,7 +88,7 @@ class Machine {
   };
   enum class Wait { kNothing, kMeeting, kBarrier };
   struct Fiber {
-    std::unique_ptr<std::byte[]> stack;
+    std::byte* stack;
     ucontext_t context;
     std::jmp_buf resume;
     bool started = false, done = false;
