@@ -1,6 +1,3 @@
-// glibc's checked longjmp takes a jump to another fiber for a broken stack.
-#undef _FORTIFY_SOURCE
-
 #include "simt/machine.h"
 
 #include <algorithm>
@@ -17,11 +14,24 @@
 namespace kv::simt {
 namespace {
 
+// The address sanitizer must be told of every change of stack.
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kStackBytes = 512 * 1024;
+constexpr size_t kStackBytes = 256 * 1024;
+void start_switch(void** save, const void* stack, size_t bytes) {
+  __sanitizer_start_switch_fiber(save, stack, bytes);
+}
+void finish_switch(void* saved, const void** from, size_t* bytes) {
+  __sanitizer_finish_switch_fiber(saved, from, bytes);
+}
 #else
 constexpr size_t kStackBytes = 64 * 1024;
+void start_switch(void**, const void*, size_t) {}
+void finish_switch(void*, const void**, size_t*) {}
 #endif
+
+// In a function of its own: a jump may not be where its target is.
+[[noreturn]] __attribute__((noinline)) void jump(void** to) { __builtin_longjmp(to, 1); }
+
 constexpr int kPoison = 0xff;  // NaN in every floating-point format
 
 thread_local Machine* g_machine = nullptr;
@@ -116,8 +126,9 @@ bool Machine::can_run(const Fiber& fiber, int warp) const {
   return fiber.wait == Wait::kNothing || warps_[warp].posted >= fiber.meetings * kWarp;
 }
 
-// A signal mask is saved and restored by swapcontext alone, with a system call; so that is left to the first
-// entry into a fiber, and to the sanitizer, which must follow every switch.
+// swapcontext makes a system call each time, for the signal mask; so it is left to the first entry into a
+// fiber. The compiler's own setjmp, and not the library's, which takes a jump to another fiber for a broken
+// stack.
 void Machine::switch_to(int thread) {
   running_ = thread;
   Fiber& fiber = fibers_[thread];
@@ -129,36 +140,33 @@ void Machine::switch_to(int thread) {
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, entry, 0);
   }
-#ifdef __SANITIZE_ADDRESS__
   void* own = nullptr;
-  __sanitizer_start_switch_fiber(&own, fiber.stack, kStackBytes);
-  swapcontext(&scheduler_context_, &fiber.context);
-  __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
-#else
-  if (_setjmp(scheduler_) != 0) return;
+  start_switch(&own, fiber.stack, kStackBytes);
+  enter(fiber, first);
+  finish_switch(own, nullptr, nullptr);
+}
+
+// Comes back when the fiber yields.
+void Machine::enter(Fiber& fiber, bool first) {
+  if (__builtin_setjmp(scheduler_) != 0) return;
   if (first) setcontext(&fiber.context);
-  _longjmp(fiber.resume, 1);
-#endif
+  jump(fiber.resume);
 }
 
 void Machine::yield() {
   Fiber& fiber = fibers_[running_];
-#ifdef __SANITIZE_ADDRESS__
-  static thread_local const void* bottom = nullptr;
-  static thread_local size_t size = 0;
-  __sanitizer_start_switch_fiber(fiber.done ? nullptr : &fiber.fake_stack, bottom, size);
-  swapcontext(&fiber.context, &scheduler_context_);
-  __sanitizer_finish_switch_fiber(fiber.fake_stack, &bottom, &size);
-#else
-  if (_setjmp(fiber.resume) == 0) _longjmp(scheduler_, 1);
-#endif
+  start_switch(fiber.done ? nullptr : &fiber.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
+  leave(fiber);
+  finish_switch(fiber.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
+}
+
+void Machine::leave(Fiber& fiber) {
+  if (__builtin_setjmp(fiber.resume) == 0) jump(scheduler_);
 }
 
 void Machine::entry() {
   Machine& machine = current();
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
-#endif
+  finish_switch(nullptr, &machine.scheduler_stack_, &machine.scheduler_stack_bytes_);
   try {
     machine.kernel_();
   } catch (...) {

@@ -13,7 +13,6 @@
 
 #include <ucontext.h>
 
-#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -90,7 +89,7 @@ class Machine {
   struct Fiber {
     std::byte* stack;
     ucontext_t context;
-    std::jmp_buf resume;
+    void* resume[5];
     bool started = false, done = false;
     Wait wait = Wait::kNothing;
     uint64_t meetings = 0;
@@ -111,7 +110,9 @@ class Machine {
   bool run_warp(int warp);
   bool can_run(const Fiber& fiber, int warp) const;
   void switch_to(int thread);
+  __attribute__((noinline)) void enter(Fiber& fiber, bool first);
   void yield();
+  __attribute__((noinline)) void leave(Fiber& fiber);
   void finish_barrier();
   [[noreturn]] void fail(const std::string& what);
   static void entry();
@@ -128,8 +129,9 @@ class Machine {
   int at_barrier_ = 0, done_ = 0;
   std::string failure_;
   std::exception_ptr thrown_;
-  ucontext_t scheduler_context_;
-  std::jmp_buf scheduler_;
+  void* scheduler_[5];
+  const void* scheduler_stack_ = nullptr;  // for the address sanitizer
+  size_t scheduler_stack_bytes_ = 0;
 };
 
 }  // namespace kv::simt
