@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <stdexcept>
 
 #include "kernels/math.h"
@@ -38,14 +37,14 @@ inline int block_y() { return Machine::current().block().y; }
 inline int block_z() { return Machine::current().block().z; }
 inline int blocks_x() { return Machine::current().launch().grid.x; }
 
-// Where a kernel calls; never given by the kernel.
-using Here = std::source_location;
+// Where a kernel calls; never given by the kernel. (Clang 14 has no std::source_location.)
+#define KV_HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 
-inline void sync_block(Here here = Here::current()) {
-  if (!Machine::current().skips("sync_block", here)) Machine::current().block_barrier();
+inline void sync_block(KV_HERE) {
+  if (!Machine::current().skips("sync_block", file, line)) Machine::current().block_barrier();
 }
-inline void sync_warp(Here here = Here::current()) {
-  if (!Machine::current().skips("sync_warp", here)) Machine::current().meet("sync_warp", 0, "", 0);
+inline void sync_warp(KV_HERE) {
+  if (!Machine::current().skips("sync_warp", file, line)) Machine::current().meet("sync_warp", 0, "", 0);
 }
 
 // What lane `from` brought to the meeting.
@@ -57,13 +56,13 @@ T brought(const std::byte* meeting, int from) {
 }
 
 template <class T>
-T shuffle(T value, int from_lane, Here here = Here::current()) {
-  if (Machine::current().skips("shuffle", here)) return value;
+T shuffle(T value, int from_lane, KV_HERE) {
+  if (Machine::current().skips("shuffle", file, line)) return value;
   return brought<T>(Machine::current().meet("shuffle", 0, &value, sizeof(T)), from_lane);
 }
 template <class T>
-T shuffle_xor(T value, int mask, Here here = Here::current()) {
-  if (Machine::current().skips("shuffle_xor", here)) return value;
+T shuffle_xor(T value, int mask, KV_HERE) {
+  if (Machine::current().skips("shuffle_xor", file, line)) return value;
   return brought<T>(Machine::current().meet("shuffle_xor", mask, &value, sizeof(T)), lane() ^ mask);
 }
 
@@ -115,8 +114,8 @@ void copy_async(void* to, const void* from, bool there) {
 }
 inline void commit_copies() { Machine::current().commit_copies(); }
 template <int kPending>
-void wait_copies(Here here = Here::current()) {
-  if (Machine::current().skips("wait_copies", here)) return;
+void wait_copies(KV_HERE) {
+  if (Machine::current().skips("wait_copies", file, line)) return;
   Machine::current().wait_copies(kPending);
 }
 

@@ -20,7 +20,6 @@
 #include <optional>
 #include <random>
 #include <set>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -64,7 +63,7 @@ class Machine {
   std::byte* shared() { return shared_; }
 
   // True if the call at this place is to be left out.
-  bool skips(const char* call, const std::source_location& here);
+  bool skips(const char* call, const char* file, unsigned line);
 
   void block_barrier();
 
