@@ -299,7 +299,7 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   Row& row = cell->row;
   row.set("cell", cell->key);
   row.set("variant", spec.print());
-  row.set("device", "cpu");
+  row.set("device", device_gpu() ? "cuda" : "cpu");
   row.set("threads", plan.threads);
   row.set("experiment", plan.experiment->kind);
   row.set("phase", "decode");
@@ -314,7 +314,8 @@ std::unique_ptr<LiveCell> make_cell(const BlockPlan& plan, const Spec& spec, con
   const auto at = static_cast<size_t>(std::find(axes.variants.begin(), axes.variants.end(), spec) -
                                       axes.variants.begin());
   row.set("series", at < axes.series.size() ? axes.series[at] : spec.print());
-  const std::string reason = unsupported_reason(spec, plan.workload, w.head_dim);
+  const std::string reason = device_gpu() ? gpu_unsupported_reason(spec, w.head_dim)
+                                          : unsupported_reason(spec, plan.workload, w.head_dim);
   if (!reason.empty()) {
     give_up(*cell, "unsupported", reason);
   } else if (plan.seq_len > plan.source->max_tokens() &&

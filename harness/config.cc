@@ -257,6 +257,7 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
   if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
   if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
   if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+  if (!overrides.device.empty()) root.insert_or_assign("device", overrides.device);
   if (!root.contains("name")) root.insert("name", name);
   const WorkloadConfig& w = overrides.workload;
   const auto set_text = [&](const std::string& key, const std::string& text) {
@@ -351,6 +352,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
   config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
   config.isa = top.text("isa", "auto");
+  config.device = top.text("device", "cpu");
   config.workload = read_workload(top.section("workload"));
 
   Axes axes;

@@ -67,7 +67,8 @@ struct Config {
   uint64_t seed = 1;
   int threads = 0;  // 0: one a core
   std::string isa = "auto";
-  std::string as_run;  // TOML, every override applied
+  std::string device = "cpu";  // or "cuda"
+  std::string as_run;          // TOML, every override applied
 };
 
 // What the command line may override.
@@ -75,7 +76,7 @@ struct Overrides {
   std::vector<std::string> set;  // "sweep.seq_len=[256, 512]"
   int64_t seed = -1;
   int threads = 0;
-  std::string isa;
+  std::string isa, device;
   WorkloadConfig workload;  // model, tokenizer and text
 };
 

@@ -12,12 +12,14 @@
 #include <set>
 
 #include "harness/bytes.h"
+#include "harness/device.h"
 #include "harness/environment.h"
 #include "harness/experiments.h"
 #include "harness/quality.h"
 #include "harness/request_lengths.h"
 #include "harness/sources.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/gpu.h"
 
 namespace kv {
 namespace {
@@ -162,6 +164,7 @@ double weight(const BlockPlan& plan) {
 nlohmann::json describe(const Config& config, int threads) {
   nlohmann::json e = describe_environment();
   e["threads"] = threads;
+  e["device"] = describe_device();
   e["seed"] = config.seed;
   e["config"] = {{"name", config.name},
                  {"title", config.title},
@@ -189,7 +192,8 @@ void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
 
 // True if every block is on disk; false if it was stopped before.
 bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options, ResultsFolder& results) {
-  const int64_t available = available_memory_bytes();
+  const int64_t available =
+      device_gpu() ? static_cast<int64_t>(device_gpu()->info().memory_bytes) : available_memory_bytes();
   double total = 0.0, done = 0.0;
   for (const BlockPlan& plan : blocks) total += weight(plan);
   int index = 0;
@@ -223,6 +227,7 @@ RunOutcome run_config(const Config& config, const RunOptions& options) {
   const int threads = config.threads > 0 ? config.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
   force_isa(config.isa);
+  use_device(config.device);
   // Everything that a user can have got wrong is looked at before anything is written.
   const Sweep sweep = plan_sweep(config, threads);
   ResultsFolder results(options.out, config.as_run, options.resume);

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <thread>
 
+#include "harness/device.h"
 #include "harness/version.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/gpu.h"
 
 namespace kv {
 namespace {
@@ -72,6 +74,18 @@ int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * int64_t{1024};
+}
+
+nlohmann::json describe_device() {
+  if (!device_gpu()) return {{"name", "cpu"}};
+  const cuda::GpuInfo info = device_gpu()->info();
+  return {{"name", info.name},
+          {"compute_capability", std::to_string(info.major) + "." + std::to_string(info.minor)},
+          {"multiprocessors", info.multiprocessors},
+          {"memory_bytes", info.memory_bytes},
+          {"l2_bytes", info.l2_bytes},
+          {"driver", info.driver},
+          {"runtime", info.runtime}};
 }
 
 nlohmann::json describe_environment() {

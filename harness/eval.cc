@@ -135,7 +135,7 @@ void name_cell(LiveCell& cell, int threads) {
   Row& row = cell.row;
   row.set("cell", cell.key);
   row.set("variant", cell.spec.print());
-  row.set("device", "cpu");
+  row.set("device", device_gpu() ? "cuda" : "cpu");
   row.set("threads", threads);
   row.set("experiment", "eval");
   row.set("phase", "decode");
@@ -180,6 +180,7 @@ std::vector<Row> run_eval(const EvalOptions& options) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
   force_isa(options.isa);
+  use_device(options.device);
   const std::shared_ptr<const Workload> dump = open_dump(options.dump);
   const int64_t n = dump->max_tokens();
   if (options.prompt > n) {
@@ -198,7 +199,8 @@ std::vector<Row> run_eval(const EvalOptions& options) {
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, threads);
-    const std::string reason = unsupported_reason(spec, "dump", s.head_dim);
+    const std::string reason = device_gpu() ? gpu_unsupported_reason(spec, s.head_dim)
+                                            : unsupported_reason(spec, "dump", s.head_dim);
     if (!reason.empty()) {
       cell.row.set("status", "unsupported");
       cell.row.set("reason", reason);

@@ -16,6 +16,7 @@ struct EvalOptions {
   std::string out;
   int threads = 0;
   std::string isa = "auto";
+  std::string device = "cpu";
 };
 
 // Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, and outputs.safetensors

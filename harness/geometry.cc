@@ -272,7 +272,7 @@ std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   if (std::filesystem::is_directory(preset_folder())) {
     for (const auto& entry : std::filesystem::directory_iterator(preset_folder()))
-      names.push_back(entry.path().stem().string());
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cuda/gpu.h"
+
 namespace kv {
 namespace {
 
@@ -34,38 +36,52 @@ void* take_pages(size_t bytes) {
 
 // The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
 // real use.
-std::byte* Ledger::take(size_t bytes) {
+std::byte* Ledger::take(size_t bytes, Place place) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
   if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();
-  void* p = take_pages(bytes);
+  void* p = place == Place::kGpu      ? gpu_->allocate(bytes)
+            : place == Place::kPinned ? gpu_->allocate_pinned(bytes)
+                                      : take_pages(bytes);
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);
 }
 
-void Ledger::give_back(std::byte* p, size_t bytes) noexcept {
-  std::free(p);
+void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
+  if (place == Place::kHost) std::free(p);
+  if (place == Place::kPinned) gpu_->release_pinned(p);
+  if (place == Place::kGpu) gpu_->release(p);
   allocator_bytes_ -= static_cast<int64_t>(bytes);
 }
 
 Ledger::~Ledger() {
-  for (const auto& [p, live] : live_) give_back(p, live.bytes);
+  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.place);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind) {
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, Place::kHost); }
+
+std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind, Tier tier) {
+  if (!gpu_) return allocate(bytes, kind);
+  return allocate(bytes, kind, tier == Tier::kFar ? Place::kPinned : Place::kGpu);
+}
+
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place) {
   if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
   const std::lock_guard lock(mutex_);
-  std::byte* p = take(bytes);
+  std::byte* p = take(bytes, place);
   try {
-    live_.emplace(p, Live{bytes, kind});
+    live_.emplace(p, Live{bytes, kind, place});
   } catch (...) {
-    give_back(p, bytes);
+    give_back(p, bytes, place);
     throw;
   }
-  Count& count = counts_[static_cast<size_t>(kind)];
-  count.current_bytes += static_cast<int64_t>(bytes);
-  count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
-  ++count.allocations;
+  const auto add_to = [&](Count& count) {
+    count.current_bytes += static_cast<int64_t>(bytes);
+    count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
+    ++count.allocations;
+  };
+  add_to(counts_[static_cast<size_t>(kind)]);
+  if (place == Place::kGpu) add_to(device_);
   peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
   return p;
 }
@@ -81,12 +97,13 @@ void Ledger::release(std::byte* p) noexcept {
   const Live live = it->second;
   live_.erase(it);
   counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
-  give_back(p, live.bytes);
+  if (live.place == Place::kGpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
+  give_back(p, live.bytes, live.place);
 }
 
 void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes == 0) return;
-  std::memcpy(to, from, bytes);
+  gpu_ ? gpu_->copy(to, from, bytes) : static_cast<void>(std::memcpy(to, from, bytes));
   const std::lock_guard lock(mutex_);
   copied_bytes_ += static_cast<int64_t>(bytes);
 }
@@ -101,6 +118,11 @@ void Ledger::count_disk(int64_t bytes) noexcept {
 Ledger::Count Ledger::disk() const {
   const std::lock_guard lock(mutex_);
   return disk_;
+}
+
+Ledger::Count Ledger::device() const {
+  const std::lock_guard lock(mutex_);
+  return device_;
 }
 
 Ledger::Count Ledger::at(ByteKind kind) const {
@@ -122,6 +144,7 @@ void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
   for (Count& count : counts_) count.peak_bytes = count.current_bytes;
   disk_.peak_bytes = disk_.current_bytes;
+  device_.peak_bytes = device_.current_bytes;
   peak_total_bytes_ = allocator_bytes_;
   copied_bytes_ = 0;
 }

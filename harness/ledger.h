@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "harness/device.h"
 #include "variants/memory.h"
 
 namespace kv {
@@ -19,12 +20,16 @@ class Ledger : public Memory {
     int64_t allocations = 0;
   };
 
-  // `limit_bytes`: allocations beyond it throw std::bad_alloc, as a machine of that size would.
-  explicit Ledger(int64_t limit_bytes = INT64_MAX) : limit_bytes_(limit_bytes) {}
+  // `limit_bytes`: allocations beyond it throw std::bad_alloc, as a machine of that size would. `gpu`: where
+  // rows go, instead of the host's memory; it outlives the ledger.
+  explicit Ledger(int64_t limit_bytes = INT64_MAX, cuda::Gpu* gpu = device_gpu())
+      : limit_bytes_(limit_bytes), gpu_(gpu) {}
   ~Ledger() override;
 
   // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
   std::byte* allocate(size_t bytes, ByteKind kind) override;
+  std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier tier) override;
+  cuda::Gpu* gpu() const override { return gpu_; }
   // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
   // survive.
   void release(std::byte* p) noexcept override;
@@ -34,6 +39,8 @@ class Ledger : public Memory {
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
   Count workspace() const { return at(ByteKind::kWorkspace); }
+  // What of all kinds together lies in a GPU's memory.
+  Count device() const;
   // Of files, apart from all memory; `allocations` counts the times that one grew.
   Count disk() const;
   int64_t copied_bytes() const;
@@ -46,23 +53,27 @@ class Ledger : public Memory {
   void assert_balanced() const;
 
  private:
+  enum class Place { kHost, kPinned, kGpu };
   struct Live {
     size_t bytes;
     ByteKind kind;
+    Place place;
   };
+  std::byte* allocate(size_t bytes, ByteKind kind, Place place);
   Count at(ByteKind kind) const;
   // The allocation routine: the only writer of allocator_bytes_, and blind to kinds.
-  std::byte* take(size_t bytes);
-  void give_back(std::byte* p, size_t bytes) noexcept;
+  std::byte* take(size_t bytes, Place place);
+  void give_back(std::byte* p, size_t bytes, Place place) noexcept;
 
   mutable std::mutex mutex_;
   std::unordered_map<std::byte*, Live> live_;
   Count counts_[3];
-  Count disk_;
+  Count disk_, device_;
   int64_t copied_bytes_ = 0;
   int64_t allocator_bytes_ = 0;  // kept by take and give_back alone
   int64_t peak_total_bytes_ = 0;
   int64_t limit_bytes_;
+  cuda::Gpu* gpu_;
 };
 
 }  // namespace kv

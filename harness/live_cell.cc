@@ -110,6 +110,7 @@ void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   row.set("held_bytes_per_token",
           static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens));
+  row.set("bytes_device_peak", ledger->device().peak_bytes);
   row.set("rss_peak_bytes", peak_rss_bytes());
   read_bytes = used.payload + used.metadata;
 }

@@ -94,6 +94,7 @@ struct RunCommand {
         ->check(CLI::Range(1, 4096));
     app.add_option("--isa", overrides.isa,
                    "instruction set of the kernels; `kvlab list` shows this machine's");
+    app.add_option("--device", overrides.device, "where caches live: cpu or cuda");
     app.add_option("--model", overrides.workload.model,
                    "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
     app.add_option("--tokenizer", overrides.workload.tokenizer,
@@ -262,6 +263,7 @@ int main(int argc, char** argv) {
   eval->add_option("--threads", eval_options.threads, "threads (default: one a core)")
       ->check(CLI::Range(1, 4096));
   eval->add_option("--isa", eval_options.isa, "instruction set of the kernels");
+  eval->add_option("--device", eval_options.device, "where caches live: cpu or cuda");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -75,7 +75,8 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
   for (const int64_t seed : seeds) {
     try {
       planned.configs.push_back(load_config(
-          config.string(), {.set = {}, .seed = seed, .threads = options.threads, .isa = "", .workload = {}}));
+          config.string(),
+          {.set = {}, .seed = seed, .threads = options.threads, .isa = "", .device = "", .workload = {}}));
     } catch (const std::invalid_argument& e) {
       throw std::invalid_argument(file.path + ": [run." + name + "]: " + e.what());
     }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::array kCellColumns = std::to_array<Column>({
     {"cell", "key: experiment, workload, batch, length, variant"},
     {"variant", "canonical spec; of stream also recompute(…), which has no cache"},
-    {"device", "cpu"},
+    {"device", "cpu or cuda: where the cache lives; which GPU, env.json says"},
     {"threads", "threads of the run"},
     {"experiment", "as in the config"},
     {"phase", "decode (one token a step) or prefill; times of the two are never mixed"},
@@ -48,6 +48,8 @@ constexpr std::array kCellColumns = std::to_array<Column>({
      "largest scratch at once during the steps: partial results, scores, decoded or sliced copies"},
     {"bytes_copied", "decode: moved by growth and slicing in `steps` steps; growth: in all steps"},
     {"bytes_predicted", "closed form of payload + metadata + slack"},
+    {"bytes_device_peak",
+     "a GPU's memory that was held at most during the steps, of all kinds; 0 on the CPU"},
     {"rss_peak_bytes", "of the process so far"},
     {"append_p50_us", "storing one token a sequence"},
     {"view_p50_us", "making the kept rows readable; copies only in read=copy variants"},

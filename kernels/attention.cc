@@ -273,9 +273,7 @@ double attention_error_bound(const Encoding& k, const Encoding& v) {
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v) {
-  const std::string isa(active_isa());
-  if (k == v) return isa + "/" + encoding_name(k);
-  return isa + "/k:" + encoding_name(k) + ",v:" + encoding_name(v);
+  return std::string(active_isa()) + "/" + encodings_name(k, v);
 }
 
 }  // namespace kv

@@ -9,16 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/math.h"
+
 namespace kv {
 
 inline int64_t packed_bytes(int bits, int n) { return int64_t{bits} * n / 8; }
 
-inline bool is_dealt(int bits, int n) {
+KV_HD inline bool is_dealt(int bits, int n) {
   return (bits == 1 || bits == 2 || bits == 4 || bits == 8) && bits * n % 32 == 0;
 }
 
 // The lowest bit of code i of a row of n: bit b is bit b % 8 of byte b / 8.
-inline int code_bit(int bits, int n, int i) {
+KV_HD inline int code_bit(int bits, int n, int i) {
   if (!is_dealt(bits, n)) return bits * i;
   const int words = bits * n / 32;
   return i % words * 32 + i / words * bits;

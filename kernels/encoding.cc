@@ -169,4 +169,8 @@ std::string encoding_name(const Encoding& encoding) {
   unknown(encoding);
 }
 
+std::string encodings_name(const Encoding& k, const Encoding& v) {
+  return k == v ? encoding_name(k) : "k:" + encoding_name(k) + ",v:" + encoding_name(v);
+}
+
 }  // namespace kv

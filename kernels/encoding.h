@@ -69,5 +69,7 @@ void decode_rows(const Side& side, int head_dim, int64_t first, int64_t count, f
 
 // The format's name in kernel columns and messages, for example "f16", "token4" or "channel2g32".
 std::string encoding_name(const Encoding& encoding);
+// Of both sides: "f16", or "k:channel4g32,v:token4".
+std::string encodings_name(const Encoding& k, const Encoding& v);
 
 }  // namespace kv

@@ -2,16 +2,14 @@
 // Private to kernels/; bytes and rounding are described in encoding.h.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/quantise.h"
 #include "kernels/span.h"
 
 namespace kv {
-
-inline constexpr int kGgmlBlock = 32;  // elements under one scale in kQ8_0 and kQ4_0
 
 void encode_fp8(Format format, int n, const float* row, std::byte* data, std::byte* meta);
 void decode_fp8(Format format, int n, const std::byte* data, const std::byte* meta, float* row);
@@ -31,35 +29,25 @@ void decode_channel(const Encoding& encoding, int n, const std::byte* data, cons
                     int count, float* out);
 
 template <class T>
-T load(const std::byte* p, int64_t i) {
+KV_HD T load(const std::byte* p, int64_t i) {
   T value;
   std::memcpy(&value, p + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
 
 template <class T>
-void store(std::byte* p, int64_t i, T value) {
+KV_HD void store(std::byte* p, int64_t i, T value) {
   std::memcpy(p + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-inline constexpr uint32_t kInfinityBits = 0x7f800000u;
-
-// The largest magnitude of n elements, as bits: those order like the numbers, and in integers a maximum has
-// no special cases. kInfinityBits or more if any is infinite or NaN.
+// The largest magnitude of n elements, as bits. kInfinityBits or more if any is infinite or NaN.
 inline uint32_t largest_magnitude_bits(int n, const float* x) {
   uint32_t largest = 0;
   for (int i = 0; i < n; ++i) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    const uint32_t magnitude = magnitude_bits(x[i]);
     largest = magnitude > largest ? magnitude : largest;
   }
   return largest;
-}
-
-// The nearest integer, halves to even, of |x| <= 2^22: the sum's last place is 1. Becomes vector code, unlike
-// lrint.
-inline int32_t nearest_even(float x) {
-  constexpr float kAlign = 0x1.8p23f;
-  return std::bit_cast<int32_t>(x + kAlign) - std::bit_cast<int32_t>(kAlign);
 }
 
 }  // namespace kv

@@ -1,5 +1,4 @@
 // kFp8E4M3 and kFp8E5M2: a row of FP8 under one power of two.
-#include <algorithm>
 #include <array>
 
 #include "kernels/formats.h"
@@ -12,32 +11,16 @@ namespace {
 uint32_t largest_finite_bits(int n, const float* row) {
   uint32_t largest = 0;
   for (int i = 0; i < n; ++i) {
-    uint32_t magnitude = std::bit_cast<uint32_t>(row[i]) & 0x7fffffffu;
+    uint32_t magnitude = magnitude_bits(row[i]);
     magnitude = magnitude < kInfinityBits ? magnitude : 0;
     largest = magnitude > largest ? magnitude : largest;
   }
   return largest;
 }
 
-// The smallest power of two under which the row's largest magnitude, rounded to FP8's mantissa, is in range.
-// Looking at it rounded makes the choice the same for a row and for what is decoded of it.
-template <Fp8 F>
-float row_scale(int n, const float* row) {
-  constexpr int kShift = 23 - F.mantissa_bits;
-  constexpr uint32_t kHalf = 1u << (kShift - 1);
-  constexpr uint32_t kMantissa = (1u << F.mantissa_bits) - 1u;
-  constexpr int kTopExponent = (F.largest >> F.mantissa_bits) - F.bias;
-  // 1.75 * 2^127, the largest that both formats can scale to and back without overflow.
-  const uint32_t largest = std::min(largest_finite_bits(n, row), 0x7f600000u);
-  const uint32_t rounded = (largest + kHalf - 1u + ((largest >> kShift) & 1u)) >> kShift;
-  int exponent = static_cast<int>(rounded >> F.mantissa_bits) - 127 - kTopExponent;
-  if ((rounded & kMantissa) > (F.largest & kMantissa)) ++exponent;
-  return std::bit_cast<float>(static_cast<uint32_t>(std::max(exponent, -126) + 127) << 23);
-}
-
 template <Fp8 F>
 void encode(int n, const float* row, std::byte* data, std::byte* meta) {
-  const float scale = row_scale<F>(n, row);
+  const float scale = fp8_row_scale<F>(largest_finite_bits(n, row));
   const float inverse = 1.0f / scale;  // exact
   for (int i = 0; i < n; ++i) data[i] = static_cast<std::byte>(f32_to_fp8<F>(row[i] * inverse));
   store(meta, 0, scale);

@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace kv {
 
 // IEEE binary16 -> binary32, exact. Subnormals, infinities and NaN included.
-inline float f16_to_f32(uint16_t h) {
+KV_HD inline float f16_to_f32(uint16_t h) {
   const uint32_t sign = uint32_t{h & 0x8000u} << 16;
   const uint32_t exponent = (h >> 10) & 0x1f;
   const uint32_t mantissa = h & 0x3ffu;
@@ -24,7 +26,7 @@ inline float f16_to_f32(uint16_t h) {
 }
 
 // binary32 -> binary16, rounding to nearest even; overflow gives infinity, NaN stays a (quiet) NaN.
-inline uint16_t f32_to_f16(float f) {
+KV_HD inline uint16_t f32_to_f16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
@@ -38,10 +40,10 @@ inline uint16_t f32_to_f16(float f) {
   return sign | static_cast<uint16_t>((magnitude - 0x38000000u + 0xfffu + odd) >> 13);
 }
 
-inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
+KV_HD inline float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
 
 // binary32 -> bfloat16, rounding to nearest even; NaN stays a (quiet) NaN.
-inline uint16_t f32_to_bf16(float f) {
+KV_HD inline uint16_t f32_to_bf16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -61,7 +63,7 @@ inline constexpr Fp8 kE5M2{2, 15, 0x7b, 0x7f};
 // binary32 -> FP8, rounding to nearest even; what is too large, infinity included, gives the largest finite
 // value.
 template <Fp8 F>
-constexpr uint8_t f32_to_fp8(float f) {
+KV_HD constexpr uint8_t f32_to_fp8(float f) {
   constexpr int kShift = 23 - F.mantissa_bits;
   constexpr uint32_t kRebias = static_cast<uint32_t>(127 - F.bias) << 23;
   // A number whose last place is the step of the subnormals: adding it aligns and rounds them.
@@ -80,7 +82,7 @@ constexpr uint8_t f32_to_fp8(float f) {
 
 // FP8 -> binary32, exact.
 template <Fp8 F>
-constexpr float fp8_to_f32(uint8_t code) {
+KV_HD constexpr float fp8_to_f32(uint8_t code) {
   constexpr int kShift = 23 - F.mantissa_bits;
   constexpr uint32_t kRebias = static_cast<uint32_t>(127 - F.bias) << 23;
   constexpr uint32_t kOne = 1u << 23;  // one step of the exponent
@@ -107,7 +109,7 @@ struct MergeFactors {
   float a = 0.0f, b = 0.0f;
 };
 
-inline MergeFactors merge(SoftmaxState& into, const SoftmaxState& other) {
+KV_HD inline MergeFactors merge(SoftmaxState& into, const SoftmaxState& other) {
   const float max = into.max > other.max ? into.max : other.max;
   MergeFactors f;
   if (into.sum > 0.0f) f.a = std::exp(into.max - max);

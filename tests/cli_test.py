@@ -1,5 +1,6 @@
 """The program as its users meet it: an ordinary run, one that is killed, and one that is given nonsense."""
 
+import ctypes
 import csv
 import json
 import math
@@ -26,7 +27,7 @@ ENV = {**os.environ, "OMP_WAIT_POLICY": "passive", "KVLAB_PYTHON": ""}
 
 ISSUE_COLUMNS = """variant device threads experiment phase workload layers q_heads kv_heads head_dim batch seq_len
 status reason kernel bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
-rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
+bytes_device_peak rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
 step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
 err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
 
@@ -371,6 +372,16 @@ def test_resume_after_kills_at_random_moments(config, uninterrupted, tmp_path):
     assert killed >= 6  # else nothing was tried
 
 
+def gpu_is_there():
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    except OSError:
+        return False
+
+
+without_gpu = pytest.mark.skipif(gpu_is_there(), reason="this machine has a GPU")
+
+
 @pytest.mark.parametrize("name", ["cells.csv", "samples.csv", "growth.csv"])
 @pytest.mark.parametrize("cut", [1, 40])
 def test_resume_after_a_torn_line(config, uninterrupted, tmp_path, name, cut):
@@ -555,6 +566,8 @@ def test_a_config_is_refused_at_its_line(tmp_path, text, parts):
         (["run", "configs/ci.toml", "--threads", "many"], ["--threads"]),
         (["run", "configs/ci.toml", "--seed", "-1"], ["--seed"]),
         (["run", "configs/ci.toml", "--isa", "avx9"], ["avx9"]),
+        (["run", "configs/ci.toml", "--device", "tpu"], ["no device 'tpu'", "cpu, cuda"]),
+        pytest.param(["run", "configs/ci.toml", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
         (["run", "configs/ci.toml", "--resume"], ["--resume needs --out"]),
         (["run", "configs/ci.toml", "--model", "nope.bin"], ["nope.bin", "does not exist"]),
         (["eval", "--variants", "concat", "--out", "x"], ["dump is required"]),
@@ -810,6 +823,7 @@ def test_every_truncation_of_a_dump_is_refused(tmp_path):
         (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),
         (["--variants", "concat", "--prompt", "-1"], ["--prompt"]),
         (["--variants", "concat", "--isa", "avx9"], ["avx9"]),
+        pytest.param(["--variants", "concat", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
         (["--variants", "concat", "--out", "/proc/x"], ["/proc/x"]),
     ],
 )

@@ -36,48 +36,6 @@ StoredGrid grid_of(const Unit& unit, int i) {
   return {-scale * top, scale * top, scale};
 }
 
-struct Named {
-  std::string name;
-  std::vector<float> values;
-};
-
-// Rows that random ones never are, and random ones.
-std::vector<Named> adversarial(size_t n) {
-  const auto fill = [n](float x) { return std::vector<float>(n, x); };
-  std::vector<Named> all{
-      {"zeros", fill(0.0f)},     {"-zeros", fill(-0.0f)},     {"ones", fill(1.0f)},
-      {"constant", fill(-0.7f)}, {"subnormal", fill(1e-42f)}, {"smallest", fill(FLT_TRUE_MIN)},
-      {"max", fill(FLT_MAX)},    {"-max", fill(-FLT_MAX)},    {"f16 max", fill(65504.0f)}};
-  std::mt19937_64 rng(1);
-  std::normal_distribution<float> normal;
-  for (const float scale : {1.0f, 1e-30f, 1e-41f, 1e-6f, 1e-4f, 300.0f, 1e30f, 2e38f}) {
-    Named n1{"normal * " + std::to_string(scale), fill(0.0f)};
-    for (float& x : n1.values) x = std::clamp(normal(rng), -1.6f, 1.6f) * scale;
-    all.push_back(n1);
-  }
-  const auto gaussian = [&](const char* name) {
-    Named row{name, fill(0.0f)};
-    for (float& x : row.values) x = normal(rng);
-    return row;
-  };
-  Named outlier = gaussian("outlier");
-  outlier.values[n / 2] = 1000.0f;
-  Named huge = gaussian("outlier of max");
-  huge.values[0] = -FLT_MAX;
-  Named offset = gaussian("offset");
-  for (float& x : offset.values) x += 5000.0f;
-  Named ends{"plus and minus max", fill(FLT_MAX)};
-  Named halves{"ties", fill(0.0f)};
-  Named signs{"zeros of both signs", fill(0.0f)};
-  for (size_t i = 0; i < n; ++i) {
-    if (i % 2) ends.values[i] = -FLT_MAX;
-    halves.values[i] = static_cast<float>(i % 16) - 7.5f;
-    if (i % 3) signs.values[i] = -0.0f;
-  }
-  all.insert(all.end(), {outlier, huge, offset, ends, halves, signs});
-  return all;
-}
-
 template <class F>
 void for_each_unit(F check) {
   for (const Encoding& e : quantised()) {

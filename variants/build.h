@@ -42,6 +42,8 @@ double kernel_error_bound(const Spec& spec);
 
 // Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
+// The same for a cache in a GPU's memory.
+std::string gpu_unsupported_reason(const Spec& spec, int head_dim);
 // The same for one head_dim: codecs of blocks of 32 elements refuse others than multiples of 32.
 std::string unsupported_reason(const Spec& spec, int head_dim);
 // The same for predicted_latent_bytes.

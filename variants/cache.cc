@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <sstream>
@@ -15,6 +17,7 @@
 #include "kernels/attention.h"
 #include "kernels/encoding.h"
 #include "variants/build.h"
+#include "variants/gpu_engine.h"
 #include "variants/list.h"
 #include "variants/scratch.h"
 #include "variants/tail.h"
@@ -71,6 +74,39 @@ struct HeadSpans {
   int64_t moves = 0;  // of the placement, when they were made
 };
 
+// Rows on their way to and from a file or a snapshot, which are the host's.
+class RowWriter : public Writer {
+ public:
+  RowWriter(Writer& to, cuda::Gpu* gpu) : to_(to), gpu_(gpu) {}
+  void write(const std::byte* data, size_t bytes) override {
+    if (!gpu_) return to_.write(data, bytes);
+    staged_.resize(bytes);
+    gpu_->copy(staged_.data(), data, bytes);
+    to_.write(staged_.data(), bytes);
+  }
+
+ private:
+  Writer& to_;
+  cuda::Gpu* gpu_;
+  std::vector<std::byte> staged_;
+};
+
+class RowReader : public Reader {
+ public:
+  RowReader(Reader& from, cuda::Gpu* gpu) : from_(from), gpu_(gpu) {}
+  void read(std::byte* data, size_t bytes) override {
+    if (!gpu_) return from_.read(data, bytes);
+    staged_.resize(bytes);
+    from_.read(staged_.data(), bytes);
+    gpu_->copy(data, staged_.data(), bytes);
+  }
+
+ private:
+  Reader& from_;
+  cuda::Gpu* gpu_;
+  std::vector<std::byte> staged_;
+};
+
 struct Sequence {
   bool open = false;
   std::vector<int64_t> tokens;                        // [layers]
@@ -91,6 +127,7 @@ class CacheImpl : public Cache {
     const int64_t slots = retention_of(spec).slots(spec.retention, {shape.max_tokens, shape.max_tokens});
     placement_ = placement_of(spec).make(spec.placement, placement_context(shape, unit_, slots, &memory_));
     if (turns_rows(spec)) turned_.emplace(shape.rope, shape.head_dim, memory_);
+    if (memory.gpu()) gpu_.emplace(memory, codec_, shape.head_dim);
   }
 
   const CacheShape& shape() const override { return shape_; }
@@ -177,7 +214,9 @@ class CacheImpl : public Cache {
     reserve(layer, inputs);
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
-      if (s.tail.empty()) {
+      if (gpu_) {
+        s.tail.empty() ? store_slots_on_gpu(in, layer, s) : store_through_tail_on_gpu(in, layer, s);
+      } else if (s.tail.empty()) {
         store_slots(in, layer, s);
       } else {
         store_through_tail(in, layer, s);
@@ -221,7 +260,9 @@ class CacheImpl : public Cache {
       }
     }
     if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
-    if (is_streamed(layer, inputs)) {
+    if (gpu_) {
+      gpu_->attend(problems_);
+    } else if (is_streamed(layer, inputs)) {
       attend_streamed(layer, inputs);
     } else {
       const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
@@ -253,7 +294,7 @@ class CacheImpl : public Cache {
     std::vector<Span> all = gather_streamed(id, layer, head);
     const std::span<const Span> resident = head_spans(id, layer, head);
     all.insert(all.end(), resident.begin(), resident.end());
-    return all;
+    return gpu_ ? gpu_->look(all) : all;
   }
 
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
@@ -267,6 +308,7 @@ class CacheImpl : public Cache {
   std::string kernel() const override {
     if (turned_)
       return attention_kernel_name({}, codec_.read_copy ? Encoding{} : codec_.v) + " of turned copy";
+    if (gpu_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
     if (!codec_.read_copy) return attention_kernel_name(codec_.k, codec_.v);
     return attention_kernel_name({}, {}) + " of decoded copy";
   }
@@ -380,12 +422,13 @@ class CacheImpl : public Cache {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       to.put(s.tokens[layer]);
       for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->save(to);
-      if (!s.tail.empty()) s.tail[layer].save(to);
+      RowWriter rows(to, memory_.gpu());
+      if (!s.tail.empty()) s.tail[layer].save(rows);
       const int64_t streamed = placement_->streamed_units(id, layer);
       to.put(streamed);
       placement_->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, piece); });
       for_each_unit(id, layer, streamed, stored_units(s, layer, s.tokens[layer]),
-                    [&](const std::byte* data, size_t bytes) { to.write(data, bytes); });
+                    [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });
     }
   }
 
@@ -407,11 +450,12 @@ class CacheImpl : public Cache {
 
   void read_layer(Reader& from, SequenceId id, int layer) {
     Sequence& s = sequence(id);
+    RowReader rows(from, memory_.gpu());
     s.tokens[layer] = from.get<int64_t>();
     for (int head = 0; head < shape_.kv_heads; ++head) s.retention[index(layer, head)]->load(from);
     if (!s.tail.empty()) {
       s.tail[layer].advance(s.tokens[layer]);
-      s.tail[layer].load(from);
+      s.tail[layer].load(rows);
     }
     // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
     const int64_t units = stored_units(s, layer, s.tokens[layer]), streamed = from.get<int64_t>();
@@ -419,7 +463,7 @@ class CacheImpl : public Cache {
       next = done < streamed ? done + kSplitRows / unit_.rows : units;
       const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
       placement_->reserve(layer, {&growth, 1});
-      for_each_unit(id, layer, done, next, [&](std::byte* data, size_t bytes) { from.read(data, bytes); });
+      for_each_unit(id, layer, done, next, [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
     }
   }
 
@@ -475,6 +519,58 @@ class CacheImpl : public Cache {
     }
     tail.advance(before + in.n);
   }
+
+  // The same on a GPU, all units in one launch.
+  void store_slots_on_gpu(const StepInput& in, int layer, Sequence& s) {
+    const int64_t d = shape_.head_dim;
+    encode_tasks_.clear();
+    for (int head = 0; head < shape_.kv_heads; ++head) {
+      // Of several tokens for one slot only the last may be stored; launches have no order inside.
+      std::map<int64_t, int64_t> token_of_slot;
+      for (int64_t i = 0; i < in.n; ++i) {
+        const int64_t row = (head * in.n + i) * d;
+        const int64_t slot = s.retention[index(layer, head)]->admit({in.k + row, static_cast<size_t>(d)});
+        token_of_slot[slot] = i;
+      }
+      for (const auto& [slot, i] : token_of_slot) {
+        const int64_t row = (head * in.n + i) * d;
+        encode_tasks_.push_back(
+            {placement_->at(in.sequence, layer, head, slot), bytes_of(in.k + row), bytes_of(in.v + row)});
+      }
+    }
+    gpu_->encode(unit_, encode_tasks_);
+  }
+
+  // Rows go to the tail up to the one that makes a unit older than the residual; that unit is encoded before
+  // the next row takes its place. The heads go in step.
+  void store_through_tail_on_gpu(const StepInput& in, int layer, Sequence& s) {
+    const int64_t d = shape_.head_dim;
+    Tail& tail = s.tail[layer];
+    encode_tasks_.clear();
+    for (int64_t i = 0; i < in.n; ++i) {
+      int64_t slot = 0;
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        const int64_t row = (head * in.n + i) * d;
+        slot = s.retention[index(layer, head)]->admit({in.k + row, static_cast<size_t>(d)});
+        encode_tasks_.push_back({tail.address(head, slot), bytes_of(in.k + row), bytes_of(in.v + row)});
+      }
+      const int64_t encoded = Tail::encoded_rows(codec_, slot + 1);
+      if (encoded == Tail::encoded_rows(codec_, slot)) continue;
+      gpu_->encode(Tail::layout(shape_.head_dim), encode_tasks_);
+      encode_tasks_.clear();
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        const UnitAddress raw = tail.address(head, encoded - unit_.rows);
+        encode_tasks_.push_back({placement_->at(in.sequence, layer, head, encoded / unit_.rows - 1),
+                                 raw.plane[kKData], raw.plane[kVData]});
+      }
+      gpu_->encode_from_tail(unit_, encode_tasks_);
+      encode_tasks_.clear();
+    }
+    gpu_->encode(Tail::layout(shape_.head_dim), encode_tasks_);
+    tail.advance(s.tokens[layer] + in.n);
+  }
+
+  static const std::byte* bytes_of(const float* rows) { return reinterpret_cast<const std::byte*>(rows); }
 
   void add_span_lists(Sequence& s) {
     for (int i = 0; i < shape_.layers * shape_.kv_heads; ++i) s.spans.emplace_back(memory_);
@@ -717,6 +813,9 @@ class CacheImpl : public Cache {
   std::vector<HeadQueries> problems_;
   Block workspace_, copy_, piece_copy_, mass_, gathered_;
   std::optional<TurnedRows> turned_;  // positions=cache
+
+  std::optional<GpuEngine> gpu_;  // where the memory has one
+  std::vector<EncodeTask> encode_tasks_;
 };
 
 // What the closed forms are computed from.
@@ -765,10 +864,21 @@ bool turns_rows(const Spec& spec) {
   return positions != spec.retention.values.end() && positions->second == "cache";
 }
 
+// A GPU reads its own memory and the host's, but no files.
+static void refuse_file(const Spec& spec, const CacheShape& shape) {
+  const int64_t room = spec.placement.integer("hot") + spec.placement.integer("warm");
+  if (room >= shape.max_tokens) return;
+  throw std::invalid_argument(
+      "'" + spec.print() + "': a GPU's kernels read no files, so hot and warm together must be " +
+      std::to_string(shape.max_tokens) + " rows or more, not " + std::to_string(room));
+}
+
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
-  const std::string reason = unsupported_reason(spec, shape.head_dim);
+  const std::string reason =
+      memory.gpu() ? gpu_unsupported_reason(spec, shape.head_dim) : unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
+  if (memory.gpu() && spec.placement.name == "tiered") refuse_file(spec, shape);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 
@@ -839,6 +949,13 @@ std::string unsupported_reason(const Spec& spec, int head_dim) {
 std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
   const std::string reason = clash_of_stages(spec);
   return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
+}
+
+std::string gpu_unsupported_reason(const Spec& spec, int head_dim) {
+  const std::string reason = unsupported_reason(spec, head_dim);
+  if (!reason.empty()) return reason;
+  if (turns_rows(spec)) return "positions=cache is the CPU's alone: the GPU's kernels take keys after RoPE";
+  return GpuEngine::unsupported_reason(codec_of(spec).make(spec.codec), head_dim);
 }
 
 // The largest head_dim is a multiple of every block, so it has only the reasons that all have.

@@ -11,6 +11,10 @@
 
 namespace kv {
 
+namespace cuda {
+class Gpu;
+}
+
 // A pool of blocks is used up. `in_use` of its blocks hold rows; the append that was refused needs `needed`.
 class OutOfBlocks : public std::bad_alloc {
  public:
@@ -31,12 +35,21 @@ enum class ByteKind {
   kWorkspace,  // transient: partial results, decoded copies
 };
 
+enum class Tier { kNear, kFar };
+
 class Memory {
  public:
   virtual ~Memory() = default;
   // `bytes` (> 0) aligned to 64. Throws std::bad_alloc; nothing is counted then.
   virtual std::byte* allocate(size_t bytes, ByteKind kind) = 0;
   virtual void release(std::byte* p) noexcept = 0;
+  // The same for bytes that only kernels touch: in a GPU's memory where there is one, or, if they are to be
+  // far, in the host's memory that the GPU reads by itself.
+  virtual std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier /*tier*/) {
+    return allocate(bytes, kind);
+  }
+  // Whose memory that is; null where rows are the host's.
+  virtual cuda::Gpu* gpu() const { return nullptr; }
   // memcpy that is charged to the cache: growth and slicing copy through here.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // A placement's file has grown (or, negative, shrunk) by these bytes on its disk.
@@ -49,6 +62,14 @@ class Block {
   Block() = default;
   Block(Memory& memory, size_t bytes, ByteKind kind)
       : memory_(&memory), data_(bytes ? memory.allocate(bytes, kind) : nullptr), bytes_(bytes) {}
+  // A block of what only kernels touch.
+  static Block of_rows(Memory& memory, size_t bytes, ByteKind kind, Tier tier = Tier::kNear) {
+    Block block;
+    block.memory_ = &memory;
+    block.data_ = bytes ? memory.allocate_rows(bytes, kind, tier) : nullptr;
+    block.bytes_ = bytes;
+    return block;
+  }
   Block(Block&& other) noexcept { swap(other); }
   Block& operator=(Block&& other) noexcept {
     Block(std::move(other)).swap(*this);

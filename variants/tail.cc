@@ -14,6 +14,11 @@ int64_t residual_rows(const Codec& codec) {
 }
 }  // namespace
 
+UnitLayout Tail::layout(int head_dim) {
+  const int64_t row = unit_data_bytes(kRaw, head_dim);
+  return {.rows = 1, .bytes = {row, 0, row, 0}, .k = kRaw, .v = kRaw, .stride = {row, 0, row, 0}};
+}
+
 int64_t Tail::capacity(const Codec& codec) { return residual_rows(codec) + codec.unit_rows(); }
 
 int64_t Tail::encoded_rows(const Codec& codec, int64_t rows) {
@@ -30,7 +35,8 @@ Tail::Tail(const Codec& codec, int heads, int head_dim, Memory& memory)
       heads_(heads),
       head_dim_(head_dim),
       capacity_(capacity(codec)),
-      block_(memory, static_cast<size_t>(bytes(codec, heads, head_dim)), ByteKind::kPayload) {}
+      block_(Block::of_rows(memory, static_cast<size_t>(bytes(codec, heads, head_dim)), ByteKind::kPayload)) {
+}
 
 Tail Tail::clone(Memory& memory) const {
   Tail copy(codec_, heads_, head_dim_, memory);

@@ -12,6 +12,7 @@
 #include "kernels/span.h"
 #include "variants/codec/codec.h"
 #include "variants/memory.h"
+#include "variants/placement/placement.h"
 #include "variants/snapshot.h"
 #include "variants/span_list.h"
 
@@ -26,6 +27,13 @@ class Tail {
 
   Tail(const Codec& codec, int heads, int head_dim, Memory& memory);
   Tail clone(Memory& memory) const;
+
+  // Where row `row` of the sequence lies; a unit's rows lie one behind the other.
+  UnitAddress address(int head, int64_t row) const {
+    return {{at(head, row, false), nullptr, at(head, row, true), nullptr}};
+  }
+  // What is stored there, as a unit of one row.
+  static UnitLayout layout(int head_dim);
 
   // Row `row` of the sequence, k and v [head_dim].
   void put(int head, int64_t row, const float* k, const float* v);

@@ -11,6 +11,12 @@ if(KVLAB_CUDA STREQUAL "OFF")
 elseif(NOT KVLAB_CUDA_SOURCES)
   set(why_not "this version has no kernels in kernels/cuda")
 else()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "80;90a")  # Ampere, whose code Ada runs too, and Hopper
+  endif()
+  if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER)  # where NVIDIA's installer puts it, which few have in PATH
+    find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin)
+  endif()
   include(CheckLanguage)
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
@@ -21,6 +27,10 @@ endif()
 if(why_not STREQUAL "")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
+    message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: kvlab needs 12.4 or newer; set CUDACXX to one's "
+      "nvcc, or KVLAB_CUDA=OFF")
+  endif()
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc 12 has it
   endif()

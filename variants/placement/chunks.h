@@ -40,8 +40,9 @@ class ChunksPlacement : public Placement {
 
   // A chunk without planes.
   virtual std::shared_ptr<Chunk> make_chunk() { return std::make_shared<Chunk>(); }
-  Planes make_planes() const {
-    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata);
+  Planes make_planes(Tier tier = Tier::kNear) const {
+    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, AxisOrder::kHeadMajor,
+                  tier);
   }
   ChunkList& list(int sequence, int layer) { return lists_[sequence][layer]; }
   const ChunkList& list(int sequence, int layer) const { return lists_[sequence][layer]; }

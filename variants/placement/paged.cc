@@ -106,8 +106,9 @@ class Paged : public Placement {
     for (int p = 0; p < kPlanes; ++p) {
       tile_[p] = context.unit.bytes[p] * shape_.block_units;
       const bool meta = p == kKMeta || p == kVMeta;
-      plane_[p] = Block(*context.memory, static_cast<size_t>(tile_[p] * context.heads * shape_.pool_blocks),
-                        meta ? ByteKind::kMetadata : ByteKind::kPayload);
+      plane_[p] =
+          Block::of_rows(*context.memory, static_cast<size_t>(tile_[p] * context.heads * shape_.pool_blocks),
+                         meta ? ByteKind::kMetadata : ByteKind::kPayload);
     }
   }
 

@@ -26,12 +26,13 @@ std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_
 }
 
 Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
-               ByteKind meta_kind, AxisOrder order)
+               ByteKind meta_kind, AxisOrder order, Tier tier)
     : context_(&context), capacity_(capacity_units), order_(order) {
   for (int p = 0; p < kPlanes; ++p) {
     const bool meta = p == kKMeta || p == kVMeta;
     const int64_t bytes = context.unit.bytes[p] * context.heads * capacity_units;
-    plane_[p] = Block(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind);
+    plane_[p] =
+        Block::of_rows(*context.memory, static_cast<size_t>(bytes), meta ? meta_kind : data_kind, tier);
   }
 }
 

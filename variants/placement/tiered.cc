@@ -153,7 +153,7 @@ class Tiered : public ChunksPlacement {
   }
 
   void to_warm(TierChunk& chunk) {
-    Planes warm = make_planes();
+    Planes warm = make_planes(Tier::kFar);
     warm.copy_from(chunk.planes, chunk_units());
     chunk.planes = std::move(warm);
     chunk.warm = true;

@@ -1,0 +1,204 @@
+// Times on the real GPU: what reading alone reaches, then decode and append over shapes and codecs, then
+// reading again, since a GPU whose ceiling moved was not the same GPU throughout.
+//
+// Cold: single calls, each over rows that the L2 has long forgotten, since the buffers that take turns are
+// several times its size. Steady: calls back to back in a graph over the same buffers, as layers of a model
+// follow each other.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+#include "harness/gpu_check/checks.h"
+#include "kernels/cuda/simt.h"
+
+namespace kv::gpu_check {
+namespace {
+
+class Event {
+ public:
+  Event() { KV_CHECK(cudaEventCreate(&event_)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { cudaEventDestroy(event_); }
+  void record(cudaStream_t stream) { KV_CHECK(cudaEventRecord(event_, stream)); }
+  // Waits for this event.
+  double us_since(const Event& start) const {
+    float ms = 0.0f;
+    KV_CHECK(cudaEventSynchronize(event_));
+    KV_CHECK(cudaEventElapsedTime(&ms, start.event_, event_));
+    return 1e3 * ms;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+double time_once(cudaStream_t stream, const std::function<void()>& work) {
+  Event start, end;
+  start.record(stream);
+  work();
+  end.record(stream);
+  return end.us_since(start);
+}
+
+constexpr int kColdCalls = 40, kGraphCalls = 32, kGraphLaunches = 8;
+
+// `call(i)` launches the i-th call; i picks the buffers.
+double cold_us(cudaStream_t stream, const std::function<void(int)>& call) {
+  std::vector<double> times;
+  for (int i = 0; i < kColdCalls; ++i) times.push_back(time_once(stream, [&] { call(i); }));
+  return median(times);
+}
+
+double steady_us(cudaStream_t stream, const std::function<void(int)>& call) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  KV_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kGraphCalls; ++i) call(i);
+  KV_CHECK(cudaStreamEndCapture(stream, &graph));
+  KV_CHECK(cudaGraphInstantiate(&ready, graph, 0));
+  std::vector<double> times;
+  for (int i = 0; i < kGraphLaunches; ++i) {
+    times.push_back(time_once(stream, [&] { KV_CHECK(cudaGraphLaunch(ready, stream)); }) / kGraphCalls);
+  }
+  KV_CHECK(cudaGraphExecDestroy(ready));
+  KV_CHECK(cudaGraphDestroy(graph));
+  return median(times);
+}
+
+// Every thread adds up 16-byte words, several on their way at once; the sum keeps the reads from being left
+// out.
+__global__ void read_all(const uint4* from, int64_t words, uint32_t* to) {
+  constexpr int kAtOnce = 8;
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  uint32_t sum = 0;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += kAtOnce * stride) {
+    uint4 word[kAtOnce];
+    KV_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t at = i + j * stride;
+      word[j] = at < words ? __ldcs(from + at) : uint4{0, 0, 0, 0};
+    }
+    KV_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) sum += word[j].x ^ word[j].y ^ word[j].z ^ word[j].w;
+  }
+  if (sum == 0x12345678u) *to = sum;
+}
+
+double ceiling_gb_s(cuda::CudaGpu& gpu, const char* when) {
+  constexpr int64_t kBytes = int64_t{4} << 30;
+  const DeviceBytes data(gpu, kBytes), sum(gpu, 4);
+  KV_CHECK(cudaMemsetAsync(data.as<std::byte>(), 0x5a, kBytes, gpu.stream()));
+  const auto blocks = static_cast<unsigned>(gpu.info().multiprocessors * 8);
+  const double us = cold_us(gpu.stream(), [&](int) {
+    read_all<<<blocks, 256, 0, gpu.stream()>>>(data.as<const uint4>(), kBytes / 16, sum.as<uint32_t>());
+  });
+  const double gb_s = static_cast<double>(kBytes) / us * 1e-3;
+  std::printf("{\"stage\": \"ceiling\", \"name\": \"%s\", \"read_gb_s\": %.1f}\n", when, gb_s);
+  std::fflush(stdout);
+  return gb_s;
+}
+
+struct Point {
+  int batch;
+  int32_t seq_len;
+  int kv_heads, group, head_dim;
+  int32_t page_rows;
+};
+
+SceneShape shape_of(const CodecChoice& codec, const Point& p) {
+  const int32_t tail = codec.unit_rows() > 1 ? 128 : 0;
+  return {
+      codec, p.head_dim, p.kv_heads, p.group, std::vector<int32_t>(static_cast<size_t>(p.batch), p.seq_len),
+      tail,  p.page_rows};
+}
+
+// Scenes of one shape, together several times the L2, at least two and at most what 16 GiB hold.
+std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
+  std::vector<Scene> scenes;
+  scenes.emplace_back(gpu, writer(gpu), shape, 1);
+  const int64_t bytes = scenes.front().kv_bytes();
+  const int64_t wanted = 4 * static_cast<int64_t>(gpu.info().l2_bytes) / bytes + 2;
+  const int64_t room = std::max<int64_t>(1, (int64_t{16} << 30) / bytes);
+  while (std::ssize(scenes) < std::min({wanted, room, int64_t{32}})) {
+    scenes.emplace_back(gpu, writer(gpu), shape, scenes.size() + 1);
+  }
+  return scenes;
+}
+
+// Verifies, then times. False if the output is wrong.
+bool measure_decode(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p, double ceiling) {
+  std::vector<Scene> scenes = make_scenes(gpu, shape_of(codec, p));
+  scenes.front().step(true);
+  gpu.synchronize();
+  const double error = std::max(scenes.front().relative_error(0),
+                                scenes.front().relative_error(scenes.front().problems() - 1));
+  const bool ok = error <= 5e-6;
+  const auto call = [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].step(true); };
+  const double cold = ok ? cold_us(gpu.stream(), call) : 0.0,
+               steady = ok ? steady_us(gpu.stream(), call) : 0.0;
+  const auto bytes = static_cast<double>(scenes.front().kv_bytes());
+  const double share = ok ? bytes / steady * 1e-3 / ceiling : 0.0;
+  std::printf(
+      "{\"stage\": \"decode\", \"codec\": \"%s\", \"batch\": %d, \"seq_len\": %d, \"kv_heads\": %d, "
+      "\"group\": %d, \"head_dim\": %d, \"page_rows\": %d, \"status\": \"%s\", \"relative_error\": %.3g, "
+      "\"kv_bytes\": %.0f, \"buffers\": %d, \"cold_us\": %.3f, \"steady_us\": %.3f, "
+      "\"share_of_ceiling\": %.4f}\n",
+      codec.name.c_str(), p.batch, p.seq_len, p.kv_heads, p.group, p.head_dim, p.page_rows,
+      ok ? "ok" : "failed", error == error ? error : -1.0, bytes, static_cast<int>(scenes.size()), cold,
+      steady, share);
+  std::fflush(stdout);
+  return ok;
+}
+
+void measure_append(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p) {
+  std::vector<Scene> scenes = make_scenes(gpu, shape_of(codec, p));
+  const auto call = [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].append(); };
+  std::printf(
+      "{\"stage\": \"append\", \"codec\": \"%s\", \"batch\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
+      "\"rows\": %d, \"status\": \"ok\", \"cold_us\": %.3f, \"steady_us\": %.3f}\n",
+      codec.name.c_str(), p.batch, p.kv_heads, p.head_dim, codec.unit_rows(), cold_us(gpu.stream(), call),
+      steady_us(gpu.stream(), call));
+  std::fflush(stdout);
+}
+
+// The codecs that the targets are about first, so that a run that is cut off has them.
+std::vector<std::string> decode_order() {
+  return {"f16",  "fp8",  "token8", "kivi4", "kivi2",  "token4",
+          "q8_0", "q4_0", "bf16",   "kivi8", "token2", "f32"};
+}
+
+}  // namespace
+
+bool benchmark(cuda::CudaGpu& gpu, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto in_time = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds;
+  };
+  const double ceiling = ceiling_gb_s(gpu, "before");
+  bool all = true;
+  const Point points[] = {{32, 4096, 8, 4, 128, 0}, {32, 4096, 8, 4, 128, 16}, {1, 1024, 8, 4, 128, 0},
+                          {1, 32768, 8, 4, 128, 0}, {32, 4096, 8, 1, 128, 0},  {16, 4096, 8, 8, 128, 0},
+                          {32, 4096, 8, 4, 64, 0},  {16, 4096, 8, 2, 256, 0},  {4, 16384, 8, 4, 128, 0}};
+  for (const Point& point : points) {
+    for (const std::string& name : decode_order()) {
+      const CodecChoice& codec = codec_named(name);
+      Point p = point;
+      if (p.page_rows) p.page_rows = std::max(p.page_rows, codec.unit_rows());
+      if (in_time()) all &= measure_decode(gpu, codec, p, ceiling);
+    }
+  }
+  for (const std::string& name : decode_order()) {
+    if (in_time()) measure_append(gpu, codec_named(name), {32, 1024, 8, 4, 128, 0});
+  }
+  ceiling_gb_s(gpu, "after");
+  return all;
+}
+
+}  // namespace kv::gpu_check

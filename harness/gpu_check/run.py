@@ -1,0 +1,292 @@
+"""kvlab gpu-check: builds the GPU kernels with nvcc alone, checks them on the GPU of this machine, and times them.
+
+Needs an NVIDIA driver, a CUDA toolkit and Python's standard library. Every stage has a time limit and leaves what it
+has: a line in cells.jsonl for each case as it is done, and cells.csv, env.json and a short table at the end. Exit
+codes: 0 all right, 1 a check failed, 2 something for the user to set right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import driver  # noqa: E402
+import table  # noqa: E402
+
+Row = dict[str, Any]
+
+TOTAL_SECONDS = 570
+# What each stage may take; together they fit.
+LIMITS = {"build": 150, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 110}
+
+SOURCES = [
+    *sorted((HOME / "kernels/cuda").glob("*.cu")),
+    *sorted((HOME / "harness/gpu_check").glob("*.c[cu]")),
+    *(HOME / "kernels" / f"{name}.cc" for name in ("bits", "encoding", "fp8_format", "ggml_format", "uniform_format")),
+]
+
+
+class Run:
+    """The results folder, the time left, and the rows so far."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.start = time.monotonic()
+        self.rows: list[Row] = []
+        self.environment: Row = {"stages": {}}
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "cells.jsonl").write_text("")
+
+    def seconds(self, stage: str) -> float:
+        return max(0.0, min(LIMITS[stage], TOTAL_SECONDS - (time.monotonic() - self.start)))
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        with (self.out / "cells.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def finish_stage(self, stage: str, status: str, began: float) -> None:
+        self.environment["stages"][stage] = {"status": status, "seconds": round(time.monotonic() - began, 1)}
+        self.write()
+        print(f"gpu-check: {stage}: {status} ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+
+    def write(self) -> None:
+        (self.out / "env.json").write_text(json.dumps(self.environment, indent=2) + "\n")
+        columns = list(dict.fromkeys(key for row in self.rows for key in row))
+        with (self.out / "cells.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+
+def find_nvcc() -> str | None:
+    for candidate in (os.environ.get("CUDACXX"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"):
+        if candidate and Path(candidate).is_file():
+            return candidate
+    return None
+
+
+def first_lines(text: str, count: int = 6) -> str:
+    return " | ".join(line.strip() for line in text.strip().splitlines()[:count])
+
+
+def output_of(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def arch_of(capability: tuple[int, int]) -> str:
+    """Hopper has a target of its own, with what only it can do."""
+    return "sm_90a" if capability == (9, 0) else f"sm_{capability[0]}{capability[1]}"
+
+
+# ---- stages ----
+
+
+def compile_one(nvcc: str, arch: str, source: Path, folder: Path, deadline: float) -> tuple[Path, int, str]:
+    target = folder / f"{source.relative_to(HOME)}.o".replace("/", "_")
+    command = [nvcc, "-std=c++20", "-O3", f"-arch={arch}", "--fmad=false", "--expt-relaxed-constexpr", "-Xptxas=-v"]
+    command += ["-Xcompiler=-ffp-contract=off", f"-I{HOME}", "-c", str(source), "-o", str(target)]
+    try:
+        left = max(1.0, deadline - time.monotonic())
+        done = subprocess.run(command, capture_output=True, text=True, timeout=left)
+    except subprocess.TimeoutExpired:
+        return target, 1, f"{source.name}: out of time"
+    return target, done.returncode, done.stderr
+
+
+KERNEL = re.compile(
+    r"Compiling entry function '(\w+)' for '\w+'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
+    re.DOTALL,
+)
+
+
+def build(run: Run, nvcc: str, arch: str) -> Path | None:
+    """The program, or None; registers and spills become rows."""
+    folder = run.out / "build"
+    folder.mkdir(exist_ok=True)
+    deadline = time.monotonic() + run.seconds("build")
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        done = list(pool.map(lambda source: compile_one(nvcc, arch, source, folder, deadline), SOURCES))
+    errors = [text for _, code, text in done if code != 0]
+    if errors:
+        run.add({"stage": "build", "status": "failed", "reason": first_lines(errors[0])})
+        return None
+    for _, _, report in done:
+        for name, stores, loads, registers in KERNEL.findall(report):
+            spills = int(stores) + int(loads)
+            run.add({"stage": "registers", "name": name, "registers": int(registers), "spill_bytes": spills,
+                     "status": "ok" if spills == 0 else "failed"})
+    program = folder / "gpu_check"
+    objects = [str(target) for target, _, _ in done]
+    linked = subprocess.run([nvcc, f"-arch={arch}", *objects, "-o", str(program)], capture_output=True, text=True)
+    if linked.returncode != 0:
+        run.add({"stage": "build", "status": "failed", "reason": first_lines(linked.stderr)})
+        return None
+    return program
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def stream(run: Run, stage: str, command: list[str], environment: dict[str, str] | None = None) -> str:
+    """Runs a program that prints rows; returns ok, failed or cut off."""
+    limit = run.seconds(stage)
+    if limit < 1:
+        return "no time left"
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True, env=environment)
+    late = threading.Event()
+    timer = threading.Timer(limit, lambda: (late.set(), stop(process)))
+    timer.start()
+    errors: list[str] = []
+    reader = threading.Thread(target=lambda: errors.extend(process.stderr or []))
+    reader.start()
+    try:
+        for line in process.stdout or []:
+            if line.startswith("{"):
+                run.add(json.loads(line))
+    finally:
+        code = process.wait()
+        reader.join()
+        timer.cancel()
+    if late.is_set():
+        run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s were over"})
+        return "cut off"
+    if code != 0:
+        run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(errors[-6:])) or f"exit code {code}"})
+    return "ok" if code == 0 else "failed"
+
+
+def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
+    beside = Path(nvcc).resolve().parent / "compute-sanitizer"
+    sanitizer = shutil.which("compute-sanitizer") or (str(beside) if beside.is_file() else None)
+    if not sanitizer:
+        run.add({"stage": tool, "status": "skipped", "reason": "compute-sanitizer is not installed"})
+        return "skipped"
+    limit = run.seconds(tool)
+    if limit < 1:
+        return "no time left"
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", str(program), "kernels", "small"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        stop(process)
+        text = process.communicate()[0]
+        checked = text.count('"stage": "kernels"')
+        clean = "Error" not in text and "hazard" not in text
+        status = "cut off" if clean else "failed"
+        run.add({"stage": tool, "status": status, "reason": f"{checked} cases in {limit:.0f} s"})
+        return status
+    (run.out / f"{tool}.txt").write_text(text)
+    status = "ok" if process.returncode == 0 else "failed"
+    summary = [line for line in text.splitlines() if "SUMMARY" in line]
+    run.add({"stage": tool, "status": status, "reason": summary[0].strip("= ") if summary else ""})
+    return status
+
+
+def record_clocks(out: Path) -> subprocess.Popen[bytes] | None:
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return None
+    fields = "timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_throttle_reasons.active"
+    return subprocess.Popen([smi, f"--query-gpu={fields}", "--format=csv", "-lms", "500", "-i", "0"],
+                            stdout=(out / "clocks.csv").open("wb"), stderr=subprocess.DEVNULL)
+
+
+def ceiling_moved(rows: list[Row]) -> float | None:
+    reads = [row["read_gb_s"] for row in rows if row.get("stage") == "ceiling"]
+    return abs(reads[1] / reads[0] - 1.0) if len(reads) == 2 else None
+
+
+def check(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
+    began = time.monotonic()
+    program = build(run, nvcc, arch_of(capability))
+    run.finish_stage("build", "ok" if program else "failed", began)
+    if not program:
+        return
+    run.environment["gpu"] = json.loads(output_of(str(program), "info") or "{}")
+    seconds = str(max(10.0, LIMITS["benchmark"] - 15.0))
+    stages = {
+        "wrappers": lambda: stream(run, "wrappers", [str(program), "wrappers"]),
+        "kernels": lambda: stream(run, "kernels", [str(program), "kernels"]),
+        "benchmark": lambda: stream(run, "benchmark", [str(program), "benchmark", seconds]),
+        "peers": lambda: stream(run, "peers", [sys.executable, str(Path(__file__).with_name("peers.py")),
+                                               "--seconds", str(LIMITS["peers"] - 10)]),
+        "memcheck": lambda: sanitize(run, "memcheck", program, nvcc),
+        "racecheck": lambda: sanitize(run, "racecheck", program, nvcc),
+    }
+    for stage, work in stages.items():
+        began = time.monotonic()
+        run.finish_stage(stage, work(), began)
+    moved = ceiling_moved(run.rows)
+    run.environment["ceiling_moved"] = moved
+    run.environment["void"] = moved is None or moved > 0.02
+
+
+def describe(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
+    run.environment.update(
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        git_commit=output_of("git", "-C", str(HOME), "rev-parse", "HEAD"),
+        git_changes=bool(output_of("git", "-C", str(HOME), "status", "--porcelain", "--untracked-files=no")),
+        nvcc=output_of(nvcc, "--version").splitlines()[-1:],
+        arch=arch_of(capability),
+        nvidia_smi=output_of("nvidia-smi", "--query-gpu=name,driver_version,vbios_version,clocks.max.sm,clocks.max.mem,"
+                             "power.limit,ecc.mode.current", "--format=csv"),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="kvlab gpu-check", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, type=Path, help="results folder; must be new or empty")
+    out = parser.parse_args().out
+    reason, capability = driver.find_gpu()
+    nvcc = find_nvcc()
+    if not reason and not nvcc:
+        reason = "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
+    if not reason and out.exists() and any(out.iterdir()):
+        reason = f"'{out}' is not empty; give --out a new folder"
+    if reason or not nvcc or not capability:
+        print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
+        return 2
+    run = Run(out)
+    describe(run, nvcc, capability)
+    clocks = record_clocks(out)
+    try:
+        check(run, nvcc, capability)
+    finally:
+        if clocks:
+            clocks.terminate()
+        shutil.rmtree(out / "build", ignore_errors=True)
+        run.write()
+    print(table.short(run.rows, run.environment))
+    print(f"\nresults: {out}")
+    return 1 if any(row.get("status") == "failed" for row in run.rows if row.get("stage") != "peers") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,323 @@
+#include "harness/gpu_check/scene.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+
+#include "harness/gpu_check/numbers.h"
+#include "kernels/cuda/plan.h"
+
+namespace kv::gpu_check {
+namespace {
+
+constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
+
+Encoding row_format(Format format, int bits) {
+  return {.format = format, .bits = static_cast<uint8_t>(bits)};
+}
+Encoding token(int bits) {
+  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = true};
+}
+Encoding channel(int bits) {
+  return {.format = Format::kChannel, .bits = static_cast<uint8_t>(bits), .group = 32, .affine = true};
+}
+
+cuda::SideLayout side_layout(const Encoding& e, int head_dim, int32_t unit_rows) {
+  const auto data = static_cast<int32_t>(unit_data_bytes(e, head_dim));
+  const auto meta = static_cast<int32_t>(unit_meta_bytes(e, head_dim));
+  const int32_t inner = unit_rows / e.group;
+  return {e, data, meta, data * inner, meta * inner};
+}
+
+double norm_of_difference(const std::vector<float>& a, const std::vector<double>& b) {
+  double error = 0.0, norm = 0.0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    error += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+}  // namespace
+
+const std::vector<CodecChoice>& codecs() {
+  const auto same = [](const char* name, const Encoding& e) { return CodecChoice{name, e, e}; };
+  static const std::vector<CodecChoice> all{same("f32", {}),
+                                            same("f16", kRaw),
+                                            same("bf16", row_format(Format::kBf16, 16)),
+                                            same("fp8", row_format(Format::kFp8E4M3, 8)),
+                                            same("fp8e5m2", row_format(Format::kFp8E5M2, 8)),
+                                            same("q8_0", row_format(Format::kQ8_0, 8)),
+                                            same("q4_0", row_format(Format::kQ4_0, 4)),
+                                            same("token8", token(8)),
+                                            same("token4", token(4)),
+                                            same("token2", token(2)),
+                                            {"kivi8", channel(8), token(8)},
+                                            {"kivi4", channel(4), token(4)},
+                                            {"kivi2", channel(2), token(2)}};
+  return all;
+}
+
+const CodecChoice& codec_named(const std::string& name) {
+  for (const CodecChoice& codec : codecs()) {
+    if (codec.name == name) return codec;
+  }
+  throw std::logic_error("no codec " + name);
+}
+
+Scene::Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape, uint64_t seed)
+    : gpu_(gpu), shape_(shape), seed_(seed) {
+  std::vector<int32_t> main_rows, tail_rows;
+  for (const int32_t rows : shape.rows) {
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      main_rows.push_back(rows - shape.tail_rows);
+      tail_rows.push_back(shape.tail_rows);
+    }
+  }
+  main_ = make_pool(shape.codec, main_rows, shape.page_rows);
+  tail_ = make_pool({"raw", kRaw, kRaw}, tail_rows, shape.codec.unit_rows());
+  fill(main_, 0, write);
+  fill(tail_, 1, write);
+  const int64_t queries = int64_t{shape.group} * static_cast<int64_t>(main_rows.size()) * shape.head_dim;
+  q_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
+  out_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
+  write(q_.as<float>(), queries, seed, int64_t{1} << 60);
+  plan();
+  make_append(write);
+  gpu.synchronize();
+}
+
+Scene::Pool Scene::make_pool(const CodecChoice& codec, const std::vector<int32_t>& rows,
+                             int32_t page_rows) const {
+  const int32_t unit = codec.unit_rows(), most = *std::max_element(rows.begin(), rows.end());
+  const int32_t units = (most + unit - 1) / unit;
+  Pool pool;
+  pool.rows = rows;
+  pool.layout = {.k = side_layout(codec.k, shape_.head_dim, unit),
+                 .v = side_layout(codec.v, shape_.head_dim, unit),
+                 .head_dim = shape_.head_dim,
+                 .unit_rows = unit,
+                 .page_units = page_rows ? std::max(1, page_rows / unit) : std::max(1, units)};
+  pool.pages_each = (units + pool.layout.page_units - 1) / pool.layout.page_units;
+  const size_t count = rows.size() * static_cast<size_t>(pool.pages_each);
+  const int32_t strides[4] = {pool.layout.k.data_stride, pool.layout.k.meta_stride, pool.layout.v.data_stride,
+                              pool.layout.v.meta_stride};
+  std::byte* base[4];
+  size_t page_bytes[4];
+  for (int p = 0; p < 4; ++p) {
+    page_bytes[p] = static_cast<size_t>(strides[p]) * static_cast<size_t>(pool.layout.page_units);
+    pool.plane[p] = DeviceBytes(gpu_, page_bytes[p] * count);
+    base[p] = pool.plane[p].as<std::byte>();
+  }
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937_64 random(seed_);
+  if (page_rows) std::shuffle(order.begin(), order.end(), random);
+  for (const size_t i : order) {
+    pool.pages.push_back({base[0] + i * page_bytes[0], base[1] + i * page_bytes[1],
+                          base[2] + i * page_bytes[2], base[3] + i * page_bytes[3]});
+  }
+  pool.device_pages = upload(gpu_, pool.pages);
+  return pool;
+}
+
+int64_t Scene::first_number(const Pool& pool, int stream, int problem, bool v) const {
+  const int64_t most = *std::max_element(pool.rows.begin(), pool.rows.end());
+  return (int64_t{stream} << 58) + (2 * int64_t{problem} + v) * most * shape_.head_dim;
+}
+
+// A few problems at a time, since their f32 rows may be many times what is stored.
+void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const {
+  const int64_t most = *std::max_element(pool.rows.begin(), pool.rows.end());
+  const int64_t numbers = 2 * most * shape_.head_dim;
+  if (numbers == 0) return;
+  const auto at_once = static_cast<int>(std::clamp<int64_t>((int64_t{64} << 20) / numbers, 1, 4096));
+  const DeviceBytes rows(gpu_, static_cast<size_t>(numbers * at_once) * sizeof(float));
+  for (int first = 0; first < static_cast<int>(pool.rows.size()); first += at_once) {
+    std::vector<cuda::AppendJob> jobs;
+    for (int i = first; i < std::min<int>(first + at_once, static_cast<int>(pool.rows.size())); ++i) {
+      float* k = rows.as<float>() + (i - first) * numbers;
+      jobs.push_back({.k = reinterpret_cast<const std::byte*>(k),
+                      .v = reinterpret_cast<const std::byte*>(k + numbers / 2),
+                      .pages = pool.device_pages.as<cuda::Page>() + int64_t{i} * pool.pages_each,
+                      .slots = nullptr,
+                      .first = 0,
+                      .units = pool.rows[i] / pool.layout.unit_rows});
+    }
+    write(rows.as<float>(), numbers * std::ssize(jobs), seed_, first_number(pool, stream, first, false));
+    const DeviceBytes device_jobs = upload(gpu_, jobs);
+    gpu_.append({pool.layout, device_jobs.as<cuda::AppendJob>(), false}, static_cast<int>(jobs.size()),
+                static_cast<int>(most / pool.layout.unit_rows));
+    gpu_.synchronize();
+  }
+}
+
+void Scene::plan() {
+  const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
+  const int32_t each = cuda::item_rows(all, gpu_.info().multiprocessors);
+  const int64_t queries = int64_t{shape_.group} * shape_.head_dim;
+  int64_t partials = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {
+    int32_t splits = cuda::cut_rows(i, main_.rows[i], each, 0, items_[0]);
+    splits = cuda::cut_rows(i, tail_.rows[i], each, splits, items_[1]);
+    problems_.push_back({.q = q_.as<float>() + i * queries,
+                         .out = out_.as<float>() + i * queries,
+                         .pages = main_.device_pages.as<cuda::Page>() + int64_t{i} * main_.pages_each,
+                         .tail = tail_.device_pages.as<cuda::Page>() + int64_t{i} * tail_.pages_each,
+                         .rows = main_.rows[i],
+                         .tail_rows = tail_.rows[i],
+                         .n = 1,
+                         .visible = main_.rows[i] + tail_.rows[i],
+                         .splits = splits,
+                         .first_partial = partials,
+                         .logits = nullptr});
+    partials += int64_t{splits} * shape_.group;
+    most_splits_ = std::max(most_splits_, splits);
+  }
+  max_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
+  sum_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
+  values_ = DeviceBytes(gpu_, static_cast<size_t>(partials * shape_.head_dim) * sizeof(float));
+  device_problems_ = upload(gpu_, problems_);
+  for (int side = 0; side < 2; ++side) device_items_[side] = upload(gpu_, items_[side]);
+}
+
+void Scene::step(bool fast) {
+  const cuda::Partials partials{max_.as<float>(), sum_.as<float>(), values_.as<float>()};
+  const auto* on_gpu = device_problems_.as<cuda::Problem>();
+  for (int side = 0; fast && side < 2; ++side) {
+    if (items_[side].empty()) continue;
+    const cuda::Layout& layout = side ? tail_.layout : main_.layout;
+    const cuda::DecodeParams params{
+        layout, device_items_[side].as<cuda::WorkItem>(), on_gpu, partials, shape_.group, side == 1};
+    gpu_.decode(params, static_cast<int>(items_[side].size()));
+  }
+  if (!fast) {
+    // As many splits as the plan has, cut anew over all rows.
+    int32_t longest = 0;
+    for (const cuda::Problem& p : problems_) longest = std::max(longest, rows_of(p));
+    const int32_t least_splits = std::min_element(problems_.begin(), problems_.end(), [](auto& a, auto& b) {
+                                   return a.splits < b.splits;
+                                 })->splits;
+    gpu_.attend_simple({main_.layout, tail_.layout, on_gpu, partials, shape_.group,
+                        (longest + least_splits - 1) / least_splits, 0},
+                       problems(), most_splits_, shape_.group);
+  }
+  gpu_.merge({on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.group}, problems());
+}
+
+void Scene::make_append(const WriteNumbers& write) {
+  const auto& layout = main_.layout;
+  const int64_t numbers = int64_t{layout.unit_rows} * shape_.head_dim;
+  new_rows_ = DeviceBytes(gpu_, static_cast<size_t>(2 * numbers) * problems_.size() * sizeof(float));
+  write(new_rows_.as<float>(), 2 * numbers * problems(), seed_, int64_t{1} << 61);
+  std::vector<cuda::AppendJob> jobs;
+  for (int i = 0; i < problems(); ++i) {
+    float* k = new_rows_.as<float>() + 2 * numbers * i;
+    jobs.push_back({.k = reinterpret_cast<const std::byte*>(k),
+                    .v = reinterpret_cast<const std::byte*>(k + numbers),
+                    .pages = problems_[i].pages,
+                    .slots = nullptr,
+                    .first = std::max(0, problems_[i].rows / layout.unit_rows - 1),
+                    .units = 1});
+  }
+  append_jobs_ = upload(gpu_, jobs);
+}
+
+void Scene::append() {
+  gpu_.append({main_.layout, append_jobs_.as<cuda::AppendJob>(), false}, problems(), 1);
+}
+
+int64_t Scene::kv_bytes() const {
+  const auto row_bytes = [](const cuda::Layout& layout) {
+    return (int64_t{layout.k.data_stride} + layout.k.meta_stride + layout.v.data_stride +
+            layout.v.meta_stride) /
+           layout.unit_rows;
+  };
+  int64_t bytes = 0;
+  for (const cuda::Problem& p : problems_) {
+    bytes += p.rows * row_bytes(main_.layout) + p.tail_rows * row_bytes(tail_.layout);
+  }
+  return bytes;
+}
+
+std::vector<std::byte> Scene::download(const std::byte* from, int64_t bytes) const {
+  std::vector<std::byte> to(static_cast<size_t>(bytes));
+  if (bytes) gpu_.copy(to.data(), from, to.size());
+  return to;
+}
+
+std::vector<float> Scene::decoded(const Pool& pool, int problem, bool v) const {
+  const cuda::SideLayout& side = v ? pool.layout.v : pool.layout.k;
+  const int64_t row = shape_.head_dim, units = pool.rows[problem] / pool.layout.unit_rows;
+  std::vector<float> all(static_cast<size_t>(pool.rows[problem] * row));
+  const cuda::Page* pages = pool.pages.data() + int64_t{problem} * pool.pages_each;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const cuda::UnitPlace at = cuda::place_of(pool.layout, pages, static_cast<int32_t>(unit));
+    const std::byte* data = (v ? at.page->v : at.page->k) + int64_t{at.index} * side.data_stride;
+    const std::byte* meta = (v ? at.page->v_meta : at.page->k_meta) + int64_t{at.index} * side.meta_stride;
+    const auto codes = download(data, side.data_stride), scales = download(meta, side.meta_stride);
+    const Side stored{codes.data(), scales.data(), side.data_bytes, side.meta_bytes, side.encoding};
+    decode_rows(stored, shape_.head_dim, 0, pool.layout.unit_rows,
+                &all[static_cast<size_t>(unit * pool.layout.unit_rows * row)]);
+  }
+  return all;
+}
+
+bool Scene::bytes_are_the_cpus(int problem) const {
+  const cuda::Layout& layout = main_.layout;
+  const cuda::Page* pages = main_.pages.data() + int64_t{problem} * main_.pages_each;
+  std::vector<float> rows(static_cast<size_t>(layout.unit_rows) * shape_.head_dim);
+  for (int64_t unit = 0; unit < main_.rows[problem] / layout.unit_rows; ++unit) {
+    const cuda::UnitPlace at = cuda::place_of(layout, pages, static_cast<int32_t>(unit));
+    for (const bool v : {false, true}) {
+      const cuda::SideLayout& side = v ? layout.v : layout.k;
+      const int64_t first = first_number(main_, 0, problem, v) + unit * static_cast<int64_t>(rows.size());
+      for (size_t i = 0; i < rows.size(); ++i)
+        rows[i] = normal_number(seed_, first + static_cast<int64_t>(i));
+      std::vector<std::byte> data(static_cast<size_t>(side.data_stride)),
+          meta(static_cast<size_t>(side.meta_stride));
+      for (int32_t row = 0, inner = 0; row < layout.unit_rows; row += side.encoding.group, ++inner) {
+        encode_unit(side.encoding, shape_.head_dim, &rows[static_cast<size_t>(row) * shape_.head_dim],
+                    data.data() + inner * side.data_bytes, meta.data() + inner * side.meta_bytes);
+      }
+      const std::byte* at_data = (v ? at.page->v : at.page->k) + int64_t{at.index} * side.data_stride;
+      const std::byte* at_meta =
+          (v ? at.page->v_meta : at.page->k_meta) + int64_t{at.index} * side.meta_stride;
+      if (download(at_data, side.data_stride) != data || download(at_meta, side.meta_stride) != meta)
+        return false;
+    }
+  }
+  return true;
+}
+
+double Scene::relative_error(int problem) const {
+  std::vector<float> k = decoded(main_, problem, false), v = decoded(main_, problem, true);
+  const std::vector<float> tail_k = decoded(tail_, problem, false), tail_v = decoded(tail_, problem, true);
+  k.insert(k.end(), tail_k.begin(), tail_k.end());
+  v.insert(v.end(), tail_v.begin(), tail_v.end());
+  const int64_t d = shape_.head_dim, rows = static_cast<int64_t>(k.size()) / d;
+  const auto numbers = static_cast<size_t>(shape_.group * d);
+  std::vector<float> q(numbers), out(numbers);
+  gpu_.copy(q.data(), problems_[problem].q, numbers * sizeof(float));
+  gpu_.copy(out.data(), problems_[problem].out, numbers * sizeof(float));
+  std::vector<double> want(numbers, 0.0), score(static_cast<size_t>(rows));
+  for (int64_t g = 0; g < shape_.group; ++g) {
+    double max = -INFINITY, sum = 0.0;
+    for (int64_t r = 0; r < rows; ++r) {
+      double dot = 0.0;
+      for (int64_t i = 0; i < d; ++i) dot += double{q[g * d + i]} * k[r * d + i];
+      score[r] = dot / std::sqrt(static_cast<double>(d));
+      max = std::max(max, score[r]);
+    }
+    for (int64_t r = 0; r < rows; ++r) sum += std::exp(score[r] - max);
+    for (int64_t r = 0; r < rows; ++r) {
+      const double p = std::exp(score[r] - max) / sum;
+      for (int64_t i = 0; i < d; ++i) want[g * d + i] += p * v[r * d + i];
+    }
+  }
+  return norm_of_difference(out, want);
+}
+
+}  // namespace kv::gpu_check

@@ -1,0 +1,116 @@
+// A batch of sequences in GPU memory, filled by the append kernel, and one decode step over it: what
+// gpu-check verifies and times.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/gpu.h"
+#include "kernels/encoding.h"
+
+namespace kv::gpu_check {
+
+struct CodecChoice {
+  std::string name;
+  Encoding k, v;
+  int32_t unit_rows() const { return std::max<int32_t>(k.group, v.group); }
+};
+
+// Every codec with fast kernels, KIVI's with groups of 32.
+const std::vector<CodecChoice>& codecs();
+const CodecChoice& codec_named(const std::string& name);
+
+struct SceneShape {
+  CodecChoice codec;
+  int head_dim = 128, kv_heads = 8, group = 4;
+  std::vector<int32_t> rows;  // of each sequence
+  int32_t tail_rows = 0;      // of them, raw; of codecs with groups
+  int32_t page_rows = 0;      // 0: a sequence's rows lie in one piece; else shuffled pages of so many
+};
+
+// Owns device memory.
+class DeviceBytes {
+ public:
+  DeviceBytes() = default;
+  DeviceBytes(cuda::Gpu& gpu, size_t bytes) : gpu_(&gpu), data_(bytes ? gpu.allocate(bytes) : nullptr) {}
+  DeviceBytes(DeviceBytes&& other) noexcept : gpu_(other.gpu_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceBytes& operator=(DeviceBytes&& other) noexcept {
+    std::swap(gpu_, other.gpu_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~DeviceBytes() {
+    if (data_) gpu_->release(data_);
+  }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  cuda::Gpu* gpu_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+template <class T>
+DeviceBytes upload(cuda::Gpu& gpu, const std::vector<T>& values) {
+  DeviceBytes bytes(gpu, values.size() * sizeof(T));
+  if (!values.empty()) gpu.copy(bytes.as<T>(), values.data(), values.size() * sizeof(T));
+  return bytes;
+}
+
+// Writes numbers [first, first + n) of `seed` (numbers.h) to device memory.
+using WriteNumbers = std::function<void(float* to, int64_t n, uint64_t seed, int64_t first)>;
+
+class Scene {
+ public:
+  // Rows and queries are numbers of `seed`.
+  Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape, uint64_t seed);
+
+  // One decode step: out [sequences, q_heads, head_dim]. `fast`: decode.h, else attend_simple.h.
+  void step(bool fast);
+  // Appends one unit to every sequence's pages again, in the place of its last.
+  void append();
+
+  // The K and V bytes that a step must read.
+  int64_t kv_bytes() const;
+  const SceneShape& shape() const { return shape_; }
+  int problems() const { return static_cast<int>(problems_.size()); }
+
+  // ||out - FP64|| / ||FP64|| of one (sequence, kv head), from the bytes that are stored.
+  double relative_error(int problem) const;
+  // Whether the bytes of one (sequence, kv head) are those that the CPU stores for the same rows.
+  bool bytes_are_the_cpus(int problem) const;
+
+ private:
+  // The planes of one layout, cut into pages that are dealt out to the problems.
+  struct Pool {
+    cuda::Layout layout;
+    std::vector<int32_t> rows;      // [problems]
+    std::vector<cuda::Page> pages;  // [problems, pages_each]
+    int32_t pages_each = 0;
+    DeviceBytes plane[4], device_pages;
+  };
+
+  Pool make_pool(const CodecChoice& codec, const std::vector<int32_t>& rows, int32_t page_rows) const;
+  // Appends the rows of every problem; `stream` tells the pools' numbers apart.
+  void fill(const Pool& pool, int stream, const WriteNumbers& write) const;
+  void plan();
+  void make_append(const WriteNumbers& write);
+  int64_t first_number(const Pool& pool, int stream, int problem, bool v) const;
+  std::vector<float> decoded(const Pool& pool, int problem, bool v) const;
+  std::vector<std::byte> download(const std::byte* from, int64_t bytes) const;
+
+  cuda::Gpu& gpu_;
+  const SceneShape shape_;
+  const uint64_t seed_;
+  Pool main_, tail_;
+  std::vector<cuda::Problem> problems_;
+  std::vector<cuda::WorkItem> items_[2];
+  int32_t most_splits_ = 0;
+  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, append_jobs_, new_rows_;
+};
+
+}  // namespace kv::gpu_check

@@ -1,0 +1,62 @@
+"""The short table at the end of gpu-check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = dict[str, Any]
+POINT = ("batch", "seq_len", "kv_heads", "group", "head_dim")
+
+
+def point_of(row: Row) -> tuple[Any, ...]:
+    return tuple(row[key] for key in POINT)
+
+
+def best_peers(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+    """The fastest peer of each point and kind of cache: {(*point, bits): row}."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        if row.get("stage") != "peers" or row.get("status") != "ok":
+            continue
+        key = (*point_of(row), row["bits"])
+        if key not in best or row["steady_us"] < best[key]["steady_us"]:
+            best[key] = row
+    return best
+
+
+def bits_of(codec: str) -> int:
+    if codec == "f32":
+        return 32
+    if codec in ("f16", "bf16"):
+        return 16
+    return int("".join(c for c in codec.replace("_0", "") if c.isdigit())[:1] or 8)
+
+
+def line(row: Row, best: dict[tuple[Any, ...], Row]) -> str:
+    pages = f"pages of {row['page_rows']}" if row["page_rows"] else "contiguous"
+    peer = best.get((*point_of(row), bits_of(row["codec"])))
+    versus = f"{peer['steady_us'] / row['steady_us']:.2f}x {peer['name']}" if peer else ""
+    shape = f"{row['batch']} x {row['seq_len']}, {row['kv_heads']} x {row['group']} heads of {row['head_dim']}"
+    return (f"{row['codec']:8} {shape:36} {pages:13} {row['cold_us']:9.1f} {row['steady_us']:9.1f} "
+            f"{100 * row['share_of_ceiling']:7.1f}%  {versus}")
+
+
+def short(rows: list[Row], environment: Row) -> str:
+    lines = [f"GPU: {environment.get('gpu', {}).get('name', 'unknown')}"]
+    for stage, outcome in environment.get("stages", {}).items():
+        failed = [row for row in rows if row.get("stage") == stage and row.get("status") == "failed"]
+        names = ", ".join(str(row.get("name") or row.get("codec") or row.get("reason", "")) for row in failed[:4])
+        lines.append(f"{stage:10} {outcome['status']:12} {outcome['seconds']:6.1f} s  {names}")
+    spilling = [row["name"] for row in rows if row.get("stage") == "registers" and row["spill_bytes"]]
+    lines.append(f"kernels that spill registers: {len(spilling)}")
+    for row in rows:
+        if row.get("stage") == "ceiling":
+            lines.append(f"read ceiling {row['name']}: {row['read_gb_s']:.0f} GB/s")
+    if environment.get("void"):
+        lines.append("VOID: the ceiling moved by more than 2 % or was not measured twice; figures below prove nothing")
+    timed = [row for row in rows if row.get("stage") == "decode" and row.get("status") == "ok"]
+    if timed:
+        lines.append(f"\n{'decode':8} {'':36} {'':13} {'cold us':>9} {'steady us':>9} {'ceiling':>8}  fastest peer")
+        best = best_peers(rows)
+        lines += [line(row, best) for row in timed]
+    return "\n".join(lines)

@@ -1,0 +1,216 @@
+// Each wrapper of kernels/cuda/simt_device.h by itself: the shim takes their meaning for granted, so the
+// first thing that a GPU has to show is that it means the same.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+
+#include "harness/gpu_check/checks.h"
+#include "harness/gpu_check/numbers.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/math.h"
+
+namespace kv::gpu_check {
+namespace {
+
+__global__ void unpack_halves(float2* to) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = simt::unpack_half2(i | (0xffffu - i) << 16);
+}
+__global__ void pack_halves(const float* from, uint32_t* to) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = simt::pack_half2(from[2 * i], from[2 * i + 1]);
+}
+__global__ void unpack_fp8(float2* to) {
+  to[threadIdx.x] = simt::unpack_half2(simt::e4m3_to_half2(threadIdx.x | (255u - threadIdx.x) << 8));
+}
+__global__ void pick_bytes(uint32_t* to) {
+  to[threadIdx.x] = simt::permute_bytes(0x33221100u, 0x77665544u, threadIdx.x | 0x7520u);
+}
+__global__ void powers(const float* from, float* to) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = simt::exp2(from[i]);
+}
+__global__ void shuffle_lanes(int* to) {
+  to[threadIdx.x] = simt::shuffle(simt::lane(), 31 - simt::lane());
+  to[32 + threadIdx.x] = simt::shuffle_xor(simt::lane(), 5);
+}
+// Lane l copies 4, 8 and 16 bytes; lanes from 20 on get zeros.
+__global__ void copy_words(const std::byte* from, uint32_t* to) {
+  std::byte* room = simt::shared_memory();
+  const int lane = simt::lane();
+  const bool there = lane < 20;
+  simt::copy_async<16>(room + 16 * lane, from + 16 * lane, there);
+  simt::copy_async<8>(room + 512 + 8 * lane, from + 8 * lane, there);
+  simt::commit_copies();
+  simt::copy_async<4>(room + 768 + 4 * lane, from + 4 * lane, there);
+  simt::commit_copies();
+  simt::wait_copies<0>();
+  simt::sync_warp();
+  for (int i = lane; i < 224; i += 32) to[i] = simt::read<uint32_t>(room + 4 * i);
+}
+// a [16, 16] and b [16, 8] of binary16 in, c [16, 8] of f32 out.
+__global__ void multiply(const std::byte* from, float* to) {
+  std::byte* room = simt::shared_memory();
+  const int lane = simt::lane();
+  for (int i = lane; i < 48; i += 32) simt::copy_async<16>(room + 16 * i, from + 16 * i, true);
+  simt::commit_copies();
+  simt::wait_copies<0>();
+  simt::sync_warp();
+  uint32_t a[4], b[4];
+  simt::load_tiles(room + lane % 16 * 32 + lane / 16 * 16, a);
+  simt::load_tiles_transposed(room + 512 + lane % 16 * 16, b);
+  const uint32_t b_words[2] = {b[0], b[1]};
+  float c[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+  simt::multiply_tiles(a, b_words, c);
+  for (int i = 0; i < 4; ++i) to[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
+}
+__global__ void count(unsigned* counter, unsigned* to) { to[blockIdx.x] = simt::count_up(counter, 2); }
+
+// Runs `launch` with room for n results and gives them back.
+template <class T>
+std::vector<T> results(cuda::CudaGpu& gpu, size_t n, const std::function<void(T*, cudaStream_t)>& launch) {
+  const DeviceBytes room(gpu, n * sizeof(T));
+  launch(room.as<T>(), gpu.stream());
+  KV_CHECK(cudaGetLastError());
+  std::vector<T> values(n);
+  gpu.copy(values.data(), room.as<T>(), n * sizeof(T));
+  return values;
+}
+
+bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+bool halves_unpack(cuda::CudaGpu& gpu) {
+  const auto got =
+      results<float2>(gpu, 65536, [](float2* to, cudaStream_t s) { unpack_halves<<<256, 256, 0, s>>>(to); });
+  bool ok = true;
+  for (uint32_t i = 0; i < 65536; ++i) {
+    ok &= same(got[i].x, f16_to_f32(static_cast<uint16_t>(i)));
+    ok &= same(got[i].y, f16_to_f32(static_cast<uint16_t>(0xffffu - i)));
+  }
+  return ok;
+}
+
+bool halves_pack(cuda::CudaGpu& gpu) {
+  std::vector<float> from(8192);
+  for (size_t i = 0; i < from.size(); ++i) {
+    from[i] = std::ldexp(normal_number(3, static_cast<int64_t>(i)), static_cast<int>(i % 44) - 28);
+  }
+  const DeviceBytes in = upload(gpu, from);
+  const auto got = results<uint32_t>(
+      gpu, 4096, [&](uint32_t* to, cudaStream_t s) { pack_halves<<<16, 256, 0, s>>>(in.as<float>(), to); });
+  bool ok = true;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ok &= got[i] == (f32_to_f16(from[2 * i]) | static_cast<uint32_t>(f32_to_f16(from[2 * i + 1])) << 16);
+  }
+  return ok;
+}
+
+bool fp8_unpacks(cuda::CudaGpu& gpu) {
+  const auto got =
+      results<float2>(gpu, 256, [](float2* to, cudaStream_t s) { unpack_fp8<<<1, 256, 0, s>>>(to); });
+  bool ok = true;
+  for (int i = 0; i < 256; ++i) {
+    ok &= same(got[i].x, fp8_to_f32<kE4M3>(static_cast<uint8_t>(i)));
+    ok &= same(got[i].y, fp8_to_f32<kE4M3>(static_cast<uint8_t>(255 - i)));
+  }
+  return ok;
+}
+
+bool bytes_are_picked(cuda::CudaGpu& gpu) {
+  const auto got =
+      results<uint32_t>(gpu, 8, [](uint32_t* to, cudaStream_t s) { pick_bytes<<<1, 8, 0, s>>>(to); });
+  bool ok = true;
+  for (uint32_t i = 0; i < 8; ++i) ok &= got[i] == (0x77552200u | 0x11u * i);
+  return ok;
+}
+
+// ex2.approx: 2 ulp, as NVIDIA states it.
+bool powers_are_close(cuda::CudaGpu& gpu) {
+  std::vector<float> from(4096);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = -0.03f * static_cast<float>(i);
+  from.back() = -std::numeric_limits<float>::infinity();
+  const DeviceBytes in = upload(gpu, from);
+  const auto got = results<float>(
+      gpu, from.size(), [&](float* to, cudaStream_t s) { powers<<<16, 256, 0, s>>>(in.as<float>(), to); });
+  bool ok = got.back() == 0.0f;
+  for (size_t i = 0; i + 1 < got.size(); ++i) {
+    const double want = std::exp2(static_cast<double>(from[i]));
+    ok &= std::fabs(got[i] - want) <= 2.4e-7 * want;
+  }
+  return ok;
+}
+
+bool lanes_shuffle(cuda::CudaGpu& gpu) {
+  const auto got = results<int>(gpu, 64, [](int* to, cudaStream_t s) { shuffle_lanes<<<1, 32, 0, s>>>(to); });
+  bool ok = true;
+  for (int i = 0; i < 32; ++i) ok &= got[i] == 31 - i && got[32 + i] == (i ^ 5);
+  return ok;
+}
+
+bool copies_land(cuda::CudaGpu& gpu) {
+  std::vector<uint32_t> from(128);
+  for (uint32_t i = 0; i < 128; ++i) from[i] = 0x01010101u * i + 7u;
+  const DeviceBytes in = upload(gpu, from);
+  const auto got = results<uint32_t>(
+      gpu, 224, [&](uint32_t* to, cudaStream_t s) { copy_words<<<1, 32, 896, s>>>(in.as<std::byte>(), to); });
+  bool ok = true;
+  for (size_t i = 0; i < 224; ++i) {
+    const size_t words = i < 128 ? 4 : i < 192 ? 2 : 1, first = i < 128 ? 0 : i < 192 ? 128 : 192;
+    const bool there = (i - first) / words < 20;
+    ok &= got[i] == (there ? from[i - first] : 0u);
+  }
+  return ok;
+}
+
+bool tiles_multiply(cuda::CudaGpu& gpu) {
+  std::vector<uint16_t> from(16 * 16 + 16 * 8);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = f32_to_f16(static_cast<float>(i * 7 % 17) - 8.0f);
+  const DeviceBytes in = upload(gpu, from);
+  const auto got = results<float>(
+      gpu, 128, [&](float* to, cudaStream_t s) { multiply<<<1, 32, 768, s>>>(in.as<std::byte>(), to); });
+  bool ok = true;
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t column = 0; column < 8; ++column) {
+      float want = 1.0f;
+      for (size_t k = 0; k < 16; ++k) {
+        want += f16_to_f32(from[row * 16 + k]) * f16_to_f32(from[256 + k * 8 + column]);
+      }
+      ok &= got[row * 8 + column] == want;
+    }
+  }
+  return ok;
+}
+
+bool counts_wrap(cuda::CudaGpu& gpu) {
+  const DeviceBytes counter = upload(gpu, std::vector<unsigned>{0});
+  auto got = results<unsigned>(
+      gpu, 6, [&](unsigned* to, cudaStream_t s) { count<<<6, 1, 0, s>>>(counter.as<unsigned>(), to); });
+  std::sort(got.begin(), got.end());
+  return got == std::vector<unsigned>{0, 0, 1, 1, 2, 2};
+}
+
+}  // namespace
+
+bool check_wrappers(cuda::CudaGpu& gpu) {
+  struct Check {
+    const char* name;
+    bool (*passes)(cuda::CudaGpu&);
+  };
+  bool all = true;
+  for (const Check& check :
+       {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
+        Check{"e4m3_to_half2", fp8_unpacks}, Check{"permute_bytes", bytes_are_picked},
+        Check{"exp2", powers_are_close}, Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
+        Check{"tiles", tiles_multiply}, Check{"count_up", counts_wrap}}) {
+    const bool ok = check.passes(gpu);
+    std::printf("{\"stage\": \"wrappers\", \"name\": \"%s\", \"status\": \"%s\"}\n", check.name,
+                ok ? "ok" : "failed");
+    std::fflush(stdout);
+    all &= ok;
+  }
+  return all;
+}
+
+}  // namespace kv::gpu_check

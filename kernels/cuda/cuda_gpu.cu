@@ -1,0 +1,156 @@
+#include "kernels/cuda/cuda_gpu.h"
+
+#include <cstdio>
+#include <new>
+#include <stdexcept>
+
+#include "kernels/cuda/append.h"
+#include "kernels/cuda/attend_simple.h"
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/evict.h"
+#include "kernels/cuda/mass.h"
+#include "kernels/cuda/merge.h"
+
+namespace kv::cuda {
+namespace {
+
+constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
+
+unsigned blocks(int items, int of) { return static_cast<unsigned>((items + of - 1) / of); }
+
+Instance find(const Layout& layout, int group) {
+  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_kivi}) {
+    const Instance found = find_in(layout, group);
+    if (found.kernel) return found;
+  }
+  return {};
+}
+
+// What a destructor says, since it cannot throw.
+void report(cudaError_t error, const char* call) noexcept {
+  if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
+}
+
+}  // namespace
+
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next call would report it again
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
+                           ") in " + call);
+}
+
+CudaGpu::CudaGpu(int device) : device_(device) {
+  KV_CHECK(cudaSetDevice(device));
+  KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+CudaGpu::~CudaGpu() { report(cudaStreamDestroy(stream_), "cudaStreamDestroy"); }
+
+GpuInfo CudaGpu::info() const {
+  cudaDeviceProp properties;
+  KV_CHECK(cudaGetDeviceProperties(&properties, device_));
+  GpuInfo info{.name = properties.name,
+               .major = properties.major,
+               .minor = properties.minor,
+               .multiprocessors = properties.multiProcessorCount,
+               .memory_bytes = properties.totalGlobalMem,
+               .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+  KV_CHECK(cudaDriverGetVersion(&info.driver));
+  KV_CHECK(cudaRuntimeGetVersion(&info.runtime));
+  return info;
+}
+
+std::byte* CudaGpu::allocate(size_t bytes) {
+  void* p = nullptr;
+  KV_CHECK(cudaMalloc(&p, bytes));
+  return static_cast<std::byte*>(p);
+}
+
+void CudaGpu::release(std::byte* p) noexcept {
+  report(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  report(cudaFree(p), "cudaFree");
+}
+
+std::byte* CudaGpu::allocate_pinned(size_t bytes) {
+  void* p = nullptr;
+  KV_CHECK(cudaMallocHost(&p, bytes));
+  return static_cast<std::byte*>(p);
+}
+
+void CudaGpu::release_pinned(std::byte* p) noexcept {
+  report(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  report(cudaFreeHost(p), "cudaFreeHost");
+}
+
+// From pageable host memory CUDA itself copies before it returns; to it, or from pinned memory, it does not.
+void CudaGpu::copy(void* to, const void* from, size_t bytes) {
+  KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+  KV_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaGpu::synchronize() { KV_CHECK(cudaStreamSynchronize(stream_)); }
+
+void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
+  const dim3 grid(static_cast<unsigned>(append_blocks(params.layout, most_units)),
+                  static_cast<unsigned>(jobs));
+  append_rows<<<grid, kAppendWarps * simt::kWarp, 0, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
+  const dim3 grid(static_cast<unsigned>(most_splits), static_cast<unsigned>(problems),
+                  blocks(most_queries, kAttendWarps));
+  cuda::attend_simple<<<grid, kAttendThreads, 0, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
+bool CudaGpu::has_decode(const Layout& layout, int group) const { return find(layout, group).kernel; }
+
+void CudaGpu::decode(const DecodeParams& params, int items) {
+  const Instance found = find(params.layout, params.group);
+  if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
+  const auto* function = reinterpret_cast<const void*>(found.kernel);
+  if (prepared_.insert(function).second) {
+    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
+  }
+  const dim3 grid(static_cast<unsigned>(items), blocks(params.group, found.heads));
+  found.kernel<<<grid, kDecodeWarps * simt::kWarp, static_cast<size_t>(found.shared_bytes), stream_>>>(
+      params);
+  KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::merge(const MergeParams& params, int problems) {
+  const dim3 grid(blocks(params.most_queries, kAttendWarps), static_cast<unsigned>(problems));
+  merge_splits<<<grid, kAttendThreads, 0, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::add_mass(const MassParams& params, int problems, int most_rows) {
+  const dim3 grid(blocks(most_rows, kAttendThreads), static_cast<unsigned>(problems));
+  cuda::add_mass<<<grid, kAttendThreads, 0, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::choose_slots(const EvictParams& params, int heads) {
+  choose_slot<<<static_cast<unsigned>(heads), kEvictWarps * simt::kWarp, kEvictSharedBytes, stream_>>>(
+      params);
+  KV_CHECK(cudaGetLastError());
+}
+
+std::unique_ptr<Gpu> open_gpu() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice ||
+      (error == cudaSuccess && !count)) {
+    throw std::invalid_argument(
+        "no GPU can be used here: " + std::string(error ? cudaGetErrorString(error) : "none is visible") +
+        "; leave --device at cpu, or install NVIDIA's driver");
+  }
+  check(error, "cudaGetDeviceCount");
+  return std::make_unique<CudaGpu>(0);
+}
+
+}  // namespace kv::cuda

@@ -1,0 +1,47 @@
+// kernels/cuda/gpu.h over CUDA's runtime. For files that nvcc compiles; others know Gpu alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <set>
+
+#include "kernels/cuda/gpu.h"
+
+namespace kv::cuda {
+
+// Throws std::runtime_error that names the call, or std::bad_alloc where memory is short.
+void check(cudaError_t error, const char* call);
+#define KV_CHECK(call) ::kv::cuda::check(call, #call)
+
+class CudaGpu : public Gpu {
+ public:
+  explicit CudaGpu(int device);
+  ~CudaGpu() override;
+  CudaGpu(const CudaGpu&) = delete;
+  CudaGpu& operator=(const CudaGpu&) = delete;
+
+  // All work goes here, in order.
+  cudaStream_t stream() const { return stream_; }
+
+  GpuInfo info() const override;
+  std::byte* allocate(size_t bytes) override;
+  void release(std::byte* p) noexcept override;
+  std::byte* allocate_pinned(size_t bytes) override;
+  void release_pinned(std::byte* p) noexcept override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  void synchronize() override;
+  void append(const AppendParams& params, int jobs, int most_units) override;
+  void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override;
+  bool has_decode(const Layout& layout, int group) const override;
+  void decode(const DecodeParams& params, int items) override;
+  void merge(const MergeParams& params, int problems) override;
+  void add_mass(const MassParams& params, int problems, int most_rows) override;
+  void choose_slots(const EvictParams& params, int heads) override;
+
+ private:
+  int device_;
+  cudaStream_t stream_ = nullptr;
+  std::set<const void*> prepared_;  // kernels that may use more shared memory than the standard 48 KiB
+};
+
+}  // namespace kv::cuda

@@ -1,0 +1,52 @@
+// A GPU as the host sees it: memory, copies and the launches of every kernel, in the order of the calls.
+//
+// An interface, so that what is built on it runs on a real GPU and, in the tests, on the shim.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/params.h"
+
+namespace kv::cuda {
+
+struct GpuInfo {
+  std::string name;  // "NVIDIA H100 80GB HBM3"
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  size_t memory_bytes = 0, l2_bytes = 0;
+  int driver = 0, runtime = 0;  // as CUDA numbers them: 12040 is 12.4
+};
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+  virtual GpuInfo info() const = 0;
+
+  // Device memory, aligned to 256; throws std::bad_alloc. release() waits for what still uses it.
+  virtual std::byte* allocate(size_t bytes) = 0;
+  virtual void release(std::byte* p) noexcept = 0;
+  // Host memory that the GPU reads by itself.
+  virtual std::byte* allocate_pinned(size_t bytes) = 0;
+  virtual void release_pinned(std::byte* p) noexcept = 0;
+  // From and to memory of either kind. The host's bytes may be reused when it returns.
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  // Launches; the kernels' headers say what they do. Pointers in the parameters are the device's.
+  virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
+  virtual void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) = 0;
+  // Whether an instance of the fast kernel fits; decode() may be called only then.
+  virtual bool has_decode(const Layout& layout, int group) const = 0;
+  virtual void decode(const DecodeParams& params, int items) = 0;
+  virtual void merge(const MergeParams& params, int problems) = 0;
+  virtual void add_mass(const MassParams& params, int problems, int most_rows) = 0;
+  virtual void choose_slots(const EvictParams& params, int heads) = 0;
+};
+
+// The first GPU. Throws std::invalid_argument with one line if there is no driver, no GPU, or this build has
+// no kernels for it.
+std::unique_ptr<Gpu> open_gpu();
+
+}  // namespace kv::cuda

@@ -1,0 +1,143 @@
+// kernels/cuda/simt.h on a GPU. Every wrapper stands for an instruction or two; the PTX they are written in
+// needs sm_80.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define KV_DEVICE __device__ __forceinline__
+#define KV_KERNEL __global__ void
+#define KV_UNROLL _Pragma("unroll")
+// Most threads of a block, and the blocks an SM should hold: what registers are given out by.
+#define KV_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+
+namespace kv::simt {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+KV_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
+KV_DEVICE int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+KV_DEVICE int warp() { return static_cast<int>(threadIdx.x / kWarp); }
+KV_DEVICE int threads() { return static_cast<int>(blockDim.x); }
+KV_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
+KV_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
+KV_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+KV_DEVICE int blocks_x() { return static_cast<int>(gridDim.x); }
+
+KV_DEVICE void sync_block() { __syncthreads(); }
+KV_DEVICE void sync_warp() { __syncwarp(); }
+
+template <class T>
+KV_DEVICE T shuffle(T value, int from_lane) {
+  return __shfl_sync(kAllLanes, value, from_lane);
+}
+template <class T>
+KV_DEVICE T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+
+// The block's dynamic shared memory, aligned to 128.
+KV_DEVICE std::byte* shared_memory() {
+  extern __shared__ __align__(128) unsigned char kv_shared_memory[];
+  return reinterpret_cast<std::byte*>(kv_shared_memory);
+}
+
+// Adds 1; from `last` goes back to 0. Returns what was there. What the block wrote before is visible to the
+// block that finds it written, if both fence.
+KV_DEVICE unsigned count_up(unsigned* counter, unsigned last) { return atomicInc(counter, last); }
+KV_DEVICE void fence() { __threadfence(); }
+
+KV_DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+KV_DEVICE float log2(float x) { return ::log2f(x); }
+KV_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+
+// Bytes of a and b, picked by the nibbles of `selector`, the lowest first: 0 … 3 of a, 4 … 7 of b.
+KV_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
+// Two binary16 numbers of one word, the lower first, and back; exact, and rounded to nearest even.
+KV_DEVICE float2 unpack_half2(uint32_t word) {
+  __half2 h;
+  memcpy(&h, &word, 4);
+  return __half22float2(h);
+}
+KV_DEVICE uint32_t pack_half2(float low, float high) {
+  const __half2 h = __floats2half2_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &h, 4);
+  return word;
+}
+// Two FP8 numbers of the lower half of a word, exact.
+KV_DEVICE uint32_t e4m3_to_half2(uint32_t two) {
+  const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
+  return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
+}
+
+// A read of memory that is aligned to its size.
+template <class T>
+KV_DEVICE T read(const std::byte* p) {
+  return *reinterpret_cast<const T*>(p);
+}
+
+// 4, 8 or 16 bytes from global to shared memory, without waiting; zeros if not `there`. Both addresses are
+// aligned to that. 16 go past the first-level cache.
+template <int kBytes>
+KV_DEVICE void copy_async(void* to, const void* from, bool there) {
+  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  const int bytes = there ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(kBytes),
+                 "r"(bytes)
+                 : "memory");
+  }
+}
+KV_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all of this thread's groups but the newest kPending.
+template <int kPending>
+KV_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8x8 tiles of 16-bit elements from shared memory: lane l brings the address of row l % 8 of tile l / 8,
+// and gets of tile t elements (l / 4, 2 * (l % 4)) and its right neighbour as word t.
+KV_DEVICE void load_tiles(const void* row, uint32_t (&word)[4]) {
+  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(from)
+               : "memory");
+}
+// The same of the tiles' transposes.
+KV_DEVICE void load_tiles_transposed(const void* row, uint32_t (&word)[4]) {
+  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(from)
+               : "memory");
+}
+
+// c [16, 8] += a [16, 16] * b [16, 8], binary16 in, f32 sums. With g = lane / 4 and t = lane % 4 a lane holds
+//   a: rows g, g+8, g, g+8 of columns 2t, 2t, 2t+8, 2t+8 (and the right neighbour of each)
+//   b: rows 2t, 2t+8 (and the one below each) of column g
+//   c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+KV_DEVICE void multiply_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+}  // namespace kv::simt

@@ -1,0 +1,65 @@
+// gpu-check's own scenes and checks, on the shim: what it will hold a GPU against must be right, and must be
+// able to fail.
+#include "harness/gpu_check/scene.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/gpu_check/numbers.h"
+#include "tests/simt_gpu.h"
+
+namespace kv {
+namespace {
+
+using gpu_check::Scene;
+using gpu_check::SceneShape;
+
+void write_numbers(float* to, int64_t n, uint64_t seed, int64_t first) {
+  for (int64_t i = 0; i < n; ++i) to[i] = gpu_check::normal_number(seed, first + i);
+}
+
+TEST(GpuCheck, NumbersLookNormal) {
+  double sum = 0.0, squares = 0.0;
+  for (int64_t i = 0; i < 100000; ++i) {
+    const double x = double{gpu_check::normal_number(5, i)};
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / 1e5, 0.0, 0.01);
+  EXPECT_NEAR(squares / 1e5, 1.0, 0.02);
+  EXPECT_NE(gpu_check::normal_number(5, 1), gpu_check::normal_number(6, 1));
+}
+
+TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
+  test::SimtGpu gpu;
+  for (const gpu_check::CodecChoice& codec : gpu_check::codecs()) {
+    const int32_t tail = codec.unit_rows() > 1 ? 57 : 0;
+    const SceneShape shape{codec, 64, 2, 4, {96 + tail, 32 + tail}, tail, codec.unit_rows() > 1 ? 32 : 16};
+    Scene scene(gpu, write_numbers, shape, 17);
+    for (const bool fast : {true, false}) {
+      scene.step(fast);
+      for (int problem = 0; problem < scene.problems(); ++problem) {
+        EXPECT_LT(scene.relative_error(problem), 3e-6) << codec.name << (fast ? " fast" : " plain");
+      }
+    }
+    EXPECT_TRUE(scene.bytes_are_the_cpus(3)) << codec.name;
+    const int64_t elements = int64_t{2} * 2 * 64 * (128 + 0);  // K and V, kv heads, head_dim, encoded rows
+    EXPECT_GE(scene.kv_bytes() * 8, elements * codec.v.bits) << codec.name;
+  }
+}
+
+// Another row in the place of the last one: the bytes are no longer those of the numbers.
+TEST(GpuCheck, SeesBytesThatAreNotTheCpus) {
+  test::SimtGpu gpu;
+  Scene scene(gpu, write_numbers, {gpu_check::codec_named("f16"), 64, 1, 1, {40}, 0, 0}, 17);
+  scene.step(true);
+  EXPECT_TRUE(scene.bytes_are_the_cpus(0));
+  EXPECT_LT(scene.relative_error(0), 3e-6);
+  scene.append();
+  EXPECT_FALSE(scene.bytes_are_the_cpus(0));
+  EXPECT_GT(scene.relative_error(0), 1e-3);  // what is stored now was not attended to yet
+  scene.step(true);
+  EXPECT_LT(scene.relative_error(0), 3e-6);
+}
+
+}  // namespace
+}  // namespace kv
