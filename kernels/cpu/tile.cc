@@ -18,10 +18,16 @@ void locate(const Side& side, int head_dim, int64_t first, int count, int at, Ti
     return;
   }
   const int64_t row_bytes = unit_data_bytes(side.encoding, head_dim) / group;
-  for (int i = 0; i < count; ++i) {
-    const int64_t unit = (first + i) / group, row = (first + i) % group;
-    out.row[at + i] = side.data + unit * side.stride + row * row_bytes;
-    out.meta[at + i] = side.meta + unit * side.meta_stride;
+  for (int done = 0; done < count;) {
+    const int64_t unit = (first + done) / group, begin = (first + done) % group;
+    const int take = static_cast<int>(std::min<int64_t>(count - done, group - begin));
+    const std::byte* row = side.data + unit * side.stride + begin * row_bytes;
+    const std::byte* meta = side.meta + unit * side.meta_stride;
+    for (int i = at + done; i < at + done + take; ++i, row += row_bytes) {
+      out.row[i] = row;
+      out.meta[i] = meta;
+    }
+    done += take;
   }
 }
 
