@@ -23,6 +23,7 @@
 #include "kernels/cpu/attention_codes-inl.h"
 #include "kernels/cpu/attention_floats-inl.h"
 #include "kernels/cpu/softmax-inl.h"
+#include "kernels/cpu/tile-inl.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
