@@ -178,6 +178,19 @@ struct CodedQueries {
   // Query r's codes are at q + r * head_dim * kPack, since planes * 2 * words is head_dim.
 };
 
+// x * scale rounded to an integer of at most 22 bits, as the low bits of a float that much larger: cheaper
+// than a conversion, which must mind what is out of range. The bits above the low 16 are kMagicBits'.
+constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
+constexpr int32_t kMagicBits = 0x4b400000;
+template <class DF>
+HWY_INLINE auto rounded_bits(DF df, hn::Vec<DF> x, hn::Vec<DF> scale) {
+  return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kMagic)));
+}
+// What `count` of them add to a sum beyond the integers, modulo 2^32.
+constexpr int32_t magic_sum(int count) {
+  return static_cast<int32_t>(static_cast<uint32_t>(kMagicBits) * static_cast<uint32_t>(count));
+}
+
 // The largest code of a query for which no sum of products can overflow.
 inline float largest_query_code(int bits, int head_dim) {
   const int64_t fits = INT32_MAX / (int64_t{head_dim} * ((1 << bits) - 1));
@@ -215,13 +228,14 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
   for (int w = 0; w < words; w += lanes) {
     auto sum = hn::Zero(di);
     for (int p = 0; p < kPlanes<Layout>; ++p) {
-      const auto low = hn::NearestInt(hn::Mul(hn::LoadU(df, x + p * words + w), scale));
-      const auto high = hn::NearestInt(hn::Mul(hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale));
+      const auto low = rounded_bits(df, hn::LoadU(df, x + p * words + w), scale);
+      const auto high = rounded_bits(df, hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale);
       for (int copy = 0; copy < kPack; ++copy)
         hn::StoreU(pair_up(di, low, high), di, q + (p * kPack + copy) * words + w);
       sum = hn::Add(sum, hn::Add(low, high));
     }
-    const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
+    const auto codes = hn::Sub(sum, hn::Set(di, magic_sum(2 * kPlanes<Layout>)));
+    const auto start = hn::Mul(codes, hn::Set(di, -kMiddle<Layout>));
     if constexpr (Layout::kWordsPerBlock != 0) hn::StoreU(start, di, out.start + r * kMaxWords + w);
     all = hn::Add(all, start);
   }
@@ -376,18 +390,21 @@ template <class Layout>
 void code_weights(const float* weights, int count, int r, CodedWeights& out) {
   const hn::ScalableTag<float> df;
   const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<int16_t, decltype(df)> d16;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const hn::Rebind<uint16_t, decltype(df)> d16;
   const int lanes = static_cast<int>(hn::Lanes(df)), padded = (count + 15) / 16 * 16;
   const float largest = largest_magnitude(df, weights, padded);
   const auto scale = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
-  auto* codes = reinterpret_cast<int16_t*>(out.pair + r * CodedWeights::kStride);
+  auto* codes = reinterpret_cast<uint16_t*>(out.pair + r * CodedWeights::kStride);
   auto sum = hn::Zero(di);
   for (int j = 0; j < padded; j += lanes) {
-    const auto code = hn::NearestInt(hn::Mul(hn::LoadU(df, weights + j), scale));
-    hn::StoreU(hn::DemoteTo(d16, code), d16, codes + j);
+    const auto code = rounded_bits(df, hn::LoadU(df, weights + j), scale);
+    hn::StoreU(hn::TruncateTo(d16, hn::BitCast(du, code)), d16, codes + j);
     sum = hn::Add(sum, code);
   }
-  out.start[r * kMaxBlocks] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(di, sum));
+  const auto total = static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(di, sum)));
+  out.start[r * kMaxBlocks] =
+      -kMiddle<Layout> * static_cast<int32_t>(total - static_cast<uint32_t>(magic_sum(padded)));
   out.step[r] = largest / kLargestWeightCode;
 }
 
@@ -403,8 +420,8 @@ inline void largest_scales(const BlockScales& scales, int count, int blocks, flo
   }
 }
 
-// int16 codes [4 blocks, 4 rows] as [2 pairs of rows, 4 blocks].
-inline void store_pairs(const int16_t* codes, int32_t* out) {
+// 16-bit codes [4 blocks, 4 rows] as [2 pairs of rows, 4 blocks].
+inline void store_pairs(const uint16_t* codes, int32_t* out) {
   const hn::CappedTag<int32_t, 4> d;
   const auto* words = reinterpret_cast<const int32_t*>(codes);
   const auto a = hn::Load(d, words), b = hn::Load(d, words + 4);
@@ -419,7 +436,8 @@ void code_block_weights(const float* weights, const BlockScales& scales, const f
                         int count, int blocks, int r, CodedWeights& out) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<int16_t, decltype(df)> d16;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const hn::Rebind<uint16_t, decltype(df)> d16;
   const int lanes = static_cast<int>(hn::Lanes(df));
   auto top = hn::Zero(df);
   for (int j = 0; j < count; j += lanes)
@@ -428,15 +446,16 @@ void code_block_weights(const float* weights, const BlockScales& scales, const f
   const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
   out.step[r] = largest / kLargestWeightCode;
   for (int g = 0; 4 * g < blocks; ++g) {
-    HWY_ALIGN int32_t sums[16] = {};  // [4 blocks, 4 rows]
+    HWY_ALIGN int32_t sums[16];  // [4 blocks, 4 rows]
+    std::fill_n(sums, 16, -magic_sum((count + 3) / 4));
     int32_t* pair = out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * 4;
     const float* quad = scales.quads(g);
     for (int j = 0; j < count; j += 4, quad += 16, pair += 8) {
-      HWY_ALIGN int16_t codes[16];
+      HWY_ALIGN uint16_t codes[16];
       const auto weight = hn::Mul(hn::LoadDup128(df, weights + j), inverse);
       for (int i = 0; i < 16; i += lanes) {
-        const auto code = hn::NearestInt(hn::Mul(weight, hn::Load(df, quad + i)));
-        hn::Store(hn::DemoteTo(d16, code), d16, codes + i);
+        const auto code = rounded_bits(df, weight, hn::Load(df, quad + i));
+        hn::Store(hn::TruncateTo(d16, hn::BitCast(du, code)), d16, codes + i);
         hn::Store(hn::Add(hn::Load(di, sums + i), code), di, sums + i);
       }
       store_pairs(codes, pair);
