@@ -258,9 +258,10 @@ inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, 
   const hn::CappedTag<float, 4> df;
   const hn::Rebind<hwy::float16_t, decltype(df)> half;
   if (count >= 4) return hn::PromoteTo(df, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(meta)));
-  HWY_ALIGN hwy::float16_t some[4] = {};
-  std::memcpy(some, meta, sizeof(hwy::float16_t) * static_cast<size_t>(count));
-  return hn::PromoteTo(df, hn::Load(half, some));
+  uint64_t bits = 0;
+  for (int i = 0; i < count; ++i) bits |= uint64_t{load<uint16_t>(meta, i)} << (16 * i);
+  const hn::CappedTag<uint64_t, 1> one;
+  return hn::PromoteTo(df, hn::BitCast(half, hn::Set(one, bits)));
 }
 
 // `meta` [count], padded with zeros to a multiple of 4 rows and of 4 blocks. False if one is not finite.
