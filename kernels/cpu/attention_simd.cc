@@ -5,6 +5,7 @@
 // not know whether a tile lies in one span or in many, and while one side is worked on, memory is asked for
 // the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/attention_task.h"
@@ -280,22 +281,17 @@ class TaskRunner {
     if constexpr (Layout::kWordsPerBlock != 0) {
       return load_block_scales(meta, count, head_dim_ / kGgmlBlock, s_.blocks);
     } else {
-      float* scale = s_.row_scale;
-      float* zero = s_.row_zero;
+      // Number by number: a vector load would wait for the stores just made.
+      uint32_t not_finite = 0;
       for (int j = 0; j < count; ++j) {
-        scale[j] = load<float>(meta[j], 0);
-        zero[j] = e.affine ? load<float>(meta[j], 1) : 0.0f;
+        const auto bits = kv::load<uint32_t>(meta[j], 0);
+        not_finite |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
+        const float scale = std::bit_cast<float>(bits);
+        s_.row_scale[j] = scale;
+        if (e.affine) s_.row_zero[j] = kv::load<float>(meta[j], 1) + scale * kMiddle<Layout>;
       }
-      const int padded = (count + lanes() - 1) / lanes() * lanes();
-      for (int j = count; j < padded; ++j) scale[j] = zero[j] = 0.0f;
-      const auto middle = hn::Set(d_, e.affine ? static_cast<float>(kMiddle<Layout>) : 0.0f);
-      auto probe = hn::Zero(d_);
-      for (int j = 0; j < padded; j += lanes()) {
-        const auto x = hn::Load(d_, scale + j);
-        hn::Store(hn::MulAdd(x, middle, hn::Load(d_, zero + j)), d_, zero + j);
-        probe = hn::MulAdd(x, hn::Zero(d_), probe);
-      }
-      return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
+      if (!e.affine) std::fill_n(s_.row_zero, count, 0.0f);
+      return not_finite == 0;
     }
   }
 
