@@ -5,8 +5,8 @@
 // borders and never the number of threads. So the output's bits depend on the queries and the stored rows
 // alone: every placement, any thread count and any run agree.
 //
-// Steps of kPrefillTokens tokens and more are worked on differently (cpu/prefill_simd.cc) from steps of a few
-// tokens (cpu/attention_simd.cc): there arithmetic is the limit, here the reading of memory.
+// Steps of kPrefillTokens tokens and more (cpu/prefill_simd.cc) are worked on differently from those of a few
+// (cpu/attention_simd.cc): in the former arithmetic is the limit, in the latter the reading of memory.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,10 @@ inline constexpr int kSplitRows = 512;    // rows of one partial result (split-K
 inline constexpr int kQueryBlock = 32;    // query rows that share one pass over the keys
 inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend() works on at once
 inline constexpr int kMaxHeadDim = 512;
-inline constexpr int kPrefillTokens = 32;  // tokens of a step from which on it is worked on as a prefill
+
+// Tokens of a step from which on it is worked on as a prefill, where tokens fill vector lanes 32 at a time.
+// With fewer, lanes would lie idle, and the other path is faster.
+inline constexpr int kPrefillTokens = 32;
 
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each.
 struct HeadQueries {
@@ -35,6 +38,10 @@ struct HeadQueries {
   int64_t visible = 0;          // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
   float* mass = nullptr;        // [rows] or null: += the probability each row got, summed over the queries
 };
+
+// Whether a problem is worked on as a prefill. Not if its probabilities are asked for, which prefill forgets,
+// nor on the scalar path, which works on all alike.
+bool is_prefill(const HeadQueries& p);
 
 // Bytes of scratch that attend() needs for these problems, with as many threads as OpenMP would give it now.
 // Depends only on shapes; and since no more than kHeldQueries of a problem, or a few panels a thread, are in

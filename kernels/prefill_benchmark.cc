@@ -1,7 +1,7 @@
 // How near attend() comes to the speed at which this machine can multiply and add: a prompt of S tokens,
 // whole or in chunks, turn by turn with a loop of multiply-adds in registers and with Eigen's products of the
 // same matrices. `ctest` does not run this; build and run `prefill_benchmark`, for example with
-// --benchmark_filter='D128/S2048/whole/t1'.
+// --benchmark_filter='D128/S2048/whole/t1'. A first argument --isa=avx2 forces an instruction set.
 //
 //   GFLOP/s   4 * head_dim operations for each pair of a query and a row that it sees, over the median time
 //   share     that, over the best that the loop reached in the same turns (peak)
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/eigen_gemm.h"
 #include "kernels/encoding.h"
 #include "kernels/fma_peak.h"
@@ -231,6 +232,10 @@ void add(const Codec& codec, const Shape& s, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]).starts_with("--isa=")) {
+    force_isa(argv[1] + std::string("--isa=").size());
+    std::rotate(argv + 1, argv + 2, argv + argc--);
+  }
   for (const Codec& codec : kCodecs) {
     for (const int q_heads : {8, 32}) {
       for (const int head_dim : {64, 128, 256}) {

@@ -21,10 +21,6 @@ inline constexpr int kMaxPanels = 8;  // of a task
 // Rows of a tile's scores: blocks of keys may write past the last one.
 inline constexpr int kPaddedTile = kTileRows + 8;
 
-// Whether a problem is worked on in panels: a step of at least kPrefillTokens tokens. Its probabilities must
-// not be asked for, since a panel forgets them, and the scalar path has none.
-bool is_prefill(const HeadQueries& p);
-
 // Floats of one panel's softmax state: the maximum [kPanelTokens] of the scores in powers of two, the sum
 // [kPanelTokens], and the un-normalised output [head_dim, kPanelTokens].
 inline int64_t panel_state_floats(int head_dim) { return (2 + int64_t{head_dim}) * kPanelTokens; }
