@@ -1,15 +1,13 @@
 #include "harness/prefill.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 
 #include "harness/bytes.h"
-#include "harness/reference.h"
+#include "harness/prefill_check.h"
 #include "harness/score_attention.h"
 #include "harness/stats.h"
 #include "harness/tasks.h"
-#include "kernels/encoding.h"
 #include "variants/registry.h"
 
 namespace kv {
@@ -38,33 +36,6 @@ std::vector<Arm> arms(const BlockPlan& plan) {
 std::string suffix(const Arm& arm) {
   return std::string(arm.name) + (std::string(arm.name) == "chunked" ? " c" + std::to_string(arm.chunk) : "");
 }
-
-// A prompt as the steps of an arm are given it: of one sequence's layer.
-struct Prompt {
-  struct Chunk {
-    int64_t first, n;
-    std::vector<float> q, k, v, out;  // [heads, n, head_dim]
-  };
-  std::vector<Chunk> chunks;
-  std::vector<float> k, v;  // [kv_heads, seq_len, head_dim]
-
-  Prompt(const Workload& workload, int sequence, int layer, int64_t tokens, int64_t chunk) {
-    const WorkloadShape& s = workload.shape();
-    k.resize(static_cast<size_t>(s.kv_heads * tokens * s.head_dim));
-    v.resize(k.size());
-    workload.read(sequence, layer, 0, tokens, nullptr, k.data(), v.data());
-    for (int64_t first = 0; first < tokens; first += chunk) {
-      Chunk& c = chunks.emplace_back();
-      c.first = first;
-      c.n = std::min(chunk, tokens - first);
-      c.q.resize(static_cast<size_t>(s.q_heads * c.n * s.head_dim));
-      c.k.resize(static_cast<size_t>(s.kv_heads * c.n * s.head_dim));
-      c.v.resize(c.k.size());
-      c.out.resize(c.q.size());
-      workload.read(sequence, layer, first, c.n, c.q.data(), c.k.data(), c.v.data());
-    }
-  }
-};
 
 class PrefillCell {
  public:
@@ -96,6 +67,7 @@ class PrefillCell {
       }
       open();
       run();
+      cell_->row.set("kernel", arm_.tiled() ? cell_->cache->kernel() : "eigen/f32");
       cell_->prompt = step_tokens();
       cell_->account(std::vector<int64_t>(cell_->ids.size(), plan_.seq_len));
       check();
@@ -108,7 +80,6 @@ class PrefillCell {
   void open() {
     cell_->ledger = std::make_unique<Ledger>(memory_bytes_);
     cell_->cache = build_cache(cell_->spec, cache_shape(plan_, plan_.batch), *cell_->ledger);
-    cell_->row.set("kernel", arm_.tiled() ? cell_->cache->kernel() : "eigen/f32");
     for (int i = 0; i < plan_.batch; ++i) cell_->ids.push_back(cell_->cache->add_sequence());
   }
   void close() {
@@ -181,20 +152,9 @@ class PrefillCell {
            predicted_bytes(cell_->spec, cache_shape(plan_, plan_.batch), lengths);
   }
 
-  // Holds the outputs of some tokens against FP64: the last one with all the causes of its error, and others
-  // wherever the rows that they saw are still there.
   void check() {
-    const bool stored = arm_.tiled();
-    Errors errors;
-    errors.kernel_bound = kernel_error_bound(cell_->spec);
-    if (stored) errors = check_last();
-    if (!stored || retention_of(cell_->spec).keeps_all) {
-      const double worst = worst_token_error();
-      errors.kernel_rel_l2 = std::max(errors.kernel_rel_l2, worst);
-      if (std::isnan(worst)) errors.kernel_rel_l2 = worst;
-      if (!stored) errors.rel_l2 = worst;
-    }
-    if (stored) {
+    const Errors errors = check_prompts(*cell_, prompts_, arm_.tiled());
+    if (arm_.tiled()) {
       errors.write(cell_->row);
     } else {
       cell_->row.set("err_rel_l2", errors.rel_l2);
@@ -203,84 +163,6 @@ class PrefillCell {
     const std::string failure = errors.failure();
     if (!failure.empty()) return give_up(*cell_, "failed", failure);
     cell_->row.set("status", "ok");
-  }
-
-  Errors check_last() {
-    const WorkloadShape& s = plan_.source->shape();
-    const size_t d = static_cast<size_t>(s.head_dim), heads = static_cast<size_t>(s.q_heads);
-    std::vector<std::vector<float>> rows;  // q and out of the last token, [q_heads, head_dim] each
-    for (const Prompt& prompt : prompts_) {
-      const Prompt::Chunk& last = prompt.chunks.back();
-      for (const auto* from : {&last.q, &last.out}) {
-        std::vector<float>& to = rows.emplace_back();
-        for (size_t head = 0; head < heads; ++head) {
-          const auto at =
-              from->begin() + static_cast<int64_t>((head + 1) * static_cast<size_t>(last.n) * d - d);
-          to.insert(to.end(), at, at + s.head_dim);
-        }
-      }
-    }
-    std::vector<Output> outputs;
-    for (int i = 0; i < static_cast<int>(prompts_.size()); ++i) {
-      const int sequence = i / s.layers;
-      outputs.push_back({.sequence = cell_->ids[static_cast<size_t>(sequence)],
-                         .workload_sequence = sequence,
-                         .layer = i % s.layers,
-                         .q = rows[static_cast<size_t>(2 * i)].data(),
-                         .out = rows[static_cast<size_t>(2 * i + 1)].data()});
-    }
-    return verify(*cell_->cache, *cell_->workload, plan_.seq_len, outputs);
-  }
-
-  // The first, the middle and the last token of every chunk of the first sequence's layers; the first and the
-  // last head.
-  double worst_token_error() {
-    double worst = 0.0;
-    for (int layer = 0; layer < plan_.source->shape().layers; ++layer) {
-      for (const int head : {0, plan_.source->shape().q_heads - 1}) {
-        std::vector<float> k, v;
-        read_rows(layer, head / cell_->cache->shape().group(), k, v);
-        for (const Prompt::Chunk& c : prompt(0, layer).chunks) {
-          for (const int64_t t : {int64_t{0}, c.n / 2, c.n - 1}) {
-            const double error = token_error(c, t, head, k, v);
-            if (!(error <= worst)) worst = error;  // NaN stays
-            if (std::isnan(worst)) return worst;
-          }
-        }
-      }
-    }
-    return worst;
-  }
-
-  double token_error(const Prompt::Chunk& c, int64_t t, int head, std::span<const float> k,
-                     std::span<const float> v) const {
-    const auto d = static_cast<size_t>(plan_.source->shape().head_dim);
-    const int64_t rows = c.first + t + 1;
-    const size_t at = static_cast<size_t>(head * c.n + t) * d, seen = static_cast<size_t>(rows) * d;
-    const auto want = reference::attend({c.q.data() + at, d}, k.first(seen), v.first(seen), rows).out;
-    const std::vector<double> got(c.out.begin() + static_cast<int64_t>(at),
-                                  c.out.begin() + static_cast<int64_t>(at + d));
-    return relative_l2(got, {want.data(), d});
-  }
-
-  // What the arm attended to: the rows as stored, or the prompt's own.
-  void read_rows(int layer, int kv_head, std::vector<float>& k, std::vector<float>& v) {
-    const int64_t d = plan_.source->shape().head_dim;
-    const size_t size = static_cast<size_t>(plan_.seq_len * d);
-    k.resize(size);
-    v.resize(size);
-    if (!arm_.tiled()) {
-      const Prompt& own = prompt(0, layer);
-      std::copy_n(own.k.begin() + kv_head * plan_.seq_len * d, size, k.begin());
-      std::copy_n(own.v.begin() + kv_head * plan_.seq_len * d, size, v.begin());
-      return;
-    }
-    int64_t at = 0;
-    for (const Span& span : cell_->cache->spans(cell_->ids.front(), layer, kv_head)) {
-      decode_rows(span.k, static_cast<int>(d), 0, span.rows, k.data() + at * d);
-      decode_rows(span.v, static_cast<int>(d), 0, span.rows, v.data() + at * d);
-      at += span.rows;
-    }
   }
 
   const BlockPlan& plan_;

@@ -1,6 +1,8 @@
 // Cuts problems into tasks, runs the tasks on all threads, and merges partial results in a fixed order.
 #include "kernels/attention.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "kernels/attention_task.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/encoding.h"
+#include "kernels/prefill_task.h"
 
 namespace kv {
 namespace {
@@ -29,7 +32,7 @@ constexpr int64_t kAllQueries = INT64_MAX;
 struct Cut {
   int64_t queries, held, rows, splits;
   Cut(const HeadQueries& p, int64_t most_held) {
-    queries = p.group * p.n;
+    queries = is_prefill(p) ? 0 : p.group * p.n;  // a prefill is cut otherwise: PrefillCut
     held = std::min(queries, most_held);
     rows = p.visible + p.n - 1;
     splits = queries <= kMaxSplitQueries ? ceil_div(rows, kSplitRows) : 1;
@@ -62,19 +65,29 @@ class Arena {
 }  // namespace
 
 // A problem's share of the workspace: [splits, held] states, [splits, held, head_dim] sums, [held, rows]
-// logits.
+// logits; of a prefill that comes in pieces, [group, panels, panel_state_floats] panels.
 struct AttentionPartials {
   SoftmaxState* state;
   float* sum;
   float* logits;
+  float* panels;
 };
 
 namespace {
 
-AttentionPartials take_partials(Arena& arena, const HeadQueries& p, const Cut& cut, int head_dim) {
+AttentionPartials take_partials(Arena& arena, const HeadQueries& p, int64_t most_held, int head_dim) {
+  const Cut cut(p, most_held);
+  const int64_t panels = is_prefill(p) && most_held == kAllQueries ? p.group * panels_of(p.n) : 0;
   return {.state = arena.take<SoftmaxState>(cut.splits * cut.held),
           .sum = arena.take<float>(cut.splits * cut.held * head_dim),
-          .logits = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr};
+          .logits = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr,
+          .panels = panels ? arena.take<float>(panels * panel_state_floats(head_dim)) : nullptr};
+}
+
+// Floats of one thread's scratch; 0 if none of the problems is a prefill.
+int64_t prefill_scratch(std::span<const HeadQueries> problems, int head_dim) {
+  const bool any = std::any_of(problems.begin(), problems.end(), is_prefill);
+  return any ? prefill_scratch_floats(head_dim) : 0;
 }
 
 int64_t count_tasks(std::span<const HeadQueries> problems, int64_t most_held) {
@@ -149,7 +162,9 @@ size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim, int6
   Arena arena(nullptr);
   arena.take<AttentionTask>(count_tasks(problems, most_held));
   arena.take<AttentionPartials>(std::ssize(problems));
-  for (const HeadQueries& p : problems) take_partials(arena, p, Cut(p, most_held), head_dim);
+  arena.take<PrefillWork>(std::ssize(problems));
+  for (const HeadQueries& p : problems) take_partials(arena, p, most_held, head_dim);
+  arena.take<float>(omp_get_max_threads() * prefill_scratch(problems, head_dim));
   return arena.used();
 }
 
@@ -173,19 +188,33 @@ PiecewiseAttention::PiecewiseAttention(std::span<const HeadQueries> problems, in
   Arena arena(workspace);
   tasks_ = arena.take<AttentionTask>(count_tasks(problems, most_held));
   partials_ = arena.take<AttentionPartials>(std::ssize(problems));
-  for (size_t i = 0; i < problems.size(); ++i) {
-    const Cut cut(problems[i], most_held);
-    new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], cut, head_dim));
-  }
+  prefill_works_ = arena.take<PrefillWork>(std::ssize(problems));
+  for (size_t i = 0; i < problems.size(); ++i)
+    new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], most_held, head_dim));
+  prefill_scratch_ = arena.take<float>(omp_get_max_threads() * prefill_scratch(problems, head_dim));
 }
 
 void PiecewiseAttention::work_on_queries_from(int64_t first) {
   first_query_ = first;
-  planned_ = 0;
+  planned_ = planned_prefill_ = 0;
+}
+
+void PiecewiseAttention::plan_prefill(const Piece& piece) {
+  const HeadQueries& p = problems_[piece.problem];
+  SpanCursor start;
+  advance(piece.spans, start, 0);
+  new (prefill_works_ + planned_prefill_++) PrefillWork{.problem = &p,
+                                                        .spans = piece.spans,
+                                                        .start = start,
+                                                        .row_begin = piece.begin,
+                                                        .row_end = piece.end,
+                                                        .held = partials_[piece.problem].panels,
+                                                        .cut = PrefillCut(p, problems_.size())};
 }
 
 void PiecewiseAttention::plan(const Piece& piece) {
   const HeadQueries& p = problems_[piece.problem];
+  if (is_prefill(p)) return plan_prefill(piece);
   const Cut cut(p, most_held_);
   AttentionTask* next = tasks_ + planned_;
   SpanCursor start;
@@ -214,6 +243,11 @@ void PiecewiseAttention::run_tasks(TaskQueue& queue) const {
   isa_is_scalar() ? run_tasks_scalar(queue, head_dim_) : run_tasks_simd(queue, head_dim_);
 }
 
+void PiecewiseAttention::run_prefill(PrefillQueue& queue) const {
+  const int64_t scratch = prefill_scratch_floats(head_dim_);
+  run_prefill_simd(queue, head_dim_, prefill_scratch_ + omp_get_thread_num() * scratch);
+}
+
 void PiecewiseAttention::merge_splits() const {
 #pragma omp for schedule(static)
   for (size_t i = 0; i < problems_.size(); ++i) {
@@ -227,13 +261,25 @@ void PiecewiseAttention::merge_splits() const {
   }
 }
 
-void PiecewiseAttention::run(std::span<const Piece> pieces) {
-  planned_ = 0;
-  for (const Piece& piece : pieces) plan(piece);
+void PiecewiseAttention::run_planned(bool threads, bool merge) {
   sort_tasks();
   TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
-#pragma omp parallel
-  run_tasks(queue);
+  PrefillQueue prefill_queue({prefill_works_, static_cast<size_t>(planned_prefill_)});
+#pragma omp parallel if (threads)
+  {
+    if (planned_prefill_ > 0) run_prefill(prefill_queue);
+    run_tasks(queue);
+    if (merge) {
+#pragma omp barrier
+      merge_splits();
+    }
+  }
+}
+
+void PiecewiseAttention::run(std::span<const Piece> pieces) {
+  planned_ = planned_prefill_ = 0;
+  for (const Piece& piece : pieces) plan(piece);
+  run_planned(true, false);
 }
 
 void PiecewiseAttention::finish() {
@@ -244,26 +290,20 @@ void PiecewiseAttention::finish() {
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
   if (active_isa() == "none") return;  // what remains of a step is the harness's own cost
   PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
-  int64_t most_queries = 0;
-  for (const HeadQueries& p : problems) most_queries = std::max(most_queries, p.group * p.n);
+  int64_t most_queries = 1;
+  for (const HeadQueries& p : problems) {
+    if (!is_prefill(p)) most_queries = std::max(most_queries, p.group * p.n);
+  }
   // Waking threads for a few microseconds of work costs more than the work.
   const bool worth_threads = work(problems, head_dim) > kThreadedWork;
   for (int64_t first = 0; first < most_queries; first += kHeldQueries) {
     attention.work_on_queries_from(first);
     for (size_t i = 0; i < problems.size(); ++i) {
-      attention.plan({.problem = i,
-                      .spans = problems[i].spans,
-                      .begin = 0,
-                      .end = problems[i].visible + problems[i].n - 1});
+      const HeadQueries& p = problems[i];
+      if (first > 0 && is_prefill(p)) continue;  // done in the first round, which holds none of its queries
+      attention.plan({.problem = i, .spans = p.spans, .begin = 0, .end = p.visible + p.n - 1});
     }
-    attention.sort_tasks();
-    TaskQueue queue{{attention.tasks_, static_cast<size_t>(attention.planned_)}};
-#pragma omp parallel if (worth_threads)
-    {
-      attention.run_tasks(queue);
-#pragma omp barrier
-      attention.merge_splits();
-    }
+    attention.run_planned(worth_threads, true);
   }
 }
 
@@ -272,8 +312,9 @@ double attention_error_bound(const Encoding& k, const Encoding& v) {
   return is_float(k) && is_float(v) ? 1e-5 : 2e-3;
 }
 
-std::string attention_kernel_name(const Encoding& k, const Encoding& v) {
-  return std::string(active_isa()) + "/" + encodings_name(k, v);
+std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens) {
+  const std::string path = is_prefill({.spans = {}, .n = tokens}) ? "/prefill/" : "/";
+  return std::string(active_isa()) + path + encodings_name(k, v);
 }
 
 }  // namespace kv

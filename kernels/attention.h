@@ -4,6 +4,9 @@
 // The reduction follows logical rows in fixed tiles (kTileRows) and fixed splits (kSplitRows), never span
 // borders and never the number of threads. So the output's bits depend on the queries and the stored rows
 // alone: every placement, any thread count and any run agree.
+//
+// Steps of kPrefillTokens tokens and more (cpu/prefill_simd.cc) are worked on differently from those of a few
+// (cpu/attention_simd.cc): in the former arithmetic is the limit, in the latter the reading of memory.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +24,10 @@ inline constexpr int kQueryBlock = 32;    // query rows that share one pass over
 inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend() works on at once
 inline constexpr int kMaxHeadDim = 512;
 
+// Tokens of a step from which on it is worked on as a prefill, where tokens fill vector lanes 32 at a time.
+// With fewer, lanes would lie idle, and the other path is faster.
+inline constexpr int kPrefillTokens = 32;
+
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each.
 struct HeadQueries {
   const float* q = nullptr;     // [group, n, head_dim]
@@ -32,8 +39,13 @@ struct HeadQueries {
   float* mass = nullptr;        // [rows] or null: += the probability each row got, summed over the queries
 };
 
-// Bytes of scratch that attend() needs for these problems. Depends only on shapes; and since no more than
-// kHeldQueries of a problem are in work at once, the prompt's length does not matter.
+// Whether a problem is worked on as a prefill. Not if its probabilities are asked for, which prefill forgets,
+// nor on the scalar path, which works on all alike.
+bool is_prefill(const HeadQueries& p);
+
+// Bytes of scratch that attend() needs for these problems, with as many threads as OpenMP would give it now.
+// Depends only on shapes; and since no more than kHeldQueries of a problem, or a few panels a thread, are in
+// work at once, the prompt's length does not matter.
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
 
 // head_dim: a multiple of 8, at most kMaxHeadDim. workspace: 64-byte aligned, of at least the bytes above.
@@ -42,6 +54,8 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
 struct AttentionTask;
 struct TaskQueue;
 struct AttentionPartials;
+struct PrefillWork;
+class PrefillQueue;
 
 // attend() for rows that are not all in memory at once: the same bits, a piece at a time.
 class PiecewiseAttention {
@@ -60,7 +74,7 @@ class PiecewiseAttention {
   // Every problem gets its rows in order and without gaps, in pieces that end at multiples of kSplitRows or
   // with the last row. The pieces of one call run in parallel: at most one a problem.
   void run(std::span<const Piece> pieces);
-  // Once all rows have been run: writes the outputs.
+  // Once all rows have been run: writes the outputs that are not written yet.
   void finish();
 
  private:
@@ -70,19 +84,24 @@ class PiecewiseAttention {
                      std::byte* workspace);
   void work_on_queries_from(int64_t first);
   void plan(const Piece& piece);
+  void plan_prefill(const Piece& piece);
   // By address, so that rows that lie side by side in memory are read at nearly the same time: heads whose
   // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
   void sort_tasks();
   // Both share their work out over the threads of the surrounding parallel region.
   void run_tasks(TaskQueue& queue) const;
   void merge_splits() const;
+  void run_prefill(PrefillQueue& queue) const;
+  void run_planned(bool threads, bool merge);
 
   std::span<const HeadQueries> problems_;
   int head_dim_;
   int64_t most_held_, first_query_ = 0;
   AttentionTask* tasks_;
   AttentionPartials* partials_;
-  int64_t planned_ = 0;
+  PrefillWork* prefill_works_;
+  float* prefill_scratch_;  // [threads]
+  int64_t planned_ = 0, planned_prefill_ = 0;
 };
 
 // The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: f32
@@ -91,8 +110,8 @@ class PiecewiseAttention {
 // outlier channels make them so large that the codec's own error is a hundred times that.
 double attention_error_bound(const Encoding& k, const Encoding& v);
 
-// What runs for rows of these encodings: the instruction set and the formats, as in "avx3/f16" or
-// "avx3/k:q8_0,v:q4_0".
-std::string attention_kernel_name(const Encoding& k, const Encoding& v);
+// What runs for rows of these encodings in steps of `tokens` tokens: the instruction set, the path where it
+// is not the one of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0" or "avx3/prefill/f16".
+std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens = 1);
 
 }  // namespace kv

@@ -260,6 +260,7 @@ class CacheImpl : public Cache {
       }
     }
     if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
+    for (const HeadQueries& p : problems_) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
     if (gpu_) {
       gpu_->attend(problems_);
     } else if (is_streamed(layer, inputs)) {
@@ -306,14 +307,20 @@ class CacheImpl : public Cache {
   }
 
   std::string kernel() const override {
-    if (turned_)
-      return attention_kernel_name({}, codec_.read_copy ? Encoding{} : codec_.v) + " of turned copy";
-    if (gpu_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
-    if (!codec_.read_copy) return attention_kernel_name(codec_.k, codec_.v);
-    return attention_kernel_name({}, {}) + " of decoded copy";
+    if (gpu_ && !turned_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
+    if (!prefilled_) return cpu_kernel(1);
+    return cpu_kernel(kPrefillTokens) + (decoded_steps_ ? " + " + cpu_kernel(1) : "");
   }
 
  private:
+  // For steps of so many tokens.
+  std::string cpu_kernel(int64_t tokens) const {
+    const Encoding v = codec_.read_copy ? Encoding{} : codec_.v;
+    if (turned_) return attention_kernel_name({}, v, tokens) + " of turned copy";
+    if (codec_.read_copy) return attention_kernel_name({}, {}, tokens) + " of decoded copy";
+    return attention_kernel_name(codec_.k, codec_.v, tokens);
+  }
+
   size_t index(int layer, int head) const { return static_cast<size_t>(layer) * shape_.kv_heads + head; }
 
   Sequence& sequence(SequenceId id) { return const_cast<Sequence&>(std::as_const(*this).sequence(id)); }
@@ -812,7 +819,8 @@ class CacheImpl : public Cache {
   std::vector<const float*> queries_;  // [inputs]
   std::vector<HeadQueries> problems_;
   Block workspace_, copy_, piece_copy_, mass_, gathered_;
-  std::optional<TurnedRows> turned_;  // positions=cache
+  bool prefilled_ = false, decoded_steps_ = false;  // which paths of attention have run
+  std::optional<TurnedRows> turned_;                // positions=cache
 
   std::optional<GpuEngine> gpu_;  // where the memory has one
   std::vector<EncodeTask> encode_tasks_;

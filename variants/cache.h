@@ -93,7 +93,8 @@ class Cache {
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
 
-  // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16".
+  // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16"; once it has
+  // worked on prompts, of what ran for those, or of both.
   virtual std::string kernel() const = 0;
 };
 

@@ -1,0 +1,53 @@
+#include "kernels/fma_peak.h"
+
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/fma_peak.cc"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kv {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Chains that hide the latency of a multiply-add of 4 or 5 cycles at two a cycle, and fit 16 registers.
+constexpr int kChains = 12;
+
+// Returns the operations done. The factors are such that the sums settle: neither overflow nor subnormals.
+double fma_loop(int64_t rounds) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  V sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = hn::Set(d, static_cast<float>(i));
+  const V factor = hn::Set(d, 0.5f), term = hn::Set(d, 1.0f);
+  for (int64_t r = 0; r < rounds; ++r) {
+    for (V& x : sum) x = hn::MulAdd(x, factor, term);
+  }
+  V all = sum[0];
+  for (const V& x : sum) all = hn::Add(all, x);
+  volatile float kept = hn::GetLane(all);  // else the loop is without effect
+  static_cast<void>(kept);
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kv {
+
+HWY_EXPORT(fma_loop);
+
+double run_fma(int64_t rounds) {
+  double operations = 0;
+#pragma omp parallel reduction(+ : operations)
+  operations += HWY_DYNAMIC_DISPATCH(fma_loop)(rounds);
+  return operations;
+}
+
+}  // namespace kv
+#endif
