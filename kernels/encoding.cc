@@ -6,6 +6,7 @@
 
 #include "kernels/bits.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/formats.h"
 #include "kernels/math.h"
 
@@ -73,6 +74,7 @@ int64_t unit_meta_bytes(const Encoding& encoding, int head_dim) {
 
 void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data,
                  std::byte* meta) {
+  if (!isa_is_scalar() && encode_unit_simd(encoding, head_dim, rows, data, meta)) return;
   switch (encoding.format) {
     case Format::kF32:
       std::memcpy(data, rows, sizeof(float) * static_cast<size_t>(head_dim));

@@ -11,6 +11,11 @@
 
 namespace kv {
 
+// encode_unit on the vector units (cpu/encode-inl.h). False where that is left to the functions below: for
+// what needs no vectors of ours, and for rows that are not finite.
+bool encode_unit_simd(const Encoding& encoding, int head_dim, const float* rows, std::byte* data,
+                      std::byte* meta);
+
 void encode_fp8(Format format, int n, const float* row, std::byte* data, std::byte* meta);
 void decode_fp8(Format format, int n, const std::byte* data, const std::byte* meta, float* row);
 
