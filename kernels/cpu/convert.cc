@@ -1,5 +1,5 @@
-// Bulk f32 <-> f16. Only targets whose hardware rounds to nearest even are used; the others take the scalar
-// path.
+// Bulk f32 <-> f16. Targets whose hardware rounds to nearest even use it; the others round in integers, and
+// take the scalar path back.
 #include "kernels/cpu/convert.h"
 
 #include <cstring>
@@ -27,20 +27,26 @@ static void scalar_from_f16(const std::byte* from, float* to, int64_t n) {
 
 #include <hwy/highway.h>
 
+#include "kernels/cpu/half-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 
 void to_f16(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, int64_t n) {
   int64_t i = 0;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET != HWY_SCALAR
   const hn::ScalableTag<float> f32;
-  const hn::Rebind<hwy::float16_t, decltype(f32)> f16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(f32));
-  for (; i + lanes <= n; i += lanes) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const hn::Rebind<hwy::float16_t, decltype(f32)> f16;
+  for (; i + lanes <= n; i += lanes)
     hn::StoreU(hn::DemoteTo(f16, hn::LoadU(f32, from + i)), f16, reinterpret_cast<hwy::float16_t*>(to + i));
-  }
+#else
+  const hn::Rebind<uint16_t, decltype(f32)> u16;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::DemoteTo(u16, half_bits(f32, hn::LoadU(f32, from + i))), u16, to + i);
+#endif
 #endif
   for (; i < n; ++i) to[i] = f32_to_f16(from[i]);
 }
@@ -48,7 +54,6 @@ void to_f16(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, int64_t n
 void from_f16(const std::byte* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t n) {
   int64_t i = 0;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> f32;
   const hn::Rebind<hwy::float16_t, decltype(f32)> f16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(f32));

@@ -1,13 +1,13 @@
 // Encoders on the vector units, byte for byte what the scalar ones store. Private to kernels/cpu; compiled
 // once a target.
 //
-// A row is read twice, the second time from the L1 cache: once for its extremes, once for its codes. Scales
-// are quantise.h's own, a few scalar operations a row, which overlap the neighbouring rows' vectors; only
-// kChannel, with a scale a column, makes them in vectors. Codes first stand in 32-bit lanes on the stack,
-// where packing then finds the ones that share a word a constant distance apart.
+// A row is read twice, the second time from the L1 cache: once for its extremes, once for its codes. All
+// scales of a row are made by one pass of quantise.h's rules, and codes are packed as they are made: a word's
+// codes stand a constant distance apart in the row (bits.h), so one vector of codes is shifted onto the next.
 //
-// Every encoder but FP8's returns false, having stored nothing of use, where an element is not finite: NaN
-// needs care with every comparison, is rare, and is left to the scalar encoder.
+// Every encoder returns false, having stored nothing of use, where an element is not finite or beyond what
+// the format can hold. Those need care with every comparison, are rare, and are left to the scalar encoder;
+// for the others a row's own scale keeps its codes in range, and most of the clamping falls away.
 #if defined(KV_ENCODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ENCODE_INL_H_
 #undef KV_ENCODE_INL_H_
@@ -31,7 +31,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
-int lanes_of(D d) {
+HWY_INLINE int lanes_of(D d) {
   return static_cast<int>(hn::Lanes(d));
 }
 
@@ -41,86 +41,28 @@ HWY_INLINE hn::Vec<Bits<D>> magnitude_of(D, V x) {
   return hn::And(hn::BitCast(di, x), hn::Set(di, 0x7fffffff));
 }
 
-template <class D, class V>
-HWY_INLINE V clamp_lanes(D d, V x, float low, float high) {
-  return hn::Min(hn::Max(x, hn::Set(d, low)), hn::Set(d, high));
-}
-
-// nearest_even of |x| <= 2^22, which are whole numbers of a code's size.
-template <class D, class V>
-HWY_INLINE hn::Vec<Bits<D>> nearest_lanes(D d, V x) {
-  const Bits<D> di;
-  const auto align = hn::Set(d, 0x1.8p23f);
-  return hn::Sub(hn::BitCast(di, hn::Add(x, align)), hn::BitCast(di, align));
-}
-
 template <class D>
-uint32_t largest_magnitude(D d, int n, const float* x) {
+HWY_INLINE uint32_t largest_magnitude(D d, int n, const float* x) {
   const Bits<D> di;
   auto largest = hn::Zero(di);
   for (int i = 0; i < n; i += lanes_of(d)) largest = hn::Max(largest, magnitude_of(d, hn::LoadU(d, x + i)));
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
 
-// ---- packing ----
-
-struct Codes {
-  HWY_ALIGN int32_t code[kMaxHeadDim];
-};
-
-// Dealt codes (bits.h): of a word's codes the highest first, each pushing up the ones before.
-template <int kBits, class DI>
-int pack_words(DI di, int first, int words, const int32_t* codes, std::byte* packed) {
-  constexpr int kSlots = 32 / kBits;
-  int w = first;
-  for (; w + lanes_of(di) <= words; w += lanes_of(di)) {
-    auto word = hn::LoadU(di, codes + (kSlots - 1) * words + w);
-    for (int slot = kSlots - 2; slot >= 0; --slot)
-      word = hn::Or(hn::ShiftLeft<kBits>(word), hn::LoadU(di, codes + slot * words + w));
-    hn::StoreU(word, di, reinterpret_cast<int32_t*>(packed + 4 * w));
-  }
-  return w;
-}
-
-// Vectors no wider than a word count's factors: what was stored by wider ones is then forwarded to the loads.
-template <int kBits>
-void pack_dealt(int n, const Codes& codes, std::byte* packed) {
-  const int words = kBits * n / 32;
-  int done = 0;
-  if (words % 16 == 0) {
-    done = pack_words<kBits>(hn::CappedTag<int32_t, 16>(), 0, words, codes.code, packed);
-  } else if (words % 8 == 0) {
-    done = pack_words<kBits>(hn::CappedTag<int32_t, 8>(), 0, words, codes.code, packed);
-  } else {
-    done = pack_words<kBits>(hn::CappedTag<int32_t, 4>(), 0, words, codes.code, packed);
-  }
-  pack_words<kBits>(hn::CappedTag<int32_t, 1>(), done, words, codes.code, packed);
-}
-
-inline void pack_row(int bits, int n, const Codes& codes, std::byte* packed) {
-  if (is_dealt(bits, n)) {
-    if (bits == 1) return pack_dealt<1>(n, codes, packed);
-    if (bits == 2) return pack_dealt<2>(n, codes, packed);
-    if (bits == 4) return pack_dealt<4>(n, codes, packed);
-    return pack_dealt<8>(n, codes, packed);
-  }
-  uint16_t narrow[kMaxHeadDim];
-  for (int i = 0; i < n; ++i) narrow[i] = static_cast<uint16_t>(codes.code[i]);
-  pack_codes(bits, n, narrow, packed);
-}
-
-// ---- floats ----
+// ---- bf16 and FP8 ----
 
 template <class D>
-void encode_bf16_row(D d, int n, const float* row, std::byte* data) {
+bool encode_bf16_row(D d, int n, const float* row, std::byte* data) {
   const hn::Rebind<uint16_t, D> d16;
   for (int i = 0; i < n; i += lanes_of(d)) {
     const auto h = hn::DemoteTo(d16, bf16_bits(d, hn::LoadU(d, row + i)));
     hn::StoreU(h, d16, reinterpret_cast<uint16_t*>(data) + i);
   }
+  return true;
 }
 
-// f32_to_fp8.
+// f32_to_fp8 of numbers in range. The step of the subnormals is never wider than a number's own, and their
+// code is the larger one from the smallest normal number up: so the smaller of both is right on either side.
 template <Fp8 F, class D, class V>
 HWY_INLINE hn::Vec<Bits<D>> fp8_code(D d, V x) {
   constexpr int kShift = 23 - F.mantissa_bits;
@@ -131,81 +73,137 @@ HWY_INLINE hn::Vec<Bits<D>> fp8_code(D d, V x) {
   const auto align = hn::Set(di, kAlign);
   const auto sum = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, align));
   const auto subnormal = hn::Sub(hn::BitCast(di, sum), align);
-  const auto odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(di, 1));
+  const auto at_least_normal = hn::Max(magnitude, hn::Set(di, kRebias + (1 << 23)));
+  const auto odd = hn::And(hn::ShiftRight<kShift>(at_least_normal), hn::Set(di, 1));
   const auto rounding = hn::Set(di, (1 << (kShift - 1)) - 1 - kRebias);
-  const auto normal = hn::ShiftRight<kShift>(hn::Add(hn::Add(magnitude, rounding), odd));
-  auto code = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, kRebias + (1 << 23))), subnormal, normal);
-  code = hn::Min(code, hn::Set(di, F.largest));
-  code = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), hn::Set(di, F.nan), code);
-  return hn::Or(code, hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80)));
-}
-
-template <class D>
-uint32_t largest_finite(D d, int n, const float* x) {
-  const Bits<D> di;
-  const auto infinity = hn::Set(di, static_cast<int32_t>(kInfinityBits));
-  auto largest = hn::Zero(di);
-  for (int i = 0; i < n; i += lanes_of(d)) {
-    const auto magnitude = magnitude_of(d, hn::LoadU(d, x + i));
-    largest = hn::Max(largest, hn::IfThenElseZero(hn::Lt(magnitude, infinity), magnitude));
-  }
-  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+  const auto normal = hn::ShiftRight<kShift>(hn::Add(hn::Add(at_least_normal, rounding), odd));
+  const auto sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
+  return hn::Or(hn::Min(subnormal, normal), sign);
 }
 
 template <Fp8 F, class D>
-void encode_fp8_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
+bool encode_fp8_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
   const hn::Rebind<uint8_t, D> d8;
-  const float scale = fp8_row_scale<F>(largest_finite(d, n, row));
+  const uint32_t largest = largest_magnitude(d, n, row);
+  if (largest > kLargestFp8Row) return false;
+  const float scale = fp8_row_scale<F>(largest);
   const auto inverse_scale = hn::Set(d, 1.0f / scale);
   for (int i = 0; i < n; i += lanes_of(d)) {
     const auto code = fp8_code<F>(d, hn::Mul(hn::LoadU(d, row + i), inverse_scale));
     hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<uint8_t*>(data) + i);
   }
   store(meta, 0, scale);
+  return true;
 }
 
-// ---- ggml's blocks ----
+// ---- ggml's blocks, four at a time ----
+
+constexpr int kBlocks = 4;
+using Four = hn::CappedTag<float, 4>;  // a lane a block
+
+struct MaxOf {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+struct MinOf {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Min(a, b);
+  }
+};
+
+template <class D, class V, class Op>
+HWY_INLINE auto across_blocks([[maybe_unused]] D d, V v, Op op) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return across_blocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
+  }
+}
+
+// Each of four vectors to one lane.
+template <class D, class V, class Op>
+HWY_INLINE auto across_lanes(D d, V a, V b, V c, V e, Op op) {
+  const V ab = op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = op(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const hn::Repartition<double, D> pairs;
+  const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
+  const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
+  const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
+  return across_blocks(d, op(low, high), op);
+}
+
+template <class D, class Op>
+HWY_INLINE hn::Vec<D> within_block(D d, const float* x, Op op) {
+  auto v = hn::LoadU(d, x);
+  for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d)) v = op(v, hn::LoadU(d, x + i));
+  return v;
+}
+
+// The extremes of `count` blocks, 1 … 4, a lane each.
+template <class D, class Op>
+HWY_INLINE auto block_extremes(D d, const float* x, int count, Op op) {
+  const auto block = [=](int b)
+                         HWY_ATTR { return within_block(d, x + std::min(b, count - 1) * kGgmlBlock, op); };
+  return across_lanes(d, block(0), block(1), block(2), block(3), op);
+}
+
+// What is not finite turns a sum of x * 0 into NaN.
+template <class D>
+HWY_INLINE bool all_finite(D d, int n, const float* x) {
+  auto probe = hn::Zero(d);
+  for (int i = 0; i < n; i += lanes_of(d)) probe = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), probe);
+  return hn::AllTrue(d, hn::Eq(probe, probe));
+}
+
+// block_scale() of scales below f16's end: stores `count` of them, and their inverses.
+template <class V>
+HWY_INLINE void store_block_scales(V scale, int count, std::byte* stored, float* inverse_scale) {
+  const Four d;
+  const Bits<Four> di;
+  HWY_ALIGN int32_t half[kBlocks];
+  hn::Store(half_bits(d, scale), di, half);
+  for (int b = 0; b < count; ++b) store(stored, b, static_cast<uint16_t>(half[b]));
+  const auto tiny = hn::RebindMask(d, hn::Lt(magnitude_of(d, scale), hn::Set(di, 0x00800000)));
+  hn::Store(hn::IfThenZeroElse(tiny, hn::Div(hn::Set(d, 1.0f), scale)), d, inverse_scale);
+}
 
 template <class D>
 bool encode_q8_0_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
   const Bits<D> di;
   const hn::Rebind<int8_t, D> d8;
-  const auto half = hn::Set(di, 0x3effffff), sign = hn::Set(di, INT32_MIN);
-  for (int b = 0; b < n / kGgmlBlock; ++b, row += kGgmlBlock, data += kGgmlBlock) {
-    const uint32_t largest = largest_magnitude(d, kGgmlBlock, row);
-    if (largest >= kInfinityBits) return false;
-    const BlockScale scale = q8_0_scale(largest);
-    const auto inverse_scale = hn::Set(d, scale.inverse);
-    for (int i = 0; i < kGgmlBlock; i += lanes_of(d)) {
-      const auto x = hn::Mul(hn::LoadU(d, row + i), inverse_scale);
+  const Four four;
+  if (!all_finite(d, n, row)) return false;
+  for (int done = 0; done < n; done += kBlocks * kGgmlBlock) {
+    const int count = std::min(kBlocks, (n - done) / kGgmlBlock);
+    const auto low = block_extremes(d, row + done, count, MinOf());
+    const auto high = block_extremes(d, row + done, count, MaxOf());
+    const auto scale = hn::Div(hn::Max(hn::Neg(low), high), hn::Set(four, 127.0f));
+    if (!hn::AllTrue(four, hn::Le(scale, hn::Set(four, kLargestHalf)))) return false;
+    HWY_ALIGN float inverse_scale[kBlocks];
+    store_block_scales(hn::Abs(scale), count, meta + 2 * (done / kGgmlBlock), inverse_scale);
+    const auto half = hn::Set(di, 0x3effffff), sign = hn::Set(di, INT32_MIN);
+    for (int i = done; i < done + count * kGgmlBlock; i += lanes_of(d)) {
+      const auto x = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, inverse_scale[(i - done) / kGgmlBlock]));
       const auto signed_half = hn::BitCast(d, hn::Or(half, hn::And(hn::BitCast(di, x), sign)));
-      const auto code = hn::ConvertTo(di, clamp_lanes(d, hn::Add(x, signed_half), -127.5f, 127.5f));
+      const auto code = hn::ConvertTo(di, hn::Add(x, signed_half));
       hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<int8_t*>(data) + i);
     }
-    store(meta, b, scale.stored);
   }
   return true;
 }
 
-// A block's first element of the largest magnitude, or NaN where an element is not finite.
-template <class D>
-float first_of_largest(D d, const float* block) {
-  const Bits<D> di;
-  auto low = hn::LoadU(d, block), high = low;
-  auto largest = magnitude_of(d, low);
-  for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d)) {
-    const auto x = hn::LoadU(d, block + i);
-    low = hn::Min(low, x);
-    high = hn::Max(high, x);
-    largest = hn::Max(largest, magnitude_of(d, x));
+// Where the largest and the smallest of a block are each other's negatives, the first one to come counts.
+inline void settle_ties(const float* row, int count, const float* low, const float* high, float* first) {
+  for (int b = 0; b < count; ++b, row += kGgmlBlock) {
+    first[b] = high[b] > -low[b] ? high[b] : low[b];
+    if (high[b] != -low[b]) continue;
+    const float* end = row + kGgmlBlock - 1;
+    first[b] = *std::find_if(row, end, [&](float x) { return x == low[b] || x == high[b]; });
   }
-  const auto magnitude = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
-  if (magnitude >= kInfinityBits) return std::bit_cast<float>(kNanBits);
-  const float least = hn::GetLane(hn::MinOfLanes(d, low)), most = hn::GetLane(hn::MaxOfLanes(d, high));
-  if (least + most != 0.0f) return most > -least ? most : least;
-  const float* first =
-      std::find_if(block, block + kGgmlBlock - 1, [=](float x) { return magnitude_bits(x) == magnitude; });
-  return *first;
 }
 
 template <class D>
@@ -213,72 +211,142 @@ bool encode_q4_0_row(D d, int n, const float* row, std::byte* data, std::byte* m
   constexpr int kHalf = kGgmlBlock / 2;
   const Bits<D> di;
   const hn::Rebind<uint8_t, D> d8;
-  const auto middle = hn::Set(d, 8.5f);
-  for (int b = 0; b < n / kGgmlBlock; ++b, row += kGgmlBlock, data += kHalf) {
-    const float first = first_of_largest(d, row);
-    if (first != first) return false;
-    const BlockScale scale = q4_0_scale(first);
-    const auto inverse_scale = hn::Set(d, scale.inverse);
-    for (int i = 0; i < kHalf; i += lanes_of(d)) {
-      const auto x = hn::Add(hn::Mul(hn::LoadU(d, row + i), inverse_scale), middle);
-      const auto y = hn::Add(hn::Mul(hn::LoadU(d, row + i + kHalf), inverse_scale), middle);
-      const auto low = hn::ConvertTo(di, clamp_lanes(d, x, 0.0f, 15.0f));
-      const auto high = hn::ConvertTo(di, clamp_lanes(d, y, 0.0f, 15.0f));
-      const auto byte = hn::Or(low, hn::ShiftLeft<4>(high));
-      hn::StoreU(hn::DemoteTo(d8, byte), d8, reinterpret_cast<uint8_t*>(data) + i);
+  const Four four;
+  if (!all_finite(d, n, row)) return false;
+  for (int done = 0; done < n; done += kBlocks * kGgmlBlock) {
+    const int count = std::min(kBlocks, (n - done) / kGgmlBlock);
+    HWY_ALIGN float low[kBlocks], high[kBlocks], first[kBlocks] = {}, inverse_scale[kBlocks];
+    hn::Store(block_extremes(d, row + done, count, MinOf()), four, low);
+    hn::Store(block_extremes(d, row + done, count, MaxOf()), four, high);
+    settle_ties(row + done, count, low, high, first);
+    // + 0: of a block of zeros of both signs (quantise.h).
+    const auto scale = hn::Div(hn::Add(hn::Load(four, first), hn::Zero(four)), hn::Set(four, -8.0f));
+    if (!hn::AllTrue(four, hn::Le(hn::Abs(scale), hn::Set(four, kLargestHalf)))) return false;
+    store_block_scales(scale, count, meta + 2 * (done / kGgmlBlock), inverse_scale);
+    const auto middle = hn::Set(d, 8.5f), top = hn::Set(d, 15.0f);
+    for (int b = 0; b < count; ++b) {
+      const float* x = row + done + b * kGgmlBlock;
+      auto* out = reinterpret_cast<uint8_t*>(data) + done / 2 + b * kHalf;
+      const auto factor = hn::Set(d, inverse_scale[b]);
+      for (int i = 0; i < kHalf; i += lanes_of(d)) {
+        const auto low_code = hn::Add(hn::Mul(hn::LoadU(d, x + i), factor), middle);
+        const auto high_code = hn::Add(hn::Mul(hn::LoadU(d, x + i + kHalf), factor), middle);
+        const auto byte = hn::Or(hn::ConvertTo(di, hn::Min(low_code, top)),
+                                 hn::ShiftLeft<4>(hn::ConvertTo(di, hn::Min(high_code, top))));
+        hn::StoreU(hn::DemoteTo(d8, byte), d8, out + i);
+      }
     }
-    store(meta, b, scale.stored);
   }
   return true;
 }
 
-// ---- uniform grids ----
+// ---- codes to words ----
+
+// A number that moves the last place of a sum to 1, so that the sum's lowest bits are the nearest integer:
+// see nearest_even(). Its own bits and what else a code is to be above stay in the sum until a word is full.
+constexpr float kAlign = 0x1.8p23f;
+constexpr uint32_t kAlignBits = 0x4b400000u;
+
+// A row's codes as words of dealt codes. `Sums` gives, for elements i on, the bits of (code - offset) +
+// kAlign.
+template <int kBits, class D, class Sums>
+HWY_INLINE void pack_words(D d, int n, const Sums& sums, uint32_t offset, std::byte* packed) {
+  constexpr int kSlots = 32 / kBits;
+  constexpr uint32_t kOnes = kBits == 8 ? 0x01010101u : kBits == 4 ? 0x11111111u : 0x55555555u;
+  const Bits<D> di;
+  const int words = kBits * n / 32;
+  const auto excess = hn::Set(di, static_cast<int32_t>((kAlignBits - offset) * kOnes));
+  for (int w = 0; w < words; w += lanes_of(d)) {
+    auto word = sums(d, (kSlots - 1) * words + w);
+    for (int slot = kSlots - 2; slot >= 0; --slot)
+      word = hn::Add(hn::ShiftLeft<kBits>(word), sums(d, slot * words + w));
+    hn::StoreU(hn::Sub(word, excess), di, reinterpret_cast<int32_t*>(packed) + w);
+  }
+}
+
+template <class D, class Sums>
+HWY_INLINE void pack_words(D d, int bits, int n, const Sums& sums, uint32_t offset, std::byte* packed) {
+  if (bits == 8) return pack_words<8>(d, n, sums, offset, packed);
+  if (bits == 4) return pack_words<4>(d, n, sums, offset, packed);
+  pack_words<2>(d, n, sums, offset, packed);
+}
+
+// Rows whose words fill no vectors, and codes that are not dealt, by the scalar packer.
+template <class D, class Sums>
+void pack_others(D d, int bits, int n, const Sums& sums, uint32_t offset, std::byte* packed) {
+  HWY_ALIGN int32_t wide[kMaxHeadDim];
+  uint16_t codes[kMaxHeadDim];
+  for (int i = 0; i < n; i += lanes_of(d)) hn::StoreU(sums(d, i), Bits<D>(), wide + i);
+  for (int i = 0; i < n; ++i)
+    codes[i] = static_cast<uint16_t>(static_cast<uint32_t>(wide[i]) - kAlignBits + offset);
+  pack_codes(bits, n, codes, packed);
+}
+
+// Words are made as many at a time as divide their number.
+template <class Sums>
+HWY_INLINE void pack_row(int bits, int n, const Sums& sums, uint32_t offset, std::byte* packed) {
+  const int words = bits * n / 32;
+  const hn::CappedTag<float, 16> d16;
+  const hn::CappedTag<float, 8> d8;
+  const hn::CappedTag<float, 4> d4;
+  if (!is_dealt(bits, n) || bits == 1 || words % 4 != 0)
+    return pack_others(d8, bits, n, sums, offset, packed);
+  if (words % 16 == 0) return pack_words(d16, bits, n, sums, offset, packed);
+  if (words % 8 == 0) return pack_words(d8, bits, n, sums, offset, packed);
+  pack_words(d4, bits, n, sums, offset, packed);
+}
+
+// ---- kToken ----
+
+struct SymmetricSums {
+  const float* row;
+  float inverse_scale;
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    const auto code = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, inverse_scale));
+    return hn::BitCast(Bits<D>(), hn::Add(code, hn::Set(d, kAlign)));
+  }
+};
 
 template <class D>
 bool encode_symmetric_row(D d, int bits, int n, const float* row, std::byte* data, std::byte* meta) {
   const uint32_t largest = largest_magnitude(d, n, row);
-  if (largest >= kInfinityBits) return false;
+  if (largest > std::bit_cast<uint32_t>(kLimitF32)) return false;
   const float scale = symmetric_scale(largest, bits);
-  const int middle = 1 << (bits - 1);
-  const float top = static_cast<float>(middle - 1);
-  const auto inverse_scale = hn::Set(d, inverse(scale));
-  const auto offset = hn::Set(Bits<D>(), middle);
-  Codes codes;
-  for (int i = 0; i < n; i += lanes_of(d)) {
-    const auto x = clamp_lanes(d, hn::Mul(hn::LoadU(d, row + i), inverse_scale), -top, top);
-    hn::Store(hn::Add(nearest_lanes(d, x), offset), Bits<D>(), codes.code + i);
-  }
-  pack_row(bits, n, codes, data);
+  pack_row(bits, n, SymmetricSums{row, inverse(scale)}, 1u << (bits - 1), data);
   store(meta, 0, scale);
   return true;
 }
 
+struct AffineSums {
+  const float* row;
+  float zero, inverse_scale;
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    const auto code = hn::Mul(hn::Sub(hn::LoadU(d, row + i), hn::Set(d, zero)), hn::Set(d, inverse_scale));
+    return hn::BitCast(Bits<D>(), hn::Add(code, hn::Set(d, kAlign)));
+  }
+};
+
 template <class D>
 bool encode_affine_row(D d, int bits, int n, const float* row, std::byte* data, std::byte* meta) {
-  const Bits<D> di;
-  auto low = hn::LoadU(d, row), high = low;
-  auto largest = magnitude_of(d, low);
+  auto low = hn::LoadU(d, row), high = low, probe = hn::Mul(low, hn::Zero(d));
   for (int i = lanes_of(d); i < n; i += lanes_of(d)) {
     const auto x = hn::LoadU(d, row + i);
     low = hn::Min(low, x);
     high = hn::Max(high, x);
-    largest = hn::Max(largest, magnitude_of(d, x));
+    probe = hn::MulAdd(x, hn::Zero(d), probe);  // NaN where x is not finite
   }
-  const auto magnitude = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
-  if (magnitude >= kInfinityBits) return false;
-  const Grid grid =
-      affine_grid(hn::GetLane(hn::MinOfLanes(d, low)), hn::GetLane(hn::MaxOfLanes(d, high)), magnitude, bits);
-  const auto zero = hn::Set(d, grid.zero), inverse_scale = hn::Set(d, inverse(grid.scale));
-  Codes codes;
-  for (int i = 0; i < n; i += lanes_of(d)) {
-    const auto x = hn::Mul(hn::Sub(hn::LoadU(d, row + i), zero), inverse_scale);
-    hn::Store(nearest_lanes(d, clamp_lanes(d, x, 0.0f, top_code(bits))), di, codes.code + i);
-  }
-  pack_row(bits, n, codes, data);
+  const float least = hn::GetLane(hn::MinOfLanes(d, low)), most = hn::GetLane(hn::MaxOfLanes(d, high));
+  if (!hn::AllTrue(d, hn::Eq(probe, probe)) || least < -kLimitF32 || most > kLimitF32) return false;
+  const Grid grid = grid_f32(least, most, top_code(bits));
+  pack_row(bits, n, AffineSums{row, grid.zero, inverse(grid.scale)}, 0, data);
   store(meta, 0, grid.scale);
   store(meta, 1, grid.zero);
   return true;
 }
+
+// ---- kChannel, up to 8 bits ----
 
 // half_below, of |x| <= 65504.
 template <class D, class V>
@@ -294,70 +362,93 @@ HWY_INLINE hn::Vec<Bits<D>> half_below_lanes(D d, V x) {
   return hn::IfThenElse(hn::RebindMask(di, is_below), h, lower);
 }
 
-// grid_f16's zeros and inverse scales of a unit's columns; its metadata is stored at once.
 struct ChannelGrids {
-  HWY_ALIGN float zero[kMaxHeadDim], inverse[kMaxHeadDim];
+  HWY_ALIGN float low[kMaxHeadDim], high[kMaxHeadDim], zero[kMaxHeadDim], inverse_scale[kMaxHeadDim];
 };
 
-template <class D, class V>
-HWY_INLINE void make_grids(D d, V low, V high, float top, int n, int at, ChannelGrids& grids,
-                           std::byte* meta) {
-  const Bits<D> di;
-  const hn::Rebind<uint16_t, D> d16;
-  low = hn::Add(clamp_lanes(d, low, -kLimitF16, kLimitF16), hn::Zero(d));
-  high = clamp_lanes(d, high, -kLimitF16, kLimitF16);
-  const auto zero_bits = half_below_lanes(d, low);
-  const auto zero = finite_half(d, zero_bits);
-  const auto span = hn::Sub(high, zero);
-  auto scale_bits = half_bits(d, hn::Div(span, hn::Set(d, top)));
-  const auto reach = hn::Mul(finite_half(d, scale_bits), hn::Set(d, top + 0.5f));
-  const auto falls_short = hn::RebindMask(di, hn::Gt(span, reach));
-  scale_bits = hn::IfThenElse(falls_short, hn::Add(scale_bits, hn::Set(di, 1)), scale_bits);
-  scale_bits = hn::IfThenZeroElse(hn::RebindMask(di, hn::Eq(high, zero)), scale_bits);
-  const auto scale = finite_half(d, scale_bits);
-  const auto inverse = hn::Div(hn::Set(d, 1.0f), scale);
-  hn::Store(zero, d, grids.zero + at);
-  hn::Store(hn::IfThenElseZero(hn::Gt(scale, hn::Zero(d)), inverse), d, grids.inverse + at);
-  auto* out = reinterpret_cast<uint16_t*>(meta);
-  hn::StoreU(hn::DemoteTo(d16, scale_bits), d16, out + at);
-  hn::StoreU(hn::DemoteTo(d16, zero_bits), d16, out + n + at);
-}
-
+// Columns' extremes, four vectors of them at a time, so that whole lines are read in order; false where one
+// is not finite or beyond f16's limit.
 template <class D>
-bool make_channel_grids(D d, const Encoding& e, int n, const float* rows, ChannelGrids& grids,
-                        std::byte* meta) {
-  const Bits<D> di;
-  for (int at = 0; at < n; at += lanes_of(d)) {
-    auto low = hn::LoadU(d, rows + at), high = low;
-    auto largest = magnitude_of(d, low);
-    for (int r = 1; r < e.group; ++r) {
-      const auto x = hn::LoadU(d, rows + int64_t{r} * n + at);
-      low = hn::Min(low, x);
-      high = hn::Max(high, x);
-      largest = hn::Max(largest, magnitude_of(d, x));
+bool find_extremes(D d, int group, int n, const float* rows, ChannelGrids& grids) {
+  const int lanes = lanes_of(d);
+  for (int at = 0; at < n; at += 4 * lanes) {
+    const int last = n - lanes - at;  // of the columns' vectors the last, which short chunks repeat
+    const int i1 = std::min(lanes, last), i2 = std::min(2 * lanes, last), i3 = std::min(3 * lanes, last);
+    const float* x = rows + at;
+    auto low0 = hn::LoadU(d, x), low1 = hn::LoadU(d, x + i1), low2 = hn::LoadU(d, x + i2),
+         low3 = hn::LoadU(d, x + i3);
+    auto high0 = low0, high1 = low1, high2 = low2, high3 = low3;
+    auto probe = hn::Zero(d);
+    for (int r = 0; r < group; ++r, x += n) {
+      const auto x0 = hn::LoadU(d, x), x1 = hn::LoadU(d, x + i1), x2 = hn::LoadU(d, x + i2),
+                 x3 = hn::LoadU(d, x + i3);
+      low0 = hn::Min(low0, x0), high0 = hn::Max(high0, x0);
+      low1 = hn::Min(low1, x1), high1 = hn::Max(high1, x1);
+      low2 = hn::Min(low2, x2), high2 = hn::Max(high2, x2);
+      low3 = hn::Min(low3, x3), high3 = hn::Max(high3, x3);
+      const auto sum = hn::Add(hn::Add(x0, x1), hn::Add(x2, x3));  // finite: far below f32's end, or refused
+      probe = hn::MulAdd(sum, hn::Zero(d), probe);
     }
-    const auto infinity = hn::Set(di, static_cast<int32_t>(kInfinityBits));
-    if (!hn::AllTrue(di, hn::Lt(largest, infinity))) return false;
-    make_grids(d, low, high, top_code(e.bits), n, at, grids, meta);
+    const auto limit = hn::Set(d, kLimitF16), zero = hn::Zero(d);
+    const auto least = hn::Min(hn::Min(low0, low1), hn::Min(low2, low3));
+    const auto most = hn::Max(hn::Max(high0, high1), hn::Max(high2, high3));
+    const auto fits = hn::And(hn::Le(hn::Max(hn::Neg(least), most), limit), hn::Eq(probe, zero));
+    if (!hn::AllTrue(d, fits)) return false;
+    hn::Store(low0, d, grids.low + at), hn::Store(high0, d, grids.high + at);
+    hn::StoreU(low1, d, grids.low + at + i1), hn::StoreU(high1, d, grids.high + at + i1);
+    hn::StoreU(low2, d, grids.low + at + i2), hn::StoreU(high2, d, grids.high + at + i2);
+    hn::StoreU(low3, d, grids.low + at + i3), hn::StoreU(high3, d, grids.high + at + i3);
   }
   return true;
 }
+
+// grid_f16 of every column.
+template <class D>
+void make_grids(D d, float top, int n, ChannelGrids& grids, std::byte* meta) {
+  const Bits<D> di;
+  const hn::Rebind<uint16_t, D> d16;
+  auto* out = reinterpret_cast<uint16_t*>(meta);
+  for (int i = 0; i < n; i += lanes_of(d)) {
+    // + 0: zeros of both signs are one.
+    const auto low = hn::Add(hn::Load(d, grids.low + i), hn::Zero(d));
+    const auto high = hn::Add(hn::Load(d, grids.high + i), hn::Zero(d));
+    const auto zero_bits = half_below_lanes(d, low);
+    const auto zero = finite_half(d, zero_bits);
+    const auto span = hn::Sub(high, zero);
+    auto scale_bits = half_bits(d, hn::Div(span, hn::Set(d, top)));
+    const auto reach = hn::Mul(finite_half(d, scale_bits), hn::Set(d, top + 0.5f));
+    const auto falls_short = hn::RebindMask(di, hn::Gt(span, reach));
+    scale_bits = hn::IfThenElse(falls_short, hn::Add(scale_bits, hn::Set(di, 1)), scale_bits);
+    const auto scale = finite_half(d, scale_bits);
+    const auto inverse_scale = hn::Div(hn::Set(d, 1.0f), scale);
+    hn::Store(zero, d, grids.zero + i);
+    hn::Store(hn::IfThenElseZero(hn::Gt(scale, hn::Zero(d)), inverse_scale), d, grids.inverse_scale + i);
+    hn::StoreU(hn::DemoteTo(d16, scale_bits), d16, out + i);
+    hn::StoreU(hn::DemoteTo(d16, zero_bits), d16, out + n + i);
+  }
+}
+
+struct ChannelSums {
+  const float* row;
+  const ChannelGrids* grids;
+  float top;
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    const auto x = hn::Sub(hn::LoadU(d, row + i), hn::LoadU(d, grids->zero + i));
+    const auto code = hn::Min(hn::Mul(x, hn::LoadU(d, grids->inverse_scale + i)), hn::Set(d, top));
+    return hn::BitCast(Bits<D>(), hn::Add(code, hn::Set(d, kAlign)));
+  }
+};
 
 template <class D>
 bool encode_channel_unit(D d, const Encoding& e, int n, const float* rows, std::byte* data, std::byte* meta) {
   if (!half_meta(e.bits)) return false;
   ChannelGrids grids;
-  if (!make_channel_grids(d, e, n, rows, grids, meta)) return false;
+  if (!find_extremes(d, e.group, n, rows, grids)) return false;
   const float top = top_code(e.bits);
-  Codes codes;
-  for (int r = 0; r < e.group; ++r, rows += n, data += packed_bytes(e.bits, n)) {
-    for (int i = 0; i < n; i += lanes_of(d)) {
-      const auto x = hn::Sub(hn::LoadU(d, rows + i), hn::Load(d, grids.zero + i));
-      const auto code = clamp_lanes(d, hn::Mul(x, hn::Load(d, grids.inverse + i)), 0.0f, top);
-      hn::Store(nearest_lanes(d, code), Bits<D>(), codes.code + i);
-    }
-    pack_row(e.bits, n, codes, data);
-  }
+  make_grids(d, top, n, grids, meta);
+  for (int r = 0; r < e.group; ++r, rows += n, data += packed_bytes(e.bits, n))
+    pack_row(e.bits, n, ChannelSums{rows, &grids, top}, 0, data);
   return true;
 }
 

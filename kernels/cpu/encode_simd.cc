@@ -23,14 +23,11 @@ bool encode(D d, const Encoding& e, int n, const float* rows, std::byte* data, s
     case Format::kF16:
       return false;
     case Format::kBf16:
-      encode_bf16_row(d, n, rows, data);
-      return true;
+      return encode_bf16_row(d, n, rows, data);
     case Format::kFp8E4M3:
-      encode_fp8_row<kE4M3>(d, n, rows, data, meta);
-      return true;
+      return encode_fp8_row<kE4M3>(d, n, rows, data, meta);
     case Format::kFp8E5M2:
-      encode_fp8_row<kE5M2>(d, n, rows, data, meta);
-      return true;
+      return encode_fp8_row<kE5M2>(d, n, rows, data, meta);
     case Format::kQ8_0:
       return encode_q8_0_row(d, n, rows, data, meta);
     case Format::kQ4_0:
