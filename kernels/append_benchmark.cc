@@ -1,4 +1,4 @@
-// How near encode_unit() comes to the speed at which this machine can copy: rows of f32 become stored units,
+// How near encode_units() comes to the speed at which this machine can copy: rows of f32 become stored units,
 // turn by turn with a copy that reads the same bytes and writes as many as are stored, to the same places, on
 // the same threads. `ctest` does not run this; build and run `append_benchmark`, for example with
 // --benchmark_filter='token4/prompt'.
@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -95,19 +96,6 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-// What any encoder must do: read a unit's rows, and write as many bytes as it stores.
-void copy_unit(int64_t read, int64_t written, const float* rows, std::byte* to) {
-  const auto* from = reinterpret_cast<const std::byte*>(rows);
-  std::memcpy(to, from, static_cast<size_t>(written));
-  uint64_t sum = 0;
-  for (int64_t i = written / 8 * 8; i + 8 <= read; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, from + i, 8);
-    sum += word;
-  }
-  benchmark::DoNotOptimize(sum);
-}
-
 // Steps that go round a memory of several last-level caches, each to the next place and, where rows are to be
 // cold, from the next rows.
 class Ring {
@@ -134,21 +122,28 @@ class Ring {
       to[i] = noise[static_cast<size_t>(i * 17 % 65521)];
   }
 
-  // One step: visit(rows, data, meta) for every unit, the heads shared out over the threads.
-  template <class Visit>
-  void step(Visit visit) {
+  // One step: run(jobs) with each thread's share of the heads.
+  template <class Run>
+  void step(Run run) {
     const auto* rows = reinterpret_cast<const float*>(rows_.get()) + turn_ % row_copies_ * row_floats_;
     std::byte* place = places_.get() + turn_ % place_copies_ * place_bytes();
     const int64_t first = turn_ / place_copies_ * kStride % (units_ - step_units_ + 1);
     ++turn_;
     const int64_t unit_floats = int64_t{encoding_.group} * head_dim_;
-#pragma omp parallel for schedule(static)
-    for (int head = 0; head < shape_.heads; ++head) {
-      std::byte* data = place + (head * units_ + first) * data_bytes_;
-      std::byte* meta = place + shape_.heads * units_ * data_bytes_ + (head * units_ + first) * meta_bytes_;
-      const float* from = rows + head * step_units_ * unit_floats;
-      for (int64_t u = 0; u < step_units_; ++u)
-        visit(from + u * unit_floats, data + u * data_bytes_, meta + u * meta_bytes_);
+    std::byte* metas = place + shape_.heads * units_ * data_bytes_;
+#pragma omp parallel
+    {
+      thread_local std::vector<UnitJob> jobs;
+      jobs.clear();
+#pragma omp for schedule(static)
+      for (int head = 0; head < shape_.heads; ++head) {
+        const int64_t at = head * units_ + first;
+        const float* from = rows + head * step_units_ * unit_floats;
+        for (int64_t u = 0; u < step_units_; ++u)
+          jobs.push_back(
+              {from + u * unit_floats, place + (at + u) * data_bytes_, metas + (at + u) * meta_bytes_});
+      }
+      run(jobs);
     }
   }
   int64_t read_bytes() const { return row_floats_ * 4; }
@@ -171,20 +166,30 @@ class Ring {
   Buffer rows_, places_;
 };
 
+// What any encoder must do: read a unit's rows, and write as many bytes as it stores.
+void copy_unit(const Ring& ring, const UnitJob& job) {
+  const auto* from = reinterpret_cast<const std::byte*>(job.rows);
+  std::memcpy(job.data, from, static_cast<size_t>(ring.data_bytes()));
+  if (ring.meta_bytes()) std::memcpy(job.meta, from, static_cast<size_t>(ring.meta_bytes()));
+  uint64_t sum = 0;
+  for (int64_t i = ring.data_bytes() / 8 * 8; i + 8 <= ring.unit_bytes(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, from + i, 8);
+    sum += word;
+  }
+  benchmark::DoNotOptimize(sum);
+}
+
 void append(benchmark::State& state, const Encoding& e, const Shape& shape, int head_dim, int threads) {
   omp_set_num_threads(threads);
   Ring ring(e, head_dim, shape);
   std::vector<double> encodes, copies;
   for (auto _ : state) {
-    encodes.push_back(seconds([&] {
-      ring.step([&](const float* rows, std::byte* data, std::byte* meta) {
-        encode_unit(e, head_dim, rows, data, meta);
-      });
-    }));
+    encodes.push_back(
+        seconds([&] { ring.step([&](std::span<const UnitJob> jobs) { encode_units(e, head_dim, jobs); }); }));
     copies.push_back(seconds([&] {
-      ring.step([&](const float* rows, std::byte* data, std::byte* meta) {
-        copy_unit(ring.unit_bytes(), ring.data_bytes(), rows, data);
-        if (ring.meta_bytes()) std::memset(meta, 1, static_cast<size_t>(ring.meta_bytes()));
+      ring.step([&](std::span<const UnitJob> jobs) {
+        for (const UnitJob& job : jobs) copy_unit(ring, job);
       });
     }));
     state.SetIterationTime(encodes.back());

@@ -49,7 +49,22 @@ HWY_INLINE uint32_t largest_magnitude(D d, int n, const float* x) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
 
-// ---- bf16 and FP8 ----
+// ---- floats ----
+
+template <class D>
+bool encode_f16_row(D d, int n, const float* row, std::byte* data) {
+  for (int i = 0; i < n; i += lanes_of(d)) {
+    const auto x = hn::LoadU(d, row + i);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+    const hn::Rebind<hwy::float16_t, D> d16;  // this hardware rounds to nearest even
+    hn::StoreU(hn::DemoteTo(d16, x), d16, reinterpret_cast<hwy::float16_t*>(data) + i);
+#else
+    const hn::Rebind<uint16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, half_bits(d, x)), d16, reinterpret_cast<uint16_t*>(data) + i);
+#endif
+  }
+  return true;
+}
 
 template <class D>
 bool encode_bf16_row(D d, int n, const float* row, std::byte* data) {
@@ -115,12 +130,12 @@ struct MinOf {
 };
 
 template <class D, class V, class Op>
-HWY_INLINE auto across_blocks([[maybe_unused]] D d, V v, Op op) {
+HWY_INLINE auto across_halves([[maybe_unused]] D d, V v, Op op) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return v;
   } else {
     const hn::Half<D> half;
-    return across_blocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
+    return across_halves(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
   }
 }
 
@@ -133,22 +148,31 @@ HWY_INLINE auto across_lanes(D d, V a, V b, V c, V e, Op op) {
   const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
   const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
   const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
-  return across_blocks(d, op(low, high), op);
+  return across_halves(d, op(low, high), op);
 }
 
-template <class D, class Op>
-HWY_INLINE hn::Vec<D> within_block(D d, const float* x, Op op) {
-  auto v = hn::LoadU(d, x);
-  for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d)) v = op(v, hn::LoadU(d, x + i));
-  return v;
+template <class V>
+struct Extremes {
+  V low, high;
+};
+
+template <class D>
+HWY_INLINE Extremes<hn::Vec<D>> block_extremes(D d, const float* x) {
+  auto low = hn::LoadU(d, x), high = low;
+  for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d)) {
+    const auto y = hn::LoadU(d, x + i);
+    low = hn::Min(low, y);
+    high = hn::Max(high, y);
+  }
+  return {low, high};
 }
 
-// The extremes of `count` blocks, 1 … 4, a lane each.
-template <class D, class Op>
-HWY_INLINE auto block_extremes(D d, const float* x, int count, Op op) {
-  const auto block = [=](int b)
-                         HWY_ATTR { return within_block(d, x + std::min(b, count - 1) * kGgmlBlock, op); };
-  return across_lanes(d, block(0), block(1), block(2), block(3), op);
+template <class D>
+HWY_INLINE hn::Vec<D> block_magnitude(D d, const float* x) {
+  auto largest = hn::Abs(hn::LoadU(d, x));
+  for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d))
+    largest = hn::Max(largest, hn::Abs(hn::LoadU(d, x + i)));
+  return largest;
 }
 
 // What is not finite turns a sum of x * 0 into NaN.
@@ -159,83 +183,112 @@ HWY_INLINE bool all_finite(D d, int n, const float* x) {
   return hn::AllTrue(d, hn::Eq(probe, probe));
 }
 
-// block_scale() of scales below f16's end: stores `count` of them, and their inverses.
+// block_scale() of scales up to f16's largest: stores `count` of them, and the inverses of all four.
 template <class V>
 HWY_INLINE void store_block_scales(V scale, int count, std::byte* stored, float* inverse_scale) {
   const Four d;
-  const Bits<Four> di;
-  HWY_ALIGN int32_t half[kBlocks];
-  hn::Store(half_bits(d, scale), di, half);
-  for (int b = 0; b < count; ++b) store(stored, b, static_cast<uint16_t>(half[b]));
-  const auto tiny = hn::RebindMask(d, hn::Lt(magnitude_of(d, scale), hn::Set(di, 0x00800000)));
+  const hn::Rebind<uint16_t, Four> d16;
+  uint16_t half[kBlocks];
+  hn::StoreU(hn::DemoteTo(d16, half_bits(d, scale)), d16, half);
+  std::memcpy(stored, half, 2 * static_cast<size_t>(count));
+  const auto tiny = hn::Lt(hn::Abs(scale), hn::Set(d, 0x1p-126f));
   hn::Store(hn::IfThenZeroElse(tiny, hn::Div(hn::Set(d, 1.0f), scale)), d, inverse_scale);
 }
 
+// Where blocks of a row begin of which `count`, 1 … 4, are left; the last one stands for those that are not.
+struct BlockPlaces {
+  const float* at[kBlocks];
+  BlockPlaces(const float* x, int count) {
+    for (int b = 0; b < kBlocks; ++b) at[b] = x + std::min(b, count - 1) * kGgmlBlock;
+  }
+};
+
 template <class D>
-bool encode_q8_0_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
+HWY_INLINE bool encode_q8_0_blocks(D d, int count, const float* x, std::byte* data, std::byte* meta) {
   const Bits<D> di;
   const hn::Rebind<int8_t, D> d8;
   const Four four;
-  if (!all_finite(d, n, row)) return false;
-  for (int done = 0; done < n; done += kBlocks * kGgmlBlock) {
-    const int count = std::min(kBlocks, (n - done) / kGgmlBlock);
-    const auto low = block_extremes(d, row + done, count, MinOf());
-    const auto high = block_extremes(d, row + done, count, MaxOf());
-    const auto scale = hn::Div(hn::Max(hn::Neg(low), high), hn::Set(four, 127.0f));
-    if (!hn::AllTrue(four, hn::Le(scale, hn::Set(four, kLargestHalf)))) return false;
-    HWY_ALIGN float inverse_scale[kBlocks];
-    store_block_scales(hn::Abs(scale), count, meta + 2 * (done / kGgmlBlock), inverse_scale);
-    const auto half = hn::Set(di, 0x3effffff), sign = hn::Set(di, INT32_MIN);
-    for (int i = done; i < done + count * kGgmlBlock; i += lanes_of(d)) {
-      const auto x = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, inverse_scale[(i - done) / kGgmlBlock]));
-      const auto signed_half = hn::BitCast(d, hn::Or(half, hn::And(hn::BitCast(di, x), sign)));
-      const auto code = hn::ConvertTo(di, hn::Add(x, signed_half));
-      hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<int8_t*>(data) + i);
+  const BlockPlaces block(x, count);
+  const auto largest =
+      across_lanes(d, block_magnitude(d, block.at[0]), block_magnitude(d, block.at[1]),
+                   block_magnitude(d, block.at[2]), block_magnitude(d, block.at[3]), MaxOf());
+  const auto scale = hn::Div(largest, hn::Set(four, 127.0f));
+  if (!hn::AllTrue(four, hn::Le(scale, hn::Set(four, kLargestHalf)))) return false;
+  HWY_ALIGN float inverse_scale[kBlocks];
+  store_block_scales(scale, count, meta, inverse_scale);
+  const auto half = hn::Set(di, 0x3effffff), sign = hn::Set(di, INT32_MIN);
+  for (int b = 0; b < count; ++b) {
+    const auto factor = hn::Set(d, inverse_scale[b]);
+    for (int i = b * kGgmlBlock; i < (b + 1) * kGgmlBlock; i += lanes_of(d)) {
+      const auto code = hn::Mul(hn::LoadU(d, x + i), factor);
+      const auto signed_half = hn::BitCast(d, hn::Or(half, hn::And(hn::BitCast(di, code), sign)));
+      const auto rounded = hn::ConvertTo(di, hn::Add(code, signed_half));
+      hn::StoreU(hn::DemoteTo(d8, rounded), d8, reinterpret_cast<int8_t*>(data) + i);
     }
   }
   return true;
 }
 
-// Where the largest and the smallest of a block are each other's negatives, the first one to come counts.
-inline void settle_ties(const float* row, int count, const float* low, const float* high, float* first) {
-  for (int b = 0; b < count; ++b, row += kGgmlBlock) {
-    first[b] = high[b] > -low[b] ? high[b] : low[b];
-    if (high[b] != -low[b]) continue;
-    const float* end = row + kGgmlBlock - 1;
-    first[b] = *std::find_if(row, end, [&](float x) { return x == low[b] || x == high[b]; });
+// Each block's first element of the largest magnitude. Where the largest and the smallest are each other's
+// negatives, which is rare, only the block itself can tell.
+template <class D>
+HWY_INLINE hn::Vec<Four> first_of_largest(D d, const float* x, int count) {
+  const Four four;
+  const BlockPlaces block(x, count);
+  const auto a = block_extremes(d, block.at[0]), b = block_extremes(d, block.at[1]),
+             c = block_extremes(d, block.at[2]), e = block_extremes(d, block.at[3]);
+  const auto low = across_lanes(d, a.low, b.low, c.low, e.low, MinOf());
+  const auto high = across_lanes(d, a.high, b.high, c.high, e.high, MaxOf());
+  const auto negative = hn::Neg(low);
+  if (HWY_LIKELY(hn::AllFalse(four, hn::Eq(high, negative))))
+    return hn::IfThenElse(hn::Gt(high, negative), high, low);
+  HWY_ALIGN float first[kBlocks];
+  hn::Store(hn::Max(high, negative), four, first);
+  for (int i = 0; i < kBlocks; ++i) {
+    const float* end = block.at[i] + kGgmlBlock - 1;
+    first[i] = *std::find_if(block.at[i], end, [&](float y) { return std::fabs(y) == first[i]; });
   }
+  return hn::Load(four, first);
 }
 
 template <class D>
-bool encode_q4_0_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
+HWY_INLINE bool encode_q4_0_blocks(D d, int count, const float* x, std::byte* data, std::byte* meta) {
   constexpr int kHalf = kGgmlBlock / 2;
   const Bits<D> di;
   const hn::Rebind<uint8_t, D> d8;
   const Four four;
-  if (!all_finite(d, n, row)) return false;
-  for (int done = 0; done < n; done += kBlocks * kGgmlBlock) {
-    const int count = std::min(kBlocks, (n - done) / kGgmlBlock);
-    HWY_ALIGN float low[kBlocks], high[kBlocks], first[kBlocks] = {}, inverse_scale[kBlocks];
-    hn::Store(block_extremes(d, row + done, count, MinOf()), four, low);
-    hn::Store(block_extremes(d, row + done, count, MaxOf()), four, high);
-    settle_ties(row + done, count, low, high, first);
-    // + 0: of a block of zeros of both signs (quantise.h).
-    const auto scale = hn::Div(hn::Add(hn::Load(four, first), hn::Zero(four)), hn::Set(four, -8.0f));
-    if (!hn::AllTrue(four, hn::Le(hn::Abs(scale), hn::Set(four, kLargestHalf)))) return false;
-    store_block_scales(scale, count, meta + 2 * (done / kGgmlBlock), inverse_scale);
-    const auto middle = hn::Set(d, 8.5f), top = hn::Set(d, 15.0f);
-    for (int b = 0; b < count; ++b) {
-      const float* x = row + done + b * kGgmlBlock;
-      auto* out = reinterpret_cast<uint8_t*>(data) + done / 2 + b * kHalf;
-      const auto factor = hn::Set(d, inverse_scale[b]);
-      for (int i = 0; i < kHalf; i += lanes_of(d)) {
-        const auto low_code = hn::Add(hn::Mul(hn::LoadU(d, x + i), factor), middle);
-        const auto high_code = hn::Add(hn::Mul(hn::LoadU(d, x + i + kHalf), factor), middle);
-        const auto byte = hn::Or(hn::ConvertTo(di, hn::Min(low_code, top)),
-                                 hn::ShiftLeft<4>(hn::ConvertTo(di, hn::Min(high_code, top))));
-        hn::StoreU(hn::DemoteTo(d8, byte), d8, out + i);
-      }
+  // + 0: a block of -0 has the sign of +0.
+  const auto first = hn::Add(first_of_largest(d, x, count), hn::Zero(four));
+  const auto scale = hn::Div(first, hn::Set(four, -8.0f));
+  if (!hn::AllTrue(four, hn::Le(hn::Abs(scale), hn::Set(four, kLargestHalf)))) return false;
+  HWY_ALIGN float inverse_scale[kBlocks];
+  store_block_scales(scale, count, meta, inverse_scale);
+  const auto middle = hn::Set(d, 8.5f), top = hn::Set(d, 15.0f);
+  auto* out = reinterpret_cast<uint8_t*>(data);
+  for (int b = 0; b < count; ++b, x += kGgmlBlock, out += kHalf) {
+    const auto factor = hn::Set(d, inverse_scale[b]);
+    for (int i = 0; i < kHalf; i += lanes_of(d)) {
+      const auto low = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, x + i), factor), middle), top);
+      const auto high = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, x + i + kHalf), factor), middle), top);
+      const auto byte = hn::Or(hn::ConvertTo(di, low), hn::ShiftLeft<4>(hn::ConvertTo(di, high)));
+      hn::StoreU(hn::DemoteTo(d8, byte), d8, out + i);
     }
+  }
+  return true;
+}
+
+template <class D>
+bool encode_ggml_row(D d, Format format, int n, const float* row, std::byte* data, std::byte* meta) {
+  if (!all_finite(d, n, row)) return false;
+  const bool wide = format == Format::kQ8_0;
+  for (int left = n / kGgmlBlock; left > 0; left -= kBlocks) {
+    const int count = std::min(kBlocks, left);
+    if (!(wide ? encode_q8_0_blocks(d, count, row, data, meta)
+               : encode_q4_0_blocks(d, count, row, data, meta)))
+      return false;
+    row += kBlocks * kGgmlBlock;
+    data += kBlocks * kGgmlBlock / (wide ? 1 : 2);
+    meta += 2 * kBlocks;
   }
   return true;
 }
