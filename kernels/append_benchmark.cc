@@ -12,35 +12,26 @@
 //   items_per_second  rows
 #include <benchmark/benchmark.h>
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "kernels/benchmark.h"
 #include "kernels/encoding.h"
 
 namespace {
 
 using namespace kv;
+using namespace kv::bench;
 
 struct Named {
   const char* name;
   Encoding encoding;
 };
-
-constexpr Encoding simple(Format format, int bits) { return {format, static_cast<uint8_t>(bits), 1, false}; }
-constexpr Encoding token(int bits, bool affine) {
-  return {Format::kToken, static_cast<uint8_t>(bits), 1, affine};
-}
-constexpr Encoding channel(int bits) { return {Format::kChannel, static_cast<uint8_t>(bits), 32, true}; }
 
 const Named kEncodings[] = {
     {"f32", simple(Format::kF32, 32)},
@@ -61,46 +52,20 @@ const Named kEncodings[] = {
     {"channel2", channel(2)},
 };
 
-struct Shape {
+struct StepShape {
   const char* name;
   int heads;         // of all layers
   int64_t tokens;    // of one step
   int64_t capacity;  // rows of a head's place
   bool hot_rows;
 };
-const Shape kShapes[] = {{"token", 32 * 8, 1, 2048, true}, {"prompt", 8, 2048, 2048, false}};
-
-struct Free {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-// In huge pages, as the harness holds caches; touched, so that no turn pays for that.
-Buffer allocate(int64_t bytes) {
-  constexpr int64_t kHugePage = 2 << 20;
-  const size_t rounded = static_cast<size_t>((bytes + kHugePage) / kHugePage * kHugePage);
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(kHugePage, rounded));
-  madvise(p, rounded, MADV_HUGEPAGE);
-  std::memset(p, 1, rounded);
-  return Buffer(p);
-}
-
-double seconds(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + std::ssize(x) / 2, x.end());
-  return x[x.size() / 2];
-}
+const StepShape kShapes[] = {{"token", 32 * 8, 1, 2048, true}, {"prompt", 8, 2048, 2048, false}};
 
 // Steps that go round a memory of several last-level caches, each to the next place and, where rows are to be
 // cold, from the next rows.
 class Ring {
  public:
-  Ring(const Encoding& encoding, int head_dim, const Shape& shape)
+  Ring(const Encoding& encoding, int head_dim, const StepShape& shape)
       : encoding_(encoding),
         head_dim_(head_dim),
         shape_(shape),
@@ -113,6 +78,8 @@ class Ring {
         place_copies_(std::max<int64_t>(1, ceil_div(kColdBytes, place_bytes()))),
         rows_(allocate(row_floats_ * row_copies_ * 4)),
         places_(allocate(place_bytes() * place_copies_)) {
+    std::fill_n(places_.get(), place_bytes() * place_copies_,
+                std::byte{1});  // so that no turn pays for pages
     std::mt19937 rng(7);
     std::normal_distribution<float> normal;
     std::vector<float> noise(1 << 16);
@@ -161,7 +128,7 @@ class Ring {
 
   Encoding encoding_;
   int head_dim_;
-  Shape shape_;
+  StepShape shape_;
   int64_t units_, step_units_, data_bytes_, meta_bytes_, row_floats_, row_copies_, place_copies_, turn_ = 0;
   Buffer rows_, places_;
 };
@@ -180,7 +147,7 @@ void copy_unit(const Ring& ring, const UnitJob& job) {
   benchmark::DoNotOptimize(sum);
 }
 
-void append(benchmark::State& state, const Encoding& e, const Shape& shape, int head_dim, int threads) {
+void append(benchmark::State& state, const Encoding& e, const StepShape& shape, int head_dim, int threads) {
   omp_set_num_threads(threads);
   Ring ring(e, head_dim, shape);
   std::vector<double> encodes, copies;
@@ -206,7 +173,7 @@ void append(benchmark::State& state, const Encoding& e, const Shape& shape, int 
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const Shape& shape : kShapes) {
+  for (const StepShape& shape : kShapes) {
     for (const int head_dim : {64, 128, 256}) {
       for (const int threads : {1, 2}) {
         for (const Named& named : kEncodings) {

@@ -49,6 +49,38 @@ HWY_INLINE uint32_t largest_magnitude(D d, int n, const float* x) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
 
+// ---- codes to bytes ----
+
+// Bytes of element i on, from four vectors of codes at a time: in a lane of 32 bits they lie one above the
+// other, and two shuffles bring them into the row's order, fewer than narrowing each vector takes. Codes may
+// be signed: `flip` is then 0x80808080, the sign bits that keep each sum from borrowing of the next byte.
+template <class D, class Code>
+HWY_INLINE void store_bytes(D d, int n, const Code& code, uint32_t flip, std::byte* out) {
+  const Bits<D> di;
+  const hn::Repartition<uint8_t, D> d8;
+  HWY_ALIGN static constexpr uint8_t kTransposed[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+  const auto transposed = hn::LoadDup128(d8, kTransposed);
+  const int lanes = lanes_of(d), blocks = lanes / 4;
+  HWY_ALIGN int32_t order[hn::MaxLanes(D())];
+  for (int i = 0; i < lanes; ++i) order[i] = i % blocks * 4 + i / blocks;
+  const auto in_order = hn::SetTableIndices(di, order);
+  const auto signs = hn::Set(di, static_cast<int32_t>(flip));
+  int i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    auto word = hn::Add(hn::ShiftLeft<8>(code(d, i + 3 * lanes)), code(d, i + 2 * lanes));
+    word = hn::Add(hn::ShiftLeft<8>(word), code(d, i + lanes));
+    word = hn::Add(hn::ShiftLeft<8>(word), code(d, i));
+    word = hn::Xor(hn::Add(word, signs), signs);
+    word = hn::BitCast(di, hn::TableLookupBytes(hn::BitCast(d8, word), transposed));
+    hn::StoreU(hn::TableLookupLanes(word, in_order), di, reinterpret_cast<int32_t*>(out + i));
+  }
+  const hn::Rebind<uint8_t, D> narrow;
+  for (; i < n; i += lanes) {
+    const auto byte = hn::And(code(d, i), hn::Set(di, 0xff));
+    hn::StoreU(hn::DemoteTo(narrow, byte), narrow, reinterpret_cast<uint8_t*>(out) + i);
+  }
+}
+
 // ---- floats ----
 
 template <class D>
@@ -96,17 +128,22 @@ HWY_INLINE hn::Vec<Bits<D>> fp8_code(D d, V x) {
   return hn::Or(hn::Min(subnormal, normal), sign);
 }
 
+template <Fp8 F>
+struct Fp8Codes {
+  const float* row;
+  float inverse_scale;
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    return fp8_code<F>(d, hn::Mul(hn::LoadU(d, row + i), hn::Set(d, inverse_scale)));
+  }
+};
+
 template <Fp8 F, class D>
 bool encode_fp8_row(D d, int n, const float* row, std::byte* data, std::byte* meta) {
-  const hn::Rebind<uint8_t, D> d8;
   const uint32_t largest = largest_magnitude(d, n, row);
   if (largest > kLargestFp8Row) return false;
   const float scale = fp8_row_scale<F>(largest);
-  const auto inverse_scale = hn::Set(d, 1.0f / scale);
-  for (int i = 0; i < n; i += lanes_of(d)) {
-    const auto code = fp8_code<F>(d, hn::Mul(hn::LoadU(d, row + i), inverse_scale));
-    hn::StoreU(hn::DemoteTo(d8, code), d8, reinterpret_cast<uint8_t*>(data) + i);
-  }
+  store_bytes(d, n, Fp8Codes<F>{row, 1.0f / scale}, 0, data);
   store(meta, 0, scale);
   return true;
 }
@@ -167,11 +204,12 @@ HWY_INLINE Extremes<hn::Vec<D>> block_extremes(D d, const float* x) {
   return {low, high};
 }
 
+// As integers, which order NaN and infinity above all.
 template <class D>
-HWY_INLINE hn::Vec<D> block_magnitude(D d, const float* x) {
-  auto largest = hn::Abs(hn::LoadU(d, x));
+HWY_INLINE hn::Vec<Bits<D>> block_magnitude(D d, const float* x) {
+  auto largest = magnitude_of(d, hn::LoadU(d, x));
   for (int i = lanes_of(d); i < kGgmlBlock; i += lanes_of(d))
-    largest = hn::Max(largest, hn::Abs(hn::LoadU(d, x + i)));
+    largest = hn::Max(largest, magnitude_of(d, hn::LoadU(d, x + i)));
   return largest;
 }
 
@@ -203,29 +241,33 @@ struct BlockPlaces {
   }
 };
 
+// q8_0_code, of blocks in range.
+struct Q8Codes {
+  const float* x;
+  const float* inverse_scale;  // of each block
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    const Bits<D> di;
+    const auto code = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse_scale[i / kGgmlBlock]));
+    const auto sign = hn::And(hn::BitCast(di, code), hn::Set(di, INT32_MIN));
+    const auto half = hn::BitCast(d, hn::Or(sign, hn::Set(di, 0x3effffff)));
+    return hn::ConvertTo(di, hn::Add(code, half));
+  }
+};
+
 template <class D>
 HWY_INLINE bool encode_q8_0_blocks(D d, int count, const float* x, std::byte* data, std::byte* meta) {
   const Bits<D> di;
-  const hn::Rebind<int8_t, D> d8;
   const Four four;
   const BlockPlaces block(x, count);
   const auto largest =
-      across_lanes(d, block_magnitude(d, block.at[0]), block_magnitude(d, block.at[1]),
+      across_lanes(di, block_magnitude(d, block.at[0]), block_magnitude(d, block.at[1]),
                    block_magnitude(d, block.at[2]), block_magnitude(d, block.at[3]), MaxOf());
-  const auto scale = hn::Div(largest, hn::Set(four, 127.0f));
+  const auto scale = hn::Div(hn::BitCast(four, largest), hn::Set(four, 127.0f));
   if (!hn::AllTrue(four, hn::Le(scale, hn::Set(four, kLargestHalf)))) return false;
   HWY_ALIGN float inverse_scale[kBlocks];
   store_block_scales(scale, count, meta, inverse_scale);
-  const auto half = hn::Set(di, 0x3effffff), sign = hn::Set(di, INT32_MIN);
-  for (int b = 0; b < count; ++b) {
-    const auto factor = hn::Set(d, inverse_scale[b]);
-    for (int i = b * kGgmlBlock; i < (b + 1) * kGgmlBlock; i += lanes_of(d)) {
-      const auto code = hn::Mul(hn::LoadU(d, x + i), factor);
-      const auto signed_half = hn::BitCast(d, hn::Or(half, hn::And(hn::BitCast(di, code), sign)));
-      const auto rounded = hn::ConvertTo(di, hn::Add(code, signed_half));
-      hn::StoreU(hn::DemoteTo(d8, rounded), d8, reinterpret_cast<int8_t*>(data) + i);
-    }
-  }
+  store_bytes(d, count * kGgmlBlock, Q8Codes{x, inverse_scale}, 0x80808080u, data);
   return true;
 }
 
@@ -251,35 +293,39 @@ HWY_INLINE hn::Vec<Four> first_of_largest(D d, const float* x, int count) {
   return hn::Load(four, first);
 }
 
+// Byte i: q4_0_code of elements i and i + 16 of its block, of blocks in range.
+struct Q4Codes {
+  const float* x;
+  const float* inverse_scale;  // of each block
+  template <class D>
+  HWY_INLINE hn::Vec<Bits<D>> operator()(D d, int i) const {
+    constexpr int kHalf = kGgmlBlock / 2;
+    const Bits<D> di;
+    const auto factor = hn::Set(d, inverse_scale[i / kHalf]), middle = hn::Set(d, 8.5f),
+               top = hn::Set(d, 15.0f);
+    const float* from = x + i / kHalf * kGgmlBlock + i % kHalf;
+    const auto low = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, from), factor), middle), top);
+    const auto high = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, from + kHalf), factor), middle), top);
+    return hn::Or(hn::ConvertTo(di, low), hn::ShiftLeft<4>(hn::ConvertTo(di, high)));
+  }
+};
+
 template <class D>
 HWY_INLINE bool encode_q4_0_blocks(D d, int count, const float* x, std::byte* data, std::byte* meta) {
-  constexpr int kHalf = kGgmlBlock / 2;
-  const Bits<D> di;
-  const hn::Rebind<uint8_t, D> d8;
   const Four four;
+  if (!all_finite(d, count * kGgmlBlock, x)) return false;
   // + 0: a block of -0 has the sign of +0.
   const auto first = hn::Add(first_of_largest(d, x, count), hn::Zero(four));
   const auto scale = hn::Div(first, hn::Set(four, -8.0f));
   if (!hn::AllTrue(four, hn::Le(hn::Abs(scale), hn::Set(four, kLargestHalf)))) return false;
   HWY_ALIGN float inverse_scale[kBlocks];
   store_block_scales(scale, count, meta, inverse_scale);
-  const auto middle = hn::Set(d, 8.5f), top = hn::Set(d, 15.0f);
-  auto* out = reinterpret_cast<uint8_t*>(data);
-  for (int b = 0; b < count; ++b, x += kGgmlBlock, out += kHalf) {
-    const auto factor = hn::Set(d, inverse_scale[b]);
-    for (int i = 0; i < kHalf; i += lanes_of(d)) {
-      const auto low = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, x + i), factor), middle), top);
-      const auto high = hn::Min(hn::Add(hn::Mul(hn::LoadU(d, x + i + kHalf), factor), middle), top);
-      const auto byte = hn::Or(hn::ConvertTo(di, low), hn::ShiftLeft<4>(hn::ConvertTo(di, high)));
-      hn::StoreU(hn::DemoteTo(d8, byte), d8, out + i);
-    }
-  }
+  store_bytes(d, count * kGgmlBlock / 2, Q4Codes{x, inverse_scale}, 0, data);
   return true;
 }
 
 template <class D>
 bool encode_ggml_row(D d, Format format, int n, const float* row, std::byte* data, std::byte* meta) {
-  if (!all_finite(d, n, row)) return false;
   const bool wide = format == Format::kQ8_0;
   for (int left = n / kGgmlBlock; left > 0; left -= kBlocks) {
     const int count = std::min(kBlocks, left);
