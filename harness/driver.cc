@@ -154,11 +154,12 @@ Sweep plan_sweep(const Config& config, int threads) {
   return sweep;
 }
 
-// Roughly how long a block takes, for the time left: the fixed part of a block counts as some thousand
-// tokens.
+// Roughly how long a block takes, for the time left: the fixed part of a timed block counts as some thousand
+// tokens. A model only reads.
 double weight(const BlockPlan& plan) {
+  const double fixed = experiment_named(plan.experiment->kind).needs_model() ? 0.0 : 4000.0;
   return static_cast<double>(plan.experiment->axes.variants.size() * static_cast<size_t>(plan.batch)) *
-         (static_cast<double>(plan.seq_len) + 4000.0);
+         (static_cast<double>(plan.seq_len) + fixed);
 }
 
 nlohmann::json describe(const Config& config, int threads) {
@@ -199,10 +200,14 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
   int index = 0;
   for (const BlockPlan& plan : blocks) {
     const MeasureConfig& measure = plan.experiment->measure;
-    options.progress(index++, static_cast<int>(blocks.size()),
-                     plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
-                         ", " + std::to_string(plan.seq_len) + " tokens",
-                     done, total);
+    const auto progress = [&, index](double share) {
+      options.progress(index, static_cast<int>(blocks.size()),
+                       plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
+                           ", " + std::to_string(plan.seq_len) + " tokens",
+                       done + share * weight(plan), total);
+    };
+    progress(0);
+    ++index;
     if (!is_finished(plan, results)) {
       // Cells of a block are only comparable if they were measured together, so a half-written block is
       // measured again.
@@ -211,7 +216,7 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
       omp_set_num_threads(plan.threads);
       set_allocator(measure.allocator);
       const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
-      const std::vector<Row> rows = experiment.run(plan, {limit, options.stop}, results);
+      const std::vector<Row> rows = experiment.run(plan, {limit, options.stop, progress}, results);
       if (rows.empty()) return false;
       results.add_cells(rows);
       note_rows(rows, options);

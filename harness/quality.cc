@@ -52,9 +52,11 @@ class ReadingRun {
 
   // False if it was stopped.
   bool run(Cells& cells) {
+    BlockProgress progress(limits_,
+                           static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
     for (size_t begin = 0; begin < cells.size();) {
       const size_t end = group_end(cells, begin);
-      if (!run_group(std::span(cells).subspan(begin, end - begin))) return false;
+      if (!run_group(std::span(cells).subspan(begin, end - begin), progress)) return false;
       begin = end;
     }
     return true;
@@ -87,7 +89,7 @@ class ReadingRun {
 
   static Spec full_f32() { return parse_spec("contiguous"); }
 
-  bool run_group(std::span<ReadingCell> cells) {
+  bool run_group(std::span<ReadingCell> cells, BlockProgress& progress) {
     Ledger ledger(limits_.memory_bytes);
     const auto cache = build_cache(full_f32(), cache_shape(plan_, plan_.batch), ledger);
     Reading reference(model_, *cache, passages_);
@@ -96,7 +98,11 @@ class ReadingRun {
       if (runs(*c.cell) && open(c)) readings.push_back(&*c.reading);
     }
     if (readings.empty()) return true;
-    if (!read_together(passages_, pace_of(plan_), reference, readings, limits_.stop)) return false;
+    const auto go_on = [&](int64_t tokens) {
+      progress.add(static_cast<double>(tokens) * static_cast<double>(cells.size()));
+      return !limits_.stop();
+    };
+    if (!read_together(passages_, pace_of(plan_), reference, readings, go_on)) return false;
     for (ReadingCell& c : cells) {
       if (c.reading) close(c);
     }
