@@ -162,6 +162,14 @@ double weight(const BlockPlan& plan) {
          (static_cast<double>(plan.seq_len) + fixed);
 }
 
+// The file or folder, where a model is run; else whose geometry it is.
+std::string model_name(const Config& config) {
+  const std::filesystem::path path(config.workload.model);
+  if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
+  if (path.extension() == ".bin") return path.stem();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
 nlohmann::json describe(const Config& config, int threads) {
   nlohmann::json e = describe_environment();
   e["threads"] = threads;
@@ -170,7 +178,7 @@ nlohmann::json describe(const Config& config, int threads) {
   e["config"] = {{"name", config.name},
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
-  e["model"] = {{"name", config.geometry.name}};
+  e["model"] = {{"name", model_name(config)}};
   const char* spin = std::getenv("GOMP_SPINCOUNT");
   e["gomp_spincount"] = spin ? spin : "";
   e["allocator"] = config.experiments.front().measure.allocator;

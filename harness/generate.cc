@@ -35,7 +35,7 @@ class GenerateRun {
  public:
   GenerateRun(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results)
       : plan_(plan), limits_(limits), results_(results), progress_(limits, steps_of(plan)) {
-    const Passages windows = text_windows(plan.source->text(), plan.batch, plan.seq_len);
+    const Passages windows = text_windows(plan, plan.seq_len);
     for (int s = 0; s < plan.batch; ++s) {
       for (int64_t i = 0; i < prompt_tokens(plan); ++i) prompts_.push_back(windows.id(s, i));
     }

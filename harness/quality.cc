@@ -20,7 +20,8 @@ Pace pace_of(const BlockPlan& plan) {
 
 std::string where(const BlockPlan& plan) { return plan.config->path + ": [" + plan.experiment->kind + "] "; }
 
-void check_length(const BlockPlan& plan, int64_t length) {
+// `rest`: tokens beside those that `setting` names.
+void check_length(const BlockPlan& plan, int64_t length, const std::string& setting, int64_t rest = 0) {
   const ModelConfig& model = plan.source->model()->config();
   if (model.sliding_window > 0 && length > model.sliding_window) {
     throw std::invalid_argument(where(plan) + "the model sees the last " +
@@ -31,7 +32,7 @@ void check_length(const BlockPlan& plan, int64_t length) {
   if (length <= most) return;
   throw std::invalid_argument(where(plan) + std::to_string(length) +
                               " tokens are past the model's rotary table of " + std::to_string(most) +
-                              " positions");
+                              " positions: give " + setting + " at most " + std::to_string(most - rest));
 }
 
 std::string recall_suffix(const BlockPlan& plan) {
@@ -274,18 +275,22 @@ Passages recall_passages(const BlockPlan& plan) {
   const Recall recall{plan.distance, plan.passage};
   if (plan.experiment->measure.passages == "random")
     return with_repeat(random_ids(plan, recall.length() + 1), plan.batch, recall);
-  return with_repeat(text_windows(plan.source->text(), plan.batch, recall.length()).ids, plan.batch, recall);
+  return with_repeat(text_windows(plan, recall.length()).ids, plan.batch, recall);
 }
 
 }  // namespace
 
-Passages text_windows(std::span<const int> text, int sequences, int64_t length) {
+Passages text_windows(const BlockPlan& plan, int64_t length) {
+  return text_windows(plan.source->text(), plan.batch, length, "text " + plan.config->workload.text);
+}
+
+Passages text_windows(std::span<const int> text, int sequences, int64_t length, const std::string& name) {
   const auto needed = static_cast<size_t>(sequences * length + 1);
   if (text.size() < needed) {
-    throw std::invalid_argument("the text has " + std::to_string(text.size()) + " tokens, but " +
-                                std::to_string(sequences) + " windows of " + std::to_string(length) +
-                                " need " + std::to_string(needed) +
-                                ": give a longer text, or fewer or shorter windows");
+    throw std::invalid_argument(name + " has " + std::to_string(text.size()) + " tokens, but " +
+                                std::to_string(sequences) + (sequences > 1 ? " windows of " : " window of ") +
+                                std::to_string(length) + " need" + (sequences > 1 ? " " : "s ") +
+                                std::to_string(needed) + ": give a longer text, or fewer or shorter windows");
   }
   Passages p{.sequences = sequences, .length = length, .ids = {}};
   for (int s = 0; s < sequences; ++s) {
@@ -309,8 +314,8 @@ Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall) 
 }
 
 void check_quality(const BlockPlan& plan) {
-  check_length(plan, plan.seq_len);
-  text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  check_length(plan, plan.seq_len, plan.experiment->kind + ".seq_len");
+  text_windows(plan, plan.seq_len);
   if (plan.experiment->measure.prompt < plan.seq_len) return;
   throw std::invalid_argument(where(plan) + "a prompt of " + std::to_string(plan.experiment->measure.prompt) +
                               " tokens leaves nothing of " + std::to_string(plan.seq_len) + " to decode");
@@ -327,9 +332,8 @@ void check_recall(const BlockPlan& plan) {
                                 " is shorter than the passage of " + std::to_string(plan.passage) +
                                 " tokens");
   }
-  check_length(plan, plan.seq_len);
-  if (plan.experiment->measure.passages == "text")
-    text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  check_length(plan, plan.seq_len, "recall.distance and recall.passage together", Recall{0, 0}.length());
+  if (plan.experiment->measure.passages == "text") text_windows(plan, plan.seq_len);
 }
 
 std::vector<std::string> recall_keys(const BlockPlan& plan) {
@@ -339,7 +343,7 @@ std::vector<std::string> recall_keys(const BlockPlan& plan) {
 }
 
 std::vector<Row> run_quality_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
-  Passages windows = text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  Passages windows = text_windows(plan, plan.seq_len);
   windows.first = plan.experiment->measure.prompt;
   return run_block(plan, limits, windows, "", &results);
 }

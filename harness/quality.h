@@ -16,8 +16,11 @@
 namespace kv {
 
 // The first `sequences` disjoint windows of `length` tokens, whose last predictions are of the tokens that
-// follow. Throws std::invalid_argument if the text is too short.
-Passages text_windows(std::span<const int> text, int sequences, int64_t length);
+// follow. Throws std::invalid_argument if the text, called `name`, is too short.
+Passages text_windows(std::span<const int> text, int sequences, int64_t length,
+                      const std::string& name = "the text");
+// The same of a block's own text.
+Passages text_windows(const BlockPlan& plan, int64_t length);
 
 // What repeats in the recall experiment, and where.
 struct Recall {

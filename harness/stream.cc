@@ -53,7 +53,7 @@ class StreamRun {
       : plan_(plan),
         limits_(limits),
         model_(*plan.source->model()),
-        passages_(text_windows(plan.source->text(), plan.batch, plan.seq_len)),
+        passages_(text_windows(plan, plan.seq_len)),
         progress_(limits, static_cast<double>(cells) * plan.batch * static_cast<double>(plan.seq_len)) {}
 
   // False if it was stopped. Every cell runs on one thread.
@@ -254,7 +254,7 @@ std::vector<double> recomputed_losses(const Model& model, std::span<const int> i
 void check_stream(const BlockPlan& plan) {
   const MeasureConfig& m = plan.experiment->measure;
   const int64_t trained = plan.source->model()->config().max_tokens;
-  text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  text_windows(plan, plan.seq_len);
   for (const int64_t window : m.recompute) {
     if (m.stride <= window && window <= trained) continue;
     throw std::invalid_argument(plan.config->path + ": [stream] recompute is " + std::to_string(window) +

@@ -151,7 +151,7 @@ def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     and the full cache's own rows."""
     drops = drops_tokens().any().over(series())
     policies = recalls.filter(drops)
-    full = recalls.filter(pl.col("variant") == "contiguous")
+    full = recalls.filter(pl.col("verdict") == "baseline")
     if policies.is_empty():
         raise NoData("no policy of the recall experiment drops a token")
     rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())

@@ -71,7 +71,7 @@ def test_chunks_change_nothing(results: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed, said",
     [
-        ({"stream__seq_len": 200000}, "windows of 200000"),
+        ({"stream__seq_len": 200000}, "window of 200000 needs 200001"),
         ({"stream__recompute": "[2000]"}, "at most the model's trained context, 1024"),
         ({"stream__stride": 65}, "at least the stride, 65 tokens"),
     ],
