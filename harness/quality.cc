@@ -143,7 +143,7 @@ class ReadingRun {
     if (plan_.experiment->measure.step_tokens > 1) check_chunks(c);
   }
 
-  // The first sequence again, token by token, as far as a few chunks go.
+  // The first sequence again, token by token.
   void check_chunks(ReadingCell& c) const {
     const Pace chunked = pace_of(plan_);
     Passages first = passages_;
@@ -155,14 +155,7 @@ class ReadingRun {
       const auto at = static_cast<size_t>(i);
       difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
     }
-    Row& row = c.cell->row;
-    row.set("arm", "chunked");
-    row.set("chunk_tokens", chunked.step);
-    row.set("chunk_max_diff", difference);
-    constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
-    if (difference <= kRounding || !agrees_in_chunks(c.cell->spec)) return;
-    row.set("status", "failed");
-    row.set("reason", "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
+    record_chunks(*c.cell, chunked.step, difference);
   }
 
   const BlockPlan& plan_;
@@ -311,6 +304,16 @@ Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall) 
           .length = length,
           .ids = std::move(ids),
           .first = Recall::kLead + recall.distance + Recall::kCue - 1};
+}
+
+void record_chunks(LiveCell& cell, int64_t step, double difference) {
+  cell.row.set("arm", "chunked");
+  cell.row.set("chunk_tokens", step);
+  cell.row.set("chunk_max_diff", difference);
+  constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
+  if (difference <= kRounding || !agrees_in_chunks(cell.spec)) return;
+  cell.row.set("status", "failed");
+  cell.row.set("reason", "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
 }
 
 void check_quality(const BlockPlan& plan) {

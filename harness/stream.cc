@@ -16,6 +16,9 @@
 namespace kv {
 namespace {
 
+// Of what was read in chunks, so many tokens are read again, one by one: enough for windows to be used up.
+constexpr int64_t kProvenTokens = 1024;
+
 // Points of the chart, of whole stretches.
 constexpr int64_t kBuckets = 20;
 
@@ -84,6 +87,8 @@ class StreamRun {
       if (limits_.stop() || !runs(cell)) return;
       cell.row.set("tokens_per_s", static_cast<double>(c.predictions.size()) / seconds);
       cell.row.set("status", "ok");
+      const int64_t step = plan_.experiment->measure.step_tokens;
+      if (c.recomputed == 0 && step > 1) record_chunks(cell, step, difference_from_decode(c));
     } catch (const std::invalid_argument& e) {
       give_up(cell, "unsupported", e.what());  // not at this geometry
     } catch (const std::bad_alloc&) {
@@ -123,10 +128,22 @@ class StreamRun {
     }
     if (limits_.stop()) return;
     account(cell, decoder);
-    if (step > 1) {
-      cell.row.set("arm", "chunked");
-      cell.row.set("chunk_tokens", step);
+  }
+
+  // The largest of a loss, over the first tokens again, one by one.
+  double difference_from_decode(const StreamCell& c) const {
+    const int64_t length = std::min(kProvenTokens, passages_.length);
+    Ledger ledger(limits_.memory_bytes);
+    const auto cache = build_cache(c.cell->spec, cache_shape(plan_, plan_.batch), ledger);
+    CachedModel decoder(model_, *cache, plan_.batch, Rotary::kBeyond);
+    std::vector<Prediction> again(c.predictions.size());
+    for (int64_t t = 0; t < length && !limits_.stop(); ++t) read_step(decoder, t, 1, again);
+    double most = 0;
+    for (size_t i = 0; i < again.size(); ++i) {
+      if (static_cast<int64_t>(i) % passages_.length < length)
+        most = std::max(most, std::abs(again[i].loss - c.predictions[i].loss));
     }
+    return most;
   }
 
   // Tokens [first, first + n) of every sequence.

@@ -49,6 +49,8 @@ def test_every_cell_has_its_numbers(results: Path) -> None:
         assert row["trained_tokens"] == "1024"
         assert math.isclose(float(row["perplexity"]), math.exp(float(row["loss"])), rel_tol=1e-6)
         assert (row["bytes_payload"] == "") == (row["variant"] == recomputed)
+        assert (row["chunk_max_diff"] == "") == (row["variant"] == recomputed)
+        assert row["variant"] == recomputed or 0 < float(row["chunk_max_diff"]) < 2e-3
     assert rows[-1]["verdict"] == "baseline" and float(rows[-1]["loss_change"]) == 0
 
 
