@@ -191,11 +191,24 @@ bool is_finished(const BlockPlan& plan, const ResultsFolder& results) {
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return results.has_cell(key); });
 }
 
+// A line for each cell, but one for all of those where more than a few have the same reason.
 void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
-  std::set<std::string> told;
+  std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by what is said of them
   for (const Row& row : rows) {
-    if (row.text("status") == "ok" || !told.insert(row.text("cell")).second) continue;
-    options.note(row.text("cell") + ": " + row.text("status") + ": " + row.text("reason"));
+    if (row.text("status") == "ok") continue;
+    const std::string said = row.text("status") + ": " + row.text("reason");
+    auto found =
+        std::find_if(cells_of.begin(), cells_of.end(), [&](const auto& c) { return c.first == said; });
+    if (found == cells_of.end()) found = cells_of.insert(found, {said, {}});
+    found->second.insert(row.text("cell"));
+  }
+  for (const auto& [said, cells] : cells_of) {
+    constexpr size_t kFew = 4;
+    if (cells.size() <= kFew) {
+      for (const std::string& cell : cells) options.note(cell + ": " + said);
+    } else {
+      options.note(*cells.begin() + " and " + std::to_string(cells.size() - 1) + " more: " + said);
+    }
   }
 }
 
