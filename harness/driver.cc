@@ -203,7 +203,7 @@ void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
     found->second.insert(row.text("cell"));
   }
   for (const auto& [said, cells] : cells_of) {
-    constexpr size_t kFew = 4;
+    constexpr size_t kFew = 8;
     if (cells.size() <= kFew) {
       for (const std::string& cell : cells) options.note(cell + ": " + said);
     } else {
