@@ -283,6 +283,11 @@ CacheShape cache_shape(const BlockPlan& plan, int sequences) {
           .rope = w.rope};
 }
 
+void BlockProgress::add(double work) {
+  const std::lock_guard lock(mutex_);
+  limits_.progress((done_ += work) / total_);
+}
+
 bool runs(const LiveCell& cell) { return cell.row.text("status").empty() || cell.row.text("status") == "ok"; }
 
 void give_up(LiveCell& cell, const char* status, const std::string& reason) {

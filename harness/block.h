@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,24 @@ struct BlockPlan {
   std::string key(const Spec& spec, const std::string& suffix = "") const;
 };
 
-// What runs beyond this would not fit.
 struct BlockLimits {
-  int64_t memory_bytes;
-  std::function<bool()> stop;
+  int64_t memory_bytes;        // what runs beyond this would not fit
+  std::function<bool()> stop;  // asked between steps; true ends the block early
+  // Told now and then what share of a long block is done; one call at a time.
+  std::function<void(double share)> progress = [](double) {};
+};
+
+// What is done of a block whose cells run side by side; threads may share one.
+class BlockProgress {
+ public:
+  BlockProgress(const BlockLimits& limits, double total) : limits_(limits), total_(total) {}
+  void add(double work);
+
+ private:
+  const BlockLimits& limits_;
+  const double total_;
+  double done_ = 0;
+  std::mutex mutex_;
 };
 
 // A cell of the block with its identity filled in; `status` is set already where it cannot run, with the

@@ -30,6 +30,7 @@ Agreement agreement(const Window& window, const Evaluated& v) {
 struct Trial {
   Reading reading;
   UnitReading unit;
+  Window window;
   Evaluated found;
   Agreement agreement;
 };
@@ -42,7 +43,7 @@ std::vector<Trial> trials(const Statement& s, const Quantities& quantities, Coun
       const Evaluated found = evaluate(s, reading, quantities, counted);
       if (k == 1000.0 && !found.used_k) return all;
       const Window window = s.published.window(s.tolerance, s.published.units[unit]);
-      all.push_back({reading, s.published.units[unit], found, agreement(window, found)});
+      all.push_back({reading, s.published.units[unit], window, found, agreement(window, found)});
     }
   }
   return all;
@@ -101,10 +102,24 @@ std::string workings(const Figure& figure, const std::vector<Trial>& all) {
   return text + times_off(figure, *first.found.computed);
 }
 
+// "29.5% to 50.5% would agree"; empty of a yes or no.
+std::string what_agrees(const Figure& figure, const Trial& trial) {
+  if (figure.truth) return "";
+  const auto edge = [&](double value) { return figure.in_unit(value, trial.unit); };
+  const Window& window = trial.window;
+  const bool open =
+      figure.relation == Figure::Relation::kBelow || figure.relation == Figure::Relation::kAbove;
+  if (std::isinf(window.low)) return (open ? "less than " : "at most ") + edge(window.high) + " would agree";
+  if (std::isinf(window.high)) return (open ? "more than " : "at least ") + edge(window.low) + " would agree";
+  return edge(window.low) + " to " + edge(window.high) + " would agree";
+}
+
 std::string reason_of(const Figure& figure, const std::vector<Trial>& all, const Trial& chosen) {
   if (chosen.agreement == Agreement::kAgrees) return reading_text(figure, chosen);
-  if (chosen.agreement == Agreement::kContradicts) return workings(figure, all);
-  return "this run cannot tell: its interval goes beyond what agrees with the figure on one side";
+  if (chosen.agreement == Agreement::kUndecided)
+    return "this run cannot tell: " + what_agrees(figure, chosen) + ", and its interval crosses that edge";
+  const auto& computed = chosen.found.computed;
+  return computed && !chosen.window.contains(*computed) ? workings(figure, all) : what_agrees(figure, chosen);
 }
 
 const char* verdict_of(Agreement agreement) {

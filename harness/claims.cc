@@ -240,8 +240,9 @@ Statement read_statement(Keys& keys, const CacheShape& model, const Texts& defin
   Statement s;
   Section& published = keys.holder("published");
   if (!keys.has("published")) published.refuse("needs published, the figure as the source prints it");
-  keys.checked("published", [&] { s.published = parse_figure(keys.text("published")); });
-  keys.checked("tolerance", [&] { s.tolerance = parse_tolerance(keys.text("tolerance", "as printed")); });
+  const std::string figure = keys.text("published"), tolerance = keys.text("tolerance", "as printed");
+  keys.checked("published", [&] { s.published = parse_figure(figure); });
+  keys.checked("tolerance", [&] { s.tolerance = parse_tolerance(tolerance); });
   s.where = keys.holder("id").place();
   s.name = keys.text("name");
   s.check = keys.holder("check").choice("check", "", names_of(check_kinds()));

@@ -20,13 +20,17 @@ std::vector<const Row*> rows_of(const ClaimFile& file, const Claim& claim, std::
   return rows;
 }
 
+int count_of(const std::vector<const Row*>& rows, const char* verdict) {
+  return static_cast<int>(std::count_if(rows.begin(), rows.end(),
+                                        [&](const Row* row) { return row->text("verdict") == verdict; }));
+}
+
 // "7 reproduced, 2 contradicted"; of a single figure the verdict alone.
 std::string verdicts(const std::vector<const Row*>& rows) {
   if (rows.size() == 1) return rows.front()->text("verdict");
   std::string text;
   for (const char* verdict : kVerdicts) {
-    const auto n = std::count_if(rows.begin(), rows.end(),
-                                 [&](const Row* row) { return row->text("verdict") == verdict; });
+    const int n = count_of(rows, verdict);
     if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + verdict;
   }
   return text;
@@ -121,6 +125,86 @@ std::string explained(const std::vector<const Row*>& rows) {
   return text;
 }
 
+// "≈8.5 GB, here 1.074 GB"; with its name where a claim has several figures.
+std::string published_and_here(const Row& row) {
+  const std::string &figure = row.text("figure"), &measured = row.text("measured");
+  return (figure.empty() ? "" : figure + ": ") + row.text("published") + ", here " +
+         (measured.empty() ? row.text("computed") : measured);
+}
+
+// Contradicted figures of a source, the first of each claim. Those that arithmetic settles come before those
+// of other inputs than the source's, and those before times of this machine.
+std::vector<const Row*> contradicted(std::span<const Row* const> rows) {
+  std::vector<const Row*> first;
+  for (const Row* row : rows) {
+    const bool known = std::any_of(first.begin(), first.end(),
+                                   [&](const Row* r) { return r->text("claim") == row->text("claim"); });
+    if (row->text("verdict") == kContradicted && !known) first.push_back(row);
+  }
+  std::stable_sort(first.begin(), first.end(), [](const Row* a, const Row* b) {
+    const auto rank = [](const Row& r) {
+      return (r.text("replica") != "exact") + 2 * (r.text("machine") == "yes");
+    };
+    return rank(*a) < rank(*b);
+  });
+  return first;
+}
+
+// What a reader of the summary gets of a source; the table below has them all.
+constexpr size_t kContradictedShown = 3;
+
+std::string contradicted_text(std::span<const Row* const> rows) {
+  const std::vector<const Row*> first = contradicted(rows);
+  std::string text;
+  for (size_t i = 0; i < std::min(first.size(), kContradictedShown); ++i)
+    text += (i ? "; " : "") + first[i]->text("text") + " (" + published_and_here(*first[i]) + ")";
+  if (first.size() > kContradictedShown)
+    text += "; and " + std::to_string(first.size() - kContradictedShown) + " more";
+  return text;
+}
+
+std::string by_source(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
+  std::string text =
+      head({"source", "reproduced", "contradicted", "not testable here", "what was contradicted"});
+  for (const ClaimFile& file : files) {
+    std::vector<const Row*> rows;
+    for (const Row& row : figures) {
+      if (row.text("source") == file.name) rows.push_back(&row);
+    }
+    if (rows.empty()) continue;
+    std::vector<std::string> fields{file.title};
+    for (const char* verdict : kVerdicts) fields.push_back(std::to_string(count_of(rows, verdict)));
+    fields.push_back(contradicted_text(rows));
+    text += line(fields);
+  }
+  return text;
+}
+
+// Why a claim's first figure that was not reproduced was not: the file's own words where it has some.
+std::string why(const std::vector<const Row*>& rows) {
+  for (const char* verdict : {kContradicted, kNotTestable}) {
+    for (const Row* row : rows) {
+      if (row->text("verdict") != verdict) continue;
+      const std::string replica = row->text("replica") == "exact" ? "" : "qualitative replica: ";
+      return replica + (row->text("note").empty() ? row->text("reason") : row->text("note"));
+    }
+  }
+  return "";
+}
+
+std::string by_claim(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
+  std::string text = head({"source", "claim", "published", "computed", "measured (95 %)", "verdict", "why"});
+  for_each_claim(
+      files, figures,
+      [&](const ClaimFile& file, const Claim& claim, const std::vector<const Row*>& rows, bool first) {
+        const std::string figures_of =
+            rows.size() > 1 ? " (" + std::to_string(rows.size()) + " figures)" : "";
+        text += line({first ? file.title : "", claim.text + figures_of, from_to(rows, "published"),
+                      from_to(rows, "computed"), from_to(rows, "measured"), verdicts(rows), why(rows)});
+      });
+  return text;
+}
+
 }  // namespace
 
 std::string claims_table(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
@@ -159,22 +243,14 @@ std::string claims_markdown(const std::vector<ClaimFile>& files, std::span<const
                         or_dash(row->text("measured")), row->text("verdict"),
                         row->text("check") + replica + machine, row->text("reason")});
         }
+        for (const std::string& note : notes_of(rows)) text += "\nNote: " + note + "\n";
       });
   return text;
 }
 
 std::string claims_summary(const std::vector<ClaimFile>& files, std::span<const Row> figures) {
-  std::string text = total_line(figures) + ".\n\n" +
-                     head({"source", "claim", "published", "computed", "measured (95 %)", "verdict"});
-  for_each_claim(
-      files, figures,
-      [&](const ClaimFile& file, const Claim& claim, const std::vector<const Row*>& rows, bool first) {
-        const std::string figures_of =
-            rows.size() > 1 ? " (" + std::to_string(rows.size()) + " figures)" : "";
-        text += line({first ? file.title : "", claim.text + figures_of, from_to(rows, "published"),
-                      from_to(rows, "computed"), from_to(rows, "measured"), verdicts(rows)});
-      });
-  return text;
+  return total_line(figures) + ".\n\n" + by_source(files, figures) +
+         "\n<details><summary>Every claim</summary>\n\n" + by_claim(files, figures) + "\n</details>\n";
 }
 
 }  // namespace kv

@@ -7,6 +7,7 @@
 #include "harness/ledger.h"
 #include "harness/token_feed.h"
 #include "variants/build.h"
+#include "variants/registry.h"
 
 namespace kv {
 namespace {
@@ -46,8 +47,23 @@ int64_t bytes_by_form(const CacheSize& size) {
                          std::vector<int64_t>(static_cast<size_t>(s.max_sequences), size.tokens));
 }
 
+namespace {
+
+// Where what is kept depends on attention, filling has every query read all of it at every token.
+double bytes_read_by_filling(const CacheSize& size, int64_t held_bytes) {
+  if (!retention_of(size.spec).scores) return 0.0;
+  return static_cast<double>(held_bytes) * static_cast<double>(size.tokens) * size.shape.q_heads /
+         size.shape.kv_heads;
+}
+
+constexpr double kMostBytesRead = 64e9;  // some ten seconds
+
+}  // namespace
+
 std::optional<int64_t> bytes_by_ledger(const CacheSize& size, int64_t limit_bytes) {
-  if (bytes_by_form(size) > limit_bytes) return std::nullopt;
+  const int64_t held_bytes = bytes_by_form(size);
+  if (held_bytes > limit_bytes || bytes_read_by_filling(size, held_bytes) > kMostBytesRead)
+    return std::nullopt;
   Ledger ledger;
   const auto cache = build_cache(size.spec, size.shape, ledger);
   std::vector<SequenceId> ids;

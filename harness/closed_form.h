@@ -21,7 +21,7 @@ struct CacheSize {
 int64_t bytes_by_form(const CacheSize& size);
 
 // The same by the ledger, of a cache that is filled with `tokens` tokens. Nothing where that would take more
-// than `limit_bytes`.
+// than `limit_bytes`, or too long.
 std::optional<int64_t> bytes_by_ledger(const CacheSize& size, int64_t limit_bytes);
 
 // bytes_by_ledger once a size: the same cache is in several figures of a table's row.

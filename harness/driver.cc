@@ -154,11 +154,20 @@ Sweep plan_sweep(const Config& config, int threads) {
   return sweep;
 }
 
-// Roughly how long a block takes, for the time left: the fixed part of a block counts as some thousand
-// tokens.
+// Roughly how long a block takes, for the time left: the fixed part of a timed block counts as some thousand
+// tokens. A model only reads.
 double weight(const BlockPlan& plan) {
+  const double fixed = experiment_named(plan.experiment->kind).needs_model() ? 0.0 : 4000.0;
   return static_cast<double>(plan.experiment->axes.variants.size() * static_cast<size_t>(plan.batch)) *
-         (static_cast<double>(plan.seq_len) + 4000.0);
+         (static_cast<double>(plan.seq_len) + fixed);
+}
+
+// The file or folder, where a model is run; else whose geometry it is.
+std::string model_name(const Config& config) {
+  const std::filesystem::path path(config.workload.model);
+  if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
+  if (path.extension() == ".bin") return path.stem();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 
 nlohmann::json describe(const Config& config, int threads) {
@@ -169,7 +178,7 @@ nlohmann::json describe(const Config& config, int threads) {
   e["config"] = {{"name", config.name},
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
-  e["model"] = {{"name", config.geometry.name}};
+  e["model"] = {{"name", model_name(config)}};
   const char* spin = std::getenv("GOMP_SPINCOUNT");
   e["gomp_spincount"] = spin ? spin : "";
   e["allocator"] = config.experiments.front().measure.allocator;
@@ -182,11 +191,24 @@ bool is_finished(const BlockPlan& plan, const ResultsFolder& results) {
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return results.has_cell(key); });
 }
 
+// A line for each cell, but one for all of those where more than a few have the same reason.
 void note_rows(const std::vector<Row>& rows, const RunOptions& options) {
-  std::set<std::string> told;
+  std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by what is said of them
   for (const Row& row : rows) {
-    if (row.text("status") == "ok" || !told.insert(row.text("cell")).second) continue;
-    options.note(row.text("cell") + ": " + row.text("status") + ": " + row.text("reason"));
+    if (row.text("status") == "ok") continue;
+    const std::string said = row.text("status") + ": " + row.text("reason");
+    auto found =
+        std::find_if(cells_of.begin(), cells_of.end(), [&](const auto& c) { return c.first == said; });
+    if (found == cells_of.end()) found = cells_of.insert(found, {said, {}});
+    found->second.insert(row.text("cell"));
+  }
+  for (const auto& [said, cells] : cells_of) {
+    constexpr size_t kFew = 8;
+    if (cells.size() <= kFew) {
+      for (const std::string& cell : cells) options.note(cell + ": " + said);
+    } else {
+      options.note(*cells.begin() + " and " + std::to_string(cells.size() - 1) + " more: " + said);
+    }
   }
 }
 
@@ -199,10 +221,14 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
   int index = 0;
   for (const BlockPlan& plan : blocks) {
     const MeasureConfig& measure = plan.experiment->measure;
-    options.progress(index++, static_cast<int>(blocks.size()),
-                     plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
-                         ", " + std::to_string(plan.seq_len) + " tokens",
-                     done, total);
+    const auto progress = [&, index](double share) {
+      options.progress(index, static_cast<int>(blocks.size()),
+                       plan.experiment->kind + " " + plan.workload + ", batch " + std::to_string(plan.batch) +
+                           ", " + std::to_string(plan.seq_len) + " tokens",
+                       done + share * weight(plan), total);
+    };
+    progress(0);
+    ++index;
     if (!is_finished(plan, results)) {
       // Cells of a block are only comparable if they were measured together, so a half-written block is
       // measured again.
@@ -211,7 +237,7 @@ bool run_blocks(const std::vector<BlockPlan>& blocks, const RunOptions& options,
       omp_set_num_threads(plan.threads);
       set_allocator(measure.allocator);
       const int64_t limit = static_cast<int64_t>(static_cast<double>(available) * measure.memory_share);
-      const std::vector<Row> rows = experiment.run(plan, {limit, options.stop}, results);
+      const std::vector<Row> rows = experiment.run(plan, {limit, options.stop, progress}, results);
       if (rows.empty()) return false;
       results.add_cells(rows);
       note_rows(rows, options);

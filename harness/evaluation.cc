@@ -15,7 +15,7 @@ namespace {
 using Lookup = std::function<double(const std::string&)>;
 using Statistic = std::function<double(std::span<const double>)>;
 
-constexpr double kMebi = 1024.0 * 1024.0;
+constexpr double kMebi = 1024.0 * 1024.0, kMostTokens = 1e12, kMostSequences = 65536;
 
 // A cache that is too large to be filled here: its figures are computed only.
 struct NotCounted {};
@@ -133,12 +133,16 @@ class Evaluation {
   }
 
   CacheSize size_of(const std::string& spec, int depth) {
-    const auto whole = [&](const std::string& expression) {
-      return static_cast<int64_t>(std::llround(Expression(expression).value(lookup(false, depth + 1))));
+    const auto whole = [&](const char* key, const std::string& expression, double most) {
+      const double value = Expression(expression).value(lookup(false, depth + 1));
+      if (!(value >= 1 && value <= most))
+        throw std::invalid_argument(std::string(key) + " is " + short_number(value) +
+                                    "; it must be from 1 to " + short_number(most));
+      return static_cast<int64_t>(std::llround(value));
     };
-    CacheSize size{parse_spec(spec), s_.model, whole(s_.tokens)};
-    size.shape.max_sequences = static_cast<int>(whole(s_.batch));
-    size.shape.max_tokens = s_.reserve.empty() ? size.tokens : whole(s_.reserve);
+    CacheSize size{parse_spec(spec), s_.model, whole("tokens", s_.tokens, kMostTokens)};
+    size.shape.max_sequences = static_cast<int>(whole("batch", s_.batch, kMostSequences));
+    size.shape.max_tokens = s_.reserve.empty() ? size.tokens : whole("reserve", s_.reserve, kMostTokens);
     return size;
   }
 
@@ -189,10 +193,12 @@ Evaluated evaluate(const Statement& s, const Reading& reading, const Quantities&
   Evaluated v;
   if (!s.computed.empty()) {
     v.computed = evaluation.computed();
+    if (!std::isfinite(*v.computed)) throw std::invalid_argument("computed is no number: " + s.computed);
     v.arithmetic = evaluation.arithmetic();
   }
   if (!s.measured.empty()) {
     v.measured = evaluation.measured();
+    if (!std::isfinite(v.measured->value)) throw NotMeasured("measured is no number: " + s.measured);
   } else if (!s.bytes.empty() && (s.check == "closed form" || s.check == "growth law")) {
     try {
       const double held = evaluation.counted();

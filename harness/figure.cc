@@ -43,6 +43,7 @@ constexpr std::array kUnits = std::to_array<Unit>({
     {"us", 1e-6},
     {"tok/s", 1},
     {"GB/s", 1e9},
+    {"TB/s", 1e12},
     {"FLOPs", 1},
 });
 
@@ -88,7 +89,7 @@ std::vector<UnitReading> readings(const std::string& name) {
   }
   std::string known;
   for (const Unit& unit : kUnits) known += (known.empty() ? "" : ", ") + std::string(unit.name);
-  throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known.substr(2));
+  throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known);
 }
 
 Figure::Relation relation_of(const std::string& sign) {
@@ -175,8 +176,8 @@ Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const
       break;
   }
   if (truth) return {low, high};
-  if (about) return {low * (1 - kAboutShare) * scale, high * (1 + kAboutShare) * scale};
-  const double slack = exponent() ? kExponentTolerance : last_digit / 2;
+  double slack = exponent() ? kExponentTolerance : last_digit / 2;
+  if (about) slack = std::max(slack, kAboutShare * low);  // never stricter than the same digits without "~"
   return {(low - slack) * scale, (high + slack) * scale};
 }
 

@@ -3,7 +3,8 @@
 //   "0.67 MB"  "~200x"  "<0.5 %"  "≤12"  "> 25 tok/s"  "30–50 %"  "4.2e14 FLOPs"  "yes"  "O(T^2)"
 //
 // What it means to agree is part of the figure unless a claim says otherwise: half a unit of the last digit
-// that was printed; 10 % behind a "~"; 0.2 of an exponent. A bound and the ends of a range are what they say.
+// that was printed, and 10 % behind a "~" where that is more; 0.2 of an exponent. A bound and the ends of a
+// range are what they say.
 #pragma once
 
 #include <limits>

@@ -113,10 +113,10 @@ TextTable text_table(const FitTable& table, Units units) {
       fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
     text.rows.push_back({spec.print(), fields});
   }
-  text.notes.push_back(
-      {"",
-       "Contexts in tokens, batches in sequences; -: not even one fits. By the closed form: payload, "
-       "metadata and slack of caches made for so many, without workspace and activations."});
+  text.notes.push_back({"",
+                        "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "
+                        "closed form: payload, "
+                        "metadata and slack of caches made for so many, without workspace and activations."});
   return text;
 }
 

@@ -34,8 +34,8 @@ struct Writing {
 class GenerateRun {
  public:
   GenerateRun(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results)
-      : plan_(plan), limits_(limits), results_(results) {
-    const Passages windows = text_windows(plan.source->text(), plan.batch, plan.seq_len);
+      : plan_(plan), limits_(limits), results_(results), progress_(limits, steps_of(plan)) {
+    const Passages windows = text_windows(plan, plan.seq_len);
     for (int s = 0; s < plan.batch; ++s) {
       for (int64_t i = 0; i < prompt_tokens(plan); ++i) prompts_.push_back(windows.id(s, i));
     }
@@ -62,14 +62,29 @@ class GenerateRun {
   }
 
  private:
-  std::vector<int> full_text(const Sampling& sampling) const {
+  static double steps_of(const BlockPlan& plan) {
+    const size_t texts =
+        plan.experiment->measure.temperature.size() * (plan.experiment->axes.variants.size() + 1);
+    return static_cast<double>(texts) * static_cast<double>(plan.seq_len - prompt_tokens(plan));
+  }
+
+  // Every sequence's next tokens, with the cache behind `model`, until the block is stopped.
+  std::vector<int> continue_with(CachedModel& model, const Sampling& sampling) {
+    const auto stop = [&] {
+      progress_.add(1);
+      return limits_.stop();
+    };
+    return continue_prompts(model, prompts_, plan_.seq_len, sampling, stop);
+  }
+
+  std::vector<int> full_text(const Sampling& sampling) {
     Ledger ledger(limits_.memory_bytes);
     const auto cache = build_cache(parse_spec("contiguous"), cache_shape(plan_, plan_.batch), ledger);
     CachedModel model(*plan_.source->model(), *cache, plan_.batch);
-    return continue_prompts(model, prompts_, plan_.seq_len, sampling, limits_.stop);
+    return continue_with(model, sampling);
   }
 
-  void write_all(std::vector<Writing>& writings) const {
+  void write_all(std::vector<Writing>& writings) {
     std::vector<std::exception_ptr> thrown(writings.size());
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < writings.size(); ++i) {
@@ -84,7 +99,7 @@ class GenerateRun {
     }
   }
 
-  void write(Writing& w) const {
+  void write(Writing& w) {
     LiveCell& cell = *w.cell;
     // As many caches are alive as there are threads.
     if (!fits(cell, 2 * omp_get_num_threads() * held_bytes(plan_, cell.spec), limits_)) return;
@@ -94,7 +109,7 @@ class GenerateRun {
       cell.row.set("kernel", cell.cache->kernel());
       CachedModel model(*plan_.source->model(), *cell.cache, plan_.batch);
       Stopwatch watch;
-      w.ids = continue_prompts(model, prompts_, plan_.seq_len, w.sampling, limits_.stop);
+      w.ids = continue_with(model, w.sampling);
       const double seconds = watch.lap();
       if (limits_.stop()) return;
       account(cell, model);
@@ -161,6 +176,7 @@ class GenerateRun {
   const BlockPlan& plan_;
   const BlockLimits& limits_;
   ResultsFolder& results_;
+  BlockProgress progress_;
   std::vector<int> prompts_;  // [batch, prompt]
 };
 

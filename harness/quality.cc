@@ -20,7 +20,8 @@ Pace pace_of(const BlockPlan& plan) {
 
 std::string where(const BlockPlan& plan) { return plan.config->path + ": [" + plan.experiment->kind + "] "; }
 
-void check_length(const BlockPlan& plan, int64_t length) {
+// `rest`: tokens beside those that `setting` names.
+void check_length(const BlockPlan& plan, int64_t length, const std::string& setting, int64_t rest = 0) {
   const ModelConfig& model = plan.source->model()->config();
   if (model.sliding_window > 0 && length > model.sliding_window) {
     throw std::invalid_argument(where(plan) + "the model sees the last " +
@@ -31,7 +32,7 @@ void check_length(const BlockPlan& plan, int64_t length) {
   if (length <= most) return;
   throw std::invalid_argument(where(plan) + std::to_string(length) +
                               " tokens are past the model's rotary table of " + std::to_string(most) +
-                              " positions");
+                              " positions: give " + setting + " at most " + std::to_string(most - rest));
 }
 
 std::string recall_suffix(const BlockPlan& plan) {
@@ -52,9 +53,11 @@ class ReadingRun {
 
   // False if it was stopped.
   bool run(Cells& cells) {
+    BlockProgress progress(limits_,
+                           static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
     for (size_t begin = 0; begin < cells.size();) {
       const size_t end = group_end(cells, begin);
-      if (!run_group(std::span(cells).subspan(begin, end - begin))) return false;
+      if (!run_group(std::span(cells).subspan(begin, end - begin), progress)) return false;
       begin = end;
     }
     return true;
@@ -87,7 +90,7 @@ class ReadingRun {
 
   static Spec full_f32() { return parse_spec("contiguous"); }
 
-  bool run_group(std::span<ReadingCell> cells) {
+  bool run_group(std::span<ReadingCell> cells, BlockProgress& progress) {
     Ledger ledger(limits_.memory_bytes);
     const auto cache = build_cache(full_f32(), cache_shape(plan_, plan_.batch), ledger);
     Reading reference(model_, *cache, passages_);
@@ -96,7 +99,11 @@ class ReadingRun {
       if (runs(*c.cell) && open(c)) readings.push_back(&*c.reading);
     }
     if (readings.empty()) return true;
-    if (!read_together(passages_, pace_of(plan_), reference, readings, limits_.stop)) return false;
+    const auto go_on = [&](int64_t tokens) {
+      progress.add(static_cast<double>(tokens) * static_cast<double>(cells.size()));
+      return !limits_.stop();
+    };
+    if (!read_together(passages_, pace_of(plan_), reference, readings, go_on)) return false;
     for (ReadingCell& c : cells) {
       if (c.reading) close(c);
     }
@@ -136,7 +143,7 @@ class ReadingRun {
     if (plan_.experiment->measure.step_tokens > 1) check_chunks(c);
   }
 
-  // The first sequence again, token by token, as far as a few chunks go.
+  // The first sequence again, token by token.
   void check_chunks(ReadingCell& c) const {
     const Pace chunked = pace_of(plan_);
     Passages first = passages_;
@@ -148,14 +155,7 @@ class ReadingRun {
       const auto at = static_cast<size_t>(i);
       difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
     }
-    Row& row = c.cell->row;
-    row.set("arm", "chunked");
-    row.set("chunk_tokens", chunked.step);
-    row.set("chunk_max_diff", difference);
-    constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
-    if (difference <= kRounding || !agrees_in_chunks(c.cell->spec)) return;
-    row.set("status", "failed");
-    row.set("reason", "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
+    record_chunks(*c.cell, chunked.step, difference);
   }
 
   const BlockPlan& plan_;
@@ -268,18 +268,22 @@ Passages recall_passages(const BlockPlan& plan) {
   const Recall recall{plan.distance, plan.passage};
   if (plan.experiment->measure.passages == "random")
     return with_repeat(random_ids(plan, recall.length() + 1), plan.batch, recall);
-  return with_repeat(text_windows(plan.source->text(), plan.batch, recall.length()).ids, plan.batch, recall);
+  return with_repeat(text_windows(plan, recall.length()).ids, plan.batch, recall);
 }
 
 }  // namespace
 
-Passages text_windows(std::span<const int> text, int sequences, int64_t length) {
+Passages text_windows(const BlockPlan& plan, int64_t length) {
+  return text_windows(plan.source->text(), plan.batch, length, "text " + plan.config->workload.text);
+}
+
+Passages text_windows(std::span<const int> text, int sequences, int64_t length, const std::string& name) {
   const auto needed = static_cast<size_t>(sequences * length + 1);
   if (text.size() < needed) {
-    throw std::invalid_argument("the text has " + std::to_string(text.size()) + " tokens, but " +
-                                std::to_string(sequences) + " windows of " + std::to_string(length) +
-                                " need " + std::to_string(needed) +
-                                ": give a longer text, or fewer or shorter windows");
+    throw std::invalid_argument(name + " has " + std::to_string(text.size()) + " tokens, but " +
+                                std::to_string(sequences) + (sequences > 1 ? " windows of " : " window of ") +
+                                std::to_string(length) + " need" + (sequences > 1 ? " " : "s ") +
+                                std::to_string(needed) + ": give a longer text, or fewer or shorter windows");
   }
   Passages p{.sequences = sequences, .length = length, .ids = {}};
   for (int s = 0; s < sequences; ++s) {
@@ -302,9 +306,19 @@ Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall) 
           .first = Recall::kLead + recall.distance + Recall::kCue - 1};
 }
 
+void record_chunks(LiveCell& cell, int64_t step, double difference) {
+  cell.row.set("arm", "chunked");
+  cell.row.set("chunk_tokens", step);
+  cell.row.set("chunk_max_diff", difference);
+  constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
+  if (difference <= kRounding || !agrees_in_chunks(cell.spec)) return;
+  cell.row.set("status", "failed");
+  cell.row.set("reason", "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
+}
+
 void check_quality(const BlockPlan& plan) {
-  check_length(plan, plan.seq_len);
-  text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  check_length(plan, plan.seq_len, plan.experiment->kind + ".seq_len");
+  text_windows(plan, plan.seq_len);
   if (plan.experiment->measure.prompt < plan.seq_len) return;
   throw std::invalid_argument(where(plan) + "a prompt of " + std::to_string(plan.experiment->measure.prompt) +
                               " tokens leaves nothing of " + std::to_string(plan.seq_len) + " to decode");
@@ -321,9 +335,8 @@ void check_recall(const BlockPlan& plan) {
                                 " is shorter than the passage of " + std::to_string(plan.passage) +
                                 " tokens");
   }
-  check_length(plan, plan.seq_len);
-  if (plan.experiment->measure.passages == "text")
-    text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  check_length(plan, plan.seq_len, "recall.distance and recall.passage together", Recall{0, 0}.length());
+  if (plan.experiment->measure.passages == "text") text_windows(plan, plan.seq_len);
 }
 
 std::vector<std::string> recall_keys(const BlockPlan& plan) {
@@ -333,7 +346,7 @@ std::vector<std::string> recall_keys(const BlockPlan& plan) {
 }
 
 std::vector<Row> run_quality_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
-  Passages windows = text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  Passages windows = text_windows(plan, plan.seq_len);
   windows.first = plan.experiment->measure.prompt;
   return run_block(plan, limits, windows, "", &results);
 }

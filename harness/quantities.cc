@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "harness/stats.h"
 
@@ -35,6 +36,21 @@ std::string described(const Quantity& q) {
   return text;
 }
 
+// "; variants there are contiguous, contiguous/q8_0": of the first column in which no cell is what is wanted.
+std::string values_there(const std::vector<Row>& cells, const Quantity& q) {
+  for (const auto& [column, wanted] : q.where) {
+    std::string there;
+    std::set<std::string> values;
+    for (const Row& cell : cells) {
+      for (const std::string& value : {cell.text(column), column == "variant" ? cell.text("series") : ""}) {
+        if (!value.empty() && values.insert(value).second) there += (there.empty() ? "" : ", ") + value;
+      }
+    }
+    if (!values.count(wanted)) return "; it has the " + column + " " + there;
+  }
+  return "";
+}
+
 const Row& cell_of(const std::vector<Row>& cells, const Quantity& q) {
   const Row* found = nullptr;
   for (const Row& cell : cells) {
@@ -50,7 +66,7 @@ const Row& cell_of(const std::vector<Row>& cells, const Quantity& q) {
                                   cell.text("cell"));
     found = &cell;
   }
-  if (!found) throw std::invalid_argument("no cell is " + described(q));
+  if (!found) throw std::invalid_argument("no cell is " + described(q) + values_there(cells, q));
   if (found->text("status") != "ok")
     throw NotMeasured(found->text("cell") + ": " + found->text("status") + ": " + found->text("reason"));
   return *found;

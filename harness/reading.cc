@@ -86,13 +86,13 @@ bool agrees_in_chunks(const Spec& spec) {
 }
 
 bool read_together(const Passages& passages, const Pace& pace, Reading& reference,
-                   std::span<Reading* const> readings, const std::function<bool()>& stop) {
+                   std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on) {
   for (int64_t first = 0, n; first < passages.length; first += n) {
-    if (stop()) return false;
     n = std::min(pace.tokens(first), passages.length - first);
     Step step{.passages = passages, .first = first, .n = n, .ids = tokens_of_step(passages, first, n)};
     step.read_reference(reference);
     read_all(step, readings);
+    if (!go_on(n)) return false;
   }
   return true;
 }
@@ -111,7 +111,7 @@ std::vector<std::vector<Prediction>> read_specs(const Model& model, const Passag
     readings.push_back(std::make_unique<Reading>(model, *caches.back(), passages));
     pointers.push_back(readings.back().get());
   }
-  read_together(passages, pace, reference, pointers, [] { return false; });
+  read_together(passages, pace, reference, pointers, [](int64_t) { return true; });
   std::vector<std::vector<Prediction>> predictions;
   for (const auto& reading : readings) {
     if (!reading->failure.empty()) throw std::bad_alloc();

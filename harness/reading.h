@@ -51,10 +51,10 @@ struct Reading {
   std::string failure;                  // why it stopped early: out of memory
 };
 
-// Returns false if it was stopped. Readers that run out of memory stop alone; the reference's std::bad_alloc
-// is thrown.
+// After every step `go_on` is asked, with the step's tokens of a sequence; returns false where it did.
+// Readers that run out of memory stop alone; the reference's std::bad_alloc is thrown.
 bool read_together(const Passages& passages, const Pace& pace, Reading& reference,
-                   std::span<Reading* const> readings, const std::function<bool()>& stop);
+                   std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on);
 
 // Predictions [sequences, length] of each spec, from the specs alone. Throws std::bad_alloc.
 std::vector<std::vector<Prediction>> read_specs(const Model& model, const Passages& passages,

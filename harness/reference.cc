@@ -40,15 +40,15 @@ RowMatrix attend_block(const RowMatrix& queries, const RowMatrix& k, const RowMa
   return scores * v.topRows(rows);
 }
 
-// Turns a row by RoPE at `position`, as complex numbers.
-void turn(const Rotation& rotation, double position, Eigen::Ref<Eigen::RowVectorXd> row) {
-  const Index pairs = static_cast<Index>(rotation.frequency.size());
+// Turns a row back by RoPE over `distance` positions, as complex numbers.
+void turn_back(const Turns& turns, int64_t distance, Eigen::Ref<Eigen::RowVectorXd> row) {
+  const Index pairs = turns.pairs();
   for (Index i = 0; i < pairs; ++i) {
-    double &re = row[rotation.halves ? i : 2 * i], &im = row[rotation.halves ? i + pairs : 2 * i + 1];
-    const auto turned =
-        std::complex<double>(re, im) * std::polar(1.0, position * rotation.frequency[static_cast<size_t>(i)]);
-    re = turned.real();
-    im = turned.imag();
+    double &re = row[turns.halves() ? i : 2 * i], &im = row[turns.halves() ? i + pairs : 2 * i + 1];
+    const std::complex<double> by = turns.back(distance, i);
+    const double turned = re * by.real() - im * by.imag();
+    im = re * by.imag() + im * by.real();
+    re = turned;
   }
 }
 
@@ -95,12 +95,33 @@ HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<
   return attend_rows(q, k, v, rows, [](RowMatrix&, Index) {});
 }
 
+Turns::Turns(const Rotation& rotation, int64_t distances)
+    : distances_(distances),
+      halves_(rotation.halves),
+      fine_(table(rotation, std::min(kFine, distances), 1)),
+      coarse_(table(rotation, (distances + kFine - 1) / kFine, kFine)) {}
+
+// Row r: back by r * step positions.
+Turns::Table Turns::table(const Rotation& rotation, int64_t rows, int64_t step) {
+  Table back(rows, static_cast<Index>(rotation.frequency.size()));
+  for (Index r = 0; r < back.rows(); ++r) {
+    for (Index i = 0; i < back.cols(); ++i) {
+      const double angle = static_cast<double>(r * step) * rotation.frequency[static_cast<size_t>(i)];
+      back(r, i) = std::polar(1.0, -angle);
+    }
+  }
+  return back;
+}
+
 HeadResult attend_turned(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                         const Rotation& rotation, std::span<const int64_t> distance) {
-  require(2 * rotation.frequency.size() == q.size(), "a rotation has half as many pairs as q has channels");
+                         const Turns& turns, std::span<const int64_t> distance) {
+  require(!distance.empty() && *std::max_element(distance.begin(), distance.end()) < turns.distances(),
+          "turns for every distance");
+  require(2 * static_cast<size_t>(turns.pairs()) == q.size(),
+          "a rotation has half as many pairs as q has channels");
   return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), [&](RowMatrix& keys, Index first) {
     for (Index row = 0; row < keys.rows(); ++row)
-      turn(rotation, -static_cast<double>(distance[static_cast<size_t>(first + row)]), keys.row(row));
+      turn_back(turns, distance[static_cast<size_t>(first + row)], keys.row(row));
   });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <complex>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,10 +29,34 @@ struct Rotation {
 // theta^(-2i / head_dim), as in the paper (arXiv:2104.09864).
 Rotation plain_rotation(double theta, int head_dim, bool halves);
 
+// What a rotation does over 0, 1, … distances - 1 positions. Sines take longer than all else in a replay of
+// many steps, so they are made once: of the distances below kFine, and of the multiples of kFine.
+class Turns {
+ public:
+  Turns() = default;
+  Turns(const Rotation& rotation, int64_t distances);
+  int64_t distances() const { return distances_; }
+  bool halves() const { return halves_; }
+  Eigen::Index pairs() const { return fine_.cols(); }
+  // exp(-i distance frequency) of a pair.
+  std::complex<double> back(int64_t distance, Eigen::Index pair) const {
+    return coarse_(distance / kFine, pair) * fine_(distance % kFine, pair);
+  }
+
+ private:
+  static constexpr int64_t kFine = 256;
+  using Table = Eigen::Matrix<std::complex<double>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  static Table table(const Rotation& rotation, int64_t rows, int64_t step);
+
+  int64_t distances_ = 0;
+  bool halves_ = false;
+  Table fine_, coarse_;  // [distances, pairs]
+};
+
 // attend() where q and k are as they were before RoPE, and the key of row i stands distance[i] positions
-// before the query: only distances matter, so each key is turned back by its own.
+// before the query: only distances matter, so each key is turned back by its own, which `turns` must know.
 HeadResult attend_turned(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                         const Rotation& rotation, std::span<const int64_t> distance);
+                         const Turns& turns, std::span<const int64_t> distance);
 
 // A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]; query head h reads kv head
 // h / (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].

@@ -57,7 +57,9 @@ double miss(double got, double best) {
 class Head {
  public:
   Head(const Policy& policy, const PolicyInput& input, int head, PolicyRun& run)
-      : policy_(policy), in_(input), head_(head), run_(run) {}
+      : policy_(policy), in_(input), head_(head), run_(run) {
+    if (policy.cache_positions) turns_ = Turns(input.rotation, std::min(capacity(policy), input.n));
+  }
 
   // `seen`: the tokens that a followed cache holds after this step, or empty.
   void step(int64_t t, const std::vector<int64_t>& seen) {
@@ -119,8 +121,12 @@ class Head {
   void attend(int64_t t) {
     const int group = in_.q_heads / in_.kv_heads;
     for (Slot& s : slots_) s.last = 0.0;
+    const std::vector<int64_t> back = policy_.cache_positions ? places_back() : std::vector<int64_t>();
     for (int h = head_ * group; h < (head_ + 1) * group; ++h) {
-      const HeadResult result = attend_slots(row(in_.q, h, t));
+      const std::span<const float> q = row(in_.q, h, t);
+      const HeadResult result = policy_.cache_positions
+                                    ? attend_turned(q, k_, v_, turns_, back)
+                                    : reference::attend(q, k_, v_, static_cast<int64_t>(slots_.size()));
       for (size_t i = 0; i < slots_.size(); ++i)
         slots_[i].last += result.probabilities[static_cast<Eigen::Index>(i)];
       std::copy(result.out.begin(), result.out.end(), run_.out.begin() + (h * in_.n + t) * in_.head_dim);
@@ -129,14 +135,14 @@ class Head {
   }
 
   // A key stands as many places before the query as there are younger tokens in the cache.
-  HeadResult attend_slots(std::span<const float> q) const {
-    if (!policy_.cache_positions) return reference::attend(q, k_, v_, static_cast<int64_t>(slots_.size()));
-    std::vector<int64_t> younger(slots_.size());
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      younger[i] = std::count_if(slots_.begin(), slots_.end(),
-                                 [&](const Slot& other) { return other.token > slots_[i].token; });
-    }
-    return attend_turned(q, k_, v_, in_.rotation, younger);
+  std::vector<int64_t> places_back() const {
+    std::vector<size_t> youngest_first(slots_.size());
+    std::iota(youngest_first.begin(), youngest_first.end(), size_t{0});
+    std::sort(youngest_first.begin(), youngest_first.end(),
+              [&](size_t a, size_t b) { return slots_[a].token > slots_[b].token; });
+    std::vector<int64_t> places(slots_.size());
+    for (size_t i = 0; i < places.size(); ++i) places[youngest_first[i]] = static_cast<int64_t>(i);
+    return places;
   }
 
   // The sum of the votes of a prompt's token and of its neighbours, for every token before the window.
@@ -200,6 +206,7 @@ class Head {
   PolicyRun& run_;
   std::vector<Slot> slots_;
   std::vector<float> k_, v_;  // [slots, head_dim]
+  Turns turns_;               // where the policy has cache_positions
 };
 
 void check(const PolicyInput& in) {

@@ -33,6 +33,7 @@ constexpr std::array kClaimColumns = std::to_array<Column>({
     {"reason", "the arithmetic where a figure is wrong, how a unit was read, or why there is no verdict"},
     {"note", "what the claim file says about the comparison"},
     {"text", "what is claimed"},
+    {"title", "of the source"},
     {"document", ""},
     {"where", "section or table"},
     {"quote", ""},
@@ -138,6 +139,7 @@ Row figure_row(const ClaimFile& file, const Claim& claim, const Statement& s, co
   row.set("reason", outcome.reason);
   row.set("note", s.note);
   row.set("text", claim.text);
+  row.set("title", file.title);
   row.set("document", file.document);
   row.set("where", claim.place);
   row.set("quote", claim.quote);
@@ -182,11 +184,17 @@ Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptio
   Reproduction result;
   std::map<std::string, Quantities> quantities;
   for (const ClaimFile& file : files) quantities[file.name];
-  for (const PlannedRun& run : plan(files, options)) {
+  const std::vector<PlannedRun> runs = plan(files, options);
+  for (const PlannedRun& run : runs) {
     if (!execute(run, options, result)) return result;
     quantities[run.source].add(run.name, run.folders);
   }
-  result.figures = check_all(files, quantities, options);
+  try {
+    result.figures = check_all(files, quantities, options);
+  } catch (const std::invalid_argument&) {
+    if (runs.empty()) fs::remove_all(options.out);  // as in plan()
+    throw;
+  }
   result.finished = !options.stop();
   if (result.finished) write(files, options, result.figures);
   return result;

@@ -16,6 +16,9 @@
 namespace kv {
 namespace {
 
+// Of what was read in chunks, so many tokens are read again, one by one: enough for windows to be used up.
+constexpr int64_t kProvenTokens = 1024;
+
 // Points of the chart, of whole stretches.
 constexpr int64_t kBuckets = 20;
 
@@ -49,14 +52,15 @@ struct StreamCell {
 
 class StreamRun {
  public:
-  StreamRun(const BlockPlan& plan, const BlockLimits& limits)
+  StreamRun(const BlockPlan& plan, const BlockLimits& limits, size_t cells)
       : plan_(plan),
         limits_(limits),
         model_(*plan.source->model()),
-        passages_(text_windows(plan.source->text(), plan.batch, plan.seq_len)) {}
+        passages_(text_windows(plan, plan.seq_len)),
+        progress_(limits, static_cast<double>(cells) * plan.batch * static_cast<double>(plan.seq_len)) {}
 
   // False if it was stopped. Every cell runs on one thread.
-  bool run(std::vector<StreamCell>& cells) const {
+  bool run(std::vector<StreamCell>& cells) {
     std::vector<std::exception_ptr> thrown(cells.size());
 #pragma omp parallel for schedule(dynamic, 1)
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -73,7 +77,7 @@ class StreamRun {
   }
 
  private:
-  void read(StreamCell& c) const {
+  void read(StreamCell& c) {
     LiveCell& cell = *c.cell;
     c.predictions.resize(static_cast<size_t>(plan_.batch * plan_.seq_len));
     try {
@@ -83,6 +87,8 @@ class StreamRun {
       if (limits_.stop() || !runs(cell)) return;
       cell.row.set("tokens_per_s", static_cast<double>(c.predictions.size()) / seconds);
       cell.row.set("status", "ok");
+      const int64_t step = plan_.experiment->measure.step_tokens;
+      if (c.recomputed == 0 && step > 1) record_chunks(cell, step, difference_from_decode(c));
     } catch (const std::invalid_argument& e) {
       give_up(cell, "unsupported", e.what());  // not at this geometry
     } catch (const std::bad_alloc&) {
@@ -90,19 +96,23 @@ class StreamRun {
     }
   }
 
-  void recompute(StreamCell& c) const {
+  void recompute(StreamCell& c) {
     const std::span<const int> ids(passages_.ids);
     const auto sequence = static_cast<size_t>(passages_.length + 1);
+    const auto go_on = [&](int64_t tokens) {
+      progress_.add(static_cast<double>(tokens));
+      return !limits_.stop();
+    };
     for (int s = 0; s < passages_.sequences && !limits_.stop(); ++s) {
       const auto losses = recomputed_losses(model_, ids.subspan(static_cast<size_t>(s) * sequence, sequence),
-                                            c.recomputed, plan_.experiment->measure.stride);
+                                            c.recomputed, plan_.experiment->measure.stride, go_on);
       for (size_t i = 0; i < losses.size(); ++i)
         c.predictions[static_cast<size_t>(s) * losses.size() + i].loss = losses[i];
     }
     c.cell->row.set("kept_tokens", std::min(c.recomputed, plan_.seq_len));
   }
 
-  void read_with_cache(StreamCell& c) const {
+  void read_with_cache(StreamCell& c) {
     LiveCell& cell = *c.cell;
     // As many caches are alive as there are threads; growing holds the old and the new.
     if (!fits(cell, 2 * omp_get_num_threads() * held_bytes(plan_, cell.spec), limits_)) return;
@@ -111,14 +121,29 @@ class StreamRun {
     cell.row.set("kernel", cell.cache->kernel());
     CachedModel decoder(model_, *cell.cache, plan_.batch, Rotary::kBeyond);
     const int64_t step = plan_.experiment->measure.step_tokens;
-    for (int64_t first = 0; first < passages_.length && !limits_.stop(); first += step)
-      read_step(decoder, first, std::min(step, passages_.length - first), c.predictions);
+    for (int64_t first = 0; first < passages_.length && !limits_.stop(); first += step) {
+      const int64_t n = std::min(step, passages_.length - first);
+      read_step(decoder, first, n, c.predictions);
+      progress_.add(static_cast<double>(n) * passages_.sequences);
+    }
     if (limits_.stop()) return;
     account(cell, decoder);
-    if (step > 1) {
-      cell.row.set("arm", "chunked");
-      cell.row.set("chunk_tokens", step);
+  }
+
+  // The largest of a loss, over the first tokens again, one by one.
+  double difference_from_decode(const StreamCell& c) const {
+    const int64_t length = std::min(kProvenTokens, passages_.length);
+    Ledger ledger(limits_.memory_bytes);
+    const auto cache = build_cache(c.cell->spec, cache_shape(plan_, plan_.batch), ledger);
+    CachedModel decoder(model_, *cache, plan_.batch, Rotary::kBeyond);
+    std::vector<Prediction> again(c.predictions.size());
+    for (int64_t t = 0; t < length && !limits_.stop(); ++t) read_step(decoder, t, 1, again);
+    double most = 0;
+    for (size_t i = 0; i < again.size(); ++i) {
+      if (static_cast<int64_t>(i) % passages_.length < length)
+        most = std::max(most, std::abs(again[i].loss - c.predictions[i].loss));
     }
+    return most;
   }
 
   // Tokens [first, first + n) of every sequence.
@@ -150,6 +175,7 @@ class StreamRun {
   const BlockLimits& limits_;
   const Model& model_;
   const Passages passages_;
+  BlockProgress progress_;
 };
 
 // What losses are compared with: the first window that is re-computed, or else the first variant.
@@ -225,7 +251,7 @@ std::vector<StreamCell> make_cells(const BlockPlan& plan) {
 }  // namespace
 
 std::vector<double> recomputed_losses(const Model& model, std::span<const int> ids, int64_t window,
-                                      int64_t stride) {
+                                      int64_t stride, const std::function<bool(int64_t tokens)>& go_on) {
   const int64_t length = static_cast<int64_t>(ids.size()) - 1;
   const auto vocab = static_cast<size_t>(model.config().vocab_size);
   std::vector<double> losses;
@@ -237,6 +263,7 @@ std::vector<double> recomputed_losses(const Model& model, std::span<const int> i
       const auto row = std::span(logits).subspan(static_cast<size_t>(t - begin) * vocab, vocab);
       losses.push_back(loss_of(row, ids[static_cast<size_t>(t + 1)]));
     }
+    if (!go_on(last - first)) break;
   }
   return losses;
 }
@@ -244,7 +271,7 @@ std::vector<double> recomputed_losses(const Model& model, std::span<const int> i
 void check_stream(const BlockPlan& plan) {
   const MeasureConfig& m = plan.experiment->measure;
   const int64_t trained = plan.source->model()->config().max_tokens;
-  text_windows(plan.source->text(), plan.batch, plan.seq_len);
+  text_windows(plan, plan.seq_len);
   for (const int64_t window : m.recompute) {
     if (m.stride <= window && window <= trained) continue;
     throw std::invalid_argument(plan.config->path + ": [stream] recompute is " + std::to_string(window) +
@@ -263,7 +290,7 @@ std::vector<std::string> stream_keys(const BlockPlan& plan) {
 
 std::vector<Row> run_stream_block(const BlockPlan& plan, const BlockLimits& limits, ResultsFolder& results) {
   std::vector<StreamCell> cells = make_cells(plan);
-  if (!StreamRun(plan, limits).run(cells)) return {};
+  if (!StreamRun(plan, limits, cells.size()).run(cells)) return {};
   const StreamCell* baseline = baseline_of(cells);
   std::vector<Row> rows;
   for (StreamCell& c : cells) {

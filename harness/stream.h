@@ -11,6 +11,7 @@
 // more of the text could be seen.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,9 +22,10 @@ namespace kv {
 
 // The losses -log p of ids[1], ids[2], … [ids.size() - 1], nats, where each prediction sees the tokens of a
 // window that begins anew at position 0: at most `window` of them, and less than `stride` fewer. 1 <= stride
-// <= window.
-std::vector<double> recomputed_losses(const Model& model, std::span<const int> ids, int64_t window,
-                                      int64_t stride);
+// <= window. `go_on` is asked after every stride, with its tokens; false ends it there.
+std::vector<double> recomputed_losses(
+    const Model& model, std::span<const int> ids, int64_t window, int64_t stride,
+    const std::function<bool(int64_t tokens)>& go_on = [](int64_t) { return true; });
 
 // Throws std::invalid_argument where the model or the text cannot do what the block asks.
 void check_stream(const BlockPlan& plan);

@@ -10,7 +10,7 @@ struct TablesOptions {
   std::vector<std::string> models = {"llama-3-8b"};  // presets, or paths of config.json files
   std::string variants =
       "contiguous/f32; contiguous/f16; contiguous/q8_0; contiguous/q4_0; contiguous/kivi(bits=2); "
-      "contiguous/f16/ring(window=1024)";
+      "contiguous/f16/ring(window=4096)";
   // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: a choice that suits the table.
   std::string lengths;
   int batch = 1;

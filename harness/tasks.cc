@@ -1,6 +1,7 @@
 #include "harness/tasks.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "harness/stats.h"
 #include "kernels/stream.h"
@@ -80,7 +81,8 @@ class ColdTask : public TimedTask {
     shape.max_sequences = replicas * feed.sequences();
     shape.max_tokens = tokens;
     cache_ = build_cache(cell.spec, shape, ledger_);
-    for (int r = 0; r < replicas; ++r) ids_.push_back(replica());
+    ids_.push_back(filled());
+    if (replicas > 1) add_copies(replicas - 1);
   }
 
   std::string name() const override { return cell_.key + " cold"; }
@@ -117,19 +119,26 @@ class ColdTask : public TimedTask {
   }
 
  private:
-  // Full sequences of their own bytes: forks where a fork copies, which is quicker, else filled again.
-  std::vector<SequenceId> replica() {
+  std::vector<SequenceId> filled() {
     std::vector<SequenceId> ids;
-    if (!ids_.empty() && !forks_share_) {
-      for (const SequenceId id : ids_.front()) ids.push_back(cache_->fork(id));
-      forks_share_ = shares_storage(*cache_, ids.front(), ids_.front().front());
-      if (!forks_share_) return ids;
-      for (const SequenceId id : ids) cache_->release(id);
-      ids.clear();
-    }
     for (int i = 0; i < feed_.sequences(); ++i) ids.push_back(cache_->add_sequence());
     prefill(*cache_, *cell_.workload, ids, 0, tokens_);
     return ids;
+  }
+
+  // Sequences of their own bytes that hold what the first ones do: forks where a fork copies, else from
+  // snapshots. Filling them again would replay every eviction.
+  void add_copies(int copies) {
+    const std::vector<SequenceId> first = ids_.front();
+    const SequenceId fork = cache_->fork(first.front());
+    const bool share = shares_storage(*cache_, fork, first.front());
+    cache_->release(fork);
+    ids_.resize(1 + static_cast<size_t>(copies));
+    for (const SequenceId id : first) {
+      const std::optional<Snapshot> frozen = share ? std::optional(cache_->freeze(id)) : std::nullopt;
+      for (int i = 1; i <= copies; ++i)
+        ids_[static_cast<size_t>(i)].push_back(frozen ? cache_->unfreeze(*frozen) : cache_->fork(id));
+    }
   }
 
   LiveCell& cell_;
@@ -140,7 +149,6 @@ class ColdTask : public TimedTask {
   Ledger ledger_;
   std::unique_ptr<Cache> cache_;
   std::vector<std::vector<SequenceId>> ids_;  // [replicas][sequences]
-  bool forks_share_ = false;
   size_t next_ = 0;
   std::vector<double> times_;
   int repetition_ = 0;

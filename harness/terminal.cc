@@ -195,11 +195,18 @@ void Progress::update(int done, int total, const std::string& what, double weigh
   if (quiet_) return;
   // What an earlier run had finished is no measure of this one's speed.
   if (weight_at_start_ < 0.0) weight_at_start_ = weight_done;
-  const double elapsed = now_seconds() - started_, own = weight_done - weight_at_start_;
+  const double now = now_seconds(), elapsed = now - started_, own = weight_done - weight_at_start_;
+  constexpr double kBarSeconds = 0.2, kLineSeconds = 30.0;
+  if (done == block_ && now - shown_ < (terminal_ ? kBarSeconds : kLineSeconds)) return;
+  const bool goes_on = done == block_;
+  block_ = done;
+  shown_ = now;
   const std::string left =
       own > 0.0 ? ", about " + clock_text(elapsed / own * (weight_total - weight_done)) + " left" : "";
   if (!terminal_) {
-    std::fprintf(stderr, "[%d/%d] %s%s\n", done + 1, total, what.c_str(), left.c_str());
+    const std::string share =
+        goes_on ? format(", %.0f %% of the run", 100.0 * weight_done / weight_total) : "";
+    std::fprintf(stderr, "[%d/%d] %s%s%s\n", done + 1, total, what.c_str(), share.c_str(), left.c_str());
     return;
   }
   constexpr int kWidth = 24;

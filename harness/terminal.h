@@ -9,10 +9,12 @@
 
 namespace kv {
 
-// A bar with the time left on a terminal, plain lines elsewhere.
+// A bar with the time left on a terminal, plain lines elsewhere: one a block, and one every half a minute in
+// a long block.
 class Progress {
  public:
   explicit Progress(bool quiet = false);
+  // May be called as often as there is something to say.
   void update(int done, int total, const std::string& what, double weight_done, double weight_total);
   // A line that stays.
   void note(const std::string& line);
@@ -20,7 +22,8 @@ class Progress {
 
  private:
   bool terminal_, quiet_;
-  double started_;
+  double started_, shown_ = 0.0;  // seconds; shown_: when a line or the bar was last drawn
+  int block_ = -1;                // that it was drawn for
   double weight_at_start_ = -1.0;
   bool bar_shown_ = false;
 };

@@ -111,9 +111,10 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
   // Attention to rows whose tokens are these.
   const bool turned = turns_rows(cache.spec());
-  const reference::Rotation rotation = rotation_of(cache.shape().rope, d);
+  const reference::Turns turns =
+      turned ? reference::Turns(rotation_of(cache.shape().rope, d), tokens) : reference::Turns();
   const auto attend = [&](const HeadRows& rows, const std::vector<int64_t>& of) {
-    return turned ? reference::attend_turned(q, rows.k, rows.v, rotation, places_back(of))
+    return turned ? reference::attend_turned(q, rows.k, rows.v, turns, places_back(of))
                   : reference::attend(q, rows.k, rows.v, static_cast<int64_t>(of.size()));
   };
   std::vector<int64_t> every(static_cast<size_t>(tokens));

@@ -11,6 +11,7 @@
 
 #include "kernels/attention_task.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/mass.h"
 #include "kernels/encoding.h"
 #include "kernels/prefill_task.h"
 
@@ -144,13 +145,6 @@ SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const AttentionPa
   return state;
 }
 
-void add_mass(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials, int64_t query,
-              const SoftmaxState& state) {
-  const float* logits = partials.logits + cut.place(0, query) * cut.rows;
-  const int64_t seen = p.visible + query % p.n;
-  for (int64_t row = 0; row < seen; ++row) p.mass[row] += std::exp(logits[row] - state.max) / state.sum;
-}
-
 // Multiply-adds of all problems, one for the scores and one for the values.
 int64_t work(std::span<const HeadQueries> problems, int head_dim) {
   int64_t sum = 0;
@@ -249,14 +243,17 @@ void PiecewiseAttention::run_prefill(PrefillQueue& queue) const {
 }
 
 void PiecewiseAttention::merge_splits() const {
-#pragma omp for schedule(static)
+#pragma omp for schedule( \
+    dynamic)  // problems may differ in length, and a long sequence's heads stand together
   for (size_t i = 0; i < problems_.size(); ++i) {
     const HeadQueries& p = problems_[i];
     const Cut cut(p, most_held_);
     const int64_t last = first_query_ + std::min(cut.held, cut.queries - first_query_);
     for (int64_t query = first_query_; query < last; ++query) {
       const SoftmaxState state = merge_query(p, cut, partials_[i], query, head_dim_);
-      if (p.mass) add_mass(p, cut, partials_[i], query, state);
+      if (!p.mass) continue;
+      const float* logits = partials_[i].logits + cut.place(0, query) * cut.rows;
+      add_mass(logits, state, p.visible + query % p.n, p.mass);
     }
   }
 }

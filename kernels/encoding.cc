@@ -6,6 +6,7 @@
 
 #include "kernels/bits.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/formats.h"
 #include "kernels/math.h"
 
@@ -71,31 +72,41 @@ int64_t unit_meta_bytes(const Encoding& encoding, int head_dim) {
   unknown(encoding);
 }
 
-void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data,
-                 std::byte* meta) {
+void encode_unit_scalar(const Encoding& encoding, int head_dim, const UnitJob& job) {
   switch (encoding.format) {
     case Format::kF32:
-      std::memcpy(data, rows, sizeof(float) * static_cast<size_t>(head_dim));
+      std::memcpy(job.data, job.rows, sizeof(float) * static_cast<size_t>(head_dim));
       return;
     case Format::kF16:
-      convert_f32_to_f16(rows, reinterpret_cast<uint16_t*>(data), head_dim);
+      for (int i = 0; i < head_dim; ++i) store(job.data, i, f32_to_f16(job.rows[i]));
       return;
     case Format::kBf16:
-      for (int i = 0; i < head_dim; ++i) store(data, i, f32_to_bf16(rows[i]));
+      for (int i = 0; i < head_dim; ++i) store(job.data, i, f32_to_bf16(job.rows[i]));
       return;
     case Format::kFp8E4M3:
     case Format::kFp8E5M2:
-      return encode_fp8(encoding.format, head_dim, rows, data, meta);
+      return encode_fp8(encoding.format, head_dim, job.rows, job.data, job.meta);
     case Format::kQ8_0:
-      return encode_q8_0(head_dim, rows, data, meta);
+      return encode_q8_0(head_dim, job.rows, job.data, job.meta);
     case Format::kQ4_0:
-      return encode_q4_0(head_dim, rows, data, meta);
+      return encode_q4_0(head_dim, job.rows, job.data, job.meta);
     case Format::kToken:
-      return encode_token(encoding, head_dim, rows, data, meta);
+      return encode_token(encoding, head_dim, job.rows, job.data, job.meta);
     case Format::kChannel:
-      return encode_channel(encoding, head_dim, rows, data, meta);
+      return encode_channel(encoding, head_dim, job.rows, job.data, job.meta);
   }
   unknown(encoding);
+}
+
+void encode_units(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs) {
+  if (!isa_is_scalar()) return encode_units_simd(encoding, head_dim, jobs);
+  for (const UnitJob& job : jobs) encode_unit_scalar(encoding, head_dim, job);
+}
+
+void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data,
+                 std::byte* meta) {
+  const UnitJob job{rows, data, meta};
+  encode_units(encoding, head_dim, {&job, 1});
 }
 
 void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row,

@@ -44,6 +44,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "kernels/span.h"
@@ -57,7 +58,16 @@ std::string unsupported_reason(const Encoding& encoding, int head_dim);
 int64_t unit_data_bytes(const Encoding& encoding, int head_dim);
 int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
 
-// rows [encoding.group, head_dim] -> one unit. meta may be null where unit_meta_bytes is 0.
+// Rows [encoding.group, head_dim] and where their unit goes. meta may be null where unit_meta_bytes is 0.
+struct UnitJob {
+  const float* rows;
+  std::byte* data;
+  std::byte* meta;
+};
+
+// Encodes each job's rows, in their order. The bytes are the same on every instruction set.
+void encode_units(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs);
+// The same for one unit.
 void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data, std::byte* meta);
 
 // Row `row` (0 … group-1) of a unit -> out [head_dim].

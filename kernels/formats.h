@@ -5,11 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
+#include "kernels/encoding.h"
 #include "kernels/quantise.h"
 #include "kernels/span.h"
 
 namespace kv {
+
+// encode_units, one way each. The scalar one is the definition; the other (cpu/encode-inl.h) leaves to it the
+// units that it does not take.
+void encode_units_simd(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs);
+void encode_unit_scalar(const Encoding& encoding, int head_dim, const UnitJob& job);
 
 void encode_fp8(Format format, int n, const float* row, std::byte* data, std::byte* meta);
 void decode_fp8(Format format, int n, const std::byte* data, const std::byte* meta, float* row);

@@ -35,6 +35,9 @@ KV_HD inline float clamp_number(float x, float low, float high) {
 
 // ---- FP8 ----
 
+// The largest row that both formats can scale to and back without overflow, as bits: 1.75 * 2^127.
+inline constexpr uint32_t kLargestFp8Row = 0x7f600000u;
+
 // Of a row: the smallest power of two under which its largest finite magnitude, rounded to FP8's mantissa, is
 // in range. Looking at it rounded makes the choice the same for a row and for what is decoded of it.
 template <Fp8 F>
@@ -43,9 +46,7 @@ KV_HD float fp8_row_scale(uint32_t largest_finite_bits) {
   constexpr uint32_t kHalf = 1u << (kShift - 1);
   constexpr uint32_t kMantissa = (1u << F.mantissa_bits) - 1u;
   constexpr int kTopExponent = (F.largest >> F.mantissa_bits) - F.bias;
-  // 1.75 * 2^127, the largest that both formats can scale to and back without overflow.
-  constexpr uint32_t kLimit = 0x7f600000u;
-  const uint32_t largest = largest_finite_bits < kLimit ? largest_finite_bits : kLimit;
+  const uint32_t largest = largest_finite_bits < kLargestFp8Row ? largest_finite_bits : kLargestFp8Row;
   const uint32_t rounded = (largest + kHalf - 1u + ((largest >> kShift) & 1u)) >> kShift;
   int exponent = static_cast<int>(rounded >> F.mantissa_bits) - 127 - kTopExponent;
   if ((rounded & kMantissa) > (F.largest & kMantissa)) ++exponent;
@@ -55,6 +56,8 @@ KV_HD float fp8_row_scale(uint32_t largest_finite_bits) {
 
 // ---- ggml's blocks ----
 
+inline constexpr float kLargestHalf = 65504.0f;
+
 // A block's scale as stored, and the factor that turns its elements into codes.
 struct BlockScale {
   uint16_t stored;
@@ -63,7 +66,6 @@ struct BlockScale {
 
 // Where ggml's scale would overflow f16, or its inverse f32, ours stays finite.
 KV_HD inline BlockScale block_scale(float d, bool finite) {
-  constexpr float kLargestHalf = 65504.0f;
   if (!finite) return {f32_to_f16(std::bit_cast<float>(kNanBits)), 0.0f};
   d = clamp_number(d, -kLargestHalf, kLargestHalf);
   const bool tiny = magnitude_bits(d) < 0x00800000u;  // so small a scale is stored as 0 anyway

@@ -18,8 +18,8 @@ from pathlib import Path
 import jinja2
 
 HERE = Path(__file__).parent
-COLUMNS = """source claim figure check replica machine published computed measured verdict reason note text document where
-quote setting""".split()
+COLUMNS = """source claim figure check replica machine published computed measured verdict reason note text title document
+where quote setting""".split()
 VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}  # and their styles
 MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
 
@@ -33,6 +33,15 @@ class Claim:
     first: dict[str, str]  # what all its figures share
     figures: list[dict[str, str]]
     notes: list[str]
+
+
+@dataclass
+class Source:
+    name: str  # of its claim file
+    title: str
+    document: str
+    claims: list[Claim]
+    counts: Counter[str]  # of verdicts
 
 
 def is_reproduction(folder: Path) -> bool:
@@ -55,15 +64,16 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
-def sources(rows: list[dict[str, str]]) -> Iterator[tuple[str, str, list[Claim]]]:
-    """(file, document, its claims), in the order of the file."""
-    for (source, document), group in groupby(rows, key=lambda row: (row["source"], row["document"])):
+def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
+    """In the order of the file."""
+    for (name, title, document), group in groupby(rows, key=lambda row: (row["source"], row["title"], row["document"])):
+        group = list(group)
         claims = []
         for _, figures in groupby(group, key=lambda row: row["claim"]):
             figures = list(figures)
             notes = list(dict.fromkeys(row["note"] for row in figures if row["note"]))
             claims.append(Claim(figures[0], figures, notes))
-        yield source, document, claims
+        yield Source(name, title, document, claims, Counter(row["verdict"] for row in group))
 
 
 def write_claims(folder: Path, out: Path) -> Path:
@@ -80,7 +90,8 @@ def write_claims(folder: Path, out: Path) -> Path:
     path = out / "report.html"
     page = template.render(
         title="published claims",
-        counts=Counter(row["verdict"] for row in rows).most_common(),
+        counts=Counter(row["verdict"] for row in rows),
+        quick=env.get("quick", False),
         styles=VERDICTS,
         sources=list(sources(rows)),
         env=list(flatten(env)),

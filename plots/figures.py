@@ -28,6 +28,7 @@ from prepare import (
     OF_MODELS,
     NoData,
     at_lengths,
+    by_budget,
     by_position,
     by_stretch,
     by_what_is_kept,
@@ -36,9 +37,11 @@ from prepare import (
     longest_growth,
     of_experiment,
     prefill_arms,
+    series,
     stepped,
     thin,
     with_front,
+    with_loss_interval,
     with_panel,
 )
 from style import (
@@ -77,6 +80,7 @@ class Figure:
     how_to_read: str
     draw: Callable[[Tables], alt.TopLevelMixin]
     at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
+    warning: str = ""  # what goes with the figure wherever it is shown, under its title
 
 
 def memory(tables: Tables):
@@ -327,6 +331,8 @@ def checkpoint(tables: Tables):
     )
     line = base.mark_line(strokeWidth=1.8).add_params(legend_focus("operation"))
     return panels(alt.layer(line, points), long)
+
+
 def arm_lines(base: alt.Chart, rows: pl.DataFrame):
     """A line an arm of the prefill experiment."""
     arms = natural_order(set(rows["arm_text"]))
@@ -414,7 +420,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         raise NoData("no variant's predictions differ from the full f32 cache's")
     rows = with_panel(rows).with_columns(
         spec=pl.col("variant"),
-        variant=pl.col("series"),
+        variant=series(),
         per_token=pl.col("held_bytes_per_token"),
         error=pl.col(value),
     )
@@ -427,7 +433,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         interval(f"{value}_ci_low", f"{value}_ci_high", "{:.2g}".format),
     )
     choice = length_choice(rows["seq_len"])
-    style = VariantStyle(set(rows["variant"]))
+    style = reading_style(tables, rows)
     base = alt.Chart().encode(
         log_axis(
             alt.X,
@@ -484,9 +490,9 @@ def quality_loss(tables: Tables):
 
 
 def reading_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
-    """One look a variant over all figures of models."""
-    variants = tables.cells.filter(pl.col("experiment").is_in(OF_MODELS))["variant"]
-    return VariantStyle(set(variants), rows["variant"])
+    """One look a policy over all figures of models."""
+    named = tables.cells.filter(pl.col("experiment").is_in(OF_MODELS)).select(series())
+    return VariantStyle(set(named.to_series()), rows["variant"])
 
 
 def kl_by_position(tables: Tables):
@@ -501,18 +507,16 @@ def kl_by_position(tables: Tables):
     base = alt.Chart().encode(
         length_axis("position", "position in the window [tokens]", [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]),
         log_axis(alt.Y, "kl_mean", "KL(full f32 cache || variant), mean [nats]", ends, "~e"),
-        tooltip=tips(positions="span", KL="kl_mean_text", interval_95="interval"),
+        tooltip=tips(spec="spec", positions="span", KL="kl_mean_text", interval_95="interval"),
     )
     band = base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
     band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
-    return panels(alt.layer(band, *line_and_points(base, style)), rows, height=420, choice=choice)
+    return panels(alt.layer(band, *line_and_points(base, style)), rows, choice=choice)
 
 
 def recall(tables: Tables):
     rows = by_what_is_kept(with_panel(of_experiment(tables.cells, "recall", "loss", "distance")))
-    rows = rows.with_columns(
-        low=pl.col("loss") - 1.96 * pl.col("loss_se"), high=pl.col("loss") + 1.96 * pl.col("loss_se")
-    ).with_columns(
+    rows = with_loss_interval(rows).with_columns(
         text("loss", "{:.3f}".format),
         text("held_bytes_per_token", bytes_text),
         text("kept_tokens", "{:.0f}".format),
@@ -527,11 +531,36 @@ def recall(tables: Tables):
             axis=alt.Axis(title="loss on the second copy [nats]"),
             scale=alt.Scale(domain=[0, top], nice=False),
         ),
-        tooltip=tips(length=False, distance="distance", loss="loss_text", interval_95="interval", kept="kept_tokens_text"),
+        tooltip=tips(
+            length=False, spec="spec", distance="distance", loss="loss_text", interval_95="interval", kept="kept_tokens_text"
+        ),
     )
     bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
     layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style)]
-    return panels(alt.layer(*layers), rows, height=420)
+    return panels(alt.layer(*layers), rows)
+
+
+def recall_budget(tables: Tables):
+    rows, full = by_budget(of_experiment(tables.cells, "recall", "loss", "distance"))
+    rows = rows.with_columns(
+        text("loss", "{:.3f}".format), text("kept_tokens", "{:.0f}".format), interval("low", "high", "{:.3f}".format)
+    )
+    style = reading_style(tables, rows)
+    top = 1.05 * max(rows["high"].max() or 0, rows["loss"].max(), full["loss"].max() or 0)
+    base = alt.Chart().encode(
+        length_axis("kept_tokens", "tokens that the cache has left at the end", rows["kept_tokens"]),
+        alt.Y(
+            "loss:Q",
+            axis=alt.Axis(title="loss on the second copy [nats]"),
+            scale=alt.Scale(domain=[0, top], nice=False),
+        ),
+        tooltip=tips(length=False, spec="spec", kept="kept_tokens_text", loss="loss_text", interval_95="interval"),
+    )
+    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    floor = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.Y("full_loss:Q"))
+    line, points = line_and_points(base, style)
+    layers = [floor, bar.encode(style.colour(), opacity=in_focus()), line.encode(order="kept_tokens:Q"), points]
+    return panels(alt.layer(*layers), rows)
 
 
 def stream(tables: Tables):
@@ -541,7 +570,7 @@ def stream(tables: Tables):
         pl.format("{} to {}", pl.col("position_first").cast(pl.Int64), pl.col("position_last").cast(pl.Int64)).alias("span"),
     )
     choice = length_choice(rows["seq_len"])
-    style = tables.style.showing(rows["variant"])
+    style = VariantStyle(set(rows["variant"]))
     ends = [x for column in ("perplexity", "low", "high") for x in rows[column].drop_nulls()]
     position = alt.X(
         "position:Q",
@@ -559,10 +588,7 @@ def stream(tables: Tables):
     return panels(alt.layer(trained, band, *line_and_points(base, style)), rows, height=420, choice=choice)
 
 
-TINY = (
-    " Tiny models exaggerate damage: read the order of the variants, not the size of the gaps, and measure your own model "
-    "before you choose."
-)
+TINY = "Tiny models exaggerate damage: trust the order of the variants, not the size of the gaps, and measure your own model."
 
 FIGURES = [
     Figure(
@@ -657,33 +683,46 @@ FIGURES = [
         "Divergence of the predictions against bytes",
         "Towards the lower left is better; the dashed line is the Pareto front. How far the next token's distribution is "
         "from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over its budgets, a lone "
-        "point a codec that keeps every token." + TINY,
+        "point a codec that keeps every token.",
         quality_kl,
         at_one_length=True,
+        warning=TINY,
     ),
     Figure(
         "quality_loss",
         "Loss of quality against bytes",
         "Towards the lower left is better; the dashed line is the Pareto front. Mean loss less that of the full f32 cache on the "
         "same tokens, with 95 % bootstrap intervals: one that reaches 0 says nothing. 0.01 nats are 1 % of the perplexity. The axis "
-        "is linear within 0.001 nats of zero." + TINY,
+        "is linear within 0.001 nats of zero.",
         quality_loss,
         at_one_length=True,
+        warning=TINY,
     ),
     Figure(
         "kl_position",
         "Divergence by position",
-        "Lower is better. A line that rises with the position is damage that adds up, or a window that has begun to forget; "
-        "variants that have changed nothing have no line." + TINY,
+        "Lower is better, with 95 % bootstrap intervals. A line that rises with the position is damage that adds up; one that jumps "
+        "where its tokens are used up has begun to forget. Variants that have changed nothing have no line.",
         kl_by_position,
         at_one_length=True,
+        warning=TINY,
     ),
     Figure(
         "recall",
         "Recall against distance",
         "Lower is better. A passage comes again this many tokens later; only the second copy's predictions count. Who forgot the "
-        "first copy has to guess. Bars are the mean and 1.96 standard errors." + TINY,
+        "first copy has to guess; a panel's policies keep equally many tokens. Bars are the mean and 1.96 standard errors.",
         recall,
+        warning=TINY,
+    ),
+    Figure(
+        "recall_budget",
+        "Recall against budget",
+        "Lower is better. The same losses against the tokens that a policy has left, a panel a distance; the dashed line is the full "
+        "f32 cache. A window falls to it where it reaches back over the distance and no sooner; a policy that knows what matters falls "
+        "earlier. Bars are the mean and 1.96 standard errors.",
+        recall_budget,
+        warning=TINY,
     ),
     Figure(
         "stream",
@@ -691,8 +730,9 @@ FIGURES = [
         "Lower is better. Each point is the perplexity of the tokens since the point before, with 1.96 standard errors of its mean "
         "loss. The dashed line is the context that the model was trained for: a cache that keeps all meets distances there that the "
         "model never saw, and so do tokens that stay while the text moves on, unless their positions are those of the cache. "
-        "Recompute reads the window anew, with no cache: what the model says to that window alone." + TINY,
+        "Recompute reads the window anew, with no cache: what the model says to that window alone.",
         stream,
         at_one_length=True,
+        warning=TINY,
     ),
 ]

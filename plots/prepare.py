@@ -104,15 +104,27 @@ def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
     return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))
 
 
+def drops_tokens() -> pl.Expr:
+    return (pl.col("kept_tokens") < pl.col("seq_len")).any().over("variant")
+
+
 def by_what_is_kept(rows: pl.DataFrame) -> pl.DataFrame:
-    """Panels apart for variants that keep every token and those that drop some, where there are both: each has lines
-    enough of its own."""
-    drops = (pl.col("kept_tokens") < pl.col("seq_len")).any().over("variant")
-    rows = rows.with_columns(kept=pl.when(drops).then(pl.lit("tokens dropped")).otherwise(pl.lit("every token kept")))
-    if rows["kept"].n_unique() == 1:
-        return rows
-    several = pl.when(pl.col("panel") == "").then("kept").otherwise(pl.format("{} · {}", "panel", "kept"))
-    return rows.with_columns(panel=several).sort("panel", maintain_order=True)
+    """Panels apart for variants that keep every token, and for those that keep equally many: each has lines enough of its
+    own. `variant` becomes the policy as the config has it, one look over all its budgets, and `spec` what it was."""
+    kept = pl.when(drops_tokens()).then(pl.col("kept_tokens").max().over("variant")).otherwise(0.0)
+    rows = rows.with_columns(kept=kept)
+    title = pl.when(pl.col("kept") == 0).then(pl.lit("every token kept")).otherwise(
+        pl.format("{} tokens kept", pl.col("kept").cast(pl.Int64))
+    )  # fmt: skip
+    if rows["kept"].n_unique() > 1:
+        several = pl.when(pl.col("panel") == "").then(title).otherwise(pl.format("{} · {}", "panel", title))
+        rows = rows.with_columns(panel=several).sort("kept", maintain_order=True)
+    return rows.with_columns(spec=pl.col("variant"), variant=series())
+
+
+def series() -> pl.Expr:
+    """The policy as the config has it, with its {budget}; folders of earlier versions have the variant alone."""
+    return pl.coalesce("series", "variant")
 
 
 def by_position(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -128,18 +140,40 @@ def by_position(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     return by_what_is_kept(rows.with_columns(position=middle))
 
 
+def with_loss_interval(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `low` and `high`, 1.96 standard errors from the mean loss."""
+    loss, error = pl.col("loss"), 1.96 * pl.col("loss_se")
+    return rows.with_columns(low=loss - error, high=loss + error)
+
+
+def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The policies that drop tokens, in panels, one a distance, with the loss of the full f32 cache beside each, `full_loss`;
+    and the full cache's own rows."""
+    drops = drops_tokens().any().over(series())
+    policies = recalls.filter(drops)
+    full = recalls.filter(pl.col("verdict") == "baseline")
+    if policies.is_empty():
+        raise NoData("no policy of the recall experiment drops a token")
+    rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())
+    at = pl.format("distance {}", pl.col("distance").cast(pl.Int64))
+    several = pl.when(pl.col("panel") == "").then(at).otherwise(pl.format("{} · {}", at, "panel"))
+    rows = rows.with_columns(panel=several).sort("distance", "variant", "kept_tokens", maintain_order=True)
+    same_place = ["run", "distance", "passage_tokens", "batch"]
+    beside = full.select(*same_place, full_loss="loss").unique(same_place)
+    return rows.join(beside, on=same_place, how="left", nulls_equal=True), full
+
+
 def by_stretch(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """The buckets of a stream, in panels; adds `position`, the end of a bucket, and `low` and `high`, the perplexities 1.96
     standard errors of the mean loss away."""
     streams = of_experiment(cells, "stream", "loss")
     known = streams.drop(set(positions.columns) & set(cells.columns) - {"run", "cell"})
-    rows = with_panel(positions.join(known, on=["run", "cell"]))
-    loss, error = pl.col("loss"), 1.96 * pl.col("loss_se")
+    rows = with_loss_interval(with_panel(positions.join(known, on=["run", "cell"])))
     return rows.with_columns(
         position=pl.col("position_last") + 1,
-        perplexity=loss.exp(),
-        low=(loss - error).exp(),
-        high=(loss + error).exp(),
+        perplexity=pl.col("loss").exp(),
+        low=pl.col("low").exp(),
+        high=pl.col("high").exp(),
     )
 
 

@@ -85,7 +85,7 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
     title: str | dict = figure.title
     if figure.at_one_length:
         title = {"expr": f"'{figure.title} at ' + format(length, ',') + ' tokens'"}
-    spec["title"] = {"text": title, "subtitle": subtitle}
+    spec["title"] = {"text": title, "subtitle": [*subtitle, figure.warning] if figure.warning else subtitle}
     spec["config"] = CONFIG
     return spec
 

@@ -51,6 +51,7 @@ TEST(Figure, ReadsUnitsAsPrintedAndAsPowersOf1024) {
 
 TEST(Figure, TakesSignsAndRangesAtTheirWord) {
   EXPECT_DOUBLE_EQ(window_of("~200×").low, 180);
+  EXPECT_DOUBLE_EQ(window_of("~4×").low, window_of("4×").low);  // a "~" makes no figure stricter
   EXPECT_TRUE(window_of("≤12").contains(12) && !window_of("≤12").contains(12.01) &&
               window_of("≤12").contains(0));
   EXPECT_TRUE(window_of(">1×").contains(1.0000001) && !window_of(">1×").contains(1));
@@ -222,8 +223,11 @@ TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {
   EXPECT_EQ(row.text("machine"), "no");
   EXPECT_LT(row.number("interval_low"), row.number("measured_value"));
   EXPECT_LT(row.number("measured_value"), 40);
-  EXPECT_EQ(only("check = \"measurement\"\npublished = \"1.5×\"\n" + cells, kRuns).text("verdict"),
-            "contradicted");
+  const Row wrong = only("check = \"measurement\"\npublished = \"1.5×\"\n" + cells, kRuns);
+  EXPECT_EQ(wrong.text("verdict"), "contradicted");
+  EXPECT_EQ(wrong.text("reason"), "1.45x to 1.55x would agree");
+  EXPECT_EQ(only("check = \"measurement\"\npublished = \"<2×\"\n" + cells, kRuns).text("reason"),
+            "less than 2x would agree");
   // No window has room for all of the interval if it ends inside.
   const double middle = *row.number("measured_value");
   EXPECT_EQ(only("check = \"ordering\"\npublished = \">" + std::to_string(middle) + "×\"\n" + cells, kRuns)
@@ -283,7 +287,7 @@ TEST_F(Claims, MistakesAreOneLineWithFileLineAndKey) {
     const std::string message = message_of([&] { figures(keys, head); });
     const bool spec = message.find("spec: ") != std::string::npos;  // shows the place in the spec below
     EXPECT_EQ(message.find('\n') != std::string::npos, spec) << message;
-    const bool ran = message.find("several cells") != std::string::npos;
+    const bool ran = message.find(" run 'small'") != std::string::npos;
     EXPECT_EQ(fs::exists(folder_ / ("out" + std::to_string(runs_))), ran) << message;
     EXPECT_NE(message.find("paper.toml"), std::string::npos) << message;
     return message;
@@ -307,6 +311,9 @@ TEST_F(Claims, MistakesAreOneLineWithFileLineAndKey) {
          "tolerence is not a key that is known here");
   expect("check = \"formula\"\npublished = 1.5\ncomputed = \"1\"",
          "must be text in quotes or a whole number");
+  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"0 / 0\"", "computed is no number: 0 / 0");
+  expect("check = \"closed form\"\npublished = \"1 B\"\nbytes = { c = \"contiguous\" }\ntokens = \"10^30\"",
+         "tokens is 1e+30; it must be from 1 to 1e+12");
   expect("check = \"formula\"\npublished = \"{y}\"\ncomputed = \"1\"\ncolumns = [\"x\"]\nrows = [[1]]",
          "has {y}, which is no column");
   expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"\ncolumns = [\"x\"]\nrows = [[1, 2]]",
@@ -331,6 +338,11 @@ TEST_F(Claims, MistakesAreOneLineWithFileLineAndKey) {
       "\"error\" }",
       "no column of cells.csv: 'error'", kRuns);
   expect(
+      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\n"
+      "cells.a = { run = \"small\", variant = \"contiguous/fp8\", metric = \"err_rel_l2\" }",
+      "no cell is run 'small', variant contiguous/fp8; it has the variant contiguous, contiguous/q8_0",
+      kRuns);
+  expect(
       "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
       "\"err_rel_l2\" }",
       "several cells are run 'small'", kRuns);
@@ -340,6 +352,15 @@ TEST_F(Claims, MistakesAreOneLineWithFileLineAndKey) {
       "[run.bad]: ", "[run.bad]\nexperiment = \"budget\"\n[run.bad.sweep]\nvariants = [\"nonsense\"]\n");
   EXPECT_NE(message_of([&] { load("[[claim]]\n"); }).find(":2: [claim[0]] needs id"), std::string::npos);
   EXPECT_NE(message_of([&] { load("no toml"); }).find("paper.toml:2: "), std::string::npos);
+}
+
+TEST_F(Claims, TheSummaryCountsASourcesVerdictsAndSaysWhatIsContradicted) {
+  const ClaimFile file =
+      load(claim("check = \"formula\"\npublished = \"{p}\"\ncomputed = \"2 * n\"\ncolumns = [\"n\", \"p\"]\n"
+                 "rows = [[1, \"2\"], [2, \"5\"], [3, \"7\"]]\nnote = \"why so\""));
+  const std::string text = claims_summary({file}, run(file).figures);
+  EXPECT_NE(text.find("| paper | 1 | 2 | 0 | t (2: 5, here 4) |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 1 reproduced, 2 contradicted | why so |"), std::string::npos) << text;
 }
 
 TEST_F(Claims, MarkdownEscapesWhatWouldBreakATable) {

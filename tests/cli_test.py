@@ -993,7 +993,9 @@ def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
     assert "102400 B" not in done.stdout and "102.4 KB" in done.stdout
     assert "4 figures: 2 reproduced, 1 contradicted, 1 not testable here" in done.stdout
     assert "> 100 tokens | 102.4 KB | 1 MB" in (out / "claims.md").read_text()
-    assert (out / "summary.md").read_text().count("\n| ") == 4  # the head and a line a claim
+    summary = (out / "summary.md").read_text()
+    assert summary.count("\n| ") == 2 + 4  # a line the source and a line a claim, each under a head
+    assert "| paper | 2 | 1 | 1 | a size (1 MB: 1 MB, here 0.1024 MB) |" in summary
     assert (out / "runs" / "paper-update" / "cells.csv").exists()
     assert json.loads((out / "env.json").read_text())["quick"] is False
 
@@ -1151,7 +1153,8 @@ def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])
 def test_tables_fit_the_terminal(columns):
-    for args in (["--model", "gemma-3-27b,deepseek-v3"], ["--budget", "80GiB"]):
+    budget = ["--budget", "80GiB"] + (["--variants", "contiguous/f16; contiguous/kivi(bits=2)"] if columns < 48 else [])
+    for args in (["--model", "gemma-3-27b,deepseek-v3"], budget):
         done = tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)})
         assert done.returncode == 0, done.stderr
         assert max(map(len, done.stdout.splitlines())) <= columns
@@ -1186,6 +1189,14 @@ def test_a_budget_says_the_longest_context_and_the_largest_batch(config_json):
     assert "not counted" in tables("--model", config_json(), "--variants", "contiguous", "--budget", "1MB").stdout
     small = tables("--budget", "16GB").stdout  # llama-3-8b's weights alone are 16.06 GB
     assert "nothing remains" in small
+
+
+def test_the_readme_shows_what_the_command_prints():
+    readme = (HOME / "README.md").read_text()
+    shown = readme[readme.index("KV cache of llama-3.1-8b"):]
+    shown = shown[:shown.index("```")].rstrip()
+    printed = tables("--model", "llama-3.1-8b", "--lengths", "1024,8192,131072", env={**ENV, "COLUMNS": "100"}).stdout
+    assert printed.startswith(shown + "\n\n* computed only")
 
 
 def test_the_listing_has_every_model():

@@ -192,7 +192,8 @@ inline reference::HeadResult attend_stored(const Cache& cache, std::span<const f
   const Rope& rope = cache.shape().rope;
   const auto rotation =
       reference::plain_rotation(rope.theta, cache.shape().head_dim, rope.pairs == RopePairs::kHalves);
-  return reference::attend_turned(q, stored.k, stored.v, rotation, younger);
+  const reference::Turns turns(rotation, static_cast<int64_t>(kept.size()));
+  return reference::attend_turned(q, stored.k, stored.v, turns, younger);
 }
 
 inline double relative_l2(std::span<const float> got, std::span<const float> want) {

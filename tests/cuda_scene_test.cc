@@ -47,6 +47,18 @@ TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
   }
 }
 
+TEST(GpuCheck, WholeItemsAttendToTheSame) {
+  test::SimtGpu gpu;
+  SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 4, {700, 90}, 0, 0};
+  for (const bool split : {true, false}) {
+    shape.split = split;
+    Scene scene(gpu, write_numbers, shape, 17);
+    scene.step(true);
+    for (int problem = 0; problem < scene.problems(); ++problem)
+      EXPECT_LT(scene.relative_error(problem), 3e-6) << split;
+  }
+}
+
 // Another row in the place of the last one: the bytes are no longer those of the numbers.
 TEST(GpuCheck, SeesBytesThatAreNotTheCpus) {
   test::SimtGpu gpu;

@@ -80,6 +80,7 @@ def test_the_table_names_the_fastest_peer_of_the_same_kind_and_says_what_is_void
         {**peer, "name": "int8", "bits": 8, "steady_us": 1.0},
         {"stage": "ceiling", "name": "before", "read_gb_s": 3000.0},
         {"stage": "ceiling", "name": "after", "read_gb_s": 2900.0},
+        {"stage": "split", "name": "split-KV, 1 x 8192", "status": "ok", "speedup": 6.5},
     ]
     assert run.ceiling_moved(rows) == pytest.approx(1 / 30)
     text = table.short(rows, {"gpu": {"name": "X"}, "stages": {}, "void": True})
@@ -87,4 +88,5 @@ def test_the_table_names_the_fastest_peer_of_the_same_kind_and_says_what_is_void
     assert any(line.startswith("f16 ") and line.endswith("2.00x fast") for line in lines)
     assert any(line.startswith("kivi4 ") and line.rstrip().endswith("90.0%") for line in lines)
     assert any(line.startswith("VOID") for line in lines)
+    assert "split-KV, 1 x 8192: 6.50x as fast as whole" in lines
     assert [table.bits_of(c) for c in ("f32", "bf16", "fp8", "q8_0", "q4_0", "token2", "kivi4")] == [32, 16, 8, 8, 4, 2, 4]

@@ -20,7 +20,19 @@ PLOTS = Path(__file__).resolve().parent.parent / "plots"
 sys.path.insert(0, str(PLOTS))
 
 from data import CELL_NUMBERS, CELL_TEXT, LATER_NUMBERS, LATER_TEXT, BadResults, load_run
-from prepare import growth_totals, longest_growth, measured, prefill_arms, stepped, thin, with_front, with_panel
+from prepare import (
+    by_budget,
+    by_what_is_kept,
+    growth_totals,
+    longest_growth,
+    measured,
+    of_experiment,
+    prefill_arms,
+    stepped,
+    thin,
+    with_front,
+    with_panel,
+)
 from style import VariantStyle, bytes_text, natural_order
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
@@ -155,12 +167,12 @@ def checkpoint_cells(workload, lengths) -> list[dict]:
 READING_SERIES = {
     "contiguous/f32/full": 0, "contiguous/f16/full": 1e-7, "contiguous/token(bits=4)/full": 3e-3,
     "contiguous/q8_0/full": 1e-5, "contiguous/token(bits=2)/full": 0.2,
-    "contiguous/f16/ring(window={budget})": 1,
+    "contiguous/f16/ring(window={budget})": 1, "contiguous/f16/tova(budget={budget})": 1,
 }  # fmt: skip
 
 
 def reading_cells(workload) -> list[dict]:
-    """The quality experiment, and recall at three distances: two codecs, and a window that forgets."""
+    """The quality experiment, and recall at three distances: codecs, and two policies that forget."""
     cells = []
     for series, kl in READING_SERIES.items():
         for budget in (64, 256) if "{" in series else (1024,):
@@ -417,7 +429,8 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
         "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
-        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "stream",
+        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget",
+        "stream",
     ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
 
@@ -455,7 +468,7 @@ def test_later_experiments_do_not_disturb_the_others(tmp_path):
     before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
     done = report(before, after)
     assert done.returncode == 0, done.stderr
-    for name in ("budget", "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall", "stream"):
+    for name in ("budget", "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream"):
         assert f"{name}: left out" in done.stdout.split("report.html")[0]
         assert (after / "figures" / f"{name}.svg").exists()
     for name in ("memory", "bytes", "latency"):
@@ -495,10 +508,25 @@ def test_prefill_and_batch_have_figures_of_their_own(tmp_path):
         assert (folder / "figures" / f"{name}.png").exists(), done.stdout
 
 
+def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", later=True), "run")
+    recalls = of_experiment(measured(run.cells), "recall", "loss", "distance")
+    by_distance = by_what_is_kept(with_panel(recalls))
+    panels = ["every token kept", "64 tokens kept", "256 tokens kept"]
+    assert list(dict.fromkeys(by_distance["panel"])) == panels
+    forgetful = by_distance.filter(by_distance["panel"] != panels[0])
+    assert set(forgetful["variant"]) == {series for series in READING_SERIES if "{" in series}
+    rows, full = by_budget(recalls)
+    assert list(dict.fromkeys(rows["panel"])) == ["distance 100", "distance 200", "distance 400"]
+    assert rows["kept_tokens"].to_list() == [64, 256] * 6
+    assert set(full["variant"]) == {"contiguous/f32/full"} and rows["full_loss"].to_list() == [0.1] * 12
+    assert [loss > 6 for loss in rows["loss"]] == [True, False] * 4 + [True, True] * 2
+
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FIGURE_NAMES = [
     "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
-    "quality_kl", "quality_loss", "kl_position", "recall", "stream",
+    "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream",
 ]  # fmt: skip
 
 
@@ -615,7 +643,7 @@ def test_predictions_have_a_table_of_their_own(opened):
     for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
         assert expected in readings
     assert "Tiny models exaggerate damage" in page.locator("main").inner_text()
-    for name in ("quality_kl", "quality_loss", "kl_position", "recall", "stream"):
+    for name in ("quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream"):
         assert "Tiny models exaggerate damage" in page.locator(f"#{name} figcaption").inner_text()
 
 

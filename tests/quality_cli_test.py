@@ -171,9 +171,9 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
 @pytest.mark.parametrize(
     "changed, parts",
     [
-        ({"quality.seq_len": 1025}, ["quality", "1025 tokens are past the model's rotary table of 1024 positions"]),
-        ({"recall.distance": 1000}, ["recall", "1055 tokens", "rotary table of 1024"]),
-        ({"quality.seq_len": 1000, "quality.batch": 11}, ["the text has", "11 windows of 1000 need 11001"]),
+        ({"quality.seq_len": 1025}, ["quality", "1025 tokens are past the model's rotary table of 1024 positions: give quality.seq_len at most 1024"]),
+        ({"recall.distance": 1000}, ["recall", "1055 tokens", "rotary table of 1024", "recall.distance and recall.passage together at most 985"]),
+        ({"quality.seq_len": 1000, "quality.batch": 11}, ["sample.txt has", "11 windows of 1000 need 11001"]),
         ({"quality.prompt": 40}, ["a prompt of 40 tokens leaves nothing of 40"]),
         ({"recall.distance": 10}, ["distance 10 is shorter than the passage of 16"]),
         ({"recall.passage": 9}, ["passage must be more than the 9 tokens that tell a copy"]),

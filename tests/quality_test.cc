@@ -184,6 +184,21 @@ TEST_F(TinyReading, ChunksAgreeWithDecodeWhereTheyMust) {
   }
 }
 
+TEST_F(TinyReading, TellsEveryStepAndCanBeStopped) {
+  const Passages p = passages(2, 100);
+  Ledger ledger;
+  const auto cache = build_cache(parse_spec("contiguous"), cache_shape(model_.config(), 2, 100), ledger);
+  Reading reference(model_, *cache, p);
+  std::vector<int64_t> told;
+  const auto tell = [&](int64_t tokens) {
+    told.push_back(tokens);
+    return told.size() < 3;
+  };
+  EXPECT_FALSE(read_together(p, {.prompt = 30, .step = 16}, reference, {}, tell));
+  EXPECT_EQ(told, (std::vector<int64_t>{30, 16, 16}));
+  EXPECT_EQ(reference.decoder.tokens(), 62);
+}
+
 TEST_F(TinyReading, AWindowIsExactUntilItForgets) {
   const std::vector<Prediction> got = read(passages(1, 100), {}, {"contiguous/ring(window=24)"})[0];
   for (size_t t = 0; t < 24; ++t) EXPECT_EQ(got[t].kl, 0) << t;

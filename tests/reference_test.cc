@@ -123,8 +123,8 @@ TEST(AttendTurned, IsAttentionAfterRope) {
   std::vector<float> q(kDim), k(kRows * kDim), v(k.size());
   for (auto* values : {&q, &k, &v})
     for (float& x : *values) x = normal(engine);
-  const std::vector<int64_t> positions = {3, 0, 17, 4, 9};
-  constexpr int64_t kQuery = 20;
+  const std::vector<int64_t> positions = {3, 0, 1017, 4, 777};
+  constexpr int64_t kQuery = 1030;
   for (const bool halves : {false, true}) {
     const auto turned = [&](const float* row, int64_t position) {
       std::vector<float> out(kDim);
@@ -144,7 +144,8 @@ TEST(AttendTurned, IsAttentionAfterRope) {
       distance.push_back(kQuery - positions[static_cast<size_t>(row)]);
     }
     const auto want = attend(turned(q.data(), kQuery), turned_k, v, kRows);
-    const auto got = attend_turned(q, k, v, plain_rotation(100.0, kDim, halves), distance);
+    const Turns turns(plain_rotation(100.0, kDim, halves), kQuery + 1);
+    const auto got = attend_turned(q, k, v, turns, distance);
     EXPECT_LT((got.out - want.out).norm(), 1e-6 * want.out.norm());
     EXPECT_GT((got.out - attend(q, k, v, kRows).out).norm(), 1e-2 * want.out.norm());
   }

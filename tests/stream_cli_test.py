@@ -49,6 +49,8 @@ def test_every_cell_has_its_numbers(results: Path) -> None:
         assert row["trained_tokens"] == "1024"
         assert math.isclose(float(row["perplexity"]), math.exp(float(row["loss"])), rel_tol=1e-6)
         assert (row["bytes_payload"] == "") == (row["variant"] == recomputed)
+        assert (row["chunk_max_diff"] == "") == (row["variant"] == recomputed)
+        assert row["variant"] == recomputed or 0 < float(row["chunk_max_diff"]) < 2e-3
     assert rows[-1]["verdict"] == "baseline" and float(rows[-1]["loss_change"]) == 0
 
 
@@ -71,7 +73,7 @@ def test_chunks_change_nothing(results: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed, said",
     [
-        ({"stream__seq_len": 200000}, "windows of 200000"),
+        ({"stream__seq_len": 200000}, "window of 200000 needs 200001"),
         ({"stream__recompute": "[2000]"}, "at most the model's trained context, 1024"),
         ({"stream__stride": 65}, "at least the stride, 65 tokens"),
     ],

@@ -79,6 +79,16 @@ TEST_F(Stream, ARecomputedWindowSeesItsTokensAlone) {
   }
 }
 
+TEST_F(Stream, ARecomputationTellsEveryStrideAndCanBeStopped) {
+  std::vector<int64_t> told;
+  const auto tell = [&](int64_t tokens) {
+    told.push_back(tokens);
+    return told.size() < 4;
+  };
+  EXPECT_EQ(recomputed_losses(model_, ids_, 16, 16, tell).size(), 64u);
+  EXPECT_EQ(told, (std::vector<int64_t>{16, 16, 16, 16}));
+}
+
 TEST_F(Stream, OfOneLayerACachedWindowIsTheRecomputedOne) {
   const std::vector<double> want = recomputed_losses(model_, ids_, 16, 1);
   for (const int64_t step : {1, 9}) {

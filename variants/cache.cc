@@ -22,6 +22,7 @@
 #include "variants/scratch.h"
 #include "variants/tail.h"
 #include "variants/turned_rows.h"
+#include "variants/unit_batch.h"
 
 namespace kv {
 namespace {
@@ -480,51 +481,55 @@ class CacheImpl : public Cache {
     return s.tail.empty() ? slots : Tail::encoded_rows(codec_, slots) / unit_.rows;
   }
 
-  void encode(const UnitAddress& to, const float* k, const float* v) const {
-    const int64_t d = shape_.head_dim;
-    for (int64_t row = 0, u = 0; row < unit_.rows; row += codec_.k.group, ++u) {
-      encode_unit(codec_.k, shape_.head_dim, k + row * d, to.plane[kKData] + u * unit_.stride[kKData],
-                  to.plane[kKMeta] ? to.plane[kKMeta] + u * unit_.stride[kKMeta] : nullptr);
-    }
-    for (int64_t row = 0, u = 0; row < unit_.rows; row += codec_.v.group, ++u) {
-      encode_unit(codec_.v, shape_.head_dim, v + row * d, to.plane[kVData] + u * unit_.stride[kVData],
-                  to.plane[kVMeta] ? to.plane[kVMeta] + u * unit_.stride[kVMeta] : nullptr);
-    }
-  }
-
   void store_slots(const StepInput& in, int layer, Sequence& s) {
     const int64_t d = shape_.head_dim;
-#pragma omp parallel for schedule(static) if (in.n * shape_.kv_heads * d > kParallelElements)
-    for (int head = 0; head < shape_.kv_heads; ++head) {
-      Retention& policy = *s.retention[index(layer, head)];
-      for (int64_t i = 0; i < in.n; ++i) {
-        const int64_t row = (head * in.n + i) * d;
-        encode(placement_->at(in.sequence, layer, head, policy.admit({in.k + row, static_cast<size_t>(d)})),
-               in.k + row, in.v + row);
+#pragma omp parallel if (in.n * shape_.kv_heads * d > kParallelElements)
+    {
+      UnitBatch batch(unit_, shape_.head_dim);
+#pragma omp for schedule(static)
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        Retention& policy = *s.retention[index(layer, head)];
+        for (int64_t i = 0; i < in.n; ++i) {
+          const int64_t row = (head * in.n + i) * d;
+          const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+          batch.add(placement_->at(in.sequence, layer, head, slot), in.k + row, in.v + row);
+        }
       }
+      batch.flush();
     }
   }
 
   void store_through_tail(const StepInput& in, int layer, Sequence& s) {
-    const int64_t d = shape_.head_dim;
-    Tail& tail = s.tail[layer];
     const int64_t before = s.tokens[layer];
-#pragma omp parallel for schedule(static) if (in.n * shape_.kv_heads * d > kParallelElements)
-    for (int head = 0; head < shape_.kv_heads; ++head) {
-      Retention& policy = *s.retention[index(layer, head)];
-      std::vector<float> k(static_cast<size_t>(unit_.rows * d)), v(k.size());
-      for (int64_t i = 0; i < in.n; ++i) {
-        const int64_t row = (head * in.n + i) * d;
-        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
-        tail.put(head, slot, in.k + row, in.v + row);
-        // The unit that has just become older than the residual.
-        const int64_t encoded = Tail::encoded_rows(codec_, slot + 1);
-        if (encoded == Tail::encoded_rows(codec_, slot)) continue;
-        tail.get(head, encoded - unit_.rows, unit_.rows, k.data(), v.data());
-        encode(placement_->at(in.sequence, layer, head, encoded / unit_.rows - 1), k.data(), v.data());
+#pragma omp parallel if (in.n * shape_.kv_heads * shape_.head_dim > kParallelElements)
+    {
+      UnitBatch raw(Tail::layout(shape_.head_dim), shape_.head_dim), units(unit_, shape_.head_dim);
+      std::vector<float> k(static_cast<size_t>(unit_.rows * shape_.head_dim)), v(k.size());
+#pragma omp for schedule(static)
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        for (int64_t i = 0; i < in.n; ++i) {
+          const int64_t slot = put_in_tail(in, layer, s, head, i, raw);
+          // The unit that has just become older than the residual.
+          const int64_t encoded = Tail::encoded_rows(codec_, slot + 1);
+          if (encoded == Tail::encoded_rows(codec_, slot)) continue;
+          raw.flush();
+          s.tail[layer].get(head, encoded - unit_.rows, unit_.rows, k.data(), v.data());
+          units.add(placement_->at(in.sequence, layer, head, encoded / unit_.rows - 1), k.data(), v.data());
+          units.flush();
+        }
       }
+      raw.flush();
     }
-    tail.advance(before + in.n);
+    s.tail[layer].advance(before + in.n);
+  }
+
+  // Token i of a step, for one head; returns its slot.
+  int64_t put_in_tail(const StepInput& in, int layer, Sequence& s, int head, int64_t i, UnitBatch& raw) {
+    const int64_t row = (head * in.n + i) * shape_.head_dim;
+    Retention& policy = *s.retention[index(layer, head)];
+    const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(shape_.head_dim)});
+    raw.add(s.tail[layer].address(head, slot), in.k + row, in.v + row);
+    return slot;
   }
 
   // The same on a GPU, all units in one launch.

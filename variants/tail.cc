@@ -50,11 +50,6 @@ std::byte* Tail::at(int head, int64_t row, bool v) const {
          ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
 }
 
-void Tail::put(int head, int64_t row, const float* k, const float* v) {
-  encode_unit(kRaw, head_dim_, k, at(head, row, false), nullptr);
-  encode_unit(kRaw, head_dim_, v, at(head, row, true), nullptr);
-}
-
 void Tail::get(int head, int64_t first, int64_t n, float* k, float* v) const {
   for (int64_t i = 0; i < n; ++i) {
     decode_row(kRaw, head_dim_, at(head, first + i, false), nullptr, 0, k + i * head_dim_);

@@ -35,8 +35,6 @@ class Tail {
   // What is stored there, as a unit of one row.
   static UnitLayout layout(int head_dim);
 
-  // Row `row` of the sequence, k and v [head_dim].
-  void put(int head, int64_t row, const float* k, const float* v);
   // Rows [first, first + n), as stored, to k and v [n, head_dim].
   void get(int head, int64_t first, int64_t n, float* k, float* v) const;
   // The sequence now has `rows` rows.

@@ -168,6 +168,33 @@ void measure_append(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p
   std::fflush(stdout);
 }
 
+// What cutting K and V into items gains over one item a (sequence, kv head), which leaves most of a GPU idle
+// where there are few: Flash-Decoding's claim (Dao et al. 2023). Verifies, then times.
+bool measure_split(cuda::CudaGpu& gpu, const Point& p) {
+  double error = 0.0, us[2] = {};
+  bool ok = true;
+  for (const bool split : {false, true}) {
+    SceneShape shape = shape_of(codec_named("f16"), p);
+    shape.split = split;
+    std::vector<Scene> scenes = make_scenes(gpu, shape);
+    scenes.front().step(true);
+    gpu.synchronize();
+    error = scenes.front().relative_error(0);
+    ok = ok && error <= 5e-6;
+    us[split] =
+        steady_us(gpu.stream(), [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].step(true); });
+  }
+  std::printf(
+      "{\"stage\": \"split\", \"name\": \"split-KV, 1 x %d\", \"codec\": \"f16\", \"batch\": %d, "
+      "\"seq_len\": %d, \"kv_heads\": %d, \"group\": %d, \"head_dim\": %d, \"status\": \"%s\", "
+      "\"relative_error\": %.3g, "
+      "\"whole_us\": %.3f, \"split_us\": %.3f, \"speedup\": %.3f}\n",
+      p.seq_len, p.batch, p.seq_len, p.kv_heads, p.group, p.head_dim, ok ? "ok" : "failed",
+      error == error ? error : -1.0, us[0], us[1], us[0] / us[1]);
+  std::fflush(stdout);
+  return ok;
+}
+
 // The codecs that the targets are about first, so that a run that is cut off has them.
 std::vector<std::string> decode_order() {
   return {"f16",  "fp8",  "token8", "kivi4", "kivi2",  "token4",
@@ -183,6 +210,9 @@ bool benchmark(cuda::CudaGpu& gpu, double seconds) {
   };
   const double ceiling = ceiling_gb_s(gpu, "before");
   bool all = true;
+  for (const int32_t seq_len : {1024, 8192, 65536}) {
+    if (in_time()) all &= measure_split(gpu, {1, seq_len, 8, 4, 128, 0});
+  }
   const Point points[] = {{32, 4096, 8, 4, 128, 0}, {32, 4096, 8, 4, 128, 16}, {1, 1024, 8, 4, 128, 0},
                           {1, 32768, 8, 4, 128, 0}, {32, 4096, 8, 1, 128, 0},  {16, 4096, 8, 8, 128, 0},
                           {32, 4096, 8, 4, 64, 0},  {16, 4096, 8, 2, 256, 0},  {4, 16384, 8, 4, 128, 0}};

@@ -1,16 +1,18 @@
-// kernels/cpu/convert.h without Highway, which a bare machine with a GPU may not have: the scalar conversions
-// that the vector ones equal.
+// kernels/cpu without Highway, which a bare machine with a GPU may not have: the scalar paths that the vector
+// ones equal.
 #include "kernels/cpu/convert.h"
 
 #include <cstring>
 
+#include "kernels/cpu/isa.h"
+#include "kernels/formats.h"
 #include "kernels/math.h"
 
 namespace kv {
 
-void convert_f32_to_f16(const float* from, uint16_t* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = f32_to_f16(from[i]);
-}
+bool isa_is_scalar() { return true; }
+
+void encode_units_simd(const Encoding&, int, std::span<const UnitJob>) {}  // never called, for that reason
 
 void convert_f16_to_f32(const std::byte* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {

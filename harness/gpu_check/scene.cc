@@ -156,7 +156,9 @@ void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const 
 
 void Scene::plan() {
   const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
-  const int32_t each = cuda::item_rows(all, gpu_.info().multiprocessors);
+  const int32_t longest = std::max(*std::max_element(main_.rows.begin(), main_.rows.end()),
+                                   *std::max_element(tail_.rows.begin(), tail_.rows.end()));
+  const int32_t each = shape_.split ? cuda::item_rows(all, gpu_.info().multiprocessors) : longest;
   const int64_t queries = int64_t{shape_.group} * shape_.head_dim;
   int64_t partials = 0;
   for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {

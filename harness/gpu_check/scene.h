@@ -28,6 +28,7 @@ struct SceneShape {
   std::vector<int32_t> rows;  // of each sequence
   int32_t tail_rows = 0;      // of them, raw; of codecs with groups
   int32_t page_rows = 0;      // 0: a sequence's rows lie in one piece; else shuffled pages of so many
+  bool split = true;          // false: all rows of a (sequence, kv head) are one work item
 };
 
 // Owns device memory.

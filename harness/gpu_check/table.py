@@ -52,6 +52,9 @@ def short(rows: list[Row], environment: Row) -> str:
     for row in rows:
         if row.get("stage") == "ceiling":
             lines.append(f"read ceiling {row['name']}: {row['read_gb_s']:.0f} GB/s")
+    for row in rows:
+        if row.get("stage") == "split" and row.get("status") == "ok":
+            lines.append(f"{row['name']}: {row['speedup']:.2f}x as fast as whole")
     if environment.get("void"):
         lines.append("VOID: the ceiling moved by more than 2 % or was not measured twice; figures below prove nothing")
     timed = [row for row in rows if row.get("stage") == "decode" and row.get("status") == "ok"]

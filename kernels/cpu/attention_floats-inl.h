@@ -58,24 +58,40 @@ struct LoadE5M2 {
   }
 };
 
-// E4M3, shifted to f16's place, is the element divided by 2^8, subnormals included; only its NaN needs care.
+// E4M3, shifted to f16's place, is the element divided by 2^8, subnormals included. Its NaN is not f16's:
+// rows that hold one are not for this loop.
 struct LoadE4M3 {
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
-    const hn::Rebind<uint8_t, D> d8;
-    const hn::Rebind<uint16_t, D> d16;
-    const hn::Rebind<int16_t, D> i16;
+    const hn::Rebind<int8_t, D> d8;
+    const hn::Rebind<int16_t, D> d16;
     const hn::Rebind<hwy::float16_t, D> half;
-    const auto codes = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row) + i));
-    // The arithmetic shift doubles the sign; the mask takes the second one away.
-    const auto moved = hn::ShiftRight<1>(hn::BitCast(i16, hn::ShiftLeft<8>(codes)));
-    const auto bits = hn::And(hn::BitCast(d16, moved), hn::Set(d16, 0xbfff));
-    const auto magnitude = hn::And(bits, hn::Set(d16, 0x3f80));
-    const auto nan = hn::VecFromMask(d16, hn::Eq(magnitude, hn::Set(d16, 0x3f80)));
-    const auto safe = hn::Or(bits, hn::And(nan, hn::Set(d16, 0x7c00)));
-    return hn::PromoteTo(d, hn::BitCast(half, safe));
+    const auto codes = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const int8_t*>(row) + i));
+    // The sign has come twice; the mask takes the second one away.
+    const auto bits = hn::And(hn::ShiftLeft<7>(codes), hn::Set(d16, static_cast<int16_t>(0xbfff)));
+    return hn::PromoteTo(d, hn::BitCast(half, bits));
   }
 };
+
+// Whether one of `count` rows of E4M3 holds a NaN, that is a code whose seven lower bits are ones. The lanes
+// of d divide head_dim.
+template <class D>
+bool holds_nan(D d, const std::byte* const* rows, int count, int head_dim) {
+  const auto sign = hn::Set(d, 0x80);
+  auto top = sign;
+  for (int j = 0; j < count; ++j) {
+    for (int i = 0; i < head_dim; i += static_cast<int>(hn::Lanes(d)))
+      top = hn::Max(top, hn::Or(hn::LoadU(d, reinterpret_cast<const uint8_t*>(rows[j]) + i), sign));
+  }
+  return !hn::AllFalse(d, hn::Eq(top, hn::Set(d, 0xff)));
+}
+
+inline bool holds_nan(const std::byte* const* rows, int count, int head_dim) {
+  const hn::CappedTag<uint8_t, 64> wide;
+  const hn::CappedTag<uint8_t, 8> narrow;  // divides every head_dim
+  const bool fits = head_dim % static_cast<int>(hn::Lanes(wide)) == 0;
+  return fits ? holds_nan(wide, rows, count, head_dim) : holds_nan(narrow, rows, count, head_dim);
+}
 
 inline bool is_float(Format f) { return f <= Format::kFp8E5M2; }
 

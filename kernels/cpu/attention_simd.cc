@@ -5,6 +5,7 @@
 // not know whether a tile lies in one span or in many, and while one side is worked on, memory is asked for
 // the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/attention_task.h"
@@ -23,6 +24,7 @@
 #include "kernels/cpu/attention_codes-inl.h"
 #include "kernels/cpu/attention_floats-inl.h"
 #include "kernels/cpu/softmax-inl.h"
+#include "kernels/cpu/tile-inl.h"
 
 #if HWY_TARGET == HWY_AVX3_DL
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
@@ -33,14 +35,16 @@ namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kPaddedRows = kTileRows + kKeys;
+constexpr int kPadding = 8;  // rows that a loop may look at past the last
+constexpr int kPaddedRows = kTileRows + kPadding;
 
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
-  HWY_ALIGN float weights[4 * kScoreStride];
+  HWY_ALIGN float weights[kScoreStride], largest_scale[kScoreStride];
   HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
-  HWY_ALIGN float row_scale[kPaddedRows], row_zero[kPaddedRows];
-  HWY_ALIGN float channel_scale[kMaxHeadDim], channel_zero[kMaxHeadDim], scaled_query[kMaxHeadDim];
+  HWY_ALIGN float row_scale[kScoreStride], row_zero[kScoreStride];
+  HWY_ALIGN float channel_scale[kMaxHeadDim], channel_middle[kMaxHeadDim];
+  HWY_ALIGN float scaled_query[kQueryBlock * kMaxHeadDim];
   BlockScales blocks;
   CodedQueries queries;
   CodedWeights coded_weights;
@@ -101,19 +105,29 @@ class TaskRunner {
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
 
-  // The pointers of a run's rows, with copies of the last one behind them.
-  void pad(const std::byte* const* rows, int count, const std::byte** out) const {
-    std::copy_n(rows, count, out);
-    std::fill_n(out + count, kKeys, rows[count - 1]);
+  // The pointers of a run's rows, with copies of the last one behind them where a loop would look further.
+  static const std::byte* const* pad(const std::byte* const* rows, int count, const std::byte** room) {
+    if (count % kPadding == 0) return rows;
+    std::copy_n(rows, count, room);
+    std::fill_n(room + count, kPadding, rows[count - 1]);
+    return room;
+  }
+
+  // Whether the loops of floats cannot read the run's rows as they are.
+  bool must_decode(const TileSide& side, Format format, const Run& run) const {
+    return !is_float(format) ||
+           (format == Format::kFp8E4M3 && holds_nan(side.row + run.first, run.count, head_dim_));
   }
 
   // A run's rows as f32, and pointers to them.
-  void decode(const TileSide& side, const Encoding& e, const Run& run, const std::byte** rows) const {
+  const std::byte* const* decode(const TileSide& side, const Encoding& e, const Run& run,
+                                 const std::byte** rows) const {
     decode_tile_rows(side, e, head_dim_, run.first, run.count, s_.decoded);
-    for (int i = 0; i < run.count + kKeys; ++i) {
+    for (int i = 0; i < run.count + kPadding; ++i) {
       const int64_t row = std::min(i, run.count - 1);
       rows[i] = reinterpret_cast<const std::byte*>(s_.decoded + row * head_dim_);
     }
+    return rows;
   }
 
   // ---- scores ----
@@ -121,21 +135,20 @@ class TaskRunner {
   void score(const Tile& tile, const Run& run) {
     if (is_code(run.k, head_dim_)) {
       bool done = false;
-      with_layout(run.k, head_dim_,
-                  [&](auto layout, auto di) HWY_ATTR { done = score_codes(layout, di, tile, run); });
+      with_layout(run.k, head_dim_, [&](auto layout, auto di, auto pack) HWY_ATTR {
+        done = score_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
+      });
       if (done) return;
     }
-    const std::byte* keys[kPaddedRows];
+    const std::byte* room[kPaddedRows];
     float* scores = s_.scores + run.first;
-    const bool decoded = !is_float(run.k.format);
-    if (decoded) {
-      decode(tile.k, run.k, run, keys);
-    } else {
-      pad(tile.k.row + run.first, run.count, keys);
-    }
+    const bool decoded = must_decode(tile.k, run.k.format, run);
+    const std::byte* const* keys =
+        decoded ? decode(tile.k, run.k, run, room) : pad(tile.k.row + run.first, run.count, room);
     with_load(run.k.format, decoded, [&](auto load) HWY_ATTR {
       score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
     });
+    if (decoded) return;
     const float* scale = float_row_scales(tile.k, run.k.format, run.first, run.count, s_.row_scale);
     if (!scale) return;
     for (int64_t r = 0; r < task_->queries; ++r) {
@@ -144,22 +157,22 @@ class TaskRunner {
   }
 
   // False, and nothing done, if a scale is not finite: its rows are for the decoding path, which keeps NaN.
-  template <class Layout, class DI>
-  bool score_codes(Layout layout, DI di, const Tile& tile, const Run& run) {
-    if (run.k.format == Format::kChannel) return score_channel(layout, di, tile, run);
+  template <class Layout, int kPack, class DI>
+  bool score_codes(DI di, const Tile& tile, const Run& run) {
+    if (run.k.format == Format::kChannel) return score_channel<Layout, kPack>(di, tile, run);
     if (!load_scales<Layout>(tile.k, run.k, run.first, run.count)) return false;
     if (!s_.queries_are_coded || !(s_.coded == run.k)) {
       for (int r = 0; r < task_->queries; ++r) {
         const float* q = task_->query(r, head_dim_);
-        code_query<Layout>(di, q, head_dim_, r, s_.queries);
+        code_query<Layout, kPack>(di, q, largest_magnitude(d_, q, head_dim_), head_dim_, r, s_.queries);
         s_.queries.offset[r] = run.k.affine ? sum_of(q) : 0.0f;
       }
       s_.queries_are_coded = true;
       s_.coded = run.k;
     }
-    const std::byte* keys[kPaddedRows];
-    pad(tile.k.row + run.first, run.count, keys);
-    score_rows<Layout>(di, keys, run.count, s_.scores + run.first);
+    const std::byte* room[kPaddedRows];
+    const std::byte* const* keys = pad(tile.k.row + run.first, run.count, room);
+    score_rows<Layout, kPack>(di, keys, run.count, s_.scores + run.first);
     for (int r = 0; r < task_->queries; ++r) {
       float* scores = s_.scores + r * kScoreStride + run.first;
       const float step = s_.queries.step[r], sum = s_.queries.offset[r];
@@ -173,55 +186,44 @@ class TaskRunner {
     return true;
   }
 
-  template <class Layout, class DI>
+  template <class Layout, int kPack, class DI>
   void score_rows(DI di, const std::byte* const* keys, int count, float* scores) {
-    const int queries = static_cast<int>(task_->queries),
-              vectors = head_dim_ * Layout::kBits / 32 / width(di);
-    const int blocks = Layout::kWordsPerBlock != 0 ? (queries + 1) / 2 : query_blocks(queries);
+    constexpr int kStep = 4 * kPack;
+    const int queries = static_cast<int>(task_->queries);
+    const int vectors = head_dim_ * Layout::kBits / 32 * kPack / width(di);
     Ahead ahead = ahead_;  // a local one can live in registers
-    ahead.begin_part(int64_t{(count + kKeys - 1) / kKeys} * vectors * blocks);
-    for (int j = 0; j < count; j += kKeys) {
-      if constexpr (Layout::kWordsPerBlock != 0) {
-        const float* scales = s_.blocks.scale + j * kMaxBlocks;
-        int r = 0;
-        for (; r + 2 <= queries; r += 2)
-          score_blocks_block<Layout, 2>(di, keys + j, scales, head_dim_, s_.queries, r, ahead,
-                                        scores + r * kScoreStride + j);
-        for (; r < queries; ++r)
-          score_blocks_block<Layout, 1>(di, keys + j, scales, head_dim_, s_.queries, r, ahead,
-                                        scores + r * kScoreStride + j);
-      } else {
-        int r = 0;
-        for (; r + 4 <= queries; r += 4)
-          score_codes_block<Layout, 4>(di, keys + j, head_dim_, s_.queries, r, ahead,
-                                       scores + r * kScoreStride + j);
-        for (; r + 2 <= queries; r += 2)
-          score_codes_block<Layout, 2>(di, keys + j, head_dim_, s_.queries, r, ahead,
-                                       scores + r * kScoreStride + j);
-        for (; r < queries; ++r)
-          score_codes_block<Layout, 1>(di, keys + j, head_dim_, s_.queries, r, ahead,
-                                       scores + r * kScoreStride + j);
-      }
+    ahead.begin_part(int64_t{(count + kStep - 1) / kStep} * vectors * query_blocks(queries));
+    for (int j = 0; j < count; j += kStep) {
+      int r = 0;
+      const auto block = [&](auto some) KV_INLINE {
+        constexpr int kQueries = decltype(some)::value;
+        for (; r + kQueries <= queries; r += kQueries)
+          score_codes_block<Layout, kPack, kQueries>(di, keys + j, s_.blocks, j, head_dim_, s_.queries, r,
+                                                     ahead, scores + r * kScoreStride + j);
+      };
+      block(std::integral_constant<int, 4>());
+      block(std::integral_constant<int, 2>());
+      block(std::integral_constant<int, 1>());
     }
     ahead_ = ahead;
   }
 
   // kChannel, a unit at a time.
-  template <class Layout, class DI>
-  bool score_channel(Layout, DI di, const Tile& tile, const Run& run) {
+  template <class Layout, int kPack, class DI>
+  bool score_channel(DI di, const Tile& tile, const Run& run) {
     s_.queries_are_coded = false;
     for (int done = 0; done < run.count;) {
       const int first = run.first + done;
       int count = 1;
       while (done + count < run.count && tile.k.meta[first + count] == tile.k.meta[first]) ++count;
-      if (!load_channel_scales(tile.k.meta[first], run.k)) return false;
-      for (int r = 0; r < task_->queries; ++r) {
-        s_.queries.offset[r] = scale_query<Layout>(task_->query(r, head_dim_));
-        code_query<Layout>(di, s_.scaled_query, head_dim_, r, s_.queries);
-      }
-      const std::byte* keys[kPaddedRows];
-      pad(tile.k.row + first, count, keys);
-      score_rows<Layout>(di, keys, count, s_.scores + first);
+      if (!load_channel_scales(tile.k.meta[first], static_cast<float>(kMiddle<Layout>))) return false;
+      float largest[kQueryBlock];
+      for (int r = 0; r < task_->queries; ++r) largest[r] = scale_query(r);
+      for (int r = 0; r < task_->queries; ++r)
+        code_query<Layout, kPack>(di, s_.scaled_query + r * head_dim_, largest[r], head_dim_, r, s_.queries);
+      const std::byte* room[kPaddedRows];
+      const std::byte* const* keys = pad(tile.k.row + first, count, room);
+      score_rows<Layout, kPack>(di, keys, count, s_.scores + first);
       for (int r = 0; r < task_->queries; ++r) {
         float* scores = s_.scores + r * kScoreStride + first;
         for (int j = 0; j < count; ++j) scores[j] = scores[j] * s_.queries.step[r] + s_.queries.offset[r];
@@ -237,17 +239,20 @@ class TaskRunner {
     return hn::GetLane(hn::SumOfLanes(d_, sum));
   }
 
-  // q * scale -> scaled_query; returns what the middles of the channels' grids add to each score.
-  template <class Layout>
-  float scale_query(const float* q) {
-    auto offset = hn::Zero(d_);
-    const auto middle = hn::Set(d_, static_cast<float>(kMiddle<Layout>));
+  // Query r * scale -> scaled_query, what the middles of the channels' grids add to each score -> offset;
+  // returns the largest magnitude of scaled_query.
+  float scale_query(int r) {
+    const float* q = task_->query(r, head_dim_);
+    float* out = s_.scaled_query + r * head_dim_;
+    auto offsets = hn::Zero(d_), top = hn::Zero(d_);
     for (int i = 0; i < head_dim_; i += lanes()) {
-      const auto x = hn::LoadU(d_, q + i), scale = hn::Load(d_, s_.channel_scale + i);
-      hn::Store(hn::Mul(x, scale), d_, s_.scaled_query + i);
-      offset = hn::MulAdd(x, hn::MulAdd(middle, scale, hn::Load(d_, s_.channel_zero + i)), offset);
+      const auto x = hn::LoadU(d_, q + i), scaled = hn::Mul(x, hn::Load(d_, s_.channel_scale + i));
+      hn::StoreU(scaled, d_, out + i);
+      top = hn::Max(top, hn::Abs(scaled));
+      offsets = hn::MulAdd(x, hn::Load(d_, s_.channel_middle + i), offsets);
     }
-    return hn::GetLane(hn::SumOfLanes(d_, offset));
+    s_.queries.offset[r] = hn::GetLane(hn::SumOfLanes(d_, offsets));
+    return hn::GetLane(hn::MaxOfLanes(d_, top));
   }
 
   template <class DI>
@@ -256,13 +261,14 @@ class TaskRunner {
   }
   int lanes() const { return static_cast<int>(hn::Lanes(d_)); }
 
-  bool load_channel_scales(const std::byte* meta, const Encoding& /*up to 8 bits: f16*/) {
-    const LoadF16 load;
+  // A unit's scales, and the middles of its channels' grids. False if a scale is not finite.
+  bool load_channel_scales(const std::byte* meta, float middle_code) {
+    const LoadF16 load;  // up to 8 bits, they are f16
     auto probe = hn::Zero(d_);
     for (int i = 0; i < head_dim_; i += lanes()) {
       const auto scale = load(d_, meta, i), zero = load(d_, meta, head_dim_ + i);
       hn::Store(scale, d_, s_.channel_scale + i);
-      hn::Store(zero, d_, s_.channel_zero + i);
+      hn::Store(hn::MulAdd(hn::Set(d_, middle_code), scale, zero), d_, s_.channel_middle + i);
       probe = hn::MulAdd(scale, hn::Zero(d_), probe);
     }
     return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
@@ -271,26 +277,22 @@ class TaskRunner {
   // Scales of a run's rows, and the middles of their grids. False if one is not finite.
   template <class Layout>
   bool load_scales(const TileSide& side, const Encoding& e, int first, int count) {
-    float probe = 0.0f;
+    const std::byte* const* meta = side.meta + first;
     if constexpr (Layout::kWordsPerBlock != 0) {
-      const int blocks = head_dim_ / kGgmlBlock;
-      for (int j = 0; j < count; ++j) {
-        float* scale = s_.blocks.scale + j * kMaxBlocks;
-        for (int b = 0; b < blocks; ++b) {
-          scale[b] = f16_to_f32(load<uint16_t>(side.meta[first + j], b));
-          probe += scale[b] * 0.0f;
-        }
-      }
+      return load_block_scales(meta, count, head_dim_ / kGgmlBlock, s_.blocks);
     } else {
+      // Number by number: a vector load would wait for the stores just made.
+      uint32_t not_finite = 0;
       for (int j = 0; j < count; ++j) {
-        const float scale = load<float>(side.meta[first + j], 0);
+        const auto bits = kv::load<uint32_t>(meta[j], 0);
+        not_finite |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
+        const float scale = std::bit_cast<float>(bits);
         s_.row_scale[j] = scale;
-        s_.row_zero[j] = 0.0f;
-        if (e.affine) s_.row_zero[j] = load<float>(side.meta[first + j], 1) + scale * kMiddle<Layout>;
-        probe += scale * 0.0f;
+        if (e.affine) s_.row_zero[j] = kv::load<float>(meta[j], 1) + scale * kMiddle<Layout>;
       }
+      if (!e.affine) std::fill_n(s_.row_zero, count, 0.0f);
+      return not_finite == 0;
     }
-    return probe == 0.0f;
   }
 
   // ---- softmax ----
@@ -316,19 +318,18 @@ class TaskRunner {
   void add_values(const Tile& tile, const Run& run) {
     if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
       bool done = false;
-      with_layout(run.v, head_dim_,
-                  [&](auto layout, auto di) HWY_ATTR { done = add_codes(layout, di, tile, run); });
+      with_layout(run.v, head_dim_, [&](auto layout, auto di, auto pack) HWY_ATTR {
+        done = add_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
+      });
       if (done) return;
     }
-    const std::byte* rows[kPaddedRows];
-    const bool decoded = !is_float(run.v.format);
-    if (decoded) {
-      decode(tile.v, run.v, run, rows);
-    } else {
-      pad(tile.v.row + run.first, run.count, rows);
-    }
+    const std::byte* room[kPaddedRows];
+    const bool decoded = must_decode(tile.v, run.v.format, run);
+    const std::byte* const* rows =
+        decoded ? decode(tile.v, run.v, run, room) : pad(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;
-    const float* scale = float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
+    const float* scale =
+        decoded ? nullptr : float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
     for (int64_t r = 0; scale && r < task_->queries; ++r) {
       for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= scale[j];
     }
@@ -337,56 +338,58 @@ class TaskRunner {
     });
   }
 
-  template <class Layout, class DI>
-  bool add_codes(Layout, DI di, const Tile& tile, const Run& run) {
+  template <class Layout, int kPack, class DI>
+  bool add_codes(DI di, const Tile& tile, const Run& run) {
     if (!load_scales<Layout>(tile.v, run.v, run.first, run.count)) return false;
-    const std::byte* rows[kPaddedRows];
-    pad(tile.v.row + run.first, run.count, rows);
-    HWY_ALIGN float largest_scale[kTileRows];
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      for (int j = 0; j < run.count; ++j) {
-        largest_scale[j] = 0.0f;
-        for (int b = 0; b < head_dim_ / kGgmlBlock; ++b)
-          largest_scale[j] = std::max(largest_scale[j], std::fabs(s_.blocks.scale[j * kMaxBlocks + b]));
-      }
-    }
+    const std::byte* room[kPaddedRows];
+    const std::byte* const* rows = pad(tile.v.row + run.first, run.count, room);
+    if constexpr (Layout::kWordsPerBlock != 0)
+      largest_scales(s_.blocks, run.count, head_dim_ / kGgmlBlock, s_.largest_scale);
     const int queries = static_cast<int>(task_->queries), pairs = (run.count + 1) / 2;
     Ahead ahead = ahead_;
     ahead.begin_part(int64_t{pairs} * (head_dim_ / 4 / width(di)) * query_blocks(queries));
-    for (int r = 0; r < queries;) {
-      const int step = queries - r >= 4 ? 4 : queries - r >= 2 ? 2 : 1;
-      for (int i = 0; i < step; ++i) {
-        const float* p = s_.scores + (r + i) * kScoreStride + run.first;
-        if constexpr (Layout::kWordsPerBlock != 0) {
-          code_block_weights<Layout>(p, s_.blocks, largest_scale, run.count, head_dim_ / kGgmlBlock, i,
-                                     s_.coded_weights);
-        } else {
-          add_zeros(p, run, r + i);
-          weigh(p, run.count);
-          code_weights<Layout>(s_.weights, run.count, i, s_.coded_weights);
-        }
+    int r = 0;
+    const auto block = [&](auto some) KV_INLINE {
+      constexpr int kQueries = decltype(some)::value;
+      for (; r + kQueries <= queries; r += kQueries) {
+        for (int i = 0; i < kQueries; ++i) weigh<Layout>(run, r + i, i);
+        add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s_.coded_weights, head_dim_, ahead,
+                                                 task_->sum + int64_t{r} * head_dim_);
       }
-      float* sum = task_->sum + int64_t{r} * head_dim_;
-      if (step == 4) add_code_values<Layout, 4>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
-      if (step == 2) add_code_values<Layout, 2>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
-      if (step == 1) add_code_values<Layout, 1>(di, rows, pairs, s_.coded_weights, head_dim_, ahead, sum);
-      r += step;
-    }
+    };
+    block(std::integral_constant<int, 4>());
+    block(std::integral_constant<int, 2>());
+    block(std::integral_constant<int, 1>());
     ahead_ = ahead;
     return true;
   }
 
-  // p * scale, and zeros behind.
-  void weigh(const float* p, int count) {
-    for (int j = 0; j < count; ++j) s_.weights[j] = p[j] * s_.row_scale[j];
-    for (int j = count; j < (count + 15) / 16 * 16; ++j) s_.weights[j] = 0.0f;
+  // The run's probabilities for query r, times the rows' scales -> coded weights `at`.
+  template <class Layout>
+  void weigh(const Run& run, int r, int at) {
+    const float* p = s_.scores + r * kScoreStride + run.first;
+    float* weights = s_.weights;
+    std::fill_n(weights + run.count / 16 * 16, 16, 0.0f);
+    if constexpr (Layout::kWordsPerBlock != 0) {
+      std::copy_n(p, run.count, weights);
+      code_block_weights<Layout>(weights, s_.blocks, s_.largest_scale, run.count, head_dim_ / kGgmlBlock, at,
+                                 s_.coded_weights);
+    } else {
+      for (int j = 0; j < run.count; ++j) weights[j] = p[j] * s_.row_scale[j];
+      add_zeros(p, run, r);
+      code_weights<Layout>(weights, run.count, at, s_.coded_weights);
+    }
   }
 
   // What the rows' zero points add to every element of a query's sum.
   void add_zeros(const float* p, const Run& run, int64_t r) {
     if (!run.v.affine) return;
-    float zero = 0.0f;
-    for (int j = 0; j < run.count; ++j) zero += p[j] * s_.row_zero[j];
+    auto zeros = hn::Zero(d_);
+    int j = 0;
+    for (; j + lanes() <= run.count; j += lanes())
+      zeros = hn::MulAdd(hn::LoadU(d_, p + j), hn::Load(d_, s_.row_zero + j), zeros);
+    float zero = hn::GetLane(hn::SumOfLanes(d_, zeros));
+    for (; j < run.count; ++j) zero += p[j] * s_.row_zero[j];
     for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] += zero;
   }
 

@@ -24,17 +24,22 @@ HWY_INLINE auto fold_blocks([[maybe_unused]] D d, V v) {
   }
 }
 
-// The sums of four vectors of 32-bit lanes, in four lanes. Each is formed by the same tree, whichever of the
-// four it is.
+// The sums of four vectors of 32-bit lanes within each 128-bit block, in the block's four lanes.
 template <class D, class V>
-HWY_INLINE auto fold(D d, V a, V b, V c, V e) {
+HWY_INLINE V fold_four(D d, V a, V b, V c, V e) {
   const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
   const hn::Repartition<double, D> pairs;
   const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
   const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
   const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
-  return fold_blocks(d, hn::Add(low, high));
+  return hn::Add(low, high);
+}
+
+// The sums of four vectors, in four lanes. Each is formed by the same tree, whichever of the four it is.
+template <class D, class V>
+HWY_INLINE auto fold(D d, V a, V b, V c, V e) {
+  return fold_blocks(d, fold_four(d, a, b, c, e));
 }
 
 }  // namespace HWY_NAMESPACE

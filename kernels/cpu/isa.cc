@@ -35,7 +35,12 @@ const std::vector<int64_t>& all_targets() {
 
 struct Active {
   std::string name;
-  Active() : name(all_targets().empty() ? "scalar" : lower_name(all_targets().front())) {}
+  bool scalar;
+  Active() { set(all_targets().empty() ? "scalar" : lower_name(all_targets().front())); }
+  void set(std::string_view isa) {
+    name = isa;
+    scalar = isa == "scalar";
+  }
 };
 
 Active& active() {
@@ -54,9 +59,11 @@ std::vector<std::string> available_isas() {
 
 std::string_view active_isa() { return active().name; }
 
+bool isa_is_scalar() { return active().scalar; }
+
 void force_isa(std::string_view isa) {
   if (isa == "none") {
-    active().name = isa;
+    active().set(isa);
     return;
   }
   const std::vector<std::string> names = available_isas();
@@ -70,7 +77,7 @@ void force_isa(std::string_view isa) {
   }
   const size_t index = static_cast<size_t>(found - names.begin());
   hwy::SetSupportedTargetsForTest(index < all_targets().size() ? all_targets()[index] : 0);
-  active().name = wanted;
+  active().set(wanted);
 }
 
 }  // namespace kv

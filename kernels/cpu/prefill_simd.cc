@@ -20,6 +20,7 @@
 
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/prefill-inl.h"
+#include "kernels/cpu/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kv {

@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // scores [kTileRows] of one query -> probabilities exp(score * scale - max), 0 beyond `valid`; returns the
 // factor by which what was summed before must shrink. hn::Exp is within 2 units in the last place
-// (tests/attention_test.cc holds it to that).
+// (tests/exp_test.cc holds it to that, on every instruction set).
 inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* logits) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));

@@ -31,9 +31,6 @@ struct Tile {
   Run run[kTileRows];
 };
 
-// Fills the tile with the next `rows` rows and moves the cursor past them.
-void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& at, int rows, Tile& tile);
-
 // Rows [first, first + count) of a tile side -> out [count, head_dim].
 void decode_tile_rows(const TileSide& side, const Encoding& encoding, int head_dim, int first, int count,
                       float* out);

@@ -1,0 +1,193 @@
+// How near encode_units() comes to the speed at which this machine can copy: rows of f32 become stored units,
+// turn by turn with a copy that reads the same bytes and writes as many as are stored, to the same places, on
+// the same threads. `ctest` does not run this; build and run `append_benchmark`, for example with
+// --benchmark_filter='token4/prompt'.
+//
+//   token   one new token of 32 layers x 8 heads: the rows are hot, as the projection leaves them, and their
+//           places cold
+//   prompt  2048 tokens of 8 heads, of which rows and places are cold
+//
+//   GB/s              bytes read as f32 and bytes written, over the time
+//   share             the copy's time over the encoder's (medians of the turns)
+//   items_per_second  rows
+#include <benchmark/benchmark.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/benchmark.h"
+#include "kernels/encoding.h"
+
+namespace {
+
+using namespace kv;
+using namespace kv::bench;
+
+struct Named {
+  const char* name;
+  Encoding encoding;
+};
+
+const Named kEncodings[] = {
+    {"f32", simple(Format::kF32, 32)},
+    {"f16", simple(Format::kF16, 16)},
+    {"bf16", simple(Format::kBf16, 16)},
+    {"fp8e4m3", simple(Format::kFp8E4M3, 8)},
+    {"fp8e5m2", simple(Format::kFp8E5M2, 8)},
+    {"q8_0", simple(Format::kQ8_0, 8)},
+    {"q4_0", simple(Format::kQ4_0, 4)},
+    {"token8sym", token(8, false)},
+    {"token4sym", token(4, false)},
+    {"token2sym", token(2, false)},
+    {"token8", token(8, true)},
+    {"token4", token(4, true)},
+    {"token2", token(2, true)},
+    {"channel8", channel(8)},
+    {"channel4", channel(4)},
+    {"channel2", channel(2)},
+};
+
+struct StepShape {
+  const char* name;
+  int heads;         // of all layers
+  int64_t tokens;    // of one step
+  int64_t capacity;  // rows of a head's place
+  bool hot_rows;
+};
+const StepShape kShapes[] = {{"token", 32 * 8, 1, 2048, true}, {"prompt", 8, 2048, 2048, false}};
+
+// Steps that go round a memory of several last-level caches, each to the next place and, where rows are to be
+// cold, from the next rows.
+class Ring {
+ public:
+  Ring(const Encoding& encoding, int head_dim, const StepShape& shape)
+      : encoding_(encoding),
+        head_dim_(head_dim),
+        shape_(shape),
+        units_(shape.capacity / encoding.group),
+        step_units_((shape.tokens + encoding.group - 1) / encoding.group),
+        data_bytes_(unit_data_bytes(encoding, head_dim)),
+        meta_bytes_(unit_meta_bytes(encoding, head_dim)),
+        row_floats_(shape.heads * step_units_ * encoding.group * head_dim),
+        row_copies_(shape.hot_rows ? 1 : ceil_div(kColdBytes, row_floats_ * 4)),
+        place_copies_(std::max<int64_t>(1, ceil_div(kColdBytes, place_bytes()))),
+        rows_(allocate(row_floats_ * row_copies_ * 4)),
+        places_(allocate(place_bytes() * place_copies_)) {
+    std::fill_n(places_.get(), place_bytes() * place_copies_,
+                std::byte{1});  // so that no turn pays for pages
+    std::mt19937 rng(7);
+    std::normal_distribution<float> normal;
+    std::vector<float> noise(1 << 16);
+    for (float& x : noise) x = normal(rng);
+    auto* to = reinterpret_cast<float*>(rows_.get());
+    for (int64_t i = 0; i < row_floats_ * row_copies_; ++i)
+      to[i] = noise[static_cast<size_t>(i * 17 % 65521)];
+  }
+
+  // One step: run(jobs) with each thread's share of the heads.
+  template <class Run>
+  void step(Run run) {
+    const auto* rows = reinterpret_cast<const float*>(rows_.get()) + turn_ % row_copies_ * row_floats_;
+    std::byte* place = places_.get() + turn_ % place_copies_ * place_bytes();
+    const int64_t first = turn_ / place_copies_ * kStride % (units_ - step_units_ + 1);
+    ++turn_;
+    const int64_t unit_floats = int64_t{encoding_.group} * head_dim_;
+    std::byte* metas = place + shape_.heads * units_ * data_bytes_;
+#pragma omp parallel
+    {
+      thread_local std::vector<UnitJob> jobs;
+      jobs.clear();
+#pragma omp for schedule(static)
+      for (int head = 0; head < shape_.heads; ++head) {
+        const int64_t at = head * units_ + first;
+        const float* from = rows + head * step_units_ * unit_floats;
+        for (int64_t u = 0; u < step_units_; ++u)
+          jobs.push_back(
+              {from + u * unit_floats, place + (at + u) * data_bytes_, metas + (at + u) * meta_bytes_});
+      }
+      run(jobs);
+    }
+  }
+  int64_t read_bytes() const { return row_floats_ * 4; }
+  int64_t written_bytes() const { return shape_.heads * step_units_ * (data_bytes_ + meta_bytes_); }
+  int64_t rows() const { return shape_.heads * step_units_ * encoding_.group; }
+  int64_t data_bytes() const { return data_bytes_; }
+  int64_t meta_bytes() const { return meta_bytes_; }
+  int64_t unit_bytes() const { return int64_t{encoding_.group} * head_dim_ * 4; }
+
+ private:
+  static constexpr int64_t kColdBytes = int64_t{128} << 20;
+  static constexpr int64_t kStride = 37;  // units between turns, so that none finds its lines fetched along
+  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+  int64_t place_bytes() const { return shape_.heads * units_ * (data_bytes_ + meta_bytes_); }
+
+  Encoding encoding_;
+  int head_dim_;
+  StepShape shape_;
+  int64_t units_, step_units_, data_bytes_, meta_bytes_, row_floats_, row_copies_, place_copies_, turn_ = 0;
+  Buffer rows_, places_;
+};
+
+// What any encoder must do: read a unit's rows, and write as many bytes as it stores.
+void copy_unit(const Ring& ring, const UnitJob& job) {
+  const auto* from = reinterpret_cast<const std::byte*>(job.rows);
+  std::memcpy(job.data, from, static_cast<size_t>(ring.data_bytes()));
+  if (ring.meta_bytes()) std::memcpy(job.meta, from, static_cast<size_t>(ring.meta_bytes()));
+  uint64_t sum = 0;
+  for (int64_t i = ring.data_bytes() / 8 * 8; i + 8 <= ring.unit_bytes(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, from + i, 8);
+    sum += word;
+  }
+  benchmark::DoNotOptimize(sum);
+}
+
+void append(benchmark::State& state, const Encoding& e, const StepShape& shape, int head_dim, int threads) {
+  omp_set_num_threads(threads);
+  Ring ring(e, head_dim, shape);
+  std::vector<double> encodes, copies;
+  for (auto _ : state) {
+    encodes.push_back(
+        seconds([&] { ring.step([&](std::span<const UnitJob> jobs) { encode_units(e, head_dim, jobs); }); }));
+    copies.push_back(seconds([&] {
+      ring.step([&](std::span<const UnitJob> jobs) {
+        for (const UnitJob& job : jobs) copy_unit(ring, job);
+      });
+    }));
+    state.SetIterationTime(encodes.back());
+  }
+  const double bytes = static_cast<double>(ring.read_bytes() + ring.written_bytes());
+  const double encode_s = median(encodes), copy_s = median(copies);
+  state.counters["GB/s"] = bytes / encode_s * 1e-9;
+  state.counters["copy"] = bytes / copy_s * 1e-9;
+  state.counters["share"] = copy_s / encode_s;
+  state.counters["ns/row"] = encode_s * threads / static_cast<double>(ring.rows()) * 1e9;
+  state.SetItemsProcessed(state.iterations() * ring.rows());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const StepShape& shape : kShapes) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const int threads : {1, 2}) {
+        for (const Named& named : kEncodings) {
+          if (named.encoding.group > shape.tokens) continue;  // a tail gathers such units (variants/tail.h)
+          const std::string name = std::string(named.name) + "/" + shape.name + "/D" +
+                                   std::to_string(head_dim) + "/t" + std::to_string(threads);
+          benchmark::RegisterBenchmark(name.c_str(), [&named, &shape, head_dim,
+                                                      threads](benchmark::State& state) {
+            append(state, named.encoding, shape, head_dim, threads);
+          })->UseManualTime();
+        }
+      }
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

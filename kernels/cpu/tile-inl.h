@@ -1,0 +1,72 @@
+// Finding a tile's rows. Private to kernels/cpu; compiled once a target, since the compiler makes vectors of
+// the pointers.
+#if defined(KV_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KV_TILE_INL_H_
+#undef KV_TILE_INL_H_
+#else
+#define KV_TILE_INL_H_
+#endif
+
+#include <algorithm>
+
+#include <hwy/highway.h>
+
+#include "kernels/cpu/tile.h"
+#include "kernels/encoding.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kv {
+namespace HWY_NAMESPACE {
+
+// Rows [first, first + count) of a span's side, as rows [at, at + count) of the tile.
+inline void locate_side(const Side& side, int head_dim, int64_t first, int count, int at, TileSide& out) {
+  const int group = side.encoding.group;
+  if (group == 1) {
+    const std::byte* row = side.data + first * side.stride;
+    for (int i = 0; i < count; ++i) out.row[at + i] = row + i * side.stride;
+    const std::byte* meta = side.meta ? side.meta + first * side.meta_stride : nullptr;
+    const int64_t stride = side.meta ? side.meta_stride : 0;
+    for (int i = 0; i < count; ++i) out.meta[at + i] = meta + i * stride;
+    return;
+  }
+  const int64_t row_bytes = unit_data_bytes(side.encoding, head_dim) / group;
+  for (int done = 0; done < count;) {
+    const int64_t unit = (first + done) / group, begin = (first + done) % group;
+    const int take = static_cast<int>(std::min<int64_t>(count - done, group - begin));
+    const std::byte* row = side.data + unit * side.stride + begin * row_bytes;
+    const std::byte* meta = side.meta + unit * side.meta_stride;
+    for (int i = at + done; i < at + done + take; ++i, row += row_bytes) {
+      out.row[i] = row;
+      out.meta[i] = meta;
+    }
+    done += take;
+  }
+}
+
+// Fills the tile with the next `rows` rows and moves the cursor past them.
+inline void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& at, int rows, Tile& tile) {
+  tile.rows = 0;
+  tile.runs = 0;
+  while (tile.rows < rows) {
+    const Span& span = spans[at.span];
+    const int take = static_cast<int>(std::min<int64_t>(rows - tile.rows, span.rows - at.row));
+    if (take > 0) {
+      locate_side(span.k, head_dim, at.row, take, tile.rows, tile.k);
+      locate_side(span.v, head_dim, at.row, take, tile.rows, tile.v);
+      Run* last = tile.runs ? &tile.run[tile.runs - 1] : nullptr;
+      if (last && last->k == span.k.encoding && last->v == span.v.encoding) {
+        last->count += take;
+      } else {
+        tile.run[tile.runs++] = {tile.rows, take, span.k.encoding, span.v.encoding};
+      }
+      tile.rows += take;
+      at.row += take;
+    }
+    if (at.row == span.rows) at = {at.span + 1, 0};
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv
+HWY_AFTER_NAMESPACE();
+#endif
