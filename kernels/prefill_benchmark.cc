@@ -12,16 +12,13 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/benchmark.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/eigen_gemm.h"
 #include "kernels/encoding.h"
@@ -30,6 +27,7 @@
 namespace {
 
 using namespace kv;
+using bench::allocate, bench::Buffer, bench::median, bench::seconds;
 
 struct Shape {
   int q_heads, kv_heads, head_dim;
@@ -46,15 +44,6 @@ constexpr Codec kCodecs[] = {{"f32", {}},
                              {"fp8", {Format::kFp8E4M3, 8}},
                              {"q8_0", {Format::kQ8_0, 8}},
                              {"token4", {Format::kToken, 4, 1, true}}};
-
-struct Free {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-Buffer allocate(size_t bytes) {
-  return Buffer(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
-}
 
 std::vector<float> gaussian(int64_t count, std::mt19937& rng) {
   std::normal_distribution<float> normal;
@@ -76,8 +65,8 @@ struct Rows {
         meta_bytes(unit_meta_bytes(e, s.head_dim)),
         tokens(s.tokens) {
     const int64_t rows = s.kv_heads * tokens;
-    data = allocate(static_cast<size_t>(rows * data_bytes));
-    meta = allocate(static_cast<size_t>(rows * meta_bytes + 1));
+    data = allocate(rows * data_bytes);
+    meta = allocate(rows * meta_bytes);
     for (int64_t i = 0; i < rows; ++i) {
       encode_unit(e, s.head_dim, values.data() + i * s.head_dim, data.get() + i * data_bytes,
                   meta.get() + i * meta_bytes);
@@ -123,7 +112,7 @@ struct Prompt {
       }
       most = std::max(most, attention_workspace_bytes(step, s.head_dim));
     }
-    workspace = allocate(most);
+    workspace = allocate(static_cast<int64_t>(most));
   }
   void attend_all() {
     for (const auto& step : steps) attend(step, shape.head_dim, workspace.get());
@@ -182,17 +171,6 @@ double relative_error(const Prompt& p) {
     }
   }
   return std::sqrt(error / norm);
-}
-
-double seconds(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + std::ssize(x) / 2, x.end());
-  return x[x.size() / 2];
 }
 
 void prefill(benchmark::State& state, const Codec& codec, const Shape& shape, int threads) {
