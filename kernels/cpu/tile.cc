@@ -7,6 +7,12 @@
 namespace kv {
 namespace {
 
+// Scales are few and far from their codes: where blocks lie in any order each is a miss of its own, so that
+// they are asked for when a tile is located, a tile before its turn.
+[[gnu::always_inline]] inline void ask_for(const std::byte* meta, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(meta + at);
+}
+
 // Rows [first, first + count) of a span's side, as rows [at, at + count) of the tile.
 void locate(const Side& side, int head_dim, int64_t first, int count, int at, TileSide& out) {
   const int group = side.encoding.group;
@@ -14,6 +20,7 @@ void locate(const Side& side, int head_dim, int64_t first, int count, int at, Ti
     const std::byte* row = side.data + first * side.stride;
     for (int i = at; i < at + count; ++i, row += side.stride) out.row[i] = row;
     const std::byte* meta = side.meta ? side.meta + first * side.meta_stride : nullptr;
+    if (meta) ask_for(meta, count * side.meta_stride);
     for (int i = at; i < at + count; ++i, meta += side.meta ? side.meta_stride : 0) out.meta[i] = meta;
     return;
   }
@@ -22,6 +29,7 @@ void locate(const Side& side, int head_dim, int64_t first, int count, int at, Ti
     const int64_t unit = (first + i) / group, row = (first + i) % group;
     out.row[at + i] = side.data + unit * side.stride + row * row_bytes;
     out.meta[at + i] = side.meta + unit * side.meta_stride;
+    if (i == 0 || row == 0) ask_for(out.meta[at + i], unit_meta_bytes(side.encoding, head_dim));
   }
 }
 
