@@ -5,7 +5,8 @@
 //
 //   token   one new token of 32 layers x 8 heads: the rows are hot, as the projection leaves them, and their
 //           places cold
-//   prompt  2048 tokens of 8 heads, of which rows and places are cold
+//   prompt  2048 tokens of 8 heads, of which rows and places are cold; units of several rows come from one
+//           place of 16 KiB a thread, as the tail of raw rows hands them on (variants/tail.h)
 //
 //   GB/s              bytes read as f32 and bytes written, over the time
 //   share             the copy's time over the encoder's (medians of the turns)
@@ -101,14 +102,15 @@ class Ring {
 #pragma omp parallel
     {
       thread_local std::vector<UnitJob> jobs;
+      const float* mine = rows + omp_get_thread_num() * unit_floats;
       jobs.clear();
 #pragma omp for schedule(static)
       for (int head = 0; head < shape_.heads; ++head) {
         const int64_t at = head * units_ + first;
         const float* from = rows + head * step_units_ * unit_floats;
         for (int64_t u = 0; u < step_units_; ++u)
-          jobs.push_back(
-              {from + u * unit_floats, place + (at + u) * data_bytes_, metas + (at + u) * meta_bytes_});
+          jobs.push_back({encoding_.group > 1 ? mine : from + u * unit_floats, place + (at + u) * data_bytes_,
+                          metas + (at + u) * meta_bytes_});
       }
       run(jobs);
     }

@@ -76,6 +76,7 @@ class TaskRunner {
         } else if (following) {
           locate_first(*following, at);
         }
+        if (task_->logits) ask_for_logits(row);
         for (int i = 0; i < tile_->runs; ++i) score(*tile_, tile_->run[i]);
         softmax(row, tile_->rows);
         for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
@@ -89,6 +90,14 @@ class TaskRunner {
     if (task_->resume) return;
     std::fill_n(task_->state, task_->queries, SoftmaxState());
     std::fill_n(task_->sum, task_->queries * head_dim_, 0.0f);
+  }
+
+  // Where the tile's logits go was last read by any thread: softmax's stores would wait for it.
+  [[gnu::always_inline]] void ask_for_logits(int64_t row) const {
+    for (int64_t r = 0; r < task_->queries; ++r) {
+      const float* logits = task_->logits + r * task_->logits_stride + row;
+      for (int i = 0; i < tile_->rows; i += 16) __builtin_prefetch(logits + i, 1);
+    }
   }
 
   void locate(const AttentionTask& task, SpanCursor& at, int64_t row) {

@@ -22,6 +22,10 @@ using Bits = hn::RebindToSigned<D>;
 template <class D, class V>
 HWY_INLINE hn::Vec<Bits<D>> half_bits(D d, V x) {
   const Bits<D> di;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const hn::Rebind<hwy::float16_t, D> d16;  // this hardware rounds to nearest even
+  return hn::PromoteTo(di, hn::BitCast(hn::Rebind<uint16_t, D>(), hn::DemoteTo(d16, x)));
+#else
   const auto bits = hn::BitCast(di, x);
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
   const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
@@ -35,6 +39,7 @@ HWY_INLINE hn::Vec<Bits<D>> half_bits(D d, V x) {
   const auto nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)), hn::Set(di, 0x7e00));
   h = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), nan, h);
   return hn::Or(h, sign);
+#endif
 }
 
 // f16_to_f32, of finite numbers.

@@ -3,6 +3,7 @@
 #include "kernels/encoding.h"
 
 namespace kv {
+
 void decode_tile_rows(const TileSide& side, const Encoding& encoding, int head_dim, int first, int count,
                       float* out) {
   for (int i = first; i < first + count;) {
