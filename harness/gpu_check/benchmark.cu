@@ -135,12 +135,14 @@ std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
 // Verifies, then times. False if the output is wrong.
 bool measure_decode(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p, double ceiling) {
   std::vector<Scene> scenes = make_scenes(gpu, shape_of(codec, p));
-  scenes.front().step(true);
+  scenes.front().step(Scene::Path::kOneLaunch);
   gpu.synchronize();
   const double error = std::max(scenes.front().relative_error(0),
                                 scenes.front().relative_error(scenes.front().problems() - 1));
   const bool ok = error <= 5e-6;
-  const auto call = [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].step(true); };
+  const auto call = [&](int i) {
+    scenes[static_cast<size_t>(i) % scenes.size()].step(Scene::Path::kOneLaunch);
+  };
   const double cold = ok ? cold_us(gpu.stream(), call) : 0.0,
                steady = ok ? steady_us(gpu.stream(), call) : 0.0;
   const auto bytes = static_cast<double>(scenes.front().kv_bytes());

@@ -1,11 +1,11 @@
 #include "harness/gpu_check/scene.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 
+#include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/numbers.h"
 #include "kernels/cuda/plan.h"
 
@@ -29,15 +29,6 @@ cuda::SideLayout side_layout(const Encoding& e, int head_dim, int32_t unit_rows)
   const auto meta = static_cast<int32_t>(unit_meta_bytes(e, head_dim));
   const int32_t inner = unit_rows / e.group;
   return {e, data, meta, data * inner, meta * inner};
-}
-
-double norm_of_difference(const std::vector<float>& a, const std::vector<double>& b) {
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(error / norm);
 }
 
 }  // namespace
@@ -155,8 +146,10 @@ void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const 
 }
 
 void Scene::plan() {
+  const int block_queries = gpu_.decode_queries(main_.layout, shape_.group);
+  const int blocks = (shape_.group + block_queries - 1) / block_queries;
   const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
-  const int32_t each = cuda::item_rows(all, gpu_.info().multiprocessors);
+  const int32_t each = cuda::item_rows(all * blocks, gpu_.info().multiprocessors);
   const int64_t queries = int64_t{shape_.group} * shape_.head_dim;
   int64_t partials = 0;
   for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {
@@ -180,20 +173,22 @@ void Scene::plan() {
   sum_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
   values_ = DeviceBytes(gpu_, static_cast<size_t>(partials * shape_.head_dim) * sizeof(float));
   device_problems_ = upload(gpu_, problems_);
+  counters_ = upload(gpu_, std::vector<unsigned>(problems_.size() * static_cast<size_t>(blocks), 0));
   for (int side = 0; side < 2; ++side) device_items_[side] = upload(gpu_, items_[side]);
 }
 
-void Scene::step(bool fast) {
+void Scene::step(Path path) {
   const cuda::Partials partials{max_.as<float>(), sum_.as<float>(), values_.as<float>()};
   const auto* on_gpu = device_problems_.as<cuda::Problem>();
-  for (int side = 0; fast && side < 2; ++side) {
+  const cuda::MergeParams merge{on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.group};
+  unsigned* counters = path == Path::kOneLaunch ? counters_.as<unsigned>() : nullptr;
+  for (int side = 0; path != Path::kPlain && side < 2; ++side) {
     if (items_[side].empty()) continue;
     const cuda::Layout& layout = side ? tail_.layout : main_.layout;
-    const cuda::DecodeParams params{
-        layout, device_items_[side].as<cuda::WorkItem>(), on_gpu, partials, shape_.group, side == 1};
-    gpu_.decode(params, static_cast<int>(items_[side].size()));
+    gpu_.decode({layout, device_items_[side].as<cuda::WorkItem>(), merge, counters, side == 1},
+                static_cast<int>(items_[side].size()));
   }
-  if (!fast) {
+  if (path == Path::kPlain) {
     // As many splits as the plan has, cut anew over all rows.
     int32_t longest = 0;
     for (const cuda::Problem& p : problems_) longest = std::max(longest, rows_of(p));
@@ -204,7 +199,7 @@ void Scene::step(bool fast) {
                         (longest + least_splits - 1) / least_splits, 0},
                        problems(), most_splits_, shape_.group);
   }
-  gpu_.merge({on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.group}, problems());
+  if (path != Path::kOneLaunch) gpu_.merge(merge, problems());
 }
 
 void Scene::make_append(const WriteNumbers& write) {
@@ -297,27 +292,11 @@ double Scene::relative_error(int problem) const {
   const std::vector<float> tail_k = decoded(tail_, problem, false), tail_v = decoded(tail_, problem, true);
   k.insert(k.end(), tail_k.begin(), tail_k.end());
   v.insert(v.end(), tail_v.begin(), tail_v.end());
-  const int64_t d = shape_.head_dim, rows = static_cast<int64_t>(k.size()) / d;
-  const auto numbers = static_cast<size_t>(shape_.group * d);
+  const auto numbers = static_cast<size_t>(shape_.group * shape_.head_dim);
   std::vector<float> q(numbers), out(numbers);
   gpu_.copy(q.data(), problems_[problem].q, numbers * sizeof(float));
   gpu_.copy(out.data(), problems_[problem].out, numbers * sizeof(float));
-  std::vector<double> want(numbers, 0.0), score(static_cast<size_t>(rows));
-  for (int64_t g = 0; g < shape_.group; ++g) {
-    double max = -INFINITY, sum = 0.0;
-    for (int64_t r = 0; r < rows; ++r) {
-      double dot = 0.0;
-      for (int64_t i = 0; i < d; ++i) dot += double{q[g * d + i]} * k[r * d + i];
-      score[r] = dot / std::sqrt(static_cast<double>(d));
-      max = std::max(max, score[r]);
-    }
-    for (int64_t r = 0; r < rows; ++r) sum += std::exp(score[r] - max);
-    for (int64_t r = 0; r < rows; ++r) {
-      const double p = std::exp(score[r] - max) / sum;
-      for (int64_t i = 0; i < d; ++i) want[g * d + i] += p * v[r * d + i];
-    }
-  }
-  return norm_of_difference(out, want);
+  return gpu_check::relative_error(out, attend_exactly(q, k, v, shape_.head_dim).out);
 }
 
 }  // namespace kv::gpu_check

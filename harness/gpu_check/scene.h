@@ -69,8 +69,10 @@ class Scene {
   // Rows and queries are numbers of `seed`.
   Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape, uint64_t seed);
 
-  // One decode step: out [sequences, q_heads, head_dim]. `fast`: decode.h, else attend_simple.h.
-  void step(bool fast);
+  // decode.h, whose last blocks merge, or with a launch that does; or attend_simple.h.
+  enum class Path { kOneLaunch, kTwoLaunches, kPlain };
+  // One decode step: out [sequences, q_heads, head_dim].
+  void step(Path path);
   // Appends one unit to every sequence's pages again, in the place of its last.
   void append();
 
@@ -110,7 +112,8 @@ class Scene {
   std::vector<cuda::Problem> problems_;
   std::vector<cuda::WorkItem> items_[2];
   int32_t most_splits_ = 0;
-  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, append_jobs_, new_rows_;
+  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, counters_, append_jobs_,
+      new_rows_;
 };
 
 }  // namespace kv::gpu_check

@@ -32,7 +32,7 @@ class CudaGpu : public Gpu {
   void synchronize() override;
   void append(const AppendParams& params, int jobs, int most_units) override;
   void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override;
-  bool has_decode(const Layout& layout, int group) const override;
+  int decode_queries(const Layout& layout, int queries) const override;
   void decode(const DecodeParams& params, int items) override;
   void merge(const MergeParams& params, int problems) override;
   void add_mass(const MassParams& params, int problems, int most_rows) override;

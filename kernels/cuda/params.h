@@ -39,15 +39,6 @@ struct WorkItem {
   int32_t begin, end;
 };
 
-struct DecodeParams {
-  Layout layout;
-  const WorkItem* items;  // [blocks_x]
-  const Problem* problems;
-  Partials partials;
-  int32_t group;
-  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
-};
-
 struct MergeParams {
   const Problem* problems;  // [blocks_y]
   Partials partials;
@@ -56,6 +47,16 @@ struct MergeParams {
   // [problems, most_queries] or null: log2 of the sum of exp2(score), by which a score becomes a probability.
   float* log_sum;
   int32_t most_queries;
+};
+
+struct DecodeParams {
+  Layout layout;
+  const WorkItem* items;  // [blocks_x]
+  MergeParams merge;
+  // [problems, blocks_y] zeros, which are zeros again afterwards: the last block of a problem's splits merges
+  // them. Or null: that is left to a launch of merge_splits.
+  unsigned* counters;
+  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
 };
 
 struct MassParams {
