@@ -107,7 +107,7 @@ class GpuBatch {
     launch({most_splits_, problems(), parts(most_queries_, cuda::kAttendWarps)}, how, [&] {
       const GpuProblem& p = problems_.front();
       cuda::attend_simple(
-          {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows, 0});
+          {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows});
     });
   }
   // The fast kernel, a launch for the pages and one for the raw tails, whose last blocks merge if `merges`.

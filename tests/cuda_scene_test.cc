@@ -48,6 +48,17 @@ TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
   }
 }
 
+TEST(GpuCheck, ChunksAreHeldAgainstWhatEachTokenSees) {
+  test::SimtGpu gpu;
+  SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 2, {40, 17}, 0, 16};
+  shape.tokens = 5;
+  Scene scene(gpu, write_numbers, shape, 17);
+  for (const Scene::Path path : {Scene::Path::kOneLaunch, Scene::Path::kPlain}) {
+    scene.step(path);
+    for (int problem = 0; problem < 2; ++problem) EXPECT_LT(scene.relative_error(problem), 3e-6);
+  }
+}
+
 // Another row in the place of the last one: the bytes are no longer those of the numbers.
 TEST(GpuCheck, SeesBytesThatAreNotTheCpus) {
   test::SimtGpu gpu;

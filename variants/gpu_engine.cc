@@ -339,7 +339,7 @@ void GpuEngine::run(const Batch& batch) {
                                 batch.log_sum,         batch.most_queries};
   if (!batch.block_queries) {
     gpu_.attend_simple(
-        {batch.layout, batch.tail, batch.device_problems, batch.room, batch.group, kSimpleSplitRows, 0},
+        {batch.layout, batch.tail, batch.device_problems, batch.room, batch.group, kSimpleSplitRows},
         batch.count(), batch.most_splits, batch.most_queries);
     return gpu_.merge(merge, batch.count());
   }

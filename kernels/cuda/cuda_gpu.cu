@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/append.h"
 #include "kernels/cuda/attend_simple.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/decode.h"
 #include "kernels/cuda/evict.h"
 #include "kernels/cuda/mass.h"
 #include "kernels/cuda/merge.h"
@@ -17,14 +17,6 @@ namespace {
 constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
 
 unsigned blocks(int items, int of) { return static_cast<unsigned>((items + of - 1) / of); }
-
-Instance find(const Layout& layout, int queries) {
-  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
-    const Instance found = find_in(layout, queries);
-    if (found.kernel) return found;
-  }
-  return {};
-}
 
 // What a destructor says, since it cannot throw.
 void report(cudaError_t error, const char* call) noexcept {
@@ -43,6 +35,7 @@ void check(cudaError_t error, const char* call) {
 
 CudaGpu::CudaGpu(int device) : device_(device) {
   KV_CHECK(cudaSetDevice(device));
+  KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
@@ -104,6 +97,14 @@ void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_s
                   blocks(most_queries, kAttendWarps));
   cuda::attend_simple<<<grid, kAttendThreads, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
+}
+
+Instance CudaGpu::find(const Layout& layout, int queries) const {
+  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
+    const Instance found = find_in(layout, queries);
+    if (found.kernel && found.shared_bytes <= most_shared_bytes_) return found;
+  }
+  return {};
 }
 
 int CudaGpu::decode_queries(const Layout& layout, int queries) const { return find(layout, queries).queries; }

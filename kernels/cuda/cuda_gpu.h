@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernels/cuda/gpu.h"
+#include "kernels/cuda/instance.h"
 
 namespace kv::cuda {
 
@@ -39,7 +40,11 @@ class CudaGpu : public Gpu {
   void choose_slots(const EvictParams& params, int heads) override;
 
  private:
-  int device_;
+  // The instance for these rows and queries; without a kernel where there is none, or where this GPU's blocks
+  // have too little shared memory for it.
+  Instance find(const Layout& layout, int queries) const;
+
+  int device_, most_shared_bytes_ = 0;
   cudaStream_t stream_ = nullptr;
   std::set<const void*> prepared_;  // kernels that may use more shared memory than the standard 48 KiB
 };

@@ -54,18 +54,18 @@ struct DecodeLane {
   using Weights = SplitOperand<typename V::Number, kQueries, 2>;
   static constexpr int kSlots = kQueries / 8;
   static constexpr int kRowTiles = Shape::kRows / 8;
+  static constexpr int kChunks = kHeadDim / 16;
+  // Where registers are too few for the queries, a block's warps have them together in shared memory.
+  static constexpr bool kSharesQueries = kHeadDim > 128 && K::kScaling != Scaling::kChannel;
+  static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
   // Of each of 8 rows, for rows 2t and 2t + 1.
   using Scores = float[kRowTiles][kSlots][2];
 
   int g, t;
   int seen[kSlots];
-  // Of 16 elements each. Where registers are too few, a block's warps have them together in shared memory.
-  static constexpr int kChunks = kHeadDim / 16;
-  static constexpr bool kSharesQueries = kHeadDim > 128 && K::kScaling != Scaling::kChannel;
-  static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
-  Query q[kSharesQueries ? 1 : kChunks];
-  Query* shared_q;       // [kChunks, lanes]
-  float q_unit[kSlots];  // what products with q are to be multiplied with
+  Query q[kSharesQueries ? 1 : kChunks];  // of 16 elements each
+  Query* shared_q;                        // [kChunks, lanes]
+  float q_unit[kSlots];                   // what products with q are to be multiplied with
   float q_zero[kSlots];  // the sum of q (kRow), or of q and the channels' zero points (kChannel)
   float max[kSlots], sum[kSlots], zero[kSlots];
   float values[kHeadDim / 8][4];
@@ -93,7 +93,7 @@ struct DecodeLane {
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       const int query = slot * 8 + g;
-      const float* from = task.q(kHeadDim) + query * kHeadDim;
+      const float* from = task.q + query * kHeadDim;
       float largest = 0.0f, total = 0.0f;
       KV_UNROLL
       for (int i = 0; i < kHeadDim / 4; ++i) {
@@ -332,8 +332,8 @@ struct DecodeLane {
   KV_DEVICE void hide_or_keep(const BlockTask& task, int slot, int row, float& s) const {
     if (row >= seen[slot]) {
       s = -INFINITY;
-    } else if (float* logits = task.logits()) {
-      logits[(slot * 8 + g) * int64_t{rows_of(task.problem)} + row] = s;
+    } else if (task.logits) {
+      task.logits[(slot * 8 + g) * task.all_rows + row] = s;
     }
   }
 
@@ -383,9 +383,9 @@ struct DecodeBlock {
       if (first_row(turn) < task.end) ring.issue(turn % Shape::kStages, first_row(turn));
       simt::commit_copies();
     };
-    Lane lane;
-    lane.start(task, simt::shared_memory() + kQueriesAt);
     for (int turn = 0; turn < Shape::kStages - 1; ++turn) fetch(turn);
+    Lane lane;
+    lane.start(task, simt::shared_memory() + kQueriesAt);  // while the first rows are on their way
     for (int turn = 0; first_row(turn) < task.end; ++turn) {
       fetch(turn + Shape::kStages - 1);
       simt::wait_copies<Shape::kStages - 1>();

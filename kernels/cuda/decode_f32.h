@@ -37,7 +37,7 @@ struct FloatLane {
   KV_DEVICE void start(const BlockTask& task, std::byte*) {
     octet = simt::lane() % kLanes;
     first_row = simt::lane() / kLanes;
-    const float* from = task.q(kHeadDim) + octet * kOctet;
+    const float* from = task.q + octet * kOctet;
     KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       const bool there = i < task.queries;
@@ -111,7 +111,6 @@ struct FloatLane {
 
   // A tile whose first row is row `first`.
   KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
-    float* logits = task.logits();
     KV_UNROLL
     for (int pass = 0; pass < kPasses; pass += kBatch) {
       float s[kBatch][kQueries];
@@ -119,8 +118,8 @@ struct FloatLane {
       for (int b = 0; b < kBatch; ++b) {
         const int row = (pass + b) * kRowsAtOnce + first_row;
         scores(tile, row, first, s[b]);
-        for (int i = 0; logits && octet == 0 && i < task.queries; ++i) {
-          if (first + row < seen[i]) logits[i * int64_t{rows_of(task.problem)} + first + row] = s[b][i];
+        for (int i = 0; task.logits && octet == 0 && i < task.queries; ++i) {
+          if (first + row < seen[i]) task.logits[i * task.all_rows + first + row] = s[b][i];
         }
       }
       rescale(s);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/decode.h"
+#include "kernels/cuda/instance.h"
 
 namespace kv::cuda {
 
@@ -27,13 +28,6 @@ using SymmetricCodecs =
               CodecPair<Token<2, false>, Token<2, false>>>;
 using KiviCodecs = CodecList<CodecPair<Channel<8>, Token<8>>, CodecPair<Channel<4>, Token<4>>,
                              CodecPair<Channel<2>, Token<2>>>;
-
-// What a launch needs to know of an instance.
-struct Instance {
-  void (*kernel)(DecodeParams);
-  int shared_bytes;
-  int queries;  // of a block
-};
 
 template <class Pair, int kHeadDim, int kQueries>
 Instance instance() {
@@ -86,13 +80,5 @@ Instance find_instance(CodecList<Pairs...>, const Layout& layout, int queries) {
   (try_pair(Pairs()), ...);
   return found;
 }
-
-// For every list, in the file that compiles it.
-Instance find_plain(const Layout& layout, int queries);
-Instance find_fp8(const Layout& layout, int queries);
-Instance find_block(const Layout& layout, int queries);
-Instance find_token(const Layout& layout, int queries);
-Instance find_symmetric(const Layout& layout, int queries);
-Instance find_kivi(const Layout& layout, int queries);
 
 }  // namespace kv::cuda

@@ -29,7 +29,6 @@ struct AttendParams {
   Partials partials;
   int32_t group;
   int32_t split_rows;
-  int32_t first_split;  // of this launch: tiered rows come a few splits at a time
 };
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.

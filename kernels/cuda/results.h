@@ -2,7 +2,7 @@
 // where nothing else is missing.
 #pragma once
 
-#include "kernels/cuda/merge.h"
+#include "kernels/cuda/merging.h"
 
 namespace kv::cuda {
 
@@ -38,35 +38,37 @@ struct BlockResults {
   }
 };
 
-// What a block of a split-KV kernel has to do: which rows of which queries.
+// What a block of a split-KV kernel has to do: which rows of which queries. What loops need is copied, since
+// no compiler keeps it in registers across asynchronous copies otherwise.
 struct BlockTask {
   const Problem& problem;
-  const WorkItem& item;
+  WorkItem item;
   const Page* pages;
+  const float* q;            // [queries, head_dim]
+  float* logits;             // [queries, all_rows] from the pages' or the tail's first row on, or null
+  int64_t all_rows;          // of the problem
   int first_query, queries;  // of the problem's group * n
   int first_row;             // of the pages or the tail, among all rows
   int end;                   // of the item, or earlier, where no query sees more
 
-  KV_DEVICE const float* q(int head_dim) const { return problem.q + int64_t{first_query} * head_dim; }
   // Rows of the pages or the tail that a query sees.
   KV_DEVICE int seen(int query) const {
     const int rows = problem.visible + (first_query + query) % problem.n - first_row;
     return rows < end ? rows : end;
   }
-  // [queries, rows_of(problem)] from the pages' or the tail's first row on, or null.
-  KV_DEVICE float* logits() const {
-    return problem.logits ? problem.logits + first_query * int64_t{rows_of(problem)} + first_row : nullptr;
-  }
 };
 
 KV_DEVICE BlockTask block_task(const DecodeParams& params, int most_queries) {
-  const WorkItem& item = params.items[simt::block_x()];
+  const WorkItem item = params.items[simt::block_x()];
   const Problem& p = params.merge.problems[item.problem];
   const int first = simt::block_y() * most_queries, left = params.merge.group * p.n - first;
   const int first_row = params.tail ? p.rows : 0, last_seen = p.visible + p.n - 1 - first_row;
   return {.problem = p,
           .item = item,
           .pages = params.tail ? p.tail : p.pages,
+          .q = p.q + int64_t{first} * params.merge.head_dim,
+          .logits = p.logits ? p.logits + first * int64_t{rows_of(p)} + first_row : nullptr,
+          .all_rows = rows_of(p),
           .first_query = first,
           .queries = left < most_queries ? left : most_queries,
           .first_row = first_row,
