@@ -47,7 +47,7 @@ def most_registers(mangled):
     """As decode_blocks() in decode.h has it."""
     shape = re.search(r"Li(\d+)ELi(\d+)E", mangled)
     parts = 3 if "Bfloat" in mangled else 2
-    most = 1024 if "decodeINS0_2Q" in mangled else 2048
+    most = 1024 if re.search("decodeINS0_(2Q|8Floats16)", mangled) else 2048
     if short_name(mangled) == "decode" and shape and int(shape[1]) * int(shape[2]) * parts > most:
         return MOST_WITH_TWO_BLOCKS
     return MOST_REGISTERS.get(short_name(mangled), OTHERS)

@@ -401,11 +401,12 @@ struct DecodeBlock {
   }
 };
 
-// Blocks of an SM: as many as registers allow without spilling.
+// Blocks of an SM: as many as registers allow without spilling; of 16-bit rows no more than fit beside each
+// other in shared memory.
 template <class K>
 constexpr int decode_blocks(int head_dim, int queries) {
   const int numbers = head_dim * queries * K::Number::kQueryParts;
-  return numbers <= (K::kScaling == Scaling::kBlock ? 1024 : 2048) ? 3 : 2;
+  return numbers <= (K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048) ? 3 : 2;
 }
 
 // Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. A per-channel K needs groups that
