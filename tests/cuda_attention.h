@@ -89,7 +89,7 @@ class GpuBatch {
                        .tail_rows = p.tail.rows(),
                        .n = p.shape.n,
                        .visible = p.shape.rows - p.shape.n + 1,
-                       .splits = path == Path::kSimple ? parts(p.shape.rows, kRows) : plan(p),
+                       .splits = path == Path::kSimple ? parts(p.shape.rows, kSimpleRows) : plan(p),
                        .first_partial = partials,
                        .logits = scored ? p.logits.data() : nullptr});
       partials += int64_t{queries} * args_.back().splits;
@@ -104,37 +104,42 @@ class GpuBatch {
   }
 
   void attend_simple(const simt::Launch& how) {
-    launch({most_splits_, problems(), blocks_of_queries()}, how, [&] {
+    launch({most_splits_, problems(), parts(most_queries_, cuda::kAttendWarps)}, how, [&] {
       const GpuProblem& p = problems_.front();
       cuda::attend_simple(
-          {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kRows, 0});
+          {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows});
     });
   }
-  // The fast kernel, a launch for the pages and one for the raw tails. False if it has no instance.
+  // The fast kernel, a launch for the pages and one for the raw tails, whose last blocks merge if `merges`.
+  // False if it has no instance.
   template <class List>
-  bool decode(List list, const simt::Launch& how) {
+  bool decode(List list, const simt::Launch& how, bool merges = true) {
     const GpuProblem& p = problems_.front();
     for (const bool tail : {false, true}) {
       const cuda::Layout& layout = tail ? p.tail.layout : p.encoded.layout;
-      const cuda::Instance fit = tail ? cuda::find_instance(cuda::PlainCodecs(), layout, p.shape.group)
-                                      : cuda::find_instance(list, layout, p.shape.group);
+      const cuda::Instance fit = tail ? cuda::find_instance(cuda::PlainCodecs(), layout, most_queries_)
+                                      : cuda::find_instance(list, layout, most_queries_);
       const std::vector<cuda::WorkItem>& items = items_[tail];
       if (!fit.kernel) return false;
       if (items.empty()) continue;
       simt::Launch launch = how;
-      launch.grid = {static_cast<int>(items.size()), (p.shape.group + fit.heads - 1) / fit.heads};
+      launch.grid = {static_cast<int>(items.size()), parts(most_queries_, fit.queries)};
       launch.threads = cuda::kDecodeWarps * simt::kWarp;
       launch.shared_bytes = static_cast<size_t>(fit.shared_bytes);
-      const cuda::DecodeParams params{layout, items.data(), args_.data(), partials(), p.shape.group, tail};
+      counters_.resize(static_cast<size_t>(problems() * launch.grid.y), 0);
+      const cuda::DecodeParams params{layout, items.data(), merging(), merges ? counters_.data() : nullptr,
+                                      tail};
       simt::Machine::run(launch, [&] { fit.kernel(params); });
     }
     return true;
   }
   void merge(unsigned seed) {
-    launch({blocks_of_queries(), problems()}, {.seed = seed}, [&] {
-      const GpuCase& c = problems_.front().shape;
-      cuda::merge_splits({args_.data(), partials(), c.group, c.head_dim, log_sum_.data(), most_queries_});
-    });
+    launch({parts(most_queries_, cuda::kMergeQueries), problems()}, {.seed = seed},
+           [&] { cuda::merge_splits(merging()); });
+  }
+  // As every launch must leave them.
+  bool counters_are_zero() const {
+    return std::all_of(counters_.begin(), counters_.end(), [](unsigned count) { return count == 0; });
   }
   void add_mass(unsigned seed) {
     std::vector<float*> mass;
@@ -149,7 +154,7 @@ class GpuBatch {
   }
 
   // Few rows a split, so that small cases have several.
-  static constexpr int32_t kRows = 64;
+  static constexpr int32_t kSimpleRows = 64;
   // Enough of them that a warp's ring comes round, and no multiple of what the warps take at once.
   static constexpr int32_t kFastRows = 352;
 
@@ -170,8 +175,11 @@ class GpuBatch {
 
   static constexpr int kThreads = cuda::kAttendWarps * simt::kWarp;
   int problems() const { return static_cast<int>(problems_.size()); }
-  int blocks_of_queries() const { return (most_queries_ + cuda::kAttendWarps - 1) / cuda::kAttendWarps; }
   cuda::Partials partials() { return {max_.data(), sum_.data(), values_.data()}; }
+  cuda::MergeParams merging() {
+    const GpuCase& c = problems_.front().shape;
+    return {args_.data(), partials(), c.group, c.head_dim, log_sum_.data(), most_queries_};
+  }
   static void launch(simt::Dim grid, simt::Launch how, const std::function<void()>& kernel) {
     how.grid = grid;
     how.threads = kThreads;
@@ -182,6 +190,7 @@ class GpuBatch {
   std::vector<cuda::Problem> args_;
   std::vector<cuda::WorkItem> items_[2];  // of the pages, of the tails
   std::vector<float> max_, sum_, values_, log_sum_;
+  std::vector<unsigned> counters_;
   int32_t most_splits_ = 0, most_queries_ = 0, most_rows_ = 0;
 };
 

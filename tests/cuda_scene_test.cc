@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/gpu_check/heavy_hitters.h"
 #include "harness/gpu_check/numbers.h"
 #include "tests/simt_gpu.h"
 
@@ -35,10 +36,10 @@ TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
     const int32_t tail = codec.unit_rows() > 1 ? 57 : 0;
     const SceneShape shape{codec, 64, 2, 4, {96 + tail, 32 + tail}, tail, codec.unit_rows() > 1 ? 32 : 16};
     Scene scene(gpu, write_numbers, shape, 17);
-    for (const bool fast : {true, false}) {
-      scene.step(fast);
+    for (const Scene::Path path : {Scene::Path::kOneLaunch, Scene::Path::kTwoLaunches, Scene::Path::kPlain}) {
+      scene.step(path);
       for (int problem = 0; problem < scene.problems(); ++problem) {
-        EXPECT_LT(scene.relative_error(problem), 3e-6) << codec.name << (fast ? " fast" : " plain");
+        EXPECT_LT(scene.relative_error(problem), 3e-6) << codec.name << " path " << static_cast<int>(path);
       }
     }
     EXPECT_TRUE(scene.bytes_are_the_cpus(3)) << codec.name;
@@ -53,9 +54,20 @@ TEST(GpuCheck, WholeItemsAttendToTheSame) {
   for (const bool split : {true, false}) {
     shape.split = split;
     Scene scene(gpu, write_numbers, shape, 17);
-    scene.step(true);
+    scene.step(Scene::Path::kOneLaunch);
     for (int problem = 0; problem < scene.problems(); ++problem)
       EXPECT_LT(scene.relative_error(problem), 3e-6) << split;
+  }
+}
+
+TEST(GpuCheck, ChunksAreHeldAgainstWhatEachTokenSees) {
+  test::SimtGpu gpu;
+  SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 2, {40, 17}, 0, 16};
+  shape.tokens = 5;
+  Scene scene(gpu, write_numbers, shape, 17);
+  for (const Scene::Path path : {Scene::Path::kOneLaunch, Scene::Path::kPlain}) {
+    scene.step(path);
+    for (int problem = 0; problem < 2; ++problem) EXPECT_LT(scene.relative_error(problem), 3e-6);
   }
 }
 
@@ -63,14 +75,20 @@ TEST(GpuCheck, WholeItemsAttendToTheSame) {
 TEST(GpuCheck, SeesBytesThatAreNotTheCpus) {
   test::SimtGpu gpu;
   Scene scene(gpu, write_numbers, {gpu_check::codec_named("f16"), 64, 1, 1, {40}, 0, 0}, 17);
-  scene.step(true);
+  scene.step(Scene::Path::kOneLaunch);
   EXPECT_TRUE(scene.bytes_are_the_cpus(0));
   EXPECT_LT(scene.relative_error(0), 3e-6);
   scene.append();
   EXPECT_FALSE(scene.bytes_are_the_cpus(0));
   EXPECT_GT(scene.relative_error(0), 1e-3);  // what is stored now was not attended to yet
-  scene.step(true);
+  scene.step(Scene::Path::kOneLaunch);
   EXPECT_LT(scene.relative_error(0), 3e-6);
+}
+
+TEST(GpuCheck, HeavyHittersStayOnTheGpu) {
+  test::SimtGpu gpu;
+  gpu_check::HeavyHitters scene(gpu, write_numbers, {2, 3, 64, 24, 8}, 17);
+  for (int step = 0; step < 50; ++step) ASSERT_EQ(scene.checked_step(), "") << step;
 }
 
 }  // namespace

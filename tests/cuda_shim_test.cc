@@ -57,16 +57,22 @@ Experiment decodes(List list, const GpuCase& shape) {
     std::vector<GpuProblem> problems = make_problems({shape});
     GpuBatch batch(problems, GpuBatch::Path::kFast);
     batch.decode(list, how);
-    batch.merge(1);
     return problems.front().relative_error() < 3e-6;
   };
 }
 
 TEST(Shim, NoticesEveryLossInDecode) {
-  const auto lost = unnoticed(decodes(cuda::KiviCodecs(), {.codec = kivi(4), .rows = 352, .placing = kTiny}));
-  // The next copies' shuffles hold the lanes together as well; but only the barrier orders memory.
-  ASSERT_EQ(lost.size(), 1u) << testing::PrintToString(lost);
-  EXPECT_NE(lost[0].find("and the next copies overwrite it"), std::string::npos) << lost[0];
+  // Several splits, so that the last block merges; and long rows, whose queries a block's warps share.
+  const GpuCase coded{.codec = kivi(4), .rows = 704, .placing = kTiny};
+  const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 500};
+  for (const auto& lost :
+       {unnoticed(decodes(cuda::KiviCodecs(), coded)), unnoticed(decodes(cuda::PlainCodecs(), long_rows))}) {
+    // Blocks run one after the other, so nobody else sees when one is counted. And the next copies' shuffles
+    // hold the lanes together as well as the barrier does that orders memory.
+    ASSERT_EQ(lost.size(), 2u) << testing::PrintToString(lost);
+    EXPECT_NE(lost[0].find("before one of them counts the block"), std::string::npos) << lost[0];
+    EXPECT_NE(lost[1].find("and the next copies overwrite it"), std::string::npos) << lost[1];
+  }
 }
 
 TEST(Shim, NoticesEveryLossInThePlainKernelAndTheMerge) {
@@ -163,36 +169,39 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
 
 // ---- the wrappers ----
 
-TEST(Simt, TilesMultiplyAsMatricesDo) {
-  std::vector<uint16_t> a(16 * 16), b(16 * 8);
-  std::vector<float> c(16 * 8, 1.0f);
+// The definition of simt_device.h, with operands put together by hand.
+template <class Multiply, class Narrow>
+void expect_product(Multiply multiply, Narrow narrow) {
+  std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8, 1.0f);
   std::mt19937 random(1);
   for (auto* matrix : {&a, &b}) {
-    for (uint16_t& x : *matrix) x = f32_to_f16(static_cast<float>(static_cast<int>(random() % 17) - 8));
+    for (float& x : *matrix) x = static_cast<float>(static_cast<int>(random() % 17) - 8);
   }
-  Machine::run({.threads = 32, .shared_bytes = 1024, .seed = 1}, [&] {
-    auto* room = simt::shared_memory();  // a [16, 16], then b [16, 8]
-    if (simt::lane() == 0) {
-      std::memcpy(room, a.data(), 512);
-      std::memcpy(room + 512, b.data(), 256);
+  const auto pair = [&](float low, float high) { return narrow(low) | uint32_t{narrow(high)} << 16; };
+  Machine::run({.threads = 32, .seed = 1}, [&] {
+    const size_t g = static_cast<size_t>(simt::lane()) / 4, t = static_cast<size_t>(simt::lane()) % 4;
+    uint32_t x[4], y[2];
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t at = (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+      x[i] = pair(a[at], a[at + 1]);
     }
-    simt::sync_warp();
-    const int lane = simt::lane(), g = lane / 4, t = lane % 4;
-    uint32_t x[4], y[4];
-    simt::load_tiles(room + (lane % 16) * 32 + lane / 16 * 16, x);
-    simt::load_tiles_transposed(room + 512 + (lane % 16) * 16, y);
+    for (size_t i = 0; i < 2; ++i) y[i] = pair(b[(2 * t + 8 * i) * 8 + g], b[(2 * t + 8 * i + 1) * 8 + g]);
     float sum[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-    const uint32_t b_words[2] = {y[0], y[1]};
-    simt::multiply_tiles(x, b_words, sum);
-    for (int i = 0; i < 4; ++i) c[static_cast<size_t>((g + i / 2 * 8) * 8 + 2 * t + i % 2)] = sum[i];
+    multiply(x, y, sum);
+    for (size_t i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
   });
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
       float want = 1.0f;
-      for (size_t k = 0; k < 16; ++k) want += f16_to_f32(a[row * 16 + k]) * f16_to_f32(b[k * 8 + column]);
+      for (size_t k = 0; k < 16; ++k) want += a[row * 16 + k] * b[k * 8 + column];
       EXPECT_EQ(c[row * 8 + column], want) << row << " " << column;
     }
   }
+}
+
+TEST(Simt, TilesMultiplyAsMatricesDo) {
+  expect_product(simt::multiply_half_tiles, f32_to_f16);
+  expect_product(simt::multiply_bfloat_tiles, f32_to_bf16);
 }
 
 TEST(Simt, BytesArePickedByNibbles) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/append.h"
+#include "kernels/cuda/attend_simple.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/evict.h"
 #include "kernels/cuda/gpu.h"
@@ -34,20 +35,20 @@ class SimtGpu : public cuda::Gpu {
   }
   void attend_simple(const cuda::AttendParams& params, int problems, int most_splits,
                      int most_queries) override {
-    launch({most_splits, problems, blocks(most_queries)}, cuda::kAttendWarps, 0,
+    launch({most_splits, problems, blocks(most_queries, cuda::kAttendWarps)}, cuda::kAttendWarps, 0,
            [&] { cuda::attend_simple(params); });
   }
-  bool has_decode(const cuda::Layout& layout, int group) const override {
-    return find(layout, group).kernel != nullptr;
+  int decode_queries(const cuda::Layout& layout, int queries) const override {
+    return find(layout, queries).queries;
   }
   void decode(const cuda::DecodeParams& params, int items) override {
-    const cuda::Instance found = find(params.layout, params.group);
+    const cuda::Instance found = find(params.layout, params.merge.most_queries);
     if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
-    launch({items, (params.group + found.heads - 1) / found.heads}, cuda::kDecodeWarps,
+    launch({items, blocks(params.merge.most_queries, found.queries)}, cuda::kDecodeWarps,
            static_cast<size_t>(found.shared_bytes), [&] { found.kernel(params); });
   }
   void merge(const cuda::MergeParams& params, int problems) override {
-    launch({blocks(params.most_queries), problems}, cuda::kAttendWarps, 0,
+    launch({blocks(params.most_queries, cuda::kMergeQueries), problems}, cuda::kMergeWarps, 0,
            [&] { cuda::merge_splits(params); });
   }
   void add_mass(const cuda::MassParams& params, int problems, int most_rows) override {
@@ -60,16 +61,17 @@ class SimtGpu : public cuda::Gpu {
   }
 
  private:
-  static int blocks(int queries) { return (queries + cuda::kAttendWarps - 1) / cuda::kAttendWarps; }
-  static cuda::Instance find(const cuda::Layout& layout, int group) {
+  static int blocks(int queries, int of) { return (queries + of - 1) / of; }
+  static cuda::Instance find(const cuda::Layout& layout, int queries) {
     cuda::Instance found{};
     const auto look_in = [&](auto list) {
-      if (!found.kernel) found = cuda::find_instance(list, layout, group);
+      if (!found.kernel) found = cuda::find_instance(list, layout, queries);
     };
     look_in(cuda::PlainCodecs());
     look_in(cuda::Fp8Codecs());
     look_in(cuda::BlockCodecs());
     look_in(cuda::TokenCodecs());
+    look_in(cuda::SymmetricCodecs());
     look_in(cuda::KiviCodecs());
     return found;
   }

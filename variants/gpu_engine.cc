@@ -104,15 +104,18 @@ struct GpuEngine::Batch {
   std::vector<cuda::WorkItem> items[2];  // of the pages and of the tails, where decode runs
   int32_t group = 1, most_queries = 0, most_splits = 0, most_rows = 0;
   int64_t rows = 0, outputs = 0, logits = 0, partials = 0;  // of all problems together
-  bool one_token = true, scored = false, fast = false;
+  bool scored = false;
+  int32_t block_queries = 0;  // of the fast kernel; 0 where the plain one runs
   // On the GPU, once there is room.
   const cuda::Problem* device_problems = nullptr;
   const cuda::WorkItem* device_items[2] = {};
+  unsigned* counters = nullptr;
   float* const* mass_pointers = nullptr;
   float *out = nullptr, *mass = nullptr, *log_sum = nullptr;
   cuda::Partials room{};
 
   int count() const { return static_cast<int>(problems.size()); }
+  int32_t blocks(int32_t queries) const { return (queries + block_queries - 1) / block_queries; }
   void add(const HeadQueries& p, const Encoding& k, const Encoding& v);
   void cut(int multiprocessors);
 };
@@ -222,7 +225,6 @@ void GpuEngine::Batch::add(const HeadQueries& p, const Encoding& k, const Encodi
                       .first_partial = 0,
                       .logits = nullptr});
   const int32_t all = rows_of(problems.back());
-  one_token &= p.n == 1 && p.visible == all;
   scored |= p.mass != nullptr;
   rows += all;
   outputs += numbers;
@@ -232,10 +234,14 @@ void GpuEngine::Batch::add(const HeadQueries& p, const Encoding& k, const Encodi
 }
 
 void GpuEngine::Batch::cut(int multiprocessors) {
-  const int32_t each = cuda::item_rows(rows, multiprocessors);
+  int64_t read = 0;
+  for (const cuda::Problem& p : problems) {
+    if (block_queries) read += int64_t{rows_of(p)} * blocks(group * p.n);
+  }
+  const int32_t each = cuda::item_rows(read, multiprocessors);
   for (int32_t i = 0; i < count(); ++i) {
     cuda::Problem& p = problems[static_cast<size_t>(i)];
-    if (fast) {
+    if (block_queries) {
       p.splits = cuda::cut_rows(i, p.rows, each, 0, items[0]);
       p.splits = cuda::cut_rows(i, p.tail_rows, each, p.splits, items[1]);
     } else {
@@ -266,8 +272,13 @@ GpuEngine::Batch GpuEngine::pack(std::span<const HeadQueries> problems) const {
         static_cast<int32_t>((page_rows + batch.layout.unit_rows - 1) / batch.layout.unit_rows);
   }
   for (const HeadQueries& p : problems) batch.add(p, codec_.k, codec_.v);
-  batch.fast = batch.one_token && gpu_.has_decode(batch.layout, batch.group) &&
-               gpu_.has_decode(batch.tail, batch.group);
+  // Of a problem, the same queries must meet in the blocks of both lists.
+  const bool raw_rows =
+      std::any_of(batch.problems.begin(), batch.problems.end(), [](auto& p) { return p.tail_rows > 0; });
+  const int queries = gpu_.decode_queries(batch.layout, batch.most_queries);
+  if (!raw_rows || gpu_.decode_queries(batch.tail, batch.most_queries) == queries) {
+    batch.block_queries = queries;
+  }
   batch.cut(gpu_.info().multiprocessors);
   return batch;
 }
@@ -279,6 +290,8 @@ void GpuEngine::place(Batch& batch) {
   const size_t mass_at = batch.upload.reserve<float*>(count);
   const size_t items_at[2] = {batch.upload.add(std::span<const cuda::WorkItem>(batch.items[0])),
                               batch.upload.add(std::span<const cuda::WorkItem>(batch.items[1]))};
+  const size_t blocks = batch.block_queries ? static_cast<size_t>(batch.blocks(batch.most_queries)) : 0;
+  const size_t counters_at = batch.upload.reserve<unsigned>(count * blocks);
   std::byte* const input = fit(input_, batch.upload.size());
   Carver output;
   output.want(batch.outputs);                                             // out
@@ -315,25 +328,27 @@ void GpuEngine::place(Batch& batch) {
   gpu_.copy(input, batch.upload.data(), batch.upload.size());
   batch.device_problems = reinterpret_cast<const cuda::Problem*>(input + problems_at);
   batch.mass_pointers = reinterpret_cast<float* const*>(input + mass_at);
+  batch.counters = reinterpret_cast<unsigned*>(input + counters_at);
   for (int side = 0; side < 2; ++side) {
     batch.device_items[side] = reinterpret_cast<const cuda::WorkItem*>(input + items_at[side]);
   }
 }
 
 void GpuEngine::run(const Batch& batch) {
-  for (int side = 0; batch.fast && side < 2; ++side) {
-    if (batch.items[side].empty()) continue;
-    gpu_.decode({side ? batch.tail : batch.layout, batch.device_items[side], batch.device_problems,
-                 batch.room, batch.group, side == 1},
-                static_cast<int>(batch.items[side].size()));
-  }
-  if (!batch.fast) {
+  const cuda::MergeParams merge{batch.device_problems, batch.room,        batch.group, head_dim_,
+                                batch.log_sum,         batch.most_queries};
+  if (!batch.block_queries) {
     gpu_.attend_simple(
-        {batch.layout, batch.tail, batch.device_problems, batch.room, batch.group, kSimpleSplitRows, 0},
+        {batch.layout, batch.tail, batch.device_problems, batch.room, batch.group, kSimpleSplitRows},
         batch.count(), batch.most_splits, batch.most_queries);
+    return gpu_.merge(merge, batch.count());
   }
-  gpu_.merge({batch.device_problems, batch.room, batch.group, head_dim_, batch.log_sum, batch.most_queries},
-             batch.count());
+  for (int side = 0; side < 2; ++side) {
+    if (batch.items[side].empty()) continue;
+    gpu_.decode(
+        {side ? batch.tail : batch.layout, batch.device_items[side], merge, batch.counters, side == 1},
+        static_cast<int>(batch.items[side].size()));
+  }
 }
 
 void GpuEngine::attend(std::span<const HeadQueries> problems) {
@@ -341,7 +356,7 @@ void GpuEngine::attend(std::span<const HeadQueries> problems) {
   Batch batch = pack(problems);
   place(batch);
   run(batch);
-  fast_ = batch.fast;
+  fast_ = batch.block_queries > 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     const cuda::Problem& p = batch.problems[i];
     gpu_.copy(problems[i].out, p.out, static_cast<size_t>(batch.group * p.n * head_dim_) * sizeof(float));

@@ -14,23 +14,31 @@ else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80;90a")  # Ampere, whose code Ada runs too, and Hopper
   endif()
-  if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER)  # where NVIDIA's installer puts it, which few have in PATH
-    find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin)
+  # Where NVIDIA's installer puts it, which few have in PATH. Told by the environment, since check_language only tries
+  # a compiler that it finds itself; and one that was not tried may be broken, which would end the configuration.
+  find_program(KVLAB_NVCC nvcc HINTS /usr/local/cuda/bin)
+  mark_as_advanced(KVLAB_NVCC)
+  if(NOT DEFINED ENV{CUDACXX} AND KVLAB_NVCC)
+    set(ENV{CUDACXX} ${KVLAB_NVCC})
   endif()
   include(CheckLanguage)
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
-    set(why_not "no CUDA compiler; install the CUDA toolkit, or set CUDACXX to its nvcc")
+    set(why_not "no CUDA compiler that works; install the CUDA toolkit, or set CUDACXX to its nvcc")
   endif()
 endif()
 
 if(why_not STREQUAL "")
   enable_language(CUDA)
-  find_package(CUDAToolkit REQUIRED)
+  find_package(CUDAToolkit QUIET)
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
-    message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: kvlab needs 12.4 or newer; set CUDACXX to one's "
-      "nvcc, or KVLAB_CUDA=OFF")
+    set(why_not "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: 12.4 is needed; set CUDACXX to a newer nvcc")
+  elseif(NOT TARGET CUDA::cudart_static)
+    set(why_not "${CMAKE_CUDA_COMPILER} comes without CUDA's runtime library")
   endif()
+endif()
+
+if(why_not STREQUAL "")
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc 12 has it
   endif()

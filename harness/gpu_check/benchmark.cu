@@ -135,12 +135,15 @@ std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
 // Verifies, then times. False if the output is wrong.
 bool measure_decode(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p, double ceiling) {
   std::vector<Scene> scenes = make_scenes(gpu, shape_of(codec, p));
-  scenes.front().step(true);
+  if (!scenes.front().is_fast()) return true;  // the stage "kernels" says so
+  scenes.front().step(Scene::Path::kOneLaunch);
   gpu.synchronize();
   const double error = std::max(scenes.front().relative_error(0),
                                 scenes.front().relative_error(scenes.front().problems() - 1));
   const bool ok = error <= 5e-6;
-  const auto call = [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].step(true); };
+  const auto call = [&](int i) {
+    scenes[static_cast<size_t>(i) % scenes.size()].step(Scene::Path::kOneLaunch);
+  };
   const double cold = ok ? cold_us(gpu.stream(), call) : 0.0,
                steady = ok ? steady_us(gpu.stream(), call) : 0.0;
   const auto bytes = static_cast<double>(scenes.front().kv_bytes());
@@ -177,12 +180,13 @@ bool measure_split(cuda::CudaGpu& gpu, const Point& p) {
     SceneShape shape = shape_of(codec_named("f16"), p);
     shape.split = split;
     std::vector<Scene> scenes = make_scenes(gpu, shape);
-    scenes.front().step(true);
+    scenes.front().step(Scene::Path::kOneLaunch);
     gpu.synchronize();
     error = scenes.front().relative_error(0);
     ok = ok && error <= 5e-6;
-    us[split] =
-        steady_us(gpu.stream(), [&](int i) { scenes[static_cast<size_t>(i) % scenes.size()].step(true); });
+    us[split] = steady_us(gpu.stream(), [&](int i) {
+      scenes[static_cast<size_t>(i) % scenes.size()].step(Scene::Path::kOneLaunch);
+    });
   }
   std::printf(
       "{\"stage\": \"split\", \"name\": \"split-KV, 1 x %d\", \"codec\": \"f16\", \"batch\": %d, "
@@ -191,6 +195,32 @@ bool measure_split(cuda::CudaGpu& gpu, const Point& p) {
       "\"whole_us\": %.3f, \"split_us\": %.3f, \"speedup\": %.3f}\n",
       p.seq_len, p.batch, p.seq_len, p.kv_heads, p.group, p.head_dim, ok ? "ok" : "failed",
       error == error ? error : -1.0, us[0], us[1], us[0] / us[1]);
+  std::fflush(stdout);
+  return ok;
+}
+
+// A chunk of a prompt: tokens that attend over all rows before them.
+bool measure_prefill(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p, int32_t tokens) {
+  SceneShape shape = shape_of(codec, p);
+  shape.tokens = tokens;
+  Scene scene(gpu, writer(gpu), shape, 1);
+  if (!scene.is_fast()) return true;
+  scene.step(Scene::Path::kOneLaunch);
+  gpu.synchronize();
+  const double error = scene.relative_error(0);
+  const bool ok = error <= 5e-6;
+  const auto call = [&](int) { scene.step(Scene::Path::kOneLaunch); };
+  const double us = ok ? steady_us(gpu.stream(), call) : 0.0;
+  // Two products, of as many rows as a token sees on average.
+  const double seen = p.seq_len - 0.5 * (tokens - 1);
+  const double flops = 4.0 * seen * p.head_dim * shape.queries() * p.kv_heads * p.batch;
+  std::printf(
+      "{\"stage\": \"prefill\", \"codec\": \"%s\", \"batch\": %d, \"seq_len\": %d, \"tokens\": %d, "
+      "\"kv_heads\": %d, "
+      "\"group\": %d, \"head_dim\": %d, \"status\": \"%s\", \"relative_error\": %.3g, \"steady_us\": %.3f, "
+      "\"tflop_s\": %.2f}\n",
+      codec.name.c_str(), p.batch, p.seq_len, tokens, p.kv_heads, p.group, p.head_dim, ok ? "ok" : "failed",
+      error == error ? error : -1.0, us, ok ? flops / us * 1e-6 : 0.0);
   std::fflush(stdout);
   return ok;
 }
@@ -226,6 +256,9 @@ bool benchmark(cuda::CudaGpu& gpu, double seconds) {
   }
   for (const std::string& name : decode_order()) {
     if (in_time()) measure_append(gpu, codec_named(name), {32, 1024, 8, 4, 128, 0});
+  }
+  for (const std::string& name : decode_order()) {
+    if (in_time()) all &= measure_prefill(gpu, codec_named(name), {1, 2048, 2, 4, 128, 0}, 128);
   }
   ceiling_gb_s(gpu, "after");
   return all;

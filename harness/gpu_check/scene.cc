@@ -1,11 +1,11 @@
 #include "harness/gpu_check/scene.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 
+#include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/numbers.h"
 #include "kernels/cuda/plan.h"
 
@@ -17,8 +17,8 @@ constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
 Encoding row_format(Format format, int bits) {
   return {.format = format, .bits = static_cast<uint8_t>(bits)};
 }
-Encoding token(int bits) {
-  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = true};
+Encoding token(int bits, bool affine = true) {
+  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
 }
 Encoding channel(int bits) {
   return {.format = Format::kChannel, .bits = static_cast<uint8_t>(bits), .group = 32, .affine = true};
@@ -31,32 +31,28 @@ cuda::SideLayout side_layout(const Encoding& e, int head_dim, int32_t unit_rows)
   return {e, data, meta, data * inner, meta * inner};
 }
 
-double norm_of_difference(const std::vector<float>& a, const std::vector<double>& b) {
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(error / norm);
-}
-
 }  // namespace
 
 const std::vector<CodecChoice>& codecs() {
   const auto same = [](const char* name, const Encoding& e) { return CodecChoice{name, e, e}; };
-  static const std::vector<CodecChoice> all{same("f32", {}),
-                                            same("f16", kRaw),
-                                            same("bf16", row_format(Format::kBf16, 16)),
-                                            same("fp8", row_format(Format::kFp8E4M3, 8)),
-                                            same("fp8e5m2", row_format(Format::kFp8E5M2, 8)),
-                                            same("q8_0", row_format(Format::kQ8_0, 8)),
-                                            same("q4_0", row_format(Format::kQ4_0, 4)),
-                                            same("token8", token(8)),
-                                            same("token4", token(4)),
-                                            same("token2", token(2)),
-                                            {"kivi8", channel(8), token(8)},
-                                            {"kivi4", channel(4), token(4)},
-                                            {"kivi2", channel(2), token(2)}};
+  static const std::vector<CodecChoice> all{
+      same("f32", {}),
+      same("f16", kRaw),
+      same("bf16", row_format(Format::kBf16, 16)),
+      same("fp8", row_format(Format::kFp8E4M3, 8)),
+      same("fp8e5m2", row_format(Format::kFp8E5M2, 8)),
+      same("q8_0", row_format(Format::kQ8_0, 8)),
+      same("q4_0", row_format(Format::kQ4_0, 4)),
+      same("token8", token(8)),
+      same("token4", token(4)),
+      same("token2", token(2)),
+      same("symmetric8", token(8, false)),
+      same("symmetric4", token(4, false)),
+      same("symmetric2", token(2, false)),
+      {"q8_0+q4_0", row_format(Format::kQ8_0, 8), row_format(Format::kQ4_0, 4)},
+      {"kivi8", channel(8), token(8)},
+      {"kivi4", channel(4), token(4)},
+      {"kivi2", channel(2), token(2)}};
   return all;
 }
 
@@ -80,7 +76,7 @@ Scene::Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape,
   tail_ = make_pool({"raw", kRaw, kRaw}, tail_rows, shape.codec.unit_rows());
   fill(main_, 0, write);
   fill(tail_, 1, write);
-  const int64_t queries = int64_t{shape.group} * static_cast<int64_t>(main_rows.size()) * shape.head_dim;
+  const int64_t queries = int64_t{shape.queries()} * static_cast<int64_t>(main_rows.size()) * shape.head_dim;
   q_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
   out_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
   write(q_.as<float>(), queries, seed, int64_t{1} << 60);
@@ -155,11 +151,13 @@ void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const 
 }
 
 void Scene::plan() {
+  const int block_queries = gpu_.decode_queries(main_.layout, shape_.queries());
+  const int blocks = block_queries ? (shape_.queries() + block_queries - 1) / block_queries : 1;
   const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
   const int32_t longest = std::max(*std::max_element(main_.rows.begin(), main_.rows.end()),
                                    *std::max_element(tail_.rows.begin(), tail_.rows.end()));
-  const int32_t each = shape_.split ? cuda::item_rows(all, gpu_.info().multiprocessors) : longest;
-  const int64_t queries = int64_t{shape_.group} * shape_.head_dim;
+  const int32_t each = shape_.split ? cuda::item_rows(all * blocks, gpu_.info().multiprocessors) : longest;
+  const int64_t queries = int64_t{shape_.queries()} * shape_.head_dim;
   int64_t partials = 0;
   for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {
     int32_t splits = cuda::cut_rows(i, main_.rows[i], each, 0, items_[0]);
@@ -170,32 +168,34 @@ void Scene::plan() {
                          .tail = tail_.device_pages.as<cuda::Page>() + int64_t{i} * tail_.pages_each,
                          .rows = main_.rows[i],
                          .tail_rows = tail_.rows[i],
-                         .n = 1,
-                         .visible = main_.rows[i] + tail_.rows[i],
+                         .n = shape_.tokens,
+                         .visible = main_.rows[i] + tail_.rows[i] - shape_.tokens + 1,
                          .splits = splits,
                          .first_partial = partials,
                          .logits = nullptr});
-    partials += int64_t{splits} * shape_.group;
+    partials += int64_t{splits} * shape_.queries();
     most_splits_ = std::max(most_splits_, splits);
   }
   max_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
   sum_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
   values_ = DeviceBytes(gpu_, static_cast<size_t>(partials * shape_.head_dim) * sizeof(float));
   device_problems_ = upload(gpu_, problems_);
+  counters_ = upload(gpu_, std::vector<unsigned>(problems_.size() * static_cast<size_t>(blocks), 0));
   for (int side = 0; side < 2; ++side) device_items_[side] = upload(gpu_, items_[side]);
 }
 
-void Scene::step(bool fast) {
+void Scene::step(Path path) {
   const cuda::Partials partials{max_.as<float>(), sum_.as<float>(), values_.as<float>()};
   const auto* on_gpu = device_problems_.as<cuda::Problem>();
-  for (int side = 0; fast && side < 2; ++side) {
+  const cuda::MergeParams merge{on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.queries()};
+  unsigned* counters = path == Path::kOneLaunch ? counters_.as<unsigned>() : nullptr;
+  for (int side = 0; path != Path::kPlain && side < 2; ++side) {
     if (items_[side].empty()) continue;
     const cuda::Layout& layout = side ? tail_.layout : main_.layout;
-    const cuda::DecodeParams params{
-        layout, device_items_[side].as<cuda::WorkItem>(), on_gpu, partials, shape_.group, side == 1};
-    gpu_.decode(params, static_cast<int>(items_[side].size()));
+    gpu_.decode({layout, device_items_[side].as<cuda::WorkItem>(), merge, counters, side == 1},
+                static_cast<int>(items_[side].size()));
   }
-  if (!fast) {
+  if (path == Path::kPlain) {
     // As many splits as the plan has, cut anew over all rows.
     int32_t longest = 0;
     for (const cuda::Problem& p : problems_) longest = std::max(longest, rows_of(p));
@@ -203,10 +203,10 @@ void Scene::step(bool fast) {
                                    return a.splits < b.splits;
                                  })->splits;
     gpu_.attend_simple({main_.layout, tail_.layout, on_gpu, partials, shape_.group,
-                        (longest + least_splits - 1) / least_splits, 0},
-                       problems(), most_splits_, shape_.group);
+                        (longest + least_splits - 1) / least_splits},
+                       problems(), most_splits_, shape_.queries());
   }
-  gpu_.merge({on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.group}, problems());
+  if (path != Path::kOneLaunch) gpu_.merge(merge, problems());
 }
 
 void Scene::make_append(const WriteNumbers& write) {
@@ -244,52 +244,45 @@ int64_t Scene::kv_bytes() const {
   return bytes;
 }
 
-std::vector<std::byte> Scene::download(const std::byte* from, int64_t bytes) const {
-  std::vector<std::byte> to(static_cast<size_t>(bytes));
-  if (bytes) gpu_.copy(to.data(), from, to.size());
-  return to;
-}
-
-std::vector<float> Scene::decoded(const Pool& pool, int problem, bool v) const {
-  const cuda::SideLayout& side = v ? pool.layout.v : pool.layout.k;
-  const int64_t row = shape_.head_dim, units = pool.rows[problem] / pool.layout.unit_rows;
-  std::vector<float> all(static_cast<size_t>(pool.rows[problem] * row));
-  const cuda::Page* pages = pool.pages.data() + int64_t{problem} * pool.pages_each;
-  for (int64_t unit = 0; unit < units; ++unit) {
-    const cuda::UnitPlace at = cuda::place_of(pool.layout, pages, static_cast<int32_t>(unit));
-    const std::byte* data = (v ? at.page->v : at.page->k) + int64_t{at.index} * side.data_stride;
-    const std::byte* meta = (v ? at.page->v_meta : at.page->k_meta) + int64_t{at.index} * side.meta_stride;
-    const auto codes = download(data, side.data_stride), scales = download(meta, side.meta_stride);
-    const Side stored{codes.data(), scales.data(), side.data_bytes, side.meta_bytes, side.encoding};
-    decode_rows(stored, shape_.head_dim, 0, pool.layout.unit_rows,
-                &all[static_cast<size_t>(unit * pool.layout.unit_rows * row)]);
+std::vector<std::byte> Scene::units_of(const Pool& pool, int problem, Plane plane) const {
+  const cuda::SideLayout& side = plane < kVData ? pool.layout.k : pool.layout.v;
+  const int64_t stride = plane == kKData || plane == kVData ? side.data_stride : side.meta_stride;
+  const int64_t units = pool.rows[problem] / pool.layout.unit_rows, page_units = pool.layout.page_units;
+  std::vector<std::byte> all(static_cast<size_t>(units * stride));
+  for (int64_t unit = 0; unit < units && stride > 0; unit += page_units) {
+    const cuda::Page& page =
+        pool.pages[static_cast<size_t>(int64_t{problem} * pool.pages_each + unit / page_units)];
+    const std::byte* from[] = {page.k, page.k_meta, page.v, page.v_meta};
+    gpu_.copy(all.data() + unit * stride, from[plane],
+              static_cast<size_t>(std::min(page_units, units - unit) * stride));
   }
   return all;
 }
 
+std::vector<float> Scene::decoded(const Pool& pool, int problem, bool v) const {
+  const cuda::SideLayout& side = v ? pool.layout.v : pool.layout.k;
+  const auto codes = units_of(pool, problem, v ? kVData : kKData);
+  const auto scales = units_of(pool, problem, v ? kVMeta : kKMeta);
+  const Side stored{codes.data(), scales.data(), side.data_bytes, side.meta_bytes, side.encoding};
+  std::vector<float> all(static_cast<size_t>(pool.rows[problem]) * static_cast<size_t>(shape_.head_dim));
+  decode_rows(stored, shape_.head_dim, 0, pool.rows[problem], all.data());
+  return all;
+}
+
 bool Scene::bytes_are_the_cpus(int problem) const {
-  const cuda::Layout& layout = main_.layout;
-  const cuda::Page* pages = main_.pages.data() + int64_t{problem} * main_.pages_each;
-  std::vector<float> rows(static_cast<size_t>(layout.unit_rows) * shape_.head_dim);
-  for (int64_t unit = 0; unit < main_.rows[problem] / layout.unit_rows; ++unit) {
-    const cuda::UnitPlace at = cuda::place_of(layout, pages, static_cast<int32_t>(unit));
-    for (const bool v : {false, true}) {
-      const cuda::SideLayout& side = v ? layout.v : layout.k;
-      const int64_t first = first_number(main_, 0, problem, v) + unit * static_cast<int64_t>(rows.size());
-      for (size_t i = 0; i < rows.size(); ++i)
-        rows[i] = normal_number(seed_, first + static_cast<int64_t>(i));
-      std::vector<std::byte> data(static_cast<size_t>(side.data_stride)),
-          meta(static_cast<size_t>(side.meta_stride));
-      for (int32_t row = 0, inner = 0; row < layout.unit_rows; row += side.encoding.group, ++inner) {
-        encode_unit(side.encoding, shape_.head_dim, &rows[static_cast<size_t>(row) * shape_.head_dim],
-                    data.data() + inner * side.data_bytes, meta.data() + inner * side.meta_bytes);
-      }
-      const std::byte* at_data = (v ? at.page->v : at.page->k) + int64_t{at.index} * side.data_stride;
-      const std::byte* at_meta =
-          (v ? at.page->v_meta : at.page->k_meta) + int64_t{at.index} * side.meta_stride;
-      if (download(at_data, side.data_stride) != data || download(at_meta, side.meta_stride) != meta)
-        return false;
+  for (const bool v : {false, true}) {
+    const cuda::SideLayout& side = v ? main_.layout.v : main_.layout.k;
+    const auto codes = units_of(main_, problem, v ? kVData : kKData);
+    const auto scales = units_of(main_, problem, v ? kVMeta : kKMeta);
+    std::vector<std::byte> want_codes(codes.size()), want_scales(scales.size());
+    std::vector<float> rows(static_cast<size_t>(side.encoding.group) * static_cast<size_t>(shape_.head_dim));
+    int64_t number = first_number(main_, 0, problem, v);
+    for (int64_t unit = 0; unit < main_.rows[problem] / side.encoding.group; ++unit) {
+      for (float& x : rows) x = normal_number(seed_, number++);
+      encode_unit(side.encoding, shape_.head_dim, rows.data(), want_codes.data() + unit * side.data_bytes,
+                  want_scales.data() + unit * side.meta_bytes);
     }
+    if (codes != want_codes || scales != want_scales) return false;
   }
   return true;
 }
@@ -299,27 +292,24 @@ double Scene::relative_error(int problem) const {
   const std::vector<float> tail_k = decoded(tail_, problem, false), tail_v = decoded(tail_, problem, true);
   k.insert(k.end(), tail_k.begin(), tail_k.end());
   v.insert(v.end(), tail_v.begin(), tail_v.end());
-  const int64_t d = shape_.head_dim, rows = static_cast<int64_t>(k.size()) / d;
-  const auto numbers = static_cast<size_t>(shape_.group * d);
+  const auto d = static_cast<size_t>(shape_.head_dim);
+  const size_t numbers = static_cast<size_t>(shape_.queries()) * d;
   std::vector<float> q(numbers), out(numbers);
   gpu_.copy(q.data(), problems_[problem].q, numbers * sizeof(float));
   gpu_.copy(out.data(), problems_[problem].out, numbers * sizeof(float));
-  std::vector<double> want(numbers, 0.0), score(static_cast<size_t>(rows));
-  for (int64_t g = 0; g < shape_.group; ++g) {
-    double max = -INFINITY, sum = 0.0;
-    for (int64_t r = 0; r < rows; ++r) {
-      double dot = 0.0;
-      for (int64_t i = 0; i < d; ++i) dot += double{q[g * d + i]} * k[r * d + i];
-      score[r] = dot / std::sqrt(static_cast<double>(d));
-      max = std::max(max, score[r]);
+  // Back to front, since each token sees a row less than the next.
+  std::vector<double> want(numbers);
+  for (int32_t token = shape_.tokens - 1; token >= 0; --token) {
+    for (int32_t g = 0; g < shape_.group; ++g) {
+      const size_t at = static_cast<size_t>(g * shape_.tokens + token) * d;
+      const std::vector<float> one(q.data() + at, q.data() + at + d);
+      const Exact exact = attend_exactly(one, k, v, shape_.head_dim);
+      std::copy(exact.out.begin(), exact.out.end(), want.data() + at);
     }
-    for (int64_t r = 0; r < rows; ++r) sum += std::exp(score[r] - max);
-    for (int64_t r = 0; r < rows; ++r) {
-      const double p = std::exp(score[r] - max) / sum;
-      for (int64_t i = 0; i < d; ++i) want[g * d + i] += p * v[r * d + i];
-    }
+    k.resize(k.size() - d);
+    v.resize(v.size() - d);
   }
-  return norm_of_difference(out, want);
+  return gpu_check::relative_error(out, want);
 }
 
 }  // namespace kv::gpu_check

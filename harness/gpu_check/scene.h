@@ -1,4 +1,4 @@
-// A batch of sequences in GPU memory, filled by the append kernel, and one decode step over it: what
+// A batch of sequences in GPU memory, filled by the append kernel, and one step of attention over it: what
 // gpu-check verifies and times.
 #pragma once
 
@@ -29,6 +29,8 @@ struct SceneShape {
   int32_t tail_rows = 0;      // of them, raw; of codecs with groups
   int32_t page_rows = 0;      // 0: a sequence's rows lie in one piece; else shuffled pages of so many
   bool split = true;          // false: all rows of a (sequence, kv head) are one work item
+  int32_t tokens = 1;         // that attend at once: the last of `rows`
+  int32_t queries() const { return group * tokens; }  // of a kv head
 };
 
 // Owns device memory.
@@ -70,11 +72,15 @@ class Scene {
   // Rows and queries are numbers of `seed`.
   Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape, uint64_t seed);
 
-  // One decode step: out [sequences, q_heads, head_dim]. `fast`: decode.h, else attend_simple.h.
-  void step(bool fast);
+  // decode.h, whose last blocks merge, or with a launch that does; or attend_simple.h.
+  enum class Path { kOneLaunch, kTwoLaunches, kPlain };
+  // One step: q and out [sequences, kv_heads, group, tokens, head_dim].
+  void step(Path path);
   // Appends one unit to every sequence's pages again, in the place of its last.
   void append();
 
+  // Whether this GPU can take the steps that are not plain.
+  bool is_fast() const { return gpu_.decode_queries(main_.layout, shape_.queries()) > 0; }
   // The K and V bytes that a step must read.
   int64_t kv_bytes() const;
   const SceneShape& shape() const { return shape_; }
@@ -102,7 +108,9 @@ class Scene {
   void make_append(const WriteNumbers& write);
   int64_t first_number(const Pool& pool, int stream, int problem, bool v) const;
   std::vector<float> decoded(const Pool& pool, int problem, bool v) const;
-  std::vector<std::byte> download(const std::byte* from, int64_t bytes) const;
+  enum Plane { kKData, kKMeta, kVData, kVMeta };
+  // A problem's units of a plane, one behind the other.
+  std::vector<std::byte> units_of(const Pool& pool, int problem, Plane plane) const;
 
   cuda::Gpu& gpu_;
   const SceneShape shape_;
@@ -111,7 +119,8 @@ class Scene {
   std::vector<cuda::Problem> problems_;
   std::vector<cuda::WorkItem> items_[2];
   int32_t most_splits_ = 0;
-  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, append_jobs_, new_rows_;
+  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, counters_, append_jobs_,
+      new_rows_;
 };
 
 }  // namespace kv::gpu_check

@@ -22,6 +22,19 @@ __global__ void pack_halves(const float* from, uint32_t* to) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   to[i] = simt::pack_half2(from[2 * i], from[2 * i + 1]);
 }
+__global__ void unpack_bfloats(float2* to) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = simt::unpack_bfloat2(i | (0xffffu - i) << 16);
+}
+__global__ void pack_bfloats(const float* from, uint32_t* to) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  to[i] = simt::pack_bfloat2(from[2 * i], from[2 * i + 1]);
+}
+// The codes 0 … 255 as kernels/cuda/words.h reads them: out of 1024's low bits.
+__global__ void subtract_halves(float2* to) {
+  const uint32_t raised = 0x64006400u | threadIdx.x | (255u - threadIdx.x) << 16;
+  to[threadIdx.x] = simt::unpack_half2(simt::fma_half2(raised, 0x3c003c00u, 0xe480e480u));
+}
 __global__ void unpack_fp8(float2* to) {
   to[threadIdx.x] = simt::unpack_half2(simt::e4m3_to_half2(threadIdx.x | (255u - threadIdx.x) << 8));
 }
@@ -50,20 +63,18 @@ __global__ void copy_words(const std::byte* from, uint32_t* to) {
   simt::sync_warp();
   for (int i = lane; i < 224; i += 32) to[i] = simt::read<uint32_t>(room + 4 * i);
 }
-// a [16, 16] and b [16, 8] of binary16 in, c [16, 8] of f32 out.
-__global__ void multiply(const std::byte* from, float* to) {
-  std::byte* room = simt::shared_memory();
+// The operands' words as lanes hold them, [32, 6], in; c [16, 8] of f32 out.
+template <bool kBfloat>
+__global__ void multiply(const uint32_t* from, float* to) {
   const int lane = simt::lane();
-  for (int i = lane; i < 48; i += 32) simt::copy_async<16>(room + 16 * i, from + 16 * i, true);
-  simt::commit_copies();
-  simt::wait_copies<0>();
-  simt::sync_warp();
-  uint32_t a[4], b[4];
-  simt::load_tiles(room + lane % 16 * 32 + lane / 16 * 16, a);
-  simt::load_tiles_transposed(room + 512 + lane % 16 * 16, b);
-  const uint32_t b_words[2] = {b[0], b[1]};
+  const uint32_t* own = from + 6 * lane;
+  const uint32_t a[4] = {own[0], own[1], own[2], own[3]}, b[2] = {own[4], own[5]};
   float c[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-  simt::multiply_tiles(a, b_words, c);
+  if (kBfloat) {
+    simt::multiply_bfloat_tiles(a, b, c);
+  } else {
+    simt::multiply_half_tiles(a, b, c);
+  }
   for (int i = 0; i < 4; ++i) to[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
 __global__ void count(unsigned* counter, unsigned* to) { to[blockIdx.x] = simt::count_up(counter, 2); }
@@ -81,28 +92,45 @@ std::vector<T> results(cuda::CudaGpu& gpu, size_t n, const std::function<void(T*
 
 bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-bool halves_unpack(cuda::CudaGpu& gpu) {
+// Every word of two 16-bit numbers whose halves add up to 0xffff.
+bool numbers_unpack(cuda::CudaGpu& gpu, void (*kernel)(float2*), float (*widen)(uint16_t)) {
   const auto got =
-      results<float2>(gpu, 65536, [](float2* to, cudaStream_t s) { unpack_halves<<<256, 256, 0, s>>>(to); });
+      results<float2>(gpu, 65536, [&](float2* to, cudaStream_t s) { kernel<<<256, 256, 0, s>>>(to); });
   bool ok = true;
   for (uint32_t i = 0; i < 65536; ++i) {
-    ok &= same(got[i].x, f16_to_f32(static_cast<uint16_t>(i)));
-    ok &= same(got[i].y, f16_to_f32(static_cast<uint16_t>(0xffffu - i)));
+    ok &= same(got[i].x, widen(static_cast<uint16_t>(i)));
+    ok &= same(got[i].y, widen(static_cast<uint16_t>(0xffffu - i)));
   }
   return ok;
 }
 
-bool halves_pack(cuda::CudaGpu& gpu) {
+bool numbers_pack(cuda::CudaGpu& gpu, void (*kernel)(const float*, uint32_t*), uint16_t (*narrow)(float)) {
   std::vector<float> from(8192);
   for (size_t i = 0; i < from.size(); ++i) {
     from[i] = std::ldexp(normal_number(3, static_cast<int64_t>(i)), static_cast<int>(i % 44) - 28);
   }
   const DeviceBytes in = upload(gpu, from);
   const auto got = results<uint32_t>(
-      gpu, 4096, [&](uint32_t* to, cudaStream_t s) { pack_halves<<<16, 256, 0, s>>>(in.as<float>(), to); });
+      gpu, 4096, [&](uint32_t* to, cudaStream_t s) { kernel<<<16, 256, 0, s>>>(in.as<float>(), to); });
   bool ok = true;
   for (size_t i = 0; i < got.size(); ++i) {
-    ok &= got[i] == (f32_to_f16(from[2 * i]) | static_cast<uint32_t>(f32_to_f16(from[2 * i + 1])) << 16);
+    ok &= got[i] == (narrow(from[2 * i]) | static_cast<uint32_t>(narrow(from[2 * i + 1])) << 16);
+  }
+  return ok;
+}
+
+bool halves_unpack(cuda::CudaGpu& gpu) { return numbers_unpack(gpu, unpack_halves, f16_to_f32); }
+bool halves_pack(cuda::CudaGpu& gpu) { return numbers_pack(gpu, pack_halves, f32_to_f16); }
+bool bfloats_unpack(cuda::CudaGpu& gpu) { return numbers_unpack(gpu, unpack_bfloats, bf16_to_f32); }
+bool bfloats_pack(cuda::CudaGpu& gpu) { return numbers_pack(gpu, pack_bfloats, f32_to_bf16); }
+
+bool halves_subtract(cuda::CudaGpu& gpu) {
+  const auto got =
+      results<float2>(gpu, 256, [](float2* to, cudaStream_t s) { subtract_halves<<<1, 256, 0, s>>>(to); });
+  bool ok = true;
+  for (int i = 0; i < 256; ++i) {
+    ok &= got[static_cast<size_t>(i)].x == static_cast<float>(i - 128);
+    ok &= got[static_cast<size_t>(i)].y == static_cast<float>(127 - i);
   }
   return ok;
 }
@@ -164,24 +192,37 @@ bool copies_land(cuda::CudaGpu& gpu) {
   return ok;
 }
 
-bool tiles_multiply(cuda::CudaGpu& gpu) {
-  std::vector<uint16_t> from(16 * 16 + 16 * 8);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = f32_to_f16(static_cast<float>(i * 7 % 17) - 8.0f);
+bool tiles_multiply(cuda::CudaGpu& gpu, void (*kernel)(const uint32_t*, float*), uint16_t (*narrow)(float)) {
+  std::vector<float> a(16 * 16), b(16 * 8);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 17) - 8.0f;
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13) - 6.0f;
+  const auto pair = [&](float low, float high) { return narrow(low) | uint32_t{narrow(high)} << 16; };
+  std::vector<uint32_t> from;
+  for (size_t lane = 0; lane < 32; ++lane) {
+    const size_t g = lane / 4, t = lane % 4;
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t at = (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+      from.push_back(pair(a[at], a[at + 1]));
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      from.push_back(pair(b[(2 * t + 8 * i) * 8 + g], b[(2 * t + 8 * i + 1) * 8 + g]));
+    }
+  }
   const DeviceBytes in = upload(gpu, from);
   const auto got = results<float>(
-      gpu, 128, [&](float* to, cudaStream_t s) { multiply<<<1, 32, 768, s>>>(in.as<std::byte>(), to); });
+      gpu, 128, [&](float* to, cudaStream_t s) { kernel<<<1, 32, 0, s>>>(in.as<uint32_t>(), to); });
   bool ok = true;
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
       float want = 1.0f;
-      for (size_t k = 0; k < 16; ++k) {
-        want += f16_to_f32(from[row * 16 + k]) * f16_to_f32(from[256 + k * 8 + column]);
-      }
+      for (size_t k = 0; k < 16; ++k) want += a[row * 16 + k] * b[k * 8 + column];
       ok &= got[row * 8 + column] == want;
     }
   }
   return ok;
 }
+bool half_tiles_multiply(cuda::CudaGpu& gpu) { return tiles_multiply(gpu, multiply<false>, f32_to_f16); }
+bool bfloat_tiles_multiply(cuda::CudaGpu& gpu) { return tiles_multiply(gpu, multiply<true>, f32_to_bf16); }
 
 bool counts_wrap(cuda::CudaGpu& gpu) {
   const DeviceBytes counter = upload(gpu, std::vector<unsigned>{0});
@@ -199,11 +240,13 @@ bool check_wrappers(cuda::CudaGpu& gpu) {
     bool (*passes)(cuda::CudaGpu&);
   };
   bool all = true;
-  for (const Check& check :
-       {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
-        Check{"e4m3_to_half2", fp8_unpacks}, Check{"permute_bytes", bytes_are_picked},
-        Check{"exp2", powers_are_close}, Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
-        Check{"tiles", tiles_multiply}, Check{"count_up", counts_wrap}}) {
+  for (const Check& check : {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
+                             Check{"unpack_bfloat2", bfloats_unpack}, Check{"pack_bfloat2", bfloats_pack},
+                             Check{"fma_half2", halves_subtract}, Check{"e4m3_to_half2", fp8_unpacks},
+                             Check{"permute_bytes", bytes_are_picked}, Check{"exp2", powers_are_close},
+                             Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
+                             Check{"half tiles", half_tiles_multiply},
+                             Check{"bfloat tiles", bfloat_tiles_multiply}, Check{"count_up", counts_wrap}}) {
     const bool ok = check.passes(gpu);
     std::printf("{\"stage\": \"wrappers\", \"name\": \"%s\", \"status\": \"%s\"}\n", check.name,
                 ok ? "ok" : "failed");

@@ -36,7 +36,7 @@ struct RunningSoftmax {
 // warps.
 KV_KERNEL attend_simple(AttendParams params) {
   const Problem p = params.problems[simt::block_y()];
-  const int split = params.first_split + simt::block_x(), queries = params.group * p.n;
+  const int split = simt::block_x(), queries = params.group * p.n;
   const int query = simt::block_z() * kAttendWarps + simt::warp();
   if (query >= queries || split >= p.splits) return;
   const int head_dim = params.layout.head_dim, first = simt::lane() * kOctet;

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/append.h"
 #include "kernels/cuda/attend_simple.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/decode.h"
 #include "kernels/cuda/evict.h"
 #include "kernels/cuda/mass.h"
 #include "kernels/cuda/merge.h"
@@ -17,14 +17,6 @@ namespace {
 constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
 
 unsigned blocks(int items, int of) { return static_cast<unsigned>((items + of - 1) / of); }
-
-Instance find(const Layout& layout, int group) {
-  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_kivi}) {
-    const Instance found = find_in(layout, group);
-    if (found.kernel) return found;
-  }
-  return {};
-}
 
 // What a destructor says, since it cannot throw.
 void report(cudaError_t error, const char* call) noexcept {
@@ -43,6 +35,7 @@ void check(cudaError_t error, const char* call) {
 
 CudaGpu::CudaGpu(int device) : device_(device) {
   KV_CHECK(cudaSetDevice(device));
+  KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
@@ -106,24 +99,32 @@ void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_s
   KV_CHECK(cudaGetLastError());
 }
 
-bool CudaGpu::has_decode(const Layout& layout, int group) const { return find(layout, group).kernel; }
+Instance CudaGpu::find(const Layout& layout, int queries) const {
+  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
+    const Instance found = find_in(layout, queries);
+    if (found.kernel && found.shared_bytes <= most_shared_bytes_) return found;
+  }
+  return {};
+}
+
+int CudaGpu::decode_queries(const Layout& layout, int queries) const { return find(layout, queries).queries; }
 
 void CudaGpu::decode(const DecodeParams& params, int items) {
-  const Instance found = find(params.layout, params.group);
+  const Instance found = find(params.layout, params.merge.most_queries);
   if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
   const auto* function = reinterpret_cast<const void*>(found.kernel);
   if (prepared_.insert(function).second) {
     KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
   }
-  const dim3 grid(static_cast<unsigned>(items), blocks(params.group, found.heads));
+  const dim3 grid(static_cast<unsigned>(items), blocks(params.merge.most_queries, found.queries));
   found.kernel<<<grid, kDecodeWarps * simt::kWarp, static_cast<size_t>(found.shared_bytes), stream_>>>(
       params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::merge(const MergeParams& params, int problems) {
-  const dim3 grid(blocks(params.most_queries, kAttendWarps), static_cast<unsigned>(problems));
-  merge_splits<<<grid, kAttendThreads, 0, stream_>>>(params);
+  const dim3 grid(blocks(params.most_queries, kMergeQueries), static_cast<unsigned>(problems));
+  merge_splits<<<grid, kMergeWarps * simt::kWarp, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernels/cuda/gpu.h"
+#include "kernels/cuda/instance.h"
 
 namespace kv::cuda {
 
@@ -32,14 +33,18 @@ class CudaGpu : public Gpu {
   void synchronize() override;
   void append(const AppendParams& params, int jobs, int most_units) override;
   void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override;
-  bool has_decode(const Layout& layout, int group) const override;
+  int decode_queries(const Layout& layout, int queries) const override;
   void decode(const DecodeParams& params, int items) override;
   void merge(const MergeParams& params, int problems) override;
   void add_mass(const MassParams& params, int problems, int most_rows) override;
   void choose_slots(const EvictParams& params, int heads) override;
 
  private:
-  int device_;
+  // The instance for these rows and queries; without a kernel where there is none, or where this GPU's blocks
+  // have too little shared memory for it.
+  Instance find(const Layout& layout, int queries) const;
+
+  int device_, most_shared_bytes_ = 0;
   cudaStream_t stream_ = nullptr;
   std::set<const void*> prepared_;  // kernels that may use more shared memory than the standard 48 KiB
 };

@@ -1,232 +1,425 @@
-// Decode attention at the speed of memory: one token, a block of query heads, one stretch of rows.
+// Attention at the speed of memory: a few queries of one kv head, one stretch of rows, on tensor cores.
 //
 // The warps of a block take tiles of rows in turn. Each has a ring of tiles of its own, filled by
-// asynchronous copies some tiles ahead, so that no warp waits for another until the end. In a warp head_dim /
-// 8 lanes share a row, and the rest take other rows; all query heads use a row while it is there. Rows stay
-// encoded until they reach registers, scales stay out of the loops over elements, and the softmax is rescaled
-// once in a few rows.
+// asynchronous copies some tiles ahead, so that no warp waits for another until the end. Rows stay encoded
+// until they reach registers, and become operands without leaving the lane that read them: words.h chooses
+// which elements meet in a word, and here a lane knows which elements of the queries belong to its words of
+// K, and which elements of the output its words of V are.
+//
+// Tensor cores multiply 16-bit numbers. Codes are such, exactly; queries and weights are not, so each is the
+// sum of two of them, its upper and its lower part (operand.h). The 16 rows of an operand are then 8 queries,
+// twice: a decode step, which seldom has more, would leave those rows empty. So nothing is lost to 16 bits.
 //
 // After FlashDecoding (Dao et al. 2023) and FlashInfer (Ye et al. 2025, arXiv:2501.01005).
 #pragma once
 
-#include "kernels/cuda/params.h"
-#include "kernels/cuda/tile.h"
+#include "kernels/cuda/decode_f32.h"
+#include "kernels/cuda/operand.h"
 
 namespace kv::cuda {
 
-inline constexpr int kDecodeWarps = 4;
+// Which of a row's words and elements a lane has. With g = lane / 4 and t = lane % 4: lane t of the four that
+// share a row of K has a quarter of each block's words; lane g of the eight that share a row of V has an
+// eighth, which may be half a word.
+template <class Codec, int kHeadDim>
+struct Share {
+  static constexpr int kBlocks = Codec::blocks(kHeadDim);
+  static constexpr int kPairs = 16 / Codec::kBits;  // of a word
+  static constexpr int kWords = words_of(Codec::kBits, kHeadDim) / kBlocks;
+  static constexpr int kKeyWords = kWords / 4, kValueHalves = kWords / 4;
+  static constexpr int kBlockPairs = kKeyWords * kPairs;  // a lane's; for V, its elements
+  static_assert(kKeyWords > 0 && kBlockPairs * kBlocks == kHeadDim / 8);
 
-// Below every score, and still finite, so that the difference of two of them is 0.
-inline constexpr float kNoScore = -1e30f;
+  // The element in the lower or upper half of the lane's pair of K.
+  KV_DEVICE static int key_element(int t, int pair, int upper) {
+    const int in_block = pair % kBlockPairs;
+    const int word = pair / kBlockPairs * kWords + t * kKeyWords + in_block / kPairs;
+    return Codec::element(kHeadDim, word, in_block % kPairs + upper * kPairs);
+  }
+  // The lane's element i of V.
+  KV_DEVICE static int value_element(int g, int i) {
+    const int in_block = i % kBlockPairs;
+    const int half = i / kBlockPairs * kWords * 2 + g * kValueHalves + in_block / kPairs;
+    return Codec::element(kHeadDim, half / 2, half % 2 * kPairs + in_block % kPairs);
+  }
+};
 
-// What a lane knows of its rows: for each query head the running softmax and the octet of its weighted sum.
-template <class K, class V, int kHeadDim, int kGroup>
+// What a lane knows: kSlots queries (g and, of 16, g + 8), and of their softmax its own part.
+template <class K, class V, int kHeadDim, int kQueries>
 struct DecodeLane {
   using Shape = TileShape<K, V, kHeadDim>;
-  static constexpr int kBatch = Shape::kPasses < 4 ? Shape::kPasses : 4;  // rows between two rescalings
+  using Keys = Share<K, kHeadDim>;
+  using Values = Share<V, kHeadDim>;
+  using Query = SplitOperand<typename K::Number, kQueries, K::Number::kQueryParts>;
+  using Weights = SplitOperand<typename V::Number, kQueries, 2>;
+  static constexpr int kSlots = kQueries / 8;
+  static constexpr int kRowTiles = Shape::kRows / 8;
+  static constexpr int kChunks = kHeadDim / 16;
+  // Where registers are too few for the queries, a block's warps have them together in shared memory.
+  static constexpr bool kSharesQueries = kHeadDim > 128 && K::kScaling != Scaling::kChannel;
+  static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
+  // Of each of 8 rows, for rows 2t and 2t + 1.
+  using Scores = float[kRowTiles][kSlots][2];
 
-  int octet, first_row;  // of the lane's row parts; its first row in a tile
-  float q[kGroup][kOctet], q_sum[kGroup];
-  float max[kGroup], sum[kGroup], zero[kGroup], values[kGroup][kOctet];
+  int g, t;
+  int seen[kSlots];
+  Query q[kSharesQueries ? 1 : kChunks];  // of 16 elements each
+  Query* shared_q;                        // [kChunks, lanes]
+  float q_unit[kSlots];                   // what products with q are to be multiplied with
+  float q_zero[kSlots];  // the sum of q (kRow), or of q and the channels' zero points (kChannel)
+  float max[kSlots], sum[kSlots], zero[kSlots];
+  float values[kHeadDim / 8][4];
 
-  // q [heads, head_dim]; heads beyond are zeros.
-  KV_DEVICE void start(const float* from, int heads) {
-    octet = simt::lane() % Shape::kLanes;
-    first_row = simt::lane() / Shape::kLanes;
+  // `room`: kQueryBytes of the block's shared memory.
+  KV_DEVICE void start(const BlockTask& task, std::byte* room) {
+    shared_q = reinterpret_cast<Query*>(room);
+    g = simt::lane() / 4;
+    t = simt::lane() % 4;
     KV_UNROLL
-    for (int g = 0; g < kGroup; ++g) {
-      max[g] = kNoScore;
-      sum[g] = zero[g] = q_sum[g] = 0.0f;
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const int query = slot * 8 + g;
+      seen[slot] = query < task.queries ? task.seen(query) : 0;
+      max[slot] = kNoScore;
+      sum[slot] = zero[slot] = 0.0f;
+    }
+    KV_UNROLL
+    for (auto& tile : values) tile[0] = tile[1] = tile[2] = tile[3] = 0.0f;
+    if constexpr (K::kScaling != Scaling::kChannel) set_queries(task, nullptr);
+  }
+
+  // The queries as operands, times the channels' scales where K has them.
+  KV_DEVICE void set_queries(const BlockTask& task, const std::byte* channels) {
+    float x[kSlots][kHeadDim / 4];
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const int query = slot * 8 + g;
+      const float* from = task.q + query * kHeadDim;
+      float largest = 0.0f, total = 0.0f;
       KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) {
-        q[g][i] = g < heads ? from[g * kHeadDim + octet * kOctet + i] * score_scale(kHeadDim) : 0.0f;
-        q_sum[g] += q[g][i];
-        values[g][i] = 0.0f;
+      for (int i = 0; i < kHeadDim / 4; ++i) {
+        const int d = Keys::key_element(t, i / 2, i % 2);
+        float number = query < task.queries ? from[d] * score_scale(kHeadDim) : 0.0f;
+        if constexpr (K::kScaling == Scaling::kChannel) {
+          const ScaleZero channel = K::scale(channels, kHeadDim, d);
+          total = simt::fma(number, channel.zero, total);
+          number *= channel.scale;
+        } else {
+          total += number;
+        }
+        x[slot][i] = number;
+        largest = simt::larger(largest, number < 0.0f ? -number : number);
       }
-      q_sum[g] = sum_of_row(q_sum[g]);
-    }
-  }
-
-  // The sum over the lanes that share a row.
-  KV_DEVICE static float sum_of_row(float x) {
-    KV_UNROLL
-    for (int mask = Shape::kLanes / 2; mask > 0; mask /= 2) x += simt::shuffle_xor(x, mask);
-    return x;
-  }
-
-  KV_DEVICE void load_k(const std::byte* tile, int row, float (&x)[kOctet]) const {
-    K::codes(tile + row * Shape::kKBytes, octet, x, kHeadDim);
-    if constexpr (K::kScaling == Scaling::kChannel) {
-      float scale[kOctet], offset[kOctet];
-      F16::codes(tile + Shape::kUnitMetaAt, octet, scale);
-      F16::codes(tile + Shape::kUnitMetaAt + 2 * kHeadDim, octet, offset);
+      q_zero[slot] = sum_of_quad(total);
+      const float to_one = power_to_one(largest_of_quad(largest));
+      q_unit[slot] = 1.0f / to_one;  // exact
       KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) x[i] = simt::fma(x[i], scale[i], offset[i]);
-    }
-  }
-
-  // The scores of one of the lane's rows; -inf from row `rows` of the tile on.
-  KV_DEVICE void scores(const std::byte* tile, int row, int rows, float (&s)[kGroup]) const {
-    float x[kOctet];
-    load_k(tile, row, x);
-    ScaleZero meta{1.0f, 0.0f};
-    if constexpr (Shape::kKMeta > 0) {
-      meta = K::scale(tile + Shape::kKMetaAt + row * Shape::kKMeta, octet);
+      for (float& number : x[slot]) number *= to_one;
     }
     KV_UNROLL
-    for (int g = 0; g < kGroup; ++g) {
-      float dot = 0.0f;
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if constexpr (!kSharesQueries) {
+        q[chunk].set(x, 4 * chunk);
+      } else if (chunk % kDecodeWarps == simt::warp()) {
+        shared_q[chunk * simt::kWarp + simt::lane()].set(x, 4 * chunk);
+      }
+    }
+    if constexpr (kSharesQueries) simt::sync_block();
+  }
+
+  KV_DEVICE const Query& query(int chunk) const {
+    return kSharesQueries ? shared_q[chunk * simt::kWarp + simt::lane()] : q[kSharesQueries ? 0 : chunk];
+  }
+
+  // c += q * K for the block's elements of rows [first, first + 8).
+  KV_DEVICE void multiply_keys(const std::byte* tile, int first, int block, float (&c)[4]) const {
+    constexpr int kAtOnce = Keys::kKeyWords < 4 ? Keys::kKeyWords : 4;
+    KV_UNROLL
+    for (int own = 0; own < Keys::kKeyWords; own += kAtOnce) {
+      uint32_t word[kAtOnce];
+      read_words<Shape::kKBytes>(tile, first + g, block * Keys::kWords + t * Keys::kKeyWords + own, word);
       KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) dot = simt::fma(q[g][i], x[i], dot);
-      if constexpr (K::kScaling == Scaling::kBlock) dot *= meta.scale;
-      dot = sum_of_row(dot);
-      if constexpr (K::kScaling == Scaling::kRow) dot = simt::fma(dot, meta.scale, meta.zero * q_sum[g]);
-      s[g] = row < rows ? dot : -INFINITY;
+      for (int pair = 0; pair < kAtOnce * Keys::kPairs; pair += 2) {
+        const uint32_t b[2] = {K::pair(word[pair / Keys::kPairs], pair % Keys::kPairs),
+                               K::pair(word[(pair + 1) / Keys::kPairs], (pair + 1) % Keys::kPairs)};
+        query((block * Keys::kBlockPairs + own * Keys::kPairs + pair) / 2).multiply(b, c);
+      }
     }
   }
 
-  KV_DEVICE void rescale(const float (&s)[kBatch][kGroup]) {
-    KV_UNROLL
-    for (int g = 0; g < kGroup; ++g) {
-      float higher = max[g];
-      KV_UNROLL
-      for (int b = 0; b < kBatch; ++b) higher = s[b][g] > higher ? s[b][g] : higher;
-      const float shrink = simt::exp2(max[g] - higher);
-      max[g] = higher;
-      sum[g] *= shrink;
-      zero[g] *= shrink;
-      KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) values[g][i] *= shrink;
-    }
+  KV_DEVICE static ScaleZero k_scale(const std::byte* tile, int row, int block) {
+    return K::scale(tile + Shape::kKMetaAt + row * Shape::kKMeta, block);
+  }
+  KV_DEVICE static ScaleZero v_scale(const std::byte* tile, int row, int block) {
+    if constexpr (Shape::kVMeta == 0)
+      return {1.0f, 0.0f};
+    else
+      return V::scale(tile + Shape::kVMetaAt + row * Shape::kVMeta, block);
   }
 
-  KV_DEVICE void add_values(const std::byte* tile, int row, const float (&s)[kGroup]) {
-    float v[kOctet];
-    V::codes(tile + Shape::kVAt + row * Shape::kVBytes, octet, v, kHeadDim);
-    ScaleZero meta{1.0f, 0.0f};
-    if constexpr (Shape::kVMeta > 0) {
-      meta = V::scale(tile + Shape::kVMetaAt + row * Shape::kVMeta, octet);
-    }
+  // The scores of rows [first, first + 8).
+  KV_DEVICE void scores(const std::byte* tile, int first, float (&s)[kSlots][2]) const {
     KV_UNROLL
-    for (int g = 0; g < kGroup; ++g) {
-      const float p = simt::exp2(s[g] - max[g]), weight = p * meta.scale;
-      sum[g] += p;
-      zero[g] = simt::fma(p, meta.zero, zero[g]);
-      KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) values[g][i] = simt::fma(weight, v[i], values[g][i]);
-    }
-  }
-
-  // logits [heads, stride] at the tile's first row, or null.
-  KV_DEVICE void add_tile(const std::byte* tile, int rows, float* logits, int64_t stride, int heads) {
+    for (int slot = 0; slot < kSlots; ++slot) s[slot][0] = s[slot][1] = 0.0f;
     KV_UNROLL
-    for (int pass = 0; pass < Shape::kPasses; pass += kBatch) {
-      float s[kBatch][kGroup];
+    for (int block = 0; block < Keys::kBlocks; ++block) {
+      float c[4] = {};
+      multiply_keys(tile, first, block, c);
       KV_UNROLL
-      for (int b = 0; b < kBatch; ++b) {
-        const int row = (pass + b) * Shape::kRowsAtOnce + first_row;
-        scores(tile, row, rows, s[b]);
-        if (logits && octet == 0 && row < rows) {
-          for (int g = 0; g < heads; ++g) logits[g * stride + row] = s[b][g];
+      for (int b = 0; b < 2; ++b) {
+        ScaleZero meta{1.0f, 0.0f};
+        if constexpr (Shape::kKMeta > 0) meta = k_scale(tile, first + 2 * t + b, block);
+        KV_UNROLL
+        for (int slot = 0; slot < kSlots; ++slot) {
+          const float dot = product<kQueries>(c, slot, b) * q_unit[slot];
+          s[slot][b] = simt::fma(dot, meta.scale, s[slot][b]);
+          if constexpr (K::kScaling == Scaling::kRow) s[slot][b] += meta.zero * q_zero[slot];
+          if constexpr (K::kScaling == Scaling::kChannel) s[slot][b] += q_zero[slot];
         }
       }
-      rescale(s);
-      KV_UNROLL
-      for (int b = 0; b < kBatch; ++b) {
-        add_values(tile, (pass + b) * Shape::kRowsAtOnce + first_row, s[b]);
-      }
     }
   }
-};
 
-// The lanes' results, in shared memory: for each group of lanes that shared rows, and each query head, the
-// values, the maximum and the sum.
-template <class K, class V, int kHeadDim, int kGroup>
-struct LaneResults {
-  using Shape = TileShape<K, V, kHeadDim>;
-  static constexpr int kParts = kDecodeWarps * Shape::kRowsAtOnce, kStride = kHeadDim + 2;
-  static constexpr int kBytes = kParts * kGroup * kStride * 4;
-
-  float* all;
-
-  KV_DEVICE float* at(int part, int g) const { return all + (part * kGroup + g) * kStride; }
-
-  KV_DEVICE void put(const DecodeLane<K, V, kHeadDim, kGroup>& lane) const {
+  // A row's scales of V are part of its weights, which tensor cores want near 1. So what counts as a row's
+  // score, when the largest is looked for, has the logarithm of its largest scale in it, rounded.
+  KV_DEVICE static float lift(const std::byte* tile, int row) {
+    if constexpr (V::kScaling == Scaling::kNone) return 0.0f;
+    float largest = 0.0f;
     KV_UNROLL
-    for (int g = 0; g < kGroup; ++g) {
-      float* to = at(simt::warp() * Shape::kRowsAtOnce + lane.first_row, g);
+    for (int block = 0; block < Values::kBlocks; ++block) {
+      const float scale = v_scale(tile, row, block).scale;
+      largest = simt::larger(largest, scale < 0.0f ? -scale : scale);
+    }
+    return rounded_log2(largest);
+  }
+
+  // Scores to weights, still without the scales of V.
+  KV_DEVICE void weigh(const std::byte* tile, Scores& s) {
+    float higher[kSlots];
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) higher[slot] = max[slot];
+    KV_UNROLL
+    for (int n = 0; n < kRowTiles; ++n) {
       KV_UNROLL
-      for (int i = 0; i < kOctet; ++i) to[lane.octet * kOctet + i] = lane.values[g][i] + lane.zero[g];
-      if (lane.octet != 0) continue;
-      to[kHeadDim] = lane.max[g];
-      to[kHeadDim + 1] = lane.sum[g];
+      for (int b = 0; b < 2; ++b) {
+        const float lifted = lift(tile, 8 * n + 2 * t + b);
+        KV_UNROLL
+        for (int slot = 0; slot < kSlots; ++slot) {
+          higher[slot] = simt::larger(higher[slot], s[n][slot][b] + lifted);
+        }
+      }
+    }
+    rescale(higher);
+    KV_UNROLL
+    for (int n = 0; n < kRowTiles; ++n) {
+      KV_UNROLL
+      for (int b = 0; b < 2; ++b) {
+        const float row_zero = v_scale(tile, 8 * n + 2 * t + b, 0).zero;
+        KV_UNROLL
+        for (int slot = 0; slot < kSlots; ++slot) {
+          const float p = simt::exp2(s[n][slot][b] - max[slot]);
+          sum[slot] += p;
+          if constexpr (V::kScaling == Scaling::kRow) zero[slot] = simt::fma(p, row_zero, zero[slot]);
+          s[n][slot][b] = p;
+        }
+      }
     }
   }
 
-  // Adds the parts up in their order; `first` is the partial result of query head 0.
-  KV_DEVICE void merge(const Partials& to, int64_t first, int heads) const {
-    for (int element = simt::thread(); element < heads * kHeadDim; element += simt::threads()) {
-      const int g = element / kHeadDim, d = element % kHeadDim;
-      float max = kNoScore, sum = 0.0f, value = 0.0f;
-      for (int part = 0; part < kParts; ++part)
-        max = at(part, g)[kHeadDim] > max ? at(part, g)[kHeadDim] : max;
-      for (int part = 0; part < kParts; ++part) {
-        const float factor = simt::exp2(at(part, g)[kHeadDim] - max);
-        sum = simt::fma(at(part, g)[kHeadDim + 1], factor, sum);
-        value = simt::fma(at(part, g)[d], factor, value);
+  // To the largest score of any lane.
+  KV_DEVICE void rescale(const float (&higher)[kSlots]) {
+    float shrink[kSlots];
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const float largest = largest_of_quad(higher[slot]);
+      shrink[slot] = simt::exp2(max[slot] - largest);
+      max[slot] = largest;
+      sum[slot] *= shrink[slot];
+      zero[slot] *= shrink[slot];
+    }
+    KV_UNROLL
+    for (auto& tile : values) {
+      KV_UNROLL
+      for (int i = 0; i < 4; ++i) tile[i] *= shrink[i / 2 % kSlots];
+    }
+  }
+
+  // Weights p of rows [first, first + 16) times their scales.
+  KV_DEVICE void add_values(const std::byte* tile, int first, const Scores& p) {
+    KV_UNROLL
+    for (int block = 0; block < Values::kBlocks; ++block) {
+      float w[kSlots][4];
+      KV_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float scale = v_scale(tile, first + row_of_column(i), block).scale;
+        KV_UNROLL
+        for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[first / 8 + i / 2][slot][i % 2] * scale;
       }
-      to.values[(first + g) * kHeadDim + d] = value;
-      if (d != 0) continue;
-      to.max[first + g] = sum > 0.0f ? max : -INFINITY;
-      to.sum[first + g] = sum;
+      Weights weights;
+      weights.set(w, 0);
+      if constexpr (Values::kValueHalves == 1) {
+        multiply_half_words(tile, first, block, weights);
+      } else {
+        multiply_words(tile, first, block, weights);
+      }
+    }
+  }
+
+  // Of 16 rows, the lane's i-th: 2t, 2t + 1, 2t + 8, 2t + 9.
+  KV_DEVICE int row_of_column(int i) const { return 2 * t + i % 2 + i / 2 * 8; }
+
+  // values[i] += weights * V for what two words of 16-bit halves, each of two rows, have in them.
+  KV_DEVICE void multiply_pairs(const uint32_t (&rows)[2], int i, const Weights& weights) {
+    KV_UNROLL
+    for (int pair = 0; pair < Values::kPairs; ++pair) {
+      const uint32_t b[2] = {V::pair(rows[0], pair), V::pair(rows[1], pair)};
+      weights.multiply(b, values[i + pair]);
+    }
+  }
+
+  KV_DEVICE void multiply_half_words(const std::byte* tile, int first, int block, const Weights& weights) {
+    uint32_t half[4];
+    KV_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int at =
+          tile_offset<Shape::kVBytes>(first + row_of_column(i), (block * Values::kWords * 2 + g) * 2);
+      half[i] = simt::read<uint16_t>(tile + Shape::kVAt + at);
+    }
+    multiply_pairs({half[0] | half[1] << 16, half[2] | half[3] << 16}, block * Values::kBlockPairs, weights);
+  }
+
+  KV_DEVICE void multiply_words(const std::byte* tile, int first, int block, const Weights& weights) {
+    constexpr int kOwn = Values::kValueHalves / 2, kMost = kHeadDim > 128 ? 2 : 4;  // few registers are left
+    constexpr int kAtOnce = kOwn < kMost ? kOwn : kMost;
+    KV_UNROLL
+    for (int own = 0; own < kOwn; own += kAtOnce) {
+      uint32_t word[4][kAtOnce];
+      KV_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        read_words<Shape::kVBytes>(tile + Shape::kVAt, first + row_of_column(i),
+                                   block * Values::kWords + g * kOwn + own, word[i]);
+      }
+      KV_UNROLL
+      for (int half = 0; half < 2 * kAtOnce; ++half) {
+        const uint32_t selector = half % 2 ? 0x7632u : 0x5410u;
+        const auto halves = [&](int i) {
+          return simt::permute_bytes(word[i][half / 2], word[i + 1][half / 2], selector);
+        };
+        multiply_pairs({halves(0), halves(2)},
+                       block * Values::kBlockPairs + (2 * own + half) * Values::kPairs, weights);
+      }
+    }
+  }
+
+  // A tile whose first row is row `first`.
+  KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
+    if constexpr (K::kScaling == Scaling::kChannel) set_queries(task, tile + Shape::kUnitMetaAt);
+    Scores s;
+    KV_UNROLL
+    for (int n = 0; n < kRowTiles; ++n) {
+      scores(tile, 8 * n, s[n]);
+      KV_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) {
+        KV_UNROLL
+        for (int b = 0; b < 2; ++b) hide_or_keep(task, slot, first + 8 * n + 2 * t + b, s[n][slot][b]);
+      }
+    }
+    weigh(tile, s);
+    KV_UNROLL
+    for (int row = 0; row < Shape::kRows; row += 16) add_values(tile, row, s);
+  }
+
+  // -inf for what the query does not see; the others' scores may be asked for.
+  KV_DEVICE void hide_or_keep(const BlockTask& task, int slot, int row, float& s) const {
+    if (row >= seen[slot]) {
+      s = -INFINITY;
+    } else if (task.logits) {
+      task.logits[(slot * 8 + g) * task.all_rows + row] = s;
+    }
+  }
+
+  using Results = BlockResults<kHeadDim, kDecodeWarps, kQueries>;
+
+  KV_DEVICE void put(const Results& results) const {
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      float* to = results.at(simt::warp(), slot * 8 + g);
+      const float all_zero = sum_of_quad(zero[slot]), all_sum = sum_of_quad(sum[slot]);
+      KV_UNROLL
+      for (int i = 0; i < kHeadDim / 8; ++i) {
+        KV_UNROLL
+        for (int b = 0; b < 2; ++b) {
+          to[Values::value_element(2 * t + b, i)] = product<kQueries>(values[i], slot, b) + all_zero;
+        }
+      }
+      if (t != 0) continue;
+      to[kHeadDim] = max[slot];
+      to[kHeadDim + 1] = all_sum;
     }
   }
 };
 
-template <class K, class V, int kHeadDim, int kGroup>
-constexpr int decode_shared_bytes() {
-  const int ring = kDecodeWarps * TileShape<K, V, kHeadDim>::kStages * TileShape<K, V, kHeadDim>::kBytes;
-  const int results = LaneResults<K, V, kHeadDim, kGroup>::kBytes;
-  return ring > results ? ring : results;
+// ---- the kernels: a ring, lanes that take its tiles, and what becomes of their results ----
+
+template <class K, class V, int kHeadDim, class Lane>
+struct DecodeBlock {
+  using Shape = TileShape<K, V, kHeadDim>;
+  using Results = typename Lane::Results;
+  static constexpr int kWarpBytes = Shape::kStages * Shape::kBytes;
+  static constexpr int kRingBytes = kDecodeWarps * kWarpBytes;
+  // The rings' room is the results' in the end; behind it a flag.
+  static constexpr int kFlagAt = kRingBytes > Results::kBytes ? kRingBytes : (Results::kBytes + 15) / 16 * 16;
+  static constexpr int kQueriesAt = kFlagAt + 16;
+  static constexpr int kSharedBytes = kQueriesAt + Lane::kQueryBytes;
+
+  KV_DEVICE static void run(const DecodeParams& params, int most_queries) {
+    const BlockTask task = block_task(params, most_queries);
+    if (task.queries <= 0) return;  // other problems have more
+    const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + simt::warp() * kWarpBytes, params.layout,
+                                        task.pages, task.end};
+    const auto first_row = [&](int turn) {
+      return task.item.begin + (turn * kDecodeWarps + simt::warp()) * Shape::kRows;
+    };
+    const auto fetch = [&](int turn) {
+      if (first_row(turn) < task.end) ring.issue(turn % Shape::kStages, first_row(turn));
+      simt::commit_copies();
+    };
+    for (int turn = 0; turn < Shape::kStages - 1; ++turn) fetch(turn);
+    Lane lane;
+    lane.start(task, simt::shared_memory() + kQueriesAt);  // while the first rows are on their way
+    for (int turn = 0; first_row(turn) < task.end; ++turn) {
+      fetch(turn + Shape::kStages - 1);
+      simt::wait_copies<Shape::kStages - 1>();
+      simt::sync_warp();  // lanes read what others copied
+      lane.add_tile(ring.tile(turn % Shape::kStages), first_row(turn), task);
+      simt::sync_warp();  // and the next copies overwrite it
+    }
+    simt::sync_block();  // from here on the rings' room is the results'
+    const Results results{reinterpret_cast<float*>(simt::shared_memory())};
+    lane.put(results);
+    simt::sync_block();
+    finish(params, task, results, simt::shared_memory() + kFlagAt);
+  }
+};
+
+// Blocks of an SM: as many as registers allow without spilling; of 16-bit rows no more than fit beside each
+// other in shared memory.
+template <class K>
+constexpr int decode_blocks(int head_dim, int queries) {
+  const int numbers = head_dim * queries * K::Number::kQueryParts;
+  return numbers <= (K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048) ? 3 : 2;
 }
 
-// Grid: [items, ceil(group / kGroup)]; kDecodeWarps warps, decode_shared_bytes. Problems of one token (n = 1)
-// that see all their rows. A per-channel K needs groups that are a multiple of 32 rows.
-template <class K, class V, int kHeadDim, int kGroup>
-KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, 3) decode(DecodeParams params) {
-  using Shape = TileShape<K, V, kHeadDim>;
-  const WorkItem item = params.items[simt::block_x()];
-  const Problem& p = params.problems[item.problem];
-  const int first_head = simt::block_y() * kGroup;
-  const int heads = params.group - first_head < kGroup ? params.group - first_head : kGroup;
-  const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + simt::warp() * Shape::kStages * Shape::kBytes,
-                                      params.layout, params.tail ? p.tail : p.pages, item.end};
-  const auto first_row = [&](int turn) {
-    return item.begin + (turn * kDecodeWarps + simt::warp()) * Shape::kRows;
-  };
-  const auto fetch = [&](int turn) {
-    if (first_row(turn) < item.end) ring.issue(turn % Shape::kStages, first_row(turn));
-    simt::commit_copies();
-  };
-  DecodeLane<K, V, kHeadDim, kGroup> lane;
-  lane.start(p.q + int64_t{first_head} * kHeadDim, heads);
-  const int64_t stride = rows_of(p);
-  float* logits = p.logits ? p.logits + first_head * stride + (params.tail ? p.rows : 0) : nullptr;
-  for (int turn = 0; turn < Shape::kStages - 1; ++turn) fetch(turn);
-  for (int turn = 0; first_row(turn) < item.end; ++turn) {
-    fetch(turn + Shape::kStages - 1);
-    simt::wait_copies<Shape::kStages - 1>();
-    simt::sync_warp();  // lanes read what others copied
-    const int row = first_row(turn);
-    lane.add_tile(ring.tile(turn % Shape::kStages), item.end - row, logits ? logits + row : nullptr, stride,
-                  heads);
-    simt::sync_warp();  // and the next copies overwrite it
-  }
-  simt::sync_block();  // from here on the rings' room is the results'
-  const LaneResults<K, V, kHeadDim, kGroup> results{reinterpret_cast<float*>(simt::shared_memory())};
-  results.put(lane);
-  simt::sync_block();
-  results.merge(params.partials, partial_of(p, params.group, item.split, first_head), heads);
+// Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. A per-channel K needs groups that
+// are a multiple of 32 rows.
+template <class K, class V, int kHeadDim, int kQueries>
+KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, decode_blocks<K>(kHeadDim, kQueries))
+    decode(DecodeParams params) {
+  DecodeBlock<K, V, kHeadDim, DecodeLane<K, V, kHeadDim, kQueries>>::run(params, kQueries);
+}
+
+template <int kHeadDim, int kQueries>
+KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, 3) decode_f32(DecodeParams params) {
+  DecodeBlock<F32, F32, kHeadDim, FloatLane<kHeadDim, kQueries>>::run(params, kQueries);
 }
 
 }  // namespace kv::cuda

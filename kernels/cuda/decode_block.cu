@@ -2,6 +2,8 @@
 
 namespace kv::cuda {
 
-Instance find_block(const Layout& layout, int group) { return find_instance(BlockCodecs(), layout, group); }
+Instance find_block(const Layout& layout, int queries) {
+  return find_instance(BlockCodecs(), layout, queries);
+}
 
 }  // namespace kv::cuda

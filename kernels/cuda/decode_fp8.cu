@@ -2,6 +2,6 @@
 
 namespace kv::cuda {
 
-Instance find_fp8(const Layout& layout, int group) { return find_instance(Fp8Codecs(), layout, group); }
+Instance find_fp8(const Layout& layout, int queries) { return find_instance(Fp8Codecs(), layout, queries); }
 
 }  // namespace kv::cuda

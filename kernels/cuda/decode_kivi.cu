@@ -2,6 +2,6 @@
 
 namespace kv::cuda {
 
-Instance find_kivi(const Layout& layout, int group) { return find_instance(KiviCodecs(), layout, group); }
+Instance find_kivi(const Layout& layout, int queries) { return find_instance(KiviCodecs(), layout, queries); }
 
 }  // namespace kv::cuda

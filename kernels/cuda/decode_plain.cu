@@ -2,6 +2,8 @@
 
 namespace kv::cuda {
 
-Instance find_plain(const Layout& layout, int group) { return find_instance(PlainCodecs(), layout, group); }
+Instance find_plain(const Layout& layout, int queries) {
+  return find_instance(PlainCodecs(), layout, queries);
+}
 
 }  // namespace kv::cuda

@@ -2,6 +2,8 @@
 
 namespace kv::cuda {
 
-Instance find_token(const Layout& layout, int group) { return find_instance(TokenCodecs(), layout, group); }
+Instance find_token(const Layout& layout, int queries) {
+  return find_instance(TokenCodecs(), layout, queries);
+}
 
 }  // namespace kv::cuda

@@ -37,8 +37,9 @@ class Gpu {
   // Launches; the kernels' headers say what they do. Pointers in the parameters are the device's.
   virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
   virtual void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) = 0;
-  // Whether an instance of the fast kernel fits; decode() may be called only then.
-  virtual bool has_decode(const Layout& layout, int group) const = 0;
+  // How many of `queries` (group * tokens) a block of the fast kernel takes; 0 if it has no instance for
+  // these rows. decode() may be called only if it has.
+  virtual int decode_queries(const Layout& layout, int queries) const = 0;
   virtual void decode(const DecodeParams& params, int items) = 0;
   virtual void merge(const MergeParams& params, int problems) = 0;
   virtual void add_mass(const MassParams& params, int problems, int most_rows) = 0;

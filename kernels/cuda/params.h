@@ -29,7 +29,6 @@ struct AttendParams {
   Partials partials;
   int32_t group;
   int32_t split_rows;
-  int32_t first_split;  // of this launch: tiered rows come a few splits at a time
 };
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.
@@ -37,15 +36,6 @@ struct WorkItem {
   int32_t problem;
   int32_t split;  // which of the problem's partial results this is
   int32_t begin, end;
-};
-
-struct DecodeParams {
-  Layout layout;
-  const WorkItem* items;  // [blocks_x]
-  const Problem* problems;
-  Partials partials;
-  int32_t group;
-  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
 };
 
 struct MergeParams {
@@ -56,6 +46,16 @@ struct MergeParams {
   // [problems, most_queries] or null: log2 of the sum of exp2(score), by which a score becomes a probability.
   float* log_sum;
   int32_t most_queries;
+};
+
+struct DecodeParams {
+  Layout layout;
+  const WorkItem* items;  // [blocks_x]
+  MergeParams merge;
+  // [problems, blocks_y] zeros, which are zeros again afterwards: the last block of a problem's splits merges
+  // them. Or null: that is left to a launch of merge_splits.
+  unsigned* counters;
+  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
 };
 
 struct MassParams {

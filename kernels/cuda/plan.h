@@ -9,8 +9,9 @@
 
 namespace kv::cuda {
 
-// Rows of a work item when `rows` rows of all problems together are to keep so many multiprocessors busy:
-// enough items that their ends overlap, none so small that its partial result costs more than its rows.
+// Rows of a work item when `rows`, those of all problems, each as often as blocks of queries read it, are to
+// keep so many multiprocessors busy: enough items that their ends overlap, none so small that its partial
+// result costs more than its rows.
 inline int32_t item_rows(int64_t rows, int multiprocessors) {
   constexpr int64_t kItemsEach = 12;  // three blocks at a time, four times over
   constexpr int64_t kLeast = 64;

@@ -2,6 +2,7 @@
 // needs sm_80.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
@@ -26,7 +27,7 @@ KV_DEVICE int threads() { return static_cast<int>(blockDim.x); }
 KV_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 KV_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 KV_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
-KV_DEVICE int blocks_x() { return static_cast<int>(gridDim.x); }
+KV_DEVICE int blocks_y() { return static_cast<int>(gridDim.y); }
 
 KV_DEVICE void sync_block() { __syncthreads(); }
 KV_DEVICE void sync_warp() { __syncwarp(); }
@@ -50,6 +51,8 @@ KV_DEVICE std::byte* shared_memory() {
 // block that finds it written, if both fence.
 KV_DEVICE unsigned count_up(unsigned* counter, unsigned last) { return atomicInc(counter, last); }
 KV_DEVICE void fence() { __threadfence(); }
+// What another block wrote: past the first-level cache, which may hold what was there before.
+KV_DEVICE float read_fresh(const float* p) { return __ldcg(p); }
 
 KV_DEVICE float exp2(float x) {
   float y;
@@ -58,6 +61,7 @@ KV_DEVICE float exp2(float x) {
 }
 KV_DEVICE float log2(float x) { return ::log2f(x); }
 KV_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+KV_DEVICE float larger(float a, float b) { return ::fmaxf(a, b); }
 
 // Bytes of a and b, picked by the nibbles of `selector`, the lowest first: 0 … 3 of a, 4 … 7 of b.
 KV_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -74,6 +78,22 @@ KV_DEVICE uint32_t pack_half2(float low, float high) {
   const __half2 h = __floats2half2_rn(low, high);
   uint32_t word;
   memcpy(&word, &h, 4);
+  return word;
+}
+// a * b + c of both, for results that need no rounding.
+KV_DEVICE uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// Two bfloat16 numbers, as above.
+KV_DEVICE float2 unpack_bfloat2(uint32_t word) {
+  return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
+}
+KV_DEVICE uint32_t pack_bfloat2(float low, float high) {
+  const __nv_bfloat162 b = __floats2bfloat162_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &b, 4);
   return word;
 }
 // Two FP8 numbers of the lower half of a word, exact.
@@ -110,31 +130,19 @@ KV_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Four 8x8 tiles of 16-bit elements from shared memory: lane l brings the address of row l % 8 of tile l / 8,
-// and gets of tile t elements (l / 4, 2 * (l % 4)) and its right neighbour as word t.
-KV_DEVICE void load_tiles(const void* row, uint32_t (&word)[4]) {
-  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-               : "r"(from)
-               : "memory");
-}
-// The same of the tiles' transposes.
-KV_DEVICE void load_tiles_transposed(const void* row, uint32_t (&word)[4]) {
-  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-               : "r"(from)
-               : "memory");
-}
-
-// c [16, 8] += a [16, 16] * b [16, 8], binary16 in, f32 sums. With g = lane / 4 and t = lane % 4 a lane holds
+// c [16, 8] += a [16, 16] * b [16, 8], 16-bit numbers in, f32 sums. With g = lane / 4 and t = lane % 4 a lane
+// holds
 //   a: rows g, g+8, g, g+8 of columns 2t, 2t, 2t+8, 2t+8 (and the right neighbour of each)
 //   b: rows 2t, 2t+8 (and the one below each) of column g
 //   c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
-KV_DEVICE void multiply_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+KV_DEVICE void multiply_half_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+KV_DEVICE void multiply_bfloat_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -2,23 +2,20 @@
 // asynchronous copies.
 #pragma once
 
-#include "kernels/cuda/codecs.h"
+#include "kernels/cuda/words.h"
 
 namespace kv::cuda {
 
-// What a tile of rows takes in shared memory, and how a warp's lanes share its rows.
+// What a tile of rows takes in shared memory.
 template <class K, class V, int kHeadDim>
 struct TileShape {
   static constexpr int kKBytes = kHeadDim * K::kBits / 8, kVBytes = kHeadDim * V::kBits / 8;  // of a row
   static constexpr int kKMeta = K::meta_bytes(kHeadDim), kVMeta = V::meta_bytes(kHeadDim);
   static constexpr int kUnitMeta = K::kScaling == Scaling::kChannel ? 4 * kHeadDim : 0;
 
-  // About 4 KiB of rows, and at most a row a lane.
-  static constexpr int fit(int rows) { return rows >= 32 ? 32 : rows >= 16 ? 16 : 8; }
+  // About 4 KiB of rows, and at most a row a lane; at least what tensor cores take at once, where they serve.
+  static constexpr int fit(int rows) { return rows >= 32 ? 32 : rows >= 16 || K::kBits <= 16 ? 16 : 8; }
   static constexpr int kRows = fit(4096 / (kKBytes + kVBytes));
-  static constexpr int kLanes = kHeadDim / kOctet;  // that share a row
-  static constexpr int kRowsAtOnce = simt::kWarp / kLanes;
-  static constexpr int kPasses = kRows / kRowsAtOnce;
 
   static constexpr int kVAt = kRows * kKBytes;
   static constexpr int kKMetaAt = kVAt + kRows * kVBytes;
@@ -31,6 +28,29 @@ struct TileShape {
   // Enough to keep memory busy, and not more shared memory than two blocks of an SM can have.
   static constexpr int kStages = kBytes >= 16384 ? 2 : kBytes >= 8192 ? 3 : 4;
 };
+
+// Where a tile has a row's byte. Long rows begin at the same bank of shared memory, and lanes read the same
+// part of several at once; so each row has its 16-byte chunks in an order of its own.
+template <int kRowBytes>
+KV_DEVICE int tile_offset(int row, int byte) {
+  const int turned = kRowBytes >= 128 ? row % 8 : 0;
+  return row * kRowBytes + ((byte / 16 ^ turned) * 16 | byte % 16);
+}
+
+// Words [first, first + kCount) of a row, in one read; `first` is a multiple of kCount, which is 1, 2 or 4.
+template <int kRowBytes, int kCount>
+KV_DEVICE void read_words(const std::byte* rows, int row, int first, uint32_t (&word)[kCount]) {
+  const std::byte* from = rows + tile_offset<kRowBytes>(row, 4 * first);
+  if constexpr (kCount == 4) {
+    const uint4 all = simt::read<uint4>(from);
+    word[0] = all.x, word[1] = all.y, word[2] = all.z, word[3] = all.w;
+  } else if constexpr (kCount == 2) {
+    const uint2 both = simt::read<uint2>(from);
+    word[0] = both.x, word[1] = both.y;
+  } else {
+    word[0] = simt::read<uint32_t>(from);
+  }
+}
 
 template <class K, class V, int kHeadDim>
 struct TileRing {
@@ -73,9 +93,9 @@ struct TileRing {
     const auto address = reinterpret_cast<uint64_t>(own_row);
     KV_UNROLL
     for (int i = 0; i < Shape::kRows * kChunks / simt::kWarp; ++i) {
-      const int chunk = i * simt::kWarp + simt::lane(), row = chunk / kChunks;
+      const int chunk = i * simt::kWarp + simt::lane(), row = chunk / kChunks, byte = chunk % kChunks * 16;
       const auto from = reinterpret_cast<const std::byte*>(simt::shuffle(address, row));
-      simt::copy_async<16>(to + chunk * 16, from + chunk % kChunks * 16, row < rows);
+      simt::copy_async<16>(to + tile_offset<kRowBytes>(row, byte), from + byte, row < rows);
     }
   }
 

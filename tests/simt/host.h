@@ -35,7 +35,7 @@ inline int threads() { return Machine::current().launch().threads; }
 inline int block_x() { return Machine::current().block().x; }
 inline int block_y() { return Machine::current().block().y; }
 inline int block_z() { return Machine::current().block().z; }
-inline int blocks_x() { return Machine::current().launch().grid.x; }
+inline int blocks_y() { return Machine::current().launch().grid.y; }
 
 // Where a kernel calls; never given by the kernel. (Clang 14 has no std::source_location.)
 #define KV_HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
@@ -74,16 +74,29 @@ inline unsigned count_up(unsigned* counter, unsigned last) {
   return before;
 }
 inline void fence() {}
+inline float read_fresh(const float* p) { return *p; }
 
 inline float exp2(float x) { return std::exp2(x); }
 inline float log2(float x) { return std::log2(x); }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline float larger(float a, float b) { return std::fmax(a, b); }
 
 inline float2 unpack_half2(uint32_t word) {
   return {f16_to_f32(static_cast<uint16_t>(word)), f16_to_f32(static_cast<uint16_t>(word >> 16))};
 }
 inline uint32_t pack_half2(float low, float high) {
   return f32_to_f16(low) | static_cast<uint32_t>(f32_to_f16(high)) << 16;
+}
+// Exact where the result is a binary16 number, as the kernels' are; else it may round twice.
+inline uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
+  const float2 x = unpack_half2(a), y = unpack_half2(b), z = unpack_half2(c);
+  return pack_half2(std::fma(x.x, y.x, z.x), std::fma(x.y, y.y, z.y));
+}
+inline float2 unpack_bfloat2(uint32_t word) {
+  return {bf16_to_f32(static_cast<uint16_t>(word)), bf16_to_f32(static_cast<uint16_t>(word >> 16))};
+}
+inline uint32_t pack_bfloat2(float low, float high) {
+  return f32_to_bf16(low) | static_cast<uint32_t>(f32_to_bf16(high)) << 16;
 }
 inline uint32_t e4m3_to_half2(uint32_t two) {
   return pack_half2(fp8_to_f32<kE4M3>(static_cast<uint8_t>(two)),
@@ -119,56 +132,50 @@ void wait_copies(KV_HERE) {
   Machine::current().wait_copies(kPending);
 }
 
-inline const std::byte* meet_with_rows(const char* operation, const void* row) {
-  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) throw std::logic_error("a tile's row is not aligned to 16");
-  return Machine::current().meet(operation, 0, &row, sizeof row);
-}
-
-inline void load_tiles(const void* row, uint32_t (&word)[4]) {
-  const std::byte* meeting = meet_with_rows("load_tiles", row);
-  for (int tile = 0; tile < 4; ++tile) {
-    const auto* address = brought<const std::byte*>(meeting, tile * 8 + lane() / 4);
-    std::memcpy(&word[tile], address + 4 * (lane() % 4), 4);
-  }
-}
-
-inline void load_tiles_transposed(const void* row, uint32_t (&word)[4]) {
-  const std::byte* meeting = meet_with_rows("load_tiles_transposed", row);
-  for (int tile = 0; tile < 4; ++tile) {
-    uint16_t element[2];
-    for (int i = 0; i < 2; ++i) {
-      const auto* address = brought<const std::byte*>(meeting, tile * 8 + 2 * (lane() % 4) + i);
-      std::memcpy(&element[i], address + 2 * (lane() / 4), 2);
-    }
-    word[tile] = element[0] | static_cast<uint32_t>(element[1]) << 16;
-  }
-}
-
+// A lane's elements of both operands, as numbers.
 struct TileOperands {
-  uint32_t a[4], b[2];
-  float element_a(int i) const { return f16_to_f32(static_cast<uint16_t>(a[i / 2] >> (16 * (i % 2)))); }
-  float element_b(int i) const { return f16_to_f32(static_cast<uint16_t>(b[i / 2] >> (16 * (i % 2)))); }
+  float a[8], b[4];
 };
 
 // By the definition in simt_device.h, element by element.
-inline void multiply_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  TileOperands own;
-  std::memcpy(own.a, a, sizeof own.a);
-  std::memcpy(own.b, b, sizeof own.b);
-  const std::byte* meeting = Machine::current().meet("multiply_tiles", 0, &own, sizeof own);
+inline void multiply_tiles(const char* operation, const TileOperands& own, float (&c)[4]) {
+  const std::byte* meeting = Machine::current().meet(operation, 0, &own, sizeof own);
   const int g = lane() / 4, t = lane() % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    double sum = double{c[i]};
-    for (int k = 0; k < 16; ++k) {
-      // Which lane holds a(row, k) and b(k, column), and where.
-      const auto from_a = brought<TileOperands>(meeting, row % 8 * 4 + k % 8 / 2);
-      const auto from_b = brought<TileOperands>(meeting, column * 4 + k % 8 / 2);
-      sum += double{from_a.element_a(2 * (row / 8 + 2 * (k / 8)) + k % 2)} *
-             double{from_b.element_b(2 * (k / 8) + k % 2)};
+  double sum[4] = {double{c[0]}, double{c[1]}, double{c[2]}, double{c[3]}};
+  for (int k = 0; k < 16; ++k) {
+    // Which lane holds a(g, k) and a(g + 8, k), and which b(k, 2t) and b(k, 2t + 1), and where.
+    const auto from_a = brought<TileOperands>(meeting, g * 4 + k % 8 / 2);
+    for (int column = 0; column < 2; ++column) {
+      const auto from_b = brought<TileOperands>(meeting, (2 * t + column) * 4 + k % 8 / 2);
+      const double b = double{from_b.b[k / 8 * 2 + k % 2]};
+      sum[column] += double{from_a.a[k / 8 * 4 + k % 2]} * b;
+      sum[2 + column] += double{from_a.a[k / 8 * 4 + 2 + k % 2]} * b;
     }
-    c[i] = static_cast<float>(sum);
   }
+  for (int i = 0; i < 4; ++i) c[i] = static_cast<float>(sum[i]);
+}
+
+template <class Unpack>
+TileOperands tile_operands(const uint32_t (&a)[4], const uint32_t (&b)[2], Unpack unpack) {
+  TileOperands own;
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = unpack(a[i]);
+    own.a[2 * i] = pair.x;
+    own.a[2 * i + 1] = pair.y;
+  }
+  for (int i = 0; i < 2; ++i) {
+    const float2 pair = unpack(b[i]);
+    own.b[2 * i] = pair.x;
+    own.b[2 * i + 1] = pair.y;
+  }
+  return own;
+}
+
+inline void multiply_half_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+  multiply_tiles("multiply_half_tiles", tile_operands(a, b, unpack_half2), c);
+}
+inline void multiply_bfloat_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+  multiply_tiles("multiply_bfloat_tiles", tile_operands(a, b, unpack_bfloat2), c);
 }
 
 }  // namespace kv::simt
