@@ -28,6 +28,7 @@
 
 #include "kernels/bits.h"
 #include "kernels/cpu/fold-inl.h"
+#include "kernels/cpu/half-inl.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/formats.h"
 #include "kernels/math.h"
@@ -256,12 +257,12 @@ struct BlockScales {
 // Four scales, 0 beyond `count`.
 inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, int count) {
   const hn::CappedTag<float, 4> df;
-  const hn::Rebind<hwy::float16_t, decltype(df)> half;
-  if (count >= 4) return hn::PromoteTo(df, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(meta)));
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  if (count >= 4) return widen_half(df, hn::LoadU(half, reinterpret_cast<const uint16_t*>(meta)));
   uint64_t bits = 0;
   for (int i = 0; i < count; ++i) bits |= uint64_t{load<uint16_t>(meta, i)} << (16 * i);
   const hn::CappedTag<uint64_t, 1> one;
-  return hn::PromoteTo(df, hn::BitCast(half, hn::Set(one, bits)));
+  return widen_half(df, hn::BitCast(half, hn::Set(one, bits)));
 }
 
 // `meta` [count], padded with zeros to a multiple of 4 rows and of 4 blocks. False if one is not finite.
@@ -273,8 +274,7 @@ inline bool load_block_scales(const std::byte* const* meta, int count, int block
     for (int j = 0; j < count; j += 4, quad += 16) {
       const auto row = [&](int i) HWY_ATTR {
         if (j + i >= count) return hn::Zero(df);
-        const auto scales =
-            load_four_scales(meta[j + i] + g * 4 * int64_t{sizeof(hwy::float16_t)}, blocks - 4 * g);
+        const auto scales = load_four_scales(meta[j + i] + g * 4 * int64_t{sizeof(uint16_t)}, blocks - 4 * g);
         probe = hn::MulAdd(scales, hn::Zero(df), probe);
         return scales;
       };

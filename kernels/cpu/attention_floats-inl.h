@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/fold-inl.h"
+#include "kernels/cpu/half-inl.h"
 #include "kernels/cpu/tile.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,8 +35,8 @@ struct LoadF32 {
 struct LoadF16 {
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
-    const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(row) + i));
+    const hn::Rebind<uint16_t, D> d16;
+    return widen_half(d, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(row) + i));
   }
 };
 struct LoadBf16 {
@@ -52,9 +53,8 @@ struct LoadE5M2 {
   HWY_INLINE hn::Vec<D> operator()(D d, const std::byte* row, int i) const {
     const hn::Rebind<uint8_t, D> d8;
     const hn::Rebind<uint16_t, D> d16;
-    const hn::Rebind<hwy::float16_t, D> half;
     const auto codes = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row) + i);
-    return hn::PromoteTo(d, hn::BitCast(half, hn::ShiftLeft<8>(hn::PromoteTo(d16, codes))));
+    return widen_half(d, hn::ShiftLeft<8>(hn::PromoteTo(d16, codes)));
   }
 };
 

@@ -87,6 +87,7 @@ class TaskRunner {
  private:
   void start_task() {
     s_.queries_are_coded = false;
+    queries_are_finite_ = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_);
     if (task_->resume) return;
     std::fill_n(task_->state, task_->queries, SoftmaxState());
     std::fill_n(task_->sum, task_->queries * head_dim_, 0.0f);
@@ -142,7 +143,7 @@ class TaskRunner {
   // ---- scores ----
 
   void score(const Tile& tile, const Run& run) {
-    if (is_code(run.k, head_dim_)) {
+    if (is_code(run.k, head_dim_) && queries_are_finite_) {
       bool done = false;
       with_layout(run.k, head_dim_, [&](auto layout, auto di, auto pack) HWY_ATTR {
         done = score_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
@@ -240,6 +241,12 @@ class TaskRunner {
       done += count;
     }
     return true;
+  }
+
+  bool are_finite(const float* x, int64_t n) const {
+    auto probe = hn::Zero(d_);
+    for (int64_t i = 0; i < n; i += lanes()) probe = hn::MulAdd(hn::LoadU(d_, x + i), hn::Zero(d_), probe);
+    return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
   }
 
   float sum_of(const float* x) const {
@@ -404,6 +411,7 @@ class TaskRunner {
 
   D d_;
   const AttentionTask* task_ = nullptr;
+  bool queries_are_finite_ = true;  // else there are no codes for them
   int head_dim_;
   Scratch& s_;
   Tile tiles_[2];

@@ -54,6 +54,22 @@ HWY_INLINE hn::Vec<D> finite_half(D d, V h) {
   return hn::BitCast(d, hn::Or(hn::IfThenElse(is_normal, normal, subnormal), sign));
 }
 
+// f16_to_f32 of stored bits. Without hardware for it, Highway takes infinity and NaN for numbers.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> widen_half(D d, V bits) {
+  const auto wide = hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+#if HWY_TARGET == HWY_SSE4
+  const Bits<D> di;
+  const auto exponent =
+      hn::And(hn::PromoteTo(di, hn::BitCast(hn::Rebind<uint16_t, D>(), bits)), hn::Set(di, 0x7c00));
+  const auto all_ones = hn::Or(hn::BitCast(di, wide), hn::Set(di, 0x7f800000));
+  return hn::BitCast(d,
+                     hn::IfThenElse(hn::Eq(exponent, hn::Set(di, 0x7c00)), all_ones, hn::BitCast(di, wide)));
+#else
+  return wide;
+#endif
+}
+
 // f32_to_bf16.
 template <class D, class V>
 HWY_INLINE hn::Vec<Bits<D>> bf16_bits(D d, V x) {

@@ -44,7 +44,8 @@ inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& s
   const auto max = hn::Set(d, state.max);
   auto total = hn::Zero(d);
   for (int i = 0; i < kTileRows; i += lanes) {
-    const auto p = hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max));
+    const auto x = hn::Sub(hn::Load(d, scores + i), max);
+    const auto p = hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));  // hn::Exp makes 0 of NaN
     hn::Store(p, d, scores + i);
     total = hn::Add(total, p);
   }
