@@ -25,6 +25,7 @@ CELL_NUMBERS = """
 # Of experiments that older folders do not know: all null there.
 LATER_TEXT = ["series", "arm", "lengths"]
 LATER_NUMBERS = """
+    cold_ci_low_us cold_ci_high_us
     held_bytes_per_token kept_tokens err_positions
     save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
     chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us

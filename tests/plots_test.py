@@ -58,7 +58,7 @@ MANY = {
 
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
-                  workloads=("gaussian",), growth_to=0, later=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+                  workloads=("gaussian",), growth_to=0, later=False, one_thread=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
     """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run and
     the experiments that came later."""
     draw = random.Random(1)
@@ -78,6 +78,8 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
+    if one_thread:
+        cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
     if later:
         cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths), *reading_cells(workloads[0]),
                   *stream_cells(workloads[0])]  # fmt: skip
@@ -131,6 +133,15 @@ def synthetic_cell(draw, variants, variant, experiment, length, batch, workload)
         "versus": "" if first else next(iter(variants)), "verdict": verdict, "ratio_p50": ratio,
         "ratio_ci_low": ratio * 0.97, "ratio_ci_high": ratio * 1.04,
     }  # fmt: skip
+
+
+def one_thread_cell(cell: dict) -> dict:
+    """The same shape with one thread, of which only cold reads were measured."""
+    shape = ("layers", "q_heads", "kv_heads", "head_dim", "batch", "seq_len", "threads")
+    kept = {name: cell[name] for name in cell if isinstance(cell[name], str) or name.startswith("cold") or name in shape}
+    low, high = (factor * cell["cold_attend_p50_us"] for factor in (0.95, 1.1))
+    return {**dict.fromkeys(cell, ""), **kept, "threads": 1, "cell": f"{cell['cell']}-t1", "cold_ci_low_us": low,
+            "cold_ci_high_us": high}  # fmt: skip
 
 
 def cell_without_times(experiment, variant, length, workload, **columns) -> dict:
@@ -428,7 +439,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     assert done.returncode == 0, done.stderr
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
-        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
+        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "kernels", "budget", "checkpoint",
         "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget",
         "stream",
     ]  # fmt: skip
@@ -525,7 +536,7 @@ def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FIGURE_NAMES = [
-    "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "budget", "checkpoint",
+    "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "kernels", "budget", "checkpoint",
     "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream",
 ]  # fmt: skip
 
@@ -536,7 +547,7 @@ def opened(tmp_path_factory):
     if not CHROMIUM:
         pytest.skip("Chromium is not installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True)
+    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True, one_thread=True)
     done = report(folder)
     assert done.returncode == 0, done.stderr
     complaints: list[str] = []
@@ -589,7 +600,7 @@ def test_tooltips_appear(opened, name):
     page.mouse.move(0, 0)
 
 
-@pytest.mark.parametrize("name", FIGURE_NAMES)
+@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if name != "kernels"])  # whose variants are rows
 def test_a_click_in_the_legend_selects(opened, name):
     page, complaints = opened
     chart = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)")
