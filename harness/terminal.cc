@@ -157,8 +157,8 @@ std::string cold_share(const Row& row) {
                               time = row.number("cold_attend_p50_us"), low = row.number("cold_ci_low_us"),
                               high = row.number("cold_ci_high_us");
   if (!share || !time || !low || !high) return percent(share);
-  return format("%.0f %% (%.0f–%.0f)", 100 * *share, 100 * *share * *time / *high,
-                100 * *share * *time / *low);
+  const double scaled = 100 * *share * *time;
+  return percent(share) + " (" + format("%.0f", scaled / *high) + "–" + format("%.0f", scaled / *low) + ")";
 }
 
 Strings table_row(const Row& row) {
