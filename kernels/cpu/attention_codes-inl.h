@@ -179,17 +179,16 @@ struct CodedQueries {
   // Query r's codes are at q + r * head_dim * kPack, since planes * 2 * words is head_dim.
 };
 
-// x * scale rounded to an integer of at most 22 bits, as the low bits of a float that much larger: cheaper
-// than a conversion, which must mind what is out of range. The bits above the low 16 are kMagicBits'.
-constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
-constexpr int32_t kMagicBits = 0x4b400000;
+// x * scale rounded to a 16-bit integer, in the low half of each lane: the low bits of a float that much
+// larger. Cheaper than a conversion, which must mind what is out of range.
 template <class DF>
 HWY_INLINE auto rounded_bits(DF df, hn::Vec<DF> x, hn::Vec<DF> scale) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
   return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kMagic)));
 }
-// What `count` of them add to a sum beyond the integers, modulo 2^32.
-constexpr int32_t magic_sum(int count) {
-  return static_cast<int32_t>(static_cast<uint32_t>(kMagicBits) * static_cast<uint32_t>(count));
+template <class V>
+HWY_INLINE V low_half(V bits) {
+  return hn::ShiftRight<16>(hn::ShiftLeft<16>(bits));
 }
 
 // The largest code of a query for which no sum of products can overflow.
@@ -211,6 +210,7 @@ template <class Layout, int kPack, class DI>
 void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQueries& out) {
   const typename OneRow<DI, kPack>::Tag di;
   const hn::RebindToFloat<decltype(di)> df;
+  const hn::RepartitionToNarrow<decltype(di)> d16;
   const int lanes = static_cast<int>(hn::Lanes(di));
   const int words = head_dim * Layout::kBits / 32;
   const float top = largest_query_code(Layout::kBits, head_dim);
@@ -231,12 +231,11 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
     for (int p = 0; p < kPlanes<Layout>; ++p) {
       const auto low = rounded_bits(df, hn::LoadU(df, x + p * words + w), scale);
       const auto high = rounded_bits(df, hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale);
-      for (int copy = 0; copy < kPack; ++copy)
-        hn::StoreU(pair_up(di, low, high), di, q + (p * kPack + copy) * words + w);
-      sum = hn::Add(sum, hn::Add(low, high));
+      const auto pair = pair_up(di, low, high);
+      for (int copy = 0; copy < kPack; ++copy) hn::StoreU(pair, di, q + (p * kPack + copy) * words + w);
+      sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
     }
-    const auto codes = hn::Sub(sum, hn::Set(di, magic_sum(2 * kPlanes<Layout>)));
-    const auto start = hn::Mul(codes, hn::Set(di, -kMiddle<Layout>));
+    const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
     if constexpr (Layout::kWordsPerBlock != 0) hn::StoreU(start, di, out.start + r * kMaxWords + w);
     all = hn::Add(all, start);
   }
@@ -401,11 +400,9 @@ void code_weights(const float* weights, int count, int r, CodedWeights& out) {
   for (int j = 0; j < padded; j += lanes) {
     const auto code = rounded_bits(df, hn::LoadU(df, weights + j), scale);
     hn::StoreU(hn::TruncateTo(d16, hn::BitCast(du, code)), d16, codes + j);
-    sum = hn::Add(sum, code);
+    sum = hn::Add(sum, low_half(code));
   }
-  const auto total = static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(di, sum)));
-  out.start[r * kMaxBlocks] =
-      -kMiddle<Layout> * static_cast<int32_t>(total - static_cast<uint32_t>(magic_sum(padded)));
+  out.start[r * kMaxBlocks] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(di, sum));
   out.step[r] = largest / kLargestWeightCode;
 }
 
@@ -447,8 +444,7 @@ void code_block_weights(const float* weights, const BlockScales& scales, const f
   const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
   out.step[r] = largest / kLargestWeightCode;
   for (int g = 0; 4 * g < blocks; ++g) {
-    HWY_ALIGN int32_t sums[16];  // [4 blocks, 4 rows]
-    std::fill_n(sums, 16, -magic_sum((count + 3) / 4));
+    HWY_ALIGN int32_t sums[16] = {};  // [4 blocks, 4 rows]
     int32_t* pair = out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * 4;
     const float* quad = scales.quads(g);
     for (int j = 0; j < count; j += 4, quad += 16, pair += 8) {
@@ -457,7 +453,7 @@ void code_block_weights(const float* weights, const BlockScales& scales, const f
       for (int i = 0; i < 16; i += lanes) {
         const auto code = rounded_bits(df, weight, hn::Load(df, quad + i));
         hn::Store(hn::TruncateTo(d16, hn::BitCast(du, code)), d16, codes + i);
-        hn::Store(hn::Add(hn::Load(di, sums + i), code), di, sums + i);
+        hn::Store(hn::Add(hn::Load(di, sums + i), low_half(code)), di, sums + i);
       }
       store_pairs(codes, pair);
     }
