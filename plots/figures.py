@@ -280,10 +280,10 @@ def kernels(tables: Tables):
     if rows.select(shapes).n_unique() < 2:
         raise NoData("only one shape and number of threads was measured")
     share, time = pl.col("cold_ceiling_share"), pl.col("cold_attend_p50_us")
+    tokens, threads, *heads = (pl.col(name).cast(pl.Int64) for name in ("seq_len", "threads", "q_heads", *shapes[:2]))
     rows = rows.with_columns(
-        column=pl.format("{} · {}", "seq_len", pl.when(pl.col("threads") == 1).then(pl.lit("1t")).otherwise(
-            pl.format("{}t", "threads"))),
-        panel=pl.format("{}/{} heads of {}", "q_heads", "kv_heads", "head_dim"),
+        column=pl.format("{} · {}t", tokens, threads),
+        panel=pl.format("{}/{} heads of {}", *heads),
         label=pl.format("{}", (100 * share).round().cast(pl.Int64)),
         low=share * time / pl.col("cold_ci_high_us"),
         high=share * time / pl.col("cold_ci_low_us"),
