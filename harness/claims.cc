@@ -124,7 +124,11 @@ class Keys {
   Keys(Section& claim, Section* figure, const Texts& row) : claim_(claim), figure_(figure), row_(row) {}
 
   Section& holder(const std::string& key) { return figure_ && figure_->has(key) ? *figure_ : claim_; }
-  bool has(const std::string& key) { return (figure_ && figure_->has(key)) | claim_.has(key); }
+  // Both are asked, since a key that was asked for is a known one.
+  bool has(const std::string& key) {
+    const bool own = figure_ && figure_->has(key), shared = claim_.has(key);
+    return own || shared;
+  }
   std::string text(const std::string& key, const std::string& fallback = "") {
     return filled(holder(key), key, holder(key).verbatim(key, fallback), row_);
   }
@@ -214,9 +218,9 @@ void read_bytes(Keys& keys, const CacheShape& model, Statement& s) {
   if (!keys.has("bytes")) return;
   s.bytes = keys.texts("bytes");
   for (const auto& [name, text] : s.bytes) {
-    keys.checked("bytes", [&] {
-      const std::string reason = unsupported_reason(parse_spec(text), s.model.head_dim);
-      if (!reason.empty()) throw std::invalid_argument("has '" + text + "': " + reason);
+    keys.checked("bytes", [&, &spec = text] {
+      const std::string reason = unsupported_reason(parse_spec(spec), s.model.head_dim);
+      if (!reason.empty()) throw std::invalid_argument("has '" + spec + "': " + reason);
     });
   }
   s.tokens = keys.expression("tokens");
@@ -273,7 +277,7 @@ Statement read_statement(Keys& keys, const CacheShape& model, const Texts& defin
                                                                     {"batch", s.batch},
                                                                     {"reserve", s.reserve}};
   for (const auto& [key, text] : expressions) {
-    if (!text.empty()) keys.checked(key, [&] { check_names(s, text, {}); });
+    if (!text.empty()) keys.checked(key, [&, &expression = text] { check_names(s, expression, {}); });
   }
   return s;
 }

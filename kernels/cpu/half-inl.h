@@ -72,7 +72,7 @@ HWY_INLINE hn::Vec<D> widen_half(D d, V bits) {
 
 // f32_to_bf16.
 template <class D, class V>
-HWY_INLINE hn::Vec<Bits<D>> bf16_bits(D d, V x) {
+HWY_INLINE hn::Vec<Bits<D>> bf16_bits(D /*d*/, V x) {
   const Bits<D> di;
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, x);
