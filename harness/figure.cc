@@ -176,8 +176,8 @@ Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const
       break;
   }
   if (truth) return {low, high};
-  double slack = exponent() ? kExponentTolerance : last_digit / 2;
-  if (about) slack = std::max(slack, kAboutShare * low);  // never stricter than the same digits without "~"
+  if (about) return {low * (1 - kAboutShare) * scale, high * (1 + kAboutShare) * scale};
+  const double slack = exponent() ? kExponentTolerance : last_digit / 2;
   return {(low - slack) * scale, (high + slack) * scale};
 }
 
