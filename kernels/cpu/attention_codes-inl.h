@@ -27,17 +27,14 @@
 #include <hwy/highway.h>
 
 #include "kernels/bits.h"
+#include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/fold-inl.h"
 #include "kernels/cpu/half-inl.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/formats.h"
 #include "kernels/math.h"
 
-#if HWY_TARGET == HWY_AVX3_DL
-HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
-#else
-HWY_BEFORE_NAMESPACE();
-#endif
+KV_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -90,7 +87,7 @@ HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
   const hn::ScalableTag<int32_t> full;
   const hn::CappedTag<int32_t, 8> eight;
   constexpr std::integral_constant<int, 1> one;
-  const auto sized = [&](auto layout) HWY_ATTR {
+  const auto sized = [&](auto layout) KV_ATTR {
     using Layout = decltype(layout);
     const int words = head_dim * Layout::kBits / 32;
     if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(layout, full, one);
@@ -271,7 +268,7 @@ inline bool load_block_scales(const std::byte* const* meta, int count, int block
   for (int g = 0; 4 * g < blocks; ++g) {
     float* quad = out.quads(g);
     for (int j = 0; j < count; j += 4, quad += 16) {
-      const auto row = [&](int i) HWY_ATTR {
+      const auto row = [&](int i) KV_ATTR {
         if (j + i >= count) return hn::Zero(df);
         const auto scales = load_four_scales(meta[j + i] + g * 4 * int64_t{sizeof(uint16_t)}, blocks - 4 * g);
         probe = hn::MulAdd(scales, hn::Zero(df), probe);
@@ -355,7 +352,7 @@ HWY_INLINE void score_codes_block(DI di, const std::byte* const* keys, const Blo
     if constexpr (kBlocks) {
       hn::StoreU(fold_blocks(df, total[r]), four_f, to);
     } else {
-      const auto store = [&](auto sums, float* at) HWY_ATTR {
+      const auto store = [&](auto sums, float* at) KV_ATTR {
         const auto centred = hn::Add(sums, hn::Set(four, coded.start_sum[first + r]));
         hn::StoreU(hn::ConvertTo(four_f, centred), four_f, at);
       };
@@ -494,7 +491,7 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
   const hn::RebindToUnsigned<DI> du;
   constexpr bool kBlocks = Layout::kWordsPerBlock != 0;
   const int32_t *pair = weights.pair, *first = weights.start;
-  [[maybe_unused]] const auto blocks = [&] HWY_ATTR {
+  [[maybe_unused]] const auto blocks = [&] KV_ATTR {
     if constexpr (kBlocks) {
       const int group = w / Layout::kWordsPerBlock / 4;
       pair += group * CodedWeights::kPairs * 4;

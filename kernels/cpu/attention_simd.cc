@@ -23,14 +23,11 @@
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention_codes-inl.h"
 #include "kernels/cpu/attention_floats-inl.h"
+#include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 #include "kernels/cpu/tile-inl.h"
 
-#if HWY_TARGET == HWY_AVX3_DL
-HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
-#else
-HWY_BEFORE_NAMESPACE();
-#endif
+KV_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -145,7 +142,7 @@ class TaskRunner {
   void score(const Tile& tile, const Run& run) {
     if (is_code(run.k, head_dim_) && queries_are_finite_) {
       bool done = false;
-      with_layout(run.k, head_dim_, [&](auto layout, auto di, auto pack) HWY_ATTR {
+      with_layout(run.k, head_dim_, [&](auto layout, auto di, auto pack) KV_ATTR {
         done = score_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
       });
       if (done) return;
@@ -155,7 +152,7 @@ class TaskRunner {
     const bool decoded = must_decode(tile.k, run.k.format, run);
     const std::byte* const* keys =
         decoded ? decode(tile.k, run.k, run, room) : pad(tile.k.row + run.first, run.count, room);
-    with_load(run.k.format, decoded, [&](auto load) HWY_ATTR {
+    with_load(run.k.format, decoded, [&](auto load) KV_ATTR {
       score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
     });
     if (decoded) return;
@@ -334,7 +331,7 @@ class TaskRunner {
   void add_values(const Tile& tile, const Run& run) {
     if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
       bool done = false;
-      with_layout(run.v, head_dim_, [&](auto layout, auto di, auto pack) HWY_ATTR {
+      with_layout(run.v, head_dim_, [&](auto layout, auto di, auto pack) KV_ATTR {
         done = add_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
       });
       if (done) return;
@@ -349,7 +346,7 @@ class TaskRunner {
     for (int64_t r = 0; scale && r < task_->queries; ++r) {
       for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= scale[j];
     }
-    with_load(run.v.format, decoded, [&](auto load) HWY_ATTR {
+    with_load(run.v.format, decoded, [&](auto load) KV_ATTR {
       add_floats(d_, load, rows, run.count, p, *task_, head_dim_, ahead_);
     });
   }

@@ -8,7 +8,3 @@
 
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS HWY_SSSE3
-
-// For lambdas in kernels' inner loops: GCC leaves those that are called more than once out of line, and what
-// they capture in memory.
-#define KV_INLINE HWY_ATTR __attribute__((always_inline))
