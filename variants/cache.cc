@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "kernels/encoding.h"
 #include "variants/build.h"
 #include "variants/gpu_engine.h"
+#include "variants/layout.h"
 #include "variants/list.h"
 #include "variants/scratch.h"
 #include "variants/tail.h"
@@ -46,23 +46,6 @@ void check_shape(const CacheShape& s) {
   if (s.max_tokens < 1) bad_shape("max_tokens must be at least 1, not " + std::to_string(s.max_tokens));
   if (s.max_sequences < 1)
     bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
-}
-
-UnitLayout unit_layout(const Codec& codec, int head_dim) {
-  UnitLayout unit{.rows = codec.unit_rows(), .bytes = {}, .k = codec.k, .v = codec.v, .stride = {}};
-  unit.stride = {unit_data_bytes(codec.k, head_dim), unit_meta_bytes(codec.k, head_dim),
-                 unit_data_bytes(codec.v, head_dim), unit_meta_bytes(codec.v, head_dim)};
-  for (int p = 0; p < kPlanes; ++p) {
-    const Encoding& side = p == kKData || p == kKMeta ? codec.k : codec.v;
-    unit.bytes[p] = unit.stride[p] * (unit.rows / side.group);
-  }
-  return unit;
-}
-
-PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
-                                   Memory* memory) {
-  return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
-          unit};
 }
 
 // The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
@@ -831,51 +814,7 @@ class CacheImpl : public Cache {
   std::vector<EncodeTask> encode_tasks_;
 };
 
-// What the closed forms are computed from.
-UnitLayout without_v(UnitLayout unit) {
-  unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
-  return unit;
-}
-
-struct Prediction {
-  const Spec& spec;
-  const CacheShape& shape;
-  bool latent;  // K alone
-  Codec codec;
-  PlacementContext context;
-
-  Prediction(const Spec& spec_, const CacheShape& shape_, bool latent_ = false)
-      : spec(spec_),
-        shape(shape_),
-        latent(latent_),
-        codec(codec_of(spec).make(spec.codec)),
-        context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
-
-  UnitLayout unit() const {
-    const UnitLayout both = unit_layout(codec, shape.head_dim);
-    return latent ? without_v(both) : both;
-  }
-  int64_t tail_bytes() const {
-    if (!Tail::needed(codec)) return 0;
-    return Tail::bytes(codec, shape.kv_heads, shape.head_dim) / (latent ? 2 : 1);
-  }
-
-  int64_t slots(int64_t tokens, int64_t prompt) const {
-    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
-  }
-  // Units of one layer that lie in the placement.
-  int64_t units(int64_t tokens, int64_t prompt) const {
-    const int64_t rows = slots(tokens, prompt);
-    return Tail::needed(codec) ? Tail::encoded_rows(codec, rows) / context.unit.rows : rows;
-  }
-};
-
 }  // namespace
-
-bool turns_rows(const Spec& spec) {
-  const auto positions = spec.retention.values.find("positions");
-  return positions != spec.retention.values.end() && positions->second == "cache";
-}
 
 // A GPU reads its own memory and the host's, but no files.
 static void refuse_file(const Spec& spec, const CacheShape& shape) {
@@ -894,84 +833,5 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
   if (memory.gpu() && spec.placement.name == "tiered") refuse_file(spec, shape);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
-
-static int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths,
-                          std::span<const int64_t> prompts) {
-  const Spec& spec = of.spec;
-  const CacheShape& shape = of.shape;
-  const PlacementEntry& placement = placement_of(spec);
-  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
-  int64_t bytes = 0;
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
-    bytes += placement.layer_bytes(spec.placement, of.context, units);
-    bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
-    bytes += of.tail_bytes();
-  }
-  return shared + bytes * shape.layers;
-}
-
-int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                        std::span<const int64_t> prompts) {
-  return held_bytes(Prediction(spec, shape), lengths, prompts);
-}
-
-int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                               std::span<const int64_t> prompts) {
-  return held_bytes(Prediction(spec, shape, true), lengths, prompts);
-}
-
-int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
-  const Prediction of(spec, shape);
-  return of.units(tokens, prompt) * of.context.unit.rows;
-}
-
-int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
-  const PlacementEntry& placement = placement_of(spec);
-  if (!placement.layer_disk_bytes) return 0;
-  const Prediction of(spec, shape);
-  int64_t bytes = 0;
-  for (const int64_t tokens : lengths)
-    bytes += placement.layer_disk_bytes(spec.placement, of.context, of.units(tokens, 0));
-  return bytes * shape.layers;
-}
-
-static std::string clash_of_stages(const Spec& spec) {
-  const Codec codec = codec_of(spec).make(spec.codec);
-  if (Tail::needed(codec) && !retention_of(spec).keeps_all) {
-    return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
-           "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
-  }
-  const PlacementEntry& placement = placement_of(spec);
-  return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
-}
-
-double kernel_error_bound(const Spec& spec) {
-  const Codec codec = codec_of(spec).make(spec.codec);
-  return attention_error_bound(codec.k, codec.v);
-}
-
-std::string unsupported_reason(const Spec& spec, int head_dim) {
-  std::string reason = clash_of_stages(spec);
-  const Codec codec = codec_of(spec).make(spec.codec);
-  if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
-  if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
-  return reason;
-}
-
-std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
-  const std::string reason = clash_of_stages(spec);
-  return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
-}
-
-std::string gpu_unsupported_reason(const Spec& spec, int head_dim) {
-  const std::string reason = unsupported_reason(spec, head_dim);
-  if (!reason.empty()) return reason;
-  if (turns_rows(spec)) return "positions=cache is the CPU's alone: the GPU's kernels take keys after RoPE";
-  return GpuEngine::unsupported_reason(codec_of(spec).make(spec.codec), head_dim);
-}
-
-// The largest head_dim is a multiple of every block, so it has only the reasons that all have.
-std::string unsupported_reason(const Spec& spec) { return unsupported_reason(spec, kMaxHeadDim); }
 
 }  // namespace kv
