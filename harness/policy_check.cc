@@ -18,18 +18,6 @@ namespace {
 
 constexpr int kCheckedKvHeads = 2;
 
-// Rows [.., head_dim] as they come back from a codec that encodes them one by one.
-std::vector<float> decoded(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
-  std::vector<float> out(rows.size());
-  std::vector<std::byte> data(static_cast<size_t>(unit_data_bytes(encoding, head_dim)));
-  std::vector<std::byte> meta(static_cast<size_t>(unit_meta_bytes(encoding, head_dim)));
-  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(head_dim)) {
-    encode_unit(encoding, head_dim, rows.data() + at, data.data(), meta.data());
-    decode_row(encoding, head_dim, data.data(), meta.data(), 0, out.data() + at);
-  }
-  return out;
-}
-
 // Tokens [0, n) of the first kv heads of layer 0, and of the query heads that read them.
 struct Heads {
   CacheShape shape;
@@ -137,6 +125,17 @@ int64_t affordable_tokens(const Spec& spec, const WorkloadShape& w, int64_t max_
 
 }  // namespace
 
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
+  std::vector<float> out(rows.size());
+  std::vector<std::byte> data(static_cast<size_t>(unit_data_bytes(encoding, head_dim)));
+  std::vector<std::byte> meta(static_cast<size_t>(unit_meta_bytes(encoding, head_dim)));
+  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(head_dim)) {
+    encode_unit(encoding, head_dim, rows.data() + at, data.data(), meta.data());
+    decode_row(encoding, head_dim, data.data(), meta.data(), 0, out.data() + at);
+  }
+  return out;
+}
+
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
   const Stage& stage = spec.retention;
   reference::Policy policy{.name = stage.name};
@@ -181,7 +180,7 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, cons
   const Observed seen = observe(spec, heads, prompt);
   const Codec codec = codec_of(spec).make(spec.codec);
   const int d = heads.shape.head_dim;
-  const std::vector<float> k = decoded(codec.k, d, heads.k), v = decoded(codec.v, d, heads.v);
+  const std::vector<float> k = through_codec(codec.k, d, heads.k), v = through_codec(codec.v, d, heads.v);
   const reference::PolicyInput input{.q = heads.q,
                                      .k = k,
                                      .v = v,

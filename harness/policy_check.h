@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/reference_policies.h"
 #include "harness/results.h"
 #include "harness/workload.h"
+#include "kernels/span.h"
 #include "variants/spec.h"
 
 namespace kv {
@@ -40,6 +42,9 @@ PolicyCheck check_policy(const Spec& spec, const Workload& workload, int64_t max
 // The same against any policy, so that a test can hold a cache against one that it does not follow.
 PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy, const Workload& workload,
                          int64_t max_tokens, int64_t prompt);
+
+// rows [.., head_dim] as they come back from an encoding that takes them one by one.
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
 
 // The FP64 policy of a spec's retention.
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens);

@@ -7,26 +7,17 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "harness/check.h"
 #include "harness/claims_text.h"
 #include "harness/expression.h"
 #include "harness/reproduce.h"
+#include "tests/message_of.h"
 
 namespace kv {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
-}
 
 Window window_of(const std::string& text, const std::string& tolerance = "as printed", size_t unit = 0) {
   const Figure figure = parse_figure(text);

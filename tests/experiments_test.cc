@@ -8,7 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <sstream>
 
@@ -17,20 +16,12 @@
 #include "harness/placeholder.h"
 #include "harness/policy_check.h"
 #include "harness/recorded_workload.h"
+#include "tests/message_of.h"
 
 namespace kv {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Placeholder, StandsForWhatItSays) {
   EXPECT_EQ(substitute_budget("contiguous/f16", 64), "contiguous/f16");

@@ -47,18 +47,6 @@ Tokens read_tokens(std::string_view family, const CacheShape& shape, int64_t n, 
   return t;
 }
 
-// Rows [.., head_dim] as they come back from a codec that encodes them one by one.
-std::vector<float> decoded(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
-  std::vector<float> out(rows.size());
-  std::vector<std::byte> data(static_cast<size_t>(unit_data_bytes(encoding, head_dim)));
-  std::vector<std::byte> meta(static_cast<size_t>(unit_meta_bytes(encoding, head_dim)));
-  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(head_dim)) {
-    encode_unit(encoding, head_dim, rows.data() + at, data.data(), meta.data());
-    decode_row(encoding, head_dim, data.data(), meta.data(), 0, out.data() + at);
-  }
-  return out;
-}
-
 // What a cache gave for a whole sequence, and kept after each chunk (at the chunk's last token; other entries
 // are empty).
 struct Observed {
@@ -179,8 +167,8 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     const bool prompted = is_prompted(GetParam());
     const Observed seen = observe(GetParam(), kShape, all, prompt_then_ones(prompted ? kPrompt : 1, kTokens));
     Tokens stored = all;
-    stored.k = decoded(codec.k, kShape.head_dim, all.k);
-    stored.v = decoded(codec.v, kShape.head_dim, all.v);
+    stored.k = through_codec(codec.k, kShape.head_dim, all.k);
+    stored.v = through_codec(codec.v, kShape.head_dim, all.v);
     PolicyInput input = input_of(kShape, stored);
     input.raw_k = all.k;
     input.prompt = prompted ? kPrompt : 0;
