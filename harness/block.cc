@@ -97,7 +97,8 @@ class BlockRun {
       if (runs(*cell)) add_tasks(*cell, growth, tasks);
     }
     if (tasks.empty()) return true;
-    if (!growth) add_ceilings(group, tasks);
+    const bool has_ceilings = !growth && !device_gpu();  // they are the CPU's
+    if (has_ceilings) add_ceilings(group, tasks);
     try {
       if (!run_interleaved(tasks, measure_.repetitions, limits_.stop)) return false;
     } catch (const std::bad_alloc&) {
@@ -109,7 +110,7 @@ class BlockRun {
     for (LiveCell* cell : group) {
       if (!runs(*cell)) continue;
       cell->summarise();
-      if (!growth) set_ceilings(*cell);
+      if (has_ceilings) set_ceilings(*cell);
       cell->cache.reset();
     }
     ceilings_.clear();
@@ -215,24 +216,42 @@ class BlockRun {
     for (const LiveCell* cell : group) {
       if (runs(*cell)) add(hot_bytes(*cell));
     }
+    const auto add_peak = [&](PeakTask::Kind kind) {
+      auto task = std::make_unique<PeakTask>(kind);
+      PeakTask* peak = task.get();
+      tasks.push_back(std::move(task));
+      return peak;
+    };
+    float_peak_ = add_peak(PeakTask::Kind::kFloats);
+    code_peak_ = add_peak(PeakTask::Kind::kCodes);
   }
 
-  // The power of two that holds what one attend reads; the cold ceiling where that is out of any cache
-  // anyway.
+  // What one attend reads, or up to an eighth more, so that cells of about the same size share a ceiling; the
+  // cold ceiling where that is out of any cache anyway.
   static int64_t hot_bytes(const LiveCell& cell) {
-    const auto bytes =
-        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, cell.read_bytes))));
-    return std::min(bytes, cold_bytes());
+    const auto bytes = static_cast<uint64_t>(std::max<int64_t>(4096, cell.read_bytes));
+    const uint64_t step = std::max<uint64_t>(4096, std::bit_floor(bytes) / 8);
+    return std::min(static_cast<int64_t>((bytes + step - 1) / step * step), cold_bytes());
   }
 
   void set_ceilings(LiveCell& cell) {
-    const auto share = [&](const char* read, const char* ceiling, const char* share_column, double gbps) {
-      cell.row.set(ceiling, gbps);
-      if (const auto value = cell.row.number(read)) cell.row.set(share_column, *value / gbps);
+    const double multiply_seconds =
+        seconds_of(cell.multiply_adds, {float_peak_->per_second(), code_peak_->per_second()});
+    cell.row.set("multiply_adds", cell.multiply_adds.total());
+    cell.row.set("multiply_add_peak_per_s",
+                 static_cast<double>(cell.multiply_adds.total()) / multiply_seconds);
+    const auto set = [&](const std::string& kind, double gbps) {
+      const Bound bound = bound_of(cell.read_bytes, gbps, multiply_seconds);
+      cell.row.set(kind + "ceiling_gbps", gbps);
+      cell.row.set(kind + "bound", bound.name);
+      cell.row.set(kind + "bound_us", bound.us);
+      if (const auto read = cell.row.number(kind + "read_gbps"))
+        cell.row.set(kind + "ceiling_share", *read / gbps);
+      if (const auto us = cell.row.number(kind + "attend_p50_us"))
+        cell.row.set(kind + "bound_share", bound.us / *us);
     };
-    share("read_gbps", "ceiling_gbps", "ceiling_share", ceilings_.at(hot_bytes(cell))->gbps());
-    if (measure_.cold_steps == 0) return;
-    share("cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share", ceilings_.at(cold_bytes())->gbps());
+    set("", ceilings_.at(hot_bytes(cell))->gbps());
+    if (measure_.cold_steps > 0) set("cold_", ceilings_.at(cold_bytes())->gbps());
   }
 
   const BlockPlan& plan_;
@@ -242,8 +261,17 @@ class BlockRun {
   int64_t base_;  // tokens before the timed steps
   Feeds feeds_;
   std::map<const LiveCell*, std::vector<GrowthBytes>> growth_bytes_;
-  std::map<int64_t, CeilingTask*> ceilings_;  // by bytes; owned by the tasks of the group
+  // Owned by the tasks of the group; ceilings by bytes.
+  std::map<int64_t, CeilingTask*> ceilings_;
+  PeakTask *float_peak_ = nullptr, *code_peak_ = nullptr;
 };
+
+void set_ratio(Row& row, const std::string& kind, const Ratio& ratio) {
+  row.set(kind + "ratio_p50", ratio.value);
+  if (!std::isfinite(ratio.interval.high)) return;
+  row.set(kind + "ratio_ci_low", ratio.interval.low);
+  row.set(kind + "ratio_ci_high", ratio.interval.high);
+}
 
 // Ratios to the block's first variant, where both were measured side by side.
 void compare_to_baseline(const Cells& cells, const std::vector<std::vector<LiveCell*>>& groups) {
@@ -354,10 +382,10 @@ void compare_cell(LiveCell& cell, const LiveCell& baseline, const std::string& v
   if (&cell == &baseline) return cell.row.set("verdict", "baseline");
   const Ratio ratio = ratio_of_medians(step_medians(cell), step_medians(baseline), Pairing::kIndependent);
   cell.row.set("versus", versus);
-  cell.row.set("ratio_p50", ratio.value);
-  if (std::isfinite(ratio.interval.high)) {
-    cell.row.set("ratio_ci_low", ratio.interval.low);
-    cell.row.set("ratio_ci_high", ratio.interval.high);
+  set_ratio(cell.row, "", ratio);
+  if (!cell.cold_us.empty() && !baseline.cold_us.empty()) {
+    const auto cold = repetition_medians(cell.cold_us), base = repetition_medians(baseline.cold_us);
+    set_ratio(cell.row, "cold_", ratio_of_medians(cold, base, Pairing::kIndependent));
   }
   if (cell.row.text("verdict") == "null") return;
   const Verdict verdict = compare(ratio);

@@ -80,7 +80,7 @@ ClaimRun read_run(Section section) {
 
 // Columns of cells.csv that are times or follow from them have no interval of their own.
 bool has_interval_elsewhere(const std::string& column) {
-  for (const char* part : {"_us", "gbps", "ratio", "per_s", "ceiling", "rss"}) {
+  for (const char* part : {"_us", "gbps", "ratio", "per_s", "ceiling", "bound", "rss"}) {
     if (column.find(part) != std::string::npos) return true;
   }
   return false;

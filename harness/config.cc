@@ -251,6 +251,18 @@ void settle_path(toml::table& root, const char* section, const char* key) {
   }
 }
 
+// [key], or each [[key]].
+std::vector<toml::table*> tables_under(toml::table& root, std::string_view key) {
+  std::vector<toml::table*> tables;
+  if (toml::table* one = root[key].as_table()) tables.push_back(one);
+  if (toml::array* several = root[key].as_array()) {
+    for (toml::node& item : *several) {
+      if (item.is_table()) tables.push_back(item.as_table());
+    }
+  }
+  return tables;
+}
+
 // The command line's options become keys, so that the config as run holds all that was asked for.
 void apply_options(toml::table& root, const Overrides& overrides, const std::string& name) {
   for (const std::string& assignment : overrides.set) apply_override(root, assignment);
@@ -275,7 +287,7 @@ void apply_options(toml::table& root, const Overrides& overrides, const std::str
     // Who names a model on the command line wants it measured, whatever the config sweeps over.
     set_text("sweep.workload", "model");
     for (const Experiment& experiment : experiments()) {
-      if (toml::table* own = root[experiment.name].as_table()) own->erase("workload");
+      for (toml::table* own : tables_under(root, experiment.name)) own->erase("workload");
     }
   }
   for (const char* key : {"dump", "model", "tokenizer", "text"}) settle_path(root, "workload", key);
@@ -371,25 +383,27 @@ Config load_config(const std::string& given_path, const Overrides& overrides) {
   require(!kinds.empty(), config.path,
           "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
-  // A table of the experiment's name overrides [sweep] and [measure] for it alone; it may be there for an
-  // experiment that is not run.
-  std::map<std::string, ExperimentConfig> known;
+  // A table of the experiment's name overrides [sweep] and [measure] for it alone, and several are as many
+  // sweeps; they may be there for an experiment that is not run.
+  std::map<std::string, std::vector<ExperimentConfig>> known;
   for (const Experiment& e : experiments()) {
     const std::string kind(e.name);
-    ExperimentConfig& experiment = known[kind] = {kind, axes, measure};
-    Section own = top.section(kind);
-    read_axes(own, experiment.axes);
-    read_measure(own, experiment.measure);
-    own.refuse_the_rest();
+    for (Section& own : top.section_or_sections(kind)) {
+      ExperimentConfig& experiment = known[kind].emplace_back(ExperimentConfig{kind, axes, measure});
+      read_axes(own, experiment.axes);
+      read_measure(own, experiment.measure);
+      own.refuse_the_rest();
+    }
   }
   for (const std::string& kind : kinds) {
     if (!known.count(kind)) top.fail("experiment", "must be one of " + names + ", not '" + kind + "'");
-    const ExperimentConfig& experiment = known.at(kind);
-    require(!experiment.axes.variants.empty(), config.path,
-            "sweep.variants is missing; `kvlab list` shows what there is");
-    require_lengths(experiment, config.path);
-    if (experiment_named(kind).needs_model()) require_model(top, experiment);
-    config.experiments.push_back(experiment);
+    for (const ExperimentConfig& experiment : known.at(kind)) {
+      require(!experiment.axes.variants.empty(), config.path,
+              "sweep.variants is missing; `kvlab list` shows what there is");
+      require_lengths(experiment, config.path);
+      if (experiment_named(kind).needs_model()) require_model(top, experiment);
+      config.experiments.push_back(experiment);
+    }
   }
   // A real model and a dump bring their own shape.
   Section model = top.section("model");

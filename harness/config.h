@@ -63,7 +63,7 @@ struct Config {
   std::string title;
   Geometry geometry;  // `layers` are those that are measured
   WorkloadConfig workload;
-  std::vector<ExperimentConfig> experiments;
+  std::vector<ExperimentConfig> experiments;  // one a sweep: an experiment may have several
   uint64_t seed = 1;
   int threads = 0;  // 0: one a core
   std::string isa = "auto";

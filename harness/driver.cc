@@ -33,12 +33,14 @@ std::string utc_now() {
 
 // glibc gives large freed blocks back to the system, so that each large allocation is new pages, zeroed and
 // faulted in one by one; "warm" keeps them. The published speed-ups of in-place growth lie between the two,
-// so the state is part of a result.
+// so the state is part of a result. What earlier blocks kept goes back first: it would count against this
+// one's memory.
 void set_allocator(const std::string& state) {
 #ifdef __GLIBC__
   const bool warm = state == "warm";
   mallopt(M_MMAP_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
   mallopt(M_TRIM_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
+  malloc_trim(0);
 #else
   (void)state;
 #endif
@@ -129,6 +131,18 @@ std::vector<Shape> shapes(const Config& config, const Axes& axes, int threads) {
   return all;
 }
 
+// Several sweeps of one experiment may meet in a cell, which then could not be told from the other's.
+void refuse_cells_of_one_name(const Config& config, const std::vector<BlockPlan>& blocks) {
+  std::set<std::string> seen;
+  for (const BlockPlan& plan : blocks) {
+    for (const std::string& key : experiment_named(plan.experiment->kind).keys(plan)) {
+      if (!seen.insert(key).second)
+        throw std::invalid_argument(config.path + ": two [[" + plan.experiment->kind +
+                                    "]] tables have the cell '" + key + "'; give it to one of them");
+    }
+  }
+}
+
 Sweep plan_sweep(const Config& config, int threads) {
   Sweep sweep;
   std::map<std::string, Source*> opened;
@@ -151,6 +165,7 @@ Sweep plan_sweep(const Config& config, int threads) {
   for (const BlockPlan& plan : sweep.blocks) {
     if (const auto check = experiment_named(plan.experiment->kind).check) check(plan);
   }
+  refuse_cells_of_one_name(config, sweep.blocks);
   return sweep;
 }
 

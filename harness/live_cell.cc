@@ -7,6 +7,7 @@
 #include "harness/environment.h"
 #include "harness/policy_check.h"
 #include "harness/stats.h"
+#include "kernels/attention.h"
 #include "kernels/encoding.h"
 #include "variants/registry.h"
 
@@ -41,22 +42,28 @@ double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
 
 }  // namespace
 
-UsedBytes used_bytes(Cache& cache, std::span<const SequenceId> ids) {
-  UsedBytes used;
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
+  AttendWork work;
   const CacheShape& s = cache.shape();
+  const bool decoded = codec_of(cache.spec()).make(cache.spec().codec).read_copy,
+             turned = turns_rows(cache.spec());
+  const auto add = [&](const Side& side, int64_t rows, bool as_codes) {
+    work.payload += units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
+    work.metadata += units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+    int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
+    multiply_adds += rows * s.head_dim * s.group();
+  };
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < s.layers; ++layer) {
       for (int head = 0; head < s.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
-          for (const Side* side : {&span.k, &span.v}) {
-            used.payload += units(*side, span.rows) * unit_data_bytes(side->encoding, s.head_dim);
-            used.metadata += units(*side, span.rows) * unit_meta_bytes(side->encoding, s.head_dim);
-          }
+          add(span.k, span.rows, !decoded && !turned && scores_codes(span.k.encoding, s.head_dim));
+          add(span.v, span.rows, !decoded && weighs_codes(span.v.encoding, s.head_dim));
         }
       }
     }
   }
-  return used;
+  return work;
 }
 
 StepTimes LiveCell::step(TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
@@ -81,7 +88,7 @@ void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t
   // Looking at the rows slices them in read=copy variants: copies of ours, not of the variant's steps.
   const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
   row.set("bytes_copied", copied - looked_bytes_);
-  const UsedBytes used = used_bytes(*cache, ids);
+  const AttendWork used = attend_work(*cache, ids);
   looked_bytes_ += ledger->copied_bytes() - copied;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> alike(lengths.size(), prompt);
@@ -113,6 +120,7 @@ void LiveCell::account(std::span<const int64_t> lengths, std::span<const int64_t
   row.set("bytes_device_peak", ledger->device().peak_bytes);
   row.set("rss_peak_bytes", peak_rss_bytes());
   read_bytes = used.payload + used.metadata;
+  multiply_adds = used.multiply_adds;
 }
 
 Errors LiveCell::errors(TokenFeed& feed, int64_t tokens) {

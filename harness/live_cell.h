@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/bound.h"
 #include "harness/ledger.h"
 #include "harness/results.h"
 #include "harness/timing.h"
@@ -20,11 +21,12 @@ struct StepTimes {
   double step_us() const { return append_us + view_us + attend_us; }
 };
 
-// Bytes that are in use: counted from the spans, not told by the cache.
-struct UsedBytes {
+// What one attend reads and does: counted from the spans, not told by the cache.
+struct AttendWork {
   int64_t payload = 0, metadata = 0;  // metadata: scales and zero points only
+  MultiplyAdds multiply_adds;
 };
-UsedBytes used_bytes(Cache& cache, std::span<const SequenceId> ids);
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids);
 
 struct LiveCell {
   std::string key;
@@ -38,6 +40,7 @@ struct LiveCell {
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend]
   int64_t read_bytes = 0;                     // that one attend reads
+  MultiplyAdds multiply_adds;                 // that it does
 
   // The whole step of one token of all sequences and layers.
   StepTimes step(TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences, bool attend) const;

@@ -16,6 +16,7 @@
 #include "harness/claims_text.h"
 #include "harness/config.h"
 #include "harness/driver.h"
+#include "harness/environment.h"
 #include "harness/eval.h"
 #include "harness/generate.h"
 #include "harness/listing.h"
@@ -222,6 +223,8 @@ int main(int argc, char** argv) {
   CLI::App* eval = app.add_subcommand("eval", "run your own tensors (safetensors) through variants");
   CLI::App* list = app.add_subcommand("list", "show variants, configs, workloads and metrics");
   CLI::App* claims = app.add_subcommand("reproduce", "check published claims, each with a verdict");
+  CLI::App* environment =
+      app.add_subcommand("environment", "print what env.json says of the machine and the build");
   CLI::App* sample = app.add_subcommand("sample", "print what a model writes, with the full f32 cache");
   SampleOptions sample_options;
   sample->add_option("--model", sample_options.model, "the model")->required();
@@ -273,6 +276,7 @@ int main(int argc, char** argv) {
     int code = 0;
     if (*list) std::fputs((pairs ? pairs_page() : models ? model_listing() : listing()).c_str(), stdout);
     if (*tables) std::fputs(run_tables(tables_options).c_str(), stdout);
+    if (*environment) std::printf("%s\n", describe_environment().dump(2).c_str());
     if (*logits) write_logits(logits_options);
     if (*sample) std::fputs(sample_documents(sample_options).c_str(), stdout);
     if (*eval) {

@@ -38,6 +38,21 @@ float log_of(float x) {
 // A 23-bit integer as the middle of its cell of (0, 1): exact, never 0 or 1.
 float unit(uint32_t bits23) { return (static_cast<float>(static_cast<int32_t>(bits23)) + 0.5f) * 0x1p-23f; }
 
+// The turn is taken to the nearest quarter; the rest, within ±1/8 turn, goes through Cephes' sinf and cosf
+// polynomials. Always inlined: a call would keep fill_normal's loop from becoming SIMD.
+[[gnu::always_inline]] inline CosSin cos_sin(float turn) {
+  const int32_t quarter = static_cast<int32_t>(turn * 4.0f + 0.5f);
+  const float x = (turn - static_cast<float>(quarter) * 0.25f) * 6.28318530717958648f;
+  const float x2 = x * x;
+  const float sin = ((-1.9515295891e-4f * x2 + 8.3321608736e-3f) * x2 - 1.6666654611e-1f) * x2 * x + x;
+  const float cos =
+      ((2.443315711809948e-5f * x2 - 1.388731625493765e-3f) * x2 + 4.166664568298827e-2f) * x2 * x2 -
+      0.5f * x2 + 1.0f;
+  const bool swap = quarter & 1;
+  const float c = swap ? sin : cos, s = swap ? cos : sin;
+  return {((quarter + 1) & 2) ? -c : c, (quarter & 2) ? -s : s};
+}
+
 }  // namespace
 
 uint64_t key(std::initializer_list<uint64_t> parts) {
@@ -53,20 +68,7 @@ double uniform(uint64_t key, uint64_t i) { return (static_cast<double>(bits(key,
 // Multiply and shift: the bias is below n / 2^32, which no use here can see.
 uint64_t below(uint64_t key, uint64_t i, uint64_t n) { return ((bits(key, i) >> 32) * n) >> 32; }
 
-// The turn is taken to the nearest quarter; the rest, within ±1/8 turn, goes through Cephes' sinf and cosf
-// polynomials.
-CosSin cos_sin_of_turn(float turn) {
-  const int32_t quarter = static_cast<int32_t>(turn * 4.0f + 0.5f);
-  const float x = (turn - static_cast<float>(quarter) * 0.25f) * 6.28318530717958648f;
-  const float x2 = x * x;
-  const float sin = ((-1.9515295891e-4f * x2 + 8.3321608736e-3f) * x2 - 1.6666654611e-1f) * x2 * x + x;
-  const float cos =
-      ((2.443315711809948e-5f * x2 - 1.388731625493765e-3f) * x2 + 4.166664568298827e-2f) * x2 * x2 -
-      0.5f * x2 + 1.0f;
-  const bool swap = quarter & 1;
-  const float c = swap ? sin : cos, s = swap ? cos : sin;
-  return {((quarter + 1) & 2) ? -c : c, (quarter & 2) ? -s : s};
-}
+CosSin cos_sin_of_turn(float turn) { return cos_sin(turn); }
 
 // Box-Muller in blocks of pairs, one 64-bit number a pair. Three loops, since mixing and sqrt stay scalar and
 // the polynomials between them become SIMD only on their own.
@@ -82,7 +84,7 @@ void fill_normal(uint64_t key, std::span<float> out) {
       turn_bits[i] = static_cast<uint32_t>(random) & 0x7fffff;
     }
     for (size_t i = 0; i < pairs; ++i) {
-      const CosSin point = cos_sin_of_turn(unit(turn_bits[i]));
+      const CosSin point = cos_sin(unit(turn_bits[i]));
       radius[i] = -2.0f * log_of(unit(radius_bits[i]));
       cos[i] = point.cos;
       sin[i] = point.sin;

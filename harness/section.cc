@@ -154,6 +154,12 @@ std::vector<Section> Section::sections(const std::string& key) {
   return all;
 }
 
+std::vector<Section> Section::section_or_sections(const std::string& key) {
+  const toml::node* node = take(key);
+  if (node && node->is_array_of_tables()) return sections(key);
+  return {section(key)};
+}
+
 std::map<std::string, Section> Section::subsections() {
   std::map<std::string, Section> all;
   for (const auto& [key, node] : *table_) all.emplace(key.str(), section(std::string(key.str())));

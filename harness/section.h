@@ -54,6 +54,8 @@ class Section {
   Section section(const std::string& key);
   // [[key]]: one section each, named by its `id` where it has one.
   std::vector<Section> sections(const std::string& key);
+  // [key] or [[key]]: at least one section, an empty one where there is none.
+  std::vector<Section> section_or_sections(const std::string& key);
   // Every table inside this one, by its key.
   std::map<std::string, Section> subsections();
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "harness/stats.h"
+#include "kernels/fma_peak.h"
 #include "kernels/stream.h"
 
 namespace kv {
@@ -261,5 +262,26 @@ double CeilingTask::run() {
 }
 
 double CeilingTask::gbps() const { return median(gbps_); }
+
+std::string PeakTask::name() const {
+  return kind_ == Kind::kFloats ? "multiply-add peak, f32" : "multiply-add peak, 16-bit integers";
+}
+
+void PeakTask::begin(int) { multiply_adds(); }
+
+double PeakTask::run() {
+  Stopwatch watch;
+  const double done = multiply_adds();
+  const double seconds = watch.lap();
+  per_second_.push_back(done / seconds);
+  return seconds;
+}
+
+double PeakTask::per_second() const { return median(per_second_); }
+
+double PeakTask::multiply_adds() const {
+  constexpr int64_t kRounds = 200'000;  // about a millisecond: waking the threads is lost in it
+  return (kind_ == Kind::kFloats ? run_fma(kRounds) : run_dot16(kRounds)) / 2.0;
+}
 
 }  // namespace kv

@@ -1,5 +1,5 @@
-// What a block times: decode steps, attention on cold caches, growth runs, and the read ceilings between
-// them.
+// What a block times: decode steps, attention on cold caches, growth runs, and between them the ceilings that
+// they are held against.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,25 @@ class CeilingTask : public TimedTask {
   Block block_;
   volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
   std::vector<double> gbps_;
+};
+
+// Multiply-adds in registers and nothing else, on all threads.
+class PeakTask : public TimedTask {
+ public:
+  enum class Kind { kFloats, kCodes };  // as in MultiplyAdds
+  explicit PeakTask(Kind kind) : kind_(kind) {}
+  std::string name() const override;
+  int iterations() const override { return 5; }
+  void begin(int repetition) override;
+  double run() override;
+  void end() override {}
+  double per_second() const;
+
+ private:
+  double multiply_adds() const;  // does some, and says how many
+
+  const Kind kind_;
+  std::vector<double> per_second_;
 };
 
 // Tokens that a growth run makes ready at a time.

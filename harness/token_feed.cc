@@ -79,15 +79,19 @@ void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId>
   const int64_t chunk = retention_of(cache.spec()).cuts_prompt ? std::max<int64_t>(1, last - first) : 1024;
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
-  std::vector<float> q(tokens * static_cast<size_t>(s.q_heads * s.head_dim));
+  // Only who scores keys looks at queries whose outputs are not wanted, and making them costs more than K and
+  // V do.
+  std::vector<float> q;
+  if (retention_of(cache.spec()).scores) q.resize(tokens * static_cast<size_t>(s.q_heads * s.head_dim));
   std::vector<float> k(tokens * static_cast<size_t>(s.kv_heads * s.head_dim)), v(k.size());
   for (int64_t at = first; at < last; at += chunk) {
     const int64_t n = std::min(chunk, last - at);
     for (int layer = 0; layer < s.layers; ++layer) {
       for (size_t i = 0; i < ids.size(); ++i) {
-        workload.read(first_sequence + static_cast<int>(i), layer, at, n, q.data(), k.data(), v.data());
+        float* queries = q.empty() ? nullptr : q.data();
+        workload.read(first_sequence + static_cast<int>(i), layer, at, n, queries, k.data(), v.data());
         const StepInput in{
-            .sequence = ids[i], .n = n, .q = q.data(), .k = k.data(), .v = v.data(), .out = nullptr};
+            .sequence = ids[i], .n = n, .q = queries, .k = k.data(), .v = v.data(), .out = nullptr};
         cache.step(layer, {&in, 1});
       }
     }

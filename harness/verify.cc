@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "harness/metrics.h"
 #include "kernels/encoding.h"
@@ -58,21 +59,17 @@ HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int d) {
 }
 
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int head) {
-  HeadRows stored;
   const int d = cache.shape().head_dim;
-  std::vector<float> row(static_cast<size_t>(d));
-  const auto decode = [&](const Side& side, int64_t i, std::vector<float>& to) {
-    const int64_t unit = i / side.encoding.group;
-    decode_row(side.encoding, d, side.data + unit * side.stride,
-               side.meta ? side.meta + unit * side.meta_stride : nullptr,
-               static_cast<int>(i % side.encoding.group), row.data());
-    to.insert(to.end(), row.begin(), row.end());
-  };
-  for (const Span& span : cache.spans(id, layer, head)) {
-    for (int64_t i = 0; i < span.rows; ++i) {
-      decode(span.k, i, stored.k);
-      decode(span.v, i, stored.v);
-    }
+  const std::vector<Span> spans = cache.spans(id, layer, head);
+  int64_t rows = 0;
+  for (const Span& span : spans) rows += span.rows;
+  HeadRows stored{std::vector<float>(static_cast<size_t>(rows * d)),
+                  std::vector<float>(static_cast<size_t>(rows * d))};
+  int64_t at = 0;
+  for (const Span& span : spans) {
+    decode_rows(span.k, d, 0, span.rows, stored.k.data() + at * d);
+    decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
+    at += span.rows;
   }
   return stored;
 }
@@ -104,8 +101,9 @@ std::vector<int64_t> places_back(const std::vector<int64_t>& tokens) {
   return back;
 }
 
-void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, int64_t tokens,
-                Collected& c) {
+// `all` are the tokens of its kv head as they came, `encoded` those that are stored.
+void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
+                int64_t tokens, Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
@@ -121,9 +119,8 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   std::iota(every.begin(), every.end(), int64_t{0});
   const auto full = attend(all, every);
   require_set(kept, tokens);
-  const HeadRows rows = stored_rows(cache, output.sequence, output.layer, kv_head);
   const int64_t count = static_cast<int64_t>(kept.size());
-  const auto stored = attend(rows, kept);
+  const auto stored = attend(encoded, kept);
   append(c.full, full.out);
   append(c.stored, stored.out);
   if (count == tokens) {
@@ -171,8 +168,15 @@ Errors verify(Cache& cache, const Workload& workload, int64_t tokens, std::span<
     std::vector<bool> wanted(static_cast<size_t>(cache.shape().kv_heads), false);
     for (const int h : heads) wanted[static_cast<size_t>(h / cache.shape().group())] = true;
     const auto rows = read_heads(workload, outputs[i].workload_sequence, outputs[i].layer, tokens, wanted);
-    for (const int h : heads) {
-      check_head(cache, outputs[i], h, rows[static_cast<size_t>(h / cache.shape().group())], tokens, c);
+    HeadRows stored;
+    int stored_head = -1;
+    for (const int h : heads) {  // in order: those of a kv head follow each other
+      const int kv_head = h / cache.shape().group();
+      if (kv_head != std::exchange(stored_head, kv_head)) {
+        stored = {};
+        stored = stored_rows(cache, outputs[i].sequence, outputs[i].layer, kv_head);
+      }
+      check_head(cache, outputs[i], h, rows[static_cast<size_t>(kv_head)], stored, tokens, c);
     }
   }
   Errors e;

@@ -13,6 +13,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/mass.h"
 #include "kernels/encoding.h"
+#include "kernels/formats.h"
 #include "kernels/prefill_task.h"
 
 namespace kv {
@@ -307,6 +308,12 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
 double attention_error_bound(const Encoding& k, const Encoding& v) {
   const auto is_float = [](const Encoding& e) { return e.format <= Format::kFp8E5M2; };
   return is_float(k) && is_float(v) ? 1e-5 : 2e-3;
+}
+
+bool scores_codes(const Encoding& k, int head_dim) { return !isa_is_scalar() && is_code(k, head_dim); }
+
+bool weighs_codes(const Encoding& v, int head_dim) {
+  return !isa_is_scalar() && is_code(v, head_dim) && v.format != Format::kChannel;
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens) {

@@ -110,6 +110,11 @@ class PiecewiseAttention {
 // outlier channels make them so large that the codec's own error is a hundred times that.
 double attention_error_bound(const Encoding& k, const Encoding& v);
 
+// Whether decode steps on the vector path multiply one side's rows as integer codes, in 16 bits (scores with
+// K, weights with V), or else as f32.
+bool scores_codes(const Encoding& k, int head_dim);
+bool weighs_codes(const Encoding& v, int head_dim);
+
 // What runs for rows of these encodings in steps of `tokens` tokens: the instruction set, the path where it
 // is not the one of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0" or "avx3/prefill/f16".
 std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens = 1);

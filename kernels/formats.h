@@ -47,6 +47,14 @@ KV_HD void store(std::byte* p, int64_t i, T value) {
   std::memcpy(p + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
+// Whether rows are integer codes of a layout that attention multiplies as they lie
+// (cpu/attention_codes-inl.h).
+inline bool is_code(const Encoding& e, int head_dim) {
+  const bool uniform = e.format == Format::kToken || e.format == Format::kChannel;
+  if (!uniform) return e.format == Format::kQ8_0 || e.format == Format::kQ4_0;
+  return (e.bits == 8 || e.bits == 4 || e.bits == 2) && head_dim * e.bits % 128 == 0;
+}
+
 // The largest magnitude of n elements, as bits. kInfinityBits or more if any is infinite or NaN.
 inline uint32_t largest_magnitude_bits(int n, const float* x) {
   uint32_t largest = 0;

@@ -23,9 +23,11 @@ CELL_NUMBERS = """
     err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
 """.split()
 # Of experiments that older folders do not know: all null there.
-LATER_TEXT = ["series", "arm", "lengths"]
+LATER_TEXT = ["series", "arm", "lengths", "bound", "cold_bound"]
 LATER_NUMBERS = """
-    cold_ci_low_us cold_ci_high_us
+    attend_p50_us cold_ci_low_us cold_ci_high_us err_kernel_rel_l2
+    multiply_add_peak_per_s bound_us bound_share cold_bound_us cold_bound_share
+    cold_ratio_p50 cold_ratio_ci_low cold_ratio_ci_high
     held_bytes_per_token kept_tokens err_positions
     save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
     chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us

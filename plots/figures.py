@@ -44,6 +44,7 @@ from prepare import (
     with_loss_interval,
     with_panel,
 )
+from roofline import bound_table, time_table
 from style import (
     COLOURS,
     INK,
@@ -272,48 +273,11 @@ def bandwidth(tables: Tables):
 
 
 def kernels(tables: Tables):
-    """A table of shares: where every variant stands at every shape, which lines over length cannot show."""
-    if "cold_ceiling_share" not in tables.cells.columns:
-        raise NoData("no cell has cold_ceiling_share")
-    rows = tables.cells.filter(pl.col("cold_ceiling_share").is_not_null() & (pl.col("seq_len") > 0))
-    shapes = ["kv_heads", "head_dim", "threads"]
-    if rows.select(shapes).n_unique() < 2:
-        raise NoData("only one shape and number of threads was measured")
-    share, time = pl.col("cold_ceiling_share"), pl.col("cold_attend_p50_us")
-    tokens, threads, *heads = (pl.col(name).cast(pl.Int64) for name in ("seq_len", "threads", "q_heads", *shapes[:2]))
-    rows = rows.with_columns(
-        column=pl.format("{} · {}t", tokens, threads),
-        panel=pl.format("{}/{} heads of {}", *heads),
-        label=pl.format("{}", (100 * share).round().cast(pl.Int64)),
-        low=share * time / pl.col("cold_ci_high_us"),
-        high=share * time / pl.col("cold_ci_low_us"),
-    ).sort("kv_heads", "head_dim", "seq_len", "threads", descending=[True, False, False, False])  # fmt: skip
-    percent, gbps = "{:.1%}".format, "{:.3g} GB/s".format
-    rows = rows.with_columns(
-        text("cold_ceiling_share", percent), text("low", percent), text("high", percent),
-        text("cold_read_gbps", gbps), text("cold_ceiling_gbps", gbps),
-    )  # fmt: skip
-    variants = [name for name in tables.style.names if name in set(rows["variant"])]
-    base = alt.Chart().encode(
-        alt.X("column:O", sort=None, axis=alt.Axis(title=None, labelAngle=-60, labelFontSize=10)),
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=260)),
-        tooltip=tips(
-            share="cold_ceiling_share_text", low="low_text", high="high_text",
-            read="cold_read_gbps_text", ceiling="cold_ceiling_gbps_text",
-        ),
-    )  # fmt: skip
-    cells = base.mark_rect(stroke="white").encode(
-        alt.Color(
-            "cold_ceiling_share:Q",
-            scale=alt.Scale(scheme="viridis", domain=[0, 1], clamp=True),
-            legend=alt.Legend(title="of the ceiling", format="%"),
-        )
-    )
-    dark = alt.datum.cold_ceiling_share < 0.6
-    numbers = base.mark_text(fontSize=10).encode(
-        text="label:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
-    )
-    return panels(alt.layer(cells, numbers), rows, height=20 * len(variants))
+    return bound_table(tables.cells, tables.style.names)
+
+
+def kernels_ratio(tables: Tables):
+    return time_table(tables.cells, tables.style.names)
 
 
 def budget(tables: Tables):
@@ -688,11 +652,20 @@ FIGURES = [
     ),
     Figure(
         "kernels",
-        "Share of the cold read ceiling, by shape",
-        "Brighter is better. A number is the share, in percent, of what a plain read of as many cold bytes reached in the same "
-        "run with the same threads. Columns are tokens and threads; a codec of fewer bits has less to read, so the same share "
-        "is a shorter time.",
+        "How near attention comes to what the machine can do, by shape",
+        "Darker is nearer. Nothing attends faster than memory gives the rows (blue: that takes longer) nor than the machine does the "
+        "multiply-adds (orange); the number is the share of that bound in percent. In brackets below an orange one: the share of the "
+        "read ceiling alone. Ceilings and peaks are those of the same run with the same threads. Columns are tokens and "
+        "threads. Hot cells are drawn where a cache holds the rows. A codec of fewer bits has less to read: the same share of the "
+        "read ceiling is a shorter time.",
         kernels,
+    ),
+    Figure(
+        "kernels_ratio",
+        "Time of attention against the baseline's, by shape",
+        "Smaller is faster. Median time of an attend over that of the run's first variant, side by side in the same repetitions; "
+        "hot ones include the append.",
+        kernels_ratio,
     ),
     Figure(
         "budget",

@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -31,7 +32,8 @@ bytes_device_peak rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p9
 step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
 err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
 
-COLD_COLUMNS = ["cold_attend_p50_us", "cold_read_gbps", "cold_ceiling_gbps", "cold_ceiling_share"]
+COLD_COLUMNS = """cold_attend_p50_us cold_read_gbps cold_ceiling_gbps cold_ceiling_share cold_bound cold_bound_us
+cold_bound_share cold_ratio_p50""".split()
 Q_HEADS, KV_HEADS, HEAD_DIM, TOKENS, REPETITIONS, STEPS = 4, 2, 16, 64, 5, 4
 ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
 CONFIG = f"""
@@ -127,22 +129,34 @@ def test_times_are_ordered(results):
 
 
 def assert_share(row, kind):
-    share = float(row[kind + "read_gbps"]) / float(row[kind + "ceiling_gbps"])
-    assert share > 0 and float(row[kind + "ceiling_share"]) == pytest.approx(share, rel=1e-6)
+    read, ceiling, took = (float(row[kind + c]) for c in ("read_gbps", "ceiling_gbps", "attend_p50_us"))
+    assert read > 0 and float(row[kind + "ceiling_share"]) == pytest.approx(read / ceiling, rel=1e-6)
+    adds = int(row["multiply_adds"])
+    assert adds == 2 * int(row["q_heads"]) * int(row["seq_len"]) * int(row["head_dim"])
+    compute, memory = 1e6 * adds / float(row["multiply_add_peak_per_s"]), took * read / ceiling
+    assert row[kind + "bound"] == ("compute" if compute > memory else "memory")
+    assert float(row[kind + "bound_us"]) == pytest.approx(max(compute, memory), rel=1e-6)
+    assert float(row[kind + "bound_share"]) == pytest.approx(max(compute, memory) / took, rel=1e-6)
 
 
 def test_cold_reads_have_columns_and_samples_of_their_own(config, tmp_path):
     large = ["--set", "model.q_heads=8", "--set", "model.kv_heads=8", "--set", "model.head_dim=128"]
     done = run(config, tmp_path / "out", *large, "--set", 'experiment="decode"', "--set", "sweep.seq_len=512",
-               "--set", "sweep.variants=contiguous", "--set", "measure.null_ab=false", "--set", "measure.cold_steps=3",
-               "--set", "measure.repetitions=2")
+               "--set", 'sweep.variants=["contiguous", "contiguous/q8_0"]', "--set", "measure.null_ab=false",
+               "--set", "measure.cold_steps=3", "--set", "measure.repetitions=2")
     assert done.returncode == 0, done.stderr
-    [row] = table(tmp_path / "out" / "cells.csv")
-    assert float(row["cold_attend_p50_us"]) > 0
-    assert_share(row, "")
-    assert_share(row, "cold_")
-    kinds = Counter((r["kind"], r["repetition"]) for r in table(tmp_path / "out" / "samples.csv"))
-    assert kinds == {("step", "0"): STEPS, ("step", "1"): STEPS, ("cold", "0"): 3, ("cold", "1"): 3}
+    rows = table(tmp_path / "out" / "cells.csv")
+    for row in rows:
+        assert_share(row, "")
+        assert_share(row, "cold_")
+    samples = table(tmp_path / "out" / "samples.csv")
+    cold = lambda row, repetition: median(float(r["attend_us"]) for r in samples if r["cell"] == row["cell"]
+                                          and (r["kind"], r["repetition"]) == ("cold", repetition))  # noqa: E731
+    f32, q8_0 = (median(cold(row, repetition) for repetition in "01") for row in rows)
+    assert f32 > 0 and rows[0]["cold_ratio_p50"] == ""
+    assert float(rows[1]["cold_ratio_p50"]) == pytest.approx(q8_0 / f32, rel=1e-6)
+    kinds = Counter((r["kind"], r["repetition"]) for r in samples)
+    assert kinds == {("step", "0"): 2 * STEPS, ("step", "1"): 2 * STEPS, ("cold", "0"): 6, ("cold", "1"): 6}
 
 
 def test_ledger_and_prediction_agree(results):
@@ -543,6 +557,9 @@ def test_a_variant_is_refused_with_its_place(config, tmp_path, spec, parts):
         ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n[model]\npreset = "gpt-9"\n',
          ["gpt-9", "llama-3-8b"]),
         ("\xff\x00", [":1: "]),
+        (CONFIG + "[[decode]]\n[[decode]]\nseq_len = [8, 32]\n",
+         ["two [[decode]] tables have the cell 'decode gaussian b1 s32 contiguous'", "give it to one of them"]),
+        (CONFIG + "[[decode]]\n[[decode]]\nseq_length = 8\n", ["decode[1].seq_length", "is not a key"]),
     ],
 )
 def test_a_config_is_refused_at_its_line(tmp_path, text, parts):

@@ -57,6 +57,25 @@ TEST_F(ConfigFile, AnExperimentsOwnTableOverridesForItAlone) {
   EXPECT_EQ(growth.axes.workload, (std::vector<std::string>{"gaussian"}));
 }
 
+TEST_F(ConfigFile, SeveralTablesOfAnExperimentAreAsManySweeps) {
+  const Config c = load(kText +
+                        "[[decode]]\nkv_heads = [2, 8]\n"
+                        "[[decode]]\nseq_len = 4096\nvariants = 'contiguous/f16'\nsteps = 2\n");
+  ASSERT_EQ(c.experiments.size(), 3u);
+  const ExperimentConfig &shapes = c.experiments[0], &longer = c.experiments[1];
+  EXPECT_EQ(shapes.kind, "decode");
+  EXPECT_EQ(shapes.axes.kv_heads, (std::vector<int>{2, 8}));
+  EXPECT_EQ(shapes.axes.seq_len, (std::vector<int64_t>{16, 512}));
+  EXPECT_EQ(longer.kind, "decode");
+  EXPECT_TRUE(longer.axes.kv_heads.empty());
+  EXPECT_EQ(longer.axes.seq_len, (std::vector<int64_t>{4096}));
+  EXPECT_EQ(longer.axes.variants.size(), 1u);
+  EXPECT_EQ(longer.measure.steps, 2);
+  EXPECT_EQ(longer.measure.repetitions, 9);
+  EXPECT_EQ(c.experiments[2].kind, "growth");
+  EXPECT_EQ(load(c.as_run).as_run, c.as_run);
+}
+
 TEST_F(ConfigFile, SetTakesTomlOrElseText) {
   Overrides o;
   o.set = {"sweep.seq_len=[3, 5]", "sweep.variants=concat", "title=a b", "decode.repetitions=2", "seed=7"};
@@ -111,6 +130,9 @@ TEST_F(ConfigFile, AModelOnTheCommandLineIsWhatIsMeasured) {
     EXPECT_EQ(e.axes.workload, (std::vector<std::string>{"model"}));
   EXPECT_EQ(c.workload.model, path_);
   EXPECT_EQ(load(c.as_run).experiments[1].axes.workload, (std::vector<std::string>{"model"}));
+  const Config several = load(kText + "[[decode]]\nworkload = 'sinks'\n[[decode]]\nworkload = 'local'\n", o);
+  for (const ExperimentConfig& e : several.experiments)
+    EXPECT_EQ(e.axes.workload, (std::vector<std::string>{"model"}));
 }
 
 TEST_F(ConfigFile, PathsMeanTheSameFromEveryFolder) {

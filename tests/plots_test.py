@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 PLOTS = Path(__file__).resolve().parent.parent / "plots"
@@ -21,6 +22,7 @@ sys.path.insert(0, str(PLOTS))
 
 from data import CELL_NUMBERS, CELL_TEXT, LATER_NUMBERS, LATER_TEXT, BadResults, load_run
 from prepare import (
+    NoData,
     by_budget,
     by_what_is_kept,
     growth_totals,
@@ -33,6 +35,7 @@ from prepare import (
     with_front,
     with_panel,
 )
+from roofline import bound_table, time_table
 from style import VariantStyle, bytes_text, natural_order
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
@@ -83,6 +86,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     if later:
         cells += [*budget_cells(workloads[0]), *checkpoint_cells(workloads[0], lengths), *reading_cells(workloads[0]),
                   *stream_cells(workloads[0])]  # fmt: skip
+        cells = [with_bounds(cell) for cell in cells]
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
         ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
@@ -133,6 +137,19 @@ def synthetic_cell(draw, variants, variant, experiment, length, batch, workload)
         "versus": "" if first else next(iter(variants)), "verdict": verdict, "ratio_p50": ratio,
         "ratio_ci_low": ratio * 0.97, "ratio_ci_high": ratio * 1.04,
     }  # fmt: skip
+
+
+def with_bounds(cell: dict) -> dict:
+    """A peak at which f32 is bound by memory, and all else by multiply-adds when hot."""
+    if cell["experiment"] != "decode" or not cell.get("cold_ceiling_share"):
+        return cell
+    hot = "memory" if "f32" in cell["variant"] else "compute"
+    bound = lambda prefix, name, share: {f"{prefix}bound": name, f"{prefix}bound_us": 7, f"{prefix}bound_share": share}  # noqa: E731
+    bounds = {**bound("cold_", "memory", cell["cold_ceiling_share"]), "multiply_add_peak_per_s": 1e11}
+    if cell["ceiling_share"]:
+        bounds |= bound("", hot, cell["ceiling_share"] + (0.2 if hot == "compute" else 0))
+    ratio = cell.get("ratio_p50") or ""
+    return {**cell, **bounds, "cold_ratio_p50": ratio and 0.9 * ratio}
 
 
 def one_thread_cell(cell: dict) -> dict:
@@ -439,8 +456,8 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     assert done.returncode == 0, done.stderr
     left_out = [line.split(":")[0] for line in done.stdout.splitlines() if "left out" in line]
     assert left_out == [
-        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "kernels", "budget", "checkpoint",
-        "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget",
+        "memory", "bytes", "growth", "growth_total", "pareto", "bandwidth", "kernels", "kernels_ratio", "budget",
+        "checkpoint", "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget",
         "stream",
     ]  # fmt: skip
     assert (folder / "figures" / "latency.png").exists()
@@ -534,10 +551,52 @@ def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
     assert [loss > 6 for loss in rows["loss"]] == [True, False] * 4 + [True, True] * 2
 
 
+def test_shapes_are_coloured_by_the_bound_that_holds(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 4096), later=True, one_thread=True), "run")
+    cells, names = measured(run.cells), natural_order(SYNTHETIC)
+    drawn = table_rows(bound_table(cells, names))
+    assert set(drawn["panel"]) == {"8/4 heads of 64 · cold", "8/4 heads of 64 · hot"}
+    by = {(row["variant"], row["panel"].split()[-1], row["column"]): row for row in drawn.to_dicts()}
+    # One thread was not measured hot.
+    assert len(by) == 6 * 2 * 3 and ("contiguous/f32/full", "hot", "256 · 1t") not in by
+    f32, f16 = (by[f"contiguous/{codec}/full", "hot", "4K · 2t"] for codec in ("f32", "f16"))
+    assert (f32["kind"], f32["label"], f32["small"]) == ("memory · 50–70 %", "50", "")
+    assert (f16["kind"], f16["label"], f16["small"]) == ("compute · 90 % and more", "90", "(70)")
+    assert all(row["kind"].startswith("memory") for key, row in by.items() if key[1] == "cold")
+    # Where hot reads are no faster than cold ones, no cache holds the rows.
+    slow = cells.with_columns(ceiling_gbps=1.2 * pl.col("cold_ceiling_gbps"))
+    assert set(table_rows(bound_table(slow, names))["panel"]) == {"8/4 heads of 64 · cold"}
+
+
+def test_shapes_of_older_folders_have_no_bound(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 512), later=True, one_thread=True), "run")
+    older = measured(run.cells).with_columns(
+        **{column: pl.lit(None, run.cells.schema[column]) for column in run.cells.columns if "bound" in column},
+        **{column: pl.lit(None, pl.Float64) for column in ("ratio_p50", "cold_ratio_p50")},
+    )
+    drawn = table_rows(bound_table(older, natural_order(SYNTHETIC)))
+    assert {kind.split()[0] for kind in drawn["kind"]} == {"memory"}
+    with pytest.raises(NoData, match="compared with a baseline"):
+        time_table(older, natural_order(SYNTHETIC))
+
+
+def test_times_are_classed_against_the_baseline(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 512), later=True, one_thread=True), "run")
+    drawn = table_rows(time_table(measured(run.cells), natural_order(SYNTHETIC)))
+    kinds = {(row["variant"], row["panel"].split()[-1]): row["kind"] for row in drawn.to_dicts()}
+    assert kinds["contiguous/f16/full", "hot"] == "0.55–0.8"  # 0.012 / 0.020
+    assert kinds["contiguous/f16/full", "cold"] == "below 0.55"
+    assert kinds["concat/f32/full", "cold"] == "1.25 and more"
+
+
+def table_rows(chart) -> pl.DataFrame:
+    return pl.DataFrame(chart.to_dict()["data"]["values"], infer_schema_length=None)
+
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FIGURE_NAMES = [
-    "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "kernels", "budget", "checkpoint",
-    "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream",
+    "memory", "bytes", "latency", "growth", "growth_total", "pareto", "bandwidth", "kernels", "kernels_ratio", "budget",
+    "checkpoint", "quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream",
 ]  # fmt: skip
 
 
@@ -600,7 +659,7 @@ def test_tooltips_appear(opened, name):
     page.mouse.move(0, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if name != "kernels"])  # whose variants are rows
+@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if not name.startswith("kernels")])  # whose variants are rows
 def test_a_click_in_the_legend_selects(opened, name):
     page, complaints = opened
     chart = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)")

@@ -75,12 +75,6 @@ constexpr int kPlanes = 16 / Layout::kBits;
 template <class Layout>
 constexpr int32_t kMiddle = 1 << (Layout::kBits - 1);
 
-inline bool is_code(const Encoding& e, int head_dim) {
-  const bool uniform = e.format == Format::kToken || e.format == Format::kChannel;
-  if (!uniform) return e.format == Format::kQ8_0 || e.format == Format::kQ4_0;
-  return (e.bits == 8 || e.bits == 4 || e.bits == 2) && head_dim * e.bits % 128 == 0;
-}
-
 // Calls with the layout, with vectors of words, and with the rows that a vector holds.
 template <class Call>
 HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
