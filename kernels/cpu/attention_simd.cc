@@ -5,7 +5,6 @@
 // not know whether a tile lies in one span or in many, and while one side is worked on, memory is asked for
 // the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "kernels/attention_task.h"
@@ -32,21 +31,11 @@ namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kPadding = 8;  // rows that a loop may look at past the last
-constexpr int kPaddedRows = kTileRows + kPadding;
-
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
-  HWY_ALIGN float weights[kScoreStride], largest_scale[kScoreStride];
   HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
-  HWY_ALIGN float row_scale[kScoreStride], row_zero[kScoreStride];
-  HWY_ALIGN float channel_scale[kMaxHeadDim], channel_middle[kMaxHeadDim];
-  HWY_ALIGN float scaled_query[kQueryBlock * kMaxHeadDim];
-  BlockScales blocks;
-  CodedQueries queries;
-  CodedWeights coded_weights;
-  bool queries_are_coded = false;  // with `coded`'s layout
-  Encoding coded;
+  HWY_ALIGN float row_scale[kScoreStride];
+  CodeScratch codes;
 };
 
 template <class D>
@@ -83,7 +72,7 @@ class TaskRunner {
 
  private:
   void start_task() {
-    s_.queries_are_coded = false;
+    s_.codes.queries_are_coded = false;
     queries_are_finite_ = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_);
     if (task_->resume) return;
     std::fill_n(task_->state, task_->queries, SoftmaxState());
@@ -112,14 +101,6 @@ class TaskRunner {
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
 
-  // The pointers of a run's rows, with copies of the last one behind them where a loop would look further.
-  static const std::byte* const* pad(const std::byte* const* rows, int count, const std::byte** room) {
-    if (count % kPadding == 0) return rows;
-    std::copy_n(rows, count, room);
-    std::fill_n(room + count, kPadding, rows[count - 1]);
-    return room;
-  }
-
   // Whether the loops of floats cannot read the run's rows as they are.
   bool must_decode(const TileSide& side, Format format, const Run& run) const {
     return !is_float(format) ||
@@ -130,7 +111,7 @@ class TaskRunner {
   const std::byte* const* decode(const TileSide& side, const Encoding& e, const Run& run,
                                  const std::byte** rows) const {
     decode_tile_rows(side, e, head_dim_, run.first, run.count, s_.decoded);
-    for (int i = 0; i < run.count + kPadding; ++i) {
+    for (int i = 0; i < run.count + kRowPadding; ++i) {
       const int64_t row = std::min(i, run.count - 1);
       rows[i] = reinterpret_cast<const std::byte*>(s_.decoded + row * head_dim_);
     }
@@ -140,18 +121,14 @@ class TaskRunner {
   // ---- scores ----
 
   void score(const Tile& tile, const Run& run) {
-    if (is_code(run.k, head_dim_) && queries_are_finite_) {
-      bool done = false;
-      with_layout(run.k, head_dim_, [&](auto layout, auto di, auto pack) KV_ATTR {
-        done = score_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
-      });
-      if (done) return;
-    }
+    if (is_code(run.k, head_dim_) && queries_are_finite_ &&
+        score_codes(tile.k, run, code_work(), s_.scores + run.first))
+      return;
     const std::byte* room[kPaddedRows];
     float* scores = s_.scores + run.first;
     const bool decoded = must_decode(tile.k, run.k.format, run);
     const std::byte* const* keys =
-        decoded ? decode(tile.k, run.k, run, room) : pad(tile.k.row + run.first, run.count, room);
+        decoded ? decode(tile.k, run.k, run, room) : pad_rows(tile.k.row + run.first, run.count, room);
     with_load(run.k.format, decoded, [&](auto load) KV_ATTR {
       score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
     });
@@ -163,82 +140,7 @@ class TaskRunner {
     }
   }
 
-  // False, and nothing done, if a scale is not finite: its rows are for the decoding path, which keeps NaN.
-  template <class Layout, int kPack, class DI>
-  bool score_codes(DI di, const Tile& tile, const Run& run) {
-    if (run.k.format == Format::kChannel) return score_channel<Layout, kPack>(di, tile, run);
-    if (!load_scales<Layout>(tile.k, run.k, run.first, run.count)) return false;
-    if (!s_.queries_are_coded || !(s_.coded == run.k)) {
-      for (int r = 0; r < task_->queries; ++r) {
-        const float* q = task_->query(r, head_dim_);
-        code_query<Layout, kPack>(di, q, largest_magnitude(d_, q, head_dim_), head_dim_, r, s_.queries);
-        s_.queries.offset[r] = run.k.affine ? sum_of(q) : 0.0f;
-      }
-      s_.queries_are_coded = true;
-      s_.coded = run.k;
-    }
-    const std::byte* room[kPaddedRows];
-    const std::byte* const* keys = pad(tile.k.row + run.first, run.count, room);
-    score_rows<Layout, kPack>(di, keys, run.count, s_.scores + run.first);
-    for (int r = 0; r < task_->queries; ++r) {
-      float* scores = s_.scores + r * kScoreStride + run.first;
-      const float step = s_.queries.step[r], sum = s_.queries.offset[r];
-      if constexpr (Layout::kWordsPerBlock != 0) {
-        for (int j = 0; j < run.count; ++j) scores[j] *= step;
-      } else {
-        for (int j = 0; j < run.count; ++j)
-          scores[j] = scores[j] * (step * s_.row_scale[j]) + s_.row_zero[j] * sum;
-      }
-    }
-    return true;
-  }
-
-  template <class Layout, int kPack, class DI>
-  void score_rows(DI di, const std::byte* const* keys, int count, float* scores) {
-    constexpr int kStep = 4 * kPack;
-    const int queries = static_cast<int>(task_->queries);
-    const int vectors = head_dim_ * Layout::kBits / 32 * kPack / width(di);
-    Ahead ahead = ahead_;  // a local one can live in registers
-    ahead.begin_part(int64_t{(count + kStep - 1) / kStep} * vectors * query_blocks(queries));
-    for (int j = 0; j < count; j += kStep) {
-      int r = 0;
-      const auto block = [&](auto some) KV_INLINE {
-        constexpr int kQueries = decltype(some)::value;
-        for (; r + kQueries <= queries; r += kQueries)
-          score_codes_block<Layout, kPack, kQueries>(di, keys + j, s_.blocks, j, head_dim_, s_.queries, r,
-                                                     ahead, scores + r * kScoreStride + j);
-      };
-      block(std::integral_constant<int, 4>());
-      block(std::integral_constant<int, 2>());
-      block(std::integral_constant<int, 1>());
-    }
-    ahead_ = ahead;
-  }
-
-  // kChannel, a unit at a time.
-  template <class Layout, int kPack, class DI>
-  bool score_channel(DI di, const Tile& tile, const Run& run) {
-    s_.queries_are_coded = false;
-    for (int done = 0; done < run.count;) {
-      const int first = run.first + done;
-      int count = 1;
-      while (done + count < run.count && tile.k.meta[first + count] == tile.k.meta[first]) ++count;
-      if (!load_channel_scales(tile.k.meta[first], static_cast<float>(kMiddle<Layout>))) return false;
-      float largest[kQueryBlock];
-      for (int r = 0; r < task_->queries; ++r) largest[r] = scale_query(r);
-      for (int r = 0; r < task_->queries; ++r)
-        code_query<Layout, kPack>(di, s_.scaled_query + r * head_dim_, largest[r], head_dim_, r, s_.queries);
-      const std::byte* room[kPaddedRows];
-      const std::byte* const* keys = pad(tile.k.row + first, count, room);
-      score_rows<Layout, kPack>(di, keys, count, s_.scores + first);
-      for (int r = 0; r < task_->queries; ++r) {
-        float* scores = s_.scores + r * kScoreStride + first;
-        for (int j = 0; j < count; ++j) scores[j] = scores[j] * s_.queries.step[r] + s_.queries.offset[r];
-      }
-      done += count;
-    }
-    return true;
-  }
+  CodeWork code_work() { return {*task_, head_dim_, s_.codes, ahead_}; }
 
   bool are_finite(const float* x, int64_t n) const {
     auto probe = hn::Zero(d_);
@@ -246,67 +148,7 @@ class TaskRunner {
     return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
   }
 
-  float sum_of(const float* x) const {
-    auto sum = hn::Zero(d_);
-    for (int i = 0; i < head_dim_; i += lanes()) sum = hn::Add(sum, hn::LoadU(d_, x + i));
-    return hn::GetLane(hn::SumOfLanes(d_, sum));
-  }
-
-  // Query r * scale -> scaled_query, what the middles of the channels' grids add to each score -> offset;
-  // returns the largest magnitude of scaled_query.
-  float scale_query(int r) {
-    const float* q = task_->query(r, head_dim_);
-    float* out = s_.scaled_query + r * head_dim_;
-    auto offsets = hn::Zero(d_), top = hn::Zero(d_);
-    for (int i = 0; i < head_dim_; i += lanes()) {
-      const auto x = hn::LoadU(d_, q + i), scaled = hn::Mul(x, hn::Load(d_, s_.channel_scale + i));
-      hn::StoreU(scaled, d_, out + i);
-      top = hn::Max(top, hn::Abs(scaled));
-      offsets = hn::MulAdd(x, hn::Load(d_, s_.channel_middle + i), offsets);
-    }
-    s_.queries.offset[r] = hn::GetLane(hn::SumOfLanes(d_, offsets));
-    return hn::GetLane(hn::MaxOfLanes(d_, top));
-  }
-
-  template <class DI>
-  static int width(DI di) {
-    return static_cast<int>(hn::Lanes(di));
-  }
   int lanes() const { return static_cast<int>(hn::Lanes(d_)); }
-
-  // A unit's scales, and the middles of its channels' grids. False if a scale is not finite.
-  bool load_channel_scales(const std::byte* meta, float middle_code) {
-    const LoadF16 load;  // up to 8 bits, they are f16
-    auto probe = hn::Zero(d_);
-    for (int i = 0; i < head_dim_; i += lanes()) {
-      const auto scale = load(d_, meta, i), zero = load(d_, meta, head_dim_ + i);
-      hn::Store(scale, d_, s_.channel_scale + i);
-      hn::Store(hn::MulAdd(hn::Set(d_, middle_code), scale, zero), d_, s_.channel_middle + i);
-      probe = hn::MulAdd(scale, hn::Zero(d_), probe);
-    }
-    return hn::GetLane(hn::SumOfLanes(d_, probe)) == 0.0f;
-  }
-
-  // Scales of a run's rows, and the middles of their grids. False if one is not finite.
-  template <class Layout>
-  bool load_scales(const TileSide& side, const Encoding& e, int first, int count) {
-    const std::byte* const* meta = side.meta + first;
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      return load_block_scales(meta, count, head_dim_ / kGgmlBlock, s_.blocks);
-    } else {
-      // Number by number: a vector load would wait for the stores just made.
-      uint32_t not_finite = 0;
-      for (int j = 0; j < count; ++j) {
-        const auto bits = kv::load<uint32_t>(meta[j], 0);
-        not_finite |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
-        const float scale = std::bit_cast<float>(bits);
-        s_.row_scale[j] = scale;
-        if (e.affine) s_.row_zero[j] = kv::load<float>(meta[j], 1) + scale * kMiddle<Layout>;
-      }
-      if (!e.affine) std::fill_n(s_.row_zero, count, 0.0f);
-      return not_finite == 0;
-    }
-  }
 
   // ---- softmax ----
 
@@ -329,17 +171,13 @@ class TaskRunner {
   // ---- values ----
 
   void add_values(const Tile& tile, const Run& run) {
-    if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
-      bool done = false;
-      with_layout(run.v, head_dim_, [&](auto layout, auto di, auto pack) KV_ATTR {
-        done = add_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
-      });
-      if (done) return;
-    }
+    if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel &&
+        add_codes(tile.v, run, code_work(), s_.scores + run.first))
+      return;
     const std::byte* room[kPaddedRows];
     const bool decoded = must_decode(tile.v, run.v.format, run);
     const std::byte* const* rows =
-        decoded ? decode(tile.v, run.v, run, room) : pad(tile.v.row + run.first, run.count, room);
+        decoded ? decode(tile.v, run.v, run, room) : pad_rows(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;
     const float* scale =
         decoded ? nullptr : float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
@@ -349,61 +187,6 @@ class TaskRunner {
     with_load(run.v.format, decoded, [&](auto load) KV_ATTR {
       add_floats(d_, load, rows, run.count, p, *task_, head_dim_, ahead_);
     });
-  }
-
-  template <class Layout, int kPack, class DI>
-  bool add_codes(DI di, const Tile& tile, const Run& run) {
-    if (!load_scales<Layout>(tile.v, run.v, run.first, run.count)) return false;
-    const std::byte* room[kPaddedRows];
-    const std::byte* const* rows = pad(tile.v.row + run.first, run.count, room);
-    if constexpr (Layout::kWordsPerBlock != 0)
-      largest_scales(s_.blocks, run.count, head_dim_ / kGgmlBlock, s_.largest_scale);
-    const int queries = static_cast<int>(task_->queries), pairs = (run.count + 1) / 2;
-    Ahead ahead = ahead_;
-    ahead.begin_part(int64_t{pairs} * (head_dim_ / 4 / width(di)) * query_blocks(queries));
-    int r = 0;
-    const auto block = [&](auto some) KV_INLINE {
-      constexpr int kQueries = decltype(some)::value;
-      for (; r + kQueries <= queries; r += kQueries) {
-        for (int i = 0; i < kQueries; ++i) weigh<Layout>(run, r + i, i);
-        add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s_.coded_weights, head_dim_, ahead,
-                                                 task_->sum + int64_t{r} * head_dim_);
-      }
-    };
-    block(std::integral_constant<int, 4>());
-    block(std::integral_constant<int, 2>());
-    block(std::integral_constant<int, 1>());
-    ahead_ = ahead;
-    return true;
-  }
-
-  // The run's probabilities for query r, times the rows' scales -> coded weights `at`.
-  template <class Layout>
-  void weigh(const Run& run, int r, int at) {
-    const float* p = s_.scores + r * kScoreStride + run.first;
-    float* weights = s_.weights;
-    std::fill_n(weights + run.count / 16 * 16, 16, 0.0f);
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      std::copy_n(p, run.count, weights);
-      code_block_weights<Layout>(weights, s_.blocks, s_.largest_scale, run.count, head_dim_ / kGgmlBlock, at,
-                                 s_.coded_weights);
-    } else {
-      for (int j = 0; j < run.count; ++j) weights[j] = p[j] * s_.row_scale[j];
-      add_zeros(p, run, r);
-      code_weights<Layout>(weights, run.count, at, s_.coded_weights);
-    }
-  }
-
-  // What the rows' zero points add to every element of a query's sum.
-  void add_zeros(const float* p, const Run& run, int64_t r) {
-    if (!run.v.affine) return;
-    auto zeros = hn::Zero(d_);
-    int j = 0;
-    for (; j + lanes() <= run.count; j += lanes())
-      zeros = hn::MulAdd(hn::LoadU(d_, p + j), hn::Load(d_, s_.row_zero + j), zeros);
-    float zero = hn::GetLane(hn::SumOfLanes(d_, zeros));
-    for (; j < run.count; ++j) zero += p[j] * s_.row_zero[j];
-    for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] += zero;
   }
 
   D d_;

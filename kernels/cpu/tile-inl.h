@@ -74,6 +74,17 @@ inline void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& a
   }
 }
 
+constexpr int kRowPadding = 16;  // rows that a loop may look at past the last
+constexpr int kPaddedRows = kTileRows + kRowPadding;
+
+// The pointers of rows [count], with copies of the last one behind them where a loop would look further.
+inline const std::byte* const* pad_rows(const std::byte* const* rows, int count, const std::byte** room) {
+  if (count % kRowPadding == 0) return rows;
+  std::copy_n(rows, count, room);
+  std::fill_n(room + count, kRowPadding, rows[count - 1]);
+  return room;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kv
 HWY_AFTER_NAMESPACE();

@@ -1,0 +1,301 @@
+// Weighted sums of rows of integer codes: see attention_codes-inl.h. The halves of two rows' words are
+// joined, so that neighbouring 16-bit lanes are the same element of two rows, and meet those rows' two
+// weights. Private to kernels/cpu; compiled once a target.
+#if defined(KV_CODES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KV_CODES_VALUES_INL_H_
+#undef KV_CODES_VALUES_INL_H_
+#else
+#define KV_CODES_VALUES_INL_H_
+#endif
+
+#include <algorithm>
+
+#include <hwy/highway.h>
+
+#include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/codes-inl.h"
+#include "kernels/cpu/codes_scales-inl.h"
+#include "kernels/cpu/fold-inl.h"
+#include "kernels/cpu/tile.h"
+
+KV_BEFORE_NAMESPACE();
+namespace kv {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// ---- weights ----
+
+// Weights of up to 4 queries as 16-bit codes: pairs of rows in one 32-bit lane, so that a broadcast of it
+// meets the paired rows. Pairs are neighbours; with scales a block, where weights come as [rows, 4 blocks],
+// they are rows i and i + 4 of eight, and weights are [queries, blocks / 4, pairs, 4].
+struct CodedWeights {
+  static constexpr int kPairs = kTileRows / 2;
+  static constexpr int kStride = kPairs * kMaxBlocks;  // from a query's to the next one's
+  HWY_ALIGN int32_t pair[4 * kStride];                 // [queries, pairs]
+  HWY_ALIGN int32_t start[4 * kMaxBlocks];             // [queries, blocks]: -middle * their sum
+  float step[4];                                       // a weight is about step * code
+  float zero[4];                                       // what zero points add to each element
+};
+
+constexpr float kLargestWeightCode = 32767.0f;
+
+// p [count] from j on, and 0 behind. Looks at a vector of p from no later than the last.
+template <class DF>
+HWY_INLINE hn::Vec<DF> load_valid(DF df, const float* p, int j, int count) {
+  const auto valid = hn::FirstN(df, static_cast<size_t>(std::max(count - j, 0)));
+  return hn::IfThenElseZero(valid, hn::LoadU(df, p + std::min(j, count - 1)));
+}
+
+// Probabilities p [kQueries, count], kScoreStride apart, of rows with these scales -> out.
+template <class Layout, int kQueries>
+HWY_INLINE void code_weights(const float* p, const RowScales& scales, bool affine, int count,
+                             CodedWeights& out) {
+  const hn::CappedTag<float, 16> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const hn::Rebind<uint16_t, decltype(df)> d16;
+  const hn::Repartition<int32_t, decltype(d16)> pairs;
+  const int lanes = static_cast<int>(hn::Lanes(df)), padded = whole_steps(count);
+  HWY_ALIGN float weight[kQueries][kTileRows];
+  hn::Vec<decltype(df)> top[kQueries], zero[kQueries];
+  for (int r = 0; r < kQueries; ++r) top[r] = zero[r] = hn::Zero(df);
+  for (int j = 0; j < padded; j += lanes) {
+    const auto scale = hn::Load(df, scales.scale + j);
+    for (int r = 0; r < kQueries; ++r) {
+      const auto now = load_valid(df, p + r * kScoreStride, j, count);
+      const auto product = hn::Mul(now, scale);
+      hn::Store(product, df, weight[r] + j);
+      top[r] = hn::Max(top[r], hn::Abs(product));
+      if (affine) zero[r] = hn::MulAdd(now, hn::Load(df, scales.zero + j), zero[r]);
+    }
+  }
+  hn::Vec<decltype(df)> inverse[kQueries];
+  for (int r = 0; r < kQueries; ++r) {
+    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
+    inverse[r] = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
+    out.step[r] = largest * (1.0f / kLargestWeightCode);
+    out.zero[r] = affine ? hn::GetLane(hn::SumOfLanes(df, zero[r])) : 0.0f;
+  }
+  for (int r = 0; r < kQueries; ++r) {
+    auto* codes = reinterpret_cast<uint16_t*>(out.pair + r * CodedWeights::kStride);
+    auto sum = hn::Zero(pairs);
+    for (int j = 0; j < padded; j += lanes) {
+      const auto wide = hn::BitCast(du, rounded_bits(df, hn::Load(df, weight[r] + j), inverse[r]));
+      const auto code = hn::TruncateTo(d16, wide);
+      hn::StoreU(code, d16, codes + j);
+      const hn::RebindToSigned<decltype(d16)> di16;
+      sum = add_products(pairs, hn::BitCast(di16, code), hn::Set(di16, 1), sum);
+    }
+    out.start[r * kMaxBlocks] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(pairs, sum));
+  }
+}
+
+// Probabilities p [count] of rows with scales a block -> query r of `out`.
+template <class Layout>
+void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks, int r,
+                        CodedWeights& out) {
+  const hn::CappedTag<float, 16> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::RepartitionToNarrow<decltype(di)> d16;
+  const hn::CappedTag<int32_t, 4> four;
+  const int lanes = static_cast<int>(hn::Lanes(df)), padded = (count + 7) / 8 * 8;
+  const auto spread = hn::IndicesFromVec(df, hn::ShiftRight<2>(hn::Iota(di, 0)));  // a row to 4 lanes
+  HWY_ALIGN float weight[kTileRows * kMaxBlocks];                                  // [blocks / 4, rows, 4]
+  auto top = hn::Zero(df);
+  for (int g = 0; 4 * g < blocks; ++g) {
+    for (int j = 0; j < padded; j += lanes / 4) {
+      const auto rows = hn::TableLookupLanes(load_valid(df, p, j, count), spread);
+      const auto product = hn::Mul(rows, hn::Load(df, scales.group(g) + j * 4));
+      hn::Store(product, df, weight + (g * kTileRows + j) * 4);
+      top = hn::Max(top, hn::Abs(product));
+    }
+  }
+  const float largest = hn::GetLane(hn::MaxOfLanes(df, top));
+  const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
+  for (int g = 0; 4 * g < blocks; ++g) {
+    const float* from = weight + g * kTileRows * 4;
+    int32_t* pair = out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * 4;
+    auto sum = hn::Zero(di);
+    for (int j = 0; j < padded; j += 8, from += 32, pair += 16) {
+      for (int i = 0; i < 16; i += lanes) {
+        const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from + i), inverse),
+                                   rounded_bits(df, hn::Load(df, from + 16 + i), inverse));
+        hn::Store(codes, di, pair + i);
+        sum = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum);
+      }
+    }
+    const auto start = hn::Mul(fold_blocks(di, sum), hn::Set(four, -kMiddle<Layout>));
+    hn::Store(start, four, out.start + r * kMaxBlocks + 4 * g);
+  }
+  out.step[r] = largest * (1.0f / kLargestWeightCode);
+}
+
+// Which of the four numbers of a group of blocks each lane of the words from `word` on needs.
+template <class Layout, class DI>
+HWY_INLINE auto blocks_of_words(DI di, int word) {
+  constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
+  const auto block = hn::ShiftRight<kShift>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
+  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, 3)));
+}
+
+// ---- values ----
+
+// Slots whose sums are kept at once for each of kQueries queries: 16 accumulators where there are 32
+// registers.
+template <class Layout, class DI, int kQueries>
+constexpr int kSlotsOf = std::min(32 / Layout::kBits,
+                                  std::max(4, (hn::MaxLanes(DI()) == 16 ? 16 : 8) / kQueries));
+
+// The sums of the kPack rows of a vector.
+template <int kPack, class DI>
+HWY_INLINE auto join_rows([[maybe_unused]] DI di, hn::Vec<DI> v) {
+  if constexpr (kPack == 1) {
+    return v;
+  } else {
+    const hn::Half<DI> half;
+    return hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v));
+  }
+}
+
+// number[0] in all lanes, or, where there is one half of them for each of two rows, number[1] in the upper
+// half.
+template <int kPack, class DI>
+HWY_INLINE hn::Vec<DI> of_rows(DI di, const int32_t* number) {
+  if constexpr (kPack == 1) {
+    return hn::Set(di, number[0]);
+  } else {
+    const auto lower = hn::FirstN(di, hn::Lanes(di) / 2);
+    return hn::IfThenElse(lower, hn::Set(di, number[0]), hn::Set(di, number[1]));
+  }
+}
+
+// Slots kFirst … kFirst + kSlots - 1 of the words from `w` on, of all pairs of rows under the weights of
+// kQueries queries. Exact.
+template <class Layout, int kPack, int kFirst, int kSlots, int kQueries, class DI>
+HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w, const CodedWeights& weights,
+                          Ahead& ahead, hn::Vec<DI> (&acc)[kQueries][kSlots]) {
+  const hn::RepartitionToNarrow<DI> d16;
+  const hn::RebindToUnsigned<DI> du;
+  constexpr bool kBlocks = Layout::kWordsPerBlock != 0;
+  const int32_t *pair = weights.pair, *first = weights.start;
+  [[maybe_unused]] const auto blocks = [&] KV_ATTR {
+    if constexpr (kBlocks) {
+      const int group = w / Layout::kWordsPerBlock / 4;
+      pair += group * CodedWeights::kPairs * 4;
+      first += group * 4;
+      return blocks_of_words<Layout>(di, w);
+    } else {
+      return 0;
+    }
+  }();
+  for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
+    hn::Vec<DI> start;
+    if constexpr (kBlocks) {
+      start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
+    } else {
+      const int32_t once[2] = {*first, 0};  // in the sum of both rows
+      start = of_rows<kPack>(di, once);
+    }
+    for (auto& x : acc[r]) x = start;
+  }
+  for (int i = 0; i < pairs; i += kPack, pair += kBlocks ? 4 : kPack) {
+    ahead.step();
+    const std::byte* const* first_row = rows + (kBlocks ? i + i / 4 * 4 : 2 * i);
+    const auto a = load_rows<Layout, kPack>(di, first_row, 2, w);
+    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? 4 : 1), 2, w);
+    const auto low = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a));
+    const auto high =
+        hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))));
+    hn::Vec<decltype(d16)> weight[kQueries];
+    for (int r = 0; r < kQueries; ++r) {
+      const int32_t* now = pair + r * CodedWeights::kStride;
+      if constexpr (kBlocks) {
+        weight[r] = hn::BitCast(d16, hn::TableLookupLanes(hn::LoadDup128(di, now), blocks));
+      } else {
+        weight[r] = hn::BitCast(d16, of_rows<kPack>(di, now));
+      }
+    }
+    const auto add_slot = [&](auto index) KV_INLINE {
+      constexpr int kSlot = kFirst + decltype(index)::value, kPlane = kSlot % kPlanes<Layout>;
+      const auto codes = plane<Layout::kBits, kPlane>(d16, kSlot < kPlanes<Layout> ? low : high);
+      for (int r = 0; r < kQueries; ++r)
+        acc[r][kSlot - kFirst] = add_products(di, codes, weight[r], acc[r][kSlot - kFirst]);
+    };
+    [&]<int... kSlot>(std::integer_sequence<int, kSlot...>) KV_INLINE {
+      (add_slot(std::integral_constant<int, kSlot>()), ...);
+    }
+    (std::make_integer_sequence<int, kSlots>());
+  }
+}
+
+// sums [slots, lanes] of words w … -> the elements' places in `sum`, added.
+template <class Layout, class DF, size_t kSlots, size_t kLanes>
+HWY_INLINE void add_in_order(DF df, const float (&sums)[kSlots][kLanes], int w, float* sum) {
+  const int lanes = static_cast<int>(hn::Lanes(df));
+  HWY_ALIGN float ordered[4 * kLanes];
+  constexpr int kStep = static_cast<int>(kSlots) / 4;  // ggml's 4-bit bytes: even slots, then odd ones
+  for (int part = 0; part < kStep; ++part) {
+    hn::StoreInterleaved4(hn::Load(df, sums[part]), hn::Load(df, sums[part + kStep]),
+                          hn::Load(df, sums[part + 2 * kStep]), hn::Load(df, sums[part + 3 * kStep]), df,
+                          ordered);
+    constexpr int kChunk = 4 * Layout::kWordsPerBlock;  // consecutive elements of a block
+    const hn::CappedTag<float, 4> four;
+    for (int i = 0; i < 4 * lanes; i += 4) {
+      const int word = w + i / 4;
+      float* at = sum + word / Layout::kWordsPerBlock * kGgmlBlock + part * kChunk +
+                  word % Layout::kWordsPerBlock * 4;
+      hn::StoreU(hn::Add(hn::LoadU(four, at), hn::LoadU(four, ordered + i)), four, at);
+    }
+  }
+}
+
+// How often sum_slots asks ahead for these rows under kQueries queries.
+template <class Layout, int kPack, int kQueries, class DI>
+int64_t value_steps(DI di, int pairs, int words) {
+  constexpr int kPasses = 32 / Layout::kBits / kSlotsOf<Layout, DI, kQueries>;
+  return int64_t{kPasses} * ((pairs + kPack - 1) / kPack) * (words * kPack / static_cast<int>(hn::Lanes(di)));
+}
+
+// Adds the rows' weighted values to sum [kQueries, head_dim].
+template <class Layout, int kPack, int kQueries, class DI>
+HWY_NOINLINE void add_code_values(DI di, const std::byte* const* rows, int pairs, const CodedWeights& weights,
+                                  int head_dim, Ahead& shared_ahead, float* sum) {
+  const typename OneRow<DI, kPack>::Tag row;
+  const hn::RebindToFloat<decltype(row)> df;
+  constexpr int kSlots = 32 / Layout::kBits, kPass = kSlotsOf<Layout, DI, kQueries>;
+  const int words = head_dim * Layout::kBits / 32;
+  Ahead ahead = shared_ahead;  // a local one can live in registers
+  for (int w = 0; w < words; w += static_cast<int>(hn::Lanes(di))) {
+    HWY_ALIGN float sums[kQueries][kSlots][hn::MaxLanes(df)];
+    const auto pass = [&](auto index) KV_INLINE {
+      constexpr int kFirst = kPass * decltype(index)::value;
+      hn::Vec<DI> acc[kQueries][kPass];
+      sum_slots<Layout, kPack, kFirst, kPass, kQueries>(di, rows, pairs, w, weights, ahead, acc);
+      for (int r = 0; r < kQueries; ++r) {
+        const auto step = hn::Set(df, weights.step[r]);
+        for (int slot = 0; slot < kPass; ++slot) {
+          const auto exact = hn::ConvertTo(df, join_rows<kPack>(di, acc[r][slot]));
+          if constexpr (Layout::kWordsPerBlock == 0) {
+            const auto values = hn::MulAdd(exact, step, hn::Set(df, weights.zero[r]));
+            float* at = sum + r * head_dim + (kFirst + slot) * words + w;
+            hn::StoreU(hn::Add(hn::LoadU(df, at), values), df, at);
+          } else {
+            hn::Store(hn::Mul(exact, step), df, sums[r][kFirst + slot]);
+          }
+        }
+      }
+    };
+    [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) KV_INLINE {
+      (pass(std::integral_constant<int, kIndex>()), ...);
+    }
+    (std::make_integer_sequence<int, kSlots / kPass>());
+    if constexpr (Layout::kWordsPerBlock != 0) {
+      for (int r = 0; r < kQueries; ++r) add_in_order<Layout>(df, sums[r], w, sum + r * head_dim);
+    }
+  }
+  shared_ahead = ahead;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv
+HWY_AFTER_NAMESPACE();
+#endif
