@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "kernels/attention_task.h"
 #include "kernels/cpu/targets.h"
@@ -47,6 +48,7 @@ struct Scratch {
   CodedWeights coded_weights;
   bool queries_are_coded = false;  // with `coded`'s layout
   Encoding coded;
+  PackedQueries packed;
 };
 
 template <class D>
@@ -78,12 +80,14 @@ class TaskRunner {
         softmax(row, tile_->rows);
         for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
       }
+      order_sums(1);
     }
   }
 
  private:
   void start_task() {
     s_.queries_are_coded = false;
+    packed_for_.reset();
     queries_are_finite_ = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_);
     if (task_->resume) return;
     std::fill_n(task_->state, task_->queries, SoftmaxState());
@@ -120,12 +124,6 @@ class TaskRunner {
     return room;
   }
 
-  // Whether the loops of floats cannot read the run's rows as they are.
-  bool must_decode(const TileSide& side, Format format, const Run& run) const {
-    return !is_float(format) ||
-           (format == Format::kFp8E4M3 && holds_nan(side.row + run.first, run.count, head_dim_));
-  }
-
   // A run's rows as f32, and pointers to them.
   const std::byte* const* decode(const TileSide& side, const Encoding& e, const Run& run,
                                  const std::byte** rows) const {
@@ -149,17 +147,22 @@ class TaskRunner {
     }
     const std::byte* room[kPaddedRows];
     float* scores = s_.scores + run.first;
-    const bool decoded = must_decode(tile.k, run.k.format, run);
+    const bool decoded = !is_float(run.k.format);
     const std::byte* const* keys =
         decoded ? decode(tile.k, run.k, run, room) : pad(tile.k.row + run.first, run.count, room);
-    with_load(run.k.format, decoded, [&](auto load) KV_ATTR {
-      score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
+    with_load(d_, run.k.format, decoded, head_dim_, [&](auto load) KV_ATTR {
+      const Format format = decoded ? Format::kF32 : run.k.format;
+      if (packed_for_ != format) pack_queries(d_, load, *task_, head_dim_, s_.packed);
+      packed_for_ = format;
+      score_floats(d_, load, keys, run.count, s_.packed.q, static_cast<int>(task_->queries), head_dim_,
+                   ahead_, scores);
     });
-    if (decoded) return;
-    const float* scale = float_row_scales(tile.k, run.k.format, run.first, run.count, s_.row_scale);
-    if (!scale) return;
+    if (decoded || !is_fp8(run.k.format)) return;
+    fp8_row_scales(tile.k, run.first, run.count, s_.row_scale);
     for (int64_t r = 0; r < task_->queries; ++r) {
-      for (int j = 0; j < run.count; ++j) scores[r * kScoreStride + j] *= scale[j];
+      const float restore = s_.packed.restore[r];
+      for (int j = 0; j < run.count; ++j)
+        scores[r * kScoreStride + j] = scores[r * kScoreStride + j] * restore * s_.row_scale[j];
     }
   }
 
@@ -276,10 +279,14 @@ class TaskRunner {
 
   // A unit's scales, and the middles of its channels' grids. False if a scale is not finite.
   bool load_channel_scales(const std::byte* meta, float middle_code) {
-    const LoadF16 load;  // up to 8 bits, they are f16
+    const auto load = [&](const std::byte* p, int i) KV_ATTR {  // up to 8 bits, they are f16
+      hn::Vec<D> x;
+      LoadF16()(d_, p, i, &x);
+      return x;
+    };
     auto probe = hn::Zero(d_);
     for (int i = 0; i < head_dim_; i += lanes()) {
-      const auto scale = load(d_, meta, i), zero = load(d_, meta, head_dim_ + i);
+      const auto scale = load(meta, i), zero = load(meta, head_dim_ + i);
       hn::Store(scale, d_, s_.channel_scale + i);
       hn::Store(hn::MulAdd(hn::Set(d_, middle_code), scale, zero), d_, s_.channel_middle + i);
       probe = hn::MulAdd(scale, hn::Zero(d_), probe);
@@ -331,24 +338,40 @@ class TaskRunner {
   void add_values(const Tile& tile, const Run& run) {
     if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
       bool done = false;
+      order_sums(1);
       with_layout(run.v, head_dim_, [&](auto layout, auto di, auto pack) KV_ATTR {
         done = add_codes<decltype(layout), decltype(pack)::value>(di, tile, run);
       });
       if (done) return;
     }
     const std::byte* room[kPaddedRows];
-    const bool decoded = must_decode(tile.v, run.v.format, run);
+    const bool fp8 = is_fp8(run.v.format);
+    const bool decoded =
+        !is_float(run.v.format) ||
+        (fp8 && fp8_row_scales(tile.v, run.first, run.count, s_.row_scale) > kLargestWeightedScale);
     const std::byte* const* rows =
         decoded ? decode(tile.v, run.v, run, room) : pad(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;
-    const float* scale =
-        decoded ? nullptr : float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
-    for (int64_t r = 0; scale && r < task_->queries; ++r) {
-      for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= scale[j];
-    }
-    with_load(run.v.format, decoded, [&](auto load) KV_ATTR {
-      add_floats(d_, load, rows, run.count, p, *task_, head_dim_, ahead_);
+    with_load(d_, run.v.format, decoded, head_dim_, [&](auto load) KV_ATTR {
+      using Load = decltype(load);
+      for (int64_t r = 0; fp8 && !decoded && r < task_->queries; ++r) {
+        for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= Load::kFactor * s_.row_scale[j];
+      }
+      order_sums(Load::kVectors);
+      add_floats(d_, load, rows, run.count, p, static_cast<int>(task_->queries), head_dim_, ahead_,
+                 task_->sum);
     });
+  }
+
+  // Brings the task's sums into the order of a load of that many vectors.
+  void order_sums(int vectors) {
+    if (vectors == sums_order_) return;
+    const int64_t n = task_->queries * head_dim_;
+    if (sums_order_ == 2) undeal<2>(d_, task_->sum, n);
+    if (sums_order_ == 4) undeal<4>(d_, task_->sum, n);
+    if (vectors == 2) deal<2>(d_, task_->sum, n);
+    if (vectors == 4) deal<4>(d_, task_->sum, n);
+    sums_order_ = vectors;
   }
 
   template <class Layout, int kPack, class DI>
@@ -408,7 +431,9 @@ class TaskRunner {
 
   D d_;
   const AttentionTask* task_ = nullptr;
-  bool queries_are_finite_ = true;  // else there are no codes for them
+  std::optional<Format> packed_for_;  // the queries have been packed for that load
+  int sums_order_ = 1;                // that of a load of so many vectors
+  bool queries_are_finite_ = true;    // else there are no codes for them
   int head_dim_;
   Scratch& s_;
   Tile tiles_[2];
