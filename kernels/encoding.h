@@ -18,8 +18,7 @@
 //
 // kF16 and kBf16 round what is beyond their range to infinity, as IEEE has it. All others store it as the end
 // of the range, so that no finite row decodes to NaN or infinity. A NaN or an infinity makes the scale that
-// covers it NaN, so that the damage shows; FP8 keeps NaN where it is, and takes infinity as its largest
-// value.
+// covers it NaN, so that the damage shows; only FP8 takes infinity as its largest value.
 //
 // Rounding is to nearest even, and against the scale as it is stored: an element in range is off by at most
 // scale/2, and what was decoded encodes to the same codes again. The exceptions are ggml's: kQ8_0 and kQ4_0

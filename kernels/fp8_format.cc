@@ -3,16 +3,17 @@
 
 #include "kernels/formats.h"
 #include "kernels/math.h"
+#include "kernels/quantise.h"
 
 namespace kv {
 namespace {
 
-// Largest finite element of a row, as bits; FP8 itself keeps what is not finite.
-uint32_t largest_finite_bits(int n, const float* row) {
+// Largest magnitude of a row beside infinity, as bits; those of a NaN are above all numbers'.
+uint32_t largest_fp8_bits(int n, const float* row) {
   uint32_t largest = 0;
   for (int i = 0; i < n; ++i) {
     uint32_t magnitude = magnitude_bits(row[i]);
-    magnitude = magnitude < kInfinityBits ? magnitude : 0;
+    magnitude = magnitude == kInfinityBits ? 0 : magnitude;
     largest = magnitude > largest ? magnitude : largest;
   }
   return largest;
@@ -20,9 +21,8 @@ uint32_t largest_finite_bits(int n, const float* row) {
 
 template <Fp8 F>
 void encode(int n, const float* row, std::byte* data, std::byte* meta) {
-  const float scale = fp8_row_scale<F>(largest_finite_bits(n, row));
-  const float inverse = 1.0f / scale;  // exact
-  for (int i = 0; i < n; ++i) data[i] = static_cast<std::byte>(f32_to_fp8<F>(row[i] * inverse));
+  const float scale = fp8_row_scale<F>(largest_fp8_bits(n, row)), inverse_scale = inverse(scale);
+  for (int i = 0; i < n; ++i) data[i] = static_cast<std::byte>(fp8_row_code<F>(row[i], inverse_scale));
   store(meta, 0, scale);
 }
 

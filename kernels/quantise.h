@@ -33,25 +33,36 @@ KV_HD inline float clamp_number(float x, float low, float high) {
   return x < high ? x : high;
 }
 
+// Of a scale that may be 0, or NaN: then 0.
+KV_HD inline float inverse(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
+
 // ---- FP8 ----
 
 // The largest row that both formats can scale to and back without overflow, as bits: 1.75 * 2^127.
 inline constexpr uint32_t kLargestFp8Row = 0x7f600000u;
 
 // Of a row: the smallest power of two under which its largest finite magnitude, rounded to FP8's mantissa, is
-// in range. Looking at it rounded makes the choice the same for a row and for what is decoded of it.
+// in range. Looking at it rounded makes the choice the same for a row and for what is decoded of it. NaN for
+// a row that holds one.
 template <Fp8 F>
-KV_HD float fp8_row_scale(uint32_t largest_finite_bits) {
+KV_HD float fp8_row_scale(uint32_t largest_bits) {
   constexpr int kShift = 23 - F.mantissa_bits;
   constexpr uint32_t kHalf = 1u << (kShift - 1);
   constexpr uint32_t kMantissa = (1u << F.mantissa_bits) - 1u;
   constexpr int kTopExponent = (F.largest >> F.mantissa_bits) - F.bias;
-  const uint32_t largest = largest_finite_bits < kLargestFp8Row ? largest_finite_bits : kLargestFp8Row;
+  if (largest_bits > kInfinityBits) return std::bit_cast<float>(kNanBits);
+  const uint32_t largest = largest_bits < kLargestFp8Row ? largest_bits : kLargestFp8Row;
   const uint32_t rounded = (largest + kHalf - 1u + ((largest >> kShift) & 1u)) >> kShift;
   int exponent = static_cast<int>(rounded >> F.mantissa_bits) - 127 - kTopExponent;
   if ((rounded & kMantissa) > (F.largest & kMantissa)) ++exponent;
   if (exponent < -126) exponent = -126;
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// inverse_scale: of that scale, exact; 0 for NaN, under which all codes are 0.
+template <Fp8 F>
+KV_HD uint8_t fp8_row_code(float x, float inverse_scale) {
+  return inverse_scale > 0.0f ? f32_to_fp8<F>(x * inverse_scale) : uint8_t{0};
 }
 
 // ---- ggml's blocks ----
@@ -110,7 +121,6 @@ struct Grid {
 
 KV_HD inline Grid poisoned_grid() { return {0.0f, std::bit_cast<float>(kNanBits)}; }
 KV_HD inline float top_code(int bits) { return static_cast<float>((1 << bits) - 1); }
-KV_HD inline float inverse(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
 
 KV_HD inline uint16_t nearest_code(float x, const Grid& grid, float inverse_scale, float top) {
   return static_cast<uint16_t>(nearest_even(clamp_number((x - grid.zero) * inverse_scale, 0.0f, top)));

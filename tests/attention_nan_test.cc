@@ -17,11 +17,15 @@ namespace {
 
 constexpr int kHeadDim = 64, kRows = 150, kGroup = 2;
 
-const Encoding kEncodings[] = {
-    {.format = Format::kF32, .bits = 32},  {.format = Format::kF16, .bits = 16},
-    {.format = Format::kBf16, .bits = 16}, {.format = Format::kFp8E4M3, .bits = 8},
-    {.format = Format::kQ8_0, .bits = 8},  {.format = Format::kQ4_0, .bits = 4},
-    {.format = Format::kToken, .bits = 8}, {.format = Format::kToken, .bits = 4, .affine = true}};
+const Encoding kEncodings[] = {{.format = Format::kF32, .bits = 32},
+                               {.format = Format::kF16, .bits = 16},
+                               {.format = Format::kBf16, .bits = 16},
+                               {.format = Format::kFp8E4M3, .bits = 8},
+                               {.format = Format::kFp8E5M2, .bits = 8},
+                               {.format = Format::kQ8_0, .bits = 8},
+                               {.format = Format::kQ4_0, .bits = 4},
+                               {.format = Format::kToken, .bits = 8},
+                               {.format = Format::kToken, .bits = 4, .affine = true}};
 
 std::vector<float> gaussian(int n, unsigned seed) {
   std::mt19937 rng(seed);

@@ -92,7 +92,7 @@ TEST(CudaAppend, EveryPlacementStoresTheCpusBytes) {
 // A row that is not finite marks itself by a NaN scale, and does no more harm than on the CPU.
 TEST(CudaAppend, NonFiniteRowsAreMarkedAlike) {
   for (const Encoding& e : {kFp8s[0], kFp8s[1], kQ8, kQ4, token(4, true), token(4, false), channel(4, 8)}) {
-    for (const float bad : {INFINITY, -INFINITY}) {
+    for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
       std::vector<float> rows = gaussian(static_cast<size_t>(e.group) * 64, 1);
       rows[5] = bad;
       GpuHead gpu(same(e), 64, kContiguous, e.group), cpu(same(e), 64, kContiguous, e.group);

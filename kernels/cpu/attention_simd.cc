@@ -6,6 +6,7 @@
 // the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/attention_task.h"
 #include "kernels/cpu/targets.h"
@@ -36,6 +37,7 @@ struct Scratch {
   HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
   HWY_ALIGN float row_scale[kScoreStride];
   CodeScratch codes;
+  PackedQueries packed;
 };
 
 template <class D>
@@ -67,12 +69,14 @@ class TaskRunner {
         softmax(row, tile_->rows);
         for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
       }
+      order_sums(1);
     }
   }
 
  private:
   void start_task() {
     s_.codes.queries_are_coded = false;
+    packed_for_.reset();
     queries_are_finite_ = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_);
     if (task_->resume) return;
     std::fill_n(task_->state, task_->queries, SoftmaxState());
@@ -101,12 +105,6 @@ class TaskRunner {
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
 
-  // Whether the loops of floats cannot read the run's rows as they are.
-  bool must_decode(const TileSide& side, Format format, const Run& run) const {
-    return !is_float(format) ||
-           (format == Format::kFp8E4M3 && holds_nan(side.row + run.first, run.count, head_dim_));
-  }
-
   // A run's rows as f32, and pointers to them.
   const std::byte* const* decode(const TileSide& side, const Encoding& e, const Run& run,
                                  const std::byte** rows) const {
@@ -126,17 +124,22 @@ class TaskRunner {
       return;
     const std::byte* room[kPaddedRows];
     float* scores = s_.scores + run.first;
-    const bool decoded = must_decode(tile.k, run.k.format, run);
+    const bool decoded = !is_float(run.k.format);
     const std::byte* const* keys =
         decoded ? decode(tile.k, run.k, run, room) : pad_rows(tile.k.row + run.first, run.count, room);
-    with_load(run.k.format, decoded, [&](auto load) KV_ATTR {
-      score_floats(d_, load, keys, run.count, *task_, head_dim_, ahead_, scores);
+    with_load(d_, run.k.format, decoded, head_dim_, [&](auto load) KV_ATTR {
+      const Format format = decoded ? Format::kF32 : run.k.format;
+      if (packed_for_ != format) pack_queries(d_, load, *task_, head_dim_, s_.packed);
+      packed_for_ = format;
+      score_floats(d_, load, keys, run.count, s_.packed.q, static_cast<int>(task_->queries), head_dim_,
+                   ahead_, scores);
     });
-    if (decoded) return;
-    const float* scale = float_row_scales(tile.k, run.k.format, run.first, run.count, s_.row_scale);
-    if (!scale) return;
+    if (decoded || !is_fp8(run.k.format)) return;
+    fp8_row_scales(tile.k, run.first, run.count, s_.row_scale);
     for (int64_t r = 0; r < task_->queries; ++r) {
-      for (int j = 0; j < run.count; ++j) scores[r * kScoreStride + j] *= scale[j];
+      const float restore = s_.packed.restore[r];
+      for (int j = 0; j < run.count; ++j)
+        scores[r * kScoreStride + j] = scores[r * kScoreStride + j] * restore * s_.row_scale[j];
     }
   }
 
@@ -171,27 +174,45 @@ class TaskRunner {
   // ---- values ----
 
   void add_values(const Tile& tile, const Run& run) {
-    if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel &&
-        add_codes(tile.v, run, code_work(), s_.scores + run.first))
-      return;
+    if (is_code(run.v, head_dim_) && run.v.format != Format::kChannel) {
+      order_sums(1);
+      if (add_codes(tile.v, run, code_work(), s_.scores + run.first)) return;
+    }
     const std::byte* room[kPaddedRows];
-    const bool decoded = must_decode(tile.v, run.v.format, run);
+    const bool fp8 = is_fp8(run.v.format);
+    const bool decoded =
+        !is_float(run.v.format) ||
+        (fp8 && fp8_row_scales(tile.v, run.first, run.count, s_.row_scale) > kLargestWeightedScale);
     const std::byte* const* rows =
         decoded ? decode(tile.v, run.v, run, room) : pad_rows(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;
-    const float* scale =
-        decoded ? nullptr : float_row_scales(tile.v, run.v.format, run.first, run.count, s_.row_scale);
-    for (int64_t r = 0; scale && r < task_->queries; ++r) {
-      for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= scale[j];
-    }
-    with_load(run.v.format, decoded, [&](auto load) KV_ATTR {
-      add_floats(d_, load, rows, run.count, p, *task_, head_dim_, ahead_);
+    with_load(d_, run.v.format, decoded, head_dim_, [&](auto load) KV_ATTR {
+      using Load = decltype(load);
+      for (int64_t r = 0; fp8 && !decoded && r < task_->queries; ++r) {
+        for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= Load::kFactor * s_.row_scale[j];
+      }
+      order_sums(Load::kVectors);
+      add_floats(d_, load, rows, run.count, p, static_cast<int>(task_->queries), head_dim_, ahead_,
+                 task_->sum);
     });
+  }
+
+  // Brings the task's sums into the order of a load of that many vectors.
+  void order_sums(int vectors) {
+    if (vectors == sums_order_) return;
+    const int64_t n = task_->queries * head_dim_;
+    if (sums_order_ == 2) undeal<2>(d_, task_->sum, n);
+    if (sums_order_ == 4) undeal<4>(d_, task_->sum, n);
+    if (vectors == 2) deal<2>(d_, task_->sum, n);
+    if (vectors == 4) deal<4>(d_, task_->sum, n);
+    sums_order_ = vectors;
   }
 
   D d_;
   const AttentionTask* task_ = nullptr;
-  bool queries_are_finite_ = true;  // else there are no codes for them
+  std::optional<Format> packed_for_;  // the queries have been packed for that load
+  int sums_order_ = 1;                // that of a load of so many vectors
+  bool queries_are_finite_ = true;    // else there are no codes for them
   int head_dim_;
   Scratch& s_;
   Tile tiles_[2];

@@ -78,12 +78,14 @@ KV_DEVICE void encode_fp8_row(const UnitTask& task, const float (&x)[kOctet]) {
   uint32_t largest = 0;
   for (int i = 0; i < kOctet; ++i) {
     const uint32_t bits = magnitude_bits(x[i]);
-    if (bits < kInfinityBits && bits > largest) largest = bits;
+    if (bits != kInfinityBits && bits > largest) largest = bits;
   }
   const float scale = fp8_row_scale<F>(largest_of_lanes(largest, simt::kWarp));
-  const float inverse_scale = 1.0f / scale;  // exact
+  const float inverse_scale = inverse(scale);
   if (first_of_lane() >= task.head_dim) return;
-  for (int i = 0; i < kOctet; ++i) store(task.data, first_of_lane() + i, f32_to_fp8<F>(x[i] * inverse_scale));
+  for (int i = 0; i < kOctet; ++i) {
+    store(task.data, first_of_lane() + i, fp8_row_code<F>(x[i], inverse_scale));
+  }
   if (simt::lane() == 0) store(task.meta, 0, scale);
 }
 
