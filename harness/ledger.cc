@@ -17,15 +17,14 @@
 namespace kv {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
-// Blocks of this size and more are asked for in huge pages: with pages of 4 KiB one core read 25 GB/s, with
-// these 31 to 35 (kernels/README.md). Smaller blocks would waste too large a part of one.
-constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
+constexpr size_t kAlignment = 64, kPage = 4096;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-void* take_pages(size_t bytes) {
+// Of malloc's blocks only these are large enough for huge pages of their own.
+constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
+
+void* take_malloced(size_t bytes) {
   if (bytes < kHugeFrom) return std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
   void* p = std::aligned_alloc(kHugePage, round_up(bytes, kHugePage));
   if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // advice: where it is not taken, small pages
@@ -41,7 +40,8 @@ std::byte* Ledger::take(size_t bytes, Place place) {
   if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();
   void* p = place == Place::kGpu      ? gpu_->allocate(bytes)
             : place == Place::kPinned ? gpu_->allocate_pinned(bytes)
-                                      : take_pages(bytes);
+            : place == Place::kPages  ? pages_->take(bytes)
+                                      : take_malloced(bytes);
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);
@@ -49,6 +49,7 @@ std::byte* Ledger::take(size_t bytes, Place place) {
 
 void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
   if (place == Place::kHost) std::free(p);
+  if (place == Place::kPages) pages_->give_back(p, bytes);
   if (place == Place::kPinned) gpu_->release_pinned(p);
   if (place == Place::kGpu) gpu_->release(p);
   allocator_bytes_ -= static_cast<int64_t>(bytes);
@@ -58,7 +59,9 @@ Ledger::~Ledger() {
   for (const auto& [p, live] : live_) give_back(p, live.bytes, live.place);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, Place::kHost); }
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) {
+  return allocate(bytes, kind, pages_ && bytes >= kPage ? Place::kPages : Place::kHost);
+}
 
 std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind, Tier tier) {
   if (!gpu_) return allocate(bytes, kind);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "harness/device.h"
+#include "harness/huge_pages.h"
 #include "variants/memory.h"
 
 namespace kv {
@@ -23,7 +24,7 @@ class Ledger : public Memory {
   // `limit_bytes`: allocations beyond it throw std::bad_alloc, as a machine of that size would. `gpu`: where
   // rows go, instead of the host's memory; it outlives the ledger.
   explicit Ledger(int64_t limit_bytes = INT64_MAX, cuda::Gpu* gpu = device_gpu())
-      : limit_bytes_(limit_bytes), gpu_(gpu) {}
+      : limit_bytes_(limit_bytes), gpu_(gpu), pages_(shared_huge_pages()) {}
   ~Ledger() override;
 
   // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
@@ -53,7 +54,7 @@ class Ledger : public Memory {
   void assert_balanced() const;
 
  private:
-  enum class Place { kHost, kPinned, kGpu };
+  enum class Place { kHost, kPages, kPinned, kGpu };
   struct Live {
     size_t bytes;
     ByteKind kind;
@@ -74,6 +75,7 @@ class Ledger : public Memory {
   int64_t peak_total_bytes_ = 0;
   int64_t limit_bytes_;
   cuda::Gpu* gpu_;
+  HugePages* pages_;
 };
 
 }  // namespace kv
