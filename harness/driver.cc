@@ -194,8 +194,12 @@ nlohmann::json describe(const Config& config, int threads) {
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", model_name(config)}};
-  const char* spin = std::getenv("GOMP_SPINCOUNT");
-  e["gomp_spincount"] = spin ? spin : "";
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  e["gomp_spincount"] = variable("GOMP_SPINCOUNT");
+  e["glibc_tunables"] = variable("GLIBC_TUNABLES");
   e["allocator"] = config.experiments.front().measure.allocator;
   return e;
 }

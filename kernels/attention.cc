@@ -39,6 +39,7 @@ struct Cut {
     rows = p.visible + p.n - 1;
     splits = queries <= kMaxSplitQueries ? ceil_div(rows, kSplitRows) : 1;
   }
+  int64_t tiles() const { return ceil_div(rows, kTileRows); }
   int64_t tasks() const { return ceil_div(held, kQueryBlock) * splits; }
   // Where a query's partial result is, of all that are held.
   int64_t place(int64_t split, int64_t query) const { return split * held + query % held; }
@@ -67,11 +68,12 @@ class Arena {
 }  // namespace
 
 // A problem's share of the workspace: [splits, held] states, [splits, held, head_dim] sums, [held, rows]
-// logits; of a prefill that comes in pieces, [group, panels, panel_state_floats] panels.
+// weights and [held, tiles] bases; of a prefill that comes in pieces, [group, panels, panel_state_floats]
+// panels.
 struct AttentionPartials {
   SoftmaxState* state;
   float* sum;
-  float* logits;
+  float *weights, *bases;
   float* panels;
 };
 
@@ -82,7 +84,8 @@ AttentionPartials take_partials(Arena& arena, const HeadQueries& p, int64_t most
   const int64_t panels = is_prefill(p) && most_held == kAllQueries ? p.group * panels_of(p.n) : 0;
   return {.state = arena.take<SoftmaxState>(cut.splits * cut.held),
           .sum = arena.take<float>(cut.splits * cut.held * head_dim),
-          .logits = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr,
+          .weights = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr,
+          .bases = p.mass ? arena.take<float>(cut.held * cut.tiles()) : nullptr,
           .panels = panels ? arena.take<float>(panels * panel_state_floats(head_dim)) : nullptr};
 }
 
@@ -112,7 +115,7 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
     const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
     const int64_t row_end = std::min(end, p.visible + last_token);
     const int64_t at = cut.place(split, first);
-    float* logits = partials.logits ? partials.logits + cut.place(0, first) * cut.rows : nullptr;
+    const int64_t held = cut.place(0, first);
     new (next++) AttentionTask{.problem = &p,
                                .spans = piece.spans,
                                .first_query = first,
@@ -123,8 +126,10 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
                                .resume = begin > split * cut.split_rows(),
                                .state = partials.state + at,
                                .sum = partials.sum + at * head_dim,
-                               .logits = logits,
-                               .logits_stride = cut.rows};
+                               .weights = partials.weights ? partials.weights + held * cut.rows : nullptr,
+                               .bases = partials.bases ? partials.bases + held * cut.tiles() : nullptr,
+                               .weights_stride = cut.rows,
+                               .bases_stride = cut.tiles()};
   }
   return next;
 }
@@ -253,8 +258,10 @@ void PiecewiseAttention::merge_splits() const {
     for (int64_t query = first_query_; query < last; ++query) {
       const SoftmaxState state = merge_query(p, cut, partials_[i], query, head_dim_);
       if (!p.mass) continue;
-      const float* logits = partials_[i].logits + cut.place(0, query) * cut.rows;
-      add_mass(logits, state, p.visible + query % p.n, p.mass);
+      const int64_t rows = p.visible + query % p.n, at = cut.place(0, query);
+      float* factors = partials_[i].bases + at * cut.tiles();
+      probabilities(factors, state, ceil_div(rows, kTileRows), factors);
+      add_mass(partials_[i].weights + at * cut.rows, factors, rows, p.mass);
     }
   }
 }

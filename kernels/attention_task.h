@@ -26,8 +26,11 @@ struct AttentionTask {
   bool resume;                   // state and sum go on from rows before; else they start empty
   SoftmaxState* state;           // [queries]
   float* sum;                    // [queries, head_dim] un-normalised, scaled like state
-  float* logits;                 // [queries, row_stride] of the problem, or null: keeps the scaled scores
-  int64_t logits_stride;
+  // What masses are made of, or null: of each query and row exp(score - base), where each tile of rows has
+  // its base, about the largest score until then.
+  float* weights;  // [queries, weights_stride], of all rows
+  float* bases;    // [queries, bases_stride], of all tiles
+  int64_t weights_stride, bases_stride;
 
   int64_t visible_rows(int64_t query) const { return problem->visible + (first_query + query) % problem->n; }
   const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
@@ -45,7 +48,7 @@ struct TaskQueue {
   }
 };
 
-// One implementation each: takes tasks until there are none, and fills each one's state, sum and logits.
+// One implementation each: takes tasks until there are none, and fills each one's state, sum and weights.
 void run_tasks_simd(TaskQueue& queue, int head_dim);
 void run_tasks_scalar(TaskQueue& queue, int head_dim);
 

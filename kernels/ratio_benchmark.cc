@@ -1,9 +1,9 @@
 // What should cost next to nothing, as ratios: a decode step done in two or more ways over the same cold
 // rows, turn by turn. `ctest` does not run this; build and run `ratio_benchmark`.
 //
-//   layout   rows in one span a head; in segments of 1024; in shuffled blocks of 16, as a paged pool has them
-//   scores   without and with the mass that each row got, which heavy-hitter policies ask for
-//   ragged   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
+//   layout   rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16,
+//   likewise scores   without and with the mass that each row got, which heavy-hitter policies ask for ragged
+//   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
 //
 //   us       microseconds of the first way (median of the turns)
 //   others   time of each other way over that of the first
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,10 @@ struct Rows {
     }
     return span;
   }
-  // `rows` rows from `first` on, cut into blocks, which lie in any order if a generator is given.
-  std::vector<Span> cut(int head, int64_t first, int64_t rows, int64_t block, std::mt19937* shuffle) const {
+  // The rows of one head, in chunks of `rows` rows and [heads, rows] each, which lie in this order.
+  std::vector<Span> chunks(int head, int64_t rows, std::span<const int64_t> order) const {
     std::vector<Span> spans;
-    for (int64_t row = 0; row < rows; row += block)
-      spans.push_back(part(head, first + row, std::min(block, rows - row)));
-    if (shuffle) std::shuffle(spans.begin(), spans.end(), *shuffle);
+    for (const int64_t chunk : order) spans.push_back(part(0, (chunk * heads + head) * rows, rows));
     return spans;
   }
 };
@@ -89,12 +88,17 @@ struct Queries {
 using MakeSteps = std::vector<Step> (*)(const Rows&, const Shape&, Queries&);
 
 std::vector<Step> layouts(const Rows& rows, const Shape& s, Queries& queries) {
-  std::mt19937 rng(5);
+  constexpr int64_t kChunk = 256, kBlock = 16;
+  std::vector<int64_t> in_order(static_cast<size_t>(s.rows / kChunk)),
+      shuffled(static_cast<size_t>(s.rows / kBlock));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(5));
   std::vector<Step> steps(3);
   for (int head = 0; head < s.kv_heads; ++head) {
-    steps[0].spans.push_back(rows.cut(head, 0, s.rows, s.rows, nullptr));
-    steps[1].spans.push_back(rows.cut(head, 0, s.rows, 1024, nullptr));
-    steps[2].spans.push_back(rows.cut(head, 0, s.rows, 16, &rng));
+    steps[0].spans.push_back({rows.part(head, 0, s.rows)});
+    steps[1].spans.push_back(rows.chunks(head, kChunk, in_order));
+    steps[2].spans.push_back(rows.chunks(head, kBlock, shuffled));
   }
   for (Step& step : steps) queries.ask(step, false);
   return steps;
@@ -103,8 +107,7 @@ std::vector<Step> layouts(const Rows& rows, const Shape& s, Queries& queries) {
 std::vector<Step> scores(const Rows& rows, const Shape& s, Queries& queries) {
   std::vector<Step> steps(2);
   for (Step& step : steps) {
-    for (int head = 0; head < s.kv_heads; ++head)
-      step.spans.push_back(rows.cut(head, 0, s.rows, s.rows, nullptr));
+    for (int head = 0; head < s.kv_heads; ++head) step.spans.push_back({rows.part(head, 0, s.rows)});
     queries.ask(step, &step == &steps[1]);
   }
   return steps;
@@ -120,8 +123,7 @@ std::vector<Step> batches(const Rows& rows, const Shape& s, Queries& queries) {
     const int64_t length[2] = {kTotal / kBatch, i == 0 ? kLong : kShort};
     for (int way = 0; way < 2; first[way] += length[way], ++way) {
       for (int head = 0; head < s.kv_heads; ++head)
-        steps[static_cast<size_t>(way)].spans.push_back(
-            rows.cut(head, first[way], length[way], length[way], nullptr));
+        steps[static_cast<size_t>(way)].spans.push_back({rows.part(head, first[way], length[way])});
     }
   }
   for (Step& step : steps) queries.ask(step, false);
@@ -171,9 +173,18 @@ void compare(benchmark::State& state, const Kind& kind, const Codec& codec, cons
     state.counters[kind.others[way - 1]] = median(times[way]) / first;
 }
 
-const Kind kKinds[] = {{"layout", layouts, {"segments", "blocks"}, 1},
+const Kind kKinds[] = {{"layout", layouts, {"chunks", "blocks"}, 1},
                        {"scores", scores, {"with_mass"}, 1},
                        {"ragged", batches, {"one_long"}, kBatch}};
+
+void add(const Kind& kind, const Codec& codec, const Shape& shape, int threads) {
+  const std::string label = std::string(kind.name) + "/" + codec.name + "/q32kv" +
+                            std::to_string(shape.kv_heads) + "/D" + std::to_string(shape.head_dim) + "/S" +
+                            std::to_string(shape.rows) + "/t" + std::to_string(threads);
+  benchmark::RegisterBenchmark(label.c_str(), [&kind, &codec, shape, threads](benchmark::State& state) {
+    compare(state, kind, codec, shape, threads);
+  })->UseManualTime();
+}
 
 }  // namespace
 
@@ -184,18 +195,11 @@ int main(int argc, char** argv) {
                                          [&](const Codec& c) { return std::string(name) == c.name; });
       if (kind.make == layouts && codec.k.group > 16) continue;  // a block holds whole units
       for (const int kv_heads : {8, 32}) {
-        for (const int64_t rows : {int64_t{2048}, int64_t{8192}, kTotal}) {
-          if ((kind.make == batches) != (rows == kTotal) || (kind.make == batches && kv_heads == 32))
-            continue;
-          for (const int threads : {1, 2}) {
-            const Shape shape{32, kv_heads, 128, rows};
-            const std::string label = std::string(kind.name) + "/" + name + "/q32kv" +
-                                      std::to_string(kv_heads) + "/S" + std::to_string(rows) + "/t" +
-                                      std::to_string(threads);
-            benchmark::RegisterBenchmark(label.c_str(), [&kind, &codec, shape,
-                                                         threads](benchmark::State& state) {
-              compare(state, kind, codec, shape, threads);
-            })->UseManualTime();
+        for (const int head_dim : {64, 128}) {
+          for (const int64_t rows : {int64_t{2048}, int64_t{8192}, kTotal}) {
+            if ((kind.make == batches) != (rows == kTotal) || (kind.make == batches && kv_heads == 32))
+              continue;
+            for (const int threads : {1, 2}) add(kind, codec, {32, kv_heads, head_dim, rows}, threads);
           }
         }
       }

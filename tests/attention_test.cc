@@ -188,9 +188,11 @@ TEST(Attention, WorkspaceDoesNotGrowWithThePrompt) {
   };
   EXPECT_EQ(bytes(256, nullptr), bytes(128, nullptr));
   EXPECT_EQ(bytes(1 << 20, nullptr), bytes(128, nullptr));
-  // The scores that a retention asks for are those of the held queries: linear, not quadratic.
+  // The weights that a retention asks for are those of the held queries, and a base a tile: linear, not
+  // quadratic.
   float mass = 0.0f;
-  EXPECT_EQ(bytes(2048, &mass) - bytes(1024, &mass), kHeldQueries * 1024 * sizeof(float));
+  EXPECT_EQ(bytes(2048, &mass) - bytes(1024, &mass),
+            kHeldQueries * (1024 + 1024 / kTileRows) * sizeof(float));
 }
 
 TEST_P(EveryIsa, ThreadsChangeNoBit) {

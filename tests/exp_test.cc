@@ -20,7 +20,7 @@ double last_place(double x) { return std::ldexp(1.0, std::max(std::ilogb(x), -12
 
 std::vector<float> exponentials(const std::vector<float>& x) {
   std::vector<float> out(x.size());
-  add_mass(x.data(), {.max = 0.0f, .sum = 1.0f}, std::ssize(x), out.data());
+  probabilities(x.data(), {.max = 0.0f, .sum = 1.0f}, std::ssize(x), out.data());
   return out;
 }
 

@@ -30,6 +30,18 @@ void for_each_row(const AttentionTask& task, int head_dim, Visit visit) {
   }
 }
 
+// Query i's scores -> weights and their bases, tile by tile.
+void weigh(const AttentionTask& task, int64_t i) {
+  float* weights = task.weights + i * task.weights_stride;
+  const int64_t seen = std::min(task.row_end, task.visible_rows(i));
+  for (int64_t first = task.row_begin; first < seen; first += kTileRows) {
+    const int64_t end = std::min(seen, first + kTileRows);
+    const float base = *std::max_element(weights + first, weights + end);
+    task.bases[i * task.bases_stride + first / kTileRows] = base;
+    for (int64_t row = first; row < end; ++row) weights[row] = std::exp(weights[row] - base);
+  }
+}
+
 void run_part(const AttentionTask& task, int head_dim) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   for (int64_t i = 0; i < task.queries; ++i) {
@@ -46,7 +58,7 @@ void run_part(const AttentionTask& task, int head_dim) {
       double score = 0.0;
       for (int d = 0; d < head_dim; ++d) score += static_cast<double>(q[d]) * static_cast<double>(k[d]);
       score *= scale;
-      if (task.logits) task.logits[i * task.logits_stride + row] = static_cast<float>(score);
+      if (task.weights) task.weights[i * task.weights_stride + row] = static_cast<float>(score);
       if (score > max) {
         const double shrink = std::exp(max - score);
         for (double& x : out) x *= shrink;
@@ -57,6 +69,7 @@ void run_part(const AttentionTask& task, int head_dim) {
       sum += p;
       for (int d = 0; d < head_dim; ++d) out[d] += p * static_cast<double>(v[d]);
     });
+    if (task.weights) weigh(task, i);
     // The maximum is rounded to f32 for the state, so the sums are brought to the rounded one.
     const float max32 = static_cast<float>(max);
     const double to_rounded = sum > 0.0 ? std::exp(max - static_cast<double>(max32)) : 0.0;

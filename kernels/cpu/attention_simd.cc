@@ -64,7 +64,7 @@ class TaskRunner {
         } else if (following) {
           locate_first(*following, at);
         }
-        if (task_->logits) ask_for_logits(row);
+        if (task_->weights) ask_for_weights(row);
         for (int i = 0; i < tile_->runs; ++i) score(*tile_, tile_->run[i]);
         softmax(row, tile_->rows);
         for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
@@ -83,11 +83,11 @@ class TaskRunner {
     std::fill_n(task_->sum, task_->queries * head_dim_, 0.0f);
   }
 
-  // Where the tile's logits go was last read by any thread: softmax's stores would wait for it.
-  [[gnu::always_inline]] void ask_for_logits(int64_t row) const {
+  // Where the tile's weights go was last read by any thread: softmax's stores would wait for it.
+  [[gnu::always_inline]] void ask_for_weights(int64_t row) const {
     for (int64_t r = 0; r < task_->queries; ++r) {
-      const float* logits = task_->logits + r * task_->logits_stride + row;
-      for (int i = 0; i < tile_->rows; i += 16) __builtin_prefetch(logits + i, 1);
+      const float* weights = task_->weights + r * task_->weights_stride + row;
+      for (int i = 0; i < tile_->rows; i += 16) __builtin_prefetch(weights + i, 1);
     }
   }
 
@@ -164,8 +164,9 @@ class TaskRunner {
         std::fill_n(scores, kTileRows, 0.0f);
         continue;
       }
-      float* logits = task_->logits ? task_->logits + r * task_->logits_stride + row : nullptr;
-      const float shrink = softmax_tile(scores, valid, scale, task_->state[r], logits);
+      float* weights = task_->weights ? task_->weights + r * task_->weights_stride + row : nullptr;
+      const float shrink = softmax_tile(scores, valid, scale, task_->state[r], weights);
+      if (weights) task_->bases[r * task_->bases_stride + row / kTileRows] = task_->state[r].max;
       if (shrink == 1.0f) continue;
       for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] *= shrink;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/targets.h"
 
@@ -19,24 +20,38 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
-HWY_INLINE void add_vector(D d, const float* scores, float max, float inverse_sum, float* mass) {
+HWY_INLINE void convert(D d, const float* scores, float max, float inverse_sum, float* out) {
   const auto p = hn::Exp(d, hn::Sub(hn::LoadU(d, scores), hn::Set(d, max)));
-  hn::StoreU(hn::MulAdd(p, hn::Set(d, inverse_sum), hn::LoadU(d, mass)), d, mass);
+  hn::StoreU(hn::Mul(p, hn::Set(d, inverse_sum)), d, out);
 }
 
-void add_mass(const float* scores, float max, float inverse_sum, int64_t rows, float* mass) {
+void probabilities(const float* scores, float max, float inverse_sum, int64_t count, float* out) {
   const hn::CappedTag<float, 16> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t row = 0;
-  for (; row + lanes <= rows; row += lanes) add_vector(d, scores + row, max, inverse_sum, mass + row);
-  if (row == rows) return;
-  // The last rows pass the same instructions as all others, so that a row's bits do not depend on its place.
-  float last_scores[16], last_mass[16] = {};
-  std::fill_n(last_scores, 16, max);
-  std::copy(scores + row, scores + rows, last_scores);
-  std::copy(mass + row, mass + rows, last_mass);
-  add_vector(d, last_scores, max, inverse_sum, last_mass);
-  std::copy_n(last_mass, rows - row, mass + row);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) convert(d, scores + i, max, inverse_sum, out + i);
+  if (i == count) return;
+  // The last ones pass the same instructions as all others, so that bits do not depend on the place.
+  float last[16];
+  std::fill_n(last, 16, max);
+  std::copy(scores + i, scores + count, last);
+  convert(d, last, max, inverse_sum, last);
+  std::copy_n(last, count - i, out + i);
+}
+
+void add_mass(const float* weights, const float* factors, int64_t rows, float* mass) {
+  const hn::CappedTag<float, 16> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t tile = 0; tile < rows; tile += kTileRows) {
+    const int64_t end = std::min<int64_t>(rows, tile + kTileRows);
+    const float factor = factors[tile / kTileRows];
+    int64_t row = tile;
+    for (; row + lanes <= end; row += lanes) {
+      const auto p = hn::Mul(hn::LoadU(d, weights + row), hn::Set(d, factor));
+      hn::StoreU(hn::Add(hn::LoadU(d, mass + row), p), d, mass + row);
+    }
+    for (; row < end; ++row) mass[row] += weights[row] * factor;
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -46,12 +61,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kv {
 
+HWY_EXPORT(probabilities);
 HWY_EXPORT(add_mass);
 
-void add_mass(const float* scores, const SoftmaxState& state, int64_t rows, float* mass) {
+void probabilities(const float* scores, const SoftmaxState& state, int64_t count, float* out) {
   if (!isa_is_scalar())
-    return HWY_DYNAMIC_DISPATCH(add_mass)(scores, state.max, 1.0f / state.sum, rows, mass);
-  for (int64_t row = 0; row < rows; ++row) mass[row] += std::exp(scores[row] - state.max) / state.sum;
+    return HWY_DYNAMIC_DISPATCH(probabilities)(scores, state.max, 1.0f / state.sum, count, out);
+  for (int64_t i = 0; i < count; ++i) out[i] = std::exp(scores[i] - state.max) / state.sum;
+}
+
+void add_mass(const float* weights, const float* factors, int64_t rows, float* mass) {
+  if (!isa_is_scalar()) return HWY_DYNAMIC_DISPATCH(add_mass)(weights, factors, rows, mass);
+  for (int64_t row = 0; row < rows; ++row) mass[row] += weights[row] * factors[row / kTileRows];
 }
 
 }  // namespace kv

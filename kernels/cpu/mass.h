@@ -1,4 +1,4 @@
-// The probabilities that attention gave its rows, from the scores that it kept.
+// The probabilities that attention gave its rows, from the weights that it kept.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,10 @@
 
 namespace kv {
 
-// mass[row] += exp(scores[row] - state.max) / state.sum, for `rows` rows.
-void add_mass(const float* scores, const SoftmaxState& state, int64_t rows, float* mass);
+// out[i] = exp(scores[i] - state.max) / state.sum. `out` may be `scores`.
+void probabilities(const float* scores, const SoftmaxState& state, int64_t count, float* out);
+
+// mass[row] += weights[row] * factors[row / kTileRows], for `rows` rows.
+void add_mass(const float* weights, const float* factors, int64_t rows, float* mass);
 
 }  // namespace kv

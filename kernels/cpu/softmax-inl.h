@@ -21,9 +21,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // scores [kTileRows] of one query -> probabilities exp(score * scale - max), 0 beyond `valid`; returns the
-// factor by which what was summed before must shrink. hn::Exp is within 2 units in the last place
-// (tests/exp_test.cc holds it to that, on every instruction set).
-inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* logits) {
+// factor by which what was summed before must shrink. `weights`, unless null, gets a copy of the valid ones.
+// hn::Exp is within 2 units in the last place (tests/exp_test.cc holds it to that, on every instruction set).
+inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* weights) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (int i = valid; i < kTileRows; ++i) scores[i] = -INFINITY;
@@ -34,7 +34,6 @@ inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& s
     hn::Store(score, d, scores + i);
     top = hn::Max(top, score);
   }
-  if (logits) std::memcpy(logits, scores, sizeof(float) * static_cast<size_t>(valid));
   const float tile_max = hn::GetLane(hn::MaxOfLanes(d, top));
   float shrink = 1.0f;
   if (tile_max > state.max) {
@@ -49,6 +48,7 @@ inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& s
     hn::Store(p, d, scores + i);
     total = hn::Add(total, p);
   }
+  if (weights) std::memcpy(weights, scores, sizeof(float) * static_cast<size_t>(valid));
   for (int i = valid; i < kTileRows; ++i) scores[i] = 0.0f;
   state.sum = state.sum * shrink + hn::GetLane(hn::SumOfLanes(d, total));
   return shrink;
