@@ -81,6 +81,36 @@ def find_nvcc() -> str | None:
     return None
 
 
+OLDEST_CUDA = (12, 4)
+RELEASE = re.compile(r"release (\d+)\.(\d+)")
+
+
+def wrong_toolkit(nvcc: str | None, driver_cuda: int) -> str:
+    """Why this compiler's programs cannot be built or run here, or nothing. `driver_cuda`: 12040 is 12.4."""
+    if not nvcc:
+        return "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
+    found = RELEASE.search(output_of(nvcc, "--version"))
+    if not found:
+        return f"{nvcc} does not say its version; set CUDACXX to the nvcc of a CUDA toolkit"
+    version = (int(found[1]), int(found[2]))
+    if version < OLDEST_CUDA:
+        return f"{nvcc} is of CUDA {version[0]}.{version[1]}, and 12.4 is needed; set CUDACXX to a newer nvcc"
+    if version[0] > driver_cuda // 1000:
+        return (f"{nvcc} is of CUDA {version[0]}.{version[1]}, and the driver runs no newer than "
+                f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}; update it, or set CUDACXX to an older nvcc")
+    return ""
+
+
+def wrong_folder(out: Path) -> str:
+    """Why the results cannot go there, or nothing; the folder is there then."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = any(out.iterdir())
+    except OSError as error:
+        return f"cannot make the folder '{out}' ({error.strerror}); give --out another"
+    return f"'{out}' is not empty; give --out a new folder" if used else ""
+
+
 def first_lines(text: str, count: int = 6) -> str:
     return " | ".join(line.strip() for line in text.strip().splitlines()[:count])
 
@@ -266,10 +296,7 @@ def main() -> int:
     out = parser.parse_args().out
     reason, capability = driver.find_gpu()
     nvcc = find_nvcc()
-    if not reason and not nvcc:
-        reason = "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
-    if not reason and out.exists() and any(out.iterdir()):
-        reason = f"'{out}' is not empty; give --out a new folder"
+    reason = reason or wrong_toolkit(nvcc, driver.supported_cuda()) or wrong_folder(out)
     if reason or not nvcc or not capability:
         print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
         return 2
