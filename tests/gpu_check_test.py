@@ -77,7 +77,8 @@ def test_a_stage_keeps_its_rows_however_it_ends(tmp_path, monkeypatch):
     assert run.stream(a_run, "kernels", program([row])) == "ok"
     assert run.stream(a_run, "kernels", program([row], code=1)) == "failed"
     assert run.stream(a_run, "kernels", program([row], seconds=60)) == "cut off"
-    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off"]
+    assert run.stream(a_run, "kernels", program([{**row, "status": "skipped"}])) == "skipped"
+    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off", "skipped"]
     lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == a_run.rows
     a_run.write()

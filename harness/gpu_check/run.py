@@ -181,8 +181,9 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def stream(run: Run, stage: str, command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs a program that prints rows; returns ok, failed or cut off."""
+    """Runs a program that prints rows; returns ok, failed, cut off, or skipped if that is all that its rows say."""
     limit = run.seconds(stage)
+    before = len(run.rows)
     if limit < 1:
         return "no time left"
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -206,7 +207,9 @@ def stream(run: Run, stage: str, command: list[str], environment: dict[str, str]
         return "cut off"
     if code != 0:
         run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(errors[-6:])) or f"exit code {code}"})
-    return "ok" if code == 0 else "failed"
+        return "failed"
+    statuses = {row.get("status") for row in run.rows[before:]}
+    return "skipped" if statuses == {"skipped"} else "ok"
 
 
 def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
