@@ -139,6 +139,7 @@ TEST(CudaEviction, TakesNewSlotsAndThenTheLightestOfTheOld) {
   constexpr int32_t kBudget = 300, kRecent = 20;
   std::mt19937 random(1);
   for (unsigned seed = 0; seed < 4; ++seed) {
+    const bool newest_query = seed % 2 == 1;
     std::vector<int32_t> token(kBudget, -1);
     std::vector<float> score(kBudget, NAN);
     const cuda::ScoredSlots head{token.data(), score.data()};
@@ -148,14 +149,20 @@ TEST(CudaEviction, TakesNewSlotsAndThenTheLightestOfTheOld) {
       if (count >= kBudget) {
         want = -1;
         for (int32_t s = 0; s < kBudget; ++s) {
-          if (token[s] <= count - kRecent && (want < 0 || score[s] < score[want])) want = s;
+          if (token[s] > count - kRecent) continue;
+          const bool smaller =
+              want < 0 || score[s] < score[want] || (std::isnan(score[want]) && !std::isnan(score[s]));
+          if (smaller) want = s;
         }
       }
-      ASSERT_EQ(choose({&head, &slot, kBudget, kRecent, count}, seed), want) << count;
+      ASSERT_EQ(choose({&head, &slot, kBudget, kRecent, count, newest_query}, seed), want) << count;
       ASSERT_EQ(token[want], count);
       ASSERT_EQ(score[want], 0.0f);
+      if (newest_query && count >= kBudget) {
+        ASSERT_EQ(score, std::vector<float>(kBudget, 0.0f));
+      }
       for (int32_t s = 0; s < std::min(count + 1, kBudget); ++s) {
-        score[s] += static_cast<float>(random() % 4);  // many ties
+        score[s] += random() % 64 == 0 ? NAN : static_cast<float>(random() % 4);  // many ties
       }
     }
   }

@@ -109,15 +109,15 @@ TEST(Shim, NoticesEveryLossInEviction) {
   EXPECT_TRUE(unnoticed([](const Launch& how) {
                 const auto lightest = static_cast<int32_t>(how.seed * 37 % 300);
                 std::vector<int32_t> token(300, 0);
-                std::vector<float> score(300, 2.0f);
+                std::vector<float> score(300, 2.0f), forgotten(300, 0.0f);
                 score[static_cast<size_t>(lightest)] = 1.0f;
                 const cuda::ScoredSlots head{token.data(), score.data()};
                 int32_t slot = -1;
                 Launch launch = how;
                 launch.threads = cuda::kEvictWarps * simt::kWarp;
                 launch.shared_bytes = cuda::kEvictSharedBytes;
-                Machine::run(launch, [&] { cuda::choose_slot({&head, &slot, 300, 4, 300}); });
-                return slot == lightest;
+                Machine::run(launch, [&] { cuda::choose_slot({&head, &slot, 300, 4, 300, true}); });
+                return slot == lightest && score == forgotten;
               }).empty());
 }
 

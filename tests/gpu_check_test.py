@@ -34,6 +34,31 @@ def test_without_a_gpu_it_says_so_in_one_line_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def nvcc_of(release, folder):
+    script = folder / f"nvcc-{release}"
+    script.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.mark.parametrize(
+    ("release", "driver_cuda", "reason"),
+    [("12.4", 12040, ""), ("12.8", 12040, ""), ("12.4", 13000, ""), ("11.8", 12040, "12.4 is needed"),
+     ("13.0", 12080, "the driver runs no newer than 12.8")],
+)
+def test_a_compiler_that_does_not_fit_is_refused_before_anything_is_built(tmp_path, release, driver_cuda, reason):
+    assert reason in run.wrong_toolkit(nvcc_of(release, tmp_path), driver_cuda)
+    assert bool(reason) == bool(run.wrong_toolkit(nvcc_of(release, tmp_path), driver_cuda))
+
+
+def test_no_compiler_or_no_folder_is_a_line(tmp_path):
+    assert "install the CUDA toolkit" in run.wrong_toolkit(None, 13000)
+    (tmp_path / "file").write_text("")
+    assert run.wrong_folder(tmp_path / "new" / "out") == ""
+    assert "not empty" in run.wrong_folder(tmp_path)
+    assert "cannot make the folder" in run.wrong_folder(tmp_path / "file")
+
+
 def test_every_source_that_it_builds_is_there():
     names = {source.name for source in run.SOURCES}
     assert {"cuda_gpu.cu", "decode_kivi.cu", "main.cu", "scene.cc", "encoding.cc", "convert_scalar.cc"} <= names
@@ -52,7 +77,8 @@ def test_a_stage_keeps_its_rows_however_it_ends(tmp_path, monkeypatch):
     assert run.stream(a_run, "kernels", program([row])) == "ok"
     assert run.stream(a_run, "kernels", program([row], code=1)) == "failed"
     assert run.stream(a_run, "kernels", program([row], seconds=60)) == "cut off"
-    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off"]
+    assert run.stream(a_run, "kernels", program([{**row, "status": "skipped"}])) == "skipped"
+    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off", "skipped"]
     lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == a_run.rows
     a_run.write()

@@ -15,6 +15,7 @@ class SimtGpu : public cuda::Gpu {
  public:
   explicit SimtGpu(unsigned seed = 1) : seed_(seed) {}
   int64_t pinned_bytes = 0;  // asked for in all
+  int64_t choices = 0;       // slots that it chose
 
   cuda::GpuInfo info() const override { return {.name = "shim", .multiprocessors = 1}; }
   std::byte* allocate(size_t bytes) override {
@@ -57,6 +58,7 @@ class SimtGpu : public cuda::Gpu {
            [&] { cuda::add_mass(params); });
   }
   void choose_slots(const cuda::EvictParams& params, int heads) override {
+    choices += heads;
     launch({heads}, cuda::kEvictWarps, cuda::kEvictSharedBytes, [&] { cuda::choose_slot(params); });
   }
 

@@ -227,7 +227,7 @@ class CacheImpl : public Cache {
     find_queries(layer, inputs);
     problems_.clear();
     size_t at = 0;
-    int64_t scored_rows = 0;
+    bool scored = false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const StepInput& in = inputs[i];
       const Sequence& s = sequence(in.sequence);
@@ -240,10 +240,10 @@ class CacheImpl : public Cache {
                              .group = shape_.group(),
                              .n = in.n,
                              .visible = slots - in.n + 1});
-        if (s.slice[layer].scored) scored_rows += slots;
+        scored |= s.slice[layer].scored;
       }
     }
-    if (scored_rows > 0) give_mass(layer, inputs, scored_rows);
+    if (scored) give_mass(layer, inputs);
     for (const HeadQueries& p : problems_) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
     if (gpu_) {
       gpu_->attend(problems_);
@@ -253,7 +253,7 @@ class CacheImpl : public Cache {
       const size_t bytes = attention_workspace_bytes(problems_, shape_.head_dim);
       kv::attend(problems_, shape_.head_dim, fit(workspace_, bytes));
     }
-    if (scored_rows > 0) observe(layer, inputs);
+    if (scored) observe(layer, inputs);
   }
 
   void step(int layer, std::span<const StepInput> inputs) override {
@@ -283,11 +283,7 @@ class CacheImpl : public Cache {
   }
 
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
-    const Retention& state = *sequence(id).retention[index(layer, head)];
-    std::vector<int64_t> tokens(static_cast<size_t>(state.slots()));
-    for (size_t slot = 0; slot < tokens.size(); ++slot)
-      tokens[slot] = state.token_at(static_cast<int64_t>(slot));
-    return tokens;
+    return sequence(id).retention[index(layer, head)]->tokens_by_slot();
   }
 
   std::string kernel() const override {
@@ -515,17 +511,24 @@ class CacheImpl : public Cache {
     return slot;
   }
 
-  // The same on a GPU, all units in one launch.
+  // The same on a GPU, all units in one launch. Where the GPU chooses the slots, there is one token.
   void store_slots_on_gpu(const StepInput& in, int layer, Sequence& s) {
     const int64_t d = shape_.head_dim;
     encode_tasks_.clear();
+    evicting_tasks_.clear();
     for (int head = 0; head < shape_.kv_heads; ++head) {
       // Of several tokens for one slot only the last may be stored; launches have no order inside.
       std::map<int64_t, int64_t> token_of_slot;
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * d;
-        const int64_t slot = s.retention[index(layer, head)]->admit({in.k + row, static_cast<size_t>(d)});
-        token_of_slot[slot] = i;
+        Retention& policy = *s.retention[index(layer, head)];
+        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+        if (slot != Retention::kChosenOnGpu) {
+          token_of_slot[slot] = i;
+        } else {
+          evicting_tasks_.push_back({*policy.gpu_state(), slot_runs(in.sequence, layer, head, policy.slots()),
+                                     bytes_of(in.k + row), bytes_of(in.v + row)});
+        }
       }
       for (const auto& [slot, i] : token_of_slot) {
         const int64_t row = (head * in.n + i) * d;
@@ -534,6 +537,17 @@ class CacheImpl : public Cache {
       }
     }
     gpu_->encode(unit_, encode_tasks_);
+    gpu_->evict_and_encode(unit_, s.tokens[layer], evicting_tasks_);
+  }
+
+  SlotRuns slot_runs(SequenceId id, int layer, int head, int64_t slots) {
+    SlotRuns runs{std::min(placement_->run_units(), slots), {}, {}};
+    for (int64_t slot = 0; slot < slots; slot += runs.units)
+      runs.first.push_back(placement_->at(id, layer, head, slot));
+    if (runs.units == 1) return runs;
+    const UnitAddress second = placement_->at(id, layer, head, 1);
+    for (int p = 0; p < kPlanes; ++p) runs.distance[p] = second.plane[p] - runs.first.front().plane[p];
+    return runs;
   }
 
   // Rows go to the tail up to the one that makes a unit older than the residual; that unit is encoded before
@@ -715,15 +729,54 @@ class CacheImpl : public Cache {
     decode_rows(span.v, shape_.head_dim, 0, span.rows, to + span.rows * shape_.head_dim);
   }
 
-  // Points the problems of scored slices at zeroed room for their mass, `rows` floats in all.
-  void give_mass(int layer, std::span<const StepInput> inputs, int64_t rows) {
-    float* mass = reinterpret_cast<float*>(fit(mass_, static_cast<size_t>(rows) * sizeof(float)));
-    std::fill_n(mass, rows, 0.0f);
+  // Points the problems of scored slices at zeroed room for their mass, or at the scores that a GPU keeps.
+  void give_mass(int layer, std::span<const StepInput> inputs) {
+    const auto is_scored = [&](size_t at) {
+      return sequence(inputs[at / static_cast<size_t>(shape_.kv_heads)].sequence).slice[layer].scored;
+    };
+    int64_t rows = 0;
     for (size_t at = 0; at < problems_.size(); ++at) {
-      if (!sequence(inputs[at / static_cast<size_t>(shape_.kv_heads)].sequence).slice[layer].scored) continue;
-      problems_[at].mass = mass;
-      mass += problems_[at].visible + problems_[at].n - 1;
+      if (!is_scored(at)) continue;
+      if (const auto state = policy_of(layer, inputs, at).gpu_state()) {
+        problems_[at].mass = state->score;
+      } else {
+        rows += rows_of(problems_[at]);
+      }
     }
+    if (rows == 0) return;
+    float* mass = zeros(rows);
+    for (size_t at = 0; at < problems_.size(); ++at) {
+      if (!is_scored(at) || problems_[at].mass) continue;
+      problems_[at].mass = mass;
+      mass += rows_of(problems_[at]);
+    }
+  }
+
+  Retention& policy_of(int layer, std::span<const StepInput> inputs, size_t problem) {
+    const auto heads = static_cast<size_t>(shape_.kv_heads);
+    return *sequence(inputs[problem / heads].sequence)
+                .retention[index(layer, static_cast<int>(problem % heads))];
+  }
+  static int64_t rows_of(const HeadQueries& p) { return p.visible + p.n - 1; }
+
+  // Room for numbers that attention adds to, in its memory.
+  float* zeros(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+    float* host = reinterpret_cast<float*>(fit(mass_, bytes));
+    std::fill_n(host, count, 0.0f);
+    if (!gpu_) return host;
+    if (gpu_mass_.size() < bytes) gpu_mass_ = Block::of_rows(memory_, bytes, ByteKind::kWorkspace);
+    memory_.gpu()->copy(gpu_mass_.data(), host, bytes);
+    return reinterpret_cast<float*>(gpu_mass_.data());
+  }
+
+  // What attention added up, where the host can read it.
+  std::span<const float> added(const float* mass, int64_t rows) {
+    const auto count = static_cast<size_t>(rows);
+    if (!gpu_) return {mass, count};
+    float* host = reinterpret_cast<float*>(fit(mass_, count * sizeof(float)));
+    memory_.gpu()->copy(host, mass, count * sizeof(float));
+    return {host, count};
   }
 
   void observe(int layer, std::span<const StepInput> inputs) {
@@ -731,9 +784,9 @@ class CacheImpl : public Cache {
     for (const StepInput& in : inputs) {
       Sequence& s = sequence(in.sequence);
       for (int head = 0; head < shape_.kv_heads; ++head, ++at) {
-        if (!problems_[at].mass) continue;
         Retention& policy = *s.retention[index(layer, head)];
-        policy.observe({problems_[at].mass, static_cast<size_t>(policy.slots())});
+        if (!problems_[at].mass || policy.gpu_state()) continue;
+        policy.observe(added(problems_[at].mass, policy.slots()));
       }
       if (std::exchange(s.slice[layer].scored, false))
         compact(layer, in.sequence, s);  // attending again must not count twice
@@ -806,12 +859,13 @@ class CacheImpl : public Cache {
       piece_decoded_;                  // read=copy: what the views of viewed_ and of a piece point into
   std::vector<const float*> queries_;  // [inputs]
   std::vector<HeadQueries> problems_;
-  Block workspace_, copy_, piece_copy_, mass_, gathered_;
+  Block workspace_, copy_, piece_copy_, mass_, gpu_mass_, gathered_;
   bool prefilled_ = false, decoded_steps_ = false;  // which paths of attention have run
   std::optional<TurnedRows> turned_;                // positions=cache
 
   std::optional<GpuEngine> gpu_;  // where the memory has one
   std::vector<EncodeTask> encode_tasks_;
+  std::vector<EvictingTask> evicting_tasks_;
 };
 
 }  // namespace

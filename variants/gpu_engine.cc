@@ -42,6 +42,25 @@ cuda::Page page_at(const Span& span, const cuda::Layout& layout, int64_t unit) {
           at(span.v.data, layout.v.data_stride), at(span.v.meta, layout.v.meta_stride)};
 }
 
+// As appends see pages of `units` units that lie so many bytes apart.
+cuda::Layout append_layout(const UnitLayout& unit, const std::array<int64_t, kPlanes>& distance,
+                           int64_t units, int head_dim) {
+  const auto side = [&](const Encoding& e, int data, int meta) {
+    return cuda::SideLayout{e, static_cast<int32_t>(unit.stride[data]),
+                            static_cast<int32_t>(unit.stride[meta]), static_cast<int32_t>(distance[data]),
+                            static_cast<int32_t>(distance[meta])};
+  };
+  return {.k = side(unit.k, kKData, kKMeta),
+          .v = side(unit.v, kVData, kVMeta),
+          .head_dim = head_dim,
+          .unit_rows = static_cast<int32_t>(unit.rows),
+          .page_units = static_cast<int32_t>(units)};
+}
+
+cuda::Page page_of(const UnitAddress& at) {
+  return {at.plane[kKData], at.plane[kKMeta], at.plane[kVData], at.plane[kVMeta]};
+}
+
 int64_t rows_of(std::span<const Span> spans) {
   int64_t rows = 0;
   for (const Span& span : spans) rows += span.rows;
@@ -101,17 +120,17 @@ struct GpuEngine::Batch {
   cuda::Layout layout{}, tail{};
   std::vector<size_t> q_at, pages_at, tail_at;  // [problems]
   std::vector<cuda::Problem> problems;
+  std::vector<float*> mass;              // [problems] null where it is not asked for
   std::vector<cuda::WorkItem> items[2];  // of the pages and of the tails, where decode runs
   int32_t group = 1, most_queries = 0, most_splits = 0, most_rows = 0;
-  int64_t rows = 0, outputs = 0, logits = 0, partials = 0;  // of all problems together
-  bool scored = false;
-  int32_t block_queries = 0;  // of the fast kernel; 0 where the plain one runs
+  int64_t outputs = 0, logits = 0, partials = 0;  // of all problems together
+  int32_t block_queries = 0;                      // of the fast kernel; 0 where the plain one runs
   // On the GPU, once there is room.
   const cuda::Problem* device_problems = nullptr;
   const cuda::WorkItem* device_items[2] = {};
   unsigned* counters = nullptr;
   float* const* mass_pointers = nullptr;
-  float *out = nullptr, *mass = nullptr, *log_sum = nullptr;
+  float *out = nullptr, *log_sum = nullptr;
   cuda::Partials room{};
 
   int count() const { return static_cast<int>(problems.size()); }
@@ -149,22 +168,13 @@ void GpuEngine::encode_from_tail(const UnitLayout& unit, std::span<const EncodeT
 
 void GpuEngine::launch_append(const UnitLayout& unit, std::span<const EncodeTask> tasks, bool half) {
   if (tasks.empty()) return;
-  const auto side = [](const Encoding& e, const UnitLayout& u, int data, int meta) {
-    return cuda::SideLayout{e, static_cast<int32_t>(u.stride[data]), static_cast<int32_t>(u.stride[meta]),
-                            static_cast<int32_t>(u.bytes[data]), static_cast<int32_t>(u.bytes[meta])};
-  };
-  const cuda::Layout layout{.k = side(unit.k, unit, kKData, kKMeta),
-                            .v = side(unit.v, unit, kVData, kVMeta),
-                            .head_dim = head_dim_,
-                            .unit_rows = static_cast<int32_t>(unit.rows),
-                            .page_units = 1};
+  const cuda::Layout layout = append_layout(unit, unit.bytes, 1, head_dim_);
   Upload upload;
   const size_t row_bytes = static_cast<size_t>(unit.rows * head_dim_) * sizeof(float);
   std::vector<cuda::Page> pages;
   std::vector<size_t> rows_at;
   for (const EncodeTask& task : tasks) {
-    pages.push_back(
-        {task.to.plane[kKData], task.to.plane[kKMeta], task.to.plane[kVData], task.to.plane[kVMeta]});
+    pages.push_back(page_of(task.to));
     if (half) continue;
     rows_at.push_back(upload.add(std::span(task.k, row_bytes)));
     rows_at.push_back(upload.add(std::span(task.v, row_bytes)));
@@ -189,6 +199,52 @@ void GpuEngine::launch_append(const UnitLayout& unit, std::span<const EncodeTask
     gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at) + first, half},
                 static_cast<int>(std::min(kMostJobs, jobs.size() - first)), 1);
   }
+  gpu_.synchronize();
+}
+
+// The token's rows go up, its slot and what is in it stay there.
+void GpuEngine::evict_and_encode(const UnitLayout& unit, int64_t token, std::span<const EvictingTask> tasks) {
+  if (tasks.empty()) return;
+  const SlotRuns& runs = tasks.front().slots;
+  const cuda::Layout layout = append_layout(unit, runs.distance, runs.units, head_dim_);
+  Upload upload;
+  const size_t row_bytes = static_cast<size_t>(head_dim_) * sizeof(float);
+  std::vector<size_t> k_at, v_at, pages_at;
+  std::vector<cuda::ScoredSlots> heads;
+  for (const EvictingTask& task : tasks) {
+    std::vector<cuda::Page> pages;
+    for (const UnitAddress& first : task.slots.first) pages.push_back(page_of(first));
+    k_at.push_back(upload.add(std::span(task.k, row_bytes)));
+    v_at.push_back(upload.add(std::span(task.v, row_bytes)));
+    pages_at.push_back(upload.add(std::span<const cuda::Page>(pages)));
+    heads.push_back({task.state.token, task.state.score});
+  }
+  const size_t heads_at = upload.add(std::span<const cuda::ScoredSlots>(heads));
+  const size_t slots_at = upload.reserve<int32_t>(tasks.size());
+  const size_t jobs_at = upload.reserve<cuda::AppendJob>(tasks.size());
+  std::byte* const base = fit(input_, upload.size());
+  int32_t* const slots = reinterpret_cast<int32_t*>(base + slots_at);
+  std::vector<cuda::AppendJob> jobs;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    jobs.push_back({.k = base + k_at[i],
+                    .v = base + v_at[i],
+                    .pages = reinterpret_cast<const cuda::Page*>(base + pages_at[i]),
+                    .slots = slots + i,
+                    .first = 0,
+                    .units = 1});
+  }
+  upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
+  gpu_.copy(base, upload.data(), upload.size());
+  const GpuState& policy = tasks.front().state;
+  const int count = static_cast<int>(tasks.size());
+  gpu_.choose_slots({.heads = reinterpret_cast<const cuda::ScoredSlots*>(base + heads_at),
+                     .slot = slots,
+                     .budget = policy.budget,
+                     .recent = policy.recent,
+                     .count = static_cast<int32_t>(token),
+                     .newest_query = policy.newest_query},
+                    count);
+  gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at), false}, count, 1);
   gpu_.synchronize();
 }
 
@@ -225,10 +281,9 @@ void GpuEngine::Batch::add(const HeadQueries& p, const Encoding& k, const Encodi
                       .first_partial = 0,
                       .logits = nullptr});
   const int32_t all = rows_of(problems.back());
-  scored |= p.mass != nullptr;
-  rows += all;
+  mass.push_back(p.mass);
   outputs += numbers;
-  logits += queries * all;
+  if (p.mass) logits += queries * all;
   most_queries = std::max(most_queries, static_cast<int32_t>(queries));
   most_rows = std::max(most_rows, all);
 }
@@ -295,20 +350,17 @@ void GpuEngine::place(Batch& batch) {
   std::byte* const input = fit(input_, batch.upload.size());
   Carver output;
   output.want(batch.outputs);                                             // out
-  output.want(batch.scored ? batch.rows : 0);                             // mass
   output.want(int64_t{batch.most_queries} * std::ssize(batch.problems));  // log_sum
   output.want(batch.partials);                                            // max
   output.want(batch.partials);                                            // sum
   output.want(batch.partials * head_dim_);                                // values
-  output.want(batch.scored ? batch.logits : 0);                           // logits
+  output.want(batch.logits);                                              // logits
   output.start(fit(output_, output.bytes()));
   batch.out = output.next();
-  batch.mass = output.next();
   batch.log_sum = output.next();
   batch.room = {output.next(), output.next(), output.next()};
   float* logits = output.next();
-  float *out = batch.out, *mass = batch.mass;
-  std::vector<float*> mass_pointers;
+  float* out = batch.out;
   for (size_t i = 0; i < count; ++i) {
     cuda::Problem& p = batch.problems[i];
     const int64_t queries = int64_t{batch.group} * p.n;
@@ -316,15 +368,12 @@ void GpuEngine::place(Batch& batch) {
     p.pages = reinterpret_cast<const cuda::Page*>(input + batch.pages_at[i]);
     p.tail = reinterpret_cast<const cuda::Page*>(input + batch.tail_at[i]);
     p.out = out;
-    p.logits = batch.scored ? logits : nullptr;
-    mass_pointers.push_back(mass);
+    p.logits = batch.mass[i] ? logits : nullptr;
     out += queries * head_dim_;
-    if (!batch.scored) continue;
-    logits += queries * rows_of(p);
-    mass += rows_of(p);
+    if (p.logits) logits += queries * rows_of(p);
   }
   batch.upload.set(problems_at, std::span<const cuda::Problem>(batch.problems));
-  batch.upload.set(mass_at, std::span<float* const>(mass_pointers));
+  batch.upload.set(mass_at, std::span<float* const>(batch.mass));
   gpu_.copy(input, batch.upload.data(), batch.upload.size());
   batch.device_problems = reinterpret_cast<const cuda::Problem*>(input + problems_at);
   batch.mass_pointers = reinterpret_cast<float* const*>(input + mass_at);
@@ -356,25 +405,15 @@ void GpuEngine::attend(std::span<const HeadQueries> problems) {
   Batch batch = pack(problems);
   place(batch);
   run(batch);
+  if (batch.logits > 0) {
+    gpu_.add_mass(
+        {batch.device_problems, batch.log_sum, batch.mass_pointers, batch.group, batch.most_queries},
+        batch.count(), batch.most_rows);
+  }
   fast_ = batch.block_queries > 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     const cuda::Problem& p = batch.problems[i];
     gpu_.copy(problems[i].out, p.out, static_cast<size_t>(batch.group * p.n * head_dim_) * sizeof(float));
-  }
-  if (batch.scored) add_mass(problems, batch);
-}
-
-void GpuEngine::add_mass(std::span<const HeadQueries> problems, const Batch& batch) {
-  std::vector<float> mass(static_cast<size_t>(batch.rows), 0.0f);
-  gpu_.copy(batch.mass, mass.data(), mass.size() * sizeof(float));
-  gpu_.add_mass({batch.device_problems, batch.log_sum, batch.mass_pointers, batch.group, batch.most_queries},
-                batch.count(), batch.most_rows);
-  gpu_.copy(mass.data(), batch.mass, mass.size() * sizeof(float));
-  const float* from = mass.data();
-  for (size_t i = 0; i < problems.size(); ++i) {
-    const int32_t rows = rows_of(batch.problems[i]);
-    for (int32_t row = 0; problems[i].mass && row < rows; ++row) problems[i].mass[row] += from[row];
-    from += rows;
   }
 }
 

@@ -1,8 +1,9 @@
 // What a cache does with its rows where they lie in a GPU's memory: encoding, attention, and copies for those
-// who check. The cache's own bookkeeping (retention, block tables) stays on the host; queries, new rows and
-// outputs travel with each call.
+// who check. The cache's own bookkeeping (retention, block tables) stays on the host, but for scores from
+// attention and what is chosen by them; queries, new rows and outputs travel with each call.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "kernels/cuda/gpu.h"
 #include "variants/codec/codec.h"
 #include "variants/placement/placement.h"
+#include "variants/retention/retention.h"
 
 namespace kv {
 
@@ -19,6 +21,20 @@ namespace kv {
 // the GPU.
 struct EncodeTask {
   UnitAddress to;
+  const std::byte *k, *v;
+};
+
+// Where a head's slots lie: in runs of `units` at equal distances, the first unit of each.
+struct SlotRuns {
+  int64_t units;
+  std::array<int64_t, kPlanes> distance;  // bytes
+  std::vector<UnitAddress> first;
+};
+
+// A head's new token, for which its policy on the GPU gives up a slot. k and v [head_dim], f32 of the host.
+struct EvictingTask {
+  GpuState state;
+  SlotRuns slots;  // all of them; in equal runs for all tasks of a call
   const std::byte *k, *v;
 };
 
@@ -33,7 +49,11 @@ class GpuEngine {
   void encode(const UnitLayout& unit, std::span<const EncodeTask> tasks);
   void encode_from_tail(const UnitLayout& unit, std::span<const EncodeTask> tasks);
 
-  // As kv::attend, for spans of the GPU's memory; q, out and mass are the host's. All problems have one
+  // Chooses each head's slot and encodes its new token there, all on the GPU. `token`: its number, of all
+  // heads alike.
+  void evict_and_encode(const UnitLayout& unit, int64_t token, std::span<const EvictingTask> tasks);
+
+  // As kv::attend, for spans and mass of the GPU's memory; q and out are the host's. All problems have one
   // group.
   void attend(std::span<const HeadQueries> problems);
   // What ran last, as in "cuda90_decode" or "cuda90_simple".
@@ -51,7 +71,6 @@ class GpuEngine {
   Batch pack(std::span<const HeadQueries> problems) const;
   void place(Batch& batch);
   void run(const Batch& batch);
-  void add_mass(std::span<const HeadQueries> problems, const Batch& batch);
   std::byte* fit(Block& block, size_t bytes);
 
   Memory& memory_;

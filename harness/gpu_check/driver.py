@@ -8,6 +8,16 @@ COMPUTE_CAPABILITY = (75, 76)  # CUdevice_attribute: major, minor
 LEAST = (8, 0)
 
 
+def supported_cuda() -> int:
+    """The newest CUDA that the driver knows, as it numbers them (12040 is 12.4), or 0."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return 0
+    return version.value
+
+
 def find_gpu() -> tuple[str, tuple[int, int] | None]:
     """("", compute capability) of the first GPU, or a reason why there is none to use."""
     try:

@@ -31,8 +31,8 @@ import table  # noqa: E402
 Row = dict[str, Any]
 
 TOTAL_SECONDS = 570
-# What each stage may take; together they fit.
-LIMITS = {"build": 150, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 110}
+# What each stage may take. Together they fit, unless few cores take long to build: then the last stages get less.
+LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 110}
 
 SOURCES = [
     *sorted((HOME / "kernels/cuda").glob("*.cu")),
@@ -79,6 +79,36 @@ def find_nvcc() -> str | None:
         if candidate and Path(candidate).is_file():
             return candidate
     return None
+
+
+OLDEST_CUDA = (12, 4)
+RELEASE = re.compile(r"release (\d+)\.(\d+)")
+
+
+def wrong_toolkit(nvcc: str | None, driver_cuda: int) -> str:
+    """Why this compiler's programs cannot be built or run here, or nothing. `driver_cuda`: 12040 is 12.4."""
+    if not nvcc:
+        return "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
+    found = RELEASE.search(output_of(nvcc, "--version"))
+    if not found:
+        return f"{nvcc} does not say its version; set CUDACXX to the nvcc of a CUDA toolkit"
+    version = (int(found[1]), int(found[2]))
+    if version < OLDEST_CUDA:
+        return f"{nvcc} is of CUDA {version[0]}.{version[1]}, and 12.4 is needed; set CUDACXX to a newer nvcc"
+    if version[0] > driver_cuda // 1000:
+        return (f"{nvcc} is of CUDA {version[0]}.{version[1]}, and the driver runs no newer than "
+                f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}; update it, or set CUDACXX to an older nvcc")
+    return ""
+
+
+def wrong_folder(out: Path) -> str:
+    """Why the results cannot go there, or nothing; the folder is there then."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = any(out.iterdir())
+    except OSError as error:
+        return f"cannot make the folder '{out}' ({error.strerror}); give --out another"
+    return f"'{out}' is not empty; give --out a new folder" if used else ""
 
 
 def first_lines(text: str, count: int = 6) -> str:
@@ -151,8 +181,9 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def stream(run: Run, stage: str, command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs a program that prints rows; returns ok, failed or cut off."""
+    """Runs a program that prints rows; returns ok, failed, cut off, or skipped if that is all that its rows say."""
     limit = run.seconds(stage)
+    before = len(run.rows)
     if limit < 1:
         return "no time left"
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -176,7 +207,9 @@ def stream(run: Run, stage: str, command: list[str], environment: dict[str, str]
         return "cut off"
     if code != 0:
         run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(errors[-6:])) or f"exit code {code}"})
-    return "ok" if code == 0 else "failed"
+        return "failed"
+    statuses = {row.get("status") for row in run.rows[before:]}
+    return "skipped" if statuses == {"skipped"} else "ok"
 
 
 def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
@@ -229,13 +262,16 @@ def check(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
     if not program:
         return
     run.environment["gpu"] = json.loads(output_of(str(program), "info") or "{}")
-    seconds = str(max(10.0, LIMITS["benchmark"] - 15.0))
+
+    def left(stage: str, to_finish: int) -> str:
+        return str(max(10.0, run.seconds(stage) - to_finish))
+
     stages = {
         "wrappers": lambda: stream(run, "wrappers", [str(program), "wrappers"]),
         "kernels": lambda: stream(run, "kernels", [str(program), "kernels"]),
-        "benchmark": lambda: stream(run, "benchmark", [str(program), "benchmark", seconds]),
+        "benchmark": lambda: stream(run, "benchmark", [str(program), "benchmark", left("benchmark", 15)]),
         "peers": lambda: stream(run, "peers", [sys.executable, str(Path(__file__).with_name("peers.py")),
-                                               "--seconds", str(LIMITS["peers"] - 10)]),
+                                               "--seconds", left("peers", 10)]),
         "memcheck": lambda: sanitize(run, "memcheck", program, nvcc),
         "racecheck": lambda: sanitize(run, "racecheck", program, nvcc),
     }
@@ -266,10 +302,7 @@ def main() -> int:
     out = parser.parse_args().out
     reason, capability = driver.find_gpu()
     nvcc = find_nvcc()
-    if not reason and not nvcc:
-        reason = "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
-    if not reason and out.exists() and any(out.iterdir()):
-        reason = f"'{out}' is not empty; give --out a new folder"
+    reason = reason or wrong_toolkit(nvcc, driver.supported_cuda()) or wrong_folder(out)
     if reason or not nvcc or not capability:
         print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
         return 2

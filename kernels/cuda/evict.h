@@ -1,12 +1,13 @@
-// Eviction by score, as variants/retention/h2o.cc has it: once all slots are in use, the next token takes the
-// slot of the smallest score outside the newest `recent` tokens; of equal ones the lowest slot. The choice
-// stays on the GPU: it lands in the slot list that append_rows reads.
+// Eviction by score, as variants/retention/h2o.cc and tova.cc have it: once all slots are in use, the next
+// token takes the slot of the smallest score outside the newest `recent` tokens; of equal ones the lowest
+// slot. The choice stays on the GPU: it lands in the slot list that append_rows reads.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cuda/params.h"
 #include "kernels/cuda/simt.h"
+#include "kernels/math.h"
 
 namespace kv::cuda {
 
@@ -20,7 +21,8 @@ struct Candidate {
 KV_DEVICE Candidate lighter(const Candidate& a, const Candidate& b) {
   if (a.slot < 0) return b;
   if (b.slot < 0) return a;
-  if (a.score != b.score) return a.score < b.score ? a : b;
+  if (is_lighter(a.score, b.score)) return a;
+  if (is_lighter(b.score, a.score)) return b;
   return a.slot < b.slot ? a : b;
 }
 
@@ -46,6 +48,11 @@ KV_DEVICE Candidate lightest_of_block(Candidate best) {
   return best;
 }
 
+// For a policy that asks the newest query alone; all scores have been read.
+KV_DEVICE void forget_scores(const EvictParams& p, const ScoredSlots& head) {
+  for (int slot = simt::thread(); slot < p.budget; slot += simt::threads()) head.score[slot] = 0.0f;
+}
+
 inline constexpr size_t kEvictSharedBytes = kEvictWarps * sizeof(Candidate);
 
 // Grid: [heads]; kEvictWarps warps, kEvictSharedBytes.
@@ -53,6 +60,7 @@ KV_KERNEL choose_slot(EvictParams p) {
   const ScoredSlots head = p.heads[simt::block_x()];
   const bool full = p.count >= p.budget;
   const Candidate victim = full ? lightest_of_block(lightest_of_thread(p, head)) : Candidate{0.0f, p.count};
+  if (full && p.newest_query) forget_scores(p, head);
   if (simt::thread() != 0) return;
   head.token[victim.slot] = p.count;
   head.score[victim.slot] = 0.0f;

@@ -13,7 +13,7 @@ namespace kv::cuda {
 KV_KERNEL add_mass(MassParams params) {
   const Problem p = params.problems[simt::block_y()];
   const int row = simt::block_x() * simt::threads() + simt::thread();
-  if (row >= rows_of(p)) return;
+  if (!p.logits || row >= rows_of(p)) return;
   const float* log_sum = params.log_sum + int64_t{simt::block_y()} * params.most_queries;
   float mass = 0.0f;
   for (int query = 0; query < params.group * p.n; ++query) {

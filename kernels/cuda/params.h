@@ -61,7 +61,7 @@ struct DecodeParams {
 struct MassParams {
   const Problem* problems;  // [blocks_y], with logits
   const float* log_sum;     // [problems, most_queries] of the merge
-  float* const* mass;       // [problems]: [rows] each, added to
+  float* const* mass;       // [problems]: [rows] each, added to; or null
   int32_t group;
   int32_t most_queries;
 };
@@ -76,7 +76,8 @@ struct EvictParams {
   const ScoredSlots* heads;  // [blocks_x]
   int32_t* slot;             // [heads] out: the coming token's
   int32_t budget, recent;
-  int32_t count;  // tokens so far, which is the number of the coming one
+  int32_t count;              // tokens so far, which is the number of the coming one
+  bool newest_query = false;  // scores are what the newest query alone gave: they start from 0 after a choice
 };
 
 }  // namespace kv::cuda

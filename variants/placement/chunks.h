@@ -25,6 +25,7 @@ class ChunksPlacement : public Placement {
   void reserve(int layer, std::span<const Growth> growths) override;
   void trim(int sequence, int layer, int64_t used, int64_t units) override;
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override;
+  int64_t run_units() const override { return chunk_units_; }
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
   int64_t moves(int, int) const override { return moves_; }
 

@@ -167,6 +167,7 @@ class Paged : public Placement {
     }
   }
 
+  int64_t run_units() const override { return shape_.block_units; }
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
     UnitAddress address;
     const int32_t block = table(sequence, layer).block[unit / shape_.block_units];

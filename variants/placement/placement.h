@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,6 +70,8 @@ class Placement {
   // was. One call for a whole batch, so that a pool can refuse it before any of it is taken.
   virtual void reserve(int layer, std::span<const Growth> growths) = 0;
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) = 0;
+  // Units [i * this, (i + 1) * this) of a head lie at equal distances.
+  virtual int64_t run_units() const { return std::numeric_limits<int64_t>::max(); }
 
   // Of `used` units only the first `units` still hold data: what lay behind them is given back where the
   // placement holds no more than it uses.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,17 +26,36 @@ struct Slice {
   bool scored = false;  // observe() must follow, with what the slice's queries attended to
 };
 
+// The state of a policy where a GPU keeps it, scores attention into it and chooses by it
+// (kernels/cuda/evict.h).
+struct GpuState {
+  int32_t* token;  // [budget]
+  float* score;    // [budget]
+  int32_t budget, recent;
+  bool newest_query;  // scores are what the newest query alone gave
+};
+
 class Retention {
  public:
+  // A slot that only the GPU knows: the next token's, once the policy's state is there and all slots are in
+  // use.
+  static constexpr int64_t kChosenOnGpu = -1;
+
   virtual ~Retention() = default;
   virtual std::unique_ptr<Retention> clone() const = 0;
 
   // The slot of the next token (they come in order, from 0), whose key is `key` [head_dim], before any codec.
-  // A slot that was in use loses its token.
+  // A slot that was in use loses its token. May be kChosenOnGpu.
   virtual int64_t admit(std::span<const float> key) = 0;
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
   virtual int64_t token_at(int64_t slot) const = 0;
+  // The token of each slot.
+  virtual std::vector<int64_t> tokens_by_slot() const {
+    std::vector<int64_t> tokens(static_cast<size_t>(slots()));
+    for (size_t slot = 0; slot < tokens.size(); ++slot) tokens[slot] = token_at(static_cast<int64_t>(slot));
+    return tokens;
+  }
   // The slots in use, in the order of their tokens.
   virtual std::vector<int64_t> oldest_first() const {
     std::vector<std::pair<int64_t, int64_t>> tokens(static_cast<size_t>(slots()));
@@ -53,6 +73,8 @@ class Retention {
   // order, so that each query's view is a prefix of the slots. Asked of every head of a layer before each
   // slice; all answer alike.
   virtual Slice next(int64_t remaining) { return {.tokens = remaining}; }
+  // Where the GPU has the state, which then gets the mass itself; observe() is for all others.
+  virtual std::optional<GpuState> gpu_state() const { return std::nullopt; }
   // mass [slots()]: the probability that each slot got, summed over the queries of the slice and of the
   // head's group.
   virtual void observe(std::span<const float> /*mass*/) {}

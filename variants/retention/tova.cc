@@ -9,6 +9,7 @@
 // query has attended.
 #include <algorithm>
 
+#include "kernels/math.h"
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
 #include "variants/retention/positions.h"
@@ -18,7 +19,7 @@ namespace {
 
 class Tova : public Evicting {
  public:
-  Tova(int64_t budget, const RetentionContext& context) : Evicting(budget, context, Scores::kOne) {}
+  Tova(int64_t budget, const RetentionContext& context) : Evicting(budget, context, Scores::kOfAttention) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Tova>(*this); }
 
   // Only a query before an eviction is scored, alone: the one that fills the last slot, and all after it.
@@ -27,6 +28,7 @@ class Tova : public Evicting {
     if (room > 1) return {.tokens = std::min(remaining, room - 1), .scored = false};
     return {.tokens = 1, .scored = true};
   }
+  std::optional<GpuState> gpu_state() const override { return state_on_gpu(0, true); }
   void observe(std::span<const float> mass) override {
     std::copy(mass.begin(), mass.end(), scores().begin());
   }
@@ -34,7 +36,7 @@ class Tova : public Evicting {
  private:
   int64_t victim() const override {
     const auto score = scores();
-    return std::min_element(score.begin(), score.end()) - score.begin();
+    return std::min_element(score.begin(), score.end(), is_lighter) - score.begin();
   }
 };
 
@@ -45,7 +47,8 @@ int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
 int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, Evicting::Scores::kOne);
+  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens,
+                                  Evicting::Scores::kOfAttention);
 }
 
 }  // namespace
