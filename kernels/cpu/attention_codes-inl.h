@@ -53,18 +53,6 @@ struct CodeWork {
   Ahead& ahead;
 };
 
-// Calls with 4, 2 and 1 queries at a time.
-template <class Call>
-HWY_INLINE void for_query_blocks(int queries, Call call) {
-  int r = 0;
-  for (; r + 4 <= queries; r += 4) call(std::integral_constant<int, 4>(), r);
-  if (r + 2 <= queries) {
-    call(std::integral_constant<int, 2>(), r);
-    r += 2;
-  }
-  if (r < queries) call(std::integral_constant<int, 1>(), r);
-}
-
 // ---- scores ----
 
 // Vectors of a row's words that are unpacked together.

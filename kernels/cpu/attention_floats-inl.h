@@ -22,6 +22,7 @@
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/fold-inl.h"
 #include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/tile-inl.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/formats.h"
 #include "kernels/math.h"
@@ -175,18 +176,6 @@ void undeal(D d, float* x, int64_t n) {
     if constexpr (kVectors == 2) hn::StoreInterleaved2(v[0], v[1], d, x + i);
     if constexpr (kVectors == 4) hn::StoreInterleaved4(v[0], v[1], v[2], v[3], d, x + i);
   }
-}
-
-// Register blocks that `queries` queries are worked on in.
-inline int query_blocks(int queries) { return queries / 4 + queries % 4 / 2 + queries % 2; }
-
-// Calls block(std::integral_constant<int, n>(), r) for each block of n queries from the r-th on.
-template <class Block>
-HWY_INLINE void for_query_blocks(int queries, Block block) {
-  int r = 0;
-  for (; r + 4 <= queries; r += 4) block(std::integral_constant<int, 4>(), r);
-  for (; r + 2 <= queries; r += 2) block(std::integral_constant<int, 2>(), r);
-  for (; r < queries; ++r) block(std::integral_constant<int, 1>(), r);
 }
 
 // ---- scores ----

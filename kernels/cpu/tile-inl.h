@@ -11,10 +11,11 @@
 
 #include <hwy/highway.h>
 
+#include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/encoding.h"
 
-HWY_BEFORE_NAMESPACE();
+KV_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 
@@ -83,6 +84,18 @@ inline const std::byte* const* pad_rows(const std::byte* const* rows, int count,
   std::copy_n(rows, count, room);
   std::fill_n(room + count, kRowPadding, rows[count - 1]);
   return room;
+}
+
+// Register blocks that `queries` queries are worked on in.
+inline int query_blocks(int queries) { return queries / 4 + queries % 4 / 2 + queries % 2; }
+
+// Calls block(std::integral_constant<int, n>(), r) for each block of n queries from the r-th on.
+template <class Block>
+HWY_INLINE void for_query_blocks(int queries, Block block) {
+  int r = 0;
+  for (; r + 4 <= queries; r += 4) block(std::integral_constant<int, 4>(), r);
+  for (; r + 2 <= queries; r += 2) block(std::integral_constant<int, 2>(), r);
+  for (; r < queries; ++r) block(std::integral_constant<int, 1>(), r);
 }
 
 }  // namespace HWY_NAMESPACE
