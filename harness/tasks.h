@@ -60,7 +60,7 @@ class PeakTask : public TimedTask {
   enum class Kind { kFloats, kCodes };  // as in MultiplyAdds
   explicit PeakTask(Kind kind) : kind_(kind) {}
   std::string name() const override;
-  int iterations() const override { return 5; }
+  int iterations() const override { return 1; }
   void begin(int repetition) override;
   double run() override;
   void end() override {}
@@ -70,6 +70,7 @@ class PeakTask : public TimedTask {
   double multiply_adds() const;  // does some, and says how many
 
   const Kind kind_;
+  int64_t rounds_ = 1000;
   std::vector<double> per_second_;
 };
 
