@@ -1,101 +1,30 @@
 // Rows of fewer than 32 bits an element, and FP8's scales, against FP64 over what is stored: on every
 // instruction set, also where magnitudes are extreme and where formats change within a tile.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <memory>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "harness/reference.h"
-#include "kernels/attention.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/encoding.h"
+#include "tests/attention_support.h"
 
 namespace kv {
 namespace {
 
+using namespace test;
+
 constexpr Encoding kF32{Format::kF32, 32}, kF16{Format::kF16, 16}, kBf16{Format::kBf16, 16},
     kE4M3{Format::kFp8E4M3, 8}, kE5M2{Format::kFp8E5M2, 8}, kQ8{Format::kQ8_0, 8};
 
-std::vector<float> gaussian(int64_t n, unsigned seed, float deviation = 1.0f) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(n));
-  for (float& v : x) v = normal(rng) * deviation;
-  return x;
-}
-
-// K and V of one head, in spans of their own formats, and what they decode to.
-struct Head {
-  explicit Head(int dim) : head_dim(dim) {}
-  void add(const Encoding& e, const std::vector<float>& k, const std::vector<float>& v) {
-    const int64_t rows = std::ssize(k) / head_dim;
-    spans.push_back({side(e, k, all_k), side(e, v, all_v), rows});
+// Both sides in one format.
+struct Head : StoredHead {
+  using StoredHead::StoredHead;
+  void add(const Encoding& e, const std::vector<float>& keys, const std::vector<float>& values) {
+    StoredHead::add(e, e, keys, values);
   }
-  Side side(const Encoding& e, const std::vector<float>& rows, std::vector<float>& all) {
-    const int64_t bytes = unit_data_bytes(e, head_dim), meta_bytes = unit_meta_bytes(e, head_dim);
-    const int64_t count = std::ssize(rows) / head_dim;
-    auto data = std::make_unique<std::byte[]>(static_cast<size_t>(count * bytes));
-    auto meta = std::make_unique<std::byte[]>(static_cast<size_t>(count * meta_bytes));
-    for (int64_t i = 0; i < count; ++i)
-      encode_unit(e, head_dim, &rows[static_cast<size_t>(i * head_dim)], data.get() + i * bytes,
-                  meta.get() + i * meta_bytes);
-    const Side stored{data.get(), meta_bytes ? meta.get() : nullptr, bytes, meta_bytes, e};
-    std::vector<float> decoded(rows.size());
-    decode_rows(stored, head_dim, 0, count, decoded.data());
-    all.insert(all.end(), decoded.begin(), decoded.end());
-    memory.push_back(std::move(data));
-    memory.push_back(std::move(meta));
-    return stored;
-  }
-  int head_dim;
-  std::vector<Span> spans;
-  std::vector<float> all_k, all_v;
-  std::vector<std::unique_ptr<std::byte[]>> memory;
 };
 
-// What attend() makes of q [group, head_dim], and what FP64 does.
-struct Outputs {
-  Outputs(const Head& head, const std::vector<float>& q) : got(q.size()) {
-    const int group = static_cast<int>(std::ssize(q)) / head.head_dim;
-    const int64_t rows = std::ssize(head.all_k) / head.head_dim;
-    const HeadQueries problem{
-        .q = q.data(), .out = got.data(), .spans = head.spans, .group = group, .visible = rows};
-    const size_t bytes = attention_workspace_bytes({&problem, 1}, head.head_dim);
-    const std::unique_ptr<std::byte, void (*)(void*)> workspace(
-        static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), std::free);
-    attend({&problem, 1}, head.head_dim, workspace.get());
-    const size_t width = static_cast<size_t>(head.head_dim);
-    for (size_t at = 0; at < q.size(); at += width) {
-      const auto out = reference::attend({&q[at], width}, head.all_k, head.all_v, rows).out;
-      want.insert(want.end(), out.begin(), out.end());
-    }
-  }
-  std::vector<float> got;
-  std::vector<double> want;
-};
-
-// Relative L2 distance.
 double error_of(const Head& head, const std::vector<float>& q) {
-  const Outputs outputs(head, q);
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < outputs.want.size(); ++i) {
-    error += std::pow(static_cast<double>(outputs.got[i]) - outputs.want[i], 2);
-    norm += std::pow(outputs.want[i], 2);
-  }
-  return std::sqrt(error / norm);
+  return relative_error(attended(head.spans, head.head_dim, q),
+                        attended_fp64(head.k, head.v, head.head_dim, q));
 }
 
-struct Floats : testing::TestWithParam<std::string> {
-  void SetUp() override { force_isa(GetParam()); }
-  void TearDown() override { force_isa("auto"); }
-};
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Floats, testing::ValuesIn(available_isas()),
-                         [](const auto& isa) { return isa.param; });
+using Floats = EveryIsa;
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Floats, every_isa(), isa_name);
 
 TEST_P(Floats, AgreeWithFp64) {
   for (const Encoding& e : {kF32, kF16, kBf16, kE4M3, kE5M2}) {
@@ -134,10 +63,11 @@ TEST_P(Floats, SubnormalCodes) {
     for (size_t i = 9; i < q.size(); i += 64) q[i] = 1.0f;
     Head head(64);
     head.add(e, k, v);
-    const Outputs outputs(head, q);
+    const auto got = attended(head.spans, 64, q);
+    const auto want = attended_fp64(head.k, head.v, 64, q);
     for (size_t i = 0; i < q.size(); ++i) {
       const double scale = i % 64 == 7 ? 1.0 : static_cast<double>(small);
-      ASSERT_NEAR(outputs.got[i], outputs.want[i], 1e-5 * scale) << encoding_name(e) << " element " << i;
+      ASSERT_NEAR(got[i], want[i], 1e-5 * scale) << encoding_name(e) << " element " << i;
     }
   }
 }

@@ -1,19 +1,15 @@
 // Attention kernels against the FP64 oracle and against each other, on every instruction set of this machine.
 #include "kernels/attention.h"
 
-#include <gtest/gtest.h>
 #include <omp.h>
 
-#include <cstring>
-#include <random>
-
-#include "harness/reference.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/encoding.h"
 #include "kernels/math.h"
+#include "tests/attention_support.h"
 
 namespace kv {
 namespace {
+
+using namespace test;
 
 struct Case {
   int group, head_dim;
@@ -21,94 +17,31 @@ struct Case {
   Format format = Format::kF32;
 };
 
-std::vector<float> gaussian(size_t count, uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& x : values) x = normal(rng);
-  return values;
-}
-
-// One head's rows, encoded, cut into spans of `span_rows`, each in memory of its own so that a read past a
-// span's end is seen by the sanitizers.
-struct Rows {
-  Rows(const Case& c, int64_t span_rows) : encoding{.format = c.format, .bits = 16} {
-    k = gaussian(static_cast<size_t>(c.rows * c.head_dim), 1);
-    v = gaussian(static_cast<size_t>(c.rows * c.head_dim), 2);
-    const int64_t bytes = unit_data_bytes(encoding, c.head_dim);
+// One head's rows in spans of `span_rows`.
+struct Rows : StoredHead {
+  Rows(const Case& c, int64_t span_rows) : StoredHead(c.head_dim) {
+    const Encoding e{.format = c.format, .bits = 16};
+    const std::vector<float> keys = gaussian(c.rows * c.head_dim, 1),
+                             values = gaussian(c.rows * c.head_dim, 2);
     for (int64_t row = 0; row < c.rows; row += span_rows) {
-      const int64_t count = std::min(span_rows, c.rows - row);
-      std::byte* ks = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
-      std::byte* vs = store.emplace_back(new std::byte[static_cast<size_t>(count * bytes)]).get();
-      for (int64_t i = 0; i < count; ++i) {
-        encode_unit(encoding, c.head_dim, &k[static_cast<size_t>((row + i) * c.head_dim)], ks + i * bytes,
-                    nullptr);
-        encode_unit(encoding, c.head_dim, &v[static_cast<size_t>((row + i) * c.head_dim)], vs + i * bytes,
-                    nullptr);
-      }
-      spans.push_back({.k = {.data = ks, .stride = bytes, .encoding = encoding},
-                       .v = {.data = vs, .stride = bytes, .encoding = encoding},
-                       .rows = count});
-      // What attention should see is what is stored.
-      for (int64_t i = 0; i < count; ++i) {
-        decode_row(encoding, c.head_dim, ks + i * bytes, nullptr, 0,
-                   &k[static_cast<size_t>((row + i) * c.head_dim)]);
-        decode_row(encoding, c.head_dim, vs + i * bytes, nullptr, 0,
-                   &v[static_cast<size_t>((row + i) * c.head_dim)]);
-      }
+      const auto at = static_cast<size_t>(row * c.head_dim);
+      const auto size = static_cast<size_t>(std::min(span_rows, c.rows - row) * c.head_dim);
+      add(e, e, std::span(keys).subspan(at, size), std::span(values).subspan(at, size));
     }
   }
-  Encoding encoding;
-  std::vector<float> k, v;
-  std::vector<std::unique_ptr<std::byte[]>> store;
-  std::vector<Span> spans;
 };
 
-std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q,
-                       std::vector<float>* mass = nullptr) {
-  std::vector<float> out(q.size());
-  const HeadQueries problem{.q = q.data(),
-                            .out = out.data(),
-                            .spans = rows.spans,
-                            .group = c.group,
-                            .n = c.n,
-                            .visible = c.rows - c.n + 1,
-                            .mass = mass ? mass->data() : nullptr};
-  const size_t bytes = attention_workspace_bytes({&problem, 1}, c.head_dim);
-  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)),
-      [](std::byte* p) { std::free(p); });
-  attend({&problem, 1}, c.head_dim, workspace.get());
-  return out;
+std::vector<float> queries(const Case& c) { return gaussian(c.group * c.n * c.head_dim, 3); }
+
+std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q) {
+  return attended(rows.spans, c.head_dim, q, c.n);
 }
 
-double relative_error(const Case& c, const Rows& rows, const std::vector<float>& q,
-                      const std::vector<float>& out) {
-  double error = 0.0, norm = 0.0;
-  for (int64_t r = 0; r < c.group * c.n; ++r) {
-    const int64_t seen = c.rows - c.n + 1 + r % c.n;
-    const size_t at = static_cast<size_t>(r * c.head_dim);
-    const std::span<const float> k(rows.k), v(rows.v);
-    const auto want = reference::attend({q.data() + at, static_cast<size_t>(c.head_dim)},
-                                        k.first(static_cast<size_t>(seen * c.head_dim)),
-                                        v.first(static_cast<size_t>(seen * c.head_dim)), seen)
-                          .out;
-    for (int d = 0; d < c.head_dim; ++d) {
-      const double difference = static_cast<double>(out[at + static_cast<size_t>(d)]) - want[d];
-      error += difference * difference;
-      norm += want[d] * want[d];
-    }
-  }
-  return std::sqrt(error / norm);
+double error_of(const Case& c, const Rows& rows, const std::vector<float>& q) {
+  return relative_error(run(c, rows, q), attended_fp64(rows.k, rows.v, c.head_dim, q, c.n));
 }
 
-class EveryIsa : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { force_isa(GetParam()); }
-  void TearDown() override { force_isa("auto"); }
-};
-INSTANTIATE_TEST_SUITE_P(Attention, EveryIsa, testing::ValuesIn(available_isas()),
-                         [](const auto& parameter) { return parameter.param; });
+INSTANTIATE_TEST_SUITE_P(Attention, EveryIsa, every_isa(), isa_name);
 
 const Case kCases[] = {
     {1, 64, 1, 1},
@@ -132,20 +65,20 @@ const Case kCases[] = {
 TEST_P(EveryIsa, AgreesWithFp64) {
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
-    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
-    EXPECT_LT(relative_error(c, rows, q, run(c, rows, q)), 2e-6)
+    const auto q = queries(c);
+    EXPECT_LT(error_of(c, rows, q), 2e-6)
         << "group " << c.group << " head_dim " << c.head_dim << " rows " << c.rows << " n " << c.n;
   }
 }
 
 TEST_P(EveryIsa, SpanBordersChangeNoBit) {
   for (const Case& c : kCases) {
-    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    const auto q = queries(c);
     const auto whole = run(c, Rows(c, c.rows), q);
     for (const int64_t span_rows : {1, 5, 16, 64, 300}) {
       const auto cut = run(c, Rows(c, span_rows), q);
-      EXPECT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(float)), 0)
-          << "spans of " << span_rows << ", rows " << c.rows;
+      expect_same_bits(whole, cut,
+                       "spans of " + std::to_string(span_rows) + ", rows " + std::to_string(c.rows));
     }
   }
 }
@@ -154,7 +87,7 @@ TEST_P(EveryIsa, SpanBordersChangeNoBit) {
 TEST_P(EveryIsa, PiecesChangeNoBit) {
   for (const Case& c : {Case{4, 64, 1700, 1}, Case{2, 32, 1536, 40}, Case{2, 32, 1700, 700}}) {
     const Rows rows(c, 256);
-    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    const auto q = queries(c);
     const auto want = run(c, rows, q);
     for (const int64_t length : {int64_t{kSplitRows}, int64_t{2 * kSplitRows}}) {
       std::vector<float> out(q.size());
@@ -176,7 +109,7 @@ TEST_P(EveryIsa, PiecesChangeNoBit) {
         attention.run({&piece, 1});
       }
       attention.finish();
-      EXPECT_EQ(std::memcmp(out.data(), want.data(), out.size() * sizeof(float)), 0) << c.n << " tokens";
+      expect_same_bits(out, want, std::to_string(c.n) + " tokens");
     }
   }
 }
@@ -199,22 +132,29 @@ TEST_P(EveryIsa, ThreadsChangeNoBit) {
   const int threads = omp_get_max_threads();
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
-    const auto q = gaussian(static_cast<size_t>(c.group * c.n * c.head_dim), 3);
+    const auto q = queries(c);
     omp_set_num_threads(1);
     const auto one = run(c, rows, q);
     omp_set_num_threads(3);
     const auto three = run(c, rows, q);
     omp_set_num_threads(threads);
-    EXPECT_EQ(std::memcmp(one.data(), three.data(), one.size() * sizeof(float)), 0);
+    expect_same_bits(one, three, "rows " + std::to_string(c.rows));
   }
 }
 
 TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
   const Case c{4, 32, 777, 1};
   const Rows rows(c, c.rows);
-  const auto q = gaussian(static_cast<size_t>(c.group * c.head_dim), 3);
+  const auto q = queries(c);
   std::vector<float> mass(static_cast<size_t>(c.rows), 0.0f);
-  run(c, rows, q, &mass);
+  std::vector<float> out(q.size());
+  const HeadQueries problem{.q = q.data(),
+                            .out = out.data(),
+                            .spans = rows.spans,
+                            .group = c.group,
+                            .visible = c.rows,
+                            .mass = mass.data()};
+  run_attention({&problem, 1}, c.head_dim);
   std::vector<double> want(mass.size(), 0.0);
   for (int g = 0; g < c.group; ++g) {
     const auto p = reference::attend({q.data() + g * c.head_dim, static_cast<size_t>(c.head_dim)}, rows.k,
@@ -227,9 +167,9 @@ TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
 TEST_P(EveryIsa, LargeScoresNeitherOverflowNorVanish) {
   Case c{2, 64, 200, 1};
   Rows rows(c, c.rows);
-  auto q = gaussian(static_cast<size_t>(c.group * c.head_dim), 3);
+  auto q = queries(c);
   for (float& x : q) x *= 1000.0f;
-  EXPECT_LT(relative_error(c, rows, q, run(c, rows, q)), 1e-3);
+  EXPECT_LT(error_of(c, rows, q), 1e-3);
 }
 
 TEST_P(EveryIsa, HalfConversionEqualsTheScalarOneBitForBit) {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/mass.h"
+#include "tests/attention_support.h"
 
 namespace kv {
 namespace {
@@ -24,12 +24,8 @@ std::vector<float> exponentials(const std::vector<float>& x) {
   return out;
 }
 
-struct Exp : testing::TestWithParam<std::string> {
-  void SetUp() override { force_isa(GetParam()); }
-  void TearDown() override { force_isa("auto"); }
-};
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Exp, testing::ValuesIn(available_isas()),
-                         [](const auto& isa) { return isa.param; });
+using Exp = test::EveryIsa;
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Exp, test::every_isa(), test::isa_name);
 
 // A prime step through all numbers from -0 to -104, small ones too: about a million.
 TEST_P(Exp, IsWithinItsBoundAndNotFarBelowIt) {

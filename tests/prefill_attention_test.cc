@@ -1,20 +1,13 @@
 // Prefill's tiled attention against FP64 on the stored rows, and against itself: however rows are cut into
 // spans, prompts into chunks and work into tasks, on every instruction set of this machine.
-#include <gtest/gtest.h>
 #include <omp.h>
 
-#include <cmath>
-#include <cstring>
-#include <memory>
-#include <random>
-
-#include "harness/reference.h"
-#include "kernels/attention.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/encoding.h"
+#include "tests/attention_support.h"
 
 namespace kv {
 namespace {
+
+using namespace test;
 
 constexpr Encoding kF32{};
 
@@ -25,109 +18,42 @@ struct Case {
   Encoding k = kF32, v = kF32;
 };
 
-std::vector<float> gaussian(int64_t count, uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = normal(rng);
-  return values;
-}
-
-// One side of a span, in memory of its own so that the sanitizers see a read past its end.
-struct Stored {
-  Stored(const Encoding& e, int head_dim, const float* rows, int64_t count) : encoding(e) {
-    const int64_t units = (count + e.group - 1) / e.group;
-    stride = unit_data_bytes(e, head_dim);
-    meta_stride = unit_meta_bytes(e, head_dim);
-    data = std::make_unique<std::byte[]>(static_cast<size_t>(units * stride));
-    meta = std::make_unique<std::byte[]>(static_cast<size_t>(units * meta_stride));
-    for (int64_t unit = 0; unit < units; ++unit) {
-      encode_unit(e, head_dim, rows + unit * e.group * head_dim, data.get() + unit * stride,
-                  meta.get() + unit * meta_stride);
-    }
-  }
-  Side side() const {
-    return {.data = data.get(),
-            .meta = meta_stride ? meta.get() : nullptr,
-            .stride = stride,
-            .meta_stride = meta_stride,
-            .encoding = encoding};
-  }
-  Encoding encoding;
-  int64_t stride, meta_stride;
-  std::unique_ptr<std::byte[]> data, meta;
-};
-
 // One kv head's rows, encoded in spans of `span_rows` rows (of as many units where units are of several), and
 // behind the last full unit in f32, as caches hold them.
-struct Rows {
+struct Rows : StoredHead {
   Rows(const Case& c, int64_t span_rows)
       : Rows(c, span_rows, gaussian(c.rows * c.head_dim, 1), gaussian(c.rows * c.head_dim, 2)) {}
   Rows(const Case& c, int64_t span_rows, const std::vector<float>& keys, const std::vector<float>& values)
-      : k(keys), v(values) {
+      : StoredHead(c.head_dim) {
     const int64_t unit = std::max(c.k.group, c.v.group), full = c.rows / unit * unit;
-    for (int64_t row = 0; row < full; row += span_rows * unit)
-      add(c, c.k, c.v, row, std::min(span_rows * unit, full - row));
-    if (full < c.rows) add(c, kF32, kF32, full, c.rows - full);
-  }
-  std::vector<float> k, v;  // as stored
-  std::vector<Stored> store;
-  std::vector<Span> spans;
-
- private:
-  void add(const Case& c, const Encoding& ke, const Encoding& ve, int64_t row, int64_t count) {
-    float *keys = k.data() + row * c.head_dim, *values = v.data() + row * c.head_dim;
-    const Stored& stored_k = store.emplace_back(ke, c.head_dim, keys, count);
-    const Side k_side = stored_k.side();
-    const Side v_side = store.emplace_back(ve, c.head_dim, values, count).side();
-    spans.push_back({k_side, v_side, count});
-    decode_rows(k_side, c.head_dim, 0, count, keys);
-    decode_rows(v_side, c.head_dim, 0, count, values);
+    const auto piece = [&](const std::vector<float>& rows, int64_t first, int64_t count) {
+      return std::span(rows).subspan(static_cast<size_t>(first * c.head_dim),
+                                     static_cast<size_t>(count * c.head_dim));
+    };
+    for (int64_t row = 0; row < full; row += span_rows * unit) {
+      const int64_t count = std::min(span_rows * unit, full - row);
+      add(c.k, c.v, piece(keys, row, count), piece(values, row, count));
+    }
+    if (full < c.rows) {
+      const int64_t count = c.rows - full;
+      add(kF32, kF32, piece(keys, full, count), piece(values, full, count));
+    }
   }
 };
 
-// Runs the problem in a workspace of just the bytes that were asked for.
-void run(const HeadQueries& problem, int head_dim) {
-  const size_t bytes = attention_workspace_bytes({&problem, 1}, head_dim), guard = 64;
-  const std::unique_ptr<std::byte[], void (*)(void*)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, bytes + guard)), std::free);
-  std::memset(workspace.get(), 0xa5, bytes + guard);  // what is not written first must not be read
-  attend({&problem, 1}, head_dim, workspace.get());
-  for (size_t i = bytes; i < bytes + guard; ++i) ASSERT_EQ(workspace[i], std::byte{0xa5});
-}
-
 std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q) {
   std::vector<float> out(q.size(), NAN);
-  run({.q = q.data(),
-       .out = out.data(),
-       .spans = rows.spans,
-       .group = c.group,
-       .n = c.n,
-       .visible = c.rows - c.n + 1},
-      c.head_dim);
+  const HeadQueries problem{.q = q.data(),
+                            .out = out.data(),
+                            .spans = rows.spans,
+                            .group = c.group,
+                            .n = c.n,
+                            .visible = c.rows - c.n + 1};
+  run_attention({&problem, 1}, c.head_dim);
   return out;
 }
 
 std::vector<float> queries(const Case& c) { return gaussian(c.group * c.n * c.head_dim, 3); }
-
-// Of all outputs together.
-double relative_error(const Case& c, const Rows& rows, const std::vector<float>& q,
-                      const std::vector<float>& out) {
-  const auto d = static_cast<size_t>(c.head_dim);
-  const std::span<const float> k(rows.k), v(rows.v);
-  double error = 0.0, norm = 0.0;
-  for (int64_t r = 0; r < c.group * c.n; ++r) {
-    const int64_t seen = c.rows - c.n + 1 + r % c.n;
-    const size_t at = static_cast<size_t>(r) * d, size = static_cast<size_t>(seen) * d;
-    const auto want = reference::attend({q.data() + at, d}, k.first(size), v.first(size), seen).out;
-    for (size_t i = 0; i < d; ++i) {
-      const double difference = double{out[at + i]} - want[static_cast<Eigen::Index>(i)];
-      error += difference * difference;
-      norm += want[static_cast<Eigen::Index>(i)] * want[static_cast<Eigen::Index>(i)];
-    }
-  }
-  return std::sqrt(error / norm);
-}
 
 constexpr Encoding token(uint8_t bits, bool affine) { return {Format::kToken, bits, 1, affine}; }
 constexpr Encoding channel(uint8_t bits) { return {Format::kChannel, bits, 32, true}; }
@@ -163,24 +89,14 @@ std::string describe(const Case& c) {
          std::to_string(c.rows) + ", n " + std::to_string(c.n) + ", " + encodings_name(c.k, c.v);
 }
 
-void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
-}
-
-class Prefill : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { force_isa(GetParam()); }
-  void TearDown() override { force_isa("auto"); }
-};
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Prefill, testing::ValuesIn(available_isas()),
-                         [](const auto& parameter) { return parameter.param; });
+using Prefill = EveryIsa;
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Prefill, every_isa(), isa_name);
 
 TEST_P(Prefill, AgreesWithFp64) {
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
     const std::vector<float> q = queries(c);
-    const double error = relative_error(c, rows, q, run(c, rows, q));
+    const double error = relative_error(run(c, rows, q), attended_fp64(rows.k, rows.v, c.head_dim, q, c.n));
     EXPECT_LT(error, 1e-6) << describe(c);
     EXPECT_GT(error, 1e-9) << describe(c) << ": too good for f32";
   }
@@ -300,10 +216,7 @@ TEST_P(Prefill, MixesWithDecoding) {
                         .n = cases[i].n,
                         .visible = cases[i].rows - cases[i].n + 1});
   }
-  const size_t bytes = attention_workspace_bytes(problems, 64);
-  const std::unique_ptr<std::byte[], void (*)(void*)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
-  attend(problems, 64, workspace.get());
+  run_attention(problems, 64);
   for (size_t i = 0; i < rows.size(); ++i)
     expect_same_bits(out[i], run(cases[i], rows[i], q[i]), describe(cases[i]));
 }
