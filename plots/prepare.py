@@ -60,10 +60,15 @@ def with_panel(
             varying.remove(dimension)
             rows = rows.unique(others, keep="first", maintain_order=True)
     titles = [
-        " · ".join(DIMENSIONS[d].format(format_dimension(value)) for d, value in zip(varying, key))
+        " · ".join(title_of(d, value) for d, value in zip(varying, key))
         for key in rows.select(varying).iter_rows()
     ] or [""] * rows.height
     return rows.with_columns(panel=pl.Series(titles, dtype=pl.String)).sort(*varying, "variant", "seq_len")
+
+
+def title_of(dimension: str, value) -> str:
+    title = DIMENSIONS[dimension].format(format_dimension(value))
+    return title.removesuffix("s") if value == 1 else title  # 1 thread
 
 
 def format_dimension(value) -> str:

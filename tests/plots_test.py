@@ -32,6 +32,7 @@ from prepare import (
     prefill_arms,
     stepped,
     thin,
+    title_of,
     with_front,
     with_panel,
 )
@@ -331,6 +332,11 @@ def test_panels_split_by_what_makes_a_difference(tmp_path):
     memory = with_panel(cells, ("workload",), ("bytes_payload",))
     assert set(memory["panel"]) == {"batch 1", "batch 4"}
     assert memory.height == cells.height / 2
+
+
+@pytest.mark.parametrize("value, title", [(1, "1 thread"), (2, "2 threads"), (16, "16 threads")])
+def test_panel_titles_count(value, title):
+    assert title_of("threads", value) == title
 
 
 @pytest.mark.parametrize(
