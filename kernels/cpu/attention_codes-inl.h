@@ -55,37 +55,6 @@ struct CodeWork {
 
 // ---- scores ----
 
-// Vectors of a row's words that are unpacked together.
-template <class Layout>
-constexpr int kVectorsOf = Layout::kWordsPerBlock == 0 && kPlanes<Layout> * 2 <= kUnpacked ? 2 : 1;
-
-// The task's queries against keys [count] -> sums of products, or, of formats with blocks, scores in steps of
-// the query; [queries], kScoreStride apart.
-template <class Layout, int kPack, class DI>
-void sum_run(DI di, const std::byte* const* keys, int count, const CodeWork& work, float* sums) {
-  const std::byte* room[kPaddedRows];
-  keys = pad_rows(keys, count, room);
-  CodeScratch& s = work.scratch;
-  const int queries = static_cast<int>(work.task.queries);
-  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    score_blocks<Layout>(di, keys, count, s.blocks, s.queries, queries, vectors, work.ahead, sums);
-  } else if (vectors % kVectorsOf<Layout> == 0) {
-    sum_keys<Layout, kPack, kVectorsOf<Layout>>(di, keys, count, s.queries, queries, vectors, work.ahead,
-                                                sums);
-  } else {
-    sum_keys<Layout, kPack, 1>(di, keys, count, s.queries, queries, vectors, work.ahead, sums);
-  }
-}
-
-// Announces a run's scores to the requests for memory.
-template <class Layout, int kPack, class DI>
-void begin_scores(DI di, int count, const CodeWork& work) {
-  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
-  const int at_once = vectors % kVectorsOf<Layout> == 0 ? kVectorsOf<Layout> : 1;
-  work.ahead.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * (vectors / at_once));
-}
-
 inline float largest_magnitude(const float* x, int n) {
   const hn::CappedTag<float, 16> d;
   auto top = hn::Zero(d);
@@ -101,49 +70,51 @@ inline float sum_of(const float* x, int n) {
   return hn::GetLane(hn::SumOfLanes(df, sum));
 }
 
-// Codes the task's queries, unless the last run was of the same layout.
-template <class Layout, int kPack, class DI>
-void code_queries(DI di, const Encoding& e, const CodeWork& work) {
+// Codes the task's queries with code(x, largest, r), unless the last run was of the same layout.
+template <class Code>
+void code_queries(const Encoding& e, const CodeWork& work, Code code) {
   CodeScratch& s = work.scratch;
   if (s.queries_are_coded && s.coded == e) return;
   for (int r = 0; r < work.task.queries; ++r) {
     const float* q = work.task.query(r, work.head_dim);
-    const float largest = largest_magnitude(q, work.head_dim);
-    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
+    code(q, largest_magnitude(q, work.head_dim), r);
     s.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
   }
   s.queries_are_coded = true;
   s.coded = e;
 }
 
-// Query r's sums of products [count] in place -> scores, where call(j, sums) makes them of a vector.
-template <class Call>
-HWY_INLINE void finish_scores(int count, const CodedQueries& coded, int r, float* sums, Call call) {
-  const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const auto start = hn::Set(di, coded.start_sum[r]);
-  for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(df))) {
-    const auto sum = hn::BitCast(di, hn::LoadU(df, sums + j));
-    hn::StoreU(call(j, hn::ConvertTo(df, hn::Add(sum, start))), df, sums + j);
-  }
+// Announces the scores of a run of dealt codes to the requests for memory.
+template <class Layout>
+void begin_scores(int count, const CodeWork& work) {
+  constexpr int kTogether = kRowsTogether<hn::ScalableTag<int32_t>>;
+  const int blocks = work.head_dim * Layout::kBits / 128;
+  work.ahead.begin_part(int64_t{(count + kTogether - 1) / kTogether} * blocks *
+                        query_blocks(static_cast<int>(work.task.queries)));
 }
 
-template <class Layout, int kPack, class DI>
-bool score_tokens(DI di, const std::byte* const* keys, const std::byte* const* meta, const Encoding& e,
-                  int count, const CodeWork& work, float* scores) {
+template <class Layout>
+bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, const Encoding& e, int count,
+                  const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_row_scales(meta, count, e.affine, kMiddle<Layout>, s.rows)) return false;
-  code_queries<Layout, kPack>(di, e, work);
-  begin_scores<Layout, kPack>(di, count, work);
-  sum_run<Layout, kPack>(di, keys, count, work, scores);
-  const hn::CappedTag<float, 16> df;
-  for (int r = 0; r < work.task.queries; ++r) {
-    const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-    finish_scores(count, s.queries, r, scores + r * kScoreStride, [&](int j, auto sums) KV_ATTR {
-      const auto scaled = hn::Mul(sums, hn::Mul(step, hn::Load(df, s.rows.scale + j)));
-      return e.affine ? hn::MulAdd(hn::Load(df, s.rows.zero + j), offset, scaled) : scaled;
-    });
-  }
+  code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
+    code_dealt_query<Layout>(q, largest, work.head_dim, r, s.queries);
+  });
+  begin_scores<Layout>(count, work);
+  const std::byte* room[kPaddedRows];
+  keys = pad_rows(keys, count, room);
+  const hn::ScalableTag<float> df;
+  for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
+    score_rows<Layout, decltype(some)::value>(
+        keys, count, s.queries, first, work.head_dim * Layout::kBits / 32, work.ahead, scores,
+        [&](int r, int j, auto sums) KV_INLINE {
+          const auto scaled =
+              hn::Mul(sums, hn::Mul(hn::Set(df, s.queries.step[r]), hn::Load(df, s.rows.scale + j)));
+          if (!e.affine) return scaled;
+          return hn::MulAdd(hn::Load(df, s.rows.zero + j), hn::Set(df, s.queries.offset[r]), scaled);
+        });
+  });
   return true;
 }
 
@@ -152,9 +123,14 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
                 int count, const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_block_scales(meta, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
-  code_queries<Layout, 1>(di, e, work);
-  begin_scores<Layout, 1>(di, count, work);
-  sum_run<Layout, 1>(di, keys, count, work, scores);
+  code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
+    code_query<Layout>(di, q, largest, work.head_dim, r, s.queries);
+  });
+  const int vectors = work.head_dim * Layout::kBits / 32 / static_cast<int>(hn::Lanes(di));
+  work.ahead.begin_part(int64_t{(count + 3) / 4} * vectors);
+  const std::byte* room[kPaddedRows];
+  score_blocks<Layout>(di, pad_rows(keys, count, room), count, s.blocks, s.queries,
+                       static_cast<int>(work.task.queries), vectors, work.ahead, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
@@ -167,8 +143,8 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
 
 // Queries first … first + kQueries - 1 times a unit's scales, coded; what the middles of the channels' grids
 // add to each score -> offset. False if a scale is not finite.
-template <class Layout, int kPack, int kQueries, class DI>
-bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork& work) {
+template <class Layout, int kQueries>
+bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work) {
   CodeScratch& s = work.scratch;
   const hn::CappedTag<float, 16> df;
   const hn::Rebind<uint16_t, decltype(df)> half;
@@ -194,35 +170,36 @@ bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork
   for (int r = 0; r < kQueries; ++r) {
     const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
     s.queries.offset[first + r] = hn::GetLane(hn::SumOfLanes(df, offset[r]));
-    code_query<Layout, kPack>(di, s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r,
-                              s.queries);
+    code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r, s.queries);
   }
   return true;
 }
 
 // A unit at a time.
-template <class Layout, int kPack, class DI>
-bool score_channels(DI di, const std::byte* const* keys, const std::byte* const* meta, int count,
+template <class Layout>
+bool score_channels(const std::byte* const* keys, const std::byte* const* meta, int count,
                     const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   s.queries_are_coded = false;
-  begin_scores<Layout, kPack>(di, count, work);
-  const hn::CappedTag<float, 16> df;
-  for (int done = 0, rows = 0; done < count; done += rows) {
+  begin_scores<Layout>(count, work);
+  const hn::ScalableTag<float> df;
+  const std::byte* room[kPaddedRows];
+  bool finite = true;
+  for (int done = 0, rows = 0; finite && done < count; done += rows) {
     for (rows = 1; done + rows < count && meta[done + rows] == meta[done];) ++rows;
-    bool finite = true;
-    for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int r) KV_ATTR {
-      finite &= code_scaled_queries<Layout, kPack, decltype(some)::value>(di, meta[done], r, work);
+    const std::byte* const* some_keys = pad_rows(keys + done, rows, room);
+    for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
+      constexpr int kQueries = decltype(some)::value;
+      finite = finite && code_scaled_queries<Layout, kQueries>(meta[done], first, work);
+      if (!finite) return;
+      score_rows<Layout, kQueries>(some_keys, rows, s.queries, first, work.head_dim * Layout::kBits / 32,
+                                   work.ahead, scores + done, [&](int r, int, auto sums) KV_INLINE {
+                                     return hn::MulAdd(sums, hn::Set(df, s.queries.step[r]),
+                                                       hn::Set(df, s.queries.offset[r]));
+                                   });
     });
-    if (!finite) return false;
-    sum_run<Layout, kPack>(di, keys + done, rows, work, scores + done);
-    for (int r = 0; r < work.task.queries; ++r) {
-      const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-      finish_scores(rows, s.queries, r, scores + r * kScoreStride + done,
-                    [&](int, auto sums) KV_ATTR { return hn::MulAdd(sums, step, offset); });
-    }
   }
-  return true;
+  return finite;
 }
 
 // Scores of a run's rows, of finite queries, -> scores [queries, count], kScoreStride apart; up to
@@ -231,17 +208,20 @@ bool score_channels(DI di, const std::byte* const* keys, const std::byte* const*
 inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
   const std::byte *const *keys = side.row + run.first, *const *meta = side.meta + run.first;
   bool done = false;
-  with_layout(run.k, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
-    using Layout = decltype(layout);
-    constexpr int kPack = decltype(pack)::value;
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      done = score_ggml<Layout>(di, keys, meta, run.k, run.count, work, scores);
-    } else if (run.k.format == Format::kChannel) {
-      done = score_channels<Layout, kPack>(di, keys, meta, run.count, work, scores);
-    } else {
-      done = score_tokens<Layout, kPack>(di, keys, meta, run.k, run.count, work, scores);
-    }
-  });
+  if (run.k.format == Format::kToken || run.k.format == Format::kChannel) {
+    with_bits(run.k.bits, [&](auto layout) KV_ATTR {
+      using Layout = decltype(layout);
+      done = run.k.format == Format::kChannel
+                 ? score_channels<Layout>(keys, meta, run.count, work, scores)
+                 : score_tokens<Layout>(keys, meta, run.k, run.count, work, scores);
+    });
+  } else {
+    with_layout(run.k, work.head_dim, [&](auto layout, auto di, auto) KV_ATTR {
+      using Layout = decltype(layout);
+      if constexpr (Layout::kWordsPerBlock != 0)
+        done = score_ggml<Layout>(di, keys, meta, run.k, run.count, work, scores);
+    });
+  }
   return done;
 }
 

@@ -58,6 +58,14 @@ constexpr int kPlanes = 16 / Layout::kBits;
 template <class Layout>
 constexpr int32_t kMiddle = 1 << (Layout::kBits - 1);
 
+// Calls with the layout of dealt codes.
+template <class Call>
+HWY_INLINE void with_bits(int bits, Call call) {
+  if (bits == 8) return call(Dealt<8>());
+  if (bits == 4) return call(Dealt<4>());
+  call(Dealt<2>());
+}
+
 // Calls with the layout, with vectors of words, and with the rows that a vector holds.
 template <class Call>
 HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
@@ -82,9 +90,7 @@ HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
   };
   if (e.format == Format::kQ8_0) return sized(GgmlQ8());
   if (e.format == Format::kQ4_0) return sized(GgmlQ4());
-  if (e.bits == 8) return sized(Dealt<8>());
-  if (e.bits == 4) return sized(Dealt<4>());
-  sized(Dealt<2>());
+  with_bits(e.bits, sized);
 }
 
 // Vectors of the words of one row, where kPack rows fill one of DI.
@@ -102,6 +108,8 @@ template <class DI, class V16, class V32>
 HWY_INLINE V32 add_products([[maybe_unused]] DI di, V16 a, V16 b, V32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
   if constexpr (hn::MaxLanes(DI()) == 16) {
+    // Not the intrinsic: its operands are of other types than Highway's, and GCC copies sums from one to the
+    // other and back, in every loop.
     asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;
   }

@@ -28,12 +28,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  HWY_ALIGN int16_t q[kQueryBlock * kStride];  // [queries, vectors of words, planes, lanes]
+  HWY_ALIGN int16_t q[kQueryBlock * kStride];  // codes in the layout's order
   // [queries, words]: -middle times the sum of a lane's q.
   HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
-  float step[kQueryBlock];  // an element is about step * q
-  int32_t start_sum[kQueryBlock];
-  float offset[kQueryBlock];  // what zero points add to each score; kToken: the sum of the query
+  float step[kQueryBlock];         // an element is about step * q
+  int32_t start_sum[kQueryBlock];  // -middle times the sum of all its q
+  float offset[kQueryBlock];       // what zero points add to each score; kToken: the sum of the query
 };
 
 // The largest code of a query for which no sum of products can overflow. In floats, since a unit of kChannel
@@ -44,10 +44,13 @@ inline float largest_query_code(int bits, int head_dim) {
   return std::min(std::floor(kLargestSum / terms), static_cast<float>(INT16_MAX));
 }
 
-// Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, in the layout's order.
-template <class Layout, int kPack, class DI>
-void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQueries& out) {
-  const typename OneRow<DI, kPack>::Tag di;
+template <class Layout>
+constexpr int kMaxWords = kMaxHeadDim* Layout::kBits / 32;
+
+// Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, of a layout with blocks:
+// [vectors of words, planes, lanes].
+template <class Layout, class DI>
+void code_query(DI di, const float* x, float largest, int head_dim, int r, CodedQueries& out) {
   const hn::RebindToFloat<decltype(di)> df;
   const hn::RepartitionToNarrow<decltype(di)> d16;
   const int lanes = static_cast<int>(hn::Lanes(di));
@@ -56,38 +59,137 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
   const float inverse = largest > 0.0f ? top / largest : 0.0f;
   out.step[r] = largest / top;
   HWY_ALIGN float ordered[kMaxHeadDim];  // [slots, words]
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    for (int slot = 0; slot < 32 / Layout::kBits; ++slot) {
-      for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w, words)];
-    }
-    x = ordered;
+  for (int slot = 0; slot < 32 / Layout::kBits; ++slot) {
+    for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w, words)];
   }
   const auto scale = hn::Set(df, inverse);
   auto* q = reinterpret_cast<int32_t*>(out.q + r * CodedQueries::kStride);
-  auto all = hn::Zero(di);
   for (int w = 0; w < words; w += lanes) {
     auto sum = hn::Zero(di);
     for (int p = 0; p < kPlanes<Layout>; ++p) {
-      const auto low = rounded_bits(df, hn::LoadU(df, x + p * words + w), scale);
-      const auto high = rounded_bits(df, hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale);
+      const auto low = rounded_bits(df, hn::LoadU(df, ordered + p * words + w), scale);
+      const auto high = rounded_bits(df, hn::LoadU(df, ordered + (p + kPlanes<Layout>)*words + w), scale);
       const auto pair = pair_up(di, low, high);
-      for (int copy = 0; copy < kPack; ++copy, q += lanes) hn::StoreU(pair, di, q);
+      hn::StoreU(pair, di, q);
+      q += lanes;
       sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
     }
     const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
-    if constexpr (Layout::kWordsPerBlock != 0)
-      hn::StoreU(start, di, out.start + r * CodedQueries::kStartStride + w);
-    all = hn::Add(all, start);
+    hn::StoreU(start, di, out.start + r * CodedQueries::kStartStride + w);
   }
-  out.start_sum[r] = hn::GetLane(hn::SumOfLanes(di, all));
 }
 
-// ---- sums ----
-//
-// Four vectors of rows are unpacked once, to kUnpacked planes, for all queries. The sums across lanes of one
-// query run beside the products of the next, which keeps both the multiplier and the shuffler busy.
+// The same of dealt codes: [queries, planes, kMaxWords].
+template <class Layout>
+void code_dealt_query(const float* x, float largest, int head_dim, int r, CodedQueries& out) {
+  const hn::ScalableTag<int32_t> di;
+  const hn::RebindToFloat<decltype(di)> df;
+  const hn::RepartitionToNarrow<decltype(di)> d16;
+  const int lanes = static_cast<int>(hn::Lanes(di));
+  const int words = head_dim * Layout::kBits / 32;
+  const float top = largest_query_code(Layout::kBits, head_dim);
+  const auto scale = hn::Set(df, largest > 0.0f ? top / largest : 0.0f);
+  auto* q = reinterpret_cast<int32_t*>(out.q + r * CodedQueries::kStride);
+  auto sum = hn::Zero(di);
+  for (int w = 0; w < words; w += lanes) {
+    const auto valid = hn::FirstN(df, static_cast<size_t>(words - w));
+    for (int p = 0; p < kPlanes<Layout>; ++p) {
+      const float *low = x + p * words + w, *high = low + kPlanes<Layout> * words;
+      const auto pair = pair_up(di, rounded_bits(df, hn::MaskedLoad(valid, df, low), scale),
+                                rounded_bits(df, hn::MaskedLoad(valid, df, high), scale));
+      hn::StoreU(pair, di, q + p * kMaxWords<Layout> + w);
+      sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
+    }
+  }
+  out.step[r] = largest / top;
+  out.start_sum[r] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(di, sum));
+}
 
-constexpr int kUnpacked = 4;  // planes of four vectors of rows: half of 32 registers
+// ---- dealt codes: rows side by side ----
+//
+// A vector holds the same 128 bits of as many rows as it has blocks of 128 bits, whatever a row's length, and
+// meets those 128 bits of a query in all its blocks. Four such vectors are worked on together: the sums
+// within their blocks come out in the order of the rows, with no sum across a whole vector.
+
+// Rows that are scored together.
+template <class DI>
+constexpr int kRowsTogether = static_cast<int>(hn::MaxLanes(DI()));
+
+template <class DI>
+HWY_INLINE hn::Vec<DI> load_everywhere(DI di, const std::byte* at) {
+  const hn::Repartition<uint8_t, DI> bytes;
+  return hn::BitCast(di, hn::LoadDup128(bytes, reinterpret_cast<const uint8_t*>(at)));
+}
+
+// 128 bits at `offset` of rows 0, 4, 8, ..., one a block.
+template <class DI>
+HWY_INLINE hn::Vec<DI> load_side_by_side(DI di, const std::byte* const* rows, int offset) {
+  const auto first = load_everywhere(di, rows[0] + offset);
+  if constexpr (hn::MaxLanes(DI()) == 4) {
+    return first;
+  } else if constexpr (hn::MaxLanes(DI()) == 8) {
+    return hn::ConcatUpperLower(di, load_everywhere(di, rows[4] + offset), first);
+  } else {
+    const auto low = hn::OddEvenBlocks(load_everywhere(di, rows[4] + offset), first);
+    const auto high =
+        hn::OddEvenBlocks(load_everywhere(di, rows[12] + offset), load_everywhere(di, rows[8] + offset));
+    return hn::ConcatUpperLower(di, high, low);
+  }
+}
+
+// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
+template <class Layout, int kQueries, class DI>
+HWY_INLINE void sum_rows(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, int words,
+                         Ahead& ahead, hn::Vec<DI> (&sums)[kQueries]) {
+  const hn::RepartitionToNarrow<DI> d16;
+  hn::Vec<DI> acc[kQueries][4];
+  for (auto& query : acc) {
+    for (auto& x : query) x = hn::Zero(di);
+  }
+  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
+  for (int w = 0; w < words; w += 4, q += 16) {
+    ahead.step();
+    hn::Vec<decltype(d16)> row[4];
+    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_side_by_side(di, keys + i, 4 * w));
+    const auto add_plane = [&](auto index) KV_INLINE {
+      constexpr int kPlane = decltype(index)::value;
+      hn::Vec<decltype(d16)> query[kQueries];
+      for (int i = 0; i < kQueries; ++i)
+        query[i] = hn::BitCast(
+            d16, load_everywhere(di, q + (i * CodedQueries::kStride * 2 + kPlane * kMaxWords<Layout> * 4)));
+      for (int g = 0; g < 4; ++g) {
+        const auto codes = plane<Layout::kBits, kPlane>(d16, row[g]);
+        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
+      }
+    };
+    [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) KV_INLINE {
+      (add_plane(std::integral_constant<int, kPlane>()), ...);
+    }
+    (std::make_integer_sequence<int, kPlanes<Layout>>());
+  }
+  for (int i = 0; i < kQueries; ++i) sums[i] = fold_four(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
+}
+
+// Scores of queries r … r + kQueries - 1 of `count` keys: finish(query, j, sums) of the sums of products of
+// the rows from j on, as floats. Looks at whole steps of kRowsTogether.
+template <class Layout, int kQueries, class Finish>
+HWY_INLINE void score_rows(const std::byte* const* keys, int count, const CodedQueries& coded, int r,
+                           int words, Ahead& shared_ahead, float* scores, Finish finish) {
+  const hn::ScalableTag<int32_t> di;
+  const hn::RebindToFloat<decltype(di)> df;
+  Ahead ahead = shared_ahead;  // a local one can live in registers
+  for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
+    hn::Vec<decltype(di)> sums[kQueries];
+    sum_rows<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
+    for (int i = 0; i < kQueries; ++i) {
+      const auto exact = hn::Add(sums[i], hn::Set(di, coded.start_sum[r + i]));
+      hn::StoreU(finish(r + i, j, hn::ConvertTo(df, exact)), df, scores + (r + i) * kScoreStride + j);
+    }
+  }
+  shared_ahead = ahead;
+}
+
+// ---- codes with a scale a block ----
 
 // Planes kFirst … kFirst + kCount - 1 of four vectors of rows.
 template <class Layout, int kFirst, int kCount, class D16>
@@ -110,81 +212,6 @@ HWY_INLINE void add_planes(DI di, D16 d16, const hn::Vec<D16> (*planes)[4], cons
     const auto query = hn::LoadU(d16, q + p * static_cast<int>(hn::Lanes(d16)));
     for (int i = 0; i < 4; ++i) acc[i] = add_products(di, planes[p][i], query, acc[i]);
   }
-}
-
-// The sums of four vectors of kPack rows each, in the order of the rows.
-template <int kPack, class DI>
-HWY_INLINE void store_sums(DI di, const hn::Vec<DI> (&acc)[4], float* sums) {
-  const hn::CappedTag<float, 4> bits;
-  const auto folded = fold_four(di, acc[0], acc[1], acc[2], acc[3]);
-  const auto store = [&](auto d, auto half, float* at)
-                         KV_INLINE { hn::StoreU(hn::BitCast(bits, fold_blocks(d, half)), bits, at); };
-  if constexpr (kPack == 1) {
-    store(di, folded, sums);
-  } else {
-    const hn::Half<DI> half;
-    store(half, hn::LowerHalf(half, folded), sums);
-    store(half, hn::UpperHalf(half, folded), sums + 4);
-  }
-}
-
-// Sums of lanes that wait for the rest of their rows.
-struct OpenSums {
-  HWY_ALIGN int32_t lane[kQueryBlock][4][hn::MaxLanes(hn::ScalableTag<int32_t>())];
-};
-
-// Planes kFirst … of kVectors vectors of words from `w` on, of four vectors of rows, against all queries.
-// `begins` and `ends`: whether these are the first and the last words of the rows.
-template <class Layout, int kPack, int kVectors, int kFirst, class DI>
-HWY_INLINE void sum_words(DI di, const std::byte* const* keys, int w, const int16_t* q, int queries,
-                          bool begins, bool ends, OpenSums& open, float* sums) {
-  constexpr int kCount = std::min(kUnpacked, kPlanes<Layout>);
-  const hn::RepartitionToNarrow<DI> d16;
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  hn::Vec<decltype(d16)> planes[kVectors * kCount][4];
-  for (int v = 0; v < kVectors; ++v) {
-    hn::Vec<decltype(d16)> words[4];
-    for (int i = 0; i < 4; ++i)
-      words[i] = hn::BitCast(d16, load_rows<Layout, kPack>(di, keys + i, 4, w + v * lanes));
-    unpack<Layout, kFirst, kCount>(d16, words, planes + v * kCount);
-  }
-  for (int r = 0; r < queries; ++r, q += CodedQueries::kStride, sums += kScoreStride) {
-    hn::Vec<DI> acc[4];
-    for (int i = 0; i < 4; ++i) acc[i] = begins ? hn::Zero(di) : hn::Load(di, open.lane[r][i]);
-    add_planes<kVectors * kCount>(di, d16, planes, q, acc);
-    if (ends) {
-      store_sums<kPack>(di, acc, sums);
-    } else {
-      for (int i = 0; i < 4; ++i) hn::Store(acc[i], di, open.lane[r][i]);
-    }
-  }
-}
-
-// All queries against keys -> their sums of products, as integers, kScoreStride apart from query to query.
-// Looks at whole blocks of keys.
-template <class Layout, int kPack, int kVectors, class DI>
-HWY_NOINLINE void sum_keys(DI di, const std::byte* const* keys, int count, const CodedQueries& coded,
-                           int queries, int vectors, Ahead& shared_ahead, float* sums) {
-  constexpr int kCount = std::min(kUnpacked, kPlanes<Layout>), kParts = kPlanes<Layout> / kCount;
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  Ahead ahead = shared_ahead;  // a local one can live in registers
-  OpenSums open;
-  for (int j = 0; j < count; j += 4 * kPack, keys += 4 * kPack, sums += 4 * kPack) {
-    const int16_t* q = coded.q;
-    for (int v = 0; v < vectors; v += kVectors) {
-      ahead.step();
-      const bool begins = v == 0, ends = v + kVectors == vectors;
-      const auto part = [&](auto index) KV_INLINE {
-        constexpr int kPart = decltype(index)::value;
-        sum_words<Layout, kPack, kVectors, kPart * kCount>(
-            di, keys, v * lanes, q, queries, begins && kPart == 0, ends && kPart == kParts - 1, open, sums);
-        q += kVectors * kCount * 2 * lanes;
-      };
-      part(std::integral_constant<int, 0>());
-      if constexpr (kParts == 2) part(std::integral_constant<int, 1>());
-    }
-  }
-  shared_ahead = ahead;
 }
 
 // The scales of rows j … j + 3 for the words from `word` on, as the sums of those words lie after
