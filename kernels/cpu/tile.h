@@ -77,24 +77,28 @@ class Ahead {
   static int lines(int64_t bytes) { return static_cast<int>((bytes + 63) / 64); }  // as caches have them
 
   void next_row() {
-    const Part& part = part_[next_ % 4];
-    if (++row_ < part.rows) {
-      at_ = part.row[row_];
-      left_ = part.lines;
+    if (++row_ != rows_end_) {
+      at_ = *row_;
+      left_ = lines_;
     } else if (++next_ < last_) {
       start_part();
     }
   }
   void start_part() {
-    row_ = 0;
-    at_ = part_[next_ % 4].row[0];
-    left_ = part_[next_ % 4].lines;
+    const Part& part = part_[next_ % 4];
+    row_ = part.row;
+    rows_end_ = part.row + part.rows;
+    lines_ = part.lines;
+    at_ = *row_;
+    left_ = lines_;
   }
 
   Part part_[4];
-  int64_t last_ = 0, work_ = 0, next_ = 0;  // parts added, begun, and asked for
-  int per_step_ = 0, row_ = 0, left_ = 0;   // left_: lines of the row; 0 where all that is known is asked for
+  uint64_t last_ = 0, work_ = 0, next_ = 0;  // parts added, begun, and asked for
+  const std::byte* const* row_ = nullptr;    // the part's that is asked for
+  const std::byte* const* rows_end_ = nullptr;
   const std::byte* at_ = nullptr;
+  int per_step_ = 0, lines_ = 0, left_ = 0;  // left_: lines of the row; 0 where all that is known is asked for
 };
 
 }  // namespace kv
