@@ -22,6 +22,7 @@
 #include "kernels/attention_task.h"
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/codes-inl.h"
+#include "kernels/cpu/codes_dealt-inl.h"
 #include "kernels/cpu/codes_scales-inl.h"
 #include "kernels/cpu/codes_scores-inl.h"
 #include "kernels/cpu/codes_values-inl.h"
@@ -41,6 +42,7 @@ struct CodeScratch {
   HWY_ALIGN float scaled_queries[4 * kMaxHeadDim];
   CodedQueries queries;
   CodedWeights weights;
+  DealtWeights dealt_weights;
   bool queries_are_coded = false;  // the task's, for `coded`'s layout
   Encoding coded;
 };
@@ -99,18 +101,22 @@ bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, co
   CodeScratch& s = work.scratch;
   if (!load_row_scales(meta, count, e.affine, kMiddle<Layout>, s.rows)) return false;
   code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
-    code_dealt_query<Layout>(q, largest, work.head_dim, r, s.queries);
+    const auto sums = code_dealt_query<Layout>(q, largest, work.head_dim, r, s.queries);
+    s.queries.start_sum[r] =
+        -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(hn::CappedTag<int32_t, 16>(), sums));
   });
   begin_scores<Layout>(count, work);
   const std::byte* room[kPaddedRows];
   keys = pad_rows(keys, count, room);
   const hn::ScalableTag<float> df;
+  const hn::RebindToSigned<decltype(df)> di;
   for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
     score_rows<Layout, decltype(some)::value>(
         keys, count, s.queries, first, work.head_dim * Layout::kBits / 32, work.ahead, scores,
         [&](int r, int j, auto sums) KV_INLINE {
+          const auto exact = hn::ConvertTo(df, hn::Add(sums, hn::Set(di, s.queries.start_sum[r])));
           const auto scaled =
-              hn::Mul(sums, hn::Mul(hn::Set(df, s.queries.step[r]), hn::Load(df, s.rows.scale + j)));
+              hn::Mul(exact, hn::Mul(hn::Set(df, s.queries.step[r]), hn::Load(df, s.rows.scale + j)));
           if (!e.affine) return scaled;
           return hn::MulAdd(hn::Load(df, s.rows.zero + j), hn::Set(df, s.queries.offset[r]), scaled);
         });
@@ -141,8 +147,8 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
   return true;
 }
 
-// Queries first … first + kQueries - 1 times a unit's scales, coded; what the middles of the channels' grids
-// add to each score -> offset. False if a scale is not finite.
+// Queries first … first + kQueries - 1 times a unit's scales, coded; what is to be added to each score, for
+// zero points and since codes are taken from the grids' middles, -> offset. False if a scale is not finite.
 template <class Layout, int kQueries>
 bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work) {
   CodeScratch& s = work.scratch;
@@ -169,15 +175,18 @@ bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work)
   if (!hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)))) return false;
   for (int r = 0; r < kQueries; ++r) {
     const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    s.queries.offset[first + r] = hn::GetLane(hn::SumOfLanes(df, offset[r]));
-    code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r, s.queries);
+    const auto sums =
+        code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r, s.queries);
+    const auto middles = hn::Set(df, static_cast<float>(-kMiddle<Layout>) * s.queries.step[first + r]);
+    offset[r] = hn::MulAdd(hn::ConvertTo(df, sums), middles, offset[r]);
   }
+  sums_of_lanes<kQueries>(df, offset, s.queries.offset + first);
   return true;
 }
 
 // A unit at a time.
 template <class Layout>
-bool score_channels(const std::byte* const* keys, const std::byte* const* meta, int count,
+bool score_channels(const std::byte* const* keys, const std::byte* const* meta, int group, int count,
                     const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   s.queries_are_coded = false;
@@ -186,7 +195,7 @@ bool score_channels(const std::byte* const* keys, const std::byte* const* meta, 
   const std::byte* room[kPaddedRows];
   bool finite = true;
   for (int done = 0, rows = 0; finite && done < count; done += rows) {
-    for (rows = 1; done + rows < count && meta[done + rows] == meta[done];) ++rows;
+    for (rows = std::min(group, count - done); meta[done + rows - 1] != meta[done];) --rows;
     const std::byte* const* some_keys = pad_rows(keys + done, rows, room);
     for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
       constexpr int kQueries = decltype(some)::value;
@@ -194,7 +203,8 @@ bool score_channels(const std::byte* const* keys, const std::byte* const* meta, 
       if (!finite) return;
       score_rows<Layout, kQueries>(some_keys, rows, s.queries, first, work.head_dim * Layout::kBits / 32,
                                    work.ahead, scores + done, [&](int r, int, auto sums) KV_INLINE {
-                                     return hn::MulAdd(sums, hn::Set(df, s.queries.step[r]),
+                                     return hn::MulAdd(hn::ConvertTo(df, sums),
+                                                       hn::Set(df, s.queries.step[r]),
                                                        hn::Set(df, s.queries.offset[r]));
                                    });
     });
@@ -212,7 +222,7 @@ inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& wo
     with_bits(run.k.bits, [&](auto layout) KV_ATTR {
       using Layout = decltype(layout);
       done = run.k.format == Format::kChannel
-                 ? score_channels<Layout>(keys, meta, run.count, work, scores)
+                 ? score_channels<Layout>(keys, meta, run.k.group, run.count, work, scores)
                  : score_tokens<Layout>(keys, meta, run.k, run.count, work, scores);
     });
   } else {
@@ -227,36 +237,53 @@ inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& wo
 
 // ---- values ----
 
-template <class Layout, int kPack, class DI>
-bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, const Run& run,
-             const CodeWork& work, const float* p) {
+template <class Layout>
+bool add_tokens(const std::byte* const* rows, const std::byte* const* meta, const Run& run,
+                const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
-  const int blocks = work.head_dim / kGgmlBlock, words = work.head_dim * Layout::kBits / 32;
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    if (!load_block_scales(meta, run.count, blocks, s.blocks)) return false;
-  } else {
-    if (!load_row_scales(meta, run.count, run.v.affine, kMiddle<Layout>, s.rows)) return false;
-  }
+  if (!load_row_scales(meta, run.count, run.v.affine, kMiddle<Layout>, s.rows)) return false;
   const std::byte* room[kPaddedRows];
   rows = pad_rows(rows, run.count, room);
-  const int queries = static_cast<int>(work.task.queries),
-            pairs = Layout::kWordsPerBlock != 0 ? (run.count + 7) / 8 * 4 : (run.count + 1) / 2;
+  const int queries = static_cast<int>(work.task.queries), pairs = (run.count + 1) / 2,
+            words = work.head_dim * Layout::kBits / 32;
+  with_packs(words, [&](auto di, auto pack) KV_ATTR {
+    constexpr int kPack = decltype(pack)::value;
+    int64_t steps = 0;
+    for_query_blocks(queries, [&](auto some, int) KV_ATTR {
+      steps += dealt_value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
+    });
+    work.ahead.begin_part(steps);
+    for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
+      constexpr int kQueries = decltype(some)::value;
+      code_dealt_weights<Layout, kQueries>(p + r * kScoreStride, s.rows, run.v.affine, run.count,
+                                           s.dealt_weights);
+      add_dealt_values<Layout, kPack, kQueries>(di, rows, pairs, s.dealt_weights, work.head_dim, work.ahead,
+                                                work.task.sum + int64_t{r} * work.head_dim);
+    });
+  });
+  return true;
+}
+
+template <class Layout, class DI>
+bool add_ggml(DI di, const std::byte* const* rows, const std::byte* const* meta, int count,
+              const CodeWork& work, const float* p) {
+  CodeScratch& s = work.scratch;
+  const int blocks = work.head_dim / kGgmlBlock, words = work.head_dim * Layout::kBits / 32;
+  if (!load_block_scales(meta, count, blocks, s.blocks)) return false;
+  const std::byte* room[kPaddedRows];
+  rows = pad_rows(rows, count, room);
+  const int queries = static_cast<int>(work.task.queries), pairs = (count + 7) / 8 * 4;
   int64_t steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_ATTR {
-    steps += value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
+    steps += value_steps<Layout, 1, decltype(some)::value>(di, pairs, words);
   });
   work.ahead.begin_part(steps);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    const float* some_p = p + r * kScoreStride;
-    if constexpr (Layout::kWordsPerBlock == 0) {
-      code_weights<Layout, kQueries>(some_p, s.rows, run.v.affine, run.count, s.weights);
-    } else {
-      for (int i = 0; i < kQueries; ++i)
-        code_block_weights<Layout>(some_p + i * kScoreStride, s.blocks, run.count, blocks, i, s.weights);
-    }
-    add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
-                                             work.task.sum + int64_t{r} * work.head_dim);
+    for (int i = 0; i < kQueries; ++i)
+      code_block_weights<Layout>(p + (r + i) * kScoreStride, s.blocks, count, blocks, i, s.weights);
+    add_code_values<Layout, 1, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
+                                         work.task.sum + int64_t{r} * work.head_dim);
   });
   return true;
 }
@@ -264,11 +291,17 @@ bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, 
 // Adds a run's values, weighted with p [queries, count], kScoreStride apart, to the task's sums. False, and
 // nothing done, if a scale is not finite.
 inline bool add_codes(const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
+  const std::byte *const *rows = side.row + run.first, *const *meta = side.meta + run.first;
   bool done = false;
-  with_layout(run.v, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
-    done = add_run<decltype(layout), decltype(pack)::value>(di, side.row + run.first, side.meta + run.first,
-                                                            run, work, p);
-  });
+  if (run.v.format == Format::kToken) {
+    with_bits(run.v.bits,
+              [&](auto layout) KV_ATTR { done = add_tokens<decltype(layout)>(rows, meta, run, work, p); });
+  } else {
+    with_layout(run.v, work.head_dim, [&](auto layout, auto di, auto) KV_ATTR {
+      using Layout = decltype(layout);
+      if constexpr (Layout::kWordsPerBlock != 0) done = add_ggml<Layout>(di, rows, meta, run.count, work, p);
+    });
+  }
   return done;
 }
 

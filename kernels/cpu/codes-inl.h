@@ -149,10 +149,10 @@ HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, i
 
 // x * scale rounded to a 16-bit integer, in the low half of each lane: the low bits of a float that much
 // larger. Cheaper than a conversion, which must mind what is out of range.
+constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 template <class DF>
 HWY_INLINE auto rounded_bits(DF df, hn::Vec<DF> x, hn::Vec<DF> scale) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
-  return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kMagic)));
+  return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kRoundingShift)));
 }
 
 // The 16-bit integers in the low halves of `low` and `high`, side by side.

@@ -44,9 +44,6 @@ inline float largest_query_code(int bits, int head_dim) {
   return std::min(std::floor(kLargestSum / terms), static_cast<float>(INT16_MAX));
 }
 
-template <class Layout>
-constexpr int kMaxWords = kMaxHeadDim* Layout::kBits / 32;
-
 // Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, of a layout with blocks:
 // [vectors of words, planes, lanes].
 template <class Layout, class DI>
@@ -79,117 +76,7 @@ void code_query(DI di, const float* x, float largest, int head_dim, int r, Coded
   }
 }
 
-// The same of dealt codes: [queries, planes, kMaxWords].
-template <class Layout>
-void code_dealt_query(const float* x, float largest, int head_dim, int r, CodedQueries& out) {
-  const hn::ScalableTag<int32_t> di;
-  const hn::RebindToFloat<decltype(di)> df;
-  const hn::RepartitionToNarrow<decltype(di)> d16;
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  const int words = head_dim * Layout::kBits / 32;
-  const float top = largest_query_code(Layout::kBits, head_dim);
-  const auto scale = hn::Set(df, largest > 0.0f ? top / largest : 0.0f);
-  auto* q = reinterpret_cast<int32_t*>(out.q + r * CodedQueries::kStride);
-  auto sum = hn::Zero(di);
-  for (int w = 0; w < words; w += lanes) {
-    const auto valid = hn::FirstN(df, static_cast<size_t>(words - w));
-    for (int p = 0; p < kPlanes<Layout>; ++p) {
-      const float *low = x + p * words + w, *high = low + kPlanes<Layout> * words;
-      const auto pair = pair_up(di, rounded_bits(df, hn::MaskedLoad(valid, df, low), scale),
-                                rounded_bits(df, hn::MaskedLoad(valid, df, high), scale));
-      hn::StoreU(pair, di, q + p * kMaxWords<Layout> + w);
-      sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
-    }
-  }
-  out.step[r] = largest / top;
-  out.start_sum[r] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(di, sum));
-}
-
-// ---- dealt codes: rows side by side ----
-//
-// A vector holds the same 128 bits of as many rows as it has blocks of 128 bits, whatever a row's length, and
-// meets those 128 bits of a query in all its blocks. Four such vectors are worked on together: the sums
-// within their blocks come out in the order of the rows, with no sum across a whole vector.
-
-// Rows that are scored together.
-template <class DI>
-constexpr int kRowsTogether = static_cast<int>(hn::MaxLanes(DI()));
-
-template <class DI>
-HWY_INLINE hn::Vec<DI> load_everywhere(DI di, const std::byte* at) {
-  const hn::Repartition<uint8_t, DI> bytes;
-  return hn::BitCast(di, hn::LoadDup128(bytes, reinterpret_cast<const uint8_t*>(at)));
-}
-
-// 128 bits at `offset` of rows 0, 4, 8, ..., one a block.
-template <class DI>
-HWY_INLINE hn::Vec<DI> load_side_by_side(DI di, const std::byte* const* rows, int offset) {
-  const auto first = load_everywhere(di, rows[0] + offset);
-  if constexpr (hn::MaxLanes(DI()) == 4) {
-    return first;
-  } else if constexpr (hn::MaxLanes(DI()) == 8) {
-    return hn::ConcatUpperLower(di, load_everywhere(di, rows[4] + offset), first);
-  } else {
-    const auto low = hn::OddEvenBlocks(load_everywhere(di, rows[4] + offset), first);
-    const auto high =
-        hn::OddEvenBlocks(load_everywhere(di, rows[12] + offset), load_everywhere(di, rows[8] + offset));
-    return hn::ConcatUpperLower(di, high, low);
-  }
-}
-
-// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
-template <class Layout, int kQueries, class DI>
-HWY_INLINE void sum_rows(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, int words,
-                         Ahead& ahead, hn::Vec<DI> (&sums)[kQueries]) {
-  const hn::RepartitionToNarrow<DI> d16;
-  hn::Vec<DI> acc[kQueries][4];
-  for (auto& query : acc) {
-    for (auto& x : query) x = hn::Zero(di);
-  }
-  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
-  for (int w = 0; w < words; w += 4, q += 16) {
-    ahead.step();
-    hn::Vec<decltype(d16)> row[4];
-    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_side_by_side(di, keys + i, 4 * w));
-    const auto add_plane = [&](auto index) KV_INLINE {
-      constexpr int kPlane = decltype(index)::value;
-      hn::Vec<decltype(d16)> query[kQueries];
-      for (int i = 0; i < kQueries; ++i)
-        query[i] = hn::BitCast(
-            d16, load_everywhere(di, q + (i * CodedQueries::kStride * 2 + kPlane * kMaxWords<Layout> * 4)));
-      for (int g = 0; g < 4; ++g) {
-        const auto codes = plane<Layout::kBits, kPlane>(d16, row[g]);
-        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
-      }
-    };
-    [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) KV_INLINE {
-      (add_plane(std::integral_constant<int, kPlane>()), ...);
-    }
-    (std::make_integer_sequence<int, kPlanes<Layout>>());
-  }
-  for (int i = 0; i < kQueries; ++i) sums[i] = fold_four(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
-}
-
-// Scores of queries r … r + kQueries - 1 of `count` keys: finish(query, j, sums) of the sums of products of
-// the rows from j on, as floats. Looks at whole steps of kRowsTogether.
-template <class Layout, int kQueries, class Finish>
-HWY_INLINE void score_rows(const std::byte* const* keys, int count, const CodedQueries& coded, int r,
-                           int words, Ahead& shared_ahead, float* scores, Finish finish) {
-  const hn::ScalableTag<int32_t> di;
-  const hn::RebindToFloat<decltype(di)> df;
-  Ahead ahead = shared_ahead;  // a local one can live in registers
-  for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
-    hn::Vec<decltype(di)> sums[kQueries];
-    sum_rows<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
-    for (int i = 0; i < kQueries; ++i) {
-      const auto exact = hn::Add(sums[i], hn::Set(di, coded.start_sum[r + i]));
-      hn::StoreU(finish(r + i, j, hn::ConvertTo(df, exact)), df, scores + (r + i) * kScoreStride + j);
-    }
-  }
-  shared_ahead = ahead;
-}
-
-// ---- codes with a scale a block ----
+// ---- sums ----
 
 // Planes kFirst … kFirst + kCount - 1 of four vectors of rows.
 template <class Layout, int kFirst, int kCount, class D16>
