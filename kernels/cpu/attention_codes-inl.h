@@ -173,10 +173,11 @@ bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work)
     }
   }
   if (!hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)))) return false;
+  float largest[kQueries];
+  largest_of_lanes<kQueries>(df, top, largest);
   for (int r = 0; r < kQueries; ++r) {
-    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    const auto sums =
-        code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r, s.queries);
+    const auto sums = code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest[r], head_dim,
+                                               first + r, s.queries);
     const auto middles = hn::Set(df, static_cast<float>(-kMiddle<Layout>) * s.queries.step[first + r]);
     offset[r] = hn::MulAdd(hn::ConvertTo(df, sums), middles, offset[r]);
   }

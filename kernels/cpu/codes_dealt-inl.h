@@ -33,6 +33,24 @@ HWY_INLINE void sums_of_lanes(DF df, const hn::Vec<DF> (&x)[kCount], float* sums
   }
 }
 
+// The largest lane of each of kCount vectors.
+template <int kCount, class DF>
+HWY_INLINE void largest_of_lanes(DF df, const hn::Vec<DF> (&x)[kCount], float* largest) {
+  if constexpr (kCount == 4) {
+    using V = hn::Vec<DF>;
+    const auto of_blocks =
+        join_four(df, x[0], x[1], x[2], x[3], [](V a, V b) HWY_ATTR { return hn::Max(a, b); });
+    HWY_ALIGN float block[hn::MaxLanes(df)];
+    hn::Store(of_blocks, df, block);
+    const hn::CappedTag<float, 4> four;
+    auto all = hn::Load(four, block);
+    for (size_t i = 4; i < hn::Lanes(df); i += 4) all = hn::Max(all, hn::Load(four, block + i));
+    hn::StoreU(all, four, largest);
+  } else {
+    for (int i = 0; i < kCount; ++i) largest[i] = hn::GetLane(hn::MaxOfLanes(df, x[i]));
+  }
+}
+
 // ---- queries ----
 
 // Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, [planes, words] pairs; their
@@ -166,17 +184,19 @@ HWY_INLINE void code_dealt_weights(const float* p, const RowScales& scales, bool
   for (int j = 0; j < padded; j += lanes) {
     const auto scale = hn::Load(df, scales.scale + j);
     for (int r = 0; r < kQueries; ++r) {
-      const auto now = load_valid(df, p + r * kScoreStride, j, count);
+      const auto now = j + lanes <= count ? hn::LoadU(df, p + r * kScoreStride + j)
+                                          : load_valid(df, p + r * kScoreStride, j, count);
       const auto product = hn::Mul(now, scale);
       hn::Store(product, df, weight[r] + j);
       top[r] = hn::Max(top[r], hn::Abs(product));
       if (affine) zero[r] = hn::MulAdd(now, hn::Load(df, scales.zero + j), zero[r]);
     }
   }
+  float largest[kQueries];
+  largest_of_lanes<kQueries>(df, top, largest);
   for (int r = 0; r < kQueries; ++r) {
-    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
-    out.step[r] = largest * (1.0f / kLargestWeightCode);
+    const auto inverse = hn::Set(df, largest[r] > 0.0f ? kLargestWeightCode / largest[r] : 0.0f);
+    out.step[r] = largest[r] * (1.0f / kLargestWeightCode);
     auto* codes = reinterpret_cast<uint16_t*>(out.pair + r * DealtWeights::kStride);
     auto sum = hn::Zero(di);
     for (int j = 0; j < padded; j += lanes) {
