@@ -256,10 +256,11 @@ template <int kPack, class DI>
 HWY_INLINE hn::Vec<DI> spread_over_pack(DI di, const int32_t* number) {
   if constexpr (kPack == 1) {
     return hn::Set(di, *number);
+  } else if constexpr (kPack == 2) {
+    return hn::ConcatUpperLower(di, hn::Set(di, number[1]), hn::Set(di, number[0]));
   } else {
-    constexpr int kShift = (hn::MaxLanes(DI()) == 16 ? 4 : 3) - kPack / 2;  // of a row's lanes
     return hn::TableLookupLanes(hn::LoadDup128(di, number),
-                                hn::IndicesFromVec(di, hn::ShiftRight<kShift>(hn::Iota(di, 0))));
+                                hn::IndicesFromVec(di, hn::ShiftRight<2>(hn::Iota(di, 0))));
   }
 }
 
@@ -281,32 +282,41 @@ HWY_INLINE hn::Vec<DI> join_pack(DI di, const hn::Vec<DI>* acc) {
   }
 }
 
-// Slots kFirst … kFirst + kSlots - 1 of the words from `w` on, of all pairs of rows under the weights of
-// kQueries queries. Exact. The halves of two rows' words are joined, so that neighbouring 16-bit lanes are
-// the same element of two rows, and meet those rows' two weights.
-template <class Layout, int kPack, int kFirst, int kSlots, int kQueries, class DI>
-HWY_INLINE void sum_dealt_slots(DI di, const std::byte* const* rows, int pairs, int w,
-                                const DealtWeights& weights, Ahead& ahead,
-                                hn::Vec<DI> (&acc)[kQueries][kSlots]) {
+// Words of two rows, or packs of them, with halves joined: neighbouring 16-bit lanes are the same element of
+// two rows, and meet those rows' two weights. `low` holds the first half of the slots, `high` the second.
+template <class DI>
+struct JoinedPair {
+  hn::Vec<hn::RepartitionToNarrow<DI>> low, high;
+};
+
+template <int kPack, class DI>
+HWY_INLINE JoinedPair<DI> load_pair(DI di, const std::byte* const* rows, int w) {
   const hn::RepartitionToNarrow<DI> d16;
   const hn::RebindToUnsigned<DI> du;
-  constexpr bool kLow = kFirst<kPlanes<Layout>, kHigh = kFirst + kSlots> kPlanes<Layout>;
+  const auto a = load_pack<kPack>(di, rows, w), b = load_pack<kPack>(di, rows + 1, w);
+  return {hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a)),
+          hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))))};
+}
+
+// Slots kFirst … kFirst + kSlots - 1 of all pairs of rows, load(i) from the i-th on, under the weights of
+// kQueries queries. Exact.
+template <class Layout, int kPack, int kFirst, int kSlots, int kQueries, class DI, class Load>
+HWY_INLINE void sum_dealt_slots(DI di, int pairs, const DealtWeights& weights, Ahead& ahead,
+                                hn::Vec<DI> (&acc)[kQueries][kSlots], Load load) {
+  const hn::RepartitionToNarrow<DI> d16;
   for (auto& query : acc) {
     for (auto& x : query) x = hn::Zero(di);
   }
-  for (int i = 0; i < pairs; i += kPack, rows += 2 * kPack) {
+  for (int i = 0; i < pairs; i += kPack) {
     ahead.step();
-    const auto a = load_pack<kPack>(di, rows, w), b = load_pack<kPack>(di, rows + 1, w);
-    hn::Vec<decltype(d16)> low, high;
-    if constexpr (kLow) low = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a));
-    if constexpr (kHigh)
-      high = hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))));
+    const JoinedPair<DI> joined = load(i);
     hn::Vec<decltype(d16)> weight[kQueries];
     for (int r = 0; r < kQueries; ++r)
       weight[r] = hn::BitCast(d16, spread_over_pack<kPack>(di, weights.pair + r * DealtWeights::kStride + i));
     const auto add_slot = [&](auto index) KV_INLINE {
       constexpr int kSlot = kFirst + decltype(index)::value, kPlane = kSlot % kPlanes<Layout>;
-      const auto codes = plane<Layout::kBits, kPlane>(d16, kSlot < kPlanes<Layout> ? low : high);
+      const auto codes =
+          plane<Layout::kBits, kPlane>(d16, kSlot < kPlanes<Layout> ? joined.low : joined.high);
       for (int r = 0; r < kQueries; ++r)
         acc[r][kSlot - kFirst] = add_products(di, codes, weight[r], acc[r][kSlot - kFirst]);
     };
@@ -330,14 +340,31 @@ HWY_NOINLINE void add_dealt_values(DI di, const std::byte* const* rows, int pair
                                    const DealtWeights& weights, int head_dim, Ahead& shared_ahead,
                                    float* sum) {
   const hn::RebindToFloat<DI> df;
+  const hn::RepartitionToNarrow<DI> d16;
   constexpr int kSlots = 32 / Layout::kBits, kPass = kDealtSlots<Layout, DI, kQueries>;
+  constexpr bool kKeep = kSlots / kPass > 2;  // what passes read again and again is joined once
   const int words = head_dim * Layout::kBits / 32;
   Ahead ahead = shared_ahead;  // a local one can live in registers
+  HWY_ALIGN int16_t kept[kKeep ? kTileRows / 2 : 1][2][hn::MaxLanes(d16)];
   for (int w = 0; w < words; w += static_cast<int>(hn::Lanes(di))) {
+    if constexpr (kKeep) {
+      for (int i = 0; i < pairs; i += kPack) {
+        const auto joined = load_pair<kPack>(di, rows + 2 * i, w);
+        hn::Store(joined.low, d16, kept[i / kPack][0]);
+        hn::Store(joined.high, d16, kept[i / kPack][1]);
+      }
+    }
+    const auto load = [&](int i) KV_INLINE {
+      if constexpr (kKeep) {
+        return JoinedPair<DI>{hn::Load(d16, kept[i / kPack][0]), hn::Load(d16, kept[i / kPack][1])};
+      } else {
+        return load_pair<kPack>(di, rows + 2 * i, w);
+      }
+    };
     const auto pass = [&](auto index) KV_INLINE {
       constexpr int kFirst = kPass * decltype(index)::value;
       hn::Vec<DI> acc[kQueries][kPass];
-      sum_dealt_slots<Layout, kPack, kFirst, kPass, kQueries>(di, rows, pairs, w, weights, ahead, acc);
+      sum_dealt_slots<Layout, kPack, kFirst, kPass, kQueries>(di, pairs, weights, ahead, acc, load);
       for (int r = 0; r < kQueries; ++r) {
         const auto step = hn::Set(df, weights.step[r]), zero = hn::Set(df, weights.zero[r]);
         float* at = sum + r * head_dim + kFirst * words + w;
