@@ -260,7 +260,7 @@ bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, 
   const std::byte* room[kPaddedRows];
   rows = pad_rows(rows, run.count, room);
   const int queries = static_cast<int>(work.task.queries),
-            pairs = Layout::kWordsPerBlock != 0 ? (run.count + 7) / 8 * 4 : (run.count + 1) / 2;
+            pairs = Layout::kWordsPerBlock != 0 ? whole_steps(run.count) / 2 : (run.count + 1) / 2;
   int64_t steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_ATTR {
     steps += value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
@@ -272,8 +272,7 @@ bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, 
     if constexpr (Layout::kWordsPerBlock == 0) {
       code_weights<Layout, kQueries>(some_p, s.rows, run.v.affine, run.count, s.weights);
     } else {
-      for (int i = 0; i < kQueries; ++i)
-        code_block_weights<Layout>(some_p + i * kScoreStride, s.blocks, run.count, blocks, i, s.weights);
+      code_block_weights<Layout, kQueries>(some_p, s.blocks, run.count, blocks, s.weights);
     }
     add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
                                              work.task.sum + int64_t{r} * work.head_dim);

@@ -7,6 +7,9 @@
 #define KV_CODES_SCALES_INL_H_
 #endif
 
+#include <algorithm>
+#include <cstring>
+
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attributes-inl.h"
@@ -74,31 +77,13 @@ inline bool load_row_scales(const std::byte* const* meta, int count, bool affine
 
 // ---- ggml's formats: a scale a block ----
 
-// [blocks / 4, rows, 4]
+// [groups of blocks, rows, blocks of a group]: groups of four, or of two where a row has no more.
 struct BlockScales {
+  int together;  // blocks of a group
   HWY_ALIGN float scale[kMaxBlocks * kTileRows];
-  float* group(int g) { return scale + g * kTileRows * 4; }
-  const float* group(int g) const { return scale + g * kTileRows * 4; }
+  float* group(int g) { return scale + g * kTileRows * together; }
+  const float* group(int g) const { return scale + g * kTileRows * together; }
 };
-
-// Four scales, 0 beyond `count`.
-inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, int count) {
-  const hn::CappedTag<float, 4> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  if (count >= 4) return widen_half(df, hn::LoadU(half, reinterpret_cast<const uint16_t*>(meta)));
-  uint64_t bits = 0;
-  for (int i = 0; i < count; ++i) bits |= uint64_t{load<uint16_t>(meta, i)} << (16 * i);
-  const hn::CappedTag<uint64_t, 1> one;
-  return widen_half(df, hn::BitCast(half, hn::Set(one, bits)));
-}
-
-// Four rows of four scales that follow each other.
-inline void load_sixteen_scales(const std::byte* meta, float* out) {
-  const hn::CappedTag<float, 16> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  for (int i = 0; i < 16; i += static_cast<int>(hn::Lanes(df)))
-    hn::Store(widen_half(df, hn::LoadU(half, reinterpret_cast<const uint16_t*>(meta) + i)), df, out + i);
-}
 
 // False if one of [count] is not finite.
 inline bool all_finite(const float* x, int count) {
@@ -109,28 +94,58 @@ inline bool all_finite(const float* x, int count) {
   return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
 }
 
-// `meta` [count] -> out, zeros behind, up to whole eights of rows. False if one is not finite.
-inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
-  constexpr int64_t kFour = 4 * sizeof(uint16_t);
-  const hn::CappedTag<float, 4> df;
-  const int padded = (count + 7) / 8 * 8;
-  bool finite = true;
-  for (int g = 0; 4 * g < blocks; ++g) {
-    float* to = out.group(g);
-    for (int j = 0; j < padded; j += 4) {
-      const bool whole = blocks == 4 && j + 4 <= count;
-      if (whole && meta[j + 1] == meta[j] + kFour && meta[j + 2] == meta[j] + 2 * kFour &&
-          meta[j + 3] == meta[j] + 3 * kFour) {
-        load_sixteen_scales(meta[j], to + j * 4);
-        continue;
-      }
-      for (int i = j; i < j + 4; ++i) {
-        const auto scales = i < count ? load_four_scales(meta[i] + g * kFour, blocks - 4 * g) : hn::Zero(df);
-        hn::Store(scales, df, to + i * 4);
-      }
+// Rows of one group: `meta` [count] -> out [whole_steps(count), kBlocks], zeros behind.
+template <int kBlocks>
+void load_short_scales(const std::byte* const* meta, int count, float* out) {
+  constexpr int64_t kRow = kBlocks * sizeof(uint16_t);
+  const hn::CappedTag<float, 16> df;
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
+    uint16_t stored[kRowStep * kBlocks];  // in the order of memory
+    const uint16_t* from = stored;
+    if (j + kRowStep <= count && in_a_row(meta + j, kRow)) {
+      from = reinterpret_cast<const uint16_t*>(meta[j]);
+    } else {
+      const int valid = std::min(kRowStep, count - j);
+      for (int i = 0; i < valid; ++i) std::memcpy(stored + i * kBlocks, meta[j + i], kRow);
+      std::fill(stored + valid * kBlocks, stored + kRowStep * kBlocks, uint16_t{0});
     }
-    finite &= all_finite(to, padded * 4);
+    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df)))
+      hn::Store(widen_half(df, hn::LoadU(half, from + i)), df, out + i);
   }
+}
+
+// A row's scales first … first + 3, 0 beyond `blocks`.
+inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, int first, int blocks) {
+  const hn::CappedTag<float, 4> df;
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  uint16_t stored[4] = {};
+  if (first + 4 <= blocks) {
+    std::memcpy(stored, meta + first * 2, sizeof(stored));
+  } else {
+    for (int i = first; i < blocks; ++i) stored[i - first] = kv::load<uint16_t>(meta, i);
+  }
+  return widen_half(df, hn::LoadU(half, stored));
+}
+
+// `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
+inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
+  out.together = blocks == 2 ? 2 : 4;
+  const int padded = whole_steps(count);
+  if (blocks == 2) {
+    load_short_scales<2>(meta, count, out.scale);
+  } else if (blocks == 4) {
+    load_short_scales<4>(meta, count, out.scale);
+  } else {
+    const hn::CappedTag<float, 4> df;
+    for (int j = 0; j < padded; ++j) {
+      for (int g = 0; 4 * g < blocks; ++g)
+        hn::Store(j < count ? load_four_scales(meta[j], 4 * g, blocks) : hn::Zero(df), df,
+                  out.group(g) + 4 * j);
+    }
+  }
+  bool finite = true;
+  for (int g = 0; g * out.together < blocks; ++g) finite &= all_finite(out.group(g), padded * out.together);
   return finite;
 }
 

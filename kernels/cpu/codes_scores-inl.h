@@ -194,11 +194,13 @@ HWY_INLINE hn::Vec<DF> folded_scales(DF df, const BlockScales& scales, int j, in
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
   const hn::RebindToSigned<DF> di;
   const auto lane = hn::Iota(di, 0);
-  const auto block = hn::And(hn::ShiftRight<kShift>(hn::Add(lane, hn::Set(di, word))), hn::Set(di, 3));
-  const auto index = hn::Add(hn::ShiftLeft<2>(hn::And(lane, hn::Set(di, 3))), block);
-  const float* rows = scales.group(word / Layout::kWordsPerBlock / 4) + j * 4;
+  const int together = scales.together;
+  const auto block =
+      hn::And(hn::ShiftRight<kShift>(hn::Add(lane, hn::Set(di, word))), hn::Set(di, together - 1));
+  const auto index = hn::Add(hn::Mul(hn::And(lane, hn::Set(di, 3)), hn::Set(di, together)), block);
+  const float* rows = scales.group(word / Layout::kWordsPerBlock / together) + j * together;
   if constexpr (hn::MaxLanes(DF()) == 16) {
-    return hn::TableLookupLanes(hn::Load(df, rows), hn::IndicesFromVec(df, index));
+    return hn::TableLookupLanes(hn::LoadU(df, rows), hn::IndicesFromVec(df, index));
   } else {
     return hn::GatherIndex(df, rows, index);
   }

@@ -26,8 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // ---- weights ----
 
 // Weights of up to 4 queries as 16-bit codes: pairs of rows in one 32-bit lane, so that a broadcast of it
-// meets the paired rows. Pairs are neighbours; with scales a block, where weights come as [rows, 4 blocks],
-// they are rows i and i + 4 of eight, and weights are [queries, blocks / 4, pairs, 4].
+// meets the paired rows. Pairs are neighbours; with scales a block they are so far apart as 16 numbers of a
+// group of BlockScales reach, 4 rows or 8, and weights are [queries, groups, pairs, blocks of a group].
 struct CodedWeights {
   static constexpr int kPairs = kTileRows / 2;
   static constexpr int kStride = kPairs * kMaxBlocks;  // from a query's to the next one's
@@ -35,6 +35,7 @@ struct CodedWeights {
   HWY_ALIGN int32_t start[4 * kMaxBlocks];             // [queries, blocks]: -middle * their sum
   float step[4];                                       // a weight is about step * code
   float zero[4];                                       // what zero points add to each element
+  int together;                                        // blocks of a group
 };
 
 constexpr float kLargestWeightCode = 32767.0f;
@@ -89,52 +90,70 @@ HWY_INLINE void code_weights(const float* p, const RowScales& scales, bool affin
   }
 }
 
-// Probabilities p [count] of rows with scales a block -> query r of `out`.
-template <class Layout>
-void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks, int r,
-                        CodedWeights& out) {
+// The same of rows with scales a block.
+template <class Layout, int kQueries>
+HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks,
+                                   CodedWeights& out) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::RepartitionToNarrow<decltype(di)> d16;
   const hn::CappedTag<int32_t, 4> four;
-  const int lanes = static_cast<int>(hn::Lanes(df)), padded = (count + 7) / 8 * 8;
-  const auto spread = hn::IndicesFromVec(df, hn::ShiftRight<2>(hn::Iota(di, 0)));  // a row to 4 lanes
-  HWY_ALIGN float weight[kTileRows * kMaxBlocks];                                  // [blocks / 4, rows, 4]
-  auto top = hn::Zero(df);
-  for (int g = 0; 4 * g < blocks; ++g) {
-    for (int j = 0; j < padded; j += lanes / 4) {
-      const auto rows = hn::TableLookupLanes(load_valid(df, p, j, count), spread);
-      const auto product = hn::Mul(rows, hn::Load(df, scales.group(g) + j * 4));
-      hn::Store(product, df, weight + (g * kTileRows + j) * 4);
-      top = hn::Max(top, hn::Abs(product));
-    }
-  }
-  const float largest = hn::GetLane(hn::MaxOfLanes(df, top));
-  const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
-  for (int g = 0; 4 * g < blocks; ++g) {
-    const float* from = weight + g * kTileRows * 4;
-    int32_t* pair = out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * 4;
-    auto sum = hn::Zero(di);
-    for (int j = 0; j < padded; j += 8, from += 32, pair += 16) {
-      for (int i = 0; i < 16; i += lanes) {
-        const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from + i), inverse),
-                                   rounded_bits(df, hn::Load(df, from + 16 + i), inverse));
-        hn::Store(codes, di, pair + i);
-        sum = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum);
+  const int lanes = static_cast<int>(hn::Lanes(df)), together = scales.together;
+  const int numbers = whole_steps(count) * together;  // of a group
+  const auto spread =
+      hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), together / 2));  // to its blocks
+  HWY_ALIGN float weight[kTileRows * kMaxBlocks * kQueries];  // [groups, numbers / lanes, queries, lanes]
+  hn::Vec<decltype(df)> top[kQueries];
+  for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
+  float* to = weight;
+  for (int g = 0; g * together < blocks; ++g) {
+    for (int i = 0; i < numbers; i += lanes) {
+      const auto scale = hn::Load(df, scales.group(g) + i);
+      for (int r = 0; r < kQueries; ++r, to += lanes) {
+        const auto rows = load_valid(df, p + r * kScoreStride, i / together, count);
+        const auto product = hn::Mul(hn::TableLookupLanes(rows, spread), scale);
+        hn::Store(product, df, to);
+        top[r] = hn::Max(top[r], hn::Abs(product));
       }
     }
-    const auto start = hn::Mul(fold_blocks(di, sum), hn::Set(four, -kMiddle<Layout>));
-    hn::Store(start, four, out.start + r * kMaxBlocks + 4 * g);
   }
-  out.step[r] = largest * (1.0f / kLargestWeightCode);
+  hn::Vec<decltype(df)> inverse[kQueries];
+  for (int r = 0; r < kQueries; ++r) {
+    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
+    inverse[r] = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
+    out.step[r] = largest * (1.0f / kLargestWeightCode);
+  }
+  out.together = together;
+  const float* from = weight;
+  for (int g = 0; g * together < blocks; ++g) {
+    hn::Vec<decltype(di)> sum[kQueries];
+    for (int r = 0; r < kQueries; ++r) sum[r] = hn::Zero(di);
+    for (int i = 0; i < numbers / 2; i += 16, from += 16 * kQueries) {
+      for (int part = 0; part < 16; part += lanes) {
+        for (int r = 0; r < kQueries; ++r, from += lanes) {
+          const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from), inverse[r]),
+                                     rounded_bits(df, hn::Load(df, from + 16 * kQueries), inverse[r]));
+          hn::Store(codes, di,
+                    out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * together + i + part);
+          sum[r] = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum[r]);
+        }
+      }
+    }
+    for (int r = 0; r < kQueries; ++r) {
+      auto all = fold_blocks(di, sum[r]);
+      if (together == 2) all = hn::Add(all, hn::Shuffle1032(all));
+      hn::StoreU(hn::Mul(all, hn::Set(four, -kMiddle<Layout>)), four,
+                 out.start + r * kMaxBlocks + g * together);
+    }
+  }
 }
 
-// Which of the four numbers of a group of blocks each lane of the words from `word` on needs.
+// Which of a group's numbers each lane of the words from `word` on needs.
 template <class Layout, class DI>
-HWY_INLINE auto blocks_of_words(DI di, int word) {
+HWY_INLINE auto blocks_of_words(DI di, int word, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
   const auto block = hn::ShiftRight<kShift>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
-  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, 3)));
+  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, together - 1)));
 }
 
 // ---- values ----
@@ -176,13 +195,14 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
   const hn::RepartitionToNarrow<DI> d16;
   const hn::RebindToUnsigned<DI> du;
   constexpr bool kBlocks = Layout::kWordsPerBlock != 0;
+  [[maybe_unused]] const int together = kBlocks ? weights.together : 1, apart = 16 / together;
   const int32_t *pair = weights.pair, *first = weights.start;
   [[maybe_unused]] const auto blocks = [&] KV_ATTR {
     if constexpr (kBlocks) {
-      const int group = w / Layout::kWordsPerBlock / 4;
-      pair += group * CodedWeights::kPairs * 4;
-      first += group * 4;
-      return blocks_of_words<Layout>(di, w);
+      const int group = w / Layout::kWordsPerBlock / together;
+      pair += group * CodedWeights::kPairs * together;
+      first += group * together;
+      return blocks_of_words<Layout>(di, w, together);
     } else {
       return 0;
     }
@@ -197,11 +217,11 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
     }
     for (auto& x : acc[r]) x = start;
   }
-  for (int i = 0; i < pairs; i += kPack, pair += kBlocks ? 4 : kPack) {
+  for (int i = 0; i < pairs; i += kPack, pair += kBlocks ? together : kPack) {
     ahead.step();
-    const std::byte* const* first_row = rows + (kBlocks ? i + i / 4 * 4 : 2 * i);
+    const std::byte* const* first_row = rows + (kBlocks ? i + (i & -apart) : 2 * i);
     const auto a = load_rows<Layout, kPack>(di, first_row, 2, w);
-    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? 4 : 1), 2, w);
+    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? apart : 1), 2, w);
     const auto low = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a));
     const auto high =
         hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))));
