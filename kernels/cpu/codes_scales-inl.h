@@ -79,8 +79,12 @@ inline bool load_row_scales(const std::byte* const* meta, int count, bool affine
 
 // [groups of blocks, rows, blocks of a group]: groups of four, or of two where a row has no more.
 struct BlockScales {
-  int together;  // blocks of a group
-  HWY_ALIGN float scale[kMaxBlocks * kTileRows];
+  int together;                                        // blocks of a group
+  HWY_ALIGN float scale[kMaxBlocks * kTileRows + 16];  // vectors may look past the last
+  // The group's scales from a row's block on.
+  const float* at(int row, int block) const {
+    return scale + (block & -together) * kTileRows + row * together + (block & (together - 1));
+  }
   float* group(int g) { return scale + g * kTileRows * together; }
   const float* group(int g) const { return scale + g * kTileRows * together; }
 };

@@ -28,8 +28,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  HWY_ALIGN int16_t q[kQueryBlock * kStride];  // [queries, vectors of words, planes, lanes]
-  // [queries, words]: -middle times the sum of a lane's q.
+  // [queries, vectors of words, planes, lanes]; with scales a block as score_blocks() needs them.
+  HWY_ALIGN int16_t q[4 * kQueryBlock * kStride];
+  // [queries, words]: -middle times the sum of a lane's q, or, with scales a block, of four lanes' q.
   HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
   float step[kQueryBlock];  // an element is about step * q
   int32_t start_sum[kQueryBlock];
@@ -42,6 +43,30 @@ inline float largest_query_code(int bits, int head_dim) {
   constexpr float kLargestSum = 2147480000.0f;  // below 2^31 by more than the division's rounding can matter
   const auto terms = static_cast<float>(head_dim * ((1 << bits) - 1));
   return std::min(std::floor(kLargestSum / terms), static_cast<float>(INT16_MAX));
+}
+
+// From one query's codes to the next one's.
+template <class Layout>
+constexpr int query_stride(int head_dim) {
+  return Layout::kWordsPerBlock == 0 ? CodedQueries::kStride : 4 * head_dim;
+}
+
+// Each lane of the 128-bit blocks of v in all four lanes of its block -> to [4, lanes], whose end it returns.
+template <class DI>
+HWY_INLINE int32_t* store_spread(DI di, hn::Vec<DI> v, int32_t* to) {
+  const int lanes = static_cast<int>(hn::Lanes(di));
+  hn::StoreU(hn::Broadcast<0>(v), di, to);
+  hn::StoreU(hn::Broadcast<1>(v), di, to + lanes);
+  hn::StoreU(hn::Broadcast<2>(v), di, to + 2 * lanes);
+  hn::StoreU(hn::Broadcast<3>(v), di, to + 3 * lanes);
+  return to + 4 * lanes;
+}
+
+// The sum of each 128-bit block in all its lanes.
+template <class DI>
+HWY_INLINE hn::Vec<DI> add_in_blocks(DI /*di*/, hn::Vec<DI> v) {
+  const auto pairs = hn::Add(v, hn::Shuffle2301(v));
+  return hn::Add(pairs, hn::Shuffle1032(pairs));
 }
 
 // Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, in the layout's order.
@@ -63,7 +88,7 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
     x = ordered;
   }
   const auto scale = hn::Set(df, inverse);
-  auto* q = reinterpret_cast<int32_t*>(out.q + r * CodedQueries::kStride);
+  auto* q = reinterpret_cast<int32_t*>(out.q + r * query_stride<Layout>(head_dim));
   auto all = hn::Zero(di);
   for (int w = 0; w < words; w += lanes) {
     auto sum = hn::Zero(di);
@@ -71,12 +96,16 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
       const auto low = rounded_bits(df, hn::LoadU(df, x + p * words + w), scale);
       const auto high = rounded_bits(df, hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale);
       const auto pair = pair_up(di, low, high);
-      for (int copy = 0; copy < kPack; ++copy, q += lanes) hn::StoreU(pair, di, q);
+      if constexpr (Layout::kWordsPerBlock == 0) {
+        for (int copy = 0; copy < kPack; ++copy, q += lanes) hn::StoreU(pair, di, q);
+      } else {
+        q = store_spread(di, pair, q);
+      }
       sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
     }
     const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
     if constexpr (Layout::kWordsPerBlock != 0)
-      hn::StoreU(start, di, out.start + r * CodedQueries::kStartStride + w);
+      hn::StoreU(add_in_blocks(di, start), di, out.start + r * CodedQueries::kStartStride + w);
     all = hn::Add(all, start);
   }
   out.start_sum[r] = hn::GetLane(hn::SumOfLanes(di, all));
@@ -187,26 +216,43 @@ HWY_NOINLINE void sum_keys(DI di, const std::byte* const* keys, int count, const
   shared_ahead = ahead;
 }
 
-// The scales of rows j … j + 3 for the words from `word` on, as the sums of those words lie after
-// fold_four().
-template <class Layout, class DF>
-HWY_INLINE hn::Vec<DF> folded_scales(DF df, const BlockScales& scales, int j, int word) {
+// Where lanes of words of four rows, lane i of each 128-bit block being row i's, have their scales in a
+// group.
+template <class Layout, class DI>
+HWY_INLINE hn::Vec<DI> scale_places(DI di, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
-  const hn::RebindToSigned<DF> di;
-  const auto lane = hn::Iota(di, 0);
-  const int together = scales.together;
-  const auto block =
-      hn::And(hn::ShiftRight<kShift>(hn::Add(lane, hn::Set(di, word))), hn::Set(di, together - 1));
-  const auto index = hn::Add(hn::Mul(hn::And(lane, hn::Set(di, 3)), hn::Set(di, together)), block);
-  const float* rows = scales.group(word / Layout::kWordsPerBlock / together) + j * together;
+  const auto lane = hn::Iota(di, 0), row = hn::And(lane, hn::Set(di, 3));
+  return hn::Add(hn::Mul(row, hn::Set(di, together)), hn::ShiftRight<kShift>(lane));
+}
+
+// The numbers at those places.
+template <class DF>
+HWY_INLINE hn::Vec<DF> look_up(DF df, const float* from, hn::Vec<hn::RebindToSigned<DF>> places) {
   if constexpr (hn::MaxLanes(DF()) == 16) {
-    return hn::TableLookupLanes(hn::LoadU(df, rows), hn::IndicesFromVec(df, index));
+    return hn::TableLookupLanes(hn::LoadU(df, from), hn::IndicesFromVec(df, places));
   } else {
-    return hn::GatherIndex(df, rows, index);
+    return hn::GatherIndex(df, from, places);
   }
 }
 
-// The same where scales differ from block to block -> scores in steps of each query.
+// Word i of the four in each 128-bit block of rows' words -> words[i], lane j of the block is row j's.
+template <class D16>
+HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
+  const hn::RepartitionToWide<D16> di;
+  const hn::RepartitionToWide<decltype(di)> d64;
+  const auto interleave = [&](auto d, auto a, auto b, auto& low, auto& high) KV_INLINE {
+    low = hn::BitCast(d16, hn::InterleaveLower(d, hn::BitCast(d, a), hn::BitCast(d, b)));
+    high = hn::BitCast(d16, hn::InterleaveUpper(d, hn::BitCast(d, a), hn::BitCast(d, b)));
+  };
+  hn::Vec<D16> low[2], high[2];
+  for (int i = 0; i < 2; ++i) interleave(di, words[2 * i], words[2 * i + 1], low[i], high[i]);
+  interleave(d64, low[0], low[1], words[0], words[1]);
+  interleave(d64, high[0], high[1], words[2], words[3]);
+}
+
+// The same where scales differ from block to block -> scores in steps of each query. Words of four rows
+// change places first, so that one accumulator holds the sums of four rows over each 128-bit block, and no
+// query needs a sum across lanes before the scales; its codes are spread over the rows' lanes for that.
 template <class Layout, class DI>
 HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
                                const CodedQueries& coded, int queries, int vectors, Ahead& shared_ahead,
@@ -217,28 +263,35 @@ HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, c
   const hn::CappedTag<float, 4> four;
   const int lanes = static_cast<int>(hn::Lanes(di));
   Ahead ahead = shared_ahead;
-  HWY_ALIGN float open[kQueryBlock][hn::MaxLanes(df)];
+  const int stride = vectors * kCount * 8 * lanes;
+  const auto places = scale_places<Layout>(di, scales.together);
+  HWY_ALIGN float open[kQueryBlock][kTileRows / 4][hn::MaxLanes(df)];
   for (int j = 0; j < count; j += 4) {
     const int16_t* q = coded.q;
-    for (int v = 0; v < vectors; ++v, q += kCount * 2 * lanes) {
+    for (int v = 0; v < vectors; ++v, q += kCount * 8 * lanes) {
       ahead.step();
       hn::Vec<decltype(d16)> words[4], planes[kCount][4];
       for (int i = 0; i < 4; ++i) words[i] = hn::BitCast(d16, load_words<Layout>(di, keys[j + i], v * lanes));
+      transpose_words(d16, words);
       unpack<Layout, 0, kCount>(d16, words, planes);
-      const auto scale = folded_scales<Layout>(df, scales, j, v * lanes);
+      const auto scale = look_up(df, scales.at(j, v * lanes / Layout::kWordsPerBlock), places);
       for (int r = 0; r < queries; ++r) {
-        const auto start = hn::LoadU(di, coded.start + r * CodedQueries::kStartStride + v * lanes);
-        hn::Vec<DI> acc[4] = {start, start, start, start};
-        add_planes<kCount>(di, d16, planes, q + r * CodedQueries::kStride, acc);
-        const auto sums = hn::ConvertTo(df, fold_four(di, acc[0], acc[1], acc[2], acc[3]));
-        const auto total = v == 0 ? hn::Mul(sums, scale) : hn::MulAdd(sums, scale, hn::Load(df, open[r]));
-        if (v + 1 == vectors) {
-          hn::StoreU(fold_blocks(df, total), four, scores + r * kScoreStride + j);
-        } else {
-          hn::Store(total, df, open[r]);
+        hn::Vec<DI> acc[2] = {hn::LoadU(di, coded.start + r * CodedQueries::kStartStride + v * lanes),
+                              hn::Zero(di)};
+        const int16_t* now = q + r * stride;
+        for (int p = 0; p < kCount; ++p) {
+          for (int i = 0; i < 4; ++i, now += 2 * lanes)
+            acc[i % 2] = add_products(di, planes[p][i], hn::LoadU(d16, now), acc[i % 2]);
         }
+        const auto sums = hn::ConvertTo(df, hn::Add(acc[0], acc[1]));
+        float* at = open[r][j / 4];
+        hn::Store(v == 0 ? hn::Mul(sums, scale) : hn::MulAdd(sums, scale, hn::Load(df, at)), df, at);
       }
     }
+  }
+  for (int r = 0; r < queries; ++r) {
+    for (int j = 0; j < count; j += 4)
+      hn::StoreU(fold_blocks(df, hn::Load(df, open[r][j / 4])), four, scores + r * kScoreStride + j);
   }
   shared_ahead = ahead;
 }

@@ -257,13 +257,12 @@ HWY_INLINE void add_in_order(DF df, const float (&sums)[kSlots][kLanes], int w, 
     hn::StoreInterleaved4(hn::Load(df, sums[part]), hn::Load(df, sums[part + kStep]),
                           hn::Load(df, sums[part + 2 * kStep]), hn::Load(df, sums[part + 3 * kStep]), df,
                           ordered);
-    constexpr int kChunk = 4 * Layout::kWordsPerBlock;  // consecutive elements of a block
-    const hn::CappedTag<float, 4> four;
-    for (int i = 0; i < 4 * lanes; i += 4) {
+    constexpr int kChunk = 4 * Layout::kWordsPerBlock;  // consecutive elements of a block, a vector or more
+    for (int i = 0; i < 4 * lanes; i += lanes) {
       const int word = w + i / 4;
       float* at = sum + word / Layout::kWordsPerBlock * kGgmlBlock + part * kChunk +
                   word % Layout::kWordsPerBlock * 4;
-      hn::StoreU(hn::Add(hn::LoadU(four, at), hn::LoadU(four, ordered + i)), four, at);
+      hn::StoreU(hn::Add(hn::LoadU(df, at), hn::Load(df, ordered + i)), df, at);
     }
   }
 }
