@@ -69,7 +69,7 @@ void sum_run(DI di, const std::byte* const* keys, int count, const CodeWork& wor
   const int queries = static_cast<int>(work.task.queries);
   const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
   if constexpr (Layout::kWordsPerBlock != 0) {
-    score_blocks<Layout>(di, keys, count, s.blocks, s.queries, queries, vectors, work.ahead, sums);
+    score_blocks<Layout, kPack>(di, keys, count, s.blocks, s.queries, queries, vectors, work.ahead, sums);
   } else if (vectors % kVectorsOf<Layout> == 0) {
     sum_keys<Layout, kPack, kVectorsOf<Layout>>(di, keys, count, s.queries, queries, vectors, work.ahead,
                                                 sums);
@@ -147,14 +147,14 @@ bool score_tokens(DI di, const std::byte* const* keys, const std::byte* const* m
   return true;
 }
 
-template <class Layout, class DI>
+template <class Layout, int kPack, class DI>
 bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* meta, const Encoding& e,
                 int count, const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_block_scales(meta, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
-  code_queries<Layout, 1>(di, e, work);
-  begin_scores<Layout, 1>(di, count, work);
-  sum_run<Layout, 1>(di, keys, count, work, scores);
+  code_queries<Layout, kPack>(di, e, work);
+  begin_scores<Layout, kPack>(di, count, work);
+  sum_run<Layout, kPack>(di, keys, count, work, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
@@ -235,7 +235,7 @@ inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& wo
     using Layout = decltype(layout);
     constexpr int kPack = decltype(pack)::value;
     if constexpr (Layout::kWordsPerBlock != 0) {
-      done = score_ggml<Layout>(di, keys, meta, run.k, run.count, work, scores);
+      done = score_ggml<Layout, kPack>(di, keys, meta, run.k, run.count, work, scores);
     } else if (run.k.format == Format::kChannel) {
       done = score_channels<Layout, kPack>(di, keys, meta, run.count, work, scores);
     } else {

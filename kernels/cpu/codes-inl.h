@@ -68,7 +68,7 @@ HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
     using Layout = decltype(layout);
     const int words = head_dim * Layout::kBits / 32;
     if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(layout, full, one);
-    if constexpr (Layout::kWordsPerBlock == 0 && Layout::kBits < 8) {
+    if constexpr (Layout::kBits < 8) {
       constexpr std::integral_constant<int, 2> two;
       if constexpr (hn::MaxLanes(full) > 8) {
         if (words * 2 == static_cast<int>(hn::Lanes(full))) return call(layout, full, two);

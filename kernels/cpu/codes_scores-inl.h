@@ -46,20 +46,21 @@ inline float largest_query_code(int bits, int head_dim) {
 }
 
 // From one query's codes to the next one's.
-template <class Layout>
+template <class Layout, int kPack>
 constexpr int query_stride(int head_dim) {
-  return Layout::kWordsPerBlock == 0 ? CodedQueries::kStride : 4 * head_dim;
+  return Layout::kWordsPerBlock == 0 ? CodedQueries::kStride : 4 * kPack * head_dim;
 }
 
-// Each lane of the 128-bit blocks of v in all four lanes of its block -> to [4, lanes], whose end it returns.
-template <class DI>
+// Each lane of the 128-bit blocks of v in all four lanes of its block -> to [4, kPack, lanes], whose end it
+// returns.
+template <int kPack, class DI>
 HWY_INLINE int32_t* store_spread(DI di, hn::Vec<DI> v, int32_t* to) {
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  hn::StoreU(hn::Broadcast<0>(v), di, to);
-  hn::StoreU(hn::Broadcast<1>(v), di, to + lanes);
-  hn::StoreU(hn::Broadcast<2>(v), di, to + 2 * lanes);
-  hn::StoreU(hn::Broadcast<3>(v), di, to + 3 * lanes);
-  return to + 4 * lanes;
+  const hn::Vec<DI> spread[4] = {hn::Broadcast<0>(v), hn::Broadcast<1>(v), hn::Broadcast<2>(v),
+                                 hn::Broadcast<3>(v)};
+  for (const auto& x : spread) {
+    for (int copy = 0; copy < kPack; ++copy, to += hn::Lanes(di)) hn::StoreU(x, di, to);
+  }
+  return to;
 }
 
 // The sum of each 128-bit block in all its lanes.
@@ -88,7 +89,8 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
     x = ordered;
   }
   const auto scale = hn::Set(df, inverse);
-  auto* q = reinterpret_cast<int32_t*>(out.q + r * query_stride<Layout>(head_dim));
+  auto* q = reinterpret_cast<int32_t*>(out.q + r * query_stride<Layout, kPack>(head_dim));
+  int32_t* first = out.start + r * CodedQueries::kStartStride;
   auto all = hn::Zero(di);
   for (int w = 0; w < words; w += lanes) {
     auto sum = hn::Zero(di);
@@ -99,13 +101,13 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
       if constexpr (Layout::kWordsPerBlock == 0) {
         for (int copy = 0; copy < kPack; ++copy, q += lanes) hn::StoreU(pair, di, q);
       } else {
-        q = store_spread(di, pair, q);
+        q = store_spread<kPack>(di, pair, q);
       }
       sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
     }
     const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
-    if constexpr (Layout::kWordsPerBlock != 0)
-      hn::StoreU(add_in_blocks(di, start), di, out.start + r * CodedQueries::kStartStride + w);
+    for (int copy = 0; Layout::kWordsPerBlock != 0 && copy < kPack; ++copy, first += lanes)
+      hn::StoreU(add_in_blocks(di, start), di, first);
     all = hn::Add(all, start);
   }
   out.start_sum[r] = hn::GetLane(hn::SumOfLanes(di, all));
@@ -141,19 +143,19 @@ HWY_INLINE void add_planes(DI di, D16 d16, const hn::Vec<D16> (*planes)[4], cons
   }
 }
 
-// The sums of four vectors of kPack rows each, in the order of the rows.
-template <int kPack, class DI>
-HWY_INLINE void store_sums(DI di, const hn::Vec<DI> (&acc)[4], float* sums) {
+// What lies in lane i of the 128-bit blocks is row i's -> its sum, row by row. With two rows in a vector,
+// four rows have the lower half and four more the upper one.
+template <int kPack, class D>
+HWY_INLINE void store_rows(D d, hn::Vec<D> v, float* sums) {
   const hn::CappedTag<float, 4> bits;
-  const auto folded = fold_four(di, acc[0], acc[1], acc[2], acc[3]);
-  const auto store = [&](auto d, auto half, float* at)
-                         KV_INLINE { hn::StoreU(hn::BitCast(bits, fold_blocks(d, half)), bits, at); };
+  const auto store = [&](auto part, auto half, float* at)
+                         KV_INLINE { hn::StoreU(hn::BitCast(bits, fold_blocks(part, half)), bits, at); };
   if constexpr (kPack == 1) {
-    store(di, folded, sums);
+    store(d, v, sums);
   } else {
-    const hn::Half<DI> half;
-    store(half, hn::LowerHalf(half, folded), sums);
-    store(half, hn::UpperHalf(half, folded), sums + 4);
+    const hn::Half<D> half;
+    store(half, hn::LowerHalf(half, v), sums);
+    store(half, hn::UpperHalf(half, v), sums + 4);
   }
 }
 
@@ -182,7 +184,7 @@ HWY_INLINE void sum_words(DI di, const std::byte* const* keys, int w, const int1
     for (int i = 0; i < 4; ++i) acc[i] = begins ? hn::Zero(di) : hn::Load(di, open.lane[r][i]);
     add_planes<kVectors * kCount>(di, d16, planes, q, acc);
     if (ends) {
-      store_sums<kPack>(di, acc, sums);
+      store_rows<kPack>(di, fold_four(di, acc[0], acc[1], acc[2], acc[3]), sums);
     } else {
       for (int i = 0; i < 4; ++i) hn::Store(acc[i], di, open.lane[r][i]);
     }
@@ -216,13 +218,17 @@ HWY_NOINLINE void sum_keys(DI di, const std::byte* const* keys, int count, const
   shared_ahead = ahead;
 }
 
-// Where lanes of words of four rows, lane i of each 128-bit block being row i's, have their scales in a
-// group.
-template <class Layout, class DI>
+// Where the lanes of words of four rows, or of twice as many, find their scales in a group: lane i of each
+// 128-bit block is row i's.
+template <class Layout, int kPack, class DI>
 HWY_INLINE hn::Vec<DI> scale_places(DI di, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
-  const auto lane = hn::Iota(di, 0), row = hn::And(lane, hn::Set(di, 3));
-  return hn::Add(hn::Mul(row, hn::Set(di, together)), hn::ShiftRight<kShift>(lane));
+  const int row_lanes = static_cast<int>(hn::Lanes(di)) / kPack;
+  const auto lane = hn::Iota(di, 0);
+  const auto second = hn::VecFromMask(di, hn::Gt(lane, hn::Set(di, row_lanes - 1)));  // -1: of the second row
+  const auto row = hn::Sub(hn::And(lane, hn::Set(di, 3)), hn::ShiftLeft<2>(second));
+  const auto word = hn::Add(lane, hn::And(second, hn::Set(di, -row_lanes)));
+  return hn::Add(hn::Mul(row, hn::Set(di, together)), hn::ShiftRight<kShift>(word));
 }
 
 // The numbers at those places.
@@ -253,25 +259,25 @@ HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
 // The same where scales differ from block to block -> scores in steps of each query. Words of four rows
 // change places first, so that one accumulator holds the sums of four rows over each 128-bit block, and no
 // query needs a sum across lanes before the scales; its codes are spread over the rows' lanes for that.
-template <class Layout, class DI>
+template <class Layout, int kPack, class DI>
 HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
                                const CodedQueries& coded, int queries, int vectors, Ahead& shared_ahead,
                                float* scores) {
   constexpr int kCount = kPlanes<Layout>;
   const hn::RebindToFloat<DI> df;
   const hn::RepartitionToNarrow<DI> d16;
-  const hn::CappedTag<float, 4> four;
   const int lanes = static_cast<int>(hn::Lanes(di));
   Ahead ahead = shared_ahead;
   const int stride = vectors * kCount * 8 * lanes;
-  const auto places = scale_places<Layout>(di, scales.together);
+  const auto places = scale_places<Layout, kPack>(di, scales.together);
   HWY_ALIGN float open[kQueryBlock][kTileRows / 4][hn::MaxLanes(df)];
-  for (int j = 0; j < count; j += 4) {
+  for (int j = 0; j < count; j += 4 * kPack) {
     const int16_t* q = coded.q;
     for (int v = 0; v < vectors; ++v, q += kCount * 8 * lanes) {
       ahead.step();
       hn::Vec<decltype(d16)> words[4], planes[kCount][4];
-      for (int i = 0; i < 4; ++i) words[i] = hn::BitCast(d16, load_words<Layout>(di, keys[j + i], v * lanes));
+      for (int i = 0; i < 4; ++i)
+        words[i] = hn::BitCast(d16, load_rows<Layout, kPack>(di, keys + j + i, 4, v * lanes));
       transpose_words(d16, words);
       unpack<Layout, 0, kCount>(d16, words, planes);
       const auto scale = look_up(df, scales.at(j, v * lanes / Layout::kWordsPerBlock), places);
@@ -284,14 +290,14 @@ HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, c
             acc[i % 2] = add_products(di, planes[p][i], hn::LoadU(d16, now), acc[i % 2]);
         }
         const auto sums = hn::ConvertTo(df, hn::Add(acc[0], acc[1]));
-        float* at = open[r][j / 4];
+        float* at = open[r][j / (4 * kPack)];
         hn::Store(v == 0 ? hn::Mul(sums, scale) : hn::MulAdd(sums, scale, hn::Load(df, at)), df, at);
       }
     }
   }
   for (int r = 0; r < queries; ++r) {
-    for (int j = 0; j < count; j += 4)
-      hn::StoreU(fold_blocks(df, hn::Load(df, open[r][j / 4])), four, scores + r * kScoreStride + j);
+    for (int j = 0; j < count; j += 4 * kPack)
+      store_rows<kPack>(df, hn::Load(df, open[r][j / (4 * kPack)]), scores + r * kScoreStride + j);
   }
   shared_ahead = ahead;
 }

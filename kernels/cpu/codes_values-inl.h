@@ -148,12 +148,12 @@ HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, in
   }
 }
 
-// Which of a group's numbers each lane of the words from `word` on needs.
-template <class Layout, class DI>
+// Which of a group's numbers, or of those of two rows, each lane of the words from `word` on needs.
+template <class Layout, int kPack, class DI>
 HWY_INLINE auto blocks_of_words(DI di, int word, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
   const auto block = hn::ShiftRight<kShift>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
-  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, together - 1)));
+  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, kPack * together - 1)));
 }
 
 // ---- values ----
@@ -202,7 +202,7 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
       const int group = w / Layout::kWordsPerBlock / together;
       pair += group * CodedWeights::kPairs * together;
       first += group * together;
-      return blocks_of_words<Layout>(di, w, together);
+      return blocks_of_words<Layout, kPack>(di, w, together);
     } else {
       return 0;
     }
@@ -211,17 +211,18 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
     hn::Vec<DI> start;
     if constexpr (kBlocks) {
       start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
+      if constexpr (kPack == 2) start = hn::IfThenElseZero(hn::FirstN(di, hn::Lanes(di) / 2), start);
     } else {
       const int32_t once[2] = {*first, 0};  // in the sum of both rows
       start = of_rows<kPack>(di, once);
     }
     for (auto& x : acc[r]) x = start;
   }
-  for (int i = 0; i < pairs; i += kPack, pair += kBlocks ? together : kPack) {
+  for (int i = 0; i < pairs; i += kPack, pair += kPack * together) {
     ahead.step();
     const std::byte* const* first_row = rows + (kBlocks ? i + (i & -apart) : 2 * i);
-    const auto a = load_rows<Layout, kPack>(di, first_row, 2, w);
-    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? apart : 1), 2, w);
+    const auto a = load_rows<Layout, kPack>(di, first_row, kBlocks ? 1 : 2, w);
+    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? apart : 1), kBlocks ? 1 : 2, w);
     const auto low = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a));
     const auto high =
         hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))));
