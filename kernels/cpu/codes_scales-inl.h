@@ -89,67 +89,48 @@ struct BlockScales {
   const float* group(int g) const { return scale + g * kTileRows * together; }
 };
 
-// False if one of [count] is not finite.
-inline bool all_finite(const float* x, int count) {
+// A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group],
+// zeros behind. Bits holds those of a row. False if a scale is not finite.
+template <class Bits>
+bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
+  constexpr int kBlocks = sizeof(Bits) / sizeof(uint16_t);
   const hn::CappedTag<float, 16> df;
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  const int64_t offset = first * int64_t{sizeof(uint16_t)};
+  const int valid = std::min(kBlocks, blocks - first);
   auto probe = hn::Zero(df);
-  for (int i = 0; i < count; i += static_cast<int>(hn::Lanes(df)))
-    probe = hn::MulAdd(hn::Load(df, x + i), hn::Zero(df), probe);
-  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
-}
-
-// Rows of one group: `meta` [count] -> out [whole_steps(count), kBlocks], zeros behind.
-template <int kBlocks>
-void load_short_scales(const std::byte* const* meta, int count, float* out) {
-  constexpr int64_t kRow = kBlocks * sizeof(uint16_t);
-  const hn::CappedTag<float, 16> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
   for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
-    uint16_t stored[kRowStep * kBlocks];  // in the order of memory
-    const uint16_t* from = stored;
-    if (j + kRowStep <= count && in_a_row(meta + j, kRow)) {
-      from = reinterpret_cast<const uint16_t*>(meta[j]);
+    Bits stored[kRowStep];  // in the order of memory
+    const void* from = stored;
+    if (blocks == kBlocks && j + kRowStep <= count && in_a_row(meta + j, sizeof(Bits))) {
+      from = meta[j];
     } else {
-      const int valid = std::min(kRowStep, count - j);
-      for (int i = 0; i < valid; ++i) std::memcpy(stored + i * kBlocks, meta[j + i], kRow);
-      std::fill(stored + valid * kBlocks, stored + kRowStep * kBlocks, uint16_t{0});
+      for (int i = 0; i < kRowStep; ++i) {
+        stored[i] = 0;
+        if (j + i >= count) continue;
+        if (valid == kBlocks) {  // its own branch, where the size is known
+          std::memcpy(stored + i, meta[j + i] + offset, sizeof(Bits));
+        } else {
+          std::memcpy(stored + i, meta[j + i] + offset, static_cast<size_t>(valid) * sizeof(uint16_t));
+        }
+      }
     }
-    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df)))
-      hn::Store(widen_half(df, hn::LoadU(half, from + i)), df, out + i);
+    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
+      const auto scales = widen_half(df, hn::LoadU(half, static_cast<const uint16_t*>(from) + i));
+      hn::Store(scales, df, out + i);
+      probe = hn::MulAdd(scales, hn::Zero(df), probe);
+    }
   }
-}
-
-// A row's scales first … first + 3, 0 beyond `blocks`.
-inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, int first, int blocks) {
-  const hn::CappedTag<float, 4> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  uint16_t stored[4] = {};
-  if (first + 4 <= blocks) {
-    std::memcpy(stored, meta + first * 2, sizeof(stored));
-  } else {
-    for (int i = first; i < blocks; ++i) stored[i - first] = kv::load<uint16_t>(meta, i);
-  }
-  return widen_half(df, hn::LoadU(half, stored));
+  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
 }
 
 // `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
 inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
   out.together = blocks == 2 ? 2 : 4;
-  const int padded = whole_steps(count);
-  if (blocks == 2) {
-    load_short_scales<2>(meta, count, out.scale);
-  } else if (blocks == 4) {
-    load_short_scales<4>(meta, count, out.scale);
-  } else {
-    const hn::CappedTag<float, 4> df;
-    for (int j = 0; j < padded; ++j) {
-      for (int g = 0; 4 * g < blocks; ++g)
-        hn::Store(j < count ? load_four_scales(meta[j], 4 * g, blocks) : hn::Zero(df), df,
-                  out.group(g) + 4 * j);
-    }
-  }
+  if (blocks == 2) return load_group<uint32_t>(meta, 0, blocks, count, out.scale);
   bool finite = true;
-  for (int g = 0; g * out.together < blocks; ++g) finite &= all_finite(out.group(g), padded * out.together);
+  for (int g = 0; 4 * g < blocks; ++g)
+    finite &= load_group<uint64_t>(meta, 4 * g, blocks, count, out.group(g));
   return finite;
 }
 

@@ -98,10 +98,10 @@ HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, in
   const hn::RebindToSigned<decltype(df)> di;
   const hn::RepartitionToNarrow<decltype(di)> d16;
   const hn::CappedTag<int32_t, 4> four;
-  const int lanes = static_cast<int>(hn::Lanes(df)), together = scales.together;
-  const int numbers = whole_steps(count) * together;  // of a group
-  const auto spread =
-      hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), together / 2));  // to its blocks
+  const int lanes = static_cast<int>(hn::Lanes(df));
+  const int together = scales.together, shift = together / 2;                              // its logarithm
+  const int numbers = whole_steps(count) * together;                                       // of a group
+  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));  // to its blocks
   HWY_ALIGN float weight[kTileRows * kMaxBlocks * kQueries];  // [groups, numbers / lanes, queries, lanes]
   hn::Vec<decltype(df)> top[kQueries];
   for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
@@ -110,7 +110,7 @@ HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, in
     for (int i = 0; i < numbers; i += lanes) {
       const auto scale = hn::Load(df, scales.group(g) + i);
       for (int r = 0; r < kQueries; ++r, to += lanes) {
-        const auto rows = load_valid(df, p + r * kScoreStride, i / together, count);
+        const auto rows = load_valid(df, p + r * kScoreStride, i >> shift, count);
         const auto product = hn::Mul(hn::TableLookupLanes(rows, spread), scale);
         hn::Store(product, df, to);
         top[r] = hn::Max(top[r], hn::Abs(product));
@@ -199,9 +199,9 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
   const int32_t *pair = weights.pair, *first = weights.start;
   [[maybe_unused]] const auto blocks = [&] KV_ATTR {
     if constexpr (kBlocks) {
-      const int group = w / Layout::kWordsPerBlock / together;
-      pair += group * CodedWeights::kPairs * together;
-      first += group * together;
+      const int block = w / Layout::kWordsPerBlock & -together;  // the group's first
+      pair += block * CodedWeights::kPairs;
+      first += block;
       return blocks_of_words<Layout, kPack>(di, w, together);
     } else {
       return 0;
