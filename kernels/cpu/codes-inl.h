@@ -101,7 +101,12 @@ struct OneRow<DI, 1> {
 template <class DI, class V16, class V32>
 HWY_INLINE V32 add_products([[maybe_unused]] DI di, V16 a, V16 b, V32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
-  if constexpr (hn::MaxLanes(DI()) == 16) return V32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+  // Not the intrinsic: GCC 12 copies its sums to and from vectors of another type, until there are more of them
+  // than registers.
+  if constexpr (hn::MaxLanes(DI()) == 16) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "vm"(b.raw));
+    return sum;
+  }
 #endif
   V32 other = hn::Zero(di);
   const V32 first = hn::ReorderWidenMulAccumulate(di, a, b, sum, other);
