@@ -124,19 +124,19 @@ bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, co
   return true;
 }
 
-template <class Layout, class DI>
+template <class Layout, int kPack, class DI>
 bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* meta, const Encoding& e,
                 int count, const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_block_scales(meta, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
   code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
-    code_query<Layout>(di, q, largest, work.head_dim, r, s.queries);
+    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
   });
-  const int vectors = work.head_dim * Layout::kBits / 32 / static_cast<int>(hn::Lanes(di));
-  work.ahead.begin_part(int64_t{(count + 3) / 4} * vectors);
+  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
+  work.ahead.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * vectors);
   const std::byte* room[kPaddedRows];
-  score_blocks<Layout>(di, pad_rows(keys, count, room), count, s.blocks, s.queries,
-                       static_cast<int>(work.task.queries), vectors, work.ahead, scores);
+  score_blocks<Layout, kPack>(di, pad_rows(keys, count, room), count, s.blocks, s.queries,
+                              static_cast<int>(work.task.queries), vectors, work.ahead, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
@@ -227,10 +227,9 @@ inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& wo
                  : score_tokens<Layout>(keys, meta, run.k, run.count, work, scores);
     });
   } else {
-    with_layout(run.k, work.head_dim, [&](auto layout, auto di, auto) KV_ATTR {
-      using Layout = decltype(layout);
-      if constexpr (Layout::kWordsPerBlock != 0)
-        done = score_ggml<Layout>(di, keys, meta, run.k, run.count, work, scores);
+    with_blocks(run.k, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
+      done =
+          score_ggml<decltype(layout), decltype(pack)::value>(di, keys, meta, run.k, run.count, work, scores);
     });
   }
   return done;
@@ -265,7 +264,7 @@ bool add_tokens(const std::byte* const* rows, const std::byte* const* meta, cons
   return true;
 }
 
-template <class Layout, class DI>
+template <class Layout, int kPack, class DI>
 bool add_ggml(DI di, const std::byte* const* rows, const std::byte* const* meta, int count,
               const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
@@ -273,18 +272,17 @@ bool add_ggml(DI di, const std::byte* const* rows, const std::byte* const* meta,
   if (!load_block_scales(meta, count, blocks, s.blocks)) return false;
   const std::byte* room[kPaddedRows];
   rows = pad_rows(rows, count, room);
-  const int queries = static_cast<int>(work.task.queries), pairs = (count + 7) / 8 * 4;
+  const int queries = static_cast<int>(work.task.queries), pairs = whole_steps(count) / 2;
   int64_t steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_ATTR {
-    steps += value_steps<Layout, 1, decltype(some)::value>(di, pairs, words);
+    steps += value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
   });
   work.ahead.begin_part(steps);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    for (int i = 0; i < kQueries; ++i)
-      code_block_weights<Layout>(p + (r + i) * kScoreStride, s.blocks, count, blocks, i, s.weights);
-    add_code_values<Layout, 1, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
-                                         work.task.sum + int64_t{r} * work.head_dim);
+    code_block_weights<Layout, kQueries>(p + r * kScoreStride, s.blocks, count, blocks, s.weights);
+    add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
+                                             work.task.sum + int64_t{r} * work.head_dim);
   });
   return true;
 }
@@ -298,9 +296,8 @@ inline bool add_codes(const TileSide& side, const Run& run, const CodeWork& work
     with_bits(run.v.bits,
               [&](auto layout) KV_ATTR { done = add_tokens<decltype(layout)>(rows, meta, run, work, p); });
   } else {
-    with_layout(run.v, work.head_dim, [&](auto layout, auto di, auto) KV_ATTR {
-      using Layout = decltype(layout);
-      if constexpr (Layout::kWordsPerBlock != 0) done = add_ggml<Layout>(di, rows, meta, run.count, work, p);
+    with_blocks(run.v, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
+      done = add_ggml<decltype(layout), decltype(pack)::value>(di, rows, meta, run.count, work, p);
     });
   }
   return done;

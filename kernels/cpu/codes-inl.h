@@ -66,31 +66,24 @@ HWY_INLINE void with_bits(int bits, Call call) {
   call(Dealt<2>());
 }
 
-// Calls with the layout, with vectors of words, and with the rows that a vector holds.
+// Calls with the layout of codes in blocks, with vectors of words, and with the rows that a vector holds.
 template <class Call>
-HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
+HWY_INLINE void with_blocks(const Encoding& e, int head_dim, Call call) {
   const hn::ScalableTag<int32_t> full;
-  const hn::CappedTag<int32_t, 8> eight;
   constexpr std::integral_constant<int, 1> one;
   const auto sized = [&](auto layout) KV_ATTR {
     using Layout = decltype(layout);
     const int words = head_dim * Layout::kBits / 32;
     if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(layout, full, one);
-    if constexpr (Layout::kWordsPerBlock == 0 && Layout::kBits < 8) {
-      constexpr std::integral_constant<int, 2> two;
-      if constexpr (hn::MaxLanes(full) > 8) {
-        if (words * 2 == static_cast<int>(hn::Lanes(full))) return call(layout, full, two);
-      }
-      if constexpr (hn::MaxLanes(full) >= 8 && Layout::kBits == 2) {
-        if (words == 4) return call(layout, eight, two);
-      }
+    if constexpr (hn::MaxLanes(full) > 8 && Layout::kBits < 8) {
+      if (words * 2 == static_cast<int>(hn::Lanes(full)))
+        return call(layout, full, std::integral_constant<int, 2>());
     }
-    if (words % 8 == 0) return call(layout, eight, one);
+    if (words % 8 == 0) return call(layout, hn::CappedTag<int32_t, 8>(), one);
     call(layout, hn::CappedTag<int32_t, 4>(), one);
   };
   if (e.format == Format::kQ8_0) return sized(GgmlQ8());
-  if (e.format == Format::kQ4_0) return sized(GgmlQ4());
-  with_bits(e.bits, sized);
+  sized(GgmlQ4());
 }
 
 // Vectors of the words of one row, where kPack rows fill one of DI.
@@ -107,10 +100,10 @@ struct OneRow<DI, 1> {
 template <class DI, class V16, class V32>
 HWY_INLINE V32 add_products([[maybe_unused]] DI di, V16 a, V16 b, V32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
+  // Not the intrinsic: GCC 12 copies its sums to and from vectors of another type, until there are more of
+  // them than registers.
   if constexpr (hn::MaxLanes(DI()) == 16) {
-    // Not the intrinsic: its operands are of other types than Highway's, and GCC copies sums from one to the
-    // other and back, in every loop.
-    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "vm"(b.raw));
     return sum;
   }
 #endif
