@@ -5,9 +5,10 @@
 //                                            from d to d, scale[d] goes into q once a unit
 //   value   sum_j (p[j] scale[j]) c[j][d]    p[j] scale[j] as 16 bits, once a tile
 //
-// Codes are taken as unsigned, and their middle is taken off the sums. Whatever is rounded is rounded to
-// 1/32767 of the largest of its kind, far below the codes' own step of at best 1/255. Private to kernels/cpu;
-// compiled once a target.
+// Rows under a scale a row or a channel hold dealt codes, and have their loops in codes_dealt-inl.h; ggml's,
+// in blocks, in codes_scores-inl.h and codes_values-inl.h. Codes are taken as unsigned, and their middle is
+// taken off the sums. Whatever is rounded is rounded to 1/32767 of the largest of its kind, far below the
+// codes' own step of at best 1/255. Private to kernels/cpu; compiled once a target.
 #if defined(KV_ATTENTION_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ATTENTION_CODES_INL_H_
 #undef KV_ATTENTION_CODES_INL_H_

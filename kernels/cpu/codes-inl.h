@@ -2,9 +2,9 @@
 //
 // Vectors hold 32-bit words of codes. Shifting and masking a word as two 16-bit halves gives *planes* of
 // codes in 16-bit lanes (slots `plane` of the lower half and `plane + planes` of the upper half), ready for
-// the multiply-add of neighbouring 16-bit lanes. Where a row's words fill half a vector, a vector holds two
-// rows (kPack). Codes are taken as unsigned; whoever sums them takes their middle off the sums. Private to
-// kernels/cpu; compiled once a target.
+// the multiply-add of neighbouring 16-bit lanes. Where a row's words do not fill a vector, a vector holds
+// several rows (kPack). Codes are taken as unsigned; whoever sums them takes their middle off the sums.
+// Private to kernels/cpu; compiled once a target.
 #if defined(KV_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_CODES_INL_H_
 #undef KV_CODES_INL_H_
