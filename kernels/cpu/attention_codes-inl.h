@@ -5,9 +5,10 @@
 //                                            from d to d, scale[d] goes into q once a unit
 //   value   sum_j (p[j] scale[j]) c[j][d]    p[j] scale[j] as 16 bits, once a tile
 //
-// Codes are taken as unsigned, and their middle is taken off the sums. Whatever is rounded is rounded to
-// 1/32767 of the largest of its kind, far below the codes' own step of at best 1/255. Private to kernels/cpu;
-// compiled once a target.
+// Rows under a scale a row or a channel hold dealt codes, and have their loops in codes_dealt-inl.h; ggml's,
+// in blocks, in codes_scores-inl.h and codes_values-inl.h. Codes are taken as unsigned, and their middle is
+// taken off the sums. Whatever is rounded is rounded to 1/32767 of the largest of its kind, far below the
+// codes' own step of at best 1/255. Private to kernels/cpu; compiled once a target.
 #if defined(KV_ATTENTION_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ATTENTION_CODES_INL_H_
 #undef KV_ATTENTION_CODES_INL_H_
@@ -22,6 +23,7 @@
 #include "kernels/attention_task.h"
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/codes-inl.h"
+#include "kernels/cpu/codes_dealt-inl.h"
 #include "kernels/cpu/codes_scales-inl.h"
 #include "kernels/cpu/codes_scores-inl.h"
 #include "kernels/cpu/codes_values-inl.h"
@@ -41,6 +43,7 @@ struct CodeScratch {
   HWY_ALIGN float scaled_queries[4 * kMaxHeadDim];
   CodedQueries queries;
   CodedWeights weights;
+  DealtWeights dealt_weights;
   bool queries_are_coded = false;  // the task's, for `coded`'s layout
   Encoding coded;
 };
@@ -54,37 +57,6 @@ struct CodeWork {
 };
 
 // ---- scores ----
-
-// Vectors of a row's words that are unpacked together.
-template <class Layout>
-constexpr int kVectorsOf = Layout::kWordsPerBlock == 0 && kPlanes<Layout> * 2 <= kUnpacked ? 2 : 1;
-
-// The task's queries against keys [count] -> sums of products, or, of formats with blocks, scores in steps of
-// the query; [queries], kScoreStride apart.
-template <class Layout, int kPack, class DI>
-void sum_run(DI di, const std::byte* const* keys, int count, const CodeWork& work, float* sums) {
-  const std::byte* room[kPaddedRows];
-  keys = pad_rows(keys, count, room);
-  CodeScratch& s = work.scratch;
-  const int queries = static_cast<int>(work.task.queries);
-  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    score_blocks<Layout>(di, keys, count, s.blocks, s.queries, queries, vectors, work.ahead, sums);
-  } else if (vectors % kVectorsOf<Layout> == 0) {
-    sum_keys<Layout, kPack, kVectorsOf<Layout>>(di, keys, count, s.queries, queries, vectors, work.ahead,
-                                                sums);
-  } else {
-    sum_keys<Layout, kPack, 1>(di, keys, count, s.queries, queries, vectors, work.ahead, sums);
-  }
-}
-
-// Announces a run's scores to the requests for memory.
-template <class Layout, int kPack, class DI>
-void begin_scores(DI di, int count, const CodeWork& work) {
-  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
-  const int at_once = vectors % kVectorsOf<Layout> == 0 ? kVectorsOf<Layout> : 1;
-  work.ahead.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * (vectors / at_once));
-}
 
 inline float largest_magnitude(const float* x, int n) {
   const hn::CappedTag<float, 16> d;
@@ -101,60 +73,71 @@ inline float sum_of(const float* x, int n) {
   return hn::GetLane(hn::SumOfLanes(df, sum));
 }
 
-// Codes the task's queries, unless the last run was of the same layout.
-template <class Layout, int kPack, class DI>
-void code_queries(DI di, const Encoding& e, const CodeWork& work) {
+// Codes the task's queries with code(x, largest, r), unless the last run was of the same layout.
+template <class Code>
+void code_queries(const Encoding& e, const CodeWork& work, Code code) {
   CodeScratch& s = work.scratch;
   if (s.queries_are_coded && s.coded == e) return;
   for (int r = 0; r < work.task.queries; ++r) {
     const float* q = work.task.query(r, work.head_dim);
-    const float largest = largest_magnitude(q, work.head_dim);
-    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
+    code(q, largest_magnitude(q, work.head_dim), r);
     s.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
   }
   s.queries_are_coded = true;
   s.coded = e;
 }
 
-// Query r's sums of products [count] in place -> scores, where call(j, sums) makes them of a vector.
-template <class Call>
-HWY_INLINE void finish_scores(int count, const CodedQueries& coded, int r, float* sums, Call call) {
-  const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const auto start = hn::Set(di, coded.start_sum[r]);
-  for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(df))) {
-    const auto sum = hn::BitCast(di, hn::LoadU(df, sums + j));
-    hn::StoreU(call(j, hn::ConvertTo(df, hn::Add(sum, start))), df, sums + j);
-  }
+// Announces the scores of a run of dealt codes to the requests for memory.
+template <class Layout>
+void begin_scores(int count, const CodeWork& work) {
+  constexpr int kTogether = kRowsTogether<hn::ScalableTag<int32_t>>;
+  const int blocks = work.head_dim * Layout::kBits / 128;
+  work.ahead.begin_part(int64_t{(count + kTogether - 1) / kTogether} * blocks *
+                        query_blocks(static_cast<int>(work.task.queries)));
 }
 
-template <class Layout, int kPack, class DI>
-bool score_tokens(DI di, const std::byte* const* keys, const std::byte* const* meta, const Encoding& e,
-                  int count, const CodeWork& work, float* scores) {
+template <class Layout>
+bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, const Encoding& e, int count,
+                  const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_row_scales(meta, count, e.affine, kMiddle<Layout>, s.rows)) return false;
-  code_queries<Layout, kPack>(di, e, work);
-  begin_scores<Layout, kPack>(di, count, work);
-  sum_run<Layout, kPack>(di, keys, count, work, scores);
-  const hn::CappedTag<float, 16> df;
-  for (int r = 0; r < work.task.queries; ++r) {
-    const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-    finish_scores(count, s.queries, r, scores + r * kScoreStride, [&](int j, auto sums) KV_ATTR {
-      const auto scaled = hn::Mul(sums, hn::Mul(step, hn::Load(df, s.rows.scale + j)));
-      return e.affine ? hn::MulAdd(hn::Load(df, s.rows.zero + j), offset, scaled) : scaled;
-    });
-  }
+  code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
+    const auto sums = code_dealt_query<Layout>(q, largest, work.head_dim, r, s.queries);
+    s.queries.start_sum[r] =
+        -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(hn::CappedTag<int32_t, 16>(), sums));
+  });
+  begin_scores<Layout>(count, work);
+  const std::byte* room[kPaddedRows];
+  keys = pad_rows(keys, count, room);
+  const hn::ScalableTag<float> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
+    score_rows<Layout, decltype(some)::value>(
+        keys, count, s.queries, first, work.head_dim * Layout::kBits / 32, work.ahead, scores,
+        [&](int r, int j, auto sums) KV_INLINE {
+          const auto exact = hn::ConvertTo(df, hn::Add(sums, hn::Set(di, s.queries.start_sum[r])));
+          const auto scaled =
+              hn::Mul(exact, hn::Mul(hn::Set(df, s.queries.step[r]), hn::Load(df, s.rows.scale + j)));
+          if (!e.affine) return scaled;
+          return hn::MulAdd(hn::Load(df, s.rows.zero + j), hn::Set(df, s.queries.offset[r]), scaled);
+        });
+  });
   return true;
 }
 
-template <class Layout, class DI>
+template <class Layout, int kPack, class DI>
 bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* meta, const Encoding& e,
                 int count, const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   if (!load_block_scales(meta, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
-  code_queries<Layout, 1>(di, e, work);
-  begin_scores<Layout, 1>(di, count, work);
-  sum_run<Layout, 1>(di, keys, count, work, scores);
+  code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
+    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
+  });
+  const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
+  work.ahead.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * vectors);
+  const std::byte* room[kPaddedRows];
+  score_blocks<Layout, kPack>(di, pad_rows(keys, count, room), count, s.blocks, s.queries,
+                              static_cast<int>(work.task.queries), vectors, work.ahead, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
@@ -165,10 +148,10 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
   return true;
 }
 
-// Queries first … first + kQueries - 1 times a unit's scales, coded; what the middles of the channels' grids
-// add to each score -> offset. False if a scale is not finite.
-template <class Layout, int kPack, int kQueries, class DI>
-bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork& work) {
+// Queries first … first + kQueries - 1 times a unit's scales, coded; what is to be added to each score, for
+// zero points and since codes are taken from the grids' middles, -> offset. False if a scale is not finite.
+template <class Layout, int kQueries>
+bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work) {
   CodeScratch& s = work.scratch;
   const hn::CappedTag<float, 16> df;
   const hn::Rebind<uint16_t, decltype(df)> half;
@@ -191,38 +174,44 @@ bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork
     }
   }
   if (!hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)))) return false;
+  float largest[kQueries];
+  largest_of_lanes<kQueries>(df, top, largest);
   for (int r = 0; r < kQueries; ++r) {
-    const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    s.queries.offset[first + r] = hn::GetLane(hn::SumOfLanes(df, offset[r]));
-    code_query<Layout, kPack>(di, s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r,
-                              s.queries);
+    const auto sums = code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest[r], head_dim,
+                                               first + r, s.queries);
+    const auto middles = hn::Set(df, static_cast<float>(-kMiddle<Layout>) * s.queries.step[first + r]);
+    offset[r] = hn::MulAdd(hn::ConvertTo(df, sums), middles, offset[r]);
   }
+  sums_of_lanes<kQueries>(df, offset, s.queries.offset + first);
   return true;
 }
 
 // A unit at a time.
-template <class Layout, int kPack, class DI>
-bool score_channels(DI di, const std::byte* const* keys, const std::byte* const* meta, int count,
+template <class Layout>
+bool score_channels(const std::byte* const* keys, const std::byte* const* meta, int group, int count,
                     const CodeWork& work, float* scores) {
   CodeScratch& s = work.scratch;
   s.queries_are_coded = false;
-  begin_scores<Layout, kPack>(di, count, work);
-  const hn::CappedTag<float, 16> df;
-  for (int done = 0, rows = 0; done < count; done += rows) {
-    for (rows = 1; done + rows < count && meta[done + rows] == meta[done];) ++rows;
-    bool finite = true;
-    for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int r) KV_ATTR {
-      finite &= code_scaled_queries<Layout, kPack, decltype(some)::value>(di, meta[done], r, work);
+  begin_scores<Layout>(count, work);
+  const hn::ScalableTag<float> df;
+  const std::byte* room[kPaddedRows];
+  bool finite = true;
+  for (int done = 0, rows = 0; finite && done < count; done += rows) {
+    for (rows = std::min(group, count - done); meta[done + rows - 1] != meta[done];) --rows;
+    const std::byte* const* some_keys = pad_rows(keys + done, rows, room);
+    for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
+      constexpr int kQueries = decltype(some)::value;
+      finite = finite && code_scaled_queries<Layout, kQueries>(meta[done], first, work);
+      if (!finite) return;
+      score_rows<Layout, kQueries>(some_keys, rows, s.queries, first, work.head_dim * Layout::kBits / 32,
+                                   work.ahead, scores + done, [&](int r, int, auto sums) KV_INLINE {
+                                     return hn::MulAdd(hn::ConvertTo(df, sums),
+                                                       hn::Set(df, s.queries.step[r]),
+                                                       hn::Set(df, s.queries.offset[r]));
+                                   });
     });
-    if (!finite) return false;
-    sum_run<Layout, kPack>(di, keys + done, rows, work, scores + done);
-    for (int r = 0; r < work.task.queries; ++r) {
-      const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-      finish_scores(rows, s.queries, r, scores + r * kScoreStride + done,
-                    [&](int, auto sums) KV_ATTR { return hn::MulAdd(sums, step, offset); });
-    }
   }
-  return true;
+  return finite;
 }
 
 // Scores of a run's rows, of finite queries, -> scores [queries, count], kScoreStride apart; up to
@@ -231,36 +220,60 @@ bool score_channels(DI di, const std::byte* const* keys, const std::byte* const*
 inline bool score_codes(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
   const std::byte *const *keys = side.row + run.first, *const *meta = side.meta + run.first;
   bool done = false;
-  with_layout(run.k, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
-    using Layout = decltype(layout);
-    constexpr int kPack = decltype(pack)::value;
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      done = score_ggml<Layout>(di, keys, meta, run.k, run.count, work, scores);
-    } else if (run.k.format == Format::kChannel) {
-      done = score_channels<Layout, kPack>(di, keys, meta, run.count, work, scores);
-    } else {
-      done = score_tokens<Layout, kPack>(di, keys, meta, run.k, run.count, work, scores);
-    }
-  });
+  if (run.k.format == Format::kToken || run.k.format == Format::kChannel) {
+    with_bits(run.k.bits, [&](auto layout) KV_ATTR {
+      using Layout = decltype(layout);
+      done = run.k.format == Format::kChannel
+                 ? score_channels<Layout>(keys, meta, run.k.group, run.count, work, scores)
+                 : score_tokens<Layout>(keys, meta, run.k, run.count, work, scores);
+    });
+  } else {
+    with_blocks(run.k, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
+      done =
+          score_ggml<decltype(layout), decltype(pack)::value>(di, keys, meta, run.k, run.count, work, scores);
+    });
+  }
   return done;
 }
 
 // ---- values ----
 
-template <class Layout, int kPack, class DI>
-bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, const Run& run,
-             const CodeWork& work, const float* p) {
+template <class Layout>
+bool add_tokens(const std::byte* const* rows, const std::byte* const* meta, const Run& run,
+                const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
-  const int blocks = work.head_dim / kGgmlBlock, words = work.head_dim * Layout::kBits / 32;
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    if (!load_block_scales(meta, run.count, blocks, s.blocks)) return false;
-  } else {
-    if (!load_row_scales(meta, run.count, run.v.affine, kMiddle<Layout>, s.rows)) return false;
-  }
+  if (!load_row_scales(meta, run.count, run.v.affine, kMiddle<Layout>, s.rows)) return false;
   const std::byte* room[kPaddedRows];
   rows = pad_rows(rows, run.count, room);
-  const int queries = static_cast<int>(work.task.queries),
-            pairs = Layout::kWordsPerBlock != 0 ? (run.count + 7) / 8 * 4 : (run.count + 1) / 2;
+  const int queries = static_cast<int>(work.task.queries), pairs = (run.count + 1) / 2,
+            words = work.head_dim * Layout::kBits / 32;
+  with_packs(words, [&](auto di, auto pack) KV_ATTR {
+    constexpr int kPack = decltype(pack)::value;
+    int64_t steps = 0;
+    for_query_blocks(queries, [&](auto some, int) KV_ATTR {
+      steps += dealt_value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
+    });
+    work.ahead.begin_part(steps);
+    for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
+      constexpr int kQueries = decltype(some)::value;
+      code_dealt_weights<Layout, kQueries>(p + r * kScoreStride, s.rows, run.v.affine, run.count,
+                                           s.dealt_weights);
+      add_dealt_values<Layout, kPack, kQueries>(di, rows, pairs, s.dealt_weights, work.head_dim, work.ahead,
+                                                work.task.sum + int64_t{r} * work.head_dim);
+    });
+  });
+  return true;
+}
+
+template <class Layout, int kPack, class DI>
+bool add_ggml(DI di, const std::byte* const* rows, const std::byte* const* meta, int count,
+              const CodeWork& work, const float* p) {
+  CodeScratch& s = work.scratch;
+  const int blocks = work.head_dim / kGgmlBlock, words = work.head_dim * Layout::kBits / 32;
+  if (!load_block_scales(meta, count, blocks, s.blocks)) return false;
+  const std::byte* room[kPaddedRows];
+  rows = pad_rows(rows, count, room);
+  const int queries = static_cast<int>(work.task.queries), pairs = whole_steps(count) / 2;
   int64_t steps = 0;
   for_query_blocks(queries, [&](auto some, int) KV_ATTR {
     steps += value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
@@ -268,13 +281,7 @@ bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, 
   work.ahead.begin_part(steps);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    const float* some_p = p + r * kScoreStride;
-    if constexpr (Layout::kWordsPerBlock == 0) {
-      code_weights<Layout, kQueries>(some_p, s.rows, run.v.affine, run.count, s.weights);
-    } else {
-      for (int i = 0; i < kQueries; ++i)
-        code_block_weights<Layout>(some_p + i * kScoreStride, s.blocks, run.count, blocks, i, s.weights);
-    }
+    code_block_weights<Layout, kQueries>(p + r * kScoreStride, s.blocks, count, blocks, s.weights);
     add_code_values<Layout, kPack, kQueries>(di, rows, pairs, s.weights, work.head_dim, work.ahead,
                                              work.task.sum + int64_t{r} * work.head_dim);
   });
@@ -284,11 +291,16 @@ bool add_run(DI di, const std::byte* const* rows, const std::byte* const* meta, 
 // Adds a run's values, weighted with p [queries, count], kScoreStride apart, to the task's sums. False, and
 // nothing done, if a scale is not finite.
 inline bool add_codes(const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
+  const std::byte *const *rows = side.row + run.first, *const *meta = side.meta + run.first;
   bool done = false;
-  with_layout(run.v, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
-    done = add_run<decltype(layout), decltype(pack)::value>(di, side.row + run.first, side.meta + run.first,
-                                                            run, work, p);
-  });
+  if (run.v.format == Format::kToken) {
+    with_bits(run.v.bits,
+              [&](auto layout) KV_ATTR { done = add_tokens<decltype(layout)>(rows, meta, run, work, p); });
+  } else {
+    with_blocks(run.v, work.head_dim, [&](auto layout, auto di, auto pack) KV_ATTR {
+      done = add_ggml<decltype(layout), decltype(pack)::value>(di, rows, meta, run.count, work, p);
+    });
+  }
   return done;
 }
 

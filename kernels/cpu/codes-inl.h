@@ -2,9 +2,9 @@
 //
 // Vectors hold 32-bit words of codes. Shifting and masking a word as two 16-bit halves gives *planes* of
 // codes in 16-bit lanes (slots `plane` of the lower half and `plane + planes` of the upper half), ready for
-// the multiply-add of neighbouring 16-bit lanes. Where a row's words fill half a vector, a vector holds two
-// rows (kPack). Codes are taken as unsigned; whoever sums them takes their middle off the sums. Private to
-// kernels/cpu; compiled once a target.
+// the multiply-add of neighbouring 16-bit lanes. Where a row's words do not fill a vector, a vector holds
+// several rows (kPack). Codes are taken as unsigned; whoever sums them takes their middle off the sums.
+// Private to kernels/cpu; compiled once a target.
 #if defined(KV_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_CODES_INL_H_
 #undef KV_CODES_INL_H_
@@ -58,33 +58,32 @@ constexpr int kPlanes = 16 / Layout::kBits;
 template <class Layout>
 constexpr int32_t kMiddle = 1 << (Layout::kBits - 1);
 
-// Calls with the layout, with vectors of words, and with the rows that a vector holds.
+// Calls with the layout of dealt codes.
 template <class Call>
-HWY_INLINE void with_layout(const Encoding& e, int head_dim, Call call) {
+HWY_INLINE void with_bits(int bits, Call call) {
+  if (bits == 8) return call(Dealt<8>());
+  if (bits == 4) return call(Dealt<4>());
+  call(Dealt<2>());
+}
+
+// Calls with the layout of codes in blocks, with vectors of words, and with the rows that a vector holds.
+template <class Call>
+HWY_INLINE void with_blocks(const Encoding& e, int head_dim, Call call) {
   const hn::ScalableTag<int32_t> full;
-  const hn::CappedTag<int32_t, 8> eight;
   constexpr std::integral_constant<int, 1> one;
   const auto sized = [&](auto layout) KV_ATTR {
     using Layout = decltype(layout);
     const int words = head_dim * Layout::kBits / 32;
     if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(layout, full, one);
-    if constexpr (Layout::kWordsPerBlock == 0 && Layout::kBits < 8) {
-      constexpr std::integral_constant<int, 2> two;
-      if constexpr (hn::MaxLanes(full) > 8) {
-        if (words * 2 == static_cast<int>(hn::Lanes(full))) return call(layout, full, two);
-      }
-      if constexpr (hn::MaxLanes(full) >= 8 && Layout::kBits == 2) {
-        if (words == 4) return call(layout, eight, two);
-      }
+    if constexpr (hn::MaxLanes(full) > 8 && Layout::kBits < 8) {
+      if (words * 2 == static_cast<int>(hn::Lanes(full)))
+        return call(layout, full, std::integral_constant<int, 2>());
     }
-    if (words % 8 == 0) return call(layout, eight, one);
+    if (words % 8 == 0) return call(layout, hn::CappedTag<int32_t, 8>(), one);
     call(layout, hn::CappedTag<int32_t, 4>(), one);
   };
   if (e.format == Format::kQ8_0) return sized(GgmlQ8());
-  if (e.format == Format::kQ4_0) return sized(GgmlQ4());
-  if (e.bits == 8) return sized(Dealt<8>());
-  if (e.bits == 4) return sized(Dealt<4>());
-  sized(Dealt<2>());
+  sized(GgmlQ4());
 }
 
 // Vectors of the words of one row, where kPack rows fill one of DI.
@@ -101,7 +100,12 @@ struct OneRow<DI, 1> {
 template <class DI, class V16, class V32>
 HWY_INLINE V32 add_products([[maybe_unused]] DI di, V16 a, V16 b, V32 sum) {
 #if HWY_TARGET == HWY_AVX3_DL
-  if constexpr (hn::MaxLanes(DI()) == 16) return V32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+  // Not the intrinsic: GCC 12 copies its sums to and from vectors of another type, until there are more of
+  // them than registers.
+  if constexpr (hn::MaxLanes(DI()) == 16) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "vm"(b.raw));
+    return sum;
+  }
 #endif
   V32 other = hn::Zero(di);
   const V32 first = hn::ReorderWidenMulAccumulate(di, a, b, sum, other);
@@ -138,10 +142,10 @@ HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, i
 
 // x * scale rounded to a 16-bit integer, in the low half of each lane: the low bits of a float that much
 // larger. Cheaper than a conversion, which must mind what is out of range.
+constexpr float kRoundingShift = 12582912.0f;  // 1.5 * 2^23
 template <class DF>
 HWY_INLINE auto rounded_bits(DF df, hn::Vec<DF> x, hn::Vec<DF> scale) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
-  return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kMagic)));
+  return hn::BitCast(hn::RebindToSigned<DF>(), hn::MulAdd(x, scale, hn::Set(df, kRoundingShift)));
 }
 
 // The 16-bit integers in the low halves of `low` and `high`, side by side.

@@ -7,6 +7,9 @@
 #define KV_CODES_SCALES_INL_H_
 #endif
 
+#include <algorithm>
+#include <cstring>
+
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attributes-inl.h"
@@ -33,9 +36,9 @@ struct RowScales {
 
 // Whether kRowStep numbers follow each other in memory, `stride` bytes apart.
 inline bool in_a_row(const std::byte* const* meta, int64_t stride) {
-  bool all = true;
-  for (int j = 1; j < kRowStep; ++j) all &= meta[j] == meta[0] + j * stride;
-  return all;
+  int64_t off = 0;  // no branches, no flags: a few vector operations
+  for (int j = 1; j < kRowStep; ++j) off |= meta[j] - meta[0] - j * stride;
+  return off == 0;
 }
 
 // `meta` [count] -> out, zeros behind. False if a scale is not finite.
@@ -74,63 +77,60 @@ inline bool load_row_scales(const std::byte* const* meta, int count, bool affine
 
 // ---- ggml's formats: a scale a block ----
 
-// [blocks / 4, rows, 4]
+// [groups of blocks, rows, blocks of a group]: groups of four, or of two where a row has no more.
 struct BlockScales {
-  HWY_ALIGN float scale[kMaxBlocks * kTileRows];
-  float* group(int g) { return scale + g * kTileRows * 4; }
-  const float* group(int g) const { return scale + g * kTileRows * 4; }
+  int together;                                        // blocks of a group
+  HWY_ALIGN float scale[kMaxBlocks * kTileRows + 16];  // vectors may look past the last
+  // The group's scales from a row's block on.
+  const float* at(int row, int block) const {
+    return scale + (block & -together) * kTileRows + row * together + (block & (together - 1));
+  }
+  float* group(int g) { return scale + g * kTileRows * together; }
+  const float* group(int g) const { return scale + g * kTileRows * together; }
 };
 
-// Four scales, 0 beyond `count`.
-inline hn::Vec<hn::CappedTag<float, 4>> load_four_scales(const std::byte* meta, int count) {
-  const hn::CappedTag<float, 4> df;
-  const hn::Rebind<uint16_t, decltype(df)> half;
-  if (count >= 4) return widen_half(df, hn::LoadU(half, reinterpret_cast<const uint16_t*>(meta)));
-  uint64_t bits = 0;
-  for (int i = 0; i < count; ++i) bits |= uint64_t{load<uint16_t>(meta, i)} << (16 * i);
-  const hn::CappedTag<uint64_t, 1> one;
-  return widen_half(df, hn::BitCast(half, hn::Set(one, bits)));
-}
-
-// Four rows of four scales that follow each other.
-inline void load_sixteen_scales(const std::byte* meta, float* out) {
+// A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group],
+// zeros behind. Bits holds those of a row. False if a scale is not finite.
+template <class Bits>
+bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
+  constexpr int kBlocks = sizeof(Bits) / sizeof(uint16_t);
   const hn::CappedTag<float, 16> df;
   const hn::Rebind<uint16_t, decltype(df)> half;
-  for (int i = 0; i < 16; i += static_cast<int>(hn::Lanes(df)))
-    hn::Store(widen_half(df, hn::LoadU(half, reinterpret_cast<const uint16_t*>(meta) + i)), df, out + i);
-}
-
-// False if one of [count] is not finite.
-inline bool all_finite(const float* x, int count) {
-  const hn::CappedTag<float, 16> df;
+  const int64_t offset = first * int64_t{sizeof(uint16_t)};
+  const int valid = std::min(kBlocks, blocks - first);
   auto probe = hn::Zero(df);
-  for (int i = 0; i < count; i += static_cast<int>(hn::Lanes(df)))
-    probe = hn::MulAdd(hn::Load(df, x + i), hn::Zero(df), probe);
+  for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
+    Bits stored[kRowStep];  // in the order of memory
+    const void* from = stored;
+    if (blocks == kBlocks && j + kRowStep <= count && in_a_row(meta + j, sizeof(Bits))) {
+      from = meta[j];
+    } else {
+      for (int i = 0; i < kRowStep; ++i) {
+        stored[i] = 0;
+        if (j + i >= count) continue;
+        if (valid == kBlocks) {  // its own branch, where the size is known
+          std::memcpy(stored + i, meta[j + i] + offset, sizeof(Bits));
+        } else {
+          std::memcpy(stored + i, meta[j + i] + offset, static_cast<size_t>(valid) * sizeof(uint16_t));
+        }
+      }
+    }
+    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
+      const auto scales = widen_half(df, hn::LoadU(half, static_cast<const uint16_t*>(from) + i));
+      hn::Store(scales, df, out + i);
+      probe = hn::MulAdd(scales, hn::Zero(df), probe);
+    }
+  }
   return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
 }
 
-// `meta` [count] -> out, zeros behind, up to whole eights of rows. False if one is not finite.
+// `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
 inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
-  constexpr int64_t kFour = 4 * sizeof(uint16_t);
-  const hn::CappedTag<float, 4> df;
-  const int padded = (count + 7) / 8 * 8;
+  out.together = blocks == 2 ? 2 : 4;
+  if (blocks == 2) return load_group<uint32_t>(meta, 0, blocks, count, out.scale);
   bool finite = true;
-  for (int g = 0; 4 * g < blocks; ++g) {
-    float* to = out.group(g);
-    for (int j = 0; j < padded; j += 4) {
-      const bool whole = blocks == 4 && j + 4 <= count;
-      if (whole && meta[j + 1] == meta[j] + kFour && meta[j + 2] == meta[j] + 2 * kFour &&
-          meta[j + 3] == meta[j] + 3 * kFour) {
-        load_sixteen_scales(meta[j], to + j * 4);
-        continue;
-      }
-      for (int i = j; i < j + 4; ++i) {
-        const auto scales = i < count ? load_four_scales(meta[i] + g * kFour, blocks - 4 * g) : hn::Zero(df);
-        hn::Store(scales, df, to + i * 4);
-      }
-    }
-    finite &= all_finite(to, padded * 4);
-  }
+  for (int g = 0; 4 * g < blocks; ++g)
+    finite &= load_group<uint64_t>(meta, 4 * g, blocks, count, out.group(g));
   return finite;
 }
 

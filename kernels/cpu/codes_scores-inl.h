@@ -1,4 +1,4 @@
-// Scores of rows of integer codes, as exact sums of products: see attention_codes-inl.h. Private to
+// Scores of rows of codes in blocks, as exact sums of products: see attention_codes-inl.h. Private to
 // kernels/cpu; compiled once a target.
 #if defined(KV_CODES_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_CODES_SCORES_INL_H_
@@ -28,12 +28,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  HWY_ALIGN int16_t q[kQueryBlock * kStride];  // [queries, vectors of words, planes, lanes]
-  // [queries, words]: -middle times the sum of a lane's q.
+  // [queries], in the order that score_blocks() or sum_products() needs.
+  HWY_ALIGN int16_t q[4 * kQueryBlock * kStride];
+  // [queries, words]: -middle times the sum of a lane's q, or, with scales a block, of four lanes' q.
   HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
-  float step[kQueryBlock];  // an element is about step * q
-  int32_t start_sum[kQueryBlock];
-  float offset[kQueryBlock];  // what zero points add to each score; kToken: the sum of the query
+  float step[kQueryBlock];         // an element is about step * q
+  int32_t start_sum[kQueryBlock];  // dealt codes: -middle times the sum of all q
+  float offset[kQueryBlock];       // what zero points add to each score; kToken: the sum of the query
 };
 
 // The largest code of a query for which no sum of products can overflow. In floats, since a unit of kChannel
@@ -44,7 +45,32 @@ inline float largest_query_code(int bits, int head_dim) {
   return std::min(std::floor(kLargestSum / terms), static_cast<float>(INT16_MAX));
 }
 
-// Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, in the layout's order.
+// From one query's codes to the next one's.
+template <int kPack>
+constexpr int query_stride(int head_dim) {
+  return 4 * kPack * head_dim;
+}
+
+// Each lane of the 128-bit blocks of v in all four lanes of its block -> to [4, kPack, lanes], whose end it
+// returns.
+template <int kPack, class DI>
+HWY_INLINE int32_t* store_spread(DI di, hn::Vec<DI> v, int32_t* to) {
+  const hn::Vec<DI> spread[4] = {hn::Broadcast<0>(v), hn::Broadcast<1>(v), hn::Broadcast<2>(v),
+                                 hn::Broadcast<3>(v)};
+  for (const auto& x : spread) {
+    for (int copy = 0; copy < kPack; ++copy, to += hn::Lanes(di)) hn::StoreU(x, di, to);
+  }
+  return to;
+}
+
+// The sum of each 128-bit block in all its lanes.
+template <class DI>
+HWY_INLINE hn::Vec<DI> add_in_blocks(DI /*di*/, hn::Vec<DI> v) {
+  const auto pairs = hn::Add(v, hn::Shuffle2301(v));
+  return hn::Add(pairs, hn::Shuffle1032(pairs));
+}
+
+// Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes, of a layout with blocks.
 template <class Layout, int kPack, class DI>
 void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQueries& out) {
   const typename OneRow<DI, kPack>::Tag di;
@@ -56,30 +82,24 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
   const float inverse = largest > 0.0f ? top / largest : 0.0f;
   out.step[r] = largest / top;
   HWY_ALIGN float ordered[kMaxHeadDim];  // [slots, words]
-  if constexpr (Layout::kWordsPerBlock != 0) {
-    for (int slot = 0; slot < 32 / Layout::kBits; ++slot) {
-      for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w, words)];
-    }
-    x = ordered;
+  for (int slot = 0; slot < 32 / Layout::kBits; ++slot) {
+    for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w, words)];
   }
   const auto scale = hn::Set(df, inverse);
-  auto* q = reinterpret_cast<int32_t*>(out.q + r * CodedQueries::kStride);
-  auto all = hn::Zero(di);
+  auto* q = reinterpret_cast<int32_t*>(out.q + r * query_stride<kPack>(head_dim));
+  int32_t* first = out.start + r * CodedQueries::kStartStride;
   for (int w = 0; w < words; w += lanes) {
     auto sum = hn::Zero(di);
     for (int p = 0; p < kPlanes<Layout>; ++p) {
-      const auto low = rounded_bits(df, hn::LoadU(df, x + p * words + w), scale);
-      const auto high = rounded_bits(df, hn::LoadU(df, x + (p + kPlanes<Layout>)*words + w), scale);
+      const auto low = rounded_bits(df, hn::LoadU(df, ordered + p * words + w), scale);
+      const auto high = rounded_bits(df, hn::LoadU(df, ordered + (p + kPlanes<Layout>)*words + w), scale);
       const auto pair = pair_up(di, low, high);
-      for (int copy = 0; copy < kPack; ++copy, q += lanes) hn::StoreU(pair, di, q);
+      q = store_spread<kPack>(di, pair, q);
       sum = add_products(di, hn::BitCast(d16, pair), hn::Set(d16, 1), sum);
     }
     const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<Layout>));
-    if constexpr (Layout::kWordsPerBlock != 0)
-      hn::StoreU(start, di, out.start + r * CodedQueries::kStartStride + w);
-    all = hn::Add(all, start);
+    for (int copy = 0; copy < kPack; ++copy, first += lanes) hn::StoreU(add_in_blocks(di, start), di, first);
   }
-  out.start_sum[r] = hn::GetLane(hn::SumOfLanes(di, all));
 }
 
 // ---- sums ----
@@ -112,131 +132,102 @@ HWY_INLINE void add_planes(DI di, D16 d16, const hn::Vec<D16> (*planes)[4], cons
   }
 }
 
-// The sums of four vectors of kPack rows each, in the order of the rows.
-template <int kPack, class DI>
-HWY_INLINE void store_sums(DI di, const hn::Vec<DI> (&acc)[4], float* sums) {
+// What lies in lane i of the 128-bit blocks is row i's -> its sum, row by row. With two rows in a vector,
+// four rows have the lower half and four more the upper one.
+template <int kPack, class D>
+HWY_INLINE void store_rows(D d, hn::Vec<D> v, float* sums) {
   const hn::CappedTag<float, 4> bits;
-  const auto folded = fold_four(di, acc[0], acc[1], acc[2], acc[3]);
-  const auto store = [&](auto d, auto half, float* at)
-                         KV_INLINE { hn::StoreU(hn::BitCast(bits, fold_blocks(d, half)), bits, at); };
+  const auto store = [&](auto part, auto half, float* at)
+                         KV_INLINE { hn::StoreU(hn::BitCast(bits, fold_blocks(part, half)), bits, at); };
   if constexpr (kPack == 1) {
-    store(di, folded, sums);
+    store(d, v, sums);
   } else {
-    const hn::Half<DI> half;
-    store(half, hn::LowerHalf(half, folded), sums);
-    store(half, hn::UpperHalf(half, folded), sums + 4);
+    const hn::Half<D> half;
+    store(half, hn::LowerHalf(half, v), sums);
+    store(half, hn::UpperHalf(half, v), sums + 4);
   }
 }
 
-// Sums of lanes that wait for the rest of their rows.
-struct OpenSums {
-  HWY_ALIGN int32_t lane[kQueryBlock][4][hn::MaxLanes(hn::ScalableTag<int32_t>())];
-};
-
-// Planes kFirst … of kVectors vectors of words from `w` on, of four vectors of rows, against all queries.
-// `begins` and `ends`: whether these are the first and the last words of the rows.
-template <class Layout, int kPack, int kVectors, int kFirst, class DI>
-HWY_INLINE void sum_words(DI di, const std::byte* const* keys, int w, const int16_t* q, int queries,
-                          bool begins, bool ends, OpenSums& open, float* sums) {
-  constexpr int kCount = std::min(kUnpacked, kPlanes<Layout>);
-  const hn::RepartitionToNarrow<DI> d16;
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  hn::Vec<decltype(d16)> planes[kVectors * kCount][4];
-  for (int v = 0; v < kVectors; ++v) {
-    hn::Vec<decltype(d16)> words[4];
-    for (int i = 0; i < 4; ++i)
-      words[i] = hn::BitCast(d16, load_rows<Layout, kPack>(di, keys + i, 4, w + v * lanes));
-    unpack<Layout, kFirst, kCount>(d16, words, planes + v * kCount);
-  }
-  for (int r = 0; r < queries; ++r, q += CodedQueries::kStride, sums += kScoreStride) {
-    hn::Vec<DI> acc[4];
-    for (int i = 0; i < 4; ++i) acc[i] = begins ? hn::Zero(di) : hn::Load(di, open.lane[r][i]);
-    add_planes<kVectors * kCount>(di, d16, planes, q, acc);
-    if (ends) {
-      store_sums<kPack>(di, acc, sums);
-    } else {
-      for (int i = 0; i < 4; ++i) hn::Store(acc[i], di, open.lane[r][i]);
-    }
-  }
-}
-
-// All queries against keys -> their sums of products, as integers, kScoreStride apart from query to query.
-// Looks at whole blocks of keys.
-template <class Layout, int kPack, int kVectors, class DI>
-HWY_NOINLINE void sum_keys(DI di, const std::byte* const* keys, int count, const CodedQueries& coded,
-                           int queries, int vectors, Ahead& shared_ahead, float* sums) {
-  constexpr int kCount = std::min(kUnpacked, kPlanes<Layout>), kParts = kPlanes<Layout> / kCount;
-  const int lanes = static_cast<int>(hn::Lanes(di));
-  Ahead ahead = shared_ahead;  // a local one can live in registers
-  OpenSums open;
-  for (int j = 0; j < count; j += 4 * kPack, keys += 4 * kPack, sums += 4 * kPack) {
-    const int16_t* q = coded.q;
-    for (int v = 0; v < vectors; v += kVectors) {
-      ahead.step();
-      const bool begins = v == 0, ends = v + kVectors == vectors;
-      const auto part = [&](auto index) KV_INLINE {
-        constexpr int kPart = decltype(index)::value;
-        sum_words<Layout, kPack, kVectors, kPart * kCount>(
-            di, keys, v * lanes, q, queries, begins && kPart == 0, ends && kPart == kParts - 1, open, sums);
-        q += kVectors * kCount * 2 * lanes;
-      };
-      part(std::integral_constant<int, 0>());
-      if constexpr (kParts == 2) part(std::integral_constant<int, 1>());
-    }
-  }
-  shared_ahead = ahead;
-}
-
-// The scales of rows j … j + 3 for the words from `word` on, as the sums of those words lie after
-// fold_four().
-template <class Layout, class DF>
-HWY_INLINE hn::Vec<DF> folded_scales(DF df, const BlockScales& scales, int j, int word) {
+// Where the lanes of words of four rows, or of twice as many, find their scales in a group: lane i of each
+// 128-bit block is row i's.
+template <class Layout, int kPack, class DI>
+HWY_INLINE hn::Vec<DI> scale_places(DI di, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
-  const hn::RebindToSigned<DF> di;
+  const int row_lanes = static_cast<int>(hn::Lanes(di)) / kPack;
   const auto lane = hn::Iota(di, 0);
-  const auto block = hn::And(hn::ShiftRight<kShift>(hn::Add(lane, hn::Set(di, word))), hn::Set(di, 3));
-  const auto index = hn::Add(hn::ShiftLeft<2>(hn::And(lane, hn::Set(di, 3))), block);
-  const float* rows = scales.group(word / Layout::kWordsPerBlock / 4) + j * 4;
+  const auto second = hn::VecFromMask(di, hn::Gt(lane, hn::Set(di, row_lanes - 1)));  // -1: of the second row
+  const auto row = hn::Sub(hn::And(lane, hn::Set(di, 3)), hn::ShiftLeft<2>(second));
+  const auto word = hn::Add(lane, hn::And(second, hn::Set(di, -row_lanes)));
+  return hn::Add(hn::Mul(row, hn::Set(di, together)), hn::ShiftRight<kShift>(word));
+}
+
+// The numbers at those places.
+template <class DF>
+HWY_INLINE hn::Vec<DF> look_up(DF df, const float* from, hn::Vec<hn::RebindToSigned<DF>> places) {
   if constexpr (hn::MaxLanes(DF()) == 16) {
-    return hn::TableLookupLanes(hn::Load(df, rows), hn::IndicesFromVec(df, index));
+    return hn::TableLookupLanes(hn::LoadU(df, from), hn::IndicesFromVec(df, places));
   } else {
-    return hn::GatherIndex(df, rows, index);
+    return hn::GatherIndex(df, from, places);
   }
 }
 
-// The same where scales differ from block to block -> scores in steps of each query.
-template <class Layout, class DI>
+// Word i of the four in each 128-bit block of rows' words -> words[i], lane j of the block is row j's.
+template <class D16>
+HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
+  const hn::RepartitionToWide<D16> di;
+  const hn::RepartitionToWide<decltype(di)> d64;
+  const auto interleave = [&](auto d, auto a, auto b, auto& low, auto& high) KV_INLINE {
+    low = hn::BitCast(d16, hn::InterleaveLower(d, hn::BitCast(d, a), hn::BitCast(d, b)));
+    high = hn::BitCast(d16, hn::InterleaveUpper(d, hn::BitCast(d, a), hn::BitCast(d, b)));
+  };
+  hn::Vec<D16> low[2], high[2];
+  for (int i = 0; i < 2; ++i) interleave(di, words[2 * i], words[2 * i + 1], low[i], high[i]);
+  interleave(d64, low[0], low[1], words[0], words[1]);
+  interleave(d64, high[0], high[1], words[2], words[3]);
+}
+
+// The same where scales differ from block to block -> scores in steps of each query. Words of four rows
+// change places first, so that one accumulator holds the sums of four rows over each 128-bit block, and no
+// query needs a sum across lanes before the scales; its codes are spread over the rows' lanes for that.
+template <class Layout, int kPack, class DI>
 HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
                                const CodedQueries& coded, int queries, int vectors, Ahead& shared_ahead,
                                float* scores) {
   constexpr int kCount = kPlanes<Layout>;
   const hn::RebindToFloat<DI> df;
   const hn::RepartitionToNarrow<DI> d16;
-  const hn::CappedTag<float, 4> four;
   const int lanes = static_cast<int>(hn::Lanes(di));
   Ahead ahead = shared_ahead;
-  HWY_ALIGN float open[kQueryBlock][hn::MaxLanes(df)];
-  for (int j = 0; j < count; j += 4) {
+  const int stride = vectors * kCount * 8 * lanes;
+  const auto places = scale_places<Layout, kPack>(di, scales.together);
+  HWY_ALIGN float open[kQueryBlock][kTileRows / 4][hn::MaxLanes(df)];
+  for (int j = 0; j < count; j += 4 * kPack) {
     const int16_t* q = coded.q;
-    for (int v = 0; v < vectors; ++v, q += kCount * 2 * lanes) {
+    for (int v = 0; v < vectors; ++v, q += kCount * 8 * lanes) {
       ahead.step();
       hn::Vec<decltype(d16)> words[4], planes[kCount][4];
-      for (int i = 0; i < 4; ++i) words[i] = hn::BitCast(d16, load_words<Layout>(di, keys[j + i], v * lanes));
+      for (int i = 0; i < 4; ++i)
+        words[i] = hn::BitCast(d16, load_rows<Layout, kPack>(di, keys + j + i, 4, v * lanes));
+      transpose_words(d16, words);
       unpack<Layout, 0, kCount>(d16, words, planes);
-      const auto scale = folded_scales<Layout>(df, scales, j, v * lanes);
+      const auto scale = look_up(df, scales.at(j, v * lanes / Layout::kWordsPerBlock), places);
       for (int r = 0; r < queries; ++r) {
-        const auto start = hn::LoadU(di, coded.start + r * CodedQueries::kStartStride + v * lanes);
-        hn::Vec<DI> acc[4] = {start, start, start, start};
-        add_planes<kCount>(di, d16, planes, q + r * CodedQueries::kStride, acc);
-        const auto sums = hn::ConvertTo(df, fold_four(di, acc[0], acc[1], acc[2], acc[3]));
-        const auto total = v == 0 ? hn::Mul(sums, scale) : hn::MulAdd(sums, scale, hn::Load(df, open[r]));
-        if (v + 1 == vectors) {
-          hn::StoreU(fold_blocks(df, total), four, scores + r * kScoreStride + j);
-        } else {
-          hn::Store(total, df, open[r]);
+        hn::Vec<DI> acc[2] = {hn::LoadU(di, coded.start + r * CodedQueries::kStartStride + v * lanes),
+                              hn::Zero(di)};
+        const int16_t* now = q + r * stride;
+        for (int p = 0; p < kCount; ++p) {
+          for (int i = 0; i < 4; ++i, now += 2 * lanes)
+            acc[i % 2] = add_products(di, planes[p][i], hn::LoadU(d16, now), acc[i % 2]);
         }
+        const auto sums = hn::ConvertTo(df, hn::Add(acc[0], acc[1]));
+        float* at = open[r][j / (4 * kPack)];
+        hn::Store(v == 0 ? hn::Mul(sums, scale) : hn::MulAdd(sums, scale, hn::Load(df, at)), df, at);
       }
     }
+  }
+  for (int r = 0; r < queries; ++r) {
+    for (int j = 0; j < count; j += 4 * kPack)
+      store_rows<kPack>(df, hn::Load(df, open[r][j / (4 * kPack)]), scores + r * kScoreStride + j);
   }
   shared_ahead = ahead;
 }

@@ -1,4 +1,4 @@
-// Weighted sums of rows of integer codes: see attention_codes-inl.h. The halves of two rows' words are
+// Weighted sums of rows of codes in blocks: see attention_codes-inl.h. The halves of two rows' words are
 // joined, so that neighbouring 16-bit lanes are the same element of two rows, and meet those rows' two
 // weights. Private to kernels/cpu; compiled once a target.
 #if defined(KV_CODES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,15 +26,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 // ---- weights ----
 
 // Weights of up to 4 queries as 16-bit codes: pairs of rows in one 32-bit lane, so that a broadcast of it
-// meets the paired rows. Pairs are neighbours; with scales a block, where weights come as [rows, 4 blocks],
-// they are rows i and i + 4 of eight, and weights are [queries, blocks / 4, pairs, 4].
+// meets the paired rows. They are so far apart as 16 numbers of a group of BlockScales reach, 4 rows or 8.
 struct CodedWeights {
   static constexpr int kPairs = kTileRows / 2;
   static constexpr int kStride = kPairs * kMaxBlocks;  // from a query's to the next one's
-  HWY_ALIGN int32_t pair[4 * kStride];                 // [queries, pairs]
+  HWY_ALIGN int32_t pair[4 * kStride];                 // [queries, groups, pairs, blocks of a group]
   HWY_ALIGN int32_t start[4 * kMaxBlocks];             // [queries, blocks]: -middle * their sum
   float step[4];                                       // a weight is about step * code
-  float zero[4];                                       // what zero points add to each element
+  int together;                                        // blocks of a group
 };
 
 constexpr float kLargestWeightCode = 32767.0f;
@@ -48,24 +47,29 @@ HWY_INLINE hn::Vec<DF> load_valid(DF df, const float* p, int j, int count) {
 
 // Probabilities p [kQueries, count], kScoreStride apart, of rows with these scales -> out.
 template <class Layout, int kQueries>
-HWY_INLINE void code_weights(const float* p, const RowScales& scales, bool affine, int count,
-                             CodedWeights& out) {
+HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks,
+                                   CodedWeights& out) {
   const hn::CappedTag<float, 16> df;
-  const hn::RebindToUnsigned<decltype(df)> du;
-  const hn::Rebind<uint16_t, decltype(df)> d16;
-  const hn::Repartition<int32_t, decltype(d16)> pairs;
-  const int lanes = static_cast<int>(hn::Lanes(df)), padded = whole_steps(count);
-  HWY_ALIGN float weight[kQueries][kTileRows];
-  hn::Vec<decltype(df)> top[kQueries], zero[kQueries];
-  for (int r = 0; r < kQueries; ++r) top[r] = zero[r] = hn::Zero(df);
-  for (int j = 0; j < padded; j += lanes) {
-    const auto scale = hn::Load(df, scales.scale + j);
-    for (int r = 0; r < kQueries; ++r) {
-      const auto now = load_valid(df, p + r * kScoreStride, j, count);
-      const auto product = hn::Mul(now, scale);
-      hn::Store(product, df, weight[r] + j);
-      top[r] = hn::Max(top[r], hn::Abs(product));
-      if (affine) zero[r] = hn::MulAdd(now, hn::Load(df, scales.zero + j), zero[r]);
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::RepartitionToNarrow<decltype(di)> d16;
+  const hn::CappedTag<int32_t, 4> four;
+  const int lanes = static_cast<int>(hn::Lanes(df));
+  const int together = scales.together, shift = together / 2;                              // its logarithm
+  const int numbers = whole_steps(count) * together;                                       // of a group
+  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));  // to its blocks
+  HWY_ALIGN float weight[kTileRows * kMaxBlocks * kQueries];  // [groups, numbers / lanes, queries, lanes]
+  hn::Vec<decltype(df)> top[kQueries];
+  for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
+  float* to = weight;
+  for (int g = 0; g * together < blocks; ++g) {
+    for (int i = 0; i < numbers; i += lanes) {
+      const auto scale = hn::Load(df, scales.group(g) + i);
+      for (int r = 0; r < kQueries; ++r, to += lanes) {
+        const auto rows = load_valid(df, p + r * kScoreStride, i >> shift, count);
+        const auto product = hn::Mul(hn::TableLookupLanes(rows, spread), scale);
+        hn::Store(product, df, to);
+        top[r] = hn::Max(top[r], hn::Abs(product));
+      }
     }
   }
   hn::Vec<decltype(df)> inverse[kQueries];
@@ -73,68 +77,38 @@ HWY_INLINE void code_weights(const float* p, const RowScales& scales, bool affin
     const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
     inverse[r] = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
     out.step[r] = largest * (1.0f / kLargestWeightCode);
-    out.zero[r] = affine ? hn::GetLane(hn::SumOfLanes(df, zero[r])) : 0.0f;
   }
-  for (int r = 0; r < kQueries; ++r) {
-    auto* codes = reinterpret_cast<uint16_t*>(out.pair + r * CodedWeights::kStride);
-    auto sum = hn::Zero(pairs);
-    for (int j = 0; j < padded; j += lanes) {
-      const auto wide = hn::BitCast(du, rounded_bits(df, hn::Load(df, weight[r] + j), inverse[r]));
-      const auto code = hn::TruncateTo(d16, wide);
-      hn::StoreU(code, d16, codes + j);
-      const hn::RebindToSigned<decltype(d16)> di16;
-      sum = add_products(pairs, hn::BitCast(di16, code), hn::Set(di16, 1), sum);
-    }
-    out.start[r * kMaxBlocks] = -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(pairs, sum));
-  }
-}
-
-// Probabilities p [count] of rows with scales a block -> query r of `out`.
-template <class Layout>
-void code_block_weights(const float* p, const BlockScales& scales, int count, int blocks, int r,
-                        CodedWeights& out) {
-  const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::RepartitionToNarrow<decltype(di)> d16;
-  const hn::CappedTag<int32_t, 4> four;
-  const int lanes = static_cast<int>(hn::Lanes(df)), padded = (count + 7) / 8 * 8;
-  const auto spread = hn::IndicesFromVec(df, hn::ShiftRight<2>(hn::Iota(di, 0)));  // a row to 4 lanes
-  HWY_ALIGN float weight[kTileRows * kMaxBlocks];                                  // [blocks / 4, rows, 4]
-  auto top = hn::Zero(df);
-  for (int g = 0; 4 * g < blocks; ++g) {
-    for (int j = 0; j < padded; j += lanes / 4) {
-      const auto rows = hn::TableLookupLanes(load_valid(df, p, j, count), spread);
-      const auto product = hn::Mul(rows, hn::Load(df, scales.group(g) + j * 4));
-      hn::Store(product, df, weight + (g * kTileRows + j) * 4);
-      top = hn::Max(top, hn::Abs(product));
-    }
-  }
-  const float largest = hn::GetLane(hn::MaxOfLanes(df, top));
-  const auto inverse = hn::Set(df, largest > 0.0f ? kLargestWeightCode / largest : 0.0f);
-  for (int g = 0; 4 * g < blocks; ++g) {
-    const float* from = weight + g * kTileRows * 4;
-    int32_t* pair = out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * 4;
-    auto sum = hn::Zero(di);
-    for (int j = 0; j < padded; j += 8, from += 32, pair += 16) {
-      for (int i = 0; i < 16; i += lanes) {
-        const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from + i), inverse),
-                                   rounded_bits(df, hn::Load(df, from + 16 + i), inverse));
-        hn::Store(codes, di, pair + i);
-        sum = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum);
+  out.together = together;
+  const float* from = weight;
+  for (int g = 0; g * together < blocks; ++g) {
+    hn::Vec<decltype(di)> sum[kQueries];
+    for (int r = 0; r < kQueries; ++r) sum[r] = hn::Zero(di);
+    for (int i = 0; i < numbers / 2; i += 16, from += 16 * kQueries) {
+      for (int part = 0; part < 16; part += lanes) {
+        for (int r = 0; r < kQueries; ++r, from += lanes) {
+          const auto codes = pair_up(di, rounded_bits(df, hn::Load(df, from), inverse[r]),
+                                     rounded_bits(df, hn::Load(df, from + 16 * kQueries), inverse[r]));
+          hn::Store(codes, di,
+                    out.pair + r * CodedWeights::kStride + g * CodedWeights::kPairs * together + i + part);
+          sum[r] = add_products(di, hn::BitCast(d16, codes), hn::Set(d16, 1), sum[r]);
+        }
       }
     }
-    const auto start = hn::Mul(fold_blocks(di, sum), hn::Set(four, -kMiddle<Layout>));
-    hn::Store(start, four, out.start + r * kMaxBlocks + 4 * g);
+    for (int r = 0; r < kQueries; ++r) {
+      auto all = fold_blocks(di, sum[r]);
+      if (together == 2) all = hn::Add(all, hn::Shuffle1032(all));
+      hn::StoreU(hn::Mul(all, hn::Set(four, -kMiddle<Layout>)), four,
+                 out.start + r * kMaxBlocks + g * together);
+    }
   }
-  out.step[r] = largest * (1.0f / kLargestWeightCode);
 }
 
-// Which of the four numbers of a group of blocks each lane of the words from `word` on needs.
-template <class Layout, class DI>
-HWY_INLINE auto blocks_of_words(DI di, int word) {
+// Which of a group's numbers, or of those of two rows, each lane of the words from `word` on needs.
+template <class Layout, int kPack, class DI>
+HWY_INLINE auto blocks_of_words(DI di, int word, int together) {
   constexpr int kShift = Layout::kWordsPerBlock == 8 ? 3 : 2;
   const auto block = hn::ShiftRight<kShift>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));
-  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, 3)));
+  return hn::IndicesFromVec(di, hn::And(block, hn::Set(di, kPack * together - 1)));
 }
 
 // ---- values ----
@@ -156,18 +130,6 @@ HWY_INLINE auto join_rows([[maybe_unused]] DI di, hn::Vec<DI> v) {
   }
 }
 
-// number[0] in all lanes, or, where there is one half of them for each of two rows, number[1] in the upper
-// half.
-template <int kPack, class DI>
-HWY_INLINE hn::Vec<DI> of_rows(DI di, const int32_t* number) {
-  if constexpr (kPack == 1) {
-    return hn::Set(di, number[0]);
-  } else {
-    const auto lower = hn::FirstN(di, hn::Lanes(di) / 2);
-    return hn::IfThenElse(lower, hn::Set(di, number[0]), hn::Set(di, number[1]));
-  }
-}
-
 // Slots kFirst … kFirst + kSlots - 1 of the words from `w` on, of all pairs of rows under the weights of
 // kQueries queries. Exact.
 template <class Layout, int kPack, int kFirst, int kSlots, int kQueries, class DI>
@@ -175,44 +137,27 @@ HWY_INLINE void sum_slots(DI di, const std::byte* const* rows, int pairs, int w,
                           Ahead& ahead, hn::Vec<DI> (&acc)[kQueries][kSlots]) {
   const hn::RepartitionToNarrow<DI> d16;
   const hn::RebindToUnsigned<DI> du;
-  constexpr bool kBlocks = Layout::kWordsPerBlock != 0;
-  const int32_t *pair = weights.pair, *first = weights.start;
-  [[maybe_unused]] const auto blocks = [&] KV_ATTR {
-    if constexpr (kBlocks) {
-      const int group = w / Layout::kWordsPerBlock / 4;
-      pair += group * CodedWeights::kPairs * 4;
-      first += group * 4;
-      return blocks_of_words<Layout>(di, w);
-    } else {
-      return 0;
-    }
-  }();
+  const int together = weights.together, apart = 16 / together;
+  const int block = w / Layout::kWordsPerBlock & -together;  // the group's first
+  const int32_t *pair = weights.pair + block * CodedWeights::kPairs, *first = weights.start + block;
+  const auto blocks = blocks_of_words<Layout, kPack>(di, w, together);
   for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
-    hn::Vec<DI> start;
-    if constexpr (kBlocks) {
-      start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
-    } else {
-      const int32_t once[2] = {*first, 0};  // in the sum of both rows
-      start = of_rows<kPack>(di, once);
-    }
+    auto start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
+    if constexpr (kPack == 2) start = hn::IfThenElseZero(hn::FirstN(di, hn::Lanes(di) / 2), start);
     for (auto& x : acc[r]) x = start;
   }
-  for (int i = 0; i < pairs; i += kPack, pair += kBlocks ? 4 : kPack) {
+  for (int i = 0; i < pairs; i += kPack, pair += kPack * together) {
     ahead.step();
-    const std::byte* const* first_row = rows + (kBlocks ? i + i / 4 * 4 : 2 * i);
-    const auto a = load_rows<Layout, kPack>(di, first_row, 2, w);
-    const auto b = load_rows<Layout, kPack>(di, first_row + (kBlocks ? 4 : 1), 2, w);
+    const std::byte* const* first_row = rows + i + (i & -apart);
+    const auto a = load_rows<Layout, kPack>(di, first_row, 1, w);
+    const auto b = load_rows<Layout, kPack>(di, first_row + apart, 1, w);
     const auto low = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(b)), hn::BitCast(d16, a));
     const auto high =
         hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))));
     hn::Vec<decltype(d16)> weight[kQueries];
     for (int r = 0; r < kQueries; ++r) {
-      const int32_t* now = pair + r * CodedWeights::kStride;
-      if constexpr (kBlocks) {
-        weight[r] = hn::BitCast(d16, hn::TableLookupLanes(hn::LoadDup128(di, now), blocks));
-      } else {
-        weight[r] = hn::BitCast(d16, of_rows<kPack>(di, now));
-      }
+      const auto some = hn::LoadDup128(di, pair + r * CodedWeights::kStride);
+      weight[r] = hn::BitCast(d16, hn::TableLookupLanes(some, blocks));
     }
     const auto add_slot = [&](auto index) KV_INLINE {
       constexpr int kSlot = kFirst + decltype(index)::value, kPlane = kSlot % kPlanes<Layout>;
@@ -237,13 +182,12 @@ HWY_INLINE void add_in_order(DF df, const float (&sums)[kSlots][kLanes], int w, 
     hn::StoreInterleaved4(hn::Load(df, sums[part]), hn::Load(df, sums[part + kStep]),
                           hn::Load(df, sums[part + 2 * kStep]), hn::Load(df, sums[part + 3 * kStep]), df,
                           ordered);
-    constexpr int kChunk = 4 * Layout::kWordsPerBlock;  // consecutive elements of a block
-    const hn::CappedTag<float, 4> four;
-    for (int i = 0; i < 4 * lanes; i += 4) {
+    constexpr int kChunk = 4 * Layout::kWordsPerBlock;  // consecutive elements of a block, a vector or more
+    for (int i = 0; i < 4 * lanes; i += lanes) {
       const int word = w + i / 4;
       float* at = sum + word / Layout::kWordsPerBlock * kGgmlBlock + part * kChunk +
                   word % Layout::kWordsPerBlock * 4;
-      hn::StoreU(hn::Add(hn::LoadU(four, at), hn::LoadU(four, ordered + i)), four, at);
+      hn::StoreU(hn::Add(hn::LoadU(df, at), hn::Load(df, ordered + i)), df, at);
     }
   }
 }
@@ -274,13 +218,7 @@ HWY_NOINLINE void add_code_values(DI di, const std::byte* const* rows, int pairs
         const auto step = hn::Set(df, weights.step[r]);
         for (int slot = 0; slot < kPass; ++slot) {
           const auto exact = hn::ConvertTo(df, join_rows<kPack>(di, acc[r][slot]));
-          if constexpr (Layout::kWordsPerBlock == 0) {
-            const auto values = hn::MulAdd(exact, step, hn::Set(df, weights.zero[r]));
-            float* at = sum + r * head_dim + (kFirst + slot) * words + w;
-            hn::StoreU(hn::Add(hn::LoadU(df, at), values), df, at);
-          } else {
-            hn::Store(hn::Mul(exact, step), df, sums[r][kFirst + slot]);
-          }
+          hn::Store(hn::Mul(exact, step), df, sums[r][kFirst + slot]);
         }
       }
     };
@@ -288,9 +226,7 @@ HWY_NOINLINE void add_code_values(DI di, const std::byte* const* rows, int pairs
       (pass(std::integral_constant<int, kIndex>()), ...);
     }
     (std::make_integer_sequence<int, kSlots / kPass>());
-    if constexpr (Layout::kWordsPerBlock != 0) {
-      for (int r = 0; r < kQueries; ++r) add_in_order<Layout>(df, sums[r], w, sum + r * head_dim);
-    }
+    for (int r = 0; r < kQueries; ++r) add_in_order<Layout>(df, sums[r], w, sum + r * head_dim);
   }
   shared_ahead = ahead;
 }

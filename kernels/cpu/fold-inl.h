@@ -24,16 +24,23 @@ HWY_INLINE auto fold_blocks([[maybe_unused]] D d, V v) {
   }
 }
 
-// The sums of four vectors of 32-bit lanes within each 128-bit block, in the block's four lanes.
-template <class D, class V>
-HWY_INLINE V fold_four(D d, V a, V b, V c, V e) {
-  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+// Of four vectors of 32-bit lanes: those of each within a 128-bit block, joined by `join`, in the block's
+// four lanes.
+template <class D, class V, class Join>
+HWY_INLINE V join_four(D d, V a, V b, V c, V e, Join join) {
+  const V ab = join(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = join(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
   const hn::Repartition<double, D> pairs;
   const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
   const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
   const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
-  return hn::Add(low, high);
+  return join(low, high);
+}
+
+// Their sums.
+template <class D, class V>
+HWY_INLINE V fold_four(D d, V a, V b, V c, V e) {
+  return join_four(d, a, b, c, e, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
 }
 
 // The sums of four vectors, in four lanes. Each is formed by the same tree, whichever of the four it is.

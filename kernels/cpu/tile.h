@@ -46,8 +46,8 @@ class Ahead {
   // The next tile of the sequence; the one before the last is done with. `k_bytes` and `v_bytes` of a row.
   void add(const Tile& tile, int64_t k_bytes, int64_t v_bytes) {
     const bool idle = next_ == last_;
-    part_[last_ % 4] = {tile.k.row, tile.rows, lines(k_bytes)};
-    part_[(last_ + 1) % 4] = {tile.v.row, tile.rows, lines(v_bytes)};
+    part_[last_ % 4] = part_of(tile.k.row, tile.rows, k_bytes);
+    part_[(last_ + 1) % 4] = part_of(tile.v.row, tile.rows, v_bytes);
     last_ += 2;
     if (idle) start_part();
   }
@@ -75,26 +75,37 @@ class Ahead {
     int lines = 0;  // of a row
   };
   static int lines(int64_t bytes) { return static_cast<int>((bytes + 63) / 64); }  // as caches have them
+  // Rows that follow each other are asked for as a single long one: going on to the next row takes longer
+  // than a request. Looking at the last row suffices, since a wrong guess asks for other lines and does no
+  // harm.
+  static Part part_of(const std::byte* const* row, int rows, int64_t bytes) {
+    const bool follow = row[rows - 1] == row[0] + (rows - 1) * bytes;
+    return follow ? Part{row, 1, lines(rows * bytes)} : Part{row, rows, lines(bytes)};
+  }
 
   void next_row() {
-    const Part& part = part_[next_ % 4];
-    if (++row_ < part.rows) {
-      at_ = part.row[row_];
-      left_ = part.lines;
+    if (++row_ != rows_end_) {
+      at_ = *row_;
+      left_ = lines_;
     } else if (++next_ < last_) {
       start_part();
     }
   }
   void start_part() {
-    row_ = 0;
-    at_ = part_[next_ % 4].row[0];
-    left_ = part_[next_ % 4].lines;
+    const Part& part = part_[next_ % 4];
+    row_ = part.row;
+    rows_end_ = part.row + part.rows;
+    lines_ = part.lines;
+    at_ = *row_;
+    left_ = lines_;
   }
 
   Part part_[4];
-  int64_t last_ = 0, work_ = 0, next_ = 0;  // parts added, begun, and asked for
-  int per_step_ = 0, row_ = 0, left_ = 0;   // left_: lines of the row; 0 where all that is known is asked for
+  uint64_t last_ = 0, work_ = 0, next_ = 0;  // parts added, begun, and asked for
+  const std::byte* const* row_ = nullptr;    // the part's that is asked for
+  const std::byte* const* rows_end_ = nullptr;
   const std::byte* at_ = nullptr;
+  int per_step_ = 0, lines_ = 0, left_ = 0;  // left_: lines of the row; 0 where all that is known is asked for
 };
 
 }  // namespace kv
