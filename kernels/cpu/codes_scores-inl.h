@@ -186,9 +186,10 @@ HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
   interleave(d64, high[0], high[1], words[2], words[3]);
 }
 
-// The same where scales differ from block to block -> scores in steps of each query. Words of four rows
-// change places first, so that one accumulator holds the sums of four rows over each 128-bit block, and no
-// query needs a sum across lanes before the scales; its codes are spread over the rows' lanes for that.
+// All queries against keys whose scales differ from block to block -> scores, in steps of each query. Words
+// of four rows change places first, so that one accumulator holds the sums of four rows over each 128-bit
+// block, and no query needs a sum across lanes before the scales; its codes are spread over the rows' lanes
+// for that. What is left of those sums is done at the end, where no products wait for it.
 template <class Layout, int kPack, class DI>
 HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
                                const CodedQueries& coded, int queries, int vectors, Ahead& shared_ahead,
