@@ -217,7 +217,7 @@ class CacheImpl : public Cache {
       for (int head = 0; head < shape_.kv_heads; ++head)
         viewed_.push_back(head_spans(in.sequence, layer, head));
     }
-    if (codec_.read_copy) decode(viewed_, copy_, decoded_);
+    if (codec_.read_copy && !gpu_) decode(viewed_, copy_, decoded_);
     if (turned_) turn_keys(layer, inputs);
     viewed_layer_ = layer;
   }
@@ -246,7 +246,7 @@ class CacheImpl : public Cache {
     if (scored) give_mass(layer, inputs);
     for (const HeadQueries& p : problems_) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
     if (gpu_) {
-      gpu_->attend(problems_);
+      attend_on_gpu(layer, inputs);
     } else if (is_streamed(layer, inputs)) {
       attend_streamed(layer, inputs);
     } else {
@@ -287,7 +287,10 @@ class CacheImpl : public Cache {
   }
 
   std::string kernel() const override {
-    if (gpu_ && !turned_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
+    if (gpu_ && !turned_) {
+      return gpu_->kernel() + "/" +
+             (codec_.read_copy ? "f32 of decoded copy" : encodings_name(codec_.k, codec_.v));
+    }
     if (!prefilled_) return cpu_kernel(1);
     return cpu_kernel(kPrefillTokens) + (decoded_steps_ ? " + " + cpu_kernel(1) : "");
   }
@@ -640,6 +643,18 @@ class CacheImpl : public Cache {
                        [&](const StepInput& in) { return streamed_rows(in.sequence, layer) > 0; });
   }
 
+  void attend_on_gpu(int layer, std::span<const StepInput> inputs) {
+    if (!is_streamed(layer, inputs)) return gpu_->attend(problems_, nullptr);
+    std::vector<int> ids;
+    FarRows far{unit_, {}, {}};
+    for (const StepInput& in : inputs) {
+      ids.push_back(in.sequence);
+      far.rows.push_back(streamed_rows(in.sequence, layer));
+    }
+    far.visit = [&](const PieceVisitor& visit) { placement_->stream(layer, ids, visit); };
+    gpu_->attend(problems_, &far);
+  }
+
   // First what comes in pieces, in the order in which it comes, then what is in memory.
   void attend_streamed(int layer, std::span<const StepInput> inputs) {
     const size_t bytes = PiecewiseAttention::workspace_bytes(problems_, shape_.head_dim);
@@ -870,21 +885,11 @@ class CacheImpl : public Cache {
 
 }  // namespace
 
-// A GPU reads its own memory and the host's, but no files.
-static void refuse_file(const Spec& spec, const CacheShape& shape) {
-  const int64_t room = spec.placement.integer("hot") + spec.placement.integer("warm");
-  if (room >= shape.max_tokens) return;
-  throw std::invalid_argument(
-      "'" + spec.print() + "': a GPU's kernels read no files, so hot and warm together must be " +
-      std::to_string(shape.max_tokens) + " rows or more, not " + std::to_string(room));
-}
-
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
   const std::string reason =
       memory.gpu() ? gpu_unsupported_reason(spec, shape.head_dim) : unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
-  if (memory.gpu() && spec.placement.name == "tiered") refuse_file(spec, shape);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 

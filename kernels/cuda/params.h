@@ -23,12 +23,27 @@ struct AppendParams {
   bool half;              // the rows are f16
 };
 
+// All rows of one (sequence, layer, kv head) as f32: those of the pages, and then the raw ones.
+struct CopyJob {
+  const Page* pages;
+  const Page* tail;
+  int32_t rows, tail_rows;
+  float* k;  // [rows + tail_rows, head_dim] out
+  float* v;
+};
+
+struct CopyParams {
+  Layout layout, tail;
+  const CopyJob* jobs;  // [blocks_y]
+};
+
 struct AttendParams {
   Layout layout, tail;      // of the pages and of the raw rows behind them
   const Problem* problems;  // [blocks_y]
   Partials partials;
   int32_t group;
   int32_t split_rows;
+  int32_t first_split = 0;  // that of blocks_x 0
 };
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.
