@@ -75,7 +75,7 @@ class SimtGpu : public cuda::Gpu {
   }
   void attend_simple(const cuda::AttendParams& params, int problems, int most_splits,
                      int most_queries) override {
-    launch({most_splits, problems, blocks(most_queries, cuda::kAttendWarps)}, cuda::kAttendWarps, 0,
+    launch({blocks(most_queries, cuda::kAttendWarps), problems, most_splits}, cuda::kAttendWarps, 0,
            [=] { cuda::attend_simple(params); });
   }
   int decode_queries(const cuda::Layout& layout, int queries) const override {

@@ -39,6 +39,21 @@ GpuInfo info_of(int device) {
   return info;
 }
 
+// Kernels are compiled for some GPUs, and for what is newer.
+void refuse_without_kernels(const GpuInfo& info) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(merge_splits));
+  cudaGetLastError();
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    throw std::invalid_argument("this build has no kernels for the GPU here, " + info.name +
+                                " of compute capability " + std::to_string(info.major) + "." +
+                                std::to_string(info.minor) +
+                                "; leave --device at cpu, or, from 8.0 on, configure with "
+                                "CMAKE_CUDA_ARCHITECTURES=native and build again");
+  }
+  check(error, "cudaFuncGetAttributes");
+}
+
 }  // namespace
 
 void check(cudaError_t error, const char* call) {
@@ -128,8 +143,8 @@ void CudaGpu::copy_rows(const CopyParams& params, int jobs, int most_rows) {
 }
 
 void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
-  const dim3 grid(static_cast<unsigned>(most_splits), static_cast<unsigned>(problems),
-                  blocks(most_queries, kAttendWarps));
+  const dim3 grid(blocks(most_queries, kAttendWarps), static_cast<unsigned>(problems),
+                  static_cast<unsigned>(most_splits));
   cuda::attend_simple<<<grid, kAttendThreads, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
@@ -190,7 +205,9 @@ std::unique_ptr<Gpu> open_gpu() {
         "; leave --device at cpu, or install NVIDIA's driver");
   }
   check(error, "cudaGetDeviceCount");
-  return std::make_unique<CudaGpu>(0);
+  auto gpu = std::make_unique<CudaGpu>(0);
+  refuse_without_kernels(gpu->info());
+  return gpu;
 }
 
 }  // namespace kv::cuda

@@ -43,7 +43,7 @@ struct AttendParams {
   Partials partials;
   int32_t group;
   int32_t split_rows;
-  int32_t first_split = 0;  // that of blocks_x 0
+  int32_t first_split = 0;  // that of block_z 0
 };
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.
