@@ -21,7 +21,7 @@ KERNEL = re.compile(
 INSTANCES = {"decode": 16 * 5, "decode_f32": 3 * 2}
 # 3 blocks of 128 threads an SM, and 2 where a lane has most to hold: what decode.h is written for. The plain kernels are
 # not tuned.
-MOST_REGISTERS = {"decode": 168, "decode_f32": 168, "attend_simple": 128, "append_rows": 128, "copy_rows": 128}
+MOST_REGISTERS = {"decode": 168, "decode_f32": 168, "attend_simple": 128, "append_rows": 128}
 MOST_WITH_TWO_BLOCKS = 255
 OTHERS = 64
 

@@ -67,5 +67,7 @@ def test_data_sets_are_several_times_the_cache_at_4_bits_too():
     l2 = 50 << 20
     for point in peers.POINTS:
         size = 4 * point.batch * point.seq_len * point.kv_heads * point.head_dim
-        assert peers.buffers(point, l2) * size <= 17 << 30
-        assert peers.buffers(point, l2) * size / 4 >= 4 * l2
+        count = peers.buffers(point, l2, 80 << 30)
+        assert count * size <= 17 << 30
+        assert count * size / 4 >= 4 * l2
+        assert peers.buffers(point, l2, 8 << 30) * size <= 3 << 30

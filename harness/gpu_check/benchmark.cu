@@ -130,15 +130,16 @@ SceneShape shape_of(const CodecChoice& codec, const Point& p) {
       tail,  p.page_rows};
 }
 
-// Scenes of one shape, together several times the L2, at least two and at most what 16 GiB hold. A GPU that
-// takes turns with fewer has some of the rows in its L2, however few bytes a codec makes of them.
+// Scenes of one shape, together several times the L2, and at most what 16 GiB hold, or half of the GPU. A GPU
+// that takes turns with fewer has some of the rows in its L2, however few bytes a codec makes of them.
 constexpr int64_t kMostScenes = 256;
 std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
   std::vector<Scene> scenes;
   scenes.emplace_back(gpu, writer(gpu), shape, 1);
   const int64_t bytes = scenes.front().kv_bytes();
   const int64_t wanted = 4 * static_cast<int64_t>(gpu.info().l2_bytes) / bytes + 2;
-  const int64_t room = std::max<int64_t>(1, (int64_t{16} << 30) / bytes);
+  const auto half = static_cast<int64_t>(gpu.info().memory_bytes / 2);
+  const int64_t room = std::max<int64_t>(1, std::min(int64_t{16} << 30, half) / bytes);
   while (std::ssize(scenes) < std::min({wanted, room, kMostScenes})) {
     scenes.emplace_back(gpu, writer(gpu), shape, scenes.size() + 1);
   }

@@ -173,10 +173,10 @@ def steady_us(call: Callable[[int], Any], data_sets: int) -> float:
     return median([time_once(graph.replay) / calls for _ in range(GRAPH_LAUNCHES)])
 
 
-def buffers(point: Point, l2_bytes: int) -> int:
-    """How many caches take turns: several times the L2 even at 4 bits, as many as 16 GiB of f16 hold."""
+def buffers(point: Point, l2_bytes: int, memory_bytes: int) -> int:
+    """How many caches take turns: several times the L2 even at 4 bits, at most what 16 GiB hold, or a third of the GPU."""
     size = 4 * point.batch * point.seq_len * point.kv_heads * point.head_dim
-    return max(1, min(4 * l2_bytes // (size // 4) + 2, (16 << 30) // size, 256))
+    return max(1, min(4 * l2_bytes // (size // 4) + 2, min(16 << 30, memory_bytes // 3) // size, 256))
 
 
 # Besides rounding, what a peer's own quantisation costs over N(0,1) rows.
@@ -218,7 +218,8 @@ def failure(peer: Peer, point: Point, error: Exception) -> dict[str, Any]:
 def compare(point: Point, end: float) -> bool:
     """Prints a row for each peer at one point; False where the time was over before the last."""
     torch.compiler.reset()  # or it gives up on a function that it has compiled for 8 shapes
-    data = make_data(point, buffers(point, torch.cuda.get_device_properties(0).L2_cache_size))
+    gpu = torch.cuda.get_device_properties(0)
+    data = make_data(point, buffers(point, gpu.L2_cache_size, gpu.total_memory))
     want = expected(*data[0])
     for peer in all_peers():
         if time.monotonic() > end:

@@ -10,6 +10,14 @@ namespace kv::cuda {
 
 inline constexpr int kCopyWarps = 4;
 
+KV_DEVICE void copy_octet(const Encoding& encoding, int head_dim, const StoredRow& from, int first,
+                          float* to) {
+  float x[kOctet];
+  decode_octet(encoding, head_dim, from, first, x);
+  KV_UNROLL
+  for (int i = 0; i < kOctet; ++i) to[i] = x[i];
+}
+
 // A warp takes a row of K and the same of V, a lane an octet. Grid: [ceil(most rows / kCopyWarps), jobs];
 // kCopyWarps warps.
 KV_KERNEL copy_rows(CopyParams params) {
@@ -20,12 +28,9 @@ KV_KERNEL copy_rows(CopyParams params) {
   const bool raw = row >= job.rows;
   const Layout& layout = raw ? params.tail : params.layout;
   const RowPair at = raw ? locate(layout, job.tail, row - job.rows) : locate(layout, job.pages, row);
-  for (const bool v : {false, true}) {
-    float x[kOctet];
-    decode_octet((v ? layout.v : layout.k).encoding, head_dim, v ? at.v : at.k, first, x);
-    float* to = (v ? job.v : job.k) + int64_t{row} * head_dim + first;
-    for (int i = 0; i < kOctet; ++i) to[i] = x[i];
-  }
+  const int64_t to = int64_t{row} * head_dim + first;
+  copy_octet(layout.k.encoding, head_dim, at.k, first, job.k + to);
+  copy_octet(layout.v.encoding, head_dim, at.v, first, job.v + to);
 }
 
 }  // namespace kv::cuda
