@@ -159,7 +159,6 @@ TEST_F(CudaCache, RowsAreCountedWhereTheyAre) {
 
 TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
   EXPECT_NE(gpu_unsupported_reason(parse_spec("contiguous"), 512), "");
-  EXPECT_NE(gpu_unsupported_reason(parse_spec("contiguous/f32/ring(window=8,positions=cache)"), 64), "");
 }
 
 }  // namespace

@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
-torch = pytest.importorskip("torch", minversion="2.5")
 sys.path.insert(0, str(Path(os.environ["KVLAB_HOME"]) / "harness" / "gpu_check"))
 
 import peers  # noqa: E402
+
+torch = peers.torch
+
+
+def version_of(module):
+    return tuple(int(n) for n in module.__version__.split(".")[:2])
+
+
+needs_torch = pytest.mark.skipif(torch is None or version_of(torch) < (2, 5), reason="there is no PyTorch from 2.5 on")
 
 POINTS = [peers.Point(2, 96, 2, 4, 64), peers.Point(1, 100, 2, 1, 128), peers.Point(3, 70, 1, 8, 64),
           peers.Point(1, 130, 1, 2, 256)]
@@ -40,6 +48,7 @@ def flex_eager(q, k, v):
     return out.reshape(batch, heads, group, dim)
 
 
+@needs_torch
 @pytest.mark.parametrize("point", POINTS, ids=str)
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_every_form_of_sdpa_and_flex_is_attention(point):
@@ -50,10 +59,11 @@ def test_every_form_of_sdpa_and_flex_is_attention(point):
     assert 2e-3 < error_of(int8, point) < peers.BOUNDS[8]
 
 
+@needs_torch
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_the_triton_kernels_are_attention_over_what_they_store(point, monkeypatch):
     pytest.importorskip("triton")
-    if tuple(int(n) for n in pytest.importorskip("numpy").__version__.split(".")[:2]) >= (2, 4):
+    if version_of(pytest.importorskip("numpy")) >= (2, 4):
         pytest.skip("Triton's interpreter does not know this NumPy")
     monkeypatch.setattr(torch.cuda, "get_device_properties",
                         lambda _: types.SimpleNamespace(multi_processor_count=4))

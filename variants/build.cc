@@ -128,7 +128,6 @@ std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
 std::string gpu_unsupported_reason(const Spec& spec, int head_dim) {
   const std::string reason = unsupported_reason(spec, head_dim);
   if (!reason.empty()) return reason;
-  if (turns_rows(spec)) return "positions=cache is the CPU's alone: the GPU's kernels take keys after RoPE";
   return GpuEngine::unsupported_reason(head_dim);
 }
 

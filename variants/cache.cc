@@ -218,7 +218,7 @@ class CacheImpl : public Cache {
         viewed_.push_back(head_spans(in.sequence, layer, head));
     }
     if (codec_.read_copy && !gpu_) decode(viewed_, copy_, decoded_);
-    if (turned_) turn_keys(layer, inputs);
+    if (turned_) gpu_ ? find_places(layer, inputs) : turn_keys(layer, inputs);
     viewed_layer_ = layer;
   }
 
@@ -287,10 +287,9 @@ class CacheImpl : public Cache {
   }
 
   std::string kernel() const override {
-    if (gpu_ && !turned_) {
-      return gpu_->kernel() + "/" +
-             (codec_.read_copy ? "f32 of decoded copy" : encodings_name(codec_.k, codec_.v));
-    }
+    if (gpu_ && turned_) return gpu_->kernel() + "/f32 of turned copy";
+    if (gpu_ && codec_.read_copy) return gpu_->kernel() + "/f32 of decoded copy";
+    if (gpu_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
     if (!prefilled_) return cpu_kernel(1);
     return cpu_kernel(kPrefillTokens) + (decoded_steps_ ? " + " + cpu_kernel(1) : "");
   }
@@ -618,6 +617,21 @@ class CacheImpl : public Cache {
     turned_->turn_keys(viewed_, heads);
   }
 
+  // Where the GPU turns them.
+  void find_places(int layer, std::span<const StepInput> inputs) {
+    turned_on_gpu_.places.clear();
+    int64_t longest = 0;
+    for (const StepInput& in : inputs) {
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        const Retention& policy = *sequence(in.sequence).retention[index(layer, head)];
+        turned_on_gpu_.places.push_back(TurnedRows::places(policy));
+        longest = std::max(longest, policy.slots());
+      }
+    }
+    turned_on_gpu_.angles = turned_->angles_of(longest);
+    turned_on_gpu_.halves = turned_->halves();
+  }
+
   // Each input's q into queries_, turned where the cache does that. A step's tokens are the newest that are
   // kept.
   void find_queries(int layer, std::span<const StepInput> inputs) {
@@ -644,7 +658,8 @@ class CacheImpl : public Cache {
   }
 
   void attend_on_gpu(int layer, std::span<const StepInput> inputs) {
-    if (!is_streamed(layer, inputs)) return gpu_->attend(problems_, nullptr);
+    if (!is_streamed(layer, inputs))
+      return gpu_->attend(problems_, nullptr, turned_ ? &turned_on_gpu_ : nullptr);
     std::vector<int> ids;
     FarRows far{unit_, {}, {}};
     for (const StepInput& in : inputs) {
@@ -652,7 +667,7 @@ class CacheImpl : public Cache {
       far.rows.push_back(streamed_rows(in.sequence, layer));
     }
     far.visit = [&](const PieceVisitor& visit) { placement_->stream(layer, ids, visit); };
-    gpu_->attend(problems_, &far);
+    gpu_->attend(problems_, &far, nullptr);
   }
 
   // First what comes in pieces, in the order in which it comes, then what is in memory.
@@ -879,6 +894,7 @@ class CacheImpl : public Cache {
   std::optional<TurnedRows> turned_;                // positions=cache
 
   std::optional<GpuEngine> gpu_;  // where the memory has one
+  TurnedKeys turned_on_gpu_{};
   std::vector<EncodeTask> encode_tasks_;
   std::vector<EvictingTask> evicting_tasks_;
 };

@@ -62,6 +62,8 @@ struct GpuAttention::Placed {
   float* const* mass = nullptr;
   const cuda::CopyJob* copies = nullptr;       // [problems] of the rows in memory
   const cuda::CopyJob* slot_copies = nullptr;  // [slots, heads]
+  const float* angles = nullptr;               // where keys are turned
+  bool halves = false;
   const float* out = nullptr;
   float* log_sum = nullptr;
   cuda::Partials partials{};
@@ -70,11 +72,12 @@ struct GpuAttention::Placed {
 GpuAttention::GpuAttention(Memory& memory, const Codec& codec, int head_dim)
     : memory_(memory), gpu_(*memory.gpu()), codec_(codec), head_dim_(head_dim) {}
 
-void GpuAttention::attend(std::span<const HeadQueries> problems, const FarRows* far) {
+void GpuAttention::attend(std::span<const HeadQueries> problems, const FarRows* far,
+                          const TurnedKeys* turned) {
   if (problems.empty()) return;
-  GpuBatch batch = pack(problems, far);
+  GpuBatch batch = pack(problems, far, codec_.read_copy || turned);
   Slots slots = make_slots(batch, far);
-  const Placed at = place(batch, slots);
+  const Placed at = place(batch, slots, turned);
   run_near(batch, at);
   if (far) run_pieces(batch, at, slots, *far);
   if (!batch.block_queries) gpu_.merge(merging(batch, at), batch.count());
@@ -86,9 +89,10 @@ void GpuAttention::attend(std::span<const HeadQueries> problems, const FarRows* 
   collect(problems, at.out, batch.outputs);
 }
 
-GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const FarRows* far) const {
+GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const FarRows* far, bool copies) const {
   const std::vector<int64_t> far_rows = far ? far->rows : std::vector<int64_t>{0};
-  GpuBatch batch(problems, codec_, head_dim_, far_rows, static_cast<int>(problems.size() / far_rows.size()));
+  GpuBatch batch(problems, codec_, head_dim_, far_rows, static_cast<int>(problems.size() / far_rows.size()),
+                 copies);
   // Of a problem, the same queries must meet in the blocks of both lists.
   const bool raw_rows =
       std::any_of(batch.problems.begin(), batch.problems.end(), [](auto& p) { return p.tail_rows > 0; });
@@ -154,12 +158,13 @@ void GpuAttention::place_copies(GpuBatch& batch, Slots& slots) {
 
 // Where the lists of a batch begin in what is uploaded.
 struct GpuAttention::Offsets {
-  std::vector<size_t> q, pages, near, tail;  // [problems]
+  std::vector<size_t> q, pages, near, tail, places;  // [problems]; of places if keys are turned
   size_t problems = 0, mass = 0, items[2] = {}, counters = 0, copies = 0, slot_pages = 0, slot_copies = 0;
 };
 
 // Room for all that kernels are to read, and what of it does not depend on addresses in the same room.
-GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& slots) const {
+GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& slots,
+                                                 const TurnedKeys* turned) const {
   Upload& upload = batch.upload;
   const size_t count = batch.problems.size();
   Offsets at;
@@ -169,6 +174,7 @@ GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& s
     at.pages.push_back(upload.add(pages_of(batch, slots, static_cast<int>(i))));
     at.near.push_back(upload.add(batch.copies ? near.pages : std::vector<cuda::Page>()));
     at.tail.push_back(upload.add(near.tail));
+    if (turned) at.places.push_back(upload.add(turned->places[i]));
   }
   std::vector<cuda::Page> slot_pages;
   for (size_t slot = 0; batch.copies && slot < batch.slots; ++slot) {
@@ -186,9 +192,9 @@ GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& s
 }
 
 // Room on the GPU for all that the kernels read and write, and the addresses of its parts.
-GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots) {
+GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots, const TurnedKeys* turned) {
   place_copies(batch, slots);
-  const Offsets at = upload_lists(batch, slots);
+  const Offsets at = upload_lists(batch, slots, turned);
   std::byte* const input = fit(input_, batch.upload.size());
   Carver output;
   output.want(batch.outputs);                                // out
@@ -199,6 +205,10 @@ GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots) {
   output.want(batch.logits);                                 // logits
   output.start(fit(output_, output.bytes()));
   Placed placed;
+  if (turned) {
+    placed.angles = angles_on_gpu(*turned);
+    placed.halves = turned->halves;
+  }
   float* out = output.next();
   placed.out = out;
   placed.log_sum = output.next();
@@ -220,14 +230,16 @@ GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots) {
     out += queries * head_dim_;
     if (p.logits) logits += queries * rows_of(p);
     if (batch.copies) {
-      copies.push_back({pages_at(at.near[i]), p.tail, near.rows, near.tail_rows, near.copy.k, near.copy.v});
+      const auto* places = turned ? reinterpret_cast<const int32_t*>(input + at.places[i]) : nullptr;
+      copies.push_back(
+          {pages_at(at.near[i]), p.tail, near.rows, near.tail_rows, near.copy.k, near.copy.v, places});
     }
   }
   for (size_t slot = 0; batch.copies && slot < batch.slots; ++slot) {
     for (int head = 0; head < batch.heads; ++head) {
       const F32Rows to = slots.copied(slot, head);
       slot_copies.push_back(
-          {pages_at(at.slot_pages) + std::ssize(slot_copies), nullptr, kPieceRows, 0, to.k, to.v});
+          {pages_at(at.slot_pages) + std::ssize(slot_copies), nullptr, kPieceRows, 0, to.k, to.v, nullptr});
     }
   }
   batch.upload.set<cuda::Problem>(at.problems, batch.problems);
@@ -242,6 +254,20 @@ GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots) {
   placed.copies = reinterpret_cast<const cuda::CopyJob*>(input + at.copies);
   placed.slot_copies = reinterpret_cast<const cuda::CopyJob*>(input + at.slot_copies);
   return placed;
+}
+
+// They go there once, and again where more places are in use.
+const float* GpuAttention::angles_on_gpu(const TurnedKeys& turned) {
+  const size_t count = turned.angles.size();
+  std::byte* const there = fit(angles_, count * sizeof(float));
+  if (angles_there_ < count) gpu_.copy(there, turned.angles.data(), count * sizeof(float));
+  angles_there_ = count;
+  return reinterpret_cast<const float*>(there);
+}
+
+cuda::CopyParams GpuAttention::copying(const GpuBatch& batch, const Placed& at,
+                                       const cuda::CopyJob* jobs) const {
+  return {batch.encoded, batch.raw, jobs, at.angles, at.halves};
 }
 
 cuda::MergeParams GpuAttention::merging(const GpuBatch& batch, const Placed& at) const {
@@ -267,8 +293,7 @@ void GpuAttention::attend_simple(const GpuBatch& batch, const Placed& at, const 
 void GpuAttention::run_near(const GpuBatch& batch, const Placed& at) {
   int32_t most_rows = 0;
   for (const PlacedRows& near : batch.near) most_rows = std::max(most_rows, near.all());
-  if (batch.copies && most_rows > 0)
-    gpu_.copy_rows({batch.encoded, batch.raw, at.copies}, batch.count(), most_rows);
+  if (batch.copies && most_rows > 0) gpu_.copy_rows(copying(batch, at, at.copies), batch.count(), most_rows);
   if (batch.block_queries) {
     decode(batch, at, false, batch.near_items);
     decode(batch, at, true, {0, batch.items[1].size()});
@@ -310,7 +335,7 @@ void GpuAttention::run_piece(const GpuBatch& batch, const Placed& at, size_t inp
   const auto heads = static_cast<size_t>(batch.heads);
   if (batch.copies) {
     const cuda::CopyJob* jobs = at.slot_copies + piece % batch.slots * heads;
-    gpu_.copy_rows({batch.encoded, batch.raw, jobs}, batch.heads, kPieceRows);
+    gpu_.copy_rows(copying(batch, at, jobs), batch.heads, kPieceRows);
   }
   if (batch.block_queries) return decode(batch, at, false, batch.piece_items[piece]);
   attend_simple(batch, at, {input * heads, heads}, {piece - batch.first_piece[input], 1});

@@ -22,6 +22,13 @@ struct FarRows {
   std::function<void(const PieceVisitor&)> visit;  // as Placement::stream() does it
 };
 
+// Keys that are to be turned before attention reads them, in a copy (positions=cache). None of them is far.
+struct TurnedKeys {
+  std::span<const float> angles;  // [places, 2, head_dim / 2] of the host: more with time, else the same
+  bool halves;                    // which channels are pairs, as in variants/rope.h
+  std::vector<std::vector<int32_t>> places;  // [problems] of each row
+};
+
 class GpuAttention {
  public:
   // The memory has a GPU. It holds what this needs while it works, as workspace.
@@ -29,7 +36,7 @@ class GpuAttention {
 
   // As kv::attend, for spans and mass of the GPU's memory; q and out are the host's. All problems have one
   // group. Those of an input, one a kv head, lie one behind the other.
-  void attend(std::span<const HeadQueries> problems, const FarRows* far);
+  void attend(std::span<const HeadQueries> problems, const FarRows* far, const TurnedKeys* turned);
   // Whether the last of them took the fast kernel.
   bool fast() const { return fast_; }
 
@@ -38,12 +45,14 @@ class GpuAttention {
   struct Placed;
   struct Offsets;
 
-  GpuBatch pack(std::span<const HeadQueries> problems, const FarRows* far) const;
+  GpuBatch pack(std::span<const HeadQueries> problems, const FarRows* far, bool copies) const;
   Slots make_slots(const GpuBatch& batch, const FarRows* far);
   std::vector<cuda::Page> pages_of(const GpuBatch& batch, const Slots& slots, int problem) const;
   void place_copies(GpuBatch& batch, Slots& slots);
-  Offsets upload_lists(GpuBatch& batch, const Slots& slots) const;
-  Placed place(GpuBatch& batch, Slots& slots);
+  Offsets upload_lists(GpuBatch& batch, const Slots& slots, const TurnedKeys* turned) const;
+  Placed place(GpuBatch& batch, Slots& slots, const TurnedKeys* turned);
+  const float* angles_on_gpu(const TurnedKeys& turned);
+  cuda::CopyParams copying(const GpuBatch& batch, const Placed& at, const cuda::CopyJob* jobs) const;
 
   cuda::MergeParams merging(const GpuBatch& batch, const Placed& at) const;
   void decode(const GpuBatch& batch, const Placed& at, bool tail, const ItemRange& items);
@@ -60,7 +69,8 @@ class GpuAttention {
   const Codec codec_;
   const int head_dim_;
   bool fast_ = true;
-  Block input_, output_, slots_, copy_;
+  Block input_, output_, slots_, copy_, angles_;
+  size_t angles_there_ = 0;
   std::vector<float> collected_;  // the host's
 };
 

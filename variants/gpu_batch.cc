@@ -60,8 +60,8 @@ cuda::Layout layout_of(const Span& span, int head_dim) {
 }
 
 GpuBatch::GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int head_dim,
-                   std::vector<int64_t> rows_far, int heads_of_input)
-    : copies(codec.read_copy), heads(heads_of_input), far_rows(std::move(rows_far)) {
+                   std::vector<int64_t> rows_far, int heads_of_input, bool through_copies)
+    : copies(through_copies), heads(heads_of_input), far_rows(std::move(rows_far)) {
   group = from.front().group;
   find_layouts(from, codec, head_dim);
   for (size_t i = 0; i < from.size(); ++i) add(from[i], far_of(static_cast<int>(i)), codec);

@@ -80,9 +80,9 @@ struct ItemRange {
 
 struct GpuBatch {
   // far_rows[i] of input i's problems, `heads` one after the other, come in pieces, before their spans; whole
-  // pieces. `copies`: attention reads an f32 copy of all rows.
+  // pieces. `through_copies`: attention reads an f32 copy of all rows.
   GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int head_dim, std::vector<int64_t> far_rows,
-           int heads);
+           int heads, bool through_copies);
 
   // Of the encoded rows and of the raw ones; and, where attention reads them as f32, of that.
   cuda::Layout encoded{}, raw{}, copied{};

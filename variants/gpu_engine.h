@@ -56,7 +56,9 @@ class GpuEngine {
   // heads alike.
   void evict_and_encode(const UnitLayout& unit, int64_t token, std::span<const EvictingTask> tasks);
 
-  void attend(std::span<const HeadQueries> problems, const FarRows* far) { attention_.attend(problems, far); }
+  void attend(std::span<const HeadQueries> problems, const FarRows* far, const TurnedKeys* turned) {
+    attention_.attend(problems, far, turned);
+  }
   // What ran last, as in "cuda90_decode" or "cuda90_simple".
   std::string kernel() const;
 

@@ -300,9 +300,10 @@ bool Scene::copy_is_the_cpus(int problem) const {
   const cuda::Problem& p = problems_[problem];
   const size_t bytes = static_cast<size_t>(rows_of(p)) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
   const DeviceBytes copy[] = {DeviceBytes(gpu_, bytes), DeviceBytes(gpu_, bytes)};
-  const cuda::CopyJob job{p.pages, p.tail, p.rows, p.tail_rows, copy[0].as<float>(), copy[1].as<float>()};
+  const cuda::CopyJob job{p.pages, p.tail, p.rows, p.tail_rows, copy[0].as<float>(), copy[1].as<float>(),
+                          nullptr};
   const DeviceBytes device_job = upload(gpu_, std::vector<cuda::CopyJob>{job});
-  gpu_.copy_rows({main_.layout, tail_.layout, device_job.as<cuda::CopyJob>()}, 1, rows_of(p));
+  gpu_.copy_rows({main_.layout, tail_.layout, device_job.as<cuda::CopyJob>(), nullptr, false}, 1, rows_of(p));
   std::vector<float> got(bytes / sizeof(float));
   for (const bool v : {false, true}) {
     gpu_.copy(got.data(), copy[v].as<float>(), bytes);

@@ -5,9 +5,7 @@ kv head) and one stretch of rows; a second kernel merges the stretches. WIDTH is
 where two share a byte.
 """
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any  # and no annotations as text: older Triton takes them for types
 
 import torch
 import triton

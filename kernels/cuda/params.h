@@ -30,11 +30,14 @@ struct CopyJob {
   int32_t rows, tail_rows;
   float* k;  // [rows + tail_rows, head_dim] out
   float* v;
+  const int32_t* place;  // [rows + tail_rows] or null: keys are turned by the angles of these places
 };
 
 struct CopyParams {
   Layout layout, tail;
   const CopyJob* jobs;  // [blocks_y]
+  const float* angles;  // [places, 2, head_dim / 2] cosines and sines, or null
+  bool halves;          // channels i and i + head_dim / 2 are turned together, and not 2i and 2i + 1
 };
 
 struct AttendParams {
