@@ -104,7 +104,7 @@ class GpuBatch {
   }
 
   void attend_simple(const simt::Launch& how) {
-    launch({most_splits_, problems(), parts(most_queries_, cuda::kAttendWarps)}, how, [&] {
+    launch({parts(most_queries_, cuda::kAttendWarps), problems(), most_splits_}, how, [&] {
       const GpuProblem& p = problems_.front();
       cuda::attend_simple(
           {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows});

@@ -43,6 +43,7 @@ TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
       }
     }
     EXPECT_TRUE(scene.bytes_are_the_cpus(3)) << codec.name;
+    EXPECT_TRUE(scene.copy_is_the_cpus(3)) << codec.name;
     const int64_t elements = int64_t{2} * 2 * 64 * (128 + 0);  // K and V, kv heads, head_dim, encoded rows
     EXPECT_GE(scene.kv_bytes() * 8, elements * codec.v.bits) << codec.name;
   }

@@ -6,8 +6,10 @@
 #include <functional>
 
 #include "kernels/cuda/append.h"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/evict.h"
 #include "tests/cuda_attention.h"
+#include "variants/rope.h"
 
 namespace kv {
 namespace {
@@ -102,6 +104,33 @@ TEST(Shim, NoticesEveryLossInAppend) {
       return difference(gpu, cpu).empty();
     });
     EXPECT_TRUE(lost.empty()) << encoding_name(e) << testing::PrintToString(lost);
+  }
+}
+
+TEST(Shim, NoticesEveryLossInTurningCopies) {
+  for (const RopePairs pairs : {RopePairs::kNeighbours, RopePairs::kHalves}) {
+    const Rope rope{.theta = 100.0, .pairs = pairs};
+    EXPECT_TRUE(
+        unnoticed([&](const Launch& how) {
+          GpuHead head(same(kF16s), 64, kPaged, 20);
+          head.fill(gaussian(20 * 64, 1), gaussian(20 * 64, 2));
+          std::vector<float> k(20 * 64, NAN), v(20 * 64, NAN), want = head.decoded(false), angles(20 * 64);
+          std::vector<int32_t> place(20);
+          for (int row = 0; row < 20; ++row) {
+            place[static_cast<size_t>(row)] = 19 - row;
+            float* own = angles.data() + (19 - row) * 64;
+            rope_angles(rope, 64, 19 - row, own);
+            rotate(pairs, 64, own, want.data() + row * 64, want.data() + row * 64);
+          }
+          const cuda::CopyJob job{head.pages.data(), nullptr, 20, 0, k.data(), v.data(), place.data()};
+          Launch launch = how;
+          launch.grid = {20 / cuda::kCopyWarps};
+          launch.threads = cuda::kCopyWarps * simt::kWarp;
+          Machine::run(launch, [&] {
+            cuda::copy_rows({head.layout, head.layout, &job, angles.data(), pairs == RopePairs::kHalves});
+          });
+          return k == want && v == head.decoded(true);
+        }).empty());
   }
 }
 

@@ -1,8 +1,11 @@
-"""gpu-check where there is no GPU: one clear line; and what it makes of the rows that a GPU would give."""
+"""gpu-check where there is no GPU: one clear line; what it makes of the rows that a GPU would give; and all of it, from
+the command to the table, with a driver, a compiler and a program that only pretend.
+"""
 
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -78,11 +81,31 @@ def test_a_stage_keeps_its_rows_however_it_ends(tmp_path, monkeypatch):
     assert run.stream(a_run, "kernels", program([row], code=1)) == "failed"
     assert run.stream(a_run, "kernels", program([row], seconds=60)) == "cut off"
     assert run.stream(a_run, "kernels", program([{**row, "status": "skipped"}])) == "skipped"
-    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off", "skipped"]
+    assert run.stream(a_run, "kernels", program([row, {**row, "status": "cut off"}])) == "cut off"
+    assert [r["status"] for r in a_run.rows] == ["ok", "ok", "failed", "ok", "cut off", "skipped", "ok", "cut off"]
     lines = (tmp_path / "out" / "cells.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == a_run.rows
     a_run.write()
     assert (tmp_path / "out" / "cells.csv").read_text().startswith("stage,name,status")
+
+
+def test_the_program_is_built_for_the_gpu_or_for_the_newest_that_the_compiler_knows():
+    known = "compute_80\ncompute_89\ncompute_90\ncompute_90a\n"
+    assert run.target_of((8, 0), known) == ("compute_80", "sm_80")
+    assert run.target_of((8, 9), known) == ("compute_89", "sm_89")
+    assert run.target_of((9, 0), known) == ("compute_90a", "sm_90a")
+    assert run.target_of((8, 6), known) == ("compute_80", "compute_80")  # the driver compiles it further
+    assert run.target_of((12, 0), known) == ("compute_90", "compute_90")
+
+
+def test_clocks_are_those_of_the_samples():
+    sample = "2026/01/01 00:00:00.000, {} MHz, 2619 MHz, 40, 300.00 W, 0x{:016x}"
+    lines = [sample.format(1980, 0), "[Not Supported]", sample.format(1755, 4)]
+    clocks = run.clocks_during(lines)
+    assert (clocks["sm_mhz_least"], clocks["sm_mhz_most"]) == (1755, 1980)
+    assert clocks["throttle_reasons"] == ["0x0000000000000000", "0x0000000000000004"]
+    assert "MOVED" in table.clocks_line(clocks)
+    assert run.clocks_during(["no such field"]) == {}
 
 
 def test_registers_are_read_from_the_assemblers_report():
@@ -116,3 +139,89 @@ def test_the_table_names_the_fastest_peer_of_the_same_kind_and_says_what_is_void
     assert any(line.startswith("VOID") for line in lines)
     assert "split-KV, 1 x 8192: 6.50x as fast as whole" in lines
     assert [table.bits_of(c) for c in ("f32", "bf16", "fp8", "q8_0", "q4_0", "token2", "kivi4")] == [32, 16, 8, 8, 4, 2, 4]
+
+
+DRIVER = """
+extern "C" int cuInit(unsigned) { return 0; }
+extern "C" int cuDeviceGetCount(int* count) { return *count = 1, 0; }
+extern "C" int cuDeviceGet(int* device, int) { return *device = 0, 0; }
+extern "C" int cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
+extern "C" int cuDriverGetVersion(int* version) { return *version = 12080, 0; }
+"""
+COMPILER = """#!/bin/sh
+case "$*" in
+  *--version*) echo 'Cuda compilation tools, release 12.8, V12.8.1'; exit ;;
+  *--list-gpu-arch*) echo compute_80; echo compute_90; exit ;;
+  *code=sm_90a*) ;;
+  *) exit 1 ;;
+esac
+for last; do :; done
+cp PROGRAM "$last"
+cat >&2 <<END
+ptxas info    : Compiling entry function '_Z3foo' for 'sm_90a'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 100 registers, used 1 barriers
+END
+"""
+SMI = """#!/bin/sh
+echo 'timestamp, clocks.current.sm [MHz], clocks.current.memory [MHz], temperature.gpu, power.draw [W], reasons'
+while echo '2026/01/01 00:00:00.000, 1980 MHz, 2619 MHz, 40, 300.00 W, 0x0'; do sleep 0.05; done
+"""
+SHAPE = {**POINT, "codec": "f16", "status": "ok", "cold_us": 2.0, "steady_us": 1.0}
+
+
+def rows_of_a_gpu(kernel_status):
+    ceiling = {"stage": "ceiling", "read_gb_s": 1.0}
+    return {
+        "info": [{"name": "No such GPU"}],
+        "wrappers": [{"stage": "wrappers", "name": "exp2", "status": "ok"}],
+        "kernels": [{"stage": "kernels", "name": "f16 d128", "status": kernel_status}],
+        "benchmark": [
+            {**ceiling, "name": "before"},
+            {**SHAPE, "stage": "decode", "page_rows": 0, "share_of_ceiling": 0.5},
+            {**SHAPE, "stage": "append", "rows": 1},
+            {**SHAPE, "stage": "prefill", "tokens": 128, "tflop_s": 1.0},
+            {"stage": "benchmark", "status": "cut off", "reason": "no time for the last 7 cases"},
+            {**ceiling, "name": "after"},
+        ],
+    }
+
+
+def pretend(folder, kernel_status="ok"):
+    """An environment in which there seem to be a driver, nvcc and nvidia-smi; the compiler's program prints rows."""
+    folder.mkdir()
+    (folder / "driver.cc").write_text(DRIVER)
+    subprocess.run([shutil.which("g++"), "-shared", "-fPIC", folder / "driver.cc", "-o", folder / "libcuda.so.1"], check=True)
+    (folder / "program").write_text(
+        f"#!{sys.executable}\nimport json, sys, time\nrows = {rows_of_a_gpu(kernel_status)!r}[sys.argv[1]]\n"
+        "time.sleep(0.3 * (sys.argv[1] == 'benchmark'))\nprint(*map(json.dumps, rows), sep='\\n')\n"
+        "sys.exit(any(row.get('status') == 'failed' for row in rows))\n")
+    (folder / "nvcc").write_text(COMPILER.replace("PROGRAM", str(folder / "program")))
+    (folder / "nvidia-smi").write_text(SMI)
+    for name in ("program", "nvcc", "nvidia-smi"):
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "CUDACXX": str(folder / "nvcc"),
+            "LD_LIBRARY_PATH": str(folder)}
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
+@pytest.mark.parametrize(("kernels", "code"), [("ok", 0), ("failed", 1)])
+def test_the_command_leaves_its_results_and_a_line_for_all_that_was_timed(tmp_path, kernels, code):
+    environment = pretend(tmp_path / "tools", kernels)
+    done = subprocess.run([HOME / "kvlab", "gpu-check", "--out", tmp_path / "out"], env=environment, capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    stages = ["build", "wrappers", "kernels", "benchmark", "peers", "memcheck", "racecheck"]
+    saved = json.loads((tmp_path / "out" / "env.json").read_text())
+    assert list(saved["stages"]) == stages
+    assert saved["stages"]["kernels"]["status"] == kernels and saved["stages"]["benchmark"]["status"] == "cut off"
+    assert saved["target"] == "sm_90a" and saved["gpu"]["name"] == "No such GPU" and not saved["void"]
+    lines = done.stdout.splitlines()
+    for stage in stages:
+        assert any(line.startswith(stage) for line in lines), stage
+    for beginning in ("f16      32 x 4096, 8 x 4 heads of 128", "f16      32 x 8 heads of 128, rows at once: 1",
+                      "f16      32 x 4096, 8 x 4 heads of 128, chunk of 128", "SM clock while timing: 1980 to 1980 MHz"):
+        assert any(line.startswith(beginning) for line in lines), beginning
+    assert any("no time for the last 7 cases" in line for line in lines)
+    assert any("f16 d128" in line for line in lines) == (kernels == "failed")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells.csv", "cells.jsonl", "clocks.csv", "env.json"}

@@ -128,8 +128,7 @@ std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
 std::string gpu_unsupported_reason(const Spec& spec, int head_dim) {
   const std::string reason = unsupported_reason(spec, head_dim);
   if (!reason.empty()) return reason;
-  if (turns_rows(spec)) return "positions=cache is the CPU's alone: the GPU's kernels take keys after RoPE";
-  return GpuEngine::unsupported_reason(codec_of(spec).make(spec.codec), head_dim);
+  return GpuEngine::unsupported_reason(head_dim);
 }
 
 // The largest head_dim is a multiple of every block, so it has only the reasons that all have.

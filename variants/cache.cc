@@ -217,8 +217,8 @@ class CacheImpl : public Cache {
       for (int head = 0; head < shape_.kv_heads; ++head)
         viewed_.push_back(head_spans(in.sequence, layer, head));
     }
-    if (codec_.read_copy) decode(viewed_, copy_, decoded_);
-    if (turned_) turn_keys(layer, inputs);
+    if (codec_.read_copy && !gpu_) decode(viewed_, copy_, decoded_);
+    if (turned_) gpu_ ? find_places(layer, inputs) : turn_keys(layer, inputs);
     viewed_layer_ = layer;
   }
 
@@ -246,7 +246,7 @@ class CacheImpl : public Cache {
     if (scored) give_mass(layer, inputs);
     for (const HeadQueries& p : problems_) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
     if (gpu_) {
-      gpu_->attend(problems_);
+      attend_on_gpu(layer, inputs);
     } else if (is_streamed(layer, inputs)) {
       attend_streamed(layer, inputs);
     } else {
@@ -287,7 +287,9 @@ class CacheImpl : public Cache {
   }
 
   std::string kernel() const override {
-    if (gpu_ && !turned_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
+    if (gpu_ && turned_) return gpu_->kernel() + "/f32 of turned copy";
+    if (gpu_ && codec_.read_copy) return gpu_->kernel() + "/f32 of decoded copy";
+    if (gpu_) return gpu_->kernel() + "/" + encodings_name(codec_.k, codec_.v);
     if (!prefilled_) return cpu_kernel(1);
     return cpu_kernel(kPrefillTokens) + (decoded_steps_ ? " + " + cpu_kernel(1) : "");
   }
@@ -615,6 +617,21 @@ class CacheImpl : public Cache {
     turned_->turn_keys(viewed_, heads);
   }
 
+  // Where the GPU turns them.
+  void find_places(int layer, std::span<const StepInput> inputs) {
+    turned_on_gpu_.places.clear();
+    int64_t longest = 0;
+    for (const StepInput& in : inputs) {
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        const Retention& policy = *sequence(in.sequence).retention[index(layer, head)];
+        turned_on_gpu_.places.push_back(TurnedRows::places(policy));
+        longest = std::max(longest, policy.slots());
+      }
+    }
+    turned_on_gpu_.angles = turned_->angles_of(longest);
+    turned_on_gpu_.halves = turned_->halves();
+  }
+
   // Each input's q into queries_, turned where the cache does that. A step's tokens are the newest that are
   // kept.
   void find_queries(int layer, std::span<const StepInput> inputs) {
@@ -638,6 +655,19 @@ class CacheImpl : public Cache {
   bool is_streamed(int layer, std::span<const StepInput> inputs) const {
     return std::any_of(inputs.begin(), inputs.end(),
                        [&](const StepInput& in) { return streamed_rows(in.sequence, layer) > 0; });
+  }
+
+  void attend_on_gpu(int layer, std::span<const StepInput> inputs) {
+    if (!is_streamed(layer, inputs))
+      return gpu_->attend(problems_, nullptr, turned_ ? &turned_on_gpu_ : nullptr);
+    std::vector<int> ids;
+    FarRows far{unit_, {}, {}};
+    for (const StepInput& in : inputs) {
+      ids.push_back(in.sequence);
+      far.rows.push_back(streamed_rows(in.sequence, layer));
+    }
+    far.visit = [&](const PieceVisitor& visit) { placement_->stream(layer, ids, visit); };
+    gpu_->attend(problems_, &far, nullptr);
   }
 
   // First what comes in pieces, in the order in which it comes, then what is in memory.
@@ -864,27 +894,18 @@ class CacheImpl : public Cache {
   std::optional<TurnedRows> turned_;                // positions=cache
 
   std::optional<GpuEngine> gpu_;  // where the memory has one
+  TurnedKeys turned_on_gpu_{};
   std::vector<EncodeTask> encode_tasks_;
   std::vector<EvictingTask> evicting_tasks_;
 };
 
 }  // namespace
 
-// A GPU reads its own memory and the host's, but no files.
-static void refuse_file(const Spec& spec, const CacheShape& shape) {
-  const int64_t room = spec.placement.integer("hot") + spec.placement.integer("warm");
-  if (room >= shape.max_tokens) return;
-  throw std::invalid_argument(
-      "'" + spec.print() + "': a GPU's kernels read no files, so hot and warm together must be " +
-      std::to_string(shape.max_tokens) + " rows or more, not " + std::to_string(room));
-}
-
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
   const std::string reason =
       memory.gpu() ? gpu_unsupported_reason(spec, shape.head_dim) : unsupported_reason(spec, shape.head_dim);
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
-  if (memory.gpu() && spec.placement.name == "tiered") refuse_file(spec, shape);
   return std::make_unique<CacheImpl>(spec, shape, memory);
 }
 

@@ -1,6 +1,8 @@
 // What a cache does with its rows where they lie in a GPU's memory: encoding, attention, and copies for those
 // who check. The cache's own bookkeeping (retention, block tables) stays on the host, but for scores from
-// attention and what is chosen by them; queries, new rows and outputs travel with each call.
+// attention and what is chosen by them; queries, new rows and outputs travel with each call. Rows that are
+// not in the GPU's memory pass through it piece by piece, the next ones on their way while kernels read
+// others.
 #pragma once
 
 #include <array>
@@ -12,6 +14,7 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/gpu.h"
 #include "variants/codec/codec.h"
+#include "variants/gpu_attention.h"
 #include "variants/placement/placement.h"
 #include "variants/retention/retention.h"
 
@@ -44,7 +47,7 @@ class GpuEngine {
   GpuEngine(Memory& memory, const Codec& codec, int head_dim);
 
   // Empty if rows of this kind can be kept on a GPU, else the reason.
-  static std::string unsupported_reason(const Codec& codec, int head_dim);
+  static std::string unsupported_reason(int head_dim);
 
   void encode(const UnitLayout& unit, std::span<const EncodeTask> tasks);
   void encode_from_tail(const UnitLayout& unit, std::span<const EncodeTask> tasks);
@@ -53,9 +56,9 @@ class GpuEngine {
   // heads alike.
   void evict_and_encode(const UnitLayout& unit, int64_t token, std::span<const EvictingTask> tasks);
 
-  // As kv::attend, for spans and mass of the GPU's memory; q and out are the host's. All problems have one
-  // group.
-  void attend(std::span<const HeadQueries> problems);
+  void attend(std::span<const HeadQueries> problems, const FarRows* far, const TurnedKeys* turned) {
+    attention_.attend(problems, far, turned);
+  }
   // What ran last, as in "cuda90_decode" or "cuda90_simple".
   std::string kernel() const;
 
@@ -63,22 +66,14 @@ class GpuEngine {
   std::vector<Span> look(std::span<const Span> spans);
 
  private:
-  // Uploads bytes that the kernels of one call read.
-  class Upload;
-  struct Batch;
-
   void launch_append(const UnitLayout& unit, std::span<const EncodeTask> tasks, bool half);
-  Batch pack(std::span<const HeadQueries> problems) const;
-  void place(Batch& batch);
-  void run(const Batch& batch);
-  std::byte* fit(Block& block, size_t bytes);
+  std::byte* fit(size_t bytes) { return fit_on_gpu(memory_, input_, bytes); }
 
   Memory& memory_;
   cuda::Gpu& gpu_;
-  const Codec codec_;
   const int head_dim_;
-  bool fast_ = true;  // the last attend took the fast kernel
-  Block input_, output_;
+  GpuAttention attention_;
+  Block input_;
   std::vector<std::byte> looked_;  // the host's
 };
 

@@ -65,6 +65,19 @@ void TurnedRows::turn_view(std::span<const Span> view, const Retention& head, fl
   }
 }
 
+std::vector<int32_t> TurnedRows::places(const Retention& head) {
+  const std::vector<int64_t> order = head.oldest_first();
+  std::vector<int32_t> places(order.size());
+  for (size_t place = 0; place < order.size(); ++place)
+    places[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
+  return places;
+}
+
+std::span<const float> TurnedRows::angles_of(int64_t places) {
+  fit_angles(places);
+  return {angles(0), static_cast<size_t>(places_ * head_dim_)};
+}
+
 std::vector<const float*> TurnedRows::turn_queries(std::span<const Queries> queries, int heads) {
   int64_t rows = 0;
   for (const Queries& in : queries) rows += heads * in.n;

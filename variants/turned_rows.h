@@ -4,7 +4,8 @@
 // ever looks farther back than the cache is long, however much has passed through it.
 //
 // Places change with every eviction, so all keys are turned anew at every read, into an f32 copy: workspace
-// that the ledger counts. Values are read where they lie.
+// that the ledger counts. Values are read where they lie. A GPU turns them itself (kernels/cuda/copy.h), and
+// copies the values as well.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,11 @@ class TurnedRows {
   // Makes each view, the rows of one kv head in slot order, show turned copies of its keys. heads[i] knows
   // the tokens of view i. What the views then show is valid until the next call.
   void turn_keys(std::span<std::span<const Span>> views, std::span<const Retention* const> heads);
+  // For who turns the keys elsewhere: the places of a head's slots, and the cosines and sines of at least
+  // `places` places, [places, 2, head_dim / 2].
+  static std::vector<int32_t> places(const Retention& head);
+  std::span<const float> angles_of(int64_t places);
+  bool halves() const { return rope_.pairs == RopePairs::kHalves; }
 
   // One step's queries of a sequence: q [heads, n, head_dim], of its newest n tokens.
   struct Queries {

@@ -45,6 +45,7 @@ bool passes(cuda::CudaGpu& gpu, const Case& c) {
     const double one = scene.relative_error(problem);
     error = one <= error ? error : one;  // NaN stays
     bytes &= scene.bytes_are_the_cpus(problem);
+    if (c.path == Scene::Path::kPlain) bytes &= scene.copy_is_the_cpus(problem);
   }
   const bool ok = bytes && error <= kBound;
   std::printf(

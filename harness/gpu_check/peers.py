@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,13 +16,10 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError:
-    print(json.dumps({"stage": "peers", "status": "skipped", "reason": "PyTorch is not installed"}))
-    sys.exit(0)
-if not torch.cuda.is_available():
-    print(json.dumps({"stage": "peers", "status": "skipped", "reason": "this PyTorch cannot use the GPU"}))
-    sys.exit(0)
+    torch = None
 
-COLD_CALLS, GRAPH_CALLS, GRAPH_LAUNCHES = 40, 32, 8
+COLD_CALLS, LEAST_GRAPH_CALLS, GRAPH_LAUNCHES = 40, 32, 8
+HOLD_CYCLES = 1_000_000  # longer than Python takes to launch a step
 
 
 class Point(NamedTuple):
@@ -112,7 +108,7 @@ def flex_peers() -> Iterator[Peer]:
         from torch.nn.attention.flex_attention import flex_attention
     except ImportError:
         return
-    compiled = torch.compile(flex_attention, dynamic=False)
+    compiled = torch.compile(flex_attention, dynamic=False)  # for one shape: the compiler forgets the others
 
     def step(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         batch, heads, group, dim = q.shape
@@ -135,17 +131,22 @@ def triton_peers() -> Iterator[Peer]:
 # ---- checking and timing ----
 
 
+CHECKED = [0, -1]  # sequences of a batch
+
+
 def expected(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    scores = torch.einsum("hgd,hsd->hgs", q[0].double(), k[0].double()) * q.shape[-1] ** -0.5
-    return torch.einsum("hgs,hsd->hgd", scores.softmax(-1), v[0].double())
+    scores = torch.einsum("bhgd,bhsd->bhgs", q[CHECKED].double(), k[CHECKED].double()) * q.shape[-1] ** -0.5
+    return torch.einsum("bhgs,bhsd->bhgd", scores.softmax(-1), v[CHECKED].double())
 
 
 def relative_error(out: Tensor, want: Tensor) -> float:
-    return float((out[0].double() - want).norm() / want.norm())
+    return float((out[CHECKED].double() - want).norm() / want.norm())
 
 
 def time_once(work: Callable[[], Any]) -> float:
+    """Microseconds on the GPU, which is kept busy until the host has launched all of the work."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(HOLD_CYCLES)
     start.record()
     work()
     end.record()
@@ -157,7 +158,9 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def steady_us(call: Callable[[int], Any]) -> float:
+def steady_us(call: Callable[[int], Any], data_sets: int) -> float:
+    """A call's share of a graph of calls, one after the other over all the data sets."""
+    calls = max(LEAST_GRAPH_CALLS, data_sets)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -165,16 +168,15 @@ def steady_us(call: Callable[[int], Any]) -> float:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for i in range(GRAPH_CALLS):
+        for i in range(calls):
             call(i)
-    return median([time_once(graph.replay) / GRAPH_CALLS for _ in range(GRAPH_LAUNCHES)])
+    return median([time_once(graph.replay) / calls for _ in range(GRAPH_LAUNCHES)])
 
 
-def buffers(point: Point) -> int:
-    """How many caches take turns: several times the L2, as many as 16 GiB of f16 hold."""
+def buffers(point: Point, l2_bytes: int, memory_bytes: int) -> int:
+    """How many caches take turns: several times the L2 even at 4 bits, at most what 16 GiB hold, or a third of the GPU."""
     size = 4 * point.batch * point.seq_len * point.kv_heads * point.head_dim
-    cache = torch.cuda.get_device_properties(0).L2_cache_size
-    return max(1, min(4 * cache // size + 2, (16 << 30) // size, 32))
+    return max(1, min(4 * l2_bytes // (size // 4) + 2, min(16 << 30, memory_bytes // 3) // size, 256))
 
 
 # Besides rounding, what a peer's own quantisation costs over N(0,1) rows.
@@ -192,38 +194,66 @@ def measure(peer: Peer, point: Point, data: list[tuple[Tensor, Tensor, Tensor]],
         return peer.step(*stored[i % len(stored)])
 
     cold = median([time_once(lambda i=i: call(i)) for i in range(COLD_CALLS)])
-    return {**row, "status": "ok", "cold_us": cold, "steady_us": steady_us(call)}
+    return {**row, "status": "ok", "cold_us": cold, "steady_us": steady_us(call, len(stored))}
 
 
 def all_peers() -> list[Peer]:
     return [*sdpa_peers(), *triton_peers(), Peer("dequantise int8, then sdpa", 8, dequantised, store_int8), *flex_peers()]
 
 
+def make_data(point: Point, count: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    torch.manual_seed(1)
+    q_shape = (point.batch, point.kv_heads, point.group, point.head_dim)
+    shape = (point.batch, point.kv_heads, point.seq_len, point.head_dim)
+    shapes = (q_shape, shape, shape)
+    return [tuple(torch.randn(s, device="cuda", dtype=torch.float16) for s in shapes) for _ in range(count)]
+
+
+def failure(peer: Peer, point: Point, error: Exception) -> dict[str, Any]:
+    reason = str(error).strip().splitlines()
+    return {"stage": "peers", "name": peer.name, "bits": peer.bits, **point._asdict(), "status": "failed",
+            "reason": (reason or [type(error).__name__])[0][:200]}
+
+
+def compare(point: Point, end: float) -> bool:
+    """Prints a row for each peer at one point; False where the time was over before the last."""
+    torch.compiler.reset()  # or it gives up on a function that it has compiled for 8 shapes
+    gpu = torch.cuda.get_device_properties(0)
+    data = make_data(point, buffers(point, gpu.L2_cache_size, gpu.total_memory))
+    want = expected(*data[0])
+    for peer in all_peers():
+        if time.monotonic() > end:
+            return False
+        try:
+            row = measure(peer, point, data, want)
+        except Exception as error:  # noqa: BLE001  a peer that cannot do a shape says so in its row
+            row = failure(peer, point, error)
+            torch.cuda.synchronize()
+        print(json.dumps(row), flush=True)
+    return True
+
+
+def why_not() -> str:
+    if torch is None:
+        return "PyTorch is not installed"
+    return "" if torch.cuda.is_available() else "this PyTorch cannot use the GPU"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
     end = time.monotonic() + parser.parse_args().seconds
+    if why_not():
+        print(json.dumps({"stage": "peers", "status": "skipped", "reason": why_not()}))
+        return
     print(json.dumps({"stage": "versions", "name": "torch", "reason": torch.__version__}), flush=True)
-    for point in POINTS:
-        torch.manual_seed(1)
-        shape = (point.batch, point.kv_heads, point.seq_len, point.head_dim)
-        data = [(torch.randn(point.batch, point.kv_heads, point.group, point.head_dim, device="cuda").half(),
-                 torch.randn(shape, device="cuda").half(), torch.randn(shape, device="cuda").half())
-                for _ in range(buffers(point))]
-        want = expected(*data[0])
-        for peer in all_peers():
-            if time.monotonic() > end:
+    with torch.no_grad():
+        for at, point in enumerate(POINTS):
+            if not compare(point, end):
+                left = len(POINTS) - at
+                print(json.dumps({"stage": "peers", "status": "cut off", "reason": f"no time for all of the last {left} points"}))
                 return
-            try:
-                row = measure(peer, point, data, want)
-            except Exception as error:  # noqa: BLE001  a peer that cannot do a shape says so in its row
-                reason = str(error).strip().splitlines()
-                row = {"stage": "peers", "name": peer.name, "bits": peer.bits, **point._asdict(), "status": "failed",
-                       "reason": (reason or [type(error).__name__])[0][:200]}
-                torch.cuda.synchronize()
-            print(json.dumps(row), flush=True)
-        del data
-        torch.cuda.empty_cache()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 TOTAL_SECONDS = 570
 # What each stage may take. Together they fit, unless few cores take long to build: then the last stages get less.
-LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 110}
+LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 150}
 
 SOURCES = [
     *sorted((HOME / "kernels/cuda").glob("*.cu")),
@@ -122,17 +122,26 @@ def output_of(*command: str) -> str:
         return ""
 
 
-def arch_of(capability: tuple[int, int]) -> str:
-    """Hopper has a target of its own, with what only it can do."""
-    return "sm_90a" if capability == (9, 0) else f"sm_{capability[0]}{capability[1]}"
+def target_of(capability: tuple[int, int], known: str) -> tuple[str, str]:
+    """nvcc's (arch, code) for a GPU, given the compute_NN that this nvcc lists.
+
+    Hopper has a target of its own, with what only it can do. A GPU that is newer than the compiler gets the newest
+    intermediate code that it knows, which the driver then compiles.
+    """
+    number = 10 * capability[0] + capability[1]
+    numbers = [int(n) for n in re.findall(r"compute_(\d+)\b", known) if int(n) <= number] or [80]
+    if number in numbers:
+        suffix = "90a" if capability == (9, 0) else str(number)
+        return f"compute_{suffix}", f"sm_{suffix}"
+    return f"compute_{max(numbers)}", f"compute_{max(numbers)}"
 
 
 # ---- stages ----
 
 
-def compile_one(nvcc: str, arch: str, source: Path, folder: Path, deadline: float) -> tuple[Path, int, str]:
+def compile_one(nvcc: str, gencode: str, source: Path, folder: Path, deadline: float) -> tuple[Path, int, str]:
     target = folder / f"{source.relative_to(HOME)}.o".replace("/", "_")
-    command = [nvcc, "-std=c++20", "-O3", f"-arch={arch}", "--fmad=false", "--expt-relaxed-constexpr", "-Xptxas=-v"]
+    command = [nvcc, "-std=c++20", "-O3", gencode, "--fmad=false", "--expt-relaxed-constexpr", "-Xptxas=-v"]
     command += ["-Xcompiler=-ffp-contract=off", f"-I{HOME}", "-c", str(source), "-o", str(target)]
     try:
         left = max(1.0, deadline - time.monotonic())
@@ -148,13 +157,13 @@ KERNEL = re.compile(
 )
 
 
-def build(run: Run, nvcc: str, arch: str) -> Path | None:
+def build(run: Run, nvcc: str, gencode: str) -> Path | None:
     """The program, or None; registers and spills become rows."""
     folder = run.out / "build"
     folder.mkdir(exist_ok=True)
     deadline = time.monotonic() + run.seconds("build")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        done = list(pool.map(lambda source: compile_one(nvcc, arch, source, folder, deadline), SOURCES))
+        done = list(pool.map(lambda source: compile_one(nvcc, gencode, source, folder, deadline), SOURCES))
     errors = [text for _, code, text in done if code != 0]
     if errors:
         run.add({"stage": "build", "status": "failed", "reason": first_lines(errors[0])})
@@ -166,7 +175,7 @@ def build(run: Run, nvcc: str, arch: str) -> Path | None:
                      "status": "ok" if spills == 0 else "failed"})
     program = folder / "gpu_check"
     objects = [str(target) for target, _, _ in done]
-    linked = subprocess.run([nvcc, f"-arch={arch}", *objects, "-o", str(program)], capture_output=True, text=True)
+    linked = subprocess.run([nvcc, gencode, *objects, "-o", str(program)], capture_output=True, text=True)
     if linked.returncode != 0:
         run.add({"stage": "build", "status": "failed", "reason": first_lines(linked.stderr)})
         return None
@@ -181,7 +190,8 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def stream(run: Run, stage: str, command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs a program that prints rows; returns ok, failed, cut off, or skipped if that is all that its rows say."""
+    """Runs a program that prints rows; returns ok, failed, cut off (also where a row of its own says that there was no
+    time for the rest), or skipped if that is all that its rows say."""
     limit = run.seconds(stage)
     before = len(run.rows)
     if limit < 1:
@@ -209,7 +219,9 @@ def stream(run: Run, stage: str, command: list[str], environment: dict[str, str]
         run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(errors[-6:])) or f"exit code {code}"})
         return "failed"
     statuses = {row.get("status") for row in run.rows[before:]}
-    return "skipped" if statuses == {"skipped"} else "ok"
+    if statuses == {"skipped"}:
+        return "skipped"
+    return "cut off" if "cut off" in statuses else "ok"
 
 
 def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
@@ -250,14 +262,29 @@ def record_clocks(out: Path) -> subprocess.Popen[bytes] | None:
                             stdout=(out / "clocks.csv").open("wb"), stderr=subprocess.DEVNULL)
 
 
+def clocks_during(lines: list[str]) -> Row:
+    """The SM clock's range in MHz, and what held it back, of nvidia-smi's samples."""
+    samples = [line.split(", ") for line in lines if line.count(", ") >= 5]
+    speeds = [int(s[1].split()[0]) for s in samples if s[1].split()[0].isdigit()]
+    if not speeds:
+        return {}
+    reasons = {s[5].strip() for s in samples}
+    return {"sm_mhz_least": min(speeds), "sm_mhz_most": max(speeds), "throttle_reasons": sorted(reasons)}
+
+
+def samples_of(out: Path) -> list[str]:
+    clocks = out / "clocks.csv"
+    return clocks.read_text(errors="replace").splitlines()[1:] if clocks.is_file() else []
+
+
 def ceiling_moved(rows: list[Row]) -> float | None:
     reads = [row["read_gb_s"] for row in rows if row.get("stage") == "ceiling"]
     return abs(reads[1] / reads[0] - 1.0) if len(reads) == 2 else None
 
 
-def check(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
+def check(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     began = time.monotonic()
-    program = build(run, nvcc, arch_of(capability))
+    program = build(run, nvcc, f"-gencode=arch={target[0]},code={target[1]}")
     run.finish_stage("build", "ok" if program else "failed", began)
     if not program:
         return
@@ -276,20 +303,23 @@ def check(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
         "racecheck": lambda: sanitize(run, "racecheck", program, nvcc),
     }
     for stage, work in stages.items():
-        began = time.monotonic()
-        run.finish_stage(stage, work(), began)
+        began, before = time.monotonic(), len(samples_of(run.out))
+        outcome = work()
+        if stage == "benchmark":
+            run.environment["clocks"] = clocks_during(samples_of(run.out)[before:])
+        run.finish_stage(stage, outcome, began)
     moved = ceiling_moved(run.rows)
     run.environment["ceiling_moved"] = moved
     run.environment["void"] = moved is None or moved > 0.02
 
 
-def describe(run: Run, nvcc: str, capability: tuple[int, int]) -> None:
+def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     run.environment.update(
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         git_commit=output_of("git", "-C", str(HOME), "rev-parse", "HEAD"),
         git_changes=bool(output_of("git", "-C", str(HOME), "status", "--porcelain", "--untracked-files=no")),
         nvcc=output_of(nvcc, "--version").splitlines()[-1:],
-        arch=arch_of(capability),
+        target=target[1],
         nvidia_smi=output_of("nvidia-smi", "--query-gpu=name,driver_version,vbios_version,clocks.max.sm,clocks.max.mem,"
                              "power.limit,ecc.mode.current", "--format=csv"),
     )
@@ -307,10 +337,11 @@ def main() -> int:
         print(f"kvlab: gpu-check: {reason}; nothing was run", file=sys.stderr)
         return 2
     run = Run(out)
-    describe(run, nvcc, capability)
+    target = target_of(capability, output_of(nvcc, "--list-gpu-arch"))
+    describe(run, nvcc, target)
     clocks = record_clocks(out)
     try:
-        check(run, nvcc, capability)
+        check(run, nvcc, target)
     finally:
         if clocks:
             clocks.terminate()

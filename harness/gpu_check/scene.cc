@@ -1,6 +1,7 @@
 #include "harness/gpu_check/scene.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -129,7 +130,8 @@ void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const 
   const int64_t most = *std::max_element(pool.rows.begin(), pool.rows.end());
   const int64_t numbers = 2 * most * shape_.head_dim;
   if (numbers == 0) return;
-  const auto at_once = static_cast<int>(std::clamp<int64_t>((int64_t{64} << 20) / numbers, 1, 4096));
+  const int64_t fitting = std::clamp<int64_t>((int64_t{64} << 20) / numbers, 1, 4096);
+  const auto at_once = static_cast<int>(std::min(fitting, std::ssize(pool.rows)));
   const DeviceBytes rows(gpu_, static_cast<size_t>(numbers * at_once) * sizeof(float));
   for (int first = 0; first < static_cast<int>(pool.rows.size()); first += at_once) {
     std::vector<cuda::AppendJob> jobs;
@@ -287,11 +289,32 @@ bool Scene::bytes_are_the_cpus(int problem) const {
   return true;
 }
 
+std::vector<float> Scene::all_decoded(int problem, bool v) const {
+  std::vector<float> all = decoded(main_, problem, v);
+  const std::vector<float> tail = decoded(tail_, problem, v);
+  all.insert(all.end(), tail.begin(), tail.end());
+  return all;
+}
+
+bool Scene::copy_is_the_cpus(int problem) const {
+  const cuda::Problem& p = problems_[problem];
+  const size_t bytes = static_cast<size_t>(rows_of(p)) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
+  const DeviceBytes copy[] = {DeviceBytes(gpu_, bytes), DeviceBytes(gpu_, bytes)};
+  const cuda::CopyJob job{p.pages, p.tail, p.rows, p.tail_rows, copy[0].as<float>(), copy[1].as<float>(),
+                          nullptr};
+  const DeviceBytes device_job = upload(gpu_, std::vector<cuda::CopyJob>{job});
+  gpu_.copy_rows({main_.layout, tail_.layout, device_job.as<cuda::CopyJob>(), nullptr, false}, 1, rows_of(p));
+  std::vector<float> got(bytes / sizeof(float));
+  for (const bool v : {false, true}) {
+    gpu_.copy(got.data(), copy[v].as<float>(), bytes);
+    const std::vector<float> want = all_decoded(problem, v);
+    if (std::memcmp(got.data(), want.data(), bytes) != 0) return false;
+  }
+  return true;
+}
+
 double Scene::relative_error(int problem) const {
-  std::vector<float> k = decoded(main_, problem, false), v = decoded(main_, problem, true);
-  const std::vector<float> tail_k = decoded(tail_, problem, false), tail_v = decoded(tail_, problem, true);
-  k.insert(k.end(), tail_k.begin(), tail_k.end());
-  v.insert(v.end(), tail_v.begin(), tail_v.end());
+  std::vector<float> k = all_decoded(problem, false), v = all_decoded(problem, true);
   const auto d = static_cast<size_t>(shape_.head_dim);
   const size_t numbers = static_cast<size_t>(shape_.queries()) * d;
   std::vector<float> q(numbers), out(numbers);

@@ -90,6 +90,9 @@ class Scene {
   double relative_error(int problem) const;
   // Whether the bytes of one (sequence, kv head) are those that the CPU stores for the same rows.
   bool bytes_are_the_cpus(int problem) const;
+  // Whether an f32 copy of a (sequence, kv head)'s rows is, bit for bit, what the CPU makes of the stored
+  // bytes.
+  bool copy_is_the_cpus(int problem) const;
 
  private:
   // The planes of one layout, cut into pages that are dealt out to the problems.
@@ -108,6 +111,7 @@ class Scene {
   void make_append(const WriteNumbers& write);
   int64_t first_number(const Pool& pool, int stream, int problem, bool v) const;
   std::vector<float> decoded(const Pool& pool, int problem, bool v) const;
+  std::vector<float> all_decoded(int problem, bool v) const;
   enum Plane { kKData, kKMeta, kVData, kVMeta };
   // A problem's units of a plane, one behind the other.
   std::vector<std::byte> units_of(const Pool& pool, int problem, Plane plane) const;

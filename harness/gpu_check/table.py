@@ -41,25 +41,54 @@ def line(row: Row, best: dict[tuple[Any, ...], Row]) -> str:
             f"{100 * row['share_of_ceiling']:7.1f}%  {versus}")
 
 
+def append_line(row: Row) -> str:
+    shape = f"{row['batch']} x {row['kv_heads']} heads of {row['head_dim']}, rows at once: {row['rows']}"
+    return f"{row['codec']:8} {shape:50} {row['cold_us']:9.1f} {row['steady_us']:9.1f}"
+
+
+def prefill_line(row: Row) -> str:
+    shape = (f"{row['batch']} x {row['seq_len']}, {row['kv_heads']} x {row['group']} heads of {row['head_dim']}, "
+             f"chunk of {row['tokens']}")
+    return f"{row['codec']:8} {shape:60} {row['steady_us']:9.1f} {row['tflop_s']:9.1f}"
+
+
+def timed(rows: list[Row], stage: str) -> list[Row]:
+    return [row for row in rows if row.get("stage") == stage and row.get("status") == "ok"]
+
+
+def clocks_line(clocks: Row) -> str:
+    moved = 1 - clocks["sm_mhz_least"] / clocks["sm_mhz_most"]
+    line = f"SM clock while timing: {clocks['sm_mhz_least']} to {clocks['sm_mhz_most']} MHz"
+    return line + (": IT MOVED by more than 5 %" if moved > 0.05 else "")
+
+
 def short(rows: list[Row], environment: Row) -> str:
     lines = [f"GPU: {environment.get('gpu', {}).get('name', 'unknown')}"]
     for stage, outcome in environment.get("stages", {}).items():
         failed = [row for row in rows if row.get("stage") == stage and row.get("status") == "failed"]
         names = ", ".join(str(row.get("name") or row.get("codec") or row.get("reason", "")) for row in failed[:4])
-        lines.append(f"{stage:10} {outcome['status']:12} {outcome['seconds']:6.1f} s  {names}")
+        cut = [row["reason"] for row in rows if row.get("stage") == stage and row.get("status") == "cut off"]
+        lines.append(f"{stage:10} {outcome['status']:12} {outcome['seconds']:6.1f} s  {names or '; '.join(cut)}".rstrip())
     spilling = [row["name"] for row in rows if row.get("stage") == "registers" and row["spill_bytes"]]
     lines.append(f"kernels that spill registers: {len(spilling)}")
     for row in rows:
         if row.get("stage") == "ceiling":
             lines.append(f"read ceiling {row['name']}: {row['read_gb_s']:.0f} GB/s")
-    for row in rows:
-        if row.get("stage") == "split" and row.get("status") == "ok":
-            lines.append(f"{row['name']}: {row['speedup']:.2f}x as fast as whole")
+    if environment.get("clocks"):
+        lines.append(clocks_line(environment["clocks"]))
+    for row in timed(rows, "split"):
+        lines.append(f"{row['name']}: {row['speedup']:.2f}x as fast as whole")
     if environment.get("void"):
         lines.append("VOID: the ceiling moved by more than 2 % or was not measured twice; figures below prove nothing")
-    timed = [row for row in rows if row.get("stage") == "decode" and row.get("status") == "ok"]
-    if timed:
+    decode, append, prefill = timed(rows, "decode"), timed(rows, "append"), timed(rows, "prefill")
+    if decode:
         lines.append(f"\n{'decode':8} {'':36} {'':13} {'cold us':>9} {'steady us':>9} {'ceiling':>8}  fastest peer")
         best = best_peers(rows)
-        lines += [line(row, best) for row in timed]
+        lines += [line(row, best) for row in decode]
+    if append:
+        lines.append(f"\n{'append':8} {'':50} {'cold us':>9} {'steady us':>9}")
+        lines += [append_line(row) for row in append]
+    if prefill:
+        lines.append(f"\n{'prefill':8} {'':60} {'steady us':>9} {'TFLOP/s':>9}")
+        lines += [prefill_line(row) for row in prefill]
     return "\n".join(lines)

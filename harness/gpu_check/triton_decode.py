@@ -1,12 +1,11 @@
 """Split-KV decode attention in Triton, as a peer: f16, int8 with an f16 scale a row, int4 with a scale and zero a row.
 
 The query heads of a group are one tile's rows, padded to the 16 that tensor cores take; a program has one (sequence,
-kv head) and one stretch of rows; a second kernel merges the stretches.
+kv head) and one stretch of rows; a second kernel merges the stretches. WIDTH is what a row's codes take: half of DIM
+where two share a byte.
 """
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any  # and no annotations as text: older Triton takes them for types
 
 import torch
 import triton
@@ -26,12 +25,12 @@ def store_int4(x: Any) -> tuple[Any, Any, Any]:
 
 @triton.jit
 def decode_split(q, k, v, k_scale, v_scale, k_zero, v_zero, values, maxima, sums, rows, splits, step, scale,
-                 GROUP: tl.constexpr, DIM: tl.constexpr, BLOCK_N: tl.constexpr, BITS: tl.constexpr):
+                 GROUP: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, BLOCK_N: tl.constexpr,
+                 BITS: tl.constexpr):
     head = tl.program_id(0)
     split = tl.program_id(1)
     g = tl.arange(0, 16)
     n = tl.arange(0, BLOCK_N)
-    WIDTH: tl.constexpr = DIM // 2 if BITS == 4 else DIM
     c = tl.arange(0, WIDTH)
     base = head.to(tl.int64) * rows
     queries = q + (head * GROUP + g[:, None]) * DIM + c[None, :]
@@ -134,8 +133,9 @@ def step(bits: int) -> Any:
         out = torch.empty_like(q)
         scale = dim**-0.5 * 1.4426950408889634
         decode_split[(batch * heads, splits)](q, k_code, v_code, k_scale, v_scale, k_zero, v_zero, values, maxima, sums,
-                                              rows, splits, length, scale, GROUP=group, DIM=dim, BLOCK_N=BLOCK,
-                                              BITS=bits, num_warps=4, num_stages=3)
+                                              rows, splits, length, scale, GROUP=group, DIM=dim,
+                                              WIDTH=dim // 2 if bits == 4 else dim, BLOCK_N=BLOCK, BITS=bits,
+                                              num_warps=4, num_stages=3)
         merge[(batch * heads, group)](values, maxima, sums, out, splits, GROUP=group, DIM=dim)
         return out
 

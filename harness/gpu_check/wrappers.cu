@@ -232,6 +232,39 @@ bool counts_wrap(cuda::CudaGpu& gpu) {
   return got == std::vector<unsigned>{0, 0, 1, 1, 2, 2};
 }
 
+__global__ void add_words(const uint32_t* from, int n, unsigned long long* to) {
+  unsigned long long sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) sum += from[i];
+  atomicAdd(to, sum);
+}
+
+// Pieces pass from pinned memory through two slots, each overwritten when its kernel is done with it.
+bool queues_wait(cuda::CudaGpu& gpu) {
+  constexpr int kPieces = 12, kSlots = 2, kWords = 1 << 20;
+  constexpr size_t kBytes = kWords * sizeof(uint32_t);
+  using Queue = cuda::Gpu::Queue;
+  std::byte* const pinned = gpu.allocate_pinned(kPieces * kBytes);
+  for (int i = 0; i < kPieces * kWords; ++i)
+    reinterpret_cast<uint32_t*>(pinned)[i] = static_cast<uint32_t>(i / kWords + 1);
+  const DeviceBytes slots(gpu, kSlots * kBytes), sums = upload(gpu, std::vector<unsigned long long>(kPieces));
+  cuda::Gpu::Mark done[kSlots] = {};
+  for (int i = 0; i < kPieces; ++i) {
+    uint32_t* slot = slots.as<uint32_t>() + i % kSlots * kWords;
+    if (i >= kSlots) gpu.wait(Queue::kAhead, done[i % kSlots]);
+    gpu.copy_ahead(slot, pinned + static_cast<size_t>(i) * kBytes, kBytes);
+    gpu.wait(Queue::kMain, gpu.mark(Queue::kAhead));
+    add_words<<<1, 256, 0, gpu.stream()>>>(slot, kWords, sums.as<unsigned long long>() + i);
+    KV_CHECK(cudaGetLastError());
+    done[i % kSlots] = gpu.mark(Queue::kMain);
+  }
+  std::vector<unsigned long long> got(kPieces);
+  gpu.copy(got.data(), sums.as<unsigned long long>(), got.size() * sizeof(got[0]));
+  gpu.release_pinned(pinned);
+  bool ok = true;
+  for (size_t i = 0; i < got.size(); ++i) ok &= got[i] == (i + 1) * size_t{kWords};
+  return ok;
+}
+
 }  // namespace
 
 bool check_wrappers(cuda::CudaGpu& gpu) {
@@ -240,13 +273,14 @@ bool check_wrappers(cuda::CudaGpu& gpu) {
     bool (*passes)(cuda::CudaGpu&);
   };
   bool all = true;
-  for (const Check& check : {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
-                             Check{"unpack_bfloat2", bfloats_unpack}, Check{"pack_bfloat2", bfloats_pack},
-                             Check{"fma_half2", halves_subtract}, Check{"e4m3_to_half2", fp8_unpacks},
-                             Check{"permute_bytes", bytes_are_picked}, Check{"exp2", powers_are_close},
-                             Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
-                             Check{"half tiles", half_tiles_multiply},
-                             Check{"bfloat tiles", bfloat_tiles_multiply}, Check{"count_up", counts_wrap}}) {
+  for (const Check& check :
+       {Check{"unpack_half2", halves_unpack}, Check{"pack_half2", halves_pack},
+        Check{"unpack_bfloat2", bfloats_unpack}, Check{"pack_bfloat2", bfloats_pack},
+        Check{"fma_half2", halves_subtract}, Check{"e4m3_to_half2", fp8_unpacks},
+        Check{"permute_bytes", bytes_are_picked}, Check{"exp2", powers_are_close},
+        Check{"shuffles", lanes_shuffle}, Check{"copy_async", copies_land},
+        Check{"half tiles", half_tiles_multiply}, Check{"bfloat tiles", bfloat_tiles_multiply},
+        Check{"count_up", counts_wrap}, Check{"queues", queues_wait}}) {
     const bool ok = check.passes(gpu);
     std::printf("{\"stage\": \"wrappers\", \"name\": \"%s\", \"status\": \"%s\"}\n", check.name,
                 ok ? "ok" : "failed");

@@ -32,12 +32,12 @@ struct RunningSoftmax {
   }
 };
 
-// Grid: [splits of the longest problem, problems, ceil(group * most tokens / kAttendWarps)]; kAttendWarps
-// warps.
+// Grid: [ceil(group * most tokens / kAttendWarps), problems, splits from first_split on, of the longest
+// problem]; kAttendWarps warps.
 KV_KERNEL attend_simple(AttendParams params) {
   const Problem p = params.problems[simt::block_y()];
-  const int split = simt::block_x(), queries = params.group * p.n;
-  const int query = simt::block_z() * kAttendWarps + simt::warp();
+  const int split = params.first_split + simt::block_z(), queries = params.group * p.n;
+  const int query = simt::block_x() * kAttendWarps + simt::warp();
   if (query >= queries || split >= p.splits) return;
   const int head_dim = params.layout.head_dim, first = simt::lane() * kOctet;
   const bool holds = first < head_dim;

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/append.h"
 #include "kernels/cuda/attend_simple.h"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/decode.h"
 #include "kernels/cuda/evict.h"
 #include "kernels/cuda/mass.h"
@@ -23,27 +24,10 @@ void report(cudaError_t error, const char* call) noexcept {
   if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
 }
 
-}  // namespace
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next call would report it again
-  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
-  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
-                           ") in " + call);
-}
-
-CudaGpu::CudaGpu(int device) : device_(device) {
-  KV_CHECK(cudaSetDevice(device));
-  KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-}
-
-CudaGpu::~CudaGpu() { report(cudaStreamDestroy(stream_), "cudaStreamDestroy"); }
-
-GpuInfo CudaGpu::info() const {
+// Asked once: it takes the runtime longer than a step of attention.
+GpuInfo info_of(int device) {
   cudaDeviceProp properties;
-  KV_CHECK(cudaGetDeviceProperties(&properties, device_));
+  KV_CHECK(cudaGetDeviceProperties(&properties, device));
   GpuInfo info{.name = properties.name,
                .major = properties.major,
                .minor = properties.minor,
@@ -55,6 +39,46 @@ GpuInfo CudaGpu::info() const {
   return info;
 }
 
+// Kernels are compiled for some GPUs, and for what is newer.
+void refuse_without_kernels(const GpuInfo& info) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(merge_splits));
+  cudaGetLastError();
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    throw std::invalid_argument("this build has no kernels for the GPU here, " + info.name +
+                                " of compute capability " + std::to_string(info.major) + "." +
+                                std::to_string(info.minor) +
+                                "; leave --device at cpu, or, from 8.0 on, configure with "
+                                "CMAKE_CUDA_ARCHITECTURES=native and build again");
+  }
+  check(error, "cudaFuncGetAttributes");
+}
+
+}  // namespace
+
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next call would report it again
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
+                           ") in " + call);
+}
+
+CudaGpu::CudaGpu(int device) {
+  KV_CHECK(cudaSetDevice(device));
+  info_ = info_of(device);
+  KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  KV_CHECK(cudaStreamCreateWithFlags(&ahead_, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : events_) KV_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+}
+
+CudaGpu::~CudaGpu() {
+  for (const cudaEvent_t event : events_) report(cudaEventDestroy(event), "cudaEventDestroy");
+  report(cudaStreamDestroy(ahead_), "cudaStreamDestroy");
+  report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+}
+
 std::byte* CudaGpu::allocate(size_t bytes) {
   void* p = nullptr;
   KV_CHECK(cudaMalloc(&p, bytes));
@@ -62,7 +86,8 @@ std::byte* CudaGpu::allocate(size_t bytes) {
 }
 
 void CudaGpu::release(std::byte* p) noexcept {
-  report(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (const cudaStream_t stream : {stream_, ahead_})
+    report(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   report(cudaFree(p), "cudaFree");
 }
 
@@ -73,7 +98,8 @@ std::byte* CudaGpu::allocate_pinned(size_t bytes) {
 }
 
 void CudaGpu::release_pinned(std::byte* p) noexcept {
-  report(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (const cudaStream_t stream : {stream_, ahead_})
+    report(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   report(cudaFreeHost(p), "cudaFreeHost");
 }
 
@@ -83,7 +109,25 @@ void CudaGpu::copy(void* to, const void* from, size_t bytes) {
   KV_CHECK(cudaStreamSynchronize(stream_));
 }
 
-void CudaGpu::synchronize() { KV_CHECK(cudaStreamSynchronize(stream_)); }
+void CudaGpu::synchronize() {
+  KV_CHECK(cudaStreamSynchronize(ahead_));
+  KV_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaGpu::copy_ahead(void* to, const void* from, size_t bytes) {
+  KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ahead_));
+}
+
+Gpu::Mark CudaGpu::mark(Queue queue) {
+  KV_CHECK(cudaEventRecord(event_of(marks_), stream_of(queue)));
+  return marks_++;
+}
+
+void CudaGpu::wait(Queue queue, Mark mark) {
+  KV_CHECK(cudaStreamWaitEvent(stream_of(queue), event_of(mark), 0));
+}
+
+void CudaGpu::wait(Mark mark) { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
 void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
   const dim3 grid(static_cast<unsigned>(append_blocks(params.layout, most_units)),
@@ -92,9 +136,15 @@ void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
   KV_CHECK(cudaGetLastError());
 }
 
+void CudaGpu::copy_rows(const CopyParams& params, int jobs, int most_rows) {
+  const dim3 grid(blocks(most_rows, kCopyWarps), static_cast<unsigned>(jobs));
+  cuda::copy_rows<<<grid, kCopyWarps * simt::kWarp, 0, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
 void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
-  const dim3 grid(static_cast<unsigned>(most_splits), static_cast<unsigned>(problems),
-                  blocks(most_queries, kAttendWarps));
+  const dim3 grid(blocks(most_queries, kAttendWarps), static_cast<unsigned>(problems),
+                  static_cast<unsigned>(most_splits));
   cuda::attend_simple<<<grid, kAttendThreads, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
@@ -115,6 +165,10 @@ void CudaGpu::decode(const DecodeParams& params, int items) {
   const auto* function = reinterpret_cast<const void*>(found.kernel);
   if (prepared_.insert(function).second) {
     KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
+    // All of an SM's memory, or it may hold fewer blocks than it has room for: rows do not pass through its
+    // cache.
+    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared));
   }
   const dim3 grid(static_cast<unsigned>(items), blocks(params.merge.most_queries, found.queries));
   found.kernel<<<grid, kDecodeWarps * simt::kWarp, static_cast<size_t>(found.shared_bytes), stream_>>>(
@@ -151,7 +205,9 @@ std::unique_ptr<Gpu> open_gpu() {
         "; leave --device at cpu, or install NVIDIA's driver");
   }
   check(error, "cudaGetDeviceCount");
-  return std::make_unique<CudaGpu>(0);
+  auto gpu = std::make_unique<CudaGpu>(0);
+  refuse_without_kernels(gpu->info());
+  return gpu;
 }
 
 }  // namespace kv::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <set>
 
 #include "kernels/cuda/gpu.h"
@@ -21,17 +22,22 @@ class CudaGpu : public Gpu {
   CudaGpu(const CudaGpu&) = delete;
   CudaGpu& operator=(const CudaGpu&) = delete;
 
-  // All work goes here, in order.
+  // All launches go here, in order.
   cudaStream_t stream() const { return stream_; }
 
-  GpuInfo info() const override;
+  GpuInfo info() const override { return info_; }
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* p) noexcept override;
   std::byte* allocate_pinned(size_t bytes) override;
   void release_pinned(std::byte* p) noexcept override;
   void copy(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
+  void copy_ahead(void* to, const void* from, size_t bytes) override;
+  Mark mark(Queue queue) override;
+  void wait(Queue queue, Mark mark) override;
+  void wait(Mark mark) override;
   void append(const AppendParams& params, int jobs, int most_units) override;
+  void copy_rows(const CopyParams& params, int jobs, int most_rows) override;
   void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override;
   int decode_queries(const Layout& layout, int queries) const override;
   void decode(const DecodeParams& params, int items) override;
@@ -44,8 +50,14 @@ class CudaGpu : public Gpu {
   // have too little shared memory for it.
   Instance find(const Layout& layout, int queries) const;
 
-  int device_, most_shared_bytes_ = 0;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_of(Queue queue) const { return queue == Queue::kMain ? stream_ : ahead_; }
+  cudaEvent_t event_of(Mark mark) const { return events_[static_cast<size_t>(mark % kMarks)]; }
+
+  GpuInfo info_;
+  int most_shared_bytes_ = 0;
+  cudaStream_t stream_ = nullptr, ahead_ = nullptr;
+  std::array<cudaEvent_t, kMarks> events_{};  // of the newest marks
+  Mark marks_ = 0;
   std::set<const void*> prepared_;  // kernels that may use more shared memory than the standard 48 KiB
 };
 

@@ -1,9 +1,11 @@
-// A GPU as the host sees it: memory, copies and the launches of every kernel, in the order of the calls.
+// A GPU as the host sees it: memory, copies and the launches of every kernel, in the order of the calls; and
+// beside them a second queue, of copies alone, for what is to be there when a later launch wants it.
 //
 // An interface, so that what is built on it runs on a real GPU and, in the tests, on the shim.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +23,11 @@ struct GpuInfo {
 
 class Gpu {
  public:
+  // Each runs what it is given in order, and neither waits for the other unless it is told to.
+  enum class Queue { kMain, kAhead };
+  // What a queue had been given when this was made.
+  using Mark = int64_t;
+
   virtual ~Gpu() = default;
   virtual GpuInfo info() const = 0;
 
@@ -32,10 +39,22 @@ class Gpu {
   virtual void release_pinned(std::byte* p) noexcept = 0;
   // From and to memory of either kind. The host's bytes may be reused when it returns.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // Until all is done, in both queues.
   virtual void synchronize() = 0;
+
+  // Copies in the queue kAhead and returns at once: both sides stay as they are until that is waited for. The
+  // host's memory is pinned.
+  virtual void copy_ahead(void* to, const void* from, size_t bytes) = 0;
+  // At most kMarks are in use at once: an older one then stands for a newer.
+  static constexpr int kMarks = 64;
+  virtual Mark mark(Queue queue) = 0;
+  // Until what lies before the mark is done: `queue` with what it is given from now on, or the caller.
+  virtual void wait(Queue queue, Mark mark) = 0;
+  virtual void wait(Mark mark) = 0;
 
   // Launches; the kernels' headers say what they do. Pointers in the parameters are the device's.
   virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
+  virtual void copy_rows(const CopyParams& params, int jobs, int most_rows) = 0;
   virtual void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) = 0;
   // How many of `queries` (group * tokens) a block of the fast kernel takes; 0 if it has no instance for
   // these rows. decode() may be called only if it has.

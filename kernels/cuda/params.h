@@ -23,12 +23,30 @@ struct AppendParams {
   bool half;              // the rows are f16
 };
 
+// All rows of one (sequence, layer, kv head) as f32: those of the pages, and then the raw ones.
+struct CopyJob {
+  const Page* pages;
+  const Page* tail;
+  int32_t rows, tail_rows;
+  float* k;  // [rows + tail_rows, head_dim] out
+  float* v;
+  const int32_t* place;  // [rows + tail_rows] or null: keys are turned by the angles of these places
+};
+
+struct CopyParams {
+  Layout layout, tail;
+  const CopyJob* jobs;  // [blocks_y]
+  const float* angles;  // [places, 2, head_dim / 2] cosines and sines, or null
+  bool halves;          // channels i and i + head_dim / 2 are turned together, and not 2i and 2i + 1
+};
+
 struct AttendParams {
   Layout layout, tail;      // of the pages and of the raw rows behind them
   const Problem* problems;  // [blocks_y]
   Partials partials;
   int32_t group;
   int32_t split_rows;
+  int32_t first_split = 0;  // that of block_z 0
 };
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.

@@ -41,11 +41,12 @@ struct PlacementContext {
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
 
-// Consecutive units of all heads, brought into memory for the time of one visit.
+// Consecutive units of all heads, in the host's memory until the next visit returns.
 struct Piece {
   int64_t first_unit, units;
   std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
-  std::array<int64_t, kPlanes> head_stride;    // bytes; the units of a head lie one behind the other
+  std::array<int64_t, kPlanes>
+      head_stride;  // bytes; the units of a head lie one behind the other, and so do heads
 };
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
 
@@ -85,8 +86,8 @@ class Placement {
   // spans before, all but the last stay as they are.
   virtual int64_t moves(int sequence, int layer) const = 0;
 
-  // Units [0, this) are not in memory: spans() leaves them out, at() does not reach them, and they come as
-  // pieces. A multiple of kSplitRows rows.
+  // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
+  // and they come as pieces of kSplitRows rows.
   virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
   // Visits the pieces of each sequence in order, reading ahead; `index` is into `sequences`. Throws
   // std::runtime_error where reading fails.

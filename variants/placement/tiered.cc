@@ -4,14 +4,16 @@
 // once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here,
 // other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
 // after the other while the next is being read by another thread; since they are whole splits, the output has
-// the bits of every other placement.
+// the bits of every other placement. A GPU's kernels are given the second pool's chunks in the same way: what
+// lies in the host's memory passes through the GPU's.
 //
 // Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
 // it by, so the two arms tell the page cache from the disk. Disk for a chunk is reserved before the append
 // that will need it, so that a full disk refuses the append and loses nothing. Rows in the file cannot be
 // overwritten, so retentions that evict are refused.
 //
-// Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace.
+// Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace, and
+// a third where a GPU copies from them in its own time.
 #include <algorithm>
 #include <cstdlib>
 #include <future>
@@ -42,12 +44,13 @@ int64_t slot_bytes(const PlacementContext& context) {
   return SpillFile::aligned(planes_bytes(context, kSplitRows / context.unit.rows));
 }
 
-// Room for one slot, aligned as direct reads need it.
+// Room for one slot, aligned as direct reads need it; where there is a GPU, pinned.
 class SlotBuffer {
  public:
   SlotBuffer() = default;
   SlotBuffer(Memory& memory, int64_t bytes)
-      : block_(memory, static_cast<size_t>(bytes + SpillFile::kAlignment), ByteKind::kWorkspace) {}
+      : block_(Block::of_rows(memory, static_cast<size_t>(bytes + SpillFile::kAlignment),
+                              ByteKind::kWorkspace, Tier::kFar)) {}
   explicit operator bool() const { return static_cast<bool>(block_); }
   std::byte* data() const {
     const auto address = reinterpret_cast<uintptr_t>(block_.data());
@@ -64,7 +67,8 @@ class Tiered : public ChunksPlacement {
       : ChunksPlacement(context, kSplitRows),
         stage_(stage),
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
-                                          slot_bytes(context))) {}
+                                          slot_bytes(context))),
+        buffer_(context.memory->gpu() ? 3 : 2) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
     int64_t slots = 0;
@@ -79,12 +83,12 @@ class Tiered : public ChunksPlacement {
   void view(int sequence, int layer, int64_t units) override { settle(sequence, layer, units); }
 
   int64_t streamed_units(int sequence, int layer) const override {
-    int64_t cold = 0;
+    int64_t streamed = 0;
     for (const auto& chunk : list(sequence, layer)) {
-      if (tier_of(*chunk).slot < 0) break;
-      ++cold;
+      if (!is_streamed(tier_of(*chunk))) break;
+      ++streamed;
     }
-    return cold * chunk_units();
+    return streamed * chunk_units();
   }
 
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {
@@ -95,25 +99,29 @@ class Tiered : public ChunksPlacement {
   void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit) override {
     struct Job {
       size_t index;
-      int64_t first_unit, slot;
+      int64_t first_unit;
+      const TierChunk* chunk;
     };
     std::vector<Job> jobs;
     for (size_t i = 0; i < sequences.size(); ++i) {
       const int64_t units = streamed_units(sequences[i], layer);
-      for (int64_t unit = 0; unit < units; unit += chunk_units()) {
-        jobs.push_back({i, unit, tier_of(*list(sequences[i], layer)[unit / chunk_units()]).slot});
-      }
+      for (int64_t unit = 0; unit < units; unit += chunk_units())
+        jobs.push_back({i, unit, &tier_of(*list(sequences[i], layer)[unit / chunk_units()])});
     }
     if (jobs.empty()) return;
     const auto start = [&](size_t job) {
-      std::byte* to = buffer(job % 2);
-      return std::async(std::launch::async, [this, to, slot = jobs[job].slot] { file_->read(slot, to); });
+      const int64_t slot = jobs[job].chunk->slot;
+      if (slot < 0) return std::future<void>();  // in memory already
+      std::byte* to = buffer(job % buffer_.size());
+      return std::async(std::launch::async, [this, to, slot] { file_->read(slot, to); });
     };
     std::future<void> next = start(0);
     for (size_t job = 0; job < jobs.size(); ++job) {
-      next.get();
+      if (next.valid()) next.get();
       if (job + 1 < jobs.size()) next = start(job + 1);
-      visit(jobs[job].index, piece(jobs[job].first_unit, buffer(job % 2)));
+      const Job& now = jobs[job];
+      visit(now.index, now.chunk->slot < 0 ? piece(now.first_unit, now.chunk->planes)
+                                           : piece(now.first_unit, buffer(job % buffer_.size())));
     }
   }
 
@@ -129,6 +137,10 @@ class Tiered : public ChunksPlacement {
   };
 
   std::shared_ptr<Chunk> make_chunk() override { return std::make_shared<TierChunk>(file_); }
+  // A GPU's kernels read neither the file nor the second pool.
+  bool is_streamed(const TierChunk& chunk) const {
+    return chunk.slot >= 0 || (chunk.warm && context().memory->gpu());
+  }
   static TierChunk& tier_of(Chunk& chunk) { return static_cast<TierChunk&>(chunk); }
   const UnitLayout& unit() const { return context().unit; }
 
@@ -190,6 +202,16 @@ class Tiered : public ChunksPlacement {
     return piece;
   }
 
+  Piece piece(int64_t first_unit, const Planes& planes) const {
+    Piece piece{.first_unit = first_unit, .units = chunk_units(), .base = {}, .head_stride = {}};
+    const UnitAddress first = planes.at(0, 0);
+    for (int p = 0; p < kPlanes; ++p) {
+      piece.base[p] = first.plane[p];
+      piece.head_stride[p] = unit().bytes[p] * chunk_units();
+    }
+    return piece;
+  }
+
   std::byte* buffer(size_t i) {
     if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(context()));
     return buffer_[i].data();
@@ -197,7 +219,7 @@ class Tiered : public ChunksPlacement {
 
   const Stage stage_;
   std::shared_ptr<SpillFile> file_;  // shared with the chunks that lie in it
-  SlotBuffer buffer_[2];
+  std::vector<SlotBuffer> buffer_;
 };
 
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {

@@ -58,9 +58,8 @@ class Retention {
   }
   // The slots in use, in the order of their tokens.
   virtual std::vector<int64_t> oldest_first() const {
-    std::vector<std::pair<int64_t, int64_t>> tokens(static_cast<size_t>(slots()));
-    for (size_t slot = 0; slot < tokens.size(); ++slot)
-      tokens[slot] = {token_at(static_cast<int64_t>(slot)), static_cast<int64_t>(slot)};
+    std::vector<std::pair<int64_t, int64_t>> tokens;
+    for (const int64_t token : tokens_by_slot()) tokens.emplace_back(token, std::ssize(tokens));
     std::sort(tokens.begin(), tokens.end());
     std::vector<int64_t> order;
     for (const auto& [token, slot] : tokens) order.push_back(slot);
