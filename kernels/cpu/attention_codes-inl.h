@@ -39,10 +39,7 @@ struct CodeScratch {
   RowScales rows;
   BlockScales blocks;
   HWY_ALIGN float scaled_queries[4 * kMaxHeadDim];
-  CodedQueries queries;
   CodedWeights weights;
-  bool queries_are_coded = false;  // the task's, for `coded`'s layout
-  Encoding coded;
 };
 
 // What scores and values of a run are worked on with.
@@ -50,6 +47,7 @@ struct CodeWork {
   const AttentionTask& task;
   int head_dim;
   CodeScratch& scratch;
+  CodedQueries& queries;
   Ahead& ahead;
 };
 
@@ -69,12 +67,12 @@ void sum_run(DI di, const std::byte* const* keys, int count, const CodeWork& wor
   const int queries = static_cast<int>(work.task.queries);
   const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
   if constexpr (Layout::kWordsPerBlock != 0) {
-    score_blocks<Layout>(di, keys, count, s.blocks, s.queries, queries, vectors, work.ahead, sums);
+    score_blocks<Layout>(di, keys, count, s.blocks, work.queries, queries, vectors, work.ahead, sums);
   } else if (vectors % kVectorsOf<Layout> == 0) {
-    sum_keys<Layout, kPack, kVectorsOf<Layout>>(di, keys, count, s.queries, queries, vectors, work.ahead,
+    sum_keys<Layout, kPack, kVectorsOf<Layout>>(di, keys, count, work.queries, queries, vectors, work.ahead,
                                                 sums);
   } else {
-    sum_keys<Layout, kPack, 1>(di, keys, count, s.queries, queries, vectors, work.ahead, sums);
+    sum_keys<Layout, kPack, 1>(di, keys, count, work.queries, queries, vectors, work.ahead, sums);
   }
 }
 
@@ -104,16 +102,14 @@ inline float sum_of(const float* x, int n) {
 // Codes the task's queries, unless the last run was of the same layout.
 template <class Layout, int kPack, class DI>
 void code_queries(DI di, const Encoding& e, const CodeWork& work) {
-  CodeScratch& s = work.scratch;
-  if (s.queries_are_coded && s.coded == e) return;
+  if (work.queries.coded_for == e) return;
   for (int r = 0; r < work.task.queries; ++r) {
     const float* q = work.task.query(r, work.head_dim);
     const float largest = largest_magnitude(q, work.head_dim);
-    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
-    s.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
+    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, work.queries);
+    work.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
   }
-  s.queries_are_coded = true;
-  s.coded = e;
+  work.queries.coded_for = e;
 }
 
 // Query r's sums of products [count] in place -> scores, where call(j, sums) makes them of a vector.
@@ -138,8 +134,8 @@ bool score_tokens(DI di, const std::byte* const* keys, const std::byte* const* m
   sum_run<Layout, kPack>(di, keys, count, work, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
-    const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-    finish_scores(count, s.queries, r, scores + r * kScoreStride, [&](int j, auto sums) KV_ATTR {
+    const auto step = hn::Set(df, work.queries.step[r]), offset = hn::Set(df, work.queries.offset[r]);
+    finish_scores(count, work.queries, r, scores + r * kScoreStride, [&](int j, auto sums) KV_ATTR {
       const auto scaled = hn::Mul(sums, hn::Mul(step, hn::Load(df, s.rows.scale + j)));
       return e.affine ? hn::MulAdd(hn::Load(df, s.rows.zero + j), offset, scaled) : scaled;
     });
@@ -158,7 +154,7 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
-    const auto step = hn::Set(df, s.queries.step[r]);
+    const auto step = hn::Set(df, work.queries.step[r]);
     for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(df)))
       hn::StoreU(hn::Mul(hn::LoadU(df, at + j), step), df, at + j);
   }
@@ -193,9 +189,9 @@ bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork
   if (!hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)))) return false;
   for (int r = 0; r < kQueries; ++r) {
     const float largest = hn::GetLane(hn::MaxOfLanes(df, top[r]));
-    s.queries.offset[first + r] = hn::GetLane(hn::SumOfLanes(df, offset[r]));
+    work.queries.offset[first + r] = hn::GetLane(hn::SumOfLanes(df, offset[r]));
     code_query<Layout, kPack>(di, s.scaled_queries + r * kMaxHeadDim, largest, head_dim, first + r,
-                              s.queries);
+                              work.queries);
   }
   return true;
 }
@@ -204,8 +200,7 @@ bool code_scaled_queries(DI di, const std::byte* meta, int first, const CodeWork
 template <class Layout, int kPack, class DI>
 bool score_channels(DI di, const std::byte* const* keys, const std::byte* const* meta, int count,
                     const CodeWork& work, float* scores) {
-  CodeScratch& s = work.scratch;
-  s.queries_are_coded = false;
+  work.queries.coded_for.reset();
   begin_scores<Layout, kPack>(di, count, work);
   const hn::CappedTag<float, 16> df;
   for (int done = 0, rows = 0; done < count; done += rows) {
@@ -217,8 +212,8 @@ bool score_channels(DI di, const std::byte* const* keys, const std::byte* const*
     if (!finite) return false;
     sum_run<Layout, kPack>(di, keys + done, rows, work, scores + done);
     for (int r = 0; r < work.task.queries; ++r) {
-      const auto step = hn::Set(df, s.queries.step[r]), offset = hn::Set(df, s.queries.offset[r]);
-      finish_scores(rows, s.queries, r, scores + r * kScoreStride + done,
+      const auto step = hn::Set(df, work.queries.step[r]), offset = hn::Set(df, work.queries.offset[r]);
+      finish_scores(rows, work.queries, r, scores + r * kScoreStride + done,
                     [&](int, auto sums) KV_ATTR { return hn::MulAdd(sums, step, offset); });
     }
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <hwy/highway.h>
 
@@ -25,15 +26,34 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- queries ----
 
+// A task's queries, in memory that tasks share.
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  HWY_ALIGN int16_t q[kQueryBlock * kStride];  // [queries, vectors of words, planes, lanes]
-  // [queries, words]: -middle times the sum of a lane's q.
-  HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
-  float step[kQueryBlock];  // an element is about step * q
+  int16_t* q;      // [queries, vectors of words, planes, lanes]
+  int32_t* start;  // [queries, words]: -middle times the sum of a lane's q.
+  float* step;     // [queries] an element is about step * q
+  int32_t* start_sum;
+  float* offset;                      // what zero points add to each score; kToken: the sum of the query
+  std::optional<Encoding> coded_for;  // rows of which they are to meet
+};
+
+// Not initialised.
+struct CodedQueriesRoom {
+  HWY_ALIGN int16_t q[kQueryBlock * CodedQueries::kStride];
+  HWY_ALIGN int32_t start[kQueryBlock * CodedQueries::kStartStride];
+  float step[kQueryBlock];
   int32_t start_sum[kQueryBlock];
-  float offset[kQueryBlock];  // what zero points add to each score; kToken: the sum of the query
+  float offset[kQueryBlock];
+
+  CodedQueries from(int64_t query) {
+    return {.q = q + query * CodedQueries::kStride,
+            .start = start + query * CodedQueries::kStartStride,
+            .step = step + query,
+            .start_sum = start_sum + query,
+            .offset = offset + query,
+            .coded_for = {}};
+  }
 };
 
 // The largest code of a query for which no sum of products can overflow. In floats, since a unit of kChannel
