@@ -129,7 +129,8 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
                                .weights = partials.weights ? partials.weights + held * cut.rows : nullptr,
                                .bases = partials.bases ? partials.bases + held * cut.tiles() : nullptr,
                                .weights_stride = cut.rows,
-                               .bases_stride = cut.tiles()};
+                               .bases_stride = cut.tiles(),
+                               .together = 1};
   }
   return next;
 }
@@ -239,6 +240,29 @@ void PiecewiseAttention::sort_tasks() {
   });
 }
 
+void PiecewiseAttention::put_tasks_together() {
+  const auto end = [](const Side& side, int64_t rows) {
+    return side.data + rows / side.encoding.group * side.stride;
+  };
+  const auto adjoin = [&](const AttentionTask& a, const AttentionTask& b) {
+    const Span &x = a.spans[a.start.span], &y = b.spans[b.start.span];
+    return x.rows < kTileRows && end(x.k, x.rows) == y.k.data;
+  };
+  const auto alike = [](const AttentionTask& a, const AttentionTask& b) {
+    return a.row_begin == b.row_begin && a.row_end == b.row_end && a.queries == b.queries;
+  };
+  const int64_t threads = omp_get_max_threads();
+  for (int64_t first = 0, count = 0; first < planned_; first += count) {
+    AttentionTask* task = tasks_ + first;
+    // Fewer towards the end, so that threads end at about the same time.
+    const int64_t fair = std::max<int64_t>(1, (planned_ - first) / (2 * threads));
+    const int64_t most = std::min(fair, kQueryBlock / task->queries);
+    count = 1;
+    while (count < most && alike(*task, task[count]) && adjoin(task[count - 1], task[count])) ++count;
+    task->together = static_cast<size_t>(count);
+  }
+}
+
 void PiecewiseAttention::run_tasks(TaskQueue& queue) const {
   isa_is_scalar() ? run_tasks_scalar(queue, head_dim_) : run_tasks_simd(queue, head_dim_);
 }
@@ -268,6 +292,7 @@ void PiecewiseAttention::merge_splits() const {
 
 void PiecewiseAttention::run_planned(bool threads, bool merge) {
   sort_tasks();
+  put_tasks_together();
   TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
   PrefillQueue prefill_queue({prefill_works_, static_cast<size_t>(planned_prefill_)});
 #pragma omp parallel if (threads)

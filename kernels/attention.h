@@ -88,6 +88,10 @@ class PiecewiseAttention {
   // By address, so that rows that lie side by side in memory are read at nearly the same time: heads whose
   // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
   void sort_tasks();
+  // Heads whose rows lie in short spans side by side, as in a paged pool, take turns tile by tile. The
+  // hardware fetches ahead along about eight streams of reads, but not from span to span: head after head, it
+  // would have to find each span anew, and what it fetched past its end would be of no use yet.
+  void put_tasks_together();
   // Both share their work out over the threads of the surrounding parallel region.
   void run_tasks(TaskQueue& queue) const;
   void merge_splits() const;

@@ -31,6 +31,9 @@ struct AttentionTask {
   float* weights;  // [queries, weights_stride], of all rows
   float* bases;    // [queries, bases_stride], of all tiles
   int64_t weights_stride, bases_stride;
+  // So many tasks from this one on are worked on by one thread, a tile of each in turn. They have the same
+  // range of rows, as many queries each, and kQueryBlock of them in all at most.
+  size_t together;
 
   int64_t visible_rows(int64_t query) const { return problem->visible + (first_query + query) % problem->n; }
   const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
@@ -41,10 +44,15 @@ struct TaskQueue {
   std::span<const AttentionTask> tasks;
   std::atomic<size_t> claimed = 0;
 
-  // Null once all are taken.
-  const AttentionTask* claim() {
-    const size_t i = claimed.fetch_add(1, std::memory_order_relaxed);
-    return i < tasks.size() ? &tasks[i] : nullptr;
+  // Tasks that belong together; none once all are taken.
+  std::span<const AttentionTask> claim() {
+    size_t first = claimed.load(std::memory_order_relaxed);
+    while (first < tasks.size()) {
+      const size_t count = tasks[first].together;
+      if (claimed.compare_exchange_weak(first, first + count, std::memory_order_relaxed))
+        return tasks.subspan(first, count);
+    }
+    return {};
   }
 };
 

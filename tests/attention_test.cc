@@ -83,6 +83,100 @@ TEST_P(EveryIsa, SpanBordersChangeNoBit) {
   }
 }
 
+constexpr Encoding token(int bits) { return {Format::kToken, static_cast<uint8_t>(bits), 1, true}; }
+constexpr Encoding channel(int bits) { return {Format::kChannel, static_cast<uint8_t>(bits), 8, true}; }
+constexpr Encoding plain(Format format) { return {.format = format}; }
+
+// K and V of some heads, encoded: [blocks, heads, block] rows of each, or, with blocks as long as everything,
+// [heads, rows].
+struct Pool {
+  Encoding k, v;
+  int head_dim, heads;
+  int64_t rows, block;
+  std::vector<std::byte> data[2], meta[2];
+
+  Pool(const Encoding& k_, const Encoding& v_, int head_dim_, int heads_, int64_t rows_, int64_t block_)
+      : k(k_), v(v_), head_dim(head_dim_), heads(heads_), rows(rows_), block(block_) {
+    for (const int side : {0, 1}) {
+      const Encoding& e = side ? v : k;
+      data[side].resize(static_cast<size_t>(heads * rows / e.group * unit_data_bytes(e, head_dim)));
+      meta[side].resize(static_cast<size_t>(heads * rows / e.group * unit_meta_bytes(e, head_dim) + 1));
+      const auto values =
+          gaussian(static_cast<size_t>(heads * rows * head_dim), 7 + static_cast<uint64_t>(side));
+      for (int head = 0; head < heads; ++head) {
+        for (int64_t row = 0; row < rows; row += e.group) {
+          const int64_t unit = row % block / e.group;
+          const Side at = this->side(side, head, row / block);
+          encode_unit(e, head_dim, &values[static_cast<size_t>((head * rows + row) * head_dim)],
+                      const_cast<std::byte*>(at.data) + unit * at.stride,
+                      const_cast<std::byte*>(at.meta) + unit * at.meta_stride);
+        }
+      }
+    }
+  }
+  // Rows [index * block, (index + 1) * block) of a head. Blocks lie the last one first.
+  Side side(int v_side, int head, int64_t index) const {
+    const Encoding& e = v_side ? v : k;
+    const int64_t bytes = unit_data_bytes(e, head_dim), meta_bytes = unit_meta_bytes(e, head_dim);
+    const int64_t unit = ((rows / block - 1 - index) * heads + head) * (block / e.group);
+    return {.data = data[v_side].data() + unit * bytes,
+            .meta = meta[v_side].data() + unit * meta_bytes,
+            .stride = bytes,
+            .meta_stride = meta_bytes,
+            .encoding = e};
+  }
+  std::vector<Span> spans(int head) const {
+    std::vector<Span> all;
+    for (int64_t i = 0; i < rows / block; ++i) all.push_back({side(0, head, i), side(1, head, i), block});
+    return all;
+  }
+};
+
+std::vector<float> attend_pool(const Pool& pool, int group, int64_t n, int64_t unseen) {
+  const int64_t queries = group * n * pool.head_dim;
+  const auto q = gaussian(static_cast<size_t>(pool.heads * queries), 3);
+  std::vector<float> out(q.size());
+  std::vector<std::vector<Span>> spans;
+  std::vector<HeadQueries> problems;
+  for (int head = 0; head < pool.heads; ++head) spans.push_back(pool.spans(head));
+  for (int head = 0; head < pool.heads; ++head)
+    problems.push_back({.q = q.data() + head * queries,
+                        .out = out.data() + head * queries,
+                        .spans = spans[static_cast<size_t>(head)],
+                        .group = group,
+                        .n = n,
+                        .visible = pool.rows - unseen - n + 1});
+  const size_t bytes = attention_workspace_bytes(problems, pool.head_dim);
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace(
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)),
+      [](std::byte* p) { std::free(p); });
+  attend(problems, pool.head_dim, workspace.get());
+  return out;
+}
+
+// Heads whose rows lie side by side in short spans are worked on in turns.
+TEST_P(EveryIsa, HeadsInTurnsChangeNoBit) {
+  const std::pair<Encoding, Encoding> encodings[] = {{plain(Format::kF32), plain(Format::kF32)},
+                                                     {plain(Format::kF16), plain(Format::kBf16)},
+                                                     {plain(Format::kFp8E4M3), plain(Format::kFp8E4M3)},
+                                                     {plain(Format::kQ8_0), plain(Format::kQ4_0)},
+                                                     {token(8), token(4)},
+                                                     {channel(4), token(2)},
+                                                     {token(3), plain(Format::kF16)}};
+  struct Work {
+    int heads, group;
+    int64_t n;
+  };
+  for (const auto& [k, v] : encodings) {
+    for (const Work& w : {Work{7, 1, 1}, Work{5, 4, 1}, Work{3, 2, 5}}) {
+      const auto want = attend_pool(Pool(k, v, 64, w.heads, 1360, 1360), w.group, w.n, 3);
+      const auto got = attend_pool(Pool(k, v, 64, w.heads, 1360, 16), w.group, w.n, 3);
+      EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
+          << encodings_name(k, v) << ", " << w.heads << " heads, group " << w.group << ", n " << w.n;
+    }
+  }
+}
+
 // Few queries (split along the rows) and many (not split), with a causal edge in the last pieces.
 TEST_P(EveryIsa, PiecesChangeNoBit) {
   for (const Case& c : {Case{4, 64, 1700, 1}, Case{2, 32, 1536, 40}, Case{2, 32, 1700, 700}}) {

@@ -41,11 +41,8 @@ struct CodeScratch {
   RowScales rows;
   BlockScales blocks;
   HWY_ALIGN float scaled_queries[4 * kMaxHeadDim];
-  CodedQueries queries;
   CodedWeights weights;
   DealtWeights dealt_weights;
-  bool queries_are_coded = false;  // the task's, for `coded`'s layout
-  Encoding coded;
 };
 
 // What scores and values of a run are worked on with.
@@ -53,6 +50,7 @@ struct CodeWork {
   const AttentionTask& task;
   int head_dim;
   CodeScratch& scratch;
+  CodedQueries& queries;
   Ahead& ahead;
 };
 
@@ -76,15 +74,13 @@ inline float sum_of(const float* x, int n) {
 // Codes the task's queries with code(x, largest, r), unless the last run was of the same layout.
 template <class Code>
 void code_queries(const Encoding& e, const CodeWork& work, Code code) {
-  CodeScratch& s = work.scratch;
-  if (s.queries_are_coded && s.coded == e) return;
+  if (work.queries.coded_for == e) return;
   for (int r = 0; r < work.task.queries; ++r) {
     const float* q = work.task.query(r, work.head_dim);
     code(q, largest_magnitude(q, work.head_dim), r);
-    s.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
+    work.queries.offset[r] = e.affine ? sum_of(q, work.head_dim) : 0.0f;
   }
-  s.queries_are_coded = true;
-  s.coded = e;
+  work.queries.coded_for = e;
 }
 
 // Announces the scores of a run of dealt codes to the requests for memory.
@@ -102,8 +98,8 @@ bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, co
   CodeScratch& s = work.scratch;
   if (!load_row_scales(meta, count, e.affine, kMiddle<Layout>, s.rows)) return false;
   code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
-    const auto sums = code_dealt_query<Layout>(q, largest, work.head_dim, r, s.queries);
-    s.queries.start_sum[r] =
+    const auto sums = code_dealt_query<Layout>(q, largest, work.head_dim, r, work.queries);
+    work.queries.start_sum[r] =
         -kMiddle<Layout> * hn::GetLane(hn::SumOfLanes(hn::CappedTag<int32_t, 16>(), sums));
   });
   begin_scores<Layout>(count, work);
@@ -113,13 +109,13 @@ bool score_tokens(const std::byte* const* keys, const std::byte* const* meta, co
   const hn::RebindToSigned<decltype(df)> di;
   for_query_blocks(static_cast<int>(work.task.queries), [&](auto some, int first) KV_ATTR {
     score_rows<Layout, decltype(some)::value>(
-        keys, count, s.queries, first, work.head_dim * Layout::kBits / 32, work.ahead, scores,
+        keys, count, work.queries, first, work.head_dim * Layout::kBits / 32, work.ahead, scores,
         [&](int r, int j, auto sums) KV_INLINE {
-          const auto exact = hn::ConvertTo(df, hn::Add(sums, hn::Set(di, s.queries.start_sum[r])));
+          const auto exact = hn::ConvertTo(df, hn::Add(sums, hn::Set(di, work.queries.start_sum[r])));
           const auto scaled =
-              hn::Mul(exact, hn::Mul(hn::Set(df, s.queries.step[r]), hn::Load(df, s.rows.scale + j)));
+              hn::Mul(exact, hn::Mul(hn::Set(df, work.queries.step[r]), hn::Load(df, s.rows.scale + j)));
           if (!e.affine) return scaled;
-          return hn::MulAdd(hn::Load(df, s.rows.zero + j), hn::Set(df, s.queries.offset[r]), scaled);
+          return hn::MulAdd(hn::Load(df, s.rows.zero + j), hn::Set(df, work.queries.offset[r]), scaled);
         });
   });
   return true;
@@ -131,17 +127,17 @@ bool score_ggml(DI di, const std::byte* const* keys, const std::byte* const* met
   CodeScratch& s = work.scratch;
   if (!load_block_scales(meta, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
   code_queries(e, work, [&](const float* q, float largest, int r) KV_ATTR {
-    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, s.queries);
+    code_query<Layout, kPack>(di, q, largest, work.head_dim, r, work.queries);
   });
   const int vectors = work.head_dim * Layout::kBits / 32 * kPack / static_cast<int>(hn::Lanes(di));
   work.ahead.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * vectors);
   const std::byte* room[kPaddedRows];
-  score_blocks<Layout, kPack>(di, pad_rows(keys, count, room), count, s.blocks, s.queries,
+  score_blocks<Layout, kPack>(di, pad_rows(keys, count, room), count, s.blocks, work.queries,
                               static_cast<int>(work.task.queries), vectors, work.ahead, scores);
   const hn::CappedTag<float, 16> df;
   for (int r = 0; r < work.task.queries; ++r) {
     float* at = scores + r * kScoreStride;
-    const auto step = hn::Set(df, s.queries.step[r]);
+    const auto step = hn::Set(df, work.queries.step[r]);
     for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(df)))
       hn::StoreU(hn::Mul(hn::LoadU(df, at + j), step), df, at + j);
   }
@@ -178,11 +174,11 @@ bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work)
   largest_of_lanes<kQueries>(df, top, largest);
   for (int r = 0; r < kQueries; ++r) {
     const auto sums = code_dealt_query<Layout>(s.scaled_queries + r * kMaxHeadDim, largest[r], head_dim,
-                                               first + r, s.queries);
-    const auto middles = hn::Set(df, static_cast<float>(-kMiddle<Layout>) * s.queries.step[first + r]);
+                                               first + r, work.queries);
+    const auto middles = hn::Set(df, static_cast<float>(-kMiddle<Layout>) * work.queries.step[first + r]);
     offset[r] = hn::MulAdd(hn::ConvertTo(df, sums), middles, offset[r]);
   }
-  sums_of_lanes<kQueries>(df, offset, s.queries.offset + first);
+  sums_of_lanes<kQueries>(df, offset, work.queries.offset + first);
   return true;
 }
 
@@ -190,8 +186,7 @@ bool code_scaled_queries(const std::byte* meta, int first, const CodeWork& work)
 template <class Layout>
 bool score_channels(const std::byte* const* keys, const std::byte* const* meta, int group, int count,
                     const CodeWork& work, float* scores) {
-  CodeScratch& s = work.scratch;
-  s.queries_are_coded = false;
+  work.queries.coded_for.reset();
   begin_scores<Layout>(count, work);
   const hn::ScalableTag<float> df;
   const std::byte* room[kPaddedRows];
@@ -203,11 +198,11 @@ bool score_channels(const std::byte* const* keys, const std::byte* const* meta, 
       constexpr int kQueries = decltype(some)::value;
       finite = finite && code_scaled_queries<Layout, kQueries>(meta[done], first, work);
       if (!finite) return;
-      score_rows<Layout, kQueries>(some_keys, rows, s.queries, first, work.head_dim * Layout::kBits / 32,
+      score_rows<Layout, kQueries>(some_keys, rows, work.queries, first, work.head_dim * Layout::kBits / 32,
                                    work.ahead, scores + done, [&](int r, int, auto sums) KV_INLINE {
                                      return hn::MulAdd(hn::ConvertTo(df, sums),
-                                                       hn::Set(df, s.queries.step[r]),
-                                                       hn::Set(df, s.queries.offset[r]));
+                                                       hn::Set(df, work.queries.step[r]),
+                                                       hn::Set(df, work.queries.offset[r]));
                                    });
     });
   }

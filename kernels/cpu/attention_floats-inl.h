@@ -15,6 +15,7 @@
 #endif
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include <hwy/highway.h>
@@ -182,9 +183,19 @@ void undeal(D d, float* x, int64_t n) {
 
 // Queries as score_block() reads them: for each block, [vector, query, lane] in the order of the load. Where
 // rows are loaded small, queries are made large, so that no product is subnormal; `restore` undoes both.
+// A task's, in memory that tasks share.
 struct PackedQueries {
+  float* q;
+  float* restore;
+  std::optional<Format> packed_for;  // rows of which they are to meet
+};
+
+// Not initialised.
+struct PackedQueriesRoom {
   HWY_ALIGN float q[kQueryBlock * kMaxHeadDim];
   float restore[kQueryBlock];
+
+  PackedQueries from(int64_t query, int head_dim) { return {q + query * head_dim, restore + query, {}}; }
 };
 
 // One of a block's queries -> where its vectors belong in the block, which has kQueries of each.

@@ -78,19 +78,23 @@ void run_part(const AttentionTask& task, int head_dim) {
   }
 }
 
+// Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
+void run_task(const AttentionTask& task, int head_dim) {
+  AttentionTask part = task;
+  do {
+    part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
+    if (part.row_end > part.row_begin || !part.resume) run_part(part, head_dim);
+    if (part.row_end < task.row_end) advance(task.spans, part.start, part.row_end - part.row_begin);
+    part.row_begin = part.row_end;
+    part.resume = true;
+  } while (part.row_end < task.row_end);
+}
+
 }  // namespace
 
 void run_tasks_scalar(TaskQueue& queue, int head_dim) {
-  while (const AttentionTask* task = queue.claim()) {
-    AttentionTask part = *task;
-    // Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
-    do {
-      part.row_end = std::min(task->row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);
-      if (part.row_end > part.row_begin || !part.resume) run_part(part, head_dim);
-      if (part.row_end < task->row_end) advance(task->spans, part.start, part.row_end - part.row_begin);
-      part.row_begin = part.row_end;
-      part.resume = true;
-    } while (part.row_end < task->row_end);
+  for (auto tasks = queue.claim(); !tasks.empty(); tasks = queue.claim()) {
+    for (const AttentionTask& task : tasks) run_task(task, head_dim);
   }
 }
 

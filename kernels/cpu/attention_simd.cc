@@ -1,9 +1,10 @@
 // The vector attention path, compiled once for each instruction set and picked at run time.
 //
-// A thread takes tasks one after another, and each goes tile by tile: scores of kTileRows keys for all its
-// queries, online softmax, weighted values. Rows are read through a list of pointers, so that the loops do
-// not know whether a tile lies in one span or in many, and while one side is worked on, memory is asked for
-// the other. Rows that no loop can read directly are decoded to f32 scratch first.
+// A thread takes tasks one after another, or several that take turns where the rows of heads lie side by side
+// in short spans (PiecewiseAttention::put_tasks_together). Each goes tile by tile: scores of kTileRows keys
+// for all its queries, online softmax, weighted values. Rows are read through a list of pointers, so that the
+// loops do not know whether a tile lies in one span or in many, and while one side is worked on, memory is
+// asked for the other. Rows that no loop can read directly are decoded to f32 scratch first.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -37,7 +38,65 @@ struct Scratch {
   HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
   HWY_ALIGN float row_scale[kScoreStride];
   CodeScratch codes;
+  CodedQueriesRoom coded;
+  PackedQueriesRoom packed;
+};
+
+// A tile, and whose it is.
+struct LocatedTile : Tile {
+  const AttentionTask* task;
+  size_t turn;  // of the task, among those that belong together
+  int64_t row;  // the first
+};
+
+// Tiles of tasks that take turns, which are asked for as one: piece by piece, each of all of them, since
+// there their rows lie side by side. More than two at once are asked for no faster.
+struct Round {
+  static constexpr int kTiles = 2;
+
+  LocatedTile tile[kTiles];
+  int tiles = 0;
+  Ahead::Stretch stretch[kTiles * 2 * kTileRows];
+  size_t stretches = 0;
+
+  // What is to be asked for: K, then V.
+  void list_stretches(int64_t k_bytes, int64_t v_bytes) {
+    stretches = 0;
+    list_side(&Tile::k, k_bytes);
+    list_side(&Tile::v, v_bytes);
+  }
+
+ private:
+  void list_side(TileSide Tile::*side, int64_t row_bytes) {
+    for (int piece = 0, first = 0; first < tile[0].rows; first = tile[0].piece_end[piece++]) {
+      for (int i = 0; i < tiles; ++i)
+        list_rows((tile[i].*side).row + first, tile[0].piece_end[piece] - first, row_bytes);
+    }
+  }
+  // Rows that follow each other are one stretch, as far as the last one tells: a wrong guess asks for other
+  // lines and does no harm.
+  void list_rows(const std::byte* const* row, int rows, int64_t bytes) {
+    if (row[rows - 1] == row[0] + (rows - 1) * bytes) return list(row[0], rows * bytes);
+    for (int i = 0; i < rows; ++i) list(row[i], bytes);
+  }
+  // Behind what was listed last, or somewhere else.
+  void list(const std::byte* at, int64_t bytes) {
+    const int lines = static_cast<int>((bytes + 63) / 64);
+    const bool follows = stretches > 0 && at == end_;
+    if (!follows) stretch[stretches++] = {at, 0};
+    stretch[stretches - 1].lines += lines;
+    end_ = at + bytes;
+  }
+
+  const std::byte* end_ = nullptr;  // of what was listed last
+};
+
+// What is kept of a task from its tile to its next one.
+struct TaskInWork {
   PackedQueries packed;
+  CodedQueries coded;
+  bool queries_are_finite;  // else they are not coded
+  int sums_order;           // that of a load of so many vectors
 };
 
 template <class D>
@@ -45,62 +104,95 @@ class TaskRunner {
  public:
   TaskRunner(D d, int head_dim, Scratch& scratch) : d_(d), head_dim_(head_dim), s_(scratch) {}
 
-  // Each tile is located while the one before is still to be worked on, so that its rows can be asked for:
-  // the next task is claimed before this one starts.
+  // Each round of tiles is located while the one before is still to be worked on, so that its rows can be
+  // asked for: the next tasks are claimed before these end.
   void run(TaskQueue& queue) {
-    const AttentionTask* following = queue.claim();
-    if (!following) return;
-    SpanCursor at;
-    locate_first(*following, at);
-    while (following) {
-      task_ = following;
-      following = queue.claim();
-      start_task();
-      if (task_->row_begin >= task_->row_end && following) locate_first(*following, at);
-      for (int64_t row = task_->row_begin; row < task_->row_end; row += kTileRows) {
-        std::swap(tile_, next_);
-        if (row + kTileRows < task_->row_end) {
-          locate(*task_, at, row + kTileRows);
-        } else if (following) {
-          locate_first(*following, at);
-        }
-        if (task_->weights) ask_for_weights(row);
-        for (int i = 0; i < tile_->runs; ++i) score(*tile_, tile_->run[i]);
-        softmax(row, tile_->rows);
-        for (int i = 0; i < tile_->runs; ++i) add_values(*tile_, tile_->run[i]);
-      }
-      order_sums(1);
+    bool more = locate_round(queue);
+    if (more) ahead_.lead((next_->tiles - 1) * (k_lines_ + v_lines_));
+    while (more) {
+      std::swap(now_, next_);
+      more = locate_round(queue);
+      for (int i = 0; i < now_->tiles; ++i) work_on(now_->tile[i]);
     }
   }
 
  private:
-  void start_task() {
-    s_.codes.queries_are_coded = false;
-    packed_for_.reset();
-    queries_are_finite_ = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_);
-    if (task_->resume) return;
-    std::fill_n(task_->state, task_->queries, SoftmaxState());
-    std::fill_n(task_->sum, task_->queries * head_dim_, 0.0f);
+  void work_on(const LocatedTile& tile) {
+    task_ = tile.task;
+    work_ = &in_work_[tile.turn];
+    if (tile.row == task_->row_begin) start_task(tile.turn);
+    if (task_->weights) ask_for_weights(tile);
+    ahead_.begin_tile(k_lines_, v_lines_);
+    for (int i = 0; i < tile.runs; ++i) score(tile, tile.run[i]);
+    softmax(tile.row, tile.rows);
+    for (int i = 0; i < tile.runs; ++i) add_values(tile, tile.run[i]);
+    if (tile.row + kTileRows >= task_->row_end) order_sums(1);
+  }
+
+  void start_task(size_t turn) {
+    const auto first_query = static_cast<int64_t>(turn) * task_->queries;
+    *work_ = {.packed = s_.packed.from(first_query, head_dim_),
+              .coded = s_.coded.from(first_query),
+              .queries_are_finite = are_finite(task_->query(0, head_dim_), task_->queries * head_dim_),
+              .sums_order = 1};
   }
 
   // Where the tile's weights go was last read by any thread: softmax's stores would wait for it.
-  [[gnu::always_inline]] void ask_for_weights(int64_t row) const {
+  [[gnu::always_inline]] void ask_for_weights(const LocatedTile& tile) const {
     for (int64_t r = 0; r < task_->queries; ++r) {
-      const float* weights = task_->weights + r * task_->weights_stride + row;
-      for (int i = 0; i < tile_->rows; i += 16) __builtin_prefetch(weights + i, 1);
+      const float* weights = task_->weights + r * task_->weights_stride + tile.row;
+      for (int i = 0; i < tile.rows; i += 16) __builtin_prefetch(weights + i, 1);
     }
   }
 
-  void locate(const AttentionTask& task, SpanCursor& at, int64_t row) {
-    const int rows = static_cast<int>(std::clamp<int64_t>(task.row_end - row, 0, kTileRows));
-    locate_tile(task.spans, head_dim_, at, rows, *next_);
-    // A tile of one run is the rule; asking ahead needs no more.
-    const Run& run = next_->run[0];
-    if (next_->runs) ahead_.add(*next_, row_bytes(run.k), row_bytes(run.v));
+  // False, and nothing located, if all tasks' tiles have been.
+  bool locate_round(TaskQueue& queue) {
+    if (turn_ == tasks_.size()) {
+      turn_ = 0;
+      row_ += kTileRows;
+    }
+    while (tasks_.empty() || row_ >= tasks_[0].row_end) {
+      if (!claim_tasks(queue)) return false;
+    }
+    next_->tiles = 0;
+    do locate(next_->tile[next_->tiles++]);
+    while (++turn_ < tasks_.size() && next_->tiles < Round::kTiles);
+    const Run& run = next_->tile[0].run[0];  // a tile of one run is the rule; asking ahead needs no more
+    next_->list_stretches(row_bytes(run.k), row_bytes(run.v));
+    ahead_.add({next_->stretch, next_->stretches});
+    return true;
   }
-  void locate_first(const AttentionTask& task, SpanCursor& at) {
-    at = task.start;
-    locate(task, at, task.row_begin);
+
+  // The next tile of the task whose turn it is.
+  void locate(LocatedTile& tile) {
+    const AttentionTask& task = tasks_[turn_];
+    tile.task = &task;
+    tile.turn = turn_;
+    tile.row = row_;
+    const int rows = static_cast<int>(std::min<int64_t>(task.row_end - row_, kTileRows));
+    SpanCursor& at = at_[turn_];
+    locate_tile(task.spans, head_dim_, at, rows, tile);
+    // Of short spans the list itself is long enough to be waited for.
+    const auto* following = reinterpret_cast<const std::byte*>(task.spans.data() + at.span);
+    ask_for(following, tile.pieces * static_cast<int64_t>(sizeof(Span)));
+  }
+
+  bool claim_tasks(TaskQueue& queue) {
+    tasks_ = queue.claim();
+    if (tasks_.empty()) return false;
+    const Span& first = tasks_[0].spans[tasks_[0].start.span];
+    k_lines_ = kTileRows * row_bytes(first.k.encoding) / 64;
+    v_lines_ = kTileRows * row_bytes(first.v.encoding) / 64;
+    turn_ = 0;
+    row_ = tasks_[0].row_begin;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const AttentionTask& task = tasks_[i];
+      at_[i] = task.start;
+      if (task.resume) continue;
+      std::fill_n(task.state, task.queries, SoftmaxState());
+      std::fill_n(task.sum, task.queries * head_dim_, 0.0f);
+    }
+    return true;
   }
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
@@ -119,7 +211,7 @@ class TaskRunner {
   // ---- scores ----
 
   void score(const Tile& tile, const Run& run) {
-    if (is_code(run.k, head_dim_) && queries_are_finite_ &&
+    if (is_code(run.k, head_dim_) && work_->queries_are_finite &&
         score_codes(tile.k, run, code_work(), s_.scores + run.first))
       return;
     const std::byte* room[kPaddedRows];
@@ -129,21 +221,22 @@ class TaskRunner {
         decoded ? decode(tile.k, run.k, run, room) : pad_rows(tile.k.row + run.first, run.count, room);
     with_load(d_, run.k.format, decoded, head_dim_, [&](auto load) KV_ATTR {
       const Format format = decoded ? Format::kF32 : run.k.format;
-      if (packed_for_ != format) pack_queries(d_, load, *task_, head_dim_, s_.packed);
-      packed_for_ = format;
-      score_floats(d_, load, keys, run.count, s_.packed.q, static_cast<int>(task_->queries), head_dim_,
-                   ahead_, scores);
+      PackedQueries& packed = work_->packed;
+      if (packed.packed_for != format) pack_queries(d_, load, *task_, head_dim_, packed);
+      packed.packed_for = format;
+      score_floats(d_, load, keys, run.count, packed.q, static_cast<int>(task_->queries), head_dim_, ahead_,
+                   scores);
     });
     if (decoded || !is_fp8(run.k.format)) return;
     fp8_row_scales(tile.k, run.first, run.count, s_.row_scale);
     for (int64_t r = 0; r < task_->queries; ++r) {
-      const float restore = s_.packed.restore[r];
+      const float restore = work_->packed.restore[r];
       for (int j = 0; j < run.count; ++j)
         scores[r * kScoreStride + j] = scores[r * kScoreStride + j] * restore * s_.row_scale[j];
     }
   }
 
-  CodeWork code_work() { return {*task_, head_dim_, s_.codes, ahead_}; }
+  CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, ahead_}; }
 
   bool are_finite(const float* x, int64_t n) const {
     auto probe = hn::Zero(d_);
@@ -200,25 +293,33 @@ class TaskRunner {
 
   // Brings the task's sums into the order of a load of that many vectors.
   void order_sums(int vectors) {
-    if (vectors == sums_order_) return;
+    if (vectors == work_->sums_order) return;
     const int64_t n = task_->queries * head_dim_;
-    if (sums_order_ == 2) undeal<2>(d_, task_->sum, n);
-    if (sums_order_ == 4) undeal<4>(d_, task_->sum, n);
+    if (work_->sums_order == 2) undeal<2>(d_, task_->sum, n);
+    if (work_->sums_order == 4) undeal<4>(d_, task_->sum, n);
     if (vectors == 2) deal<2>(d_, task_->sum, n);
     if (vectors == 4) deal<4>(d_, task_->sum, n);
-    sums_order_ = vectors;
+    work_->sums_order = vectors;
   }
 
   D d_;
-  const AttentionTask* task_ = nullptr;
-  std::optional<Format> packed_for_;  // the queries have been packed for that load
-  int sums_order_ = 1;                // that of a load of so many vectors
-  bool queries_are_finite_ = true;    // else there are no codes for them
   int head_dim_;
   Scratch& s_;
-  Tile tiles_[2];
-  Tile *tile_ = &tiles_[0], *next_ = &tiles_[1];
   Ahead ahead_;
+  Round rounds_[2];
+  Round *now_ = &rounds_[0], *next_ = &rounds_[1];
+
+  // Where the next tile is: the tasks that belong together, how far each has been located, whose turn it is.
+  std::span<const AttentionTask> tasks_;
+  SpanCursor at_[kQueryBlock];
+  size_t turn_ = 0;
+  int64_t row_ = 0;
+  int64_t k_lines_ = 0, v_lines_ = 0;  // of a tile
+
+  // Whose tile is worked on.
+  const AttentionTask* task_ = nullptr;
+  TaskInWork* work_ = nullptr;
+  TaskInWork in_work_[kQueryBlock];
 };
 
 void run_tasks(TaskQueue& queue, int head_dim) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <hwy/highway.h>
 
@@ -25,16 +26,35 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- queries ----
 
+// A task's queries, in memory that tasks share.
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  // [queries], in the order that score_blocks() or sum_products() needs.
-  HWY_ALIGN int16_t q[4 * kQueryBlock * kStride];
-  // [queries, words]: -middle times the sum of a lane's q, or, with scales a block, of four lanes' q.
-  HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
-  float step[kQueryBlock];         // an element is about step * q
-  int32_t start_sum[kQueryBlock];  // dealt codes: -middle times the sum of all q
-  float offset[kQueryBlock];       // what zero points add to each score; kToken: the sum of the query
+  int16_t* q;          // [queries], in the order that score_blocks() or sum_products() needs
+  int32_t* start;      // [queries, words]: of block formats, -middle times the sum of four lanes' q
+  float* step;         // [queries] an element is about step * q
+  int32_t* start_sum;  // [queries] of dealt codes, -middle times the sum of all q
+  float* offset;       // [queries] what zero points add to each score; kToken: the sum of the query
+  std::optional<Encoding> coded_for;  // rows of which they are to meet
+};
+
+// Not initialised.
+struct CodedQueriesRoom {
+  static constexpr int kQueryRoom = 4 * CodedQueries::kStride;  // a block format has each code four times
+  HWY_ALIGN int16_t q[kQueryBlock * kQueryRoom];
+  HWY_ALIGN int32_t start[kQueryBlock * CodedQueries::kStartStride];
+  float step[kQueryBlock];
+  int32_t start_sum[kQueryBlock];
+  float offset[kQueryBlock];
+
+  CodedQueries from(int64_t query) {
+    return {.q = q + query * kQueryRoom,
+            .start = start + query * CodedQueries::kStartStride,
+            .step = step + query,
+            .start_sum = start_sum + query,
+            .offset = offset + query,
+            .coded_for = {}};
+  }
 };
 
 // The largest code of a query for which no sum of products can overflow. In floats, since a unit of kChannel

@@ -31,10 +31,10 @@ inline void locate_side(const Side& side, int head_dim, int64_t first, int count
   if (group == 1) {
     const std::byte* row = side.data + first * side.stride;
     for (int i = 0; i < count; ++i) out.row[at + i] = row + i * side.stride;
-    const std::byte* meta = side.meta ? side.meta + first * side.meta_stride : nullptr;
-    const int64_t stride = side.meta ? side.meta_stride : 0;
-    ask_for(meta, count * stride);
-    for (int i = 0; i < count; ++i) out.meta[at + i] = meta + i * stride;
+    if (!side.meta) return;
+    const std::byte* meta = side.meta + first * side.meta_stride;
+    ask_for(meta, count * side.meta_stride);
+    for (int i = 0; i < count; ++i) out.meta[at + i] = meta + i * side.meta_stride;
     return;
   }
   const int64_t row_bytes = unit_data_bytes(side.encoding, head_dim) / group;
@@ -54,8 +54,7 @@ inline void locate_side(const Side& side, int head_dim, int64_t first, int count
 
 // Fills the tile with the next `rows` rows and moves the cursor past them.
 inline void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& at, int rows, Tile& tile) {
-  tile.rows = 0;
-  tile.runs = 0;
+  tile.rows = tile.runs = tile.pieces = 0;
   while (tile.rows < rows) {
     const Span& span = spans[at.span];
     const int take = static_cast<int>(std::min<int64_t>(rows - tile.rows, span.rows - at.row));
@@ -69,6 +68,7 @@ inline void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& a
         tile.run[tile.runs++] = {tile.rows, take, span.k.encoding, span.v.encoding};
       }
       tile.rows += take;
+      tile.piece_end[tile.pieces++] = tile.rows;
       at.row += take;
     }
     if (at.row == span.rows) at = {at.span + 1, 0};

@@ -16,7 +16,7 @@ inline constexpr int kScoreStride = kTileRows + 16;
 // Where one side's rows lie. A row's codes are consecutive in every format.
 struct TileSide {
   const std::byte* row[kTileRows];   // codes
-  const std::byte* meta[kTileRows];  // scales and zero points of the row's unit; null where there are none
+  const std::byte* meta[kTileRows];  // scales and zero points of the row's unit; not set where there are none
 };
 
 // Rows of a tile whose K are stored alike, and whose V are.
@@ -26,9 +26,10 @@ struct Run {
 };
 
 struct Tile {
-  int rows = 0, runs = 0;
+  int rows = 0, runs = 0, pieces = 0;
   TileSide k, v;
   Run run[kTileRows];
+  int piece_end[kTileRows];  // the tile's rows up to here lie in this span and those before
 };
 
 // Rows [first, first + count) of a tile side -> out [count, head_dim].
@@ -37,75 +38,75 @@ void decode_tile_rows(const TileSide& side, const Encoding& encoding, int head_d
 
 // Asks memory for rows before their turn: without it, the time of reading and the time of computing add up.
 //
-// Requests run a fixed distance ahead of the work, through the K rows of a tile, its V rows, the next tile's
-// K rows and so on. They are spread evenly over the work, since a processor drops requests that come faster
-// than it can pass them on, and they go in the order of addresses, since the hardware's own prefetcher, which
-// does most of it, follows streams.
+// Requests run a fixed distance ahead of the work. They are spread evenly over it, since a processor drops
+// requests that come faster than it can pass them on, and they go in the order of addresses, since the
+// hardware's own prefetcher, which does most of it, follows streams.
 class Ahead {
  public:
-  // The next tile of the sequence; the one before the last is done with. `k_bytes` and `v_bytes` of a row.
-  void add(const Tile& tile, int64_t k_bytes, int64_t v_bytes) {
+  // Lines that follow each other in memory.
+  struct Stretch {
+    const std::byte* at;
+    int lines;
+  };
+
+  // What is to be asked for next: all rows of some tiles, together. What was added last but one is done with.
+  void add(std::span<const Stretch> stretches) {
     const bool idle = next_ == last_;
-    part_[last_ % 4] = part_of(tile.k.row, tile.rows, k_bytes);
-    part_[(last_ + 1) % 4] = part_of(tile.v.row, tile.rows, v_bytes);
-    last_ += 2;
+    part_[last_++ % 2] = stretches;
     if (idle) start_part();
   }
-  // Starts work on the next part (K or V rows of a tile), which will call step() `steps` times.
+  // By how much more than the usual distance requests are to lead, where they are not in the order of work.
+  // Once, before the work starts.
+  void lead(int64_t lines) { owed_ = kDistance + lines; }
+  // Starts work on a tile with so many lines of K and of V.
+  void begin_tile(int64_t k_lines, int64_t v_lines) {
+    lines_[0] = k_lines;
+    lines_[1] = v_lines;
+    side_ = 0;
+  }
+  // Starts work on the next side of the tile, K first, which will call step() `steps` times.
   void begin_part(int64_t steps) {
-    const Part& part = part_[work_ % 4];
-    const int64_t owed = int64_t{part.rows} * part.lines + (work_ == 0 ? kDistance : 0);
+    const int64_t owed = lines_[side_] + owed_;
     per_step_ = static_cast<int>((owed + steps - 1) / steps);
-    ++work_;
+    owed_ = 0;
+    side_ = 1;
   }
   // always_inline: GCC takes a function that only prefetches for one without effect, and drops its calls.
   [[gnu::always_inline]] void step() {
     for (int i = 0; i < per_step_ && left_ > 0; ++i) {
       __builtin_prefetch(at_, 0, 2);
       at_ += 64;
-      if (--left_ == 0) next_row();
+      if (--left_ == 0) next_stretch();
     }
   }
 
  private:
   static constexpr int64_t kDistance = 192;  // lines
-  struct Part {
-    const std::byte* const* row = nullptr;
-    int rows = 0;
-    int lines = 0;  // of a row
-  };
-  static int lines(int64_t bytes) { return static_cast<int>((bytes + 63) / 64); }  // as caches have them
-  // Rows that follow each other are asked for as a single long one: going on to the next row takes longer
-  // than a request. Looking at the last row suffices, since a wrong guess asks for other lines and does no
-  // harm.
-  static Part part_of(const std::byte* const* row, int rows, int64_t bytes) {
-    const bool follow = row[rows - 1] == row[0] + (rows - 1) * bytes;
-    return follow ? Part{row, 1, lines(rows * bytes)} : Part{row, rows, lines(bytes)};
-  }
 
-  void next_row() {
-    if (++row_ != rows_end_) {
-      at_ = *row_;
-      left_ = lines_;
+  void next_stretch() {
+    const std::span<const Stretch> part = part_[next_ % 2];
+    if (++stretch_ < part.size()) {
+      start_stretch(part[stretch_]);
     } else if (++next_ < last_) {
       start_part();
     }
   }
   void start_part() {
-    const Part& part = part_[next_ % 4];
-    row_ = part.row;
-    rows_end_ = part.row + part.rows;
-    lines_ = part.lines;
-    at_ = *row_;
-    left_ = lines_;
+    stretch_ = 0;
+    start_stretch(part_[next_ % 2][0]);
+  }
+  void start_stretch(const Stretch& stretch) {
+    at_ = stretch.at;
+    left_ = stretch.lines;
   }
 
-  Part part_[4];
-  uint64_t last_ = 0, work_ = 0, next_ = 0;  // parts added, begun, and asked for
-  const std::byte* const* row_ = nullptr;    // the part's that is asked for
-  const std::byte* const* rows_end_ = nullptr;
+  std::span<const Stretch> part_[2];
+  int64_t last_ = 0, next_ = 0;           // parts added and asked for
+  int64_t lines_[2] = {0, 0}, owed_ = 0;  // of the tile's sides; requests that are yet to be made up for
+  size_t stretch_ = 0;
+  int side_ = 0, per_step_ = 0;
+  int left_ = 0;  // lines of the stretch; 0 where all that is known is asked for
   const std::byte* at_ = nullptr;
-  int per_step_ = 0, lines_ = 0, left_ = 0;  // left_: lines of the row; 0 where all that is known is asked for
 };
 
 }  // namespace kv
