@@ -28,7 +28,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct CodedQueries {
   // From query to query, in q and in start: fixed, so that a loop over words moves one pointer for all.
   static constexpr int kStride = kMaxHeadDim, kStartStride = kMaxHeadDim / 4;
-  // [queries], in the order that score_blocks() or sum_products() needs.
+  // [queries, planes, words] pairs of dealt codes (sum_products()); with scales a block each word stands in
+  // all four lanes of its 128-bit block (score_blocks()): [queries, vectors, planes, words of a 128-bit
+  // block, lanes].
   HWY_ALIGN int16_t q[4 * kQueryBlock * kStride];
   // [queries, words]: -middle times the sum of a lane's q, or, with scales a block, of four lanes' q.
   HWY_ALIGN int32_t start[kQueryBlock * kStartStride];
@@ -186,9 +188,10 @@ HWY_INLINE void transpose_words(D16 d16, hn::Vec<D16> (&words)[4]) {
   interleave(d64, high[0], high[1], words[2], words[3]);
 }
 
-// The same where scales differ from block to block -> scores in steps of each query. Words of four rows
-// change places first, so that one accumulator holds the sums of four rows over each 128-bit block, and no
-// query needs a sum across lanes before the scales; its codes are spread over the rows' lanes for that.
+// All queries against keys whose scales differ from block to block -> scores, in steps of each query. Words
+// of four rows change places first, so that one accumulator holds the sums of four rows over each 128-bit
+// block, and no query needs a sum across lanes before the scales; its codes are spread over the rows' lanes
+// for that. What is left of those sums is done at the end, where no products wait for it.
 template <class Layout, int kPack, class DI>
 HWY_NOINLINE void score_blocks(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
                                const CodedQueries& coded, int queries, int vectors, Ahead& shared_ahead,

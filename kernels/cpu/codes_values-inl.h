@@ -54,9 +54,10 @@ HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, in
   const hn::RepartitionToNarrow<decltype(di)> d16;
   const hn::CappedTag<int32_t, 4> four;
   const int lanes = static_cast<int>(hn::Lanes(df));
-  const int together = scales.together, shift = together / 2;                              // its logarithm
-  const int numbers = whole_steps(count) * together;                                       // of a group
-  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));  // to its blocks
+  const int together = scales.together, shift = together / 2;  // its logarithm
+  const int numbers = whole_steps(count) * together;           // of a group
+  // From a row's lane to those of its blocks.
+  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));
   HWY_ALIGN float weight[kTileRows * kMaxBlocks * kQueries];  // [groups, numbers / lanes, queries, lanes]
   hn::Vec<decltype(df)> top[kQueries];
   for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
