@@ -5,10 +5,12 @@
 //
 //   token   one new token of 32 layers x 8 heads: the rows are hot, as the projection leaves them, and their
 //           places cold
-//   prompt  2048 tokens of 8 heads, of which rows and places are cold; units of several rows come from one
-//           place of 16 KiB a thread, as the tail of raw rows hands them on (variants/tail.h)
+//   prompt  2048 tokens of 8 heads, of which rows and places are cold
+//   hot     32 tokens of 8 heads, to the same places again and again: what of it all is not waiting for
+//   memory
 //
 //   GB/s              bytes read as f32 and bytes written, over the time
+//   copy              the same of the copy: its ceiling
 //   share             the copy's time over the encoder's (medians of the turns)
 //   items_per_second  rows
 #include <benchmark/benchmark.h>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "kernels/benchmark.h"
+#include "kernels/copy.h"
 #include "kernels/encoding.h"
 
 namespace {
@@ -58,9 +61,11 @@ struct StepShape {
   int heads;         // of all layers
   int64_t tokens;    // of one step
   int64_t capacity;  // rows of a head's place
-  bool hot_rows;
+  bool hot_rows, hot_places;
 };
-const StepShape kShapes[] = {{"token", 32 * 8, 1, 2048, true}, {"prompt", 8, 2048, 2048, false}};
+const StepShape kShapes[] = {{"token", 32 * 8, 1, 2048, true, false},
+                             {"prompt", 8, 2048, 2048, false, false},
+                             {"hot", 8, 32, 32, true, true}};
 
 // Steps that go round a memory of several last-level caches, each to the next place and, where rows are to be
 // cold, from the next rows.
@@ -76,7 +81,7 @@ class Ring {
         meta_bytes_(unit_meta_bytes(encoding, head_dim)),
         row_floats_(shape.heads * step_units_ * encoding.group * head_dim),
         row_copies_(shape.hot_rows ? 1 : ceil_div(kColdBytes, row_floats_ * 4)),
-        place_copies_(std::max<int64_t>(1, ceil_div(kColdBytes, place_bytes()))),
+        place_copies_(shape.hot_places ? 1 : ceil_div(kColdBytes, place_bytes())),
         rows_(allocate(row_floats_ * row_copies_ * 4)),
         places_(allocate(place_bytes() * place_copies_)) {
     std::fill_n(places_.get(), place_bytes() * place_copies_,
@@ -102,15 +107,14 @@ class Ring {
 #pragma omp parallel
     {
       thread_local std::vector<UnitJob> jobs;
-      const float* mine = rows + omp_get_thread_num() * unit_floats;
       jobs.clear();
 #pragma omp for schedule(static)
       for (int head = 0; head < shape_.heads; ++head) {
         const int64_t at = head * units_ + first;
         const float* from = rows + head * step_units_ * unit_floats;
         for (int64_t u = 0; u < step_units_; ++u)
-          jobs.push_back({encoding_.group > 1 ? mine : from + u * unit_floats, place + (at + u) * data_bytes_,
-                          metas + (at + u) * meta_bytes_});
+          jobs.push_back(
+              {from + u * unit_floats, place + (at + u) * data_bytes_, metas + (at + u) * meta_bytes_});
       }
       run(jobs);
     }
@@ -118,9 +122,9 @@ class Ring {
   int64_t read_bytes() const { return row_floats_ * 4; }
   int64_t written_bytes() const { return shape_.heads * step_units_ * (data_bytes_ + meta_bytes_); }
   int64_t rows() const { return shape_.heads * step_units_ * encoding_.group; }
-  int64_t data_bytes() const { return data_bytes_; }
-  int64_t meta_bytes() const { return meta_bytes_; }
-  int64_t unit_bytes() const { return int64_t{encoding_.group} * head_dim_ * 4; }
+  UnitBytes unit_bytes() const {
+    return {int64_t{encoding_.group} * head_dim_ * 4, data_bytes_, meta_bytes_};
+  }
 
  private:
   static constexpr int64_t kColdBytes = int64_t{128} << 20;
@@ -135,20 +139,6 @@ class Ring {
   Buffer rows_, places_;
 };
 
-// What any encoder must do: read a unit's rows, and write as many bytes as it stores.
-void copy_unit(const Ring& ring, const UnitJob& job) {
-  const auto* from = reinterpret_cast<const std::byte*>(job.rows);
-  std::memcpy(job.data, from, static_cast<size_t>(ring.data_bytes()));
-  if (ring.meta_bytes()) std::memcpy(job.meta, from, static_cast<size_t>(ring.meta_bytes()));
-  uint64_t sum = 0;
-  for (int64_t i = ring.data_bytes() / 8 * 8; i + 8 <= ring.unit_bytes(); i += 8) {
-    uint64_t word;
-    std::memcpy(&word, from + i, 8);
-    sum += word;
-  }
-  benchmark::DoNotOptimize(sum);
-}
-
 void append(benchmark::State& state, const Encoding& e, const StepShape& shape, int head_dim, int threads) {
   omp_set_num_threads(threads);
   Ring ring(e, head_dim, shape);
@@ -158,7 +148,7 @@ void append(benchmark::State& state, const Encoding& e, const StepShape& shape, 
         seconds([&] { ring.step([&](std::span<const UnitJob> jobs) { encode_units(e, head_dim, jobs); }); }));
     copies.push_back(seconds([&] {
       ring.step([&](std::span<const UnitJob> jobs) {
-        for (const UnitJob& job : jobs) copy_unit(ring, job);
+        benchmark::DoNotOptimize(copy_units(ring.unit_bytes(), jobs));
       });
     }));
     state.SetIterationTime(encodes.back());

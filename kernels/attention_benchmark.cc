@@ -2,8 +2,9 @@
 // by turn with a plain read of as many bytes. `ctest` does not run this; build and run `attention_benchmark`,
 // for example with --benchmark_filter='q4_0.*/S8192'.
 //
-//   bytes_per_second  stored bytes of K and V that one step covers, over its time
+//   GB/s              stored bytes of K and V that one step covers, over its time
 //   share             that, over what the read reached in the same turns (medians)
+//   items_per_second  stored rows of all KV heads, K and V together
 //   error             relative L2 distance of one head's output from FP64 on the stored values
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -100,6 +101,7 @@ void decode_step(benchmark::State& state, const Codec& codec, const Shape& shape
   state.counters["read"] = static_cast<double>(replica_bytes) / read_s * 1e-9;
   state.counters["share"] = read_s / attend_s;
   state.counters["us"] = attend_s * 1e6;
+  state.SetItemsProcessed(state.iterations() * shape.kv_heads * shape.rows);
   if (shape.rows <= 1 << 17) {
     attend(problems[0], shape.head_dim, workspace.get());
     state.counters["error"] = relative_error(shape, problems[0][0], 0);

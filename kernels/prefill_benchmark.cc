@@ -3,11 +3,17 @@
 // same matrices. `ctest` does not run this; build and run `prefill_benchmark`, for example with
 // --benchmark_filter='D128/S2048/whole/t1'. A first argument --isa=avx2 forces an instruction set.
 //
-//   GFLOP/s   4 * head_dim operations for each pair of a query and a row that it sees, over the median time
-//   share     that, over the best that the loop reached in the same turns (peak)
-//   vs_eigen  that, over what Eigen reached for q k^T and its product with v alone: no softmax, and no mask
-//             but that blocks of queries leave out rows that none of them sees (operations as executed)
-//   error     relative L2 distance of some outputs from FP64
+//   GFLOP/s           4 * head_dim operations for each pair of a query and a row that it sees, over the
+//   median
+//                     time
+//   share             that, over the best that the loop reached in the same turns (peak)
+//   vs_eigen          that, over what Eigen reached for q k^T and its product with v alone: no softmax, and
+//   no
+//                     mask but that blocks of queries leave out rows that none of them sees (operations as
+//                     executed)
+//   GB/s              stored bytes of K and V, over the median time
+//   items_per_second  the prompt's tokens
+//   error             relative L2 distance of some outputs from FP64
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -57,13 +63,15 @@ struct Rows {
   std::vector<float> values;  // [kv_heads, tokens, head_dim], as given
   Encoding encoding;
   int64_t data_bytes, meta_bytes, tokens;
+  int head_dim;
   Buffer data, meta;
   Rows(const Encoding& e, const Shape& s, std::mt19937& rng)
       : values(gaussian(s.kv_heads * s.tokens * s.head_dim, rng)),
         encoding(e),
         data_bytes(unit_data_bytes(e, s.head_dim)),
         meta_bytes(unit_meta_bytes(e, s.head_dim)),
-        tokens(s.tokens) {
+        tokens(s.tokens),
+        head_dim(s.head_dim) {
     const int64_t rows = s.kv_heads * tokens;
     data = allocate(rows * data_bytes);
     meta = allocate(rows * meta_bytes);
@@ -72,6 +80,7 @@ struct Rows {
                   meta.get() + i * meta_bytes);
     }
   }
+  int64_t bytes() const { return std::ssize(values) * (data_bytes + meta_bytes) / head_dim; }
   Side side(int head) const {
     return {.data = data.get() + head * tokens * data_bytes,
             .meta = meta_bytes ? meta.get() + head * tokens * meta_bytes : nullptr,
@@ -192,12 +201,14 @@ void prefill(benchmark::State& state, const Codec& codec, const Shape& shape, in
     prefills.push_back(seconds([&] { prompt.attend_all(); }));
     state.SetIterationTime(prefills.back());
   }
-  const double flops = operations(shape) / median(prefills);
+  const double prefill_s = median(prefills), flops = operations(shape) / prefill_s;
   state.counters["GFLOP/s"] = flops * 1e-9;
   state.counters["peak"] = peak * 1e-9;
   state.counters["share"] = flops / peak;
   state.counters["vs_eigen"] = flops / (eigen_operations / median(eigens));
+  state.counters["GB/s"] = static_cast<double>(prompt.k.bytes() + prompt.v.bytes()) / prefill_s * 1e-9;
   state.counters["error"] = relative_error(prompt);
+  state.SetItemsProcessed(state.iterations() * shape.tokens);
   state.SetLabel(attention_kernel_name(codec.encoding, codec.encoding, shape.chunk));
 }
 

@@ -97,5 +97,37 @@ TEST_P(EveryIsa, StoresTheScalarBytesOfManyRows) {
   }
 }
 
+// Units are encoded some at a time, and one that is refused must not change its neighbours.
+TEST_P(EveryIsa, StoresTheScalarBytesOfLists) {
+  std::mt19937 rng(13);
+  std::normal_distribution<float> normal;
+  for (const Encoding& e : formats()) {
+    for (const int d : {64, 96, 128, 256}) {
+      const auto n = static_cast<size_t>(e.group * d);
+      for (const size_t count : {1, 2, 3, 4, 5, 7, 9}) {
+        std::vector<float> rows(count * n);
+        for (float& x : rows) x = normal(rng);
+        if (count > 3) rows[2 * n + n / 3] = NAN;
+        const auto encoded = [&](const std::string& isa) {
+          force_isa(isa);
+          std::vector<Unit> units(count, Unit(e, d));
+          std::vector<UnitJob> jobs;
+          for (size_t i = 0; i < count; ++i)
+            jobs.push_back({rows.data() + i * n, units[i].data.data(), units[i].meta.data()});
+          encode_units(e, d, jobs);
+          return units;
+        };
+        const std::vector<Unit> want = encoded("scalar"), got = encoded(GetParam());
+        for (size_t i = 0; i < count; ++i) {
+          SCOPED_TRACE(encoding_name(e) + " head_dim " + std::to_string(d) + ", " + std::to_string(i) +
+                       " of " + std::to_string(count));
+          ASSERT_EQ(got[i].data, want[i].data);
+          ASSERT_EQ(got[i].meta, want[i].meta);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kv

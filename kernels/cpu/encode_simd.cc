@@ -1,4 +1,5 @@
 // The vector encoders, compiled once for each instruction set and picked at run time.
+#include "kernels/cpu/ask_for.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/formats.h"
 
@@ -10,58 +11,67 @@
 
 // Highway's one-lane fallback is never picked (isa.cc).
 #if HWY_TARGET != HWY_SCALAR
-#include "kernels/cpu/encode-inl.h"
+#include "kernels/cpu/encode_blocks-inl.h"
+#include "kernels/cpu/encode_channels-inl.h"
+#include "kernels/cpu/encode_rows-inl.h"
 
-HWY_BEFORE_NAMESPACE();
+KV_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 
-template <class D>
-HWY_INLINE bool encode(D d, const Encoding& e, int n, const UnitJob& job) {
+// Each encoder returns false, having stored nothing of use, where an element is not finite or beyond what
+// the format can hold. Those need care with every comparison, are rare, and are left to the scalar encoder;
+// for the others a row's own scale keeps its codes in range, and most of the clamping falls away.
+template <class D, class N>
+HWY_INLINE bool encode_rows(D d, const Encoding& e, N n, const RowJobs& jobs) {
   switch (e.format) {
     case Format::kF32:
-      std::memcpy(job.data, job.rows, sizeof(float) * static_cast<size_t>(n));
+      for (size_t i = 0; i < jobs.size(); ++i) copy_row(n, jobs.take(i));
       return true;
     case Format::kF16:
-      return encode_f16_row(d, n, job.rows, job.data);
+      for (size_t i = 0; i < jobs.size(); ++i) encode_f16_row(d, n, jobs.take(i));
+      return true;
     case Format::kBf16:
-      return encode_bf16_row(d, n, job.rows, job.data);
+      for (size_t i = 0; i < jobs.size(); ++i) encode_bf16_row(d, n, jobs.take(i));
+      return true;
     case Format::kFp8E4M3:
-      return encode_fp8_row<kE4M3>(d, n, job.rows, job.data, job.meta);
+      return encode_fp8_rows<kE4M3>(d, n, jobs);
     case Format::kFp8E5M2:
-      return encode_fp8_row<kE5M2>(d, n, job.rows, job.data, job.meta);
+      return encode_fp8_rows<kE5M2>(d, n, jobs);
     case Format::kQ8_0:
     case Format::kQ4_0:
-      return encode_ggml_row(d, e.format, n, job.rows, job.data, job.meta);
+      return encode_ggml_rows(d, e.format, n, jobs);
     case Format::kToken:
-      return e.affine ? encode_affine_row(d, e.bits, n, job.rows, job.data, job.meta)
-                      : encode_symmetric_row(d, e.bits, n, job.rows, job.data, job.meta);
+      return e.affine ? encode_affine_rows(d, e.bits, n, jobs) : encode_symmetric_rows(d, e.bits, n, jobs);
     case Format::kChannel:
-      return encode_channel_unit(d, e, n, job.rows, job.data, job.meta);
+      break;
   }
   return false;
 }
 
-// A new token's rows go to as many places, none of which is in a cache: their lines are asked for some units
-// ahead, or each store would wait for its own.
-HWY_INLINE void ask_for(const UnitJob& job, int64_t data_bytes) {
-  for (int64_t at = 0; at < data_bytes; at += 64) __builtin_prefetch(job.data + at, 1);
-  __builtin_prefetch(job.data + data_bytes - 1, 1);
-  if (job.meta) __builtin_prefetch(job.meta, 1);
-}
-
-template <class D>
-void encode_all(D d, const Encoding& e, int n, std::span<const UnitJob> jobs) {
-  constexpr size_t kAhead = 4;
-  const int64_t bytes = e.group == 1 ? unit_data_bytes(e, n) : 0;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (bytes && i + kAhead < jobs.size()) ask_for(jobs[i + kAhead], bytes);
-    if (!encode(d, e, n, jobs[i])) encode_unit_scalar(e, n, jobs[i]);
+template <class D, class N>
+void encode_all(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
+  if (e.format == Format::kChannel) {
+    for (const UnitJob& job : jobs) {
+      if (!encode_channel_unit(d, e, n, job)) encode_unit_scalar(e, n, job);
+    }
+    return;
+  }
+  const int64_t bytes = unit_data_bytes(e, n);
+  while (!jobs.empty()) {
+    const auto now = jobs.first(std::min<size_t>(kFour, jobs.size()));
+    jobs = jobs.subspan(now.size());
+    const RowJobs rows(now, jobs.first(std::min<size_t>(kFour, jobs.size())), bytes);
+    if (encode_rows(d, e, n, rows)) continue;
+    for (const UnitJob& job : now) encode_unit_scalar(e, n, job);
   }
 }
 
 void encode_units(const Encoding& e, int n, std::span<const UnitJob> jobs) {
   const hn::CappedTag<float, 16> full;
+  if (n == 64) return encode_all(full, e, Length<64>(), jobs);
+  if (n == 128) return encode_all(full, e, Length<128>(), jobs);
+  if (n == 256) return encode_all(full, e, Length<256>(), jobs);
   if (n % lanes_of(full) == 0) return encode_all(full, e, n, jobs);
   encode_all(hn::CappedTag<float, 8>(), e, n, jobs);
 }

@@ -45,6 +45,10 @@ HWY_INLINE hn::Vec<Bits<D>> half_bits(D d, V x) {
 // f16_to_f32, of finite numbers.
 template <class D, class V>
 HWY_INLINE hn::Vec<D> finite_half(D d, V h) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const auto narrow = hn::DemoteTo(hn::Rebind<uint16_t, D>(), h);
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), narrow));
+#else
   const Bits<D> di;
   const auto magnitude = hn::And(h, hn::Set(di, 0x7fff));
   const auto sign = hn::ShiftLeft<16>(hn::And(h, hn::Set(di, 0x8000)));
@@ -52,6 +56,7 @@ HWY_INLINE hn::Vec<D> finite_half(D d, V h) {
   const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-24f)));
   const auto is_normal = hn::Gt(magnitude, hn::Set(di, 0x3ff));
   return hn::BitCast(d, hn::Or(hn::IfThenElse(is_normal, normal, subnormal), sign));
+#endif
 }
 
 // f16_to_f32 of stored bits. Without hardware for it, Highway takes infinity and NaN for numbers.
