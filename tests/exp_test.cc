@@ -1,4 +1,4 @@
-// The exponential that makes probabilities of kept scores, against FP64 over all that it meets: scores less their maximum,
+// The exponential under attention's weights, against FP64 over all that it meets: scores less their maximum,
 // from 0 down to where f32 has nothing left.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace kv {
 namespace {
 
-constexpr double kBound = 2.0;  // Highway's, in units of the last place of the exact result
+constexpr double kBound = 2.0;  // exp_of_negative()'s, in units of the last place of the exact result
 
 // The last place of an f32 near x; below the normal numbers it stays the same.
 double last_place(double x) { return std::ldexp(1.0, std::max(std::ilogb(x), -126) - 23); }

@@ -11,8 +11,9 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/mass.cc"
 #include <hwy/foreach_target.h>
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+
+#include "kernels/cpu/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kv {
@@ -21,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 HWY_INLINE void convert(D d, const float* scores, float max, float inverse_sum, float* out) {
-  const auto p = hn::Exp(d, hn::Sub(hn::LoadU(d, scores), hn::Set(d, max)));
+  const auto p = exp_of_negative(d, hn::Sub(hn::LoadU(d, scores), hn::Set(d, max)));
   hn::StoreU(hn::Mul(p, hn::Set(d, inverse_sum)), d, out);
 }
 

@@ -22,8 +22,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // scores [kTileRows] of one query -> probabilities exp(score * scale - max), 0 beyond `valid`; returns the
 // factor by which what was summed before must shrink. `weights`, unless null, gets a copy of the valid ones.
-// Next to the largest weight, 1, no error is above 2 * 2^-24: that of a weight is (1.4 + |x|) * 2^-24 of it
-// for x = score * scale - max, since x times log2(e) is rounded.
 inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& state, float* weights) {
   const hn::ScalableTag<float> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
@@ -37,11 +35,10 @@ inline float softmax_tile(float* scores, int valid, float scale, SoftmaxState& s
     state.max = tile_max;
   }
   const auto factor = hn::Set(d, scale), max = hn::Set(d, state.max);
-  const auto log2_e = hn::Set(d, 1.44269504088896341f);
   auto total = hn::Zero(d);
   for (int i = 0; i < kTileRows; i += lanes) {
     const auto x = hn::Sub(hn::Mul(hn::Load(d, scores + i), factor), max);
-    const auto p = exp2_of_negative(d, hn::Mul(x, log2_e));
+    const auto p = exp_of_negative(d, x);
     hn::Store(p, d, scores + i);
     total = hn::Add(total, p);
   }
