@@ -45,7 +45,7 @@ HWY_INLINE bool find_extremes(D d, int group, N n, const float* x, int at, Chann
     hn::Store(low[v], d, grids.low + at + v * kLanes);
     hn::Store(high[v], d, grids.high + at + v * kLanes);
   }
-  return sums_are_finite(d, sum) &&
+  return all_finite(d, hn::Mul(sum, hn::Zero(d))) &&
          hn::AllTrue(d, hn::Le(hn::Max(hn::Neg(least), most), hn::Set(d, kLimitF16)));
 }
 

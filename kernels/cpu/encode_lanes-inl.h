@@ -121,26 +121,25 @@ HWY_INLINE hn::Vec<Bits<Four>> largest_of_four(D d, N n, FourPlaces x) {
 
 template <class V>
 struct Extremes {
-  V low, high, sum;
+  V low, high, probe;  // the probe is NaN where a number is not finite
 };
 
+// The probe's products go to units of their own; a sum would have to wait for those which find the extremes.
 template <class D, class N>
 HWY_INLINE Extremes<hn::Vec<D>> extreme_lanes(D d, N n, const float* x) {
-  auto low = hn::LoadU(d, x), high = low, sum = low;
+  auto low = hn::LoadU(d, x), high = low, probe = hn::Mul(low, hn::Zero(d));
   for (int i = lanes_of(d); i < n; i += lanes_of(d)) {
     const auto y = hn::LoadU(d, x + i);
     low = hn::Min(low, y);
     high = hn::Max(high, y);
-    sum = hn::Add(sum, y);
+    probe = hn::MulAdd(y, hn::Zero(d), probe);
   }
-  return {low, high, sum};
+  return {low, high, probe};
 }
 
-// False where a number was not finite; or where a sum is not, of numbers so large that the scalar encoder may
-// well have them.
 template <class D, class V>
-HWY_INLINE bool sums_are_finite(D d, V sum) {
-  return hn::AllTrue(d, hn::Eq(hn::Mul(sum, hn::Zero(d)), hn::Zero(d)));
+HWY_INLINE bool all_finite(D d, V probe) {
+  return hn::AllTrue(d, hn::Eq(probe, probe));
 }
 
 struct FourExtremes {
@@ -154,7 +153,7 @@ HWY_INLINE FourExtremes extremes_of_four(D d, N n, FourPlaces x) {
              e = extreme_lanes(d, n, x[3]);
   return {across_lanes(d, a.low, b.low, c.low, e.low, MinOf()),
           across_lanes(d, a.high, b.high, c.high, e.high, MaxOf()),
-          sums_are_finite(d, hn::Add(hn::Add(a.sum, b.sum), hn::Add(c.sum, e.sum)))};
+          all_finite(d, hn::Add(hn::Add(a.probe, b.probe), hn::Add(c.probe, e.probe)))};
 }
 
 // ---- codes to bytes ----

@@ -23,47 +23,64 @@ namespace HWY_NAMESPACE {
 // the format can hold. Those need care with every comparison, are rare, and are left to the scalar encoder;
 // for the others a row's own scale keeps its codes in range, and most of the clamping falls away.
 template <class D, class N>
-HWY_INLINE bool encode_rows(D d, const Encoding& e, N n, const RowJobs& jobs) {
+HWY_INLINE bool encode_unit(D d, const Encoding& e, N n, const UnitJob& job) {
   switch (e.format) {
     case Format::kF32:
-      for (size_t i = 0; i < jobs.size(); ++i) copy_row(n, jobs.take(i));
+      copy_row(n, job);
       return true;
     case Format::kF16:
-      for (size_t i = 0; i < jobs.size(); ++i) encode_f16_row(d, n, jobs.take(i));
+      encode_f16_row(d, n, job);
       return true;
     case Format::kBf16:
-      for (size_t i = 0; i < jobs.size(); ++i) encode_bf16_row(d, n, jobs.take(i));
+      encode_bf16_row(d, n, job);
       return true;
-    case Format::kFp8E4M3:
-      return encode_fp8_rows<kE4M3>(d, n, jobs);
-    case Format::kFp8E5M2:
-      return encode_fp8_rows<kE5M2>(d, n, jobs);
-    case Format::kQ8_0:
-    case Format::kQ4_0:
-      return encode_ggml_rows(d, e.format, n, jobs);
     case Format::kToken:
-      return e.affine ? encode_affine_rows(d, e.bits, n, jobs) : encode_symmetric_rows(d, e.bits, n, jobs);
+      return encode_token_row(d, e, n, job);
     case Format::kChannel:
-      break;
+      return encode_channel_unit(d, e, n, job);
+    default:
+      return false;
   }
-  return false;
 }
 
 template <class D, class N>
-void encode_all(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
-  if (e.format == Format::kChannel) {
-    for (const UnitJob& job : jobs) {
-      if (!encode_channel_unit(d, e, n, job)) encode_unit_scalar(e, n, job);
-    }
-    return;
+void encode_one_by_one(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
+  const int64_t bytes = unit_data_bytes(e, n);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (e.group == 1 && i + kUnitsAhead < jobs.size()) ask_for(jobs[i + kUnitsAhead], bytes);
+    if (!encode_unit(d, e, n, jobs[i])) encode_unit_scalar(e, n, jobs[i]);
   }
+}
+
+template <class D, class N>
+HWY_INLINE bool encode_rows(D d, Format format, N n, const RowJobs& jobs) {
+  if (format == Format::kFp8E4M3) return encode_fp8_rows<kE4M3>(d, n, jobs);
+  if (format == Format::kFp8E5M2) return encode_fp8_rows<kE5M2>(d, n, jobs);
+  return encode_ggml_rows(d, format, n, jobs);
+}
+
+template <class D, class N>
+void encode_by_fours(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
   const int64_t bytes = unit_data_bytes(e, n);
   while (!jobs.empty()) {
     const auto now = jobs.first(std::min<size_t>(kFour, jobs.size()));
     jobs = jobs.subspan(now.size());
     const RowJobs rows(now, jobs.first(std::min<size_t>(kFour, jobs.size())), bytes);
-    if (encode_rows(d, e, n, rows)) continue;
+    if (encode_rows(d, e.format, n, rows)) continue;
     for (const UnitJob& job : now) encode_unit_scalar(e, n, job);
+  }
+}
+
+template <class D, class N>
+void encode_all(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
+  switch (e.format) {
+    case Format::kFp8E4M3:
+    case Format::kFp8E5M2:
+    case Format::kQ8_0:
+    case Format::kQ4_0:
+      return encode_by_fours(d, e, n, jobs);
+    default:
+      return encode_one_by_one(d, e, n, jobs);
   }
 }
 
