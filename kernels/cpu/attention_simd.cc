@@ -58,12 +58,16 @@ struct Round {
   int tiles = 0;
   Ahead::Stretch stretch[kTiles * 2 * kTileRows];
   size_t stretches = 0;
+  int64_t k_lines = 0, v_lines = 0;  // of all tiles
 
   // What is to be asked for: K, then V.
   void list_stretches(int64_t k_bytes, int64_t v_bytes) {
     stretches = 0;
+    lines_ = 0;
     list_side(&Tile::k, k_bytes);
+    k_lines = lines_;
     list_side(&Tile::v, v_bytes);
+    v_lines = lines_ - k_lines;
   }
 
  private:
@@ -85,10 +89,12 @@ struct Round {
     const bool follows = stretches > 0 && at == end_;
     if (!follows) stretch[stretches++] = {at, 0};
     stretch[stretches - 1].lines += lines;
+    lines_ += lines;
     end_ = at + bytes;
   }
 
   const std::byte* end_ = nullptr;  // of what was listed last
+  int64_t lines_ = 0;               // so far
 };
 
 // What is kept of a task from its tile to its next one.
@@ -108,7 +114,7 @@ class TaskRunner {
   // asked for: the next tasks are claimed before these end.
   void run(TaskQueue& queue) {
     bool more = locate_round(queue);
-    if (more) ahead_.lead((next_->tiles - 1) * (k_lines_ + v_lines_));
+    if (more) ahead_.lead((next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles);
     while (more) {
       std::swap(now_, next_);
       more = locate_round(queue);
@@ -122,9 +128,10 @@ class TaskRunner {
     work_ = &in_work_[tile.turn];
     if (tile.row == task_->row_begin) start_task(tile.turn);
     if (task_->weights) ask_for_weights(tile);
-    ahead_.begin_tile(k_lines_, v_lines_);
+    ahead_.begin_side(now_->k_lines / now_->tiles);
     for (int i = 0; i < tile.runs; ++i) score(tile, tile.run[i]);
     softmax(tile.row, tile.rows);
+    ahead_.begin_side(now_->v_lines / now_->tiles);
     for (int i = 0; i < tile.runs; ++i) add_values(tile, tile.run[i]);
     if (tile.row + kTileRows >= task_->row_end) order_sums(1);
   }
@@ -180,9 +187,6 @@ class TaskRunner {
   bool claim_tasks(TaskQueue& queue) {
     tasks_ = queue.claim();
     if (tasks_.empty()) return false;
-    const Span& first = tasks_[0].spans[tasks_[0].start.span];
-    k_lines_ = kTileRows * row_bytes(first.k.encoding) / 64;
-    v_lines_ = kTileRows * row_bytes(first.v.encoding) / 64;
     turn_ = 0;
     row_ = tasks_[0].row_begin;
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -314,7 +318,6 @@ class TaskRunner {
   SpanCursor at_[kQueryBlock];
   size_t turn_ = 0;
   int64_t row_ = 0;
-  int64_t k_lines_ = 0, v_lines_ = 0;  // of a tile
 
   // Whose tile is worked on.
   const AttentionTask* task_ = nullptr;

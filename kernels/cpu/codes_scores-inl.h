@@ -123,11 +123,6 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
 }
 
 // ---- sums ----
-//
-// Four vectors of rows are unpacked once, to kUnpacked planes, for all queries. The sums across lanes of one
-// query run beside the products of the next, which keeps both the multiplier and the shuffler busy.
-
-constexpr int kUnpacked = 4;  // planes of four vectors of rows: half of 32 registers
 
 // Planes kFirst … kFirst + kCount - 1 of four vectors of rows.
 template <class Layout, int kFirst, int kCount, class D16>
@@ -140,16 +135,6 @@ HWY_INLINE void unpack(D16 d, const hn::Vec<D16> (&words)[4], hn::Vec<D16> (*pla
     (one(std::integral_constant<int, kPlane>()), ...);
   }
   (std::make_integer_sequence<int, kCount>());
-}
-
-// acc[i] += the products of kCount planes of vector i and of a query, whose codes for them are at q.
-template <int kCount, class DI, class D16>
-HWY_INLINE void add_planes(DI di, D16 d16, const hn::Vec<D16> (*planes)[4], const int16_t* q,
-                           hn::Vec<DI> (&acc)[4]) {
-  for (int p = 0; p < kCount; ++p) {
-    const auto query = hn::LoadU(d16, q + p * static_cast<int>(hn::Lanes(d16)));
-    for (int i = 0; i < 4; ++i) acc[i] = add_products(di, planes[p][i], query, acc[i]);
-  }
 }
 
 // What lies in lane i of the 128-bit blocks is row i's -> its sum, row by row. With two rows in a vector,

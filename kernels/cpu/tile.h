@@ -58,18 +58,13 @@ class Ahead {
   // By how much more than the usual distance requests are to lead, where they are not in the order of work.
   // Once, before the work starts.
   void lead(int64_t lines) { owed_ = kDistance + lines; }
-  // Starts work on a tile with so many lines of K and of V.
-  void begin_tile(int64_t k_lines, int64_t v_lines) {
-    lines_[0] = k_lines;
-    lines_[1] = v_lines;
-    side_ = 0;
-  }
-  // Starts work on the next side of the tile, K first, which will call step() `steps` times.
+  // Starts work on a side of a tile, with so many lines.
+  void begin_side(int64_t lines) { owed_ += lines; }
+  // Starts work on a part of it, which will call step() `steps` times. The first one makes all the side's
+  // requests.
   void begin_part(int64_t steps) {
-    const int64_t owed = lines_[side_] + owed_;
-    per_step_ = static_cast<int>((owed + steps - 1) / steps);
+    per_step_ = static_cast<int>((owed_ + steps - 1) / steps);
     owed_ = 0;
-    side_ = 1;
   }
   // always_inline: GCC takes a function that only prefetches for one without effect, and drops its calls.
   [[gnu::always_inline]] void step() {
@@ -101,10 +96,10 @@ class Ahead {
   }
 
   std::span<const Stretch> part_[2];
-  int64_t last_ = 0, next_ = 0;           // parts added and asked for
-  int64_t lines_[2] = {0, 0}, owed_ = 0;  // of the tile's sides; requests that are yet to be made up for
+  int64_t last_ = 0, next_ = 0;  // parts added and asked for
+  int64_t owed_ = 0;             // requests that no part makes yet
   size_t stretch_ = 0;
-  int side_ = 0, per_step_ = 0;
+  int per_step_ = 0;
   int left_ = 0;  // lines of the stretch; 0 where all that is known is asked for
   const std::byte* at_ = nullptr;
 };
