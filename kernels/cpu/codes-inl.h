@@ -25,29 +25,27 @@ namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ---- layouts: which element is in slot `slot` of word `word` of `words` ----
+// ---- layouts ----
 
 // kToken and kChannel (bits.h).
 template <int kWidth>
 struct Dealt {
   static constexpr int kBits = kWidth;
-  static constexpr int kWordsPerBlock = 0;  // one scale for the row
-  static constexpr uint32_t kFlip = 0;      // brings stored codes to unsigned ones
-  static int element(int slot, int word, int words) { return slot * words + word; }
 };
 
+// Blocks: kFlip brings stored codes to unsigned ones, element() is what lies in slot `slot` of word `word`.
 struct GgmlQ8 {
   static constexpr int kBits = 8;
   static constexpr int kWordsPerBlock = kGgmlBlock / 4;
   static constexpr uint32_t kFlip = 0x80808080u;
-  static int element(int slot, int word, int /*words*/) { return 4 * word + slot; }
+  static int element(int slot, int word) { return 4 * word + slot; }
 };
 
 struct GgmlQ4 {
   static constexpr int kBits = 4;
   static constexpr int kWordsPerBlock = kGgmlBlock / 8;
   static constexpr uint32_t kFlip = 0;
-  static int element(int slot, int word, int /*words*/) {
+  static int element(int slot, int word) {
     const int block = word / kWordsPerBlock, byte = word % kWordsPerBlock * 4 + slot / 2;
     return block * kGgmlBlock + slot % 2 * (kGgmlBlock / 2) + byte;
   }

@@ -103,7 +103,7 @@ void code_query(DI, const float* x, float largest, int head_dim, int r, CodedQue
   out.step[r] = largest / top;
   HWY_ALIGN float ordered[kMaxHeadDim];  // [slots, words]
   for (int slot = 0; slot < 32 / Layout::kBits; ++slot) {
-    for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w, words)];
+    for (int w = 0; w < words; ++w) ordered[slot * words + w] = x[Layout::element(slot, w)];
   }
   const auto scale = hn::Set(df, inverse);
   auto* q = reinterpret_cast<int32_t*>(out.q + r * query_stride<kPack>(head_dim));

@@ -20,6 +20,7 @@
 #include "kernels/bits.h"
 #include "kernels/cpu/ask_for.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/fold-inl.h"
 #include "kernels/cpu/half-inl.h"
 #include "kernels/formats.h"
 
@@ -92,13 +93,7 @@ HWY_INLINE auto across_halves([[maybe_unused]] D d, V v, Op op) {
 // Each of four vectors to one lane.
 template <class D, class V, class Op>
 HWY_INLINE auto across_lanes(D d, V a, V b, V c, V e, Op op) {
-  const V ab = op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  const V ce = op(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-  const hn::Repartition<double, D> pairs;
-  const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
-  const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
-  const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
-  return across_halves(d, op(low, high), op);
+  return across_halves(d, join_four(d, a, b, c, e, op), op);
 }
 
 // The largest magnitude, lane by lane; as integers, which order NaN and infinity above all.

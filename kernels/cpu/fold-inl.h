@@ -8,7 +8,9 @@
 
 #include <hwy/highway.h>
 
-HWY_BEFORE_NAMESPACE();
+#include "kernels/cpu/attributes-inl.h"
+
+KV_BEFORE_NAMESPACE();
 namespace kv {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -40,7 +42,7 @@ HWY_INLINE V join_four(D d, V a, V b, V c, V e, Join join) {
 // Their sums.
 template <class D, class V>
 HWY_INLINE V fold_four(D d, V a, V b, V c, V e) {
-  return join_four(d, a, b, c, e, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
+  return join_four(d, a, b, c, e, [](V x, V y) KV_ATTR { return hn::Add(x, y); });
 }
 
 // The sums of four vectors, in four lanes. Each is formed by the same tree, whichever of the four it is.
