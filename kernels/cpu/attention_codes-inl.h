@@ -246,15 +246,21 @@ bool add_tokens(const std::byte* const* rows, const std::byte* const* meta, cons
     constexpr int kPack = decltype(pack)::value;
     int64_t steps = 0;
     for_query_blocks(queries, [&](auto some, int) KV_ATTR {
-      steps += dealt_value_steps<Layout, kPack, decltype(some)::value>(di, pairs, words);
+      constexpr int kQueries = decltype(some)::value;
+      with_wide<Layout, kPack, kQueries>(di, words, [&](auto wide) KV_ATTR {
+        steps += value_steps<Layout, kPack, kQueries>(di, pairs, words) / decltype(wide)::value;
+      });
     });
     work.ahead.begin_part(steps);
     for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
       constexpr int kQueries = decltype(some)::value;
       code_dealt_weights<Layout, kQueries>(p + r * kScoreStride, s.rows, run.v.affine, run.count,
                                            s.dealt_weights);
-      add_dealt_values<Layout, kPack, kQueries>(di, rows, pairs, s.dealt_weights, work.head_dim, work.ahead,
-                                                work.task.sum + int64_t{r} * work.head_dim);
+      with_wide<Layout, kPack, kQueries>(di, words, [&](auto wide) KV_ATTR {
+        add_dealt_values<Layout, kPack, decltype(wide)::value, kQueries>(
+            di, rows, pairs, s.dealt_weights, work.head_dim, work.ahead,
+            work.task.sum + int64_t{r} * work.head_dim);
+      });
     });
   });
   return true;

@@ -35,13 +35,18 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kKeys = 4;  // keys of a register block
 
+// Bytes of a row from which on one query meets keys one by one: memory delivers them faster in their order.
+// Shorter rows take longer so, as they wait for their sums.
+constexpr int kLongRow = 512;
+
 // ---- loads ----
 //
-// Each makes of a row's elements from i on, i a multiple of kVectors * lanes, kVectors vectors of f32. Vector
-// p's lane l is element i + l * kVectors + p, divided by kFactor.
+// Each makes of a row's elements of kBytes from i on, i a multiple of kVectors * lanes, kVectors vectors of
+// f32. Vector p's lane l is element i + l * kVectors + p, divided by kFactor.
 
 struct LoadF32 {
   static constexpr int kVectors = 1;
+  static constexpr int kBytes = 4;
   static constexpr float kFactor = 1.0f;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -52,6 +57,7 @@ struct LoadF32 {
 // The hardware's conversion is no slower than shifts and masks would be, and knows infinity and NaN.
 struct LoadF16 {
   static constexpr int kVectors = 1;
+  static constexpr int kBytes = 2;
   static constexpr float kFactor = 1.0f;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -62,6 +68,7 @@ struct LoadF16 {
 
 struct LoadBf16 {
   static constexpr int kVectors = 1;
+  static constexpr int kBytes = 2;
   static constexpr float kFactor = 1.0f;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -71,6 +78,7 @@ struct LoadBf16 {
 };
 struct DealBf16 {
   static constexpr int kVectors = 2;
+  static constexpr int kBytes = 2;
   static constexpr float kFactor = 1.0f;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -91,6 +99,7 @@ struct Fp8InF32 {
 template <Fp8 F>
 struct LoadFp8 {
   static constexpr int kVectors = 1;
+  static constexpr int kBytes = 1;
   static constexpr float kFactor = Fp8InF32<F>::kFactor;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -104,6 +113,7 @@ struct LoadFp8 {
 template <Fp8 F>
 struct DealFp8 {
   static constexpr int kVectors = 4;
+  static constexpr int kBytes = 1;
   static constexpr float kFactor = Fp8InF32<F>::kFactor;
   template <class D>
   HWY_INLINE void operator()(D d, const std::byte* row, int i, hn::Vec<D>* out) const {
@@ -262,6 +272,26 @@ HWY_INLINE void score_block(D d, Load load, const std::byte* const* k, const flo
     hn::StoreU(fold(d, acc[r][0], acc[r][1], acc[r][2], acc[r][3]), four, scores + r * kScoreStride);
 }
 
+// One packed query against 4 keys, each from end to end -> scores [4], the same bits as score_block()'s.
+template <class D, class Load>
+HWY_INLINE void score_in_order(D d, Load load, const std::byte* const* k, const float* q, int head_dim,
+                               Ahead& ahead, float* scores) {
+  using V = hn::Vec<D>;
+  constexpr int kVectors = Load::kVectors;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  V acc[kKeys];
+  for (int j = 0; j < kKeys; ++j) {
+    acc[j] = hn::Zero(d);
+    for (int i = 0; i < head_dim; i += kVectors * lanes) {
+      if (j == 0) ahead.step();
+      V key[kVectors];
+      load(d, k[j], i, key);
+      for (int x = 0; x < kVectors; ++x) acc[j] = hn::MulAdd(key[x], hn::Load(d, q + i + x * lanes), acc[j]);
+    }
+  }
+  hn::StoreU(fold(d, acc[0], acc[1], acc[2], acc[3]), hn::CappedTag<float, 4>(), scores);
+}
+
 // `keys` [count], padded to a multiple of kKeys with any readable rows -> scores [queries, kScoreStride], of
 // which the padding's columns are garbage.
 template <class D, class Load>
@@ -270,6 +300,12 @@ void score_floats(D d, Load load, const std::byte* const* keys, int count, const
   Ahead ahead = shared;  // a local one can live in registers
   const int steps = head_dim / (Load::kVectors * static_cast<int>(hn::Lanes(d)));
   ahead.begin_part(int64_t{(count + kKeys - 1) / kKeys} * steps * query_blocks(queries));
+  if (queries == 1 && head_dim * Load::kBytes >= kLongRow) {
+    for (int j = 0; j < count; j += kKeys)
+      score_in_order(d, load, keys + j, packed_queries, head_dim, ahead, scores + j);
+    shared = ahead;
+    return;
+  }
   for (int j = 0; j < count; j += kKeys) {
     for_query_blocks(queries, [&](auto some, int r) KV_INLINE {
       score_block<decltype(some)::value>(d, load, keys + j, packed_queries + r * head_dim, head_dim, ahead,
@@ -305,12 +341,19 @@ HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows,
   }
 }
 
+// Vectors of a row that one query's weights meet at once: as many as there are registers for their sums, so
+// that long rows are read from end to end.
+template <class D>
+constexpr int kVectorsOfOne = hn::MaxLanes(D()) == 16 ? 16 : 8;
+
 template <int kQueries, class D, class Load>
 void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim,
                 Ahead& ahead, float* sum) {
-  constexpr int kVectors = Load::kVectors;
+  constexpr int kVectors = Load::kVectors, kMost = kQueries == 1 ? kVectorsOfOne<D> : 4;
   const int lanes = static_cast<int>(hn::Lanes(d));
   int at = 0;
+  for (; at + kMost * lanes <= head_dim; at += kMost * lanes)
+    value_block<kQueries, kMost>(d, load, v, rows, p, at, head_dim, ahead, sum);
   for (; at + 4 * lanes <= head_dim; at += 4 * lanes)
     value_block<kQueries, 4>(d, load, v, rows, p, at, head_dim, ahead, sum);
   for (; at < head_dim; at += kVectors * lanes)
@@ -324,8 +367,8 @@ void add_floats(D d, Load load, const std::byte* const* v, int count, const floa
                 int head_dim, Ahead& shared, float* sum) {
   constexpr int kRows = 16;
   Ahead ahead = shared;
-  const int vectors = head_dim / static_cast<int>(hn::Lanes(d));
-  const int passes = vectors / 4 + vectors % 4 / Load::kVectors;
+  const int vectors = head_dim / static_cast<int>(hn::Lanes(d)), most = queries == 1 ? kVectorsOfOne<D> : 4;
+  const int passes = vectors / most + vectors % most / 4 + vectors % 4 / Load::kVectors;
   ahead.begin_part(int64_t{count} * passes * query_blocks(queries));
   for (int j = 0; j < count; j += kRows, v += kRows, p += kRows) {
     const int rows = std::min(kRows, count - j);

@@ -114,7 +114,7 @@ class TaskRunner {
   // asked for: the next tasks are claimed before these end.
   void run(TaskQueue& queue) {
     bool more = locate_round(queue);
-    if (more) ahead_.lead((next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles);
+    if (more) ahead_.lead(lines_out_of_turn());
     while (more) {
       std::swap(now_, next_);
       more = locate_round(queue);
@@ -123,6 +123,18 @@ class TaskRunner {
   }
 
  private:
+  // How much later than in the order of requests work comes to a line, at most. Tiles of a round are asked
+  // for together. Values of codes are worked on in strips of 64 bytes of all a tile's rows; only with_wide()
+  // takes rows as a whole.
+  int64_t lines_out_of_turn() const {
+    const int64_t others = (next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles;
+    const LocatedTile& tile = next_->tile[0];
+    const Encoding& v = tile.run[0].v;
+    const bool whole_rows = v.format == Format::kToken && tile.task->queries == 1;
+    if (!is_code(v, head_dim_) || v.format == Format::kChannel || whole_rows) return others;
+    return others + std::max<int64_t>(0, next_->v_lines / next_->tiles - tile.rows);
+  }
+
   void work_on(const LocatedTile& tile) {
     task_ = tile.task;
     work_ = &in_work_[tile.turn];

@@ -77,6 +77,24 @@ HWY_INLINE hn::Vec<hn::CappedTag<int32_t, 16>> code_dealt_query(const float* x, 
   return sum;
 }
 
+// kPack slots' sums of a pack -> their sums over its rows, in the order of slots and words.
+template <int kPack, class DI>
+HWY_INLINE hn::Vec<DI> join_pack(DI di, const hn::Vec<DI>* acc) {
+  if constexpr (kPack == 1) {
+    return acc[0];
+  } else {
+    const auto halves = [&](int a, int b) KV_INLINE {
+      return hn::Add(hn::ConcatLowerLower(di, acc[b], acc[a]), hn::ConcatUpperUpper(di, acc[b], acc[a]));
+    };
+    if constexpr (kPack == 2) {
+      return halves(0, 1);
+    } else {
+      const auto x = halves(0, 2), y = halves(1, 3);  // two blocks of each
+      return hn::Add(hn::OddEvenBlocks(y, x), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(x, y)));
+    }
+  }
+}
+
 // ---- scores: rows side by side ----
 //
 // A vector holds the same 128 bits of as many rows as it has blocks of 128 bits, whatever a row's length, and
@@ -143,6 +161,39 @@ HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQue
   for (int i = 0; i < kQueries; ++i) sums[i] = fold_four(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
 }
 
+// The same of one query, where rows are whole vectors: rows in their order, each from end to end, as memory
+// delivers them.
+template <class Layout, class DI>
+HWY_INLINE hn::Vec<DI> sum_products_in_order(DI di, const std::byte* const* keys, const CodedQueries& coded,
+                                             int r, int words, Ahead& ahead) {
+  const hn::RepartitionToNarrow<DI> d16;
+  constexpr int kLanes = kRowsTogether<DI>;
+  const int16_t* q = coded.q + r * CodedQueries::kStride;
+  hn::Vec<DI> of_four[kLanes / 4];
+  for (auto& sums : of_four) {
+    hn::Vec<DI> acc[4];
+    for (auto& x : acc) x = hn::Zero(di);
+    for (int w = 0; w < words; w += kLanes) {
+      ahead.step();
+      for (int i = 0; i < 4; ++i) {
+        const auto row = hn::BitCast(d16, hn::LoadU(di, reinterpret_cast<const int32_t*>(keys[i]) + w));
+        const auto add_plane = [&](auto index) KV_INLINE {
+          constexpr int kPlane = decltype(index)::value;
+          const auto query = hn::LoadU(d16, q + 2 * (kPlane * words + w));
+          acc[i] = add_products(di, plane<Layout::kBits, kPlane>(d16, row), query, acc[i]);
+        };
+        [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) KV_INLINE {
+          (add_plane(std::integral_constant<int, kPlane>()), ...);
+        }
+        (std::make_integer_sequence<int, kPlanes<Layout>>());
+      }
+    }
+    sums = fold_four(di, acc[0], acc[1], acc[2], acc[3]);
+    keys += 4;
+  }
+  return join_pack<kLanes / 4>(di, of_four);
+}
+
 // Scores of queries r … r + kQueries - 1 of `count` keys: finish(query, j, sums) of the sums of products of
 // the rows from j on, as integers. Looks at whole steps of kRowsTogether.
 template <class Layout, int kQueries, class Finish>
@@ -153,7 +204,15 @@ HWY_INLINE void score_rows(const std::byte* const* keys, int count, const CodedQ
   Ahead ahead = shared_ahead;  // a local one can live in registers
   for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
     hn::Vec<decltype(di)> sums[kQueries];
-    sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
+    if constexpr (kQueries == 1) {
+      if (words % kRowsTogether<decltype(di)> == 0) {
+        sums[0] = sum_products_in_order<Layout>(di, keys + j, coded, r, words, ahead);
+      } else {
+        sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
+      }
+    } else {
+      sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
+    }
     for (int i = 0; i < kQueries; ++i)
       hn::StoreU(finish(r + i, j, sums[i]), df, scores + (r + i) * kScoreStride + j);
   }
@@ -214,12 +273,6 @@ HWY_INLINE void code_dealt_weights(const float* p, const RowScales& scales, bool
 
 // ---- values ----
 
-// Slots whose sums are kept at once for each of kQueries queries: 16 accumulators where there are 32
-// registers.
-template <class Layout, class DI, int kQueries>
-constexpr int kDealtSlots = std::min(32 / Layout::kBits,
-                                     std::max(4, (hn::MaxLanes(DI()) == 16 ? 16 : 8) / kQueries));
-
 // Calls with vectors of words, and with the rows that a vector holds: 1, 2 or 4.
 template <class Call>
 HWY_INLINE void with_packs(int words, Call call) {
@@ -264,24 +317,6 @@ HWY_INLINE hn::Vec<DI> spread_over_pack(DI di, const int32_t* number) {
   }
 }
 
-// kPack slots' sums of a pack -> their sums over its rows, in the order of slots and words.
-template <int kPack, class DI>
-HWY_INLINE hn::Vec<DI> join_pack(DI di, const hn::Vec<DI>* acc) {
-  if constexpr (kPack == 1) {
-    return acc[0];
-  } else {
-    const auto halves = [&](int a, int b) KV_INLINE {
-      return hn::Add(hn::ConcatLowerLower(di, acc[b], acc[a]), hn::ConcatUpperUpper(di, acc[b], acc[a]));
-    };
-    if constexpr (kPack == 2) {
-      return halves(0, 1);
-    } else {
-      const auto x = halves(0, 2), y = halves(1, 3);  // two blocks of each
-      return hn::Add(hn::OddEvenBlocks(y, x), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(x, y)));
-    }
-  }
-}
-
 // Words of two rows, or packs of them, with halves joined: neighbouring 16-bit lanes are the same element of
 // two rows, and meet those rows' two weights. `low` holds the first half of the slots, `high` the second.
 template <class DI>
@@ -298,55 +333,53 @@ HWY_INLINE JoinedPair<DI> load_pair(DI di, const std::byte* const* rows, int w) 
           hn::OddEven(hn::BitCast(d16, b), hn::BitCast(d16, hn::ShiftRight<16>(hn::BitCast(du, a))))};
 }
 
-// Slots kFirst … kFirst + kSlots - 1 of all pairs of rows, load(i) from the i-th on, under the weights of
-// kQueries queries. Exact.
-template <class Layout, int kPack, int kFirst, int kSlots, int kQueries, class DI, class Load>
+// Slots kFirst … kFirst + kSlots - 1 of kWide vectors of all pairs of rows, load(i, x) the x-th from the i-th
+// pair on, under the weights of kQueries queries -> acc [kQueries][kWide][kSlots]. Exact.
+template <class Layout, int kPack, int kFirst, int kSlots, int kWide, int kQueries, class DI, class Load>
 HWY_INLINE void sum_dealt_slots(DI di, int pairs, const DealtWeights& weights, Ahead& ahead,
-                                hn::Vec<DI> (&acc)[kQueries][kSlots], Load load) {
+                                hn::Vec<DI> (&acc)[kQueries][kWide][kSlots], Load load) {
   const hn::RepartitionToNarrow<DI> d16;
   for (auto& query : acc) {
-    for (auto& x : query) x = hn::Zero(di);
+    for (auto& vector : query) {
+      for (auto& x : vector) x = hn::Zero(di);
+    }
   }
   for (int i = 0; i < pairs; i += kPack) {
     ahead.step();
-    const JoinedPair<DI> joined = load(i);
     hn::Vec<decltype(d16)> weight[kQueries];
     for (int r = 0; r < kQueries; ++r)
       weight[r] = hn::BitCast(d16, spread_over_pack<kPack>(di, weights.pair + r * DealtWeights::kStride + i));
-    const auto add_slot = [&](auto index) KV_INLINE {
-      constexpr int kSlot = kFirst + decltype(index)::value, kPlane = kSlot % kPlanes<Layout>;
-      const auto codes =
-          plane<Layout::kBits, kPlane>(d16, kSlot < kPlanes<Layout> ? joined.low : joined.high);
-      for (int r = 0; r < kQueries; ++r)
-        acc[r][kSlot - kFirst] = add_products(di, codes, weight[r], acc[r][kSlot - kFirst]);
-    };
-    [&]<int... kSlot>(std::integer_sequence<int, kSlot...>) KV_INLINE {
-      (add_slot(std::integral_constant<int, kSlot>()), ...);
+    for (int x = 0; x < kWide; ++x) {
+      const JoinedPair<DI> joined = load(i, x);
+      const auto add_slot = [&](auto index) KV_INLINE {
+        constexpr int kSlot = kFirst + decltype(index)::value, kPlane = kSlot % kPlanes<Layout>;
+        const auto codes =
+            plane<Layout::kBits, kPlane>(d16, kSlot < kPlanes<Layout> ? joined.low : joined.high);
+        for (int r = 0; r < kQueries; ++r)
+          acc[r][x][kSlot - kFirst] = add_products(di, codes, weight[r], acc[r][x][kSlot - kFirst]);
+      };
+      [&]<int... kSlot>(std::integer_sequence<int, kSlot...>) KV_INLINE {
+        (add_slot(std::integral_constant<int, kSlot>()), ...);
+      }
+      (std::make_integer_sequence<int, kSlots>());
     }
-    (std::make_integer_sequence<int, kSlots>());
   }
 }
 
-// How often sum_dealt_slots asks ahead for these rows under kQueries queries.
-template <class Layout, int kPack, int kQueries, class DI>
-int64_t dealt_value_steps(DI di, int pairs, int words) {
-  constexpr int kPasses = 32 / Layout::kBits / kDealtSlots<Layout, DI, kQueries>;
-  return int64_t{kPasses} * ((pairs + kPack - 1) / kPack) * (words * kPack / static_cast<int>(hn::Lanes(di)));
-}
-
-// Adds the rows' weighted values to sum [kQueries, head_dim].
-template <class Layout, int kPack, int kQueries, class DI>
+// Adds the rows' weighted values to sum [kQueries, head_dim], kWide vectors of words at a time.
+template <class Layout, int kPack, int kWide, int kQueries, class DI>
 HWY_NOINLINE void add_dealt_values(DI di, const std::byte* const* rows, int pairs,
                                    const DealtWeights& weights, int head_dim, Ahead& shared_ahead,
                                    float* sum) {
   const hn::RebindToFloat<DI> df;
   const hn::RepartitionToNarrow<DI> d16;
-  constexpr int kSlots = 32 / Layout::kBits, kPass = kDealtSlots<Layout, DI, kQueries>;
+  constexpr int kSlots = 32 / Layout::kBits, kPass = kSlotsOf<Layout, DI, kQueries>;
   constexpr bool kKeep = kSlots / kPass > 2;  // what passes read again and again is joined once
-  const int words = head_dim * Layout::kBits / 32;
+  static_assert(!kKeep || kWide == 1);
+  const int words = head_dim * Layout::kBits / 32, lanes = static_cast<int>(hn::Lanes(di));
   Ahead ahead = shared_ahead;  // a local one can live in registers
   HWY_ALIGN int16_t kept[kKeep ? kTileRows / 2 : 1][2][hn::MaxLanes(d16)];
-  for (int w = 0; w < words; w += static_cast<int>(hn::Lanes(di))) {
+  for (int w = 0; w < words; w += kWide * lanes) {
     if constexpr (kKeep) {
       for (int i = 0; i < pairs; i += kPack) {
         const auto joined = load_pair<kPack>(di, rows + 2 * i, w);
@@ -354,23 +387,25 @@ HWY_NOINLINE void add_dealt_values(DI di, const std::byte* const* rows, int pair
         hn::Store(joined.high, d16, kept[i / kPack][1]);
       }
     }
-    const auto load = [&](int i) KV_INLINE {
+    const auto load = [&](int i, int x) KV_INLINE {
       if constexpr (kKeep) {
         return JoinedPair<DI>{hn::Load(d16, kept[i / kPack][0]), hn::Load(d16, kept[i / kPack][1])};
       } else {
-        return load_pair<kPack>(di, rows + 2 * i, w);
+        return load_pair<kPack>(di, rows + 2 * i, w + x * lanes);
       }
     };
     const auto pass = [&](auto index) KV_INLINE {
       constexpr int kFirst = kPass * decltype(index)::value;
-      hn::Vec<DI> acc[kQueries][kPass];
-      sum_dealt_slots<Layout, kPack, kFirst, kPass, kQueries>(di, pairs, weights, ahead, acc, load);
+      hn::Vec<DI> acc[kQueries][kWide][kPass];
+      sum_dealt_slots<Layout, kPack, kFirst, kPass, kWide, kQueries>(di, pairs, weights, ahead, acc, load);
       for (int r = 0; r < kQueries; ++r) {
         const auto step = hn::Set(df, weights.step[r]), zero = hn::Set(df, weights.zero[r]);
-        float* at = sum + r * head_dim + kFirst * words + w;
-        for (int slot = 0; slot < kPass; slot += kPack, at += kPack * words) {
-          const auto exact = hn::ConvertTo(df, join_pack<kPack>(di, acc[r] + slot));
-          hn::StoreU(hn::Add(hn::LoadU(df, at), hn::MulAdd(exact, step, zero)), df, at);
+        for (int x = 0; x < kWide; ++x) {
+          float* at = sum + r * head_dim + kFirst * words + w + x * lanes;
+          for (int slot = 0; slot < kPass; slot += kPack, at += kPack * words) {
+            const auto exact = hn::ConvertTo(df, join_pack<kPack>(di, acc[r][x] + slot));
+            hn::StoreU(hn::Add(hn::LoadU(df, at), hn::MulAdd(exact, step, zero)), df, at);
+          }
         }
       }
     };
@@ -380,6 +415,22 @@ HWY_NOINLINE void add_dealt_values(DI di, const std::byte* const* rows, int pair
     (std::make_integer_sequence<int, kSlots / kPass>());
   }
   shared_ahead = ahead;
+}
+
+// Calls with how many vectors of a row of `words` are worked on at once. Those of one query are as many as
+// there are registers for, so that rows are read from end to end, as memory delivers them.
+template <class Layout, int kPack, int kQueries, class DI, class Call>
+HWY_INLINE void with_wide([[maybe_unused]] DI di, [[maybe_unused]] int words, Call call) {
+  constexpr int kLanes = hn::MaxLanes(DI()), kMost = kSumsAtOnce<DI> / kSlotsOf<Layout, DI, kQueries>;
+  if constexpr (kQueries == 1 && kPack == 1) {
+    if constexpr (kMost >= 4) {
+      if (words % (4 * kLanes) == 0) return call(std::integral_constant<int, 4>());
+    }
+    if constexpr (kMost >= 2) {
+      if (words % (2 * kLanes) == 0) return call(std::integral_constant<int, 2>());
+    }
+  }
+  call(std::integral_constant<int, 1>());
 }
 
 }  // namespace HWY_NAMESPACE

@@ -114,11 +114,13 @@ HWY_INLINE auto blocks_of_words(DI di, int word, int together) {
 
 // ---- values ----
 
-// Slots whose sums are kept at once for each of kQueries queries: 16 accumulators where there are 32
-// registers.
+// Sums that are kept at once: half as many as there are registers.
+template <class DI>
+constexpr int kSumsAtOnce = hn::MaxLanes(DI()) == 16 ? 16 : 8;
+
+// Slots whose sums are kept at once for each of kQueries queries.
 template <class Layout, class DI, int kQueries>
-constexpr int kSlotsOf = std::min(32 / Layout::kBits,
-                                  std::max(4, (hn::MaxLanes(DI()) == 16 ? 16 : 8) / kQueries));
+constexpr int kSlotsOf = std::min(32 / Layout::kBits, std::max(4, kSumsAtOnce<DI> / kQueries));
 
 // The sums of the kPack rows of a vector.
 template <int kPack, class DI>
@@ -193,7 +195,8 @@ HWY_INLINE void add_in_order(DF df, const float (&sums)[kSlots][kLanes], int w, 
   }
 }
 
-// How often sum_slots asks ahead for these rows under kQueries queries.
+// How often memory is asked ahead while values of these rows are added under kQueries queries, a vector of
+// their words at a time.
 template <class Layout, int kPack, int kQueries, class DI>
 int64_t value_steps(DI di, int pairs, int words) {
   constexpr int kPasses = 32 / Layout::kBits / kSlotsOf<Layout, DI, kQueries>;
