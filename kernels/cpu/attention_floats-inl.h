@@ -146,18 +146,17 @@ HWY_INLINE void with_load(D d, Format format, bool decoded, int head_dim, Call c
   return vectors % 4 ? call(LoadFp8<kE5M2>()) : call(DealFp8<kE5M2>());
 }
 
-// Scales of FP8 rows -> out [count]; returns the largest.
-inline float fp8_row_scales(const TileSide& side, int first, int count, float* out) {
-  float largest = 0.0f;
-  for (int i = 0; i < count; ++i) {
-    out[i] = kv::load<float>(side.meta[first + i], 0);
-    largest = std::max(largest, out[i]);
-  }
-  return largest;
+// Whether one of FP8 rows' scales [count], times a load's factor, is a weight that no f32 holds.
+inline bool exceed_weights(const float* row_scale, int count) {
+  int many = 0;
+  for (int j = 0; j < count; ++j) many += row_scale[j] > 0x1p7f;
+  return many > 0;
 }
 
-// Times a load's factor it is a weight that no f32 holds, if it is larger.
-inline constexpr float kLargestWeightedScale = 0x1p7f;
+// x [count] times what was left out of FP8 rows: a factor, and each row's scale.
+inline void restore_rows(float factor, const float* row_scale, int count, float* x) {
+  for (int j = 0; j < count; ++j) x[j] = x[j] * factor * row_scale[j];
+}
 
 // ---- the order of a load ----
 

@@ -25,6 +25,7 @@
 #include "kernels/cpu/attention_codes-inl.h"
 #include "kernels/cpu/attention_floats-inl.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/codes_scales-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 #include "kernels/cpu/tile-inl.h"
 
@@ -36,7 +37,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct Scratch {
   HWY_ALIGN float scores[kQueryBlock * kScoreStride];
   HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
-  HWY_ALIGN float row_scale[kScoreStride];
   CodeScratch codes;
   CodedQueriesRoom coded;
   PackedQueriesRoom packed;
@@ -224,6 +224,12 @@ class TaskRunner {
     return rows;
   }
 
+  // Those of the run's rows. NaN, which stands for a row of it, stays.
+  const float* fp8_row_scales(const TileSide& side, const Run& run) const {
+    load_row_scales(side.meta + run.first, run.count, false, 0, s_.codes.rows);
+    return s_.codes.rows.scale;
+  }
+
   // ---- scores ----
 
   void score(const Tile& tile, const Run& run) {
@@ -244,12 +250,9 @@ class TaskRunner {
                    scores);
     });
     if (decoded || !is_fp8(run.k.format)) return;
-    fp8_row_scales(tile.k, run.first, run.count, s_.row_scale);
-    for (int64_t r = 0; r < task_->queries; ++r) {
-      const float restore = work_->packed.restore[r];
-      for (int j = 0; j < run.count; ++j)
-        scores[r * kScoreStride + j] = scores[r * kScoreStride + j] * restore * s_.row_scale[j];
-    }
+    const float* row_scale = fp8_row_scales(tile.k, run);
+    for (int64_t r = 0; r < task_->queries; ++r)
+      restore_rows(work_->packed.restore[r], row_scale, run.count, scores + r * kScoreStride);
   }
 
   CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, ahead_}; }
@@ -290,17 +293,15 @@ class TaskRunner {
     }
     const std::byte* room[kPaddedRows];
     const bool fp8 = is_fp8(run.v.format);
-    const bool decoded =
-        !is_float(run.v.format) ||
-        (fp8 && fp8_row_scales(tile.v, run.first, run.count, s_.row_scale) > kLargestWeightedScale);
+    const float* row_scale = fp8 ? fp8_row_scales(tile.v, run) : nullptr;
+    const bool decoded = !is_float(run.v.format) || (fp8 && exceed_weights(row_scale, run.count));
     const std::byte* const* rows =
         decoded ? decode(tile.v, run.v, run, room) : pad_rows(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;
     with_load(d_, run.v.format, decoded, head_dim_, [&](auto load) KV_ATTR {
       using Load = decltype(load);
-      for (int64_t r = 0; fp8 && !decoded && r < task_->queries; ++r) {
-        for (int j = 0; j < run.count; ++j) p[r * kScoreStride + j] *= Load::kFactor * s_.row_scale[j];
-      }
+      for (int64_t r = 0; fp8 && !decoded && r < task_->queries; ++r)
+        restore_rows(Load::kFactor, row_scale, run.count, p + r * kScoreStride);
       order_sums(Load::kVectors);
       add_floats(d_, load, rows, run.count, p, static_cast<int>(task_->queries), head_dim_, ahead_,
                  task_->sum);
