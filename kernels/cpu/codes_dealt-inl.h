@@ -127,42 +127,8 @@ HWY_INLINE hn::Vec<DI> load_side_by_side(DI di, const std::byte* const* rows, in
   }
 }
 
-// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
-template <class Layout, int kQueries, class DI>
-HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, int words,
-                             Ahead& ahead, hn::Vec<DI> (&sums)[kQueries]) {
-  const hn::RepartitionToNarrow<DI> d16;
-  hn::Vec<DI> acc[kQueries][4];
-  for (auto& query : acc) {
-    for (auto& x : query) x = hn::Zero(di);
-  }
-  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
-  const int64_t plane_bytes = int64_t{words} * 4;
-  for (int w = 0; w < words; w += 4, q += 16) {
-    ahead.step();
-    hn::Vec<decltype(d16)> row[4];
-    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_side_by_side<4>(di, keys + i, 4 * w));
-    const auto add_plane = [&](auto index) KV_INLINE {
-      constexpr int kPlane = decltype(index)::value;
-      hn::Vec<decltype(d16)> query[kQueries];
-      for (int i = 0; i < kQueries; ++i)
-        query[i] =
-            hn::BitCast(d16, load_everywhere(di, q + kPlane * plane_bytes + i * CodedQueries::kStride * 2));
-      for (int g = 0; g < 4; ++g) {
-        const auto codes = plane<Layout::kBits, kPlane>(d16, row[g]);
-        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
-      }
-    };
-    [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) KV_INLINE {
-      (add_plane(std::integral_constant<int, kPlane>()), ...);
-    }
-    (std::make_integer_sequence<int, kPlanes<Layout>>());
-  }
-  for (int i = 0; i < kQueries; ++i) sums[i] = fold_four(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
-}
-
-// The same of one query, where rows are whole vectors: rows in their order, each from end to end, as memory
-// delivers them.
+// kRowsTogether rows of whole vectors against query r -> their sums of products. Four rows at a time, a whole
+// vector of each: about in the order of memory, and no product waits for the one before it.
 template <class Layout, class DI>
 HWY_INLINE hn::Vec<DI> sum_products_in_order(DI di, const std::byte* const* keys, const CodedQueries& coded,
                                              int r, int words, Ahead& ahead) {
@@ -194,6 +160,46 @@ HWY_INLINE hn::Vec<DI> sum_products_in_order(DI di, const std::byte* const* keys
   return join_pack<kLanes / 4>(di, of_four);
 }
 
+// kRowsTogether rows against queries r … r + kQueries - 1 -> their sums of products.
+template <class Layout, int kQueries, class DI>
+HWY_INLINE void sum_products(DI di, const std::byte* const* keys, const CodedQueries& coded, int r, int words,
+                             Ahead& ahead, hn::Vec<DI> (&sums)[kQueries]) {
+  if constexpr (kQueries == 1) {
+    if (words % kRowsTogether<DI> == 0) {
+      sums[0] = sum_products_in_order<Layout>(di, keys, coded, r, words, ahead);
+      return;
+    }
+  }
+  const hn::RepartitionToNarrow<DI> d16;
+  hn::Vec<DI> acc[kQueries][4];
+  for (auto& query : acc) {
+    for (auto& x : query) x = hn::Zero(di);
+  }
+  const auto* q = reinterpret_cast<const std::byte*>(coded.q + r * CodedQueries::kStride);
+  const int64_t plane_bytes = int64_t{words} * 4;
+  for (int w = 0; w < words; w += 4, q += 16) {
+    ahead.step();
+    hn::Vec<decltype(d16)> row[4];
+    for (int i = 0; i < 4; ++i) row[i] = hn::BitCast(d16, load_side_by_side<4>(di, keys + i, 4 * w));
+    const auto add_plane = [&](auto index) KV_INLINE {
+      constexpr int kPlane = decltype(index)::value;
+      hn::Vec<decltype(d16)> query[kQueries];
+      for (int i = 0; i < kQueries; ++i)
+        query[i] =
+            hn::BitCast(d16, load_everywhere(di, q + kPlane * plane_bytes + i * CodedQueries::kStride * 2));
+      for (int g = 0; g < 4; ++g) {
+        const auto codes = plane<Layout::kBits, kPlane>(d16, row[g]);
+        for (int i = 0; i < kQueries; ++i) acc[i][g] = add_products(di, codes, query[i], acc[i][g]);
+      }
+    };
+    [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) KV_INLINE {
+      (add_plane(std::integral_constant<int, kPlane>()), ...);
+    }
+    (std::make_integer_sequence<int, kPlanes<Layout>>());
+  }
+  for (int i = 0; i < kQueries; ++i) sums[i] = fold_four(di, acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
+}
+
 // Scores of queries r … r + kQueries - 1 of `count` keys: finish(query, j, sums) of the sums of products of
 // the rows from j on, as integers. Looks at whole steps of kRowsTogether.
 template <class Layout, int kQueries, class Finish>
@@ -204,15 +210,7 @@ HWY_INLINE void score_rows(const std::byte* const* keys, int count, const CodedQ
   Ahead ahead = shared_ahead;  // a local one can live in registers
   for (int j = 0; j < count; j += kRowsTogether<decltype(di)>) {
     hn::Vec<decltype(di)> sums[kQueries];
-    if constexpr (kQueries == 1) {
-      if (words % kRowsTogether<decltype(di)> == 0) {
-        sums[0] = sum_products_in_order<Layout>(di, keys + j, coded, r, words, ahead);
-      } else {
-        sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
-      }
-    } else {
-      sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
-    }
+    sum_products<Layout, kQueries>(di, keys + j, coded, r, words, ahead, sums);
     for (int i = 0; i < kQueries; ++i)
       hn::StoreU(finish(r + i, j, sums[i]), df, scores + (r + i) * kScoreStride + j);
   }
