@@ -146,8 +146,8 @@ HWY_INLINE void with_load(D d, Format format, bool decoded, int head_dim, Call c
   return vectors % 4 ? call(LoadFp8<kE5M2>()) : call(DealFp8<kE5M2>());
 }
 
-// Whether one of FP8 rows' scales [count], times a load's factor, is a weight that no f32 holds.
-inline bool exceed_weights(const float* row_scale, int count) {
+// Whether one of FP8 rows' scales [count], times a load's factor, makes a weight that no f32 holds.
+inline bool exceeds_weights(const float* row_scale, int count) {
   int many = 0;
   for (int j = 0; j < count; ++j) many += row_scale[j] > 0x1p7f;
   return many > 0;
@@ -340,15 +340,15 @@ HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows,
   }
 }
 
-// Vectors of a row that one query's weights meet at once: as many as there are registers for their sums, so
-// that long rows are read from end to end.
-template <class D>
-constexpr int kVectorsOfOne = hn::MaxLanes(D()) == 16 ? 16 : 8;
+// Vectors of a row that kQueries queries' weights meet at once. One query's are as many as there are
+// registers for, so that long rows are read from end to end.
+template <int kQueries, class D>
+constexpr int kVectorsAtOnce = kQueries == 1 ? kSumsAtOnce<D> : 4;
 
 template <int kQueries, class D, class Load>
 void value_rows(D d, Load load, const std::byte* const* v, int rows, const float* p, int head_dim,
                 Ahead& ahead, float* sum) {
-  constexpr int kVectors = Load::kVectors, kMost = kQueries == 1 ? kVectorsOfOne<D> : 4;
+  constexpr int kVectors = Load::kVectors, kMost = kVectorsAtOnce<kQueries, D>;
   const int lanes = static_cast<int>(hn::Lanes(d));
   int at = 0;
   for (; at + kMost * lanes <= head_dim; at += kMost * lanes)
@@ -359,6 +359,14 @@ void value_rows(D d, Load load, const std::byte* const* v, int rows, const float
     value_block<kQueries, kVectors>(d, load, v, rows, p, at, head_dim, ahead, sum);
 }
 
+// How often that goes through the rows.
+template <int kQueries, class D, class Load>
+int value_passes(D d, Load, int head_dim) {
+  constexpr int kMost = kVectorsAtOnce<kQueries, D>;
+  const int vectors = head_dim / static_cast<int>(hn::Lanes(d));
+  return vectors / kMost + vectors % kMost / 4 + vectors % 4 / Load::kVectors;
+}
+
 // `v` [count] rows under weights p [queries, kScoreStride], added to sums [queries, head_dim] in the order of
 // the load. A few rows at a time, so that they are read about in their order.
 template <class D, class Load>
@@ -366,9 +374,11 @@ void add_floats(D d, Load load, const std::byte* const* v, int count, const floa
                 int head_dim, Ahead& shared, float* sum) {
   constexpr int kRows = 16;
   Ahead ahead = shared;
-  const int vectors = head_dim / static_cast<int>(hn::Lanes(d)), most = queries == 1 ? kVectorsOfOne<D> : 4;
-  const int passes = vectors / most + vectors % most / 4 + vectors % 4 / Load::kVectors;
-  ahead.begin_part(int64_t{count} * passes * query_blocks(queries));
+  int passes = 0;
+  for_query_blocks(queries, [&](auto some, int) KV_INLINE {
+    passes += value_passes<decltype(some)::value>(d, load, head_dim);
+  });
+  ahead.begin_part(int64_t{count} * passes);
   for (int j = 0; j < count; j += kRows, v += kRows, p += kRows) {
     const int rows = std::min(kRows, count - j);
     for_query_blocks(queries, [&](auto some, int r) KV_INLINE {

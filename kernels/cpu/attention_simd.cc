@@ -294,7 +294,7 @@ class TaskRunner {
     const std::byte* room[kPaddedRows];
     const bool fp8 = is_fp8(run.v.format);
     const float* row_scale = fp8 ? fp8_row_scales(tile.v, run) : nullptr;
-    const bool decoded = !is_float(run.v.format) || (fp8 && exceed_weights(row_scale, run.count));
+    const bool decoded = !is_float(run.v.format) || (fp8 && exceeds_weights(row_scale, run.count));
     const std::byte* const* rows =
         decoded ? decode(tile.v, run.v, run, room) : pad_rows(tile.v.row + run.first, run.count, room);
     float* p = s_.scores + run.first;

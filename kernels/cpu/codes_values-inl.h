@@ -16,6 +16,7 @@
 #include "kernels/cpu/codes-inl.h"
 #include "kernels/cpu/codes_scales-inl.h"
 #include "kernels/cpu/fold-inl.h"
+#include "kernels/cpu/tile-inl.h"
 #include "kernels/cpu/tile.h"
 
 KV_BEFORE_NAMESPACE();
@@ -113,10 +114,6 @@ HWY_INLINE auto blocks_of_words(DI di, int word, int together) {
 }
 
 // ---- values ----
-
-// Sums that are kept at once: half as many as there are registers.
-template <class DI>
-constexpr int kSumsAtOnce = hn::MaxLanes(DI()) == 16 ? 16 : 8;
 
 // Slots whose sums are kept at once for each of kQueries queries.
 template <class Layout, class DI, int kQueries>

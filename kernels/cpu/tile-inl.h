@@ -86,6 +86,10 @@ inline const std::byte* const* pad_rows(const std::byte* const* rows, int count,
   return room;
 }
 
+// Sums that loops over values keep at once: half as many as there are registers.
+template <class D>
+constexpr int kSumsAtOnce = hn::MaxLanes(D()) == 16 ? 16 : 8;
+
 // Register blocks that `queries` queries are worked on in.
 inline int query_blocks(int queries) { return queries / 4 + queries % 4 / 2 + queries % 2; }
 
