@@ -9,12 +9,12 @@
 #include <functional>
 #include <new>
 
-#include "kernels/attention_task.h"
+#include "kernels/cpu/attention/attention_task.h"
+#include "kernels/cpu/attention/attention_weights.h"
+#include "kernels/cpu/attention/prefill_task.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/mass.h"
-#include "kernels/encoding.h"
-#include "kernels/formats.h"
-#include "kernels/prefill_task.h"
+#include "kernels/format/descriptor.h"
+#include "kernels/format/encoding.h"
 
 namespace kv {
 namespace {
@@ -81,18 +81,18 @@ namespace {
 
 AttentionPartials take_partials(Arena& arena, const HeadQueries& p, int64_t most_held, int head_dim) {
   const Cut cut(p, most_held);
-  const int64_t panels = is_prefill(p) && most_held == kAllQueries ? p.group * panels_of(p.n) : 0;
+  const int64_t panels = is_prefill(p) && most_held == kAllQueries ? p.group * cpu::panels_of(p.n) : 0;
   return {.state = arena.take<SoftmaxState>(cut.splits * cut.held),
           .sum = arena.take<float>(cut.splits * cut.held * head_dim),
-          .weights = p.mass ? arena.take<float>(cut.held * cut.rows) : nullptr,
-          .bases = p.mass ? arena.take<float>(cut.held * cut.tiles()) : nullptr,
-          .panels = panels ? arena.take<float>(panels * panel_state_floats(head_dim)) : nullptr};
+          .weights = p.attention_weights ? arena.take<float>(cut.held * cut.rows) : nullptr,
+          .bases = p.attention_weights ? arena.take<float>(cut.held * cut.tiles()) : nullptr,
+          .panels = panels ? arena.take<float>(panels * cpu::panel_state_floats(head_dim)) : nullptr};
 }
 
 // Floats of one thread's scratch; 0 if none of the problems is a prefill.
 int64_t prefill_scratch(std::span<const HeadQueries> problems, int head_dim) {
   const bool any = std::any_of(problems.begin(), problems.end(), is_prefill);
-  return any ? prefill_scratch_floats(head_dim) : 0;
+  return any ? cpu::prefill_scratch_floats(head_dim) : 0;
 }
 
 int64_t count_tasks(std::span<const HeadQueries> problems, int64_t most_held) {
@@ -103,9 +103,9 @@ int64_t count_tasks(std::span<const HeadQueries> problems, int64_t most_held) {
 
 // The tasks of the part of `split` that lies in `piece`, for the queries in work from `first_query` on;
 // `start` is where that part begins.
-AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
-                          int head_dim, const PiecewiseAttention::Piece& piece, int64_t split,
-                          SpanCursor start, int64_t first_query, AttentionTask* next) {
+cpu::AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionPartials& partials,
+                               int head_dim, const PiecewiseAttention::Piece& piece, int64_t split,
+                               cpu::SpanCursor start, int64_t first_query, cpu::AttentionTask* next) {
   const int64_t begin = std::max(piece.begin, split * cut.split_rows());
   const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
   const int64_t last_query = first_query + std::min(cut.held, cut.queries - first_query);
@@ -116,21 +116,22 @@ AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const AttentionP
     const int64_t row_end = std::min(end, p.visible + last_token);
     const int64_t at = cut.place(split, first);
     const int64_t held = cut.place(0, first);
-    new (next++) AttentionTask{.problem = &p,
-                               .spans = piece.spans,
-                               .first_query = first,
-                               .queries = count,
-                               .row_begin = begin,
-                               .row_end = row_end,
-                               .start = start,
-                               .resume = begin > split * cut.split_rows(),
-                               .state = partials.state + at,
-                               .sum = partials.sum + at * head_dim,
-                               .weights = partials.weights ? partials.weights + held * cut.rows : nullptr,
-                               .bases = partials.bases ? partials.bases + held * cut.tiles() : nullptr,
-                               .weights_stride = cut.rows,
-                               .bases_stride = cut.tiles(),
-                               .together = 1};
+    new (next++)
+        cpu::AttentionTask{.problem = &p,
+                           .spans = piece.spans,
+                           .first_query = first,
+                           .queries = count,
+                           .row_begin = begin,
+                           .row_end = row_end,
+                           .start = start,
+                           .resume = begin > split * cut.split_rows(),
+                           .state = partials.state + at,
+                           .sum = partials.sum + at * head_dim,
+                           .weights = partials.weights ? partials.weights + held * cut.rows : nullptr,
+                           .bases = partials.bases ? partials.bases + held * cut.tiles() : nullptr,
+                           .weights_stride = cut.rows,
+                           .bases_stride = cut.tiles(),
+                           .together = 1};
   }
   return next;
 }
@@ -161,15 +162,19 @@ int64_t work(std::span<const HeadQueries> problems, int head_dim) {
 
 size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim, int64_t most_held) {
   Arena arena(nullptr);
-  arena.take<AttentionTask>(count_tasks(problems, most_held));
+  arena.take<cpu::AttentionTask>(count_tasks(problems, most_held));
   arena.take<AttentionPartials>(std::ssize(problems));
-  arena.take<PrefillWork>(std::ssize(problems));
+  arena.take<cpu::PrefillWork>(std::ssize(problems));
   for (const HeadQueries& p : problems) take_partials(arena, p, most_held, head_dim);
   arena.take<float>(omp_get_max_threads() * prefill_scratch(problems, head_dim));
   return arena.used();
 }
 
 }  // namespace
+
+bool is_prefill(const HeadQueries& p) {
+  return p.n >= kPrefillTokens && !p.attention_weights && !cpu::isa_is_scalar();
+}
 
 size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head_dim) {
   return workspace_bytes(problems, head_dim, kHeldQueries);
@@ -187,9 +192,9 @@ PiecewiseAttention::PiecewiseAttention(std::span<const HeadQueries> problems, in
                                        std::byte* workspace)
     : problems_(problems), head_dim_(head_dim), most_held_(most_held) {
   Arena arena(workspace);
-  tasks_ = arena.take<AttentionTask>(count_tasks(problems, most_held));
+  tasks_ = arena.take<cpu::AttentionTask>(count_tasks(problems, most_held));
   partials_ = arena.take<AttentionPartials>(std::ssize(problems));
-  prefill_works_ = arena.take<PrefillWork>(std::ssize(problems));
+  prefill_works_ = arena.take<cpu::PrefillWork>(std::ssize(problems));
   for (size_t i = 0; i < problems.size(); ++i)
     new (partials_ + i) AttentionPartials(take_partials(arena, problems[i], most_held, head_dim));
   prefill_scratch_ = arena.take<float>(omp_get_max_threads() * prefill_scratch(problems, head_dim));
@@ -202,58 +207,58 @@ void PiecewiseAttention::work_on_queries_from(int64_t first) {
 
 void PiecewiseAttention::plan_prefill(const Piece& piece) {
   const HeadQueries& p = problems_[piece.problem];
-  SpanCursor start;
-  advance(piece.spans, start, 0);
-  new (prefill_works_ + planned_prefill_++) PrefillWork{.problem = &p,
-                                                        .spans = piece.spans,
-                                                        .start = start,
-                                                        .row_begin = piece.begin,
-                                                        .row_end = piece.end,
-                                                        .held = partials_[piece.problem].panels,
-                                                        .cut = PrefillCut(p, problems_.size())};
+  cpu::SpanCursor start;
+  cpu::advance(piece.spans, start, 0);
+  new (prefill_works_ + planned_prefill_++) cpu::PrefillWork{.problem = &p,
+                                                             .spans = piece.spans,
+                                                             .start = start,
+                                                             .row_begin = piece.begin,
+                                                             .row_end = piece.end,
+                                                             .held = partials_[piece.problem].panels,
+                                                             .cut = cpu::PrefillCut(p, problems_.size())};
 }
 
 void PiecewiseAttention::plan(const Piece& piece) {
   const HeadQueries& p = problems_[piece.problem];
   if (is_prefill(p)) return plan_prefill(piece);
   const Cut cut(p, most_held_);
-  AttentionTask* next = tasks_ + planned_;
-  SpanCursor start;
-  advance(piece.spans, start, 0);
+  cpu::AttentionTask* next = tasks_ + planned_;
+  cpu::SpanCursor start;
+  cpu::advance(piece.spans, start, 0);
   for (int64_t row = piece.begin; row < piece.end;) {
     const int64_t split = row / cut.split_rows();
     next = plan_split(p, cut, partials_[piece.problem], head_dim_, piece, split, start, first_query_, next);
     const int64_t end = std::min(piece.end, (split + 1) * cut.split_rows());
-    if (end < piece.end) advance(piece.spans, start, end - row);
+    if (end < piece.end) cpu::advance(piece.spans, start, end - row);
     row = end;
   }
   planned_ = next - tasks_;
 }
 
 void PiecewiseAttention::sort_tasks() {
-  const auto address = [](const AttentionTask& task) {
+  const auto address = [](const cpu::AttentionTask& task) {
     const Side& side = task.spans[task.start.span].k;
     return side.data + task.start.row / side.encoding.group * side.stride;
   };
-  std::sort(tasks_, tasks_ + planned_, [&](const AttentionTask& a, const AttentionTask& b) {
+  std::sort(tasks_, tasks_ + planned_, [&](const cpu::AttentionTask& a, const cpu::AttentionTask& b) {
     return std::less<>()(address(a), address(b));
   });
 }
 
-void PiecewiseAttention::put_tasks_together() {
+void PiecewiseAttention::batch_tasks() {
   const auto end = [](const Side& side, int64_t rows) {
     return side.data + rows / side.encoding.group * side.stride;
   };
-  const auto adjoin = [&](const AttentionTask& a, const AttentionTask& b) {
+  const auto adjoin = [&](const cpu::AttentionTask& a, const cpu::AttentionTask& b) {
     const Span &x = a.spans[a.start.span], &y = b.spans[b.start.span];
     return x.rows < kTileRows && end(x.k, x.rows) == y.k.data;
   };
-  const auto alike = [](const AttentionTask& a, const AttentionTask& b) {
+  const auto alike = [](const cpu::AttentionTask& a, const cpu::AttentionTask& b) {
     return a.row_begin == b.row_begin && a.row_end == b.row_end && a.queries == b.queries;
   };
   const int64_t threads = omp_get_max_threads();
   for (int64_t first = 0, count = 0; first < planned_; first += count) {
-    AttentionTask* task = tasks_ + first;
+    cpu::AttentionTask* task = tasks_ + first;
     // Fewer towards the end, so that threads end at about the same time.
     const int64_t fair = std::max<int64_t>(1, (planned_ - first) / (2 * threads));
     const int64_t most = std::min(fair, kQueryBlock / task->queries);
@@ -263,13 +268,13 @@ void PiecewiseAttention::put_tasks_together() {
   }
 }
 
-void PiecewiseAttention::run_tasks(TaskQueue& queue) const {
-  isa_is_scalar() ? run_tasks_scalar(queue, head_dim_) : run_tasks_simd(queue, head_dim_);
+void PiecewiseAttention::run_tasks(cpu::TaskQueue& queue) const {
+  cpu::isa_is_scalar() ? cpu::run_tasks_scalar(queue, head_dim_) : cpu::run_tasks_simd(queue, head_dim_);
 }
 
-void PiecewiseAttention::run_prefill(PrefillQueue& queue) const {
-  const int64_t scratch = prefill_scratch_floats(head_dim_);
-  run_prefill_simd(queue, head_dim_, prefill_scratch_ + omp_get_thread_num() * scratch);
+void PiecewiseAttention::run_prefill(cpu::PrefillQueue& queue) const {
+  const int64_t scratch = cpu::prefill_scratch_floats(head_dim_);
+  cpu::run_prefill_simd(queue, head_dim_, prefill_scratch_ + omp_get_thread_num() * scratch);
 }
 
 void PiecewiseAttention::merge_splits() const {
@@ -281,20 +286,20 @@ void PiecewiseAttention::merge_splits() const {
     const int64_t last = first_query_ + std::min(cut.held, cut.queries - first_query_);
     for (int64_t query = first_query_; query < last; ++query) {
       const SoftmaxState state = merge_query(p, cut, partials_[i], query, head_dim_);
-      if (!p.mass) continue;
+      if (!p.attention_weights) continue;
       const int64_t rows = p.visible + query % p.n, at = cut.place(0, query);
       float* factors = partials_[i].bases + at * cut.tiles();
-      probabilities(factors, state, ceil_div(rows, kTileRows), factors);
-      add_mass(partials_[i].weights + at * cut.rows, factors, rows, p.mass);
+      cpu::probabilities(factors, state, ceil_div(rows, kTileRows), factors);
+      cpu::add_weights(partials_[i].weights + at * cut.rows, factors, rows, p.attention_weights);
     }
   }
 }
 
 void PiecewiseAttention::run_planned(bool threads, bool merge) {
   sort_tasks();
-  put_tasks_together();
-  TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
-  PrefillQueue prefill_queue({prefill_works_, static_cast<size_t>(planned_prefill_)});
+  batch_tasks();
+  cpu::TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
+  cpu::PrefillQueue prefill_queue({prefill_works_, static_cast<size_t>(planned_prefill_)});
 #pragma omp parallel if (threads)
   {
     if (planned_prefill_ > 0) run_prefill(prefill_queue);
@@ -318,7 +323,7 @@ void PiecewiseAttention::finish() {
 }
 
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
-  if (active_isa() == "none") return;  // what remains of a step is the harness's own cost
+  if (cpu::active_isa() == "none") return;  // what remains of a step is the harness's own cost
   PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
   int64_t most_queries = 1;
   for (const HeadQueries& p : problems) {
@@ -338,19 +343,21 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
 }
 
 double attention_error_bound(const Encoding& k, const Encoding& v) {
-  const auto is_float = [](const Encoding& e) { return e.format <= Format::kFp8E5M2; };
-  return is_float(k) && is_float(v) ? 1e-5 : 2e-3;
+  return std::max(descriptor_of(k.format).attention_error, descriptor_of(v.format).attention_error);
 }
 
-bool scores_codes(const Encoding& k, int head_dim) { return !isa_is_scalar() && is_code(k, head_dim); }
+bool scores_codes(const Encoding& k, int head_dim) {
+  return !cpu::isa_is_scalar() && descriptor_of(k.format).fills_words(k, head_dim);
+}
 
 bool weighs_codes(const Encoding& v, int head_dim) {
-  return !isa_is_scalar() && is_code(v, head_dim) && v.format != Format::kChannel;
+  const FormatDescriptor& format = descriptor_of(v.format);
+  return !cpu::isa_is_scalar() && format.fills_words(v, head_dim) && format.scaling != Scaling::kChannel;
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens) {
   const std::string path = is_prefill({.spans = {}, .n = tokens}) ? "/prefill/" : "/";
-  return std::string(active_isa()) + path + encodings_name(k, v);
+  return std::string(cpu::active_isa()) + path + encodings_name(k, v);
 }
 
 }  // namespace kv

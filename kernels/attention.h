@@ -5,8 +5,8 @@
 // borders and never the number of threads. So the output's bits depend on the queries and the stored rows
 // alone: every placement, any thread count and any run agree.
 //
-// Steps of kPrefillTokens tokens and more (cpu/prefill_simd.cc) are worked on differently from those of a few
-// (cpu/attention_simd.cc): in the former arithmetic is the limit, in the latter the reading of memory.
+// Steps of kPrefillTokens tokens and more (cpu/attention/prefill_simd.cc) are worked on differently from those of a few
+// (cpu/attention/attention_simd.cc): in the former arithmetic is the limit, in the latter the reading of memory.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,10 @@ struct HeadQueries {
   int group = 1;                // query heads that share this kv head
   int64_t n = 1;                // tokens of the step
   int64_t visible = 0;          // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
-  float* mass = nullptr;        // [rows] or null: += the probability each row got, summed over the queries
+  float* attention_weights = nullptr;  // [rows] or null: += the weight each row got, summed over the queries
 };
 
-// Whether a problem is worked on as a prefill. Not if its probabilities are asked for, which prefill forgets,
+// Whether a problem is worked on as a prefill. Not if its attention weights are asked for, which prefill forgets,
 // nor on the scalar path, which works on all alike.
 bool is_prefill(const HeadQueries& p);
 
@@ -51,11 +51,13 @@ size_t attention_workspace_bytes(std::span<const HeadQueries> problems, int head
 // head_dim: a multiple of 8, at most kMaxHeadDim. workspace: 64-byte aligned, of at least the bytes above.
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
 
+namespace cpu {
 struct AttentionTask;
 struct TaskQueue;
-struct AttentionPartials;
 struct PrefillWork;
 class PrefillQueue;
+}  // namespace cpu
+struct AttentionPartials;
 
 // attend() for rows that are not all in memory at once: the same bits, a piece at a time.
 class PiecewiseAttention {
@@ -85,33 +87,31 @@ class PiecewiseAttention {
   void work_on_queries_from(int64_t first);
   void plan(const Piece& piece);
   void plan_prefill(const Piece& piece);
-  // By address, so that rows that lie side by side in memory are read at nearly the same time: heads whose
-  // rows alternate, as in a paged pool, then share what the hardware fetches ahead.
+  // By address, so that rows that are neighbours in memory are read at nearly the same time: heads whose rows
+  // alternate, as in a paged pool, then share what the hardware prefetches.
   void sort_tasks();
-  // Heads whose rows lie in short spans side by side, as in a paged pool, take turns tile by tile. The
-  // hardware fetches ahead along about eight streams of reads, but not from span to span: head after head, it
-  // would have to find each span anew, and what it fetched past its end would be of no use yet.
-  void put_tasks_together();
+  // Interleaves the tiles of heads whose rows lie in short neighbouring spans, as in a paged pool. The hardware
+  // prefetches along about eight streams of reads, but not from span to span: head after head, it would have to
+  // find each span anew, and what it prefetched past a span's end would be of no use yet.
+  void batch_tasks();
   // Both share their work out over the threads of the surrounding parallel region.
-  void run_tasks(TaskQueue& queue) const;
+  void run_tasks(cpu::TaskQueue& queue) const;
   void merge_splits() const;
-  void run_prefill(PrefillQueue& queue) const;
+  void run_prefill(cpu::PrefillQueue& queue) const;
   void run_planned(bool threads, bool merge);
 
   std::span<const HeadQueries> problems_;
   int head_dim_;
   int64_t most_held_, first_query_ = 0;
-  AttentionTask* tasks_;
+  cpu::AttentionTask* tasks_;
   AttentionPartials* partials_;
-  PrefillWork* prefill_works_;
+  cpu::PrefillWork* prefill_works_;
   float* prefill_scratch_;  // [threads]
   int64_t planned_ = 0, planned_prefill_ = 0;
 };
 
-// The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: f32
-// sums leave about 1e-6 at any length. Rows of integer codes meet queries and weights of 16 bits
-// (cpu/attention_codes-inl.h): that leaves about 1e-5 where scores are of ordinary size, and up to 1e-3 where
-// outlier channels make them so large that the codec's own error is a hundred times that.
+// The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: the larger
+// of what the two formats allow (kernels/format/descriptor.h).
 double attention_error_bound(const Encoding& k, const Encoding& v);
 
 // Whether decode steps on the vector path multiply one side's rows as integer codes, in 16 bits (scores with

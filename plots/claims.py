@@ -18,9 +18,12 @@ from pathlib import Path
 import jinja2
 
 HERE = Path(__file__).parent
-COLUMNS = """source claim figure check replica machine published computed measured verdict reason note text title document
-where quote setting""".split()
-VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}  # and their styles
+COLUMNS = """
+    source claim figure check replica machine published computed measured verdict reason note text title document where
+    quote setting
+""".split()
+# And their styles in claims.html.
+VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}
 MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
 
 

@@ -1,4 +1,4 @@
-"""Reads results folders into tables. Knows the CSV columns and what a broken file looks like; draws nothing.
+"""Reads results folders into tables. Knows what a broken file looks like; draws nothing.
 
 An empty CSV field means "not measured" and becomes null, so that no figure shows a zero nobody measured.
 """
@@ -9,45 +9,24 @@ import csv
 import io
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from columns import BadResults, Column, guessed, read_columns
 
-CELL_TEXT = "cell variant device experiment phase workload status reason kernel versus verdict".split()
-CELL_NUMBERS = """
-    threads layers q_heads kv_heads head_dim batch seq_len
-    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
-    step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us step_ci_high_us cold_attend_p50_us
-    read_gbps ceiling_gbps ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share
-    err_max_abs err_rel_l2 err_cosine err_attn_kl ratio_p50 ratio_ci_low ratio_ci_high
+# What every version has written. Any other column may be absent from an older folder.
+CELL_COLUMNS = """
+    cell variant device experiment phase workload status verdict threads layers q_heads kv_heads head_dim batch seq_len
+    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak
 """.split()
-# Of experiments that older folders do not know: all null there.
-LATER_TEXT = ["series", "arm", "lengths", "bound", "cold_bound"]
-LATER_NUMBERS = """
-    attend_p50_us cold_ci_low_us cold_ci_high_us err_kernel_rel_l2
-    multiply_add_peak_per_s bound_us bound_share cold_bound_us cold_bound_share
-    cold_ratio_p50 cold_ratio_ci_low cold_ratio_ci_high
-    held_bytes_per_token kept_tokens err_positions
-    save_p50_us load_p50_us freeze_p50_us unfreeze_p50_us fork_p50_us saved_bytes fork_bytes
-    chunk_tokens waste_share prefill_p50_us prefill_ci_low_us prefill_ci_high_us
-    predictions perplexity perplexity_se loss_change loss_change_ci_low loss_change_ci_high kl_median kl_max
-    top1_agreement top1_agreement_ci_low top1_agreement_ci_high p_change_rms peak_bytes tokens_per_s
-    loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high kl_p99 distance passage_tokens trained_tokens
-    temperature generated_tokens common_tokens_p50 common_tokens_min same_texts
+GROWTH_COLUMNS = "cell variant repetition token append_us view_us step_us".split()
+POSITION_COLUMNS = """
+    cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high
+    top1_agreement
 """.split()
-GROWTH_TEXT = ["cell", "variant"]
-GROWTH_NUMBERS = ["repetition", "token", "append_us", "view_us", "step_us"]
-POSITION_TEXT = ["cell", "variant"]
-POSITION_NUMBERS = """
-    seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high top1_agreement
-""".split()
-TEXTS_TEXT = ["cell", "variant", "prompt", "text", "full_text"]
-TEXTS_NUMBERS = ["temperature", "sequence", "common_tokens"]
-
-
-class BadResults(Exception):
-    """The user's results cannot be read; the message is one line: what is wrong, and where."""
+TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
 
 
 @dataclass
@@ -58,6 +37,7 @@ class Run:
     growth: pl.DataFrame  # one row a step; no rows where the run has no growth experiment
     positions: pl.DataFrame  # one row a bucket of positions of a quality experiment, likewise
     texts: pl.DataFrame  # one row a text of a generate experiment
+    columns: dict[str, Column]  # of cells.csv; none where the folder has no columns.json
     env: dict
     config: str  # the TOML as run, or ""
 
@@ -75,7 +55,8 @@ def load_runs(folders: list[Path]) -> list[Run]:
 def load_run(folder: Path, name: str) -> Run:
     if not folder.is_dir():
         raise BadResults(f"{folder}: no such folder; give a results folder, one that holds cells.csv")
-    cells = read_csv(folder / "cells.csv", CELL_TEXT, CELL_NUMBERS, LATER_TEXT, LATER_NUMBERS)
+    columns = read_columns(folder / "columns.json")
+    cells = read_csv(folder / "cells.csv", CELL_COLUMNS, columns)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
     run = pl.lit(name).alias("run")
@@ -83,21 +64,45 @@ def load_run(folder: Path, name: str) -> Run:
         name,
         folder,
         with_memory(cells.with_columns(run)),
-        read_if_there(folder / "growth.csv", GROWTH_TEXT, GROWTH_NUMBERS).with_columns(run),
-        read_if_there(folder / "positions.csv", POSITION_TEXT, POSITION_NUMBERS).with_columns(run),
-        read_if_there(folder / "texts.csv", TEXTS_TEXT, TEXTS_NUMBERS).with_columns(run),
+        read_if_there(folder / "growth.csv", GROWTH_COLUMNS).with_columns(run),
+        read_if_there(folder / "positions.csv", POSITION_COLUMNS).with_columns(run),
+        read_if_there(folder / "texts.csv", TEXT_COLUMNS).with_columns(run),
+        columns,
         read_env(folder / "env.json"),
         read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
     )
 
 
-def read_if_there(path: Path, text: list[str], numbers: list[str]) -> pl.DataFrame:
-    return read_csv(path, text, numbers) if path.exists() else empty_table(text, numbers)
+def read_if_there(path: Path, needed: list[str]) -> pl.DataFrame:
+    return read_csv(path, needed) if path.exists() else pl.DataFrame(schema={c: dtype(guessed(c, ())) for c in needed})
 
 
-def read_csv(path: Path, text: list[str], numbers: list[str], later_text=(), later_numbers=()) -> pl.DataFrame:
-    """The named columns of a CSV file with a header; others are ignored, and the `later` ones may be missing. Throws
-    BadResults naming file and line."""
+def read_csv(path: Path, needed: list[str], known: Mapping[str, Column] | None = None) -> pl.DataFrame:
+    """The `needed` columns of a CSV file with a header, or all where columns are `known`, a renamed one also under its
+    earlier names. Throws BadResults naming file and line."""
+    header, rows, lines = read_rows(path)
+    wanted = needed if known is None else header
+    known = known or {}
+    named = {alias for name in header if name in known for alias in known[name].aliases} | set(header)
+    missing = [name for name in needed if name not in named]
+    if missing:
+        raise BadResults(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    table: dict[str, pl.Series] = {}
+    for name in wanted:
+        index = header.index(name)
+        fields = [row[index] for row in rows]
+        column = known.get(name) or guessed(name, fields)
+        if column.is_text:
+            values: list = [field or None for field in fields]
+        else:
+            values = [parse_number(field, name, path, line) for field, line in zip(fields, lines)]
+        for title in (*column.aliases, name):
+            table[title] = pl.Series(title, values, dtype(column))
+    return pl.DataFrame(table)
+
+
+def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header, the rows, and the line of the file at which each row ends. Throws BadResults."""
     content = read_text(path)
     if not content.strip():
         raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
@@ -106,27 +111,20 @@ def read_csv(path: Path, text: list[str], numbers: list[str], later_text=(), lat
         raise BadResults(f"{path}:{last}: the last line is torn (no line end); finish the run with --resume")
     reader = csv.reader(io.StringIO(content, newline=""))
     header = next(reader)
-    missing = [column for column in text + numbers if column not in header]
-    if missing:
-        raise BadResults(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
-    text = [*text, *later_text]
-    numbers = [*numbers, *later_numbers]
-    absent = [column for column in text + numbers if column not in header]
-    wanted = [(header.index(column), column, column in numbers) for column in text + numbers if column in header]
-    table: dict[str, list] = {column: [] for column in text + numbers}
+    rows, lines = [], []
     for row in reader:
         if len(row) != len(header):
             raise BadResults(
                 f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"
             )
-        for index, column, is_number in wanted:
-            value = (
-                parse_number(row[index], column, path, reader.line_num) if is_number else row[index] or None
-            )
-            table[column].append(value)
-    for column in absent:
-        table[column] = [None] * len(table[text[0]])
-    return pl.DataFrame(table, schema=empty_table(text, numbers).schema)
+        rows.append(row)
+        lines.append(reader.line_num)
+    return header, rows, lines
+
+
+def dtype(column: Column) -> type[pl.DataType]:
+    """Integers are floats here too: older folders do not say which columns are, and runs are drawn together."""
+    return pl.String if column.is_text else pl.Float64
 
 
 def parse_number(field: str, column: str, path: Path, line: int) -> float | None:
@@ -137,10 +135,6 @@ def parse_number(field: str, column: str, path: Path, line: int) -> float | None
     except ValueError:
         raise BadResults(f"{path}:{line}: {column} is '{field[:40]}', which is not a number") from None
     return value if math.isfinite(value) else None
-
-
-def empty_table(text: list[str], numbers: list[str]) -> pl.DataFrame:
-    return pl.DataFrame(schema={**{c: pl.String for c in text}, **{c: pl.Float64 for c in numbers}})
 
 
 def read_text(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import altair as alt
@@ -77,6 +78,16 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
         sized = chart.properties(width={2: 400, 3: 300}[columns], height=height or 280)
         drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=data, columns=columns)
     return drawn.add_params(choice) if choice else drawn
+
+
+def fields_of(chart) -> set[str]:
+    """The columns of the data that a Vega-Lite specification, or a part of one, names."""
+    if isinstance(chart, dict):
+        named = {chart["field"]} if isinstance(chart.get("field"), str) else set(chart.get("fields", ()))
+        return named.union(*(fields_of(part) for key, part in chart.items() if key != "data"))
+    if isinstance(chart, list):
+        return set().union(*map(fields_of, chart))
+    return set(re.findall(r"datum\.(\w+)", chart)) if isinstance(chart, str) else set()
 
 
 def doublings(lengths: pl.Series) -> list[int]:

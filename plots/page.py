@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import ChainMap, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 import jinja2
 import polars as pl
+from columns import Column
 from data import Run
-from figures import Figure
+from figures.figure import Figure
+from marks import fields_of
 from markupsafe import Markup
-from prepare import OF_MODELS, is_null_ab, with_panel
+from prepare import MODEL_EXPERIMENTS, is_aa_test, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 HERE = Path(__file__).parent
@@ -29,7 +32,8 @@ class Drawn:
 
 def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> Path:
     """Everything in one file that opens without a network; the template escapes every value from the results."""
-    cells = pl.concat([run.cells for run in runs])
+    cells = pl.concat([run.cells for run in runs], how="diagonal_relaxed")
+    columns = ChainMap(*(run.columns for run in runs))
     template = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     ).get_template("page.html")
@@ -38,14 +42,28 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         runs=[(run, run_line(run), list(flatten(run.env))) for run in runs],
         counts=status_counts(cells),
         drawn=drawn,
+        columns_drawn=lambda spec: columns_drawn(spec, columns),
+        meaning=lambda *names: meaning(columns, *names),
         groups=list(summary(cells.filter(~of_models()))),
-        readings=list(readings(cells)),
+        predictions=list(predictions(cells)),
         generated=list(generated(runs)),
         specs=script_json({d.figure.name: d.spec for d in drawn if d.spec}),
         libraries=Markup(libraries.replace("</script", "<\\/script")),
     )
     path.write_text(page, encoding="utf-8")
     return path
+
+
+def columns_drawn(spec: dict, columns: Mapping[str, Column]) -> list[str]:
+    """The columns of cells.csv in a chart whose meaning is known; COLUMN_text is a column as a tooltip writes it."""
+    named = {field.removesuffix("_text") for field in fields_of(spec)}
+    return [name for name in sorted(named) if name in columns and columns[name].meaning]
+
+
+def meaning(columns: Mapping[str, Column], *names: str) -> str:
+    """A line a column; empty where no columns.json has it."""
+    known = [columns[name] for name in names if name in columns and columns[name].meaning]
+    return "\n".join(f"{c.name}{f' [{c.unit}]' if c.unit else ''}: {c.meaning}" for c in known)
 
 
 def script_json(value) -> Markup:
@@ -59,9 +77,8 @@ def run_line(run: Run) -> str:
     machine = nested(run.env, "cpu", "model") or "machine not recorded"
     model = nested(run.env, "model", "name") or geometry(first)
     config = nested(run.env, "config", "name") or nested(run.env, "config", "path") or run.name
-    threads = (
-        f"{first['threads']:.0f} thread{'s' * (first['threads'] != 1)}" if run.cells["threads"].n_unique() == 1 and first["threads"] else ""
-    )
+    same_threads = run.cells["threads"].n_unique() == 1 and first["threads"]
+    threads = f"{first['threads']:.0f} thread{'s' * (first['threads'] != 1)}" if same_threads else ""
     return " · ".join(part for part in (machine, threads, model, f"config {config}") if part)
 
 
@@ -99,15 +116,18 @@ def status_counts(cells: pl.DataFrame) -> list[tuple[str, int]]:
 
 def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The table's groups, one a panel and length: (heading, rows)."""
-    rows = with_panel(cells).with_columns(null_ab=is_null_ab()).sort("panel", "seq_len", maintain_order=True)
-    for (panel, length), group in groupby(
-        rows.iter_rows(named=True), key=lambda row: (row["panel"], row["seq_len"])
-    ):
+    rows = with_panel(cells).with_columns(aa_test=is_aa_test()).sort("panel", "seq_len", maintain_order=True)
+    for (panel, length), group in groupby(named_rows(rows), key=lambda row: (row["panel"], row["seq_len"])):
         heading = f"{length_text(length)} tokens" if length is not None else "length not recorded"
         yield " · ".join(part for part in (heading, panel) if part), [summary_row(row) for row in group]
 
 
-def summary_row(row: dict) -> dict:
+def named_rows(rows: pl.DataFrame) -> Iterator[Mapping]:
+    """With None in the columns that folders of earlier versions lack."""
+    return (defaultdict(lambda: None, row) for row in rows.iter_rows(named=True))
+
+
+def summary_row(row: Mapping) -> dict:
     """One row as it is printed; one that is not `ok` shows its reason in place of numbers."""
     return {
         "variant": row["variant"],
@@ -124,7 +144,7 @@ def summary_row(row: dict) -> dict:
         "ratio": number(row["ratio_p50"], ".3f", "×"),
         "ratio_interval": span(row["ratio_ci_low"], row["ratio_ci_high"], lambda v: f"{v:.3f}"),
         "versus": row["versus"] or "",
-        "verdict": "null A/B" if row["null_ab"] else row["verdict"] or "–",
+        "verdict": "A/A test" if row["aa_test"] else row["verdict"] or "–",
         "error": number(row["err_rel_l2"], ".2e"),
         "max_abs": number(row["err_max_abs"], ".2e"),
         "cosine": number(row["err_cosine"], ".6f"),
@@ -134,10 +154,10 @@ def summary_row(row: dict) -> dict:
 
 
 def of_models() -> pl.Expr:
-    return pl.col("experiment").is_in(OF_MODELS)
+    return pl.col("experiment").is_in(MODEL_EXPERIMENTS)
 
 
-def readings(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of what models predict with the caches: (heading, rows)."""
     for experiment in ("quality", "recall", "stream"):
         rows = cells.filter(pl.col("experiment") == experiment)
@@ -145,13 +165,14 @@ def readings(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
             continue
         rows = with_panel(rows).sort("panel", "seq_len", maintain_order=True)
         keys = ("panel", "seq_len", "distance")
-        for key, group in groupby(rows.iter_rows(named=True), key=lambda row: tuple(row[k] for k in keys)):
+        for key, group in groupby(named_rows(rows), key=lambda row: tuple(row[k] for k in keys)):
             panel, length, distance = key
             place = f"distance {distance:.0f}" if distance is not None else f"{length_text(length)} tokens"
-            yield " · ".join(part for part in (experiment, place, panel) if part), [reading_row(row) for row in group]
+            heading = " · ".join(part for part in (experiment, place, panel) if part)
+            yield heading, [prediction_row(row) for row in group]
 
 
-def reading_row(row: dict) -> dict:
+def prediction_row(row: Mapping) -> dict:
     change = lambda value: f"{value:+.2g}"  # noqa: E731
     return {
         "variant": row["variant"],
@@ -188,14 +209,14 @@ def generated(runs: list[Run]) -> Iterator[tuple[str, list[dict]]]:
 
 
 def text_row(row: dict) -> dict:
-    """The two texts, each cut where they part."""
+    """The two texts, each split where they begin to differ."""
     text, full = row["text"] or "", row["full_text"] or ""
     common = os.path.commonprefix([text, full])
-    leaves = row["common_tokens"]
+    common_tokens = row["common_tokens"]
     return {
         "variant": row["variant"],
         "prompt": row["prompt"] or "",
-        "leaves": "never" if leaves is None else f"after {leaves:.0f} token{'s' * (leaves != 1)}",
+        "differs": "never" if common_tokens is None else f"after {common_tokens:.0f} token{'s' * (common_tokens != 1)}",
         "common": common,
         "rest": text[len(common) :],
         "full_rest": full[len(common) :],

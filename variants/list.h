@@ -1,30 +1,72 @@
 // The one table of variants: a new variant is one new file and one line here.
+//
+// A line names the entry that its file defines: X(ring) is kv::retention::ring of variants/retention/ring.cc.
+// The first of each kind is what a spec string leaves out.
 #pragma once
 
 #include <array>
 
-#include "variants/registry.h"
+#include "variants/core/registry.h"
+
+#define KVLAB_PLACEMENTS(X) \
+  X(contiguous)             \
+  X(concat)                 \
+  X(doubling)               \
+  X(segmented)              \
+  X(paged)                  \
+  X(tiered)                 \
+  // the end of the placements
+
+#define KVLAB_CODECS(X) \
+  X(f32)                \
+  X(f16)                \
+  X(bf16)               \
+  X(fp8)                \
+  X(q8_0)               \
+  X(q4_0)               \
+  X(token)              \
+  X(kivi)               \
+  X(split)              \
+  // the end of the codecs
+
+#define KVLAB_RETENTIONS(X) \
+  X(full)                   \
+  X(ring)                   \
+  X(h2o)                    \
+  X(tova)                   \
+  X(knorm)                  \
+  X(random)                 \
+  X(snapkv)                 \
+  // the end of the retentions
 
 namespace kv {
 
-// Each entry is defined in the file of its name, in variants/placement, variants/codec or variants/retention.
-namespace placement {
-extern const PlacementEntry contiguous, concat, doubling, segmented, paged, tiered;
-}
-namespace codec {
-extern const CodecEntry f32, f16, bf16, fp8, q8_0, q4_0, token, kivi, split;
-}
-namespace retention {
-extern const RetentionEntry full, ring, h2o, tova, knorm, random, snapkv;
-}
+#define KVLAB_DECLARE(name) extern const Declared name;
+#define KVLAB_ADDRESS(name) &name,
 
-// The first of each kind is what a spec string leaves out.
-inline constexpr std::array kPlacements{&placement::contiguous, &placement::concat, &placement::doubling,
-                                        &placement::segmented,  &placement::paged,  &placement::tiered};
-inline constexpr std::array kCodecs{&codec::f32,  &codec::f16,   &codec::bf16, &codec::fp8,  &codec::q8_0,
-                                    &codec::q4_0, &codec::token, &codec::kivi, &codec::split};
-inline constexpr std::array kRetentions{&retention::full,  &retention::ring,  &retention::h2o,
-                                        &retention::tova,  &retention::knorm, &retention::random,
-                                        &retention::snapkv};
+namespace placement {
+using Declared = PlacementEntry;
+KVLAB_PLACEMENTS(KVLAB_DECLARE)
+inline constexpr std::array kAll{KVLAB_PLACEMENTS(KVLAB_ADDRESS)};
+}  // namespace placement
+
+namespace codec {
+using Declared = CodecEntry;
+KVLAB_CODECS(KVLAB_DECLARE)
+inline constexpr std::array kAll{KVLAB_CODECS(KVLAB_ADDRESS)};
+}  // namespace codec
+
+namespace retention {
+using Declared = RetentionEntry;
+KVLAB_RETENTIONS(KVLAB_DECLARE)
+inline constexpr std::array kAll{KVLAB_RETENTIONS(KVLAB_ADDRESS)};
+}  // namespace retention
+
+#undef KVLAB_DECLARE
+#undef KVLAB_ADDRESS
+
+inline constexpr const auto& kPlacements = placement::kAll;
+inline constexpr const auto& kCodecs = codec::kAll;
+inline constexpr const auto& kRetentions = retention::kAll;
 
 }  // namespace kv

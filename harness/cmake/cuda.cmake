@@ -1,13 +1,12 @@
-# Finds the GPU side, and says in one line why it is left out. Nothing else of kvlab needs it.
+# Finds the GPU side where it is asked for. Nothing else of kvlab needs it, and its kernels take minutes to compile.
 #
-# Sets KVLAB_CUDA_SOURCES: the files of kernels/cuda to build; empty where there is no compiler for them.
-set(KVLAB_CUDA AUTO CACHE STRING "GPU kernels: AUTO (where a CUDA compiler is found), ON (required), OFF")
-set_property(CACHE KVLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
-file(GLOB KVLAB_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+# Sets KVLAB_CUDA_SOURCES: the files of kernels/cuda to build; empty where they are not asked for.
+option(KVLAB_CUDA "Build the GPU kernels" OFF)
+file(GLOB_RECURSE KVLAB_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
 
 set(why_not "")
-if(KVLAB_CUDA STREQUAL "OFF")
-  set(why_not "KVLAB_CUDA is OFF")
+if(NOT KVLAB_CUDA STREQUAL "ON")
+  set(why_not "KVLAB_CUDA is not ON; `./kvlab ... --device cuda` turns it on")
 elseif(NOT KVLAB_CUDA_SOURCES)
   set(why_not "this version has no kernels in kernels/cuda")
 else()

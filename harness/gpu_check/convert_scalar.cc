@@ -1,14 +1,13 @@
 // kernels/cpu without Highway, which a bare machine with a GPU may not have: the scalar paths that the vector
 // ones equal.
-#include "kernels/cpu/convert.h"
-
 #include <cstring>
 
+#include "kernels/cpu/encode/convert.h"
+#include "kernels/cpu/encode/encode_simd.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/formats.h"
 #include "kernels/math.h"
 
-namespace kv {
+namespace kv::cpu {
 
 bool isa_is_scalar() { return true; }
 
@@ -22,4 +21,4 @@ void convert_f16_to_f32(const std::byte* from, float* to, int64_t n) {
   }
 }
 
-}  // namespace kv
+}  // namespace kv::cpu

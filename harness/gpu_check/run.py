@@ -35,9 +35,9 @@ TOTAL_SECONDS = 570
 LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 150}
 
 SOURCES = [
-    *sorted((HOME / "kernels/cuda").glob("*.cu")),
+    *sorted((HOME / "kernels/cuda").rglob("*.cu")),
     *sorted((HOME / "harness/gpu_check").glob("*.c[cu]")),
-    *(HOME / "kernels" / f"{name}.cc" for name in ("bits", "encoding", "fp8_format", "ggml_format", "uniform_format")),
+    *sorted((HOME / "kernels/format").glob("*.cc")),
 ]
 
 

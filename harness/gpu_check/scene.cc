@@ -8,7 +8,7 @@
 
 #include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/numbers.h"
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/attention/plan.h"
 
 namespace kv::gpu_check {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/gpu.h"
-#include "kernels/encoding.h"
+#include "kernels/format/encoding.h"
 
 namespace kv::gpu_check {
 

@@ -30,7 +30,7 @@ __global__ void pack_bfloats(const float* from, uint32_t* to) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   to[i] = simt::pack_bfloat2(from[2 * i], from[2 * i + 1]);
 }
-// The codes 0 … 255 as kernels/cuda/words.h reads them: out of 1024's low bits.
+// The codes 0 … 255 as kernels/cuda/attention/words.h reads them: out of 1024's low bits.
 __global__ void subtract_halves(float2* to) {
   const uint32_t raised = 0x64006400u | threadIdx.x | (255u - threadIdx.x) << 16;
   to[threadIdx.x] = simt::unpack_half2(simt::fma_half2(raised, 0x3c003c00u, 0xe480e480u));

@@ -10,7 +10,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kv {
+namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -90,6 +90,6 @@ HWY_INLINE hn::Vec<Bits<D>> bf16_bits(D /*d*/, V x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kv
+}  // namespace kv::cpu
 HWY_AFTER_NAMESPACE();
 #endif

@@ -10,7 +10,7 @@
 
 #include <hwy/highway.h>
 
-namespace kv {
+namespace kv::cpu {
 namespace {
 
 std::string lower_name(int64_t target) {
@@ -80,4 +80,4 @@ void force_isa(std::string_view isa) {
   active().set(wanted);
 }
 
-}  // namespace kv
+}  // namespace kv::cpu

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kv {
+namespace kv::cpu {
 
 // Targets this machine can run, best first, then "scalar": the plain path that the others are checked
 // against.
@@ -22,4 +22,4 @@ void force_isa(std::string_view isa);
 
 bool isa_is_scalar();  // cheap enough to ask for every row
 
-}  // namespace kv
+}  // namespace kv::cpu

@@ -4,13 +4,13 @@
 #include <new>
 #include <stdexcept>
 
-#include "kernels/cuda/append.h"
-#include "kernels/cuda/attend_simple.h"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/decode.h"
-#include "kernels/cuda/evict.h"
-#include "kernels/cuda/mass.h"
-#include "kernels/cuda/merge.h"
+#include "kernels/cuda/attention/attend_simple.h"
+#include "kernels/cuda/attention/attention_weights.h"
+#include "kernels/cuda/attention/decode.h"
+#include "kernels/cuda/attention/evict.h"
+#include "kernels/cuda/attention/merge.h"
+#include "kernels/cuda/attention/read_back.h"
+#include "kernels/cuda/encode/append.h"
 
 namespace kv::cuda {
 namespace {

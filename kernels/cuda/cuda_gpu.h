@@ -6,8 +6,8 @@
 #include <array>
 #include <set>
 
+#include "kernels/cuda/attention/instance.h"
 #include "kernels/cuda/gpu.h"
-#include "kernels/cuda/instance.h"
 
 namespace kv::cuda {
 

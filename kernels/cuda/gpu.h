@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/params.h"
 
 namespace kv::cuda {
 

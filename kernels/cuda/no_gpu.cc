@@ -1,4 +1,4 @@
-// What stands in for cuda_gpu.cu where no CUDA compiler was found.
+// What stands in for cuda_gpu.cu where GPU kernels were not asked for, or no CUDA compiler was found.
 #include <stdexcept>
 
 #include "kernels/cuda/gpu.h"
@@ -7,9 +7,9 @@ namespace kv::cuda {
 
 std::unique_ptr<Gpu> open_gpu() {
   throw std::invalid_argument(
-      "no GPU can be used: kvlab was built without a CUDA compiler; leave --device at cpu, or install the "
-      "CUDA "
-      "toolkit and build again");
+      "no GPU can be used: this build has no GPU kernels; add --device cuda to the command, and ./kvlab "
+      "builds "
+      "them (it needs the CUDA toolkit)");
 }
 
 }  // namespace kv::cuda

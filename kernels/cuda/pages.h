@@ -15,7 +15,7 @@
 
 namespace kv::cuda {
 
-inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kMaxGpuHeadDim = 256;  // the CPU takes kv::kMaxHeadDim, twice that
 
 // K's codes, K's metadata, V's codes, V's metadata, each at the page's first unit.
 struct Page {
@@ -35,7 +35,7 @@ struct SideLayout {
 
 struct Layout {
   SideLayout k, v;
-  int32_t head_dim = 0;   // a multiple of 8, at most kMaxHeadDim
+  int32_t head_dim = 0;   // a multiple of 8, at most kMaxGpuHeadDim
   int32_t unit_rows = 1;  // rows of a unit of the placement
   int32_t page_units = 1;
 };

@@ -1,3 +1,4 @@
+// Integrals over the normal distribution; the error of a grid follows from the range that it must cover.
 #include "variants/codec/expected_error.h"
 
 #include <algorithm>

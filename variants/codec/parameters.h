@@ -1,7 +1,7 @@
 // What the quantised codecs' parameters have in common.
 #pragma once
 
-#include "variants/registry.h"
+#include "variants/core/registry.h"
 
 namespace kv {
 

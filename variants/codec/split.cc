@@ -28,6 +28,7 @@ Codec make(const Stage& stage) {
   return {.k = k.k, .v = v.v, .read_copy = reads_copy(stage), .k_error = k.k_error, .v_error = v.v_error};
 }
 
+// kSides' names, written out: entries of other files may be initialised after this one.
 Parameter side_parameter(std::string_view name, std::string_view help) {
   return Parameter::choice(name, {"f16", "f32", "bf16", "fp8", "q8_0", "q4_0", "token"}, help);
 }

@@ -1,3 +1,4 @@
+// Chunks that forks share are copied by the first of them that writes.
 #include "variants/placement/chunks.h"
 
 #include <algorithm>

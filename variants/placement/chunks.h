@@ -41,7 +41,7 @@ class ChunksPlacement : public Placement {
 
   // A chunk without planes.
   virtual std::shared_ptr<Chunk> make_chunk() { return std::make_shared<Chunk>(); }
-  Planes make_planes(Tier tier = Tier::kNear) const {
+  Planes make_planes(Tier tier = Tier::kHot) const {
     return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, AxisOrder::kHeadMajor,
                   tier);
   }

@@ -32,8 +32,8 @@ class Doubling : public PlanesPlacement {
 
   void view(int sequence, int layer, int64_t units) override {
     if (!copies_) return;
-    slice(sequence, layer) =
-        Planes();  // the last slice is gone before the next is made, as when a tensor is dropped
+    // The last slice is gone before the next is made, as when a tensor is dropped.
+    slice(sequence, layer) = Planes();
     Planes fresh(context(), units, ByteKind::kWorkspace, ByteKind::kWorkspace);
     fresh.copy_from(planes(sequence, layer), units);
     slice(sequence, layer) = std::move(fresh);

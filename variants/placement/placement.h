@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/span.h"
-#include "variants/memory.h"
-#include "variants/span_list.h"
+#include "variants/core/memory.h"
+#include "variants/core/span_list.h"
 
 namespace kv {
 
@@ -45,8 +45,8 @@ struct PlacementContext {
 struct Piece {
   int64_t first_unit, units;
   std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
-  std::array<int64_t, kPlanes>
-      head_stride;  // bytes; the units of a head lie one behind the other, and so do heads
+  // Bytes; the units of a head lie one behind the other, and so do heads.
+  std::array<int64_t, kPlanes> head_stride;
 };
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
 
@@ -89,7 +89,7 @@ class Placement {
   // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
   // and they come as pieces of kSplitRows rows.
   virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
-  // Visits the pieces of each sequence in order, reading ahead; `index` is into `sequences`. Throws
+  // Visits the pieces of each sequence in order, prefetching the next; `index` is into `sequences`. Throws
   // std::runtime_error where reading fails.
   virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/) {}
 };

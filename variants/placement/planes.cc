@@ -1,3 +1,4 @@
+// Addresses and spans in planes of either axis order, and how planes grow.
 #include "variants/placement/planes.h"
 
 #include <utility>

@@ -15,7 +15,7 @@ class Planes {
  public:
   Planes() = default;
   Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind, ByteKind meta_kind,
-         AxisOrder order = AxisOrder::kHeadMajor, Tier tier = Tier::kNear);
+         AxisOrder order = AxisOrder::kHeadMajor, Tier tier = Tier::kHot);
 
   int64_t capacity() const { return capacity_; }
   UnitAddress at(int head, int64_t unit) const;

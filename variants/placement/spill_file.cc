@@ -1,3 +1,4 @@
+// Slots are reserved on the disk before they are needed; a slot given back becomes a hole.
 #include "variants/placement/spill_file.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "variants/memory.h"
+#include "variants/core/memory.h"
 
 namespace kv {
 

@@ -50,7 +50,7 @@ class SlotBuffer {
   SlotBuffer() = default;
   SlotBuffer(Memory& memory, int64_t bytes)
       : block_(Block::of_rows(memory, static_cast<size_t>(bytes + SpillFile::kAlignment),
-                              ByteKind::kWorkspace, Tier::kFar)) {}
+                              ByteKind::kWorkspace, Tier::kWarm)) {}
   explicit operator bool() const { return static_cast<bool>(block_); }
   std::byte* data() const {
     const auto address = reinterpret_cast<uintptr_t>(block_.data());
@@ -68,7 +68,7 @@ class Tiered : public ChunksPlacement {
         stage_(stage),
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
                                           slot_bytes(context))),
-        buffer_(context.memory->gpu() ? 3 : 2) {}
+        buffer_(context.memory->is_read_in_place(Tier::kWarm) ? 2 : 3) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
     int64_t slots = 0;
@@ -137,9 +137,9 @@ class Tiered : public ChunksPlacement {
   };
 
   std::shared_ptr<Chunk> make_chunk() override { return std::make_shared<TierChunk>(file_); }
-  // A GPU's kernels read neither the file nor the second pool.
+  // No kernels read the file, and a GPU's not the second pool.
   bool is_streamed(const TierChunk& chunk) const {
-    return chunk.slot >= 0 || (chunk.warm && context().memory->gpu());
+    return chunk.slot >= 0 || (chunk.warm && !context().memory->is_read_in_place(Tier::kWarm));
   }
   static TierChunk& tier_of(Chunk& chunk) { return static_cast<TierChunk&>(chunk); }
   const UnitLayout& unit() const { return context().unit; }
@@ -165,7 +165,7 @@ class Tiered : public ChunksPlacement {
   }
 
   void to_warm(TierChunk& chunk) {
-    Planes warm = make_planes(Tier::kFar);
+    Planes warm = make_planes(Tier::kWarm);
     warm.copy_from(chunk.planes, chunk_units());
     chunk.planes = std::move(warm);
     chunk.warm = true;

@@ -4,41 +4,43 @@
 // cache one row smaller.)
 //
 // The ledger counts, a slot: an i32 token id, and an f32 score where the policy has one. The score is what
-// the policy says it is. Scores that come from attention lie where attention is computed: with rows in a
-// GPU's memory the state is there too, and the GPU chooses the victim. The host then knows how many tokens
-// there are, and asks which only for those who want to see them.
+// the policy says it is. A table of scores that come from attention may be a device's, which then chooses the
+// victim (variants/storage/slot_table.h). The host then knows how many tokens there are, and asks which only
+// for those who want to see them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "variants/retention/retention.h"
+#include "variants/storage/slot_table.h"
 
 namespace kv {
 
 class Evicting : public Retention {
  public:
-  enum class Scores { kNone, kOfKeys, kOfAttention };
-
   int64_t admit(std::span<const float> key) final;
   int64_t slots() const final { return slots_after(count_); }
   int64_t token_at(int64_t slot) const final {
-    return gpu_ ? tokens_by_slot()[static_cast<size_t>(slot)] : tokens()[static_cast<size_t>(slot)];
+    return table_->device() ? tokens_by_slot()[static_cast<size_t>(slot)]
+                            : tokens()[static_cast<size_t>(slot)];
   }
   std::vector<int64_t> tokens_by_slot() const final;
   int64_t slots_after(int64_t tokens) const final { return tokens < budget_ ? tokens : budget_; }
   Slice next(int64_t remaining) override;
+  const DeviceScores* device_scores() const final { return table_->device(); }
   void save(Writer& to) const final;
   void load(Reader& from) final;
 
   // Bytes that a state of `budget` slots, of which at most max_tokens are ever used, takes.
-  static int64_t metadata_bytes(int64_t budget, int64_t max_tokens, Scores scores);
+  static int64_t metadata_bytes(int64_t budget, int64_t max_tokens, SlotScores scores);
 
  protected:
-  Evicting(int64_t budget, const RetentionContext& context, Scores scores);
+  // `rule`: how victim() chooses, for a device that does it in its place.
+  Evicting(int64_t budget, const RetentionContext& context, SlotScores scores, const EvictionRule& rule = {});
   Evicting(const Evicting& other);
 
-  // The slot to overwrite; asked when every slot is in use and the state is the host's.
+  // The slot to overwrite; asked when every slot is in use and the table is the host's.
   virtual int64_t victim() const = 0;
   // The score that a token starts with.
   virtual float first_score(std::span<const float> /*key*/) const { return 0.0f; }
@@ -46,29 +48,16 @@ class Evicting : public Retention {
   int64_t budget() const { return budget_; }
   // Tokens admitted, which is the number of the next one.
   int64_t count() const { return count_; }
-  // The state on the GPU, if it is there.
-  std::optional<GpuState> state_on_gpu(int64_t recent, bool newest_query) const;
-  // The state on the host, if it is there.
-  std::span<const int32_t> tokens() const;  // [slots()]
-  std::span<const float> scores() const;    // [slots()]
-  std::span<float> scores();
+  // The table, where it is the host's.
+  std::span<const int32_t> tokens() const { return {table_->tokens(), static_cast<size_t>(slots())}; }
+  std::span<const float> scores() const { return {table_->scores(), static_cast<size_t>(slots())}; }
+  std::span<float> scores() { return {table_->scores(), static_cast<size_t>(slots())}; }
 
  private:
-  Block new_block(size_t bytes) const;
-  int32_t* token_data() const { return reinterpret_cast<int32_t*>(block_.data()); }
-  float* score_data() const { return reinterpret_cast<float*>(block_.data()) + budget_; }
-  // The first slots' numbers from and to where they lie.
-  template <class T>
-  std::vector<T> read(const T* from) const;
-  template <class T>
-  void write(T* to, std::span<const T> numbers) const;
-
-  Memory* memory_;
-  cuda::Gpu* gpu_;  // null where the state is the host's
   int64_t budget_;
   int64_t count_ = 0;
   bool scored_;
-  Block block_;  // i32 [budget] token ids, then f32 [budget] scores
+  std::unique_ptr<SlotTable> table_;  // of `budget` slots
 };
 
 }  // namespace kv

@@ -32,16 +32,16 @@ struct Budget {
 class H2o : public Evicting {
  public:
   H2o(const Budget& budget, const RetentionContext& context)
-      : Evicting(budget.heavy + budget.recent, context, Scores::kOfAttention), recent_(budget.recent) {}
+      : Evicting(budget.heavy + budget.recent, context, SlotScores::kOfAttention, {.recent = budget.recent}),
+        recent_(budget.recent) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<H2o>(*this); }
 
   Slice next(int64_t remaining) override {
     return {.tokens = std::min(Evicting::next(remaining).tokens, kMostScoredTokens), .scored = true};
   }
-  std::optional<GpuState> gpu_state() const override { return state_on_gpu(recent_, false); }
-  void observe(std::span<const float> mass) override {
+  void observe(std::span<const float> weights) override {
     const std::span<float> score = scores();
-    for (size_t slot = 0; slot < score.size(); ++slot) score[slot] += mass[slot];
+    for (size_t slot = 0; slot < score.size(); ++slot) score[slot] += weights[slot];
   }
 
  private:
@@ -50,8 +50,7 @@ class H2o : public Evicting {
     const auto score = scores();
     int64_t lightest = -1;
     for (int64_t slot = 0; slot < slots(); ++slot) {
-      const bool is_recent =
-          token[slot] > count() - recent_;  // the token that is coming is one of the recent
+      const bool is_recent = token[slot] > count() - recent_;  // the coming token is one of the recent
       if (!is_recent && (lightest < 0 || is_lighter(score[slot], score[lightest]))) lightest = slot;
     }
     return lightest;
@@ -69,7 +68,7 @@ int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
 }
 int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
   const Budget budget(stage, max_tokens);
-  return Evicting::metadata_bytes(budget.heavy + budget.recent, max_tokens, Evicting::Scores::kOfAttention);
+  return Evicting::metadata_bytes(budget.heavy + budget.recent, max_tokens, SlotScores::kOfAttention);
 }
 
 }  // namespace

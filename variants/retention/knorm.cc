@@ -16,7 +16,7 @@ namespace {
 
 class KNorm : public Evicting {
  public:
-  KNorm(int64_t budget, const RetentionContext& context) : Evicting(budget, context, Scores::kOfKeys) {}
+  KNorm(int64_t budget, const RetentionContext& context) : Evicting(budget, context, SlotScores::kOfKeys) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<KNorm>(*this); }
 
  private:
@@ -38,7 +38,7 @@ int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
 int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, Evicting::Scores::kOfKeys);
+  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kOfKeys);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ uint64_t stream_of(uint64_t seed, uint64_t head) {
 class Random : public Evicting {
  public:
   Random(int64_t budget, int64_t seed, const RetentionContext& context)
-      : Evicting(budget, context, Scores::kNone),
+      : Evicting(budget, context, SlotScores::kNone),
         stream_(stream_of(static_cast<uint64_t>(seed), static_cast<uint64_t>(context.head))) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Random>(*this); }
 
@@ -49,7 +49,7 @@ int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
 int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, Evicting::Scores::kNone);
+  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kNone);
 }
 
 }  // namespace

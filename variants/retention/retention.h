@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "variants/memory.h"
-#include "variants/snapshot.h"
+#include "variants/core/memory.h"
+#include "variants/core/snapshot.h"
 
 namespace kv {
 
@@ -26,26 +25,19 @@ struct Slice {
   bool scored = false;  // observe() must follow, with what the slice's queries attended to
 };
 
-// The state of a policy where a GPU keeps it, scores attention into it and chooses by it
-// (kernels/cuda/evict.h).
-struct GpuState {
-  int32_t* token;  // [budget]
-  float* score;    // [budget]
-  int32_t budget, recent;
-  bool newest_query;  // scores are what the newest query alone gave
-};
+struct DeviceScores;  // variants/storage/device_scores.h: known to the storage that keeps them
 
 class Retention {
  public:
-  // A slot that only the GPU knows: the next token's, once the policy's state is there and all slots are in
-  // use.
-  static constexpr int64_t kChosenOnGpu = -1;
+  // A slot that only a device knows: the next token's, where the device keeps the policy's scores and all
+  // slots are in use.
+  static constexpr int64_t kChosenByDevice = -1;
 
   virtual ~Retention() = default;
   virtual std::unique_ptr<Retention> clone() const = 0;
 
   // The slot of the next token (they come in order, from 0), whose key is `key` [head_dim], before any codec.
-  // A slot that was in use loses its token. May be kChosenOnGpu.
+  // A slot that was in use loses its token. May be kChosenByDevice.
   virtual int64_t admit(std::span<const float> key) = 0;
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
@@ -72,11 +64,12 @@ class Retention {
   // order, so that each query's view is a prefix of the slots. Asked of every head of a layer before each
   // slice; all answer alike.
   virtual Slice next(int64_t remaining) { return {.tokens = remaining}; }
-  // Where the GPU has the state, which then gets the mass itself; observe() is for all others.
-  virtual std::optional<GpuState> gpu_state() const { return std::nullopt; }
-  // mass [slots()]: the probability that each slot got, summed over the queries of the slice and of the
-  // head's group.
-  virtual void observe(std::span<const float> /*mass*/) {}
+  // Not null where a device keeps the scores: attention then adds to them itself. observe() is for all
+  // others.
+  virtual const DeviceScores* device_scores() const { return nullptr; }
+  // weights [slots()]: the attention weight that each slot got, summed over the queries of the slice and of
+  // the head's group.
+  virtual void observe(std::span<const float> /*weights*/) {}
   // Asked after observe(). If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads
   // of a layer keep the same number.
   virtual std::vector<int64_t> compact() { return {}; }

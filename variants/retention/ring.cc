@@ -3,8 +3,8 @@
 // through.
 //
 // sinks=0 is sliding-window attention (Beltagy et al. 2020, arXiv:2004.05150). With sinks and positions=cache
-// it is StreamingLLM (Xiao et al. 2024, arXiv:2309.17453), which turns cached keys by their place in the
-// cache; with positions=absolute keys keep the rotation they came with, so sinks drift ever farther away.
+// it is StreamingLLM (Xiao et al. 2024, arXiv:2309.17453), which rotates cached keys by their position in
+// the cache; with positions=absolute keys keep the rotation they came with, so sinks drift ever farther away.
 //
 // Which token a slot holds follows from the number of tokens alone, so nothing is stored a slot.
 #include <algorithm>
@@ -28,9 +28,9 @@ class Ring : public Retention {
   int64_t slots() const override { return slots_after(count_); }
   int64_t token_at(int64_t slot) const override {
     if (slot < sinks_) return slot;
-    const int64_t newest = count_ - 1 - sinks_,
-                  place = slot - sinks_;  // both counted from the first token after the sinks
-    return sinks_ + newest - (newest - place) % window_;
+    // Both counted from the first token after the sinks.
+    const int64_t newest = count_ - 1 - sinks_, at = slot - sinks_;
+    return sinks_ + newest - (newest - at) % window_;
   }
   int64_t slots_after(int64_t tokens) const override { return std::min(tokens, sinks_ + window_); }
   std::vector<int64_t> oldest_first() const override {

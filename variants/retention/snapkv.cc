@@ -93,9 +93,9 @@ class SnapKv : public Retention {
     return {.tokens = remaining, .scored = prompt_ > 0 && count_ == prompt_ - settings_.window};
   }
 
-  void observe(std::span<const float> mass) override {
+  void observe(std::span<const float> weights) override {
     const std::vector<float> votes =
-        pooled(mass.first(static_cast<size_t>(prompt_ - settings_.window)), settings_.kernel);
+        pooled(weights.first(static_cast<size_t>(prompt_ - settings_.window)), settings_.kernel);
     keep_ = largest(votes, settings_.budget - settings_.window);
     for (int64_t i = prompt_ - settings_.window; i < prompt_; ++i) keep_.push_back(i);
   }

@@ -19,7 +19,8 @@ namespace {
 
 class Tova : public Evicting {
  public:
-  Tova(int64_t budget, const RetentionContext& context) : Evicting(budget, context, Scores::kOfAttention) {}
+  Tova(int64_t budget, const RetentionContext& context)
+      : Evicting(budget, context, SlotScores::kOfAttention, {.newest_query = true}) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Tova>(*this); }
 
   // Only a query before an eviction is scored, alone: the one that fills the last slot, and all after it.
@@ -28,9 +29,8 @@ class Tova : public Evicting {
     if (room > 1) return {.tokens = std::min(remaining, room - 1), .scored = false};
     return {.tokens = 1, .scored = true};
   }
-  std::optional<GpuState> gpu_state() const override { return state_on_gpu(0, true); }
-  void observe(std::span<const float> mass) override {
-    std::copy(mass.begin(), mass.end(), scores().begin());
+  void observe(std::span<const float> weights) override {
+    std::copy(weights.begin(), weights.end(), scores().begin());
   }
 
  private:
@@ -47,8 +47,7 @@ int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
 int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens,
-                                  Evicting::Scores::kOfAttention);
+  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kOfAttention);
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// A statement's expressions as numbers: names looked up, caches' bytes formed and counted, measured
+// quantities with their intervals, growth laws fitted.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/claims/claims.h"
+#include "harness/claims/quantities.h"
+#include "harness/math/stats.h"
+#include "harness/tables/closed_form.h"
+
+namespace kv::claims {
+
+// What a document may mean by K tokens and MB. The name K stands for one, MB and GB for the other.
+struct Reading {
+  double k = 1024;
+  bool binary = false;  // MB is 2^20 bytes, GB 2^30
+};
+
+struct Evaluated {
+  std::optional<double> computed;
+  std::optional<math::Estimate> measured;
+  std::string arithmetic;  // of `computed`, with numbers: how a reader can check it by hand
+  bool used_k = false;
+};
+
+// Throws NotMeasured where a quantity has no value, std::invalid_argument where none or several are meant.
+Evaluated evaluate(const Statement& statement, const Reading& reading, const Quantities& quantities,
+                   tables::CountedBytes& counted);
+
+}  // namespace kv::claims

@@ -1,0 +1,201 @@
+#include "harness/claims/figure.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <regex>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace kv::claims {
+namespace {
+
+constexpr double kAboutShare = 0.1, kExponentTolerance = 0.2;
+
+struct Unit {
+  std::string_view name;
+  double factor;
+  std::string_view binary = {};  // what it is often taken for, a power of 1024
+  double binary_factor = 0;
+};
+
+constexpr double kKi = 1024.0, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
+constexpr std::array kUnits = std::to_array<Unit>({
+    {"", 1},
+    {"x", 1},
+    {"%", 0.01},
+    {"B", 1},
+    {"bits", 1},
+    {"nats", 1},
+    {"floats", 1},
+    {"KB", 1e3, "KiB", kKi},
+    {"MB", 1e6, "MiB", kMi},
+    {"GB", 1e9, "GiB", kGi},
+    {"TB", 1e12, "TiB", kTi},
+    {"KiB", kKi},
+    {"MiB", kMi},
+    {"GiB", kGi},
+    {"TiB", kTi},
+    {"s", 1},
+    {"ms", 1e-3},
+    {"us", 1e-6},
+    {"tok/s", 1},
+    {"GB/s", 1e9},
+    {"TB/s", 1e12},
+    {"FLOPs", 1},
+});
+
+// Typographic signs as plain ones.
+std::string plain(std::string text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSigns{{{"≈", "~"},
+                                                                                  {"≤", "<="},
+                                                                                  {"≥", ">="},
+                                                                                  {"–", "-"},
+                                                                                  {"—", "-"},
+                                                                                  {"−", "-"},
+                                                                                  {"×", "x"},
+                                                                                  {"µ", "u"},
+                                                                                  {"²", "^2"},
+                                                                                  {"±", "+-"}}};
+  for (const auto& [sign, replacement] : kSigns) {
+    for (size_t at = 0; (at = text.find(sign, at)) != std::string::npos; at += replacement.size())
+      text.replace(at, sign.size(), replacement);
+  }
+  return text;
+}
+
+std::string without_commas(std::string text) {
+  std::erase(text, ',');
+  return text;
+}
+
+// "0.670" -> 0.001, "4.2e14" -> 1e13.
+double last_digit_of(const std::string& number) {
+  const size_t e = number.find_first_of("eE"), point = number.find('.');
+  const double exponent = e == std::string::npos ? 0 : std::stod(number.substr(e + 1));
+  const double decimals =
+      point == std::string::npos ? 0 : static_cast<double>(std::min(e, number.size()) - point - 1);
+  return std::pow(10.0, exponent - decimals);
+}
+
+std::vector<UnitReading> readings(const std::string& name) {
+  for (const Unit& unit : kUnits) {
+    if (unit.name != name) continue;
+    std::vector<UnitReading> all{{unit.factor, name}};
+    if (!unit.binary.empty()) all.push_back({unit.binary_factor, std::string(unit.binary)});
+    return all;
+  }
+  std::string known;
+  for (const Unit& unit : kUnits) known += (known.empty() ? "" : ", ") + std::string(unit.name);
+  throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known);
+}
+
+Figure::Relation relation_of(const std::string& sign) {
+  if (sign == "<=" || sign == "up to") return Figure::Relation::kAtMost;
+  if (sign == "<") return Figure::Relation::kBelow;
+  if (sign == ">=") return Figure::Relation::kAtLeast;
+  if (sign == ">") return Figure::Relation::kAbove;
+  return Figure::Relation::kEqual;
+}
+
+}  // namespace
+
+Tolerance parse_tolerance(const std::string& given) {
+  const std::string text = plain(given);
+  std::smatch m;
+  if (text == "as printed") return {};
+  if (std::regex_match(text, m, std::regex(R"((\d+\.?\d*) ?%)")))
+    return {Tolerance::Kind::kShare, std::stod(m[1]) / 100};
+  if (std::regex_match(text, m, std::regex(R"(factor (\d+\.?\d*))")) && std::stod(m[1]) >= 1)
+    return {Tolerance::Kind::kFactor, std::stod(m[1])};
+  if (std::regex_match(text, m, std::regex(R"(\+- ?(\d+\.?\d*))")))
+    return {Tolerance::Kind::kPlusMinus, std::stod(m[1])};
+  throw std::invalid_argument("must be \"as printed\", \"5 %\", \"factor 2\" or \"+-0.2\", not '" + given +
+                              "'");
+}
+
+Figure parse_figure(const std::string& given) {
+  static const std::regex kExponent(R"(O\((?:1|([A-Z])(?:\^(\d\.?\d*))?)\))");
+  static const std::regex kNumber(
+      R"((up to |~|<=|>=|<|>)? ?(\d[\d,]*\.?\d*(?:[eE]\d+)?) ?(x|%)?(?: ?- ?(\d[\d,]*\.?\d*))? ?(\S*))");
+  Figure f;
+  f.text = given;
+  f.units = {{1.0, ""}};
+  const std::string text = plain(given);
+  std::smatch m;
+  if (std::regex_match(text, std::regex("[Yy]es|[Nn]o"))) {
+    f.truth = true;
+    f.low = f.high = text.ends_with("es");
+  } else if (std::regex_match(text, m, kExponent)) {
+    f.exponent_of = m[1].matched ? m[1].str() : "T";
+    f.low = f.high = !m[1].matched ? 0 : m[2].matched ? std::stod(m[2]) : 1;
+  } else if (std::regex_match(text, m, kNumber)) {
+    const std::string first = without_commas(m[2]), sign = m[1].str() == "up to " ? "up to" : m[1].str();
+    f.about = sign == "~";
+    f.relation = m[4].matched ? Figure::Relation::kBetween : relation_of(sign);
+    f.low = f.high = std::stod(first);
+    if (m[4].matched) f.high = std::stod(without_commas(m[4]));
+    if (f.high < f.low)
+      throw std::invalid_argument("has a range that ends before it begins: '" + given + "'");
+    f.last_digit = last_digit_of(first);
+    f.units = readings(m[5].length() ? m[5].str() : m[3].str());
+  } else {
+    throw std::invalid_argument(
+        "must be a figure such as \"0.67 MB\", \"~200x\", \"<0.5 %\", \"30-50 %\", \"yes\" or \"O(T^2)\", "
+        "not '" +
+        given + "'");
+  }
+  return f;
+}
+
+Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const {
+  const double scale = unit.factor;
+  switch (relation) {
+    case Relation::kAtMost:
+      return {.high = high * scale};
+    case Relation::kBelow:
+      return {.high = std::nextafter(high * scale, 0.0)};
+    case Relation::kAtLeast:
+      return {.low = low * scale};
+    case Relation::kAbove:
+      return {.low = std::nextafter(low * scale, INFINITY)};
+    case Relation::kEqual:
+    case Relation::kBetween:
+      break;
+  }
+  switch (tolerance.kind) {
+    case Tolerance::Kind::kShare:
+      return {low * (1 - tolerance.value) * scale, high * (1 + tolerance.value) * scale};
+    case Tolerance::Kind::kFactor:
+      return {low / tolerance.value * scale, high * tolerance.value * scale};
+    case Tolerance::Kind::kPlusMinus:
+      return {(low - tolerance.value) * scale, (high + tolerance.value) * scale};
+    case Tolerance::Kind::kAsPrinted:
+      break;
+  }
+  if (truth) return {low, high};
+  if (about) return {low * (1 - kAboutShare) * scale, high * (1 + kAboutShare) * scale};
+  const double slack = exponent() ? kExponentTolerance : last_digit / 2;
+  return {(low - slack) * scale, (high + slack) * scale};
+}
+
+std::string Figure::in_unit(double value, const UnitReading& unit) const {
+  if (truth) return value != 0 ? "yes" : "no";
+  if (exponent()) return "O(" + exponent_of + "^" + short_number(value) + ")";
+  const bool close = unit.name == "x" || unit.name == "%";
+  return short_number(value / unit.factor) + (unit.name.empty() ? "" : (close ? "" : " ") + unit.name);
+}
+
+std::string short_number(double value) {
+  if (std::abs(value) < 1e-9) return "0";  // what is left of a difference of logarithms
+  char text[32];
+  // Whole numbers whole, and no powers of ten where the digits say the same.
+  const double size = std::abs(value);
+  const bool whole = (value == std::round(value) && size < 1e6) || (size >= 1e4 && size < 1e7);
+  std::snprintf(text, sizeof text, whole ? "%.0f" : "%.4g", value);
+  return std::string(text) == "-0" ? "0" : text;
+}
+
+}  // namespace kv::claims

@@ -1,0 +1,59 @@
+// A figure as a document prints it, and whether a value is that figure.
+//
+//   "0.67 MB"  "~200x"  "<0.5 %"  "≤12"  "> 25 tok/s"  "30–50 %"  "4.2e14 FLOPs"  "yes"  "O(T^2)"
+//
+// What it means to agree is part of the figure unless a claim says otherwise: half a unit of the last digit
+// that was printed, and 10 % behind a "~" where that is more; 0.2 of an exponent. A bound and the ends of a
+// range are what they say.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace kv::claims {
+
+// Values that agree with a figure, in the base unit (bytes, seconds, shares of 1).
+struct Window {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool contains(double x) const { return low <= x && x <= high; }
+};
+
+struct Tolerance {
+  enum class Kind { kAsPrinted, kShare, kFactor, kPlusMinus };
+  Kind kind = Kind::kAsPrinted;
+  double value = 0;
+};
+// "as printed", "5 %", "factor 2" or "+-0.2". Throws std::invalid_argument.
+Tolerance parse_tolerance(const std::string& text);
+
+// What one printed unit is. MB may be meant as a million bytes or as 2^20.
+struct UnitReading {
+  double factor;
+  std::string name;  // "MB", or "MiB" where MB is read so
+};
+
+struct Figure {
+  enum class Relation { kEqual, kAtMost, kBelow, kAtLeast, kAbove, kBetween };
+  std::string text;  // as printed
+  Relation relation = Relation::kEqual;
+  double low = 0, high = 0;  // the same unless kBetween; in printed units
+  double last_digit = 1;     // what one unit of the last printed digit is worth
+  bool about = false;        // behind a "~"
+  bool truth = false;        // "yes" or "no": 1 or 0
+  bool exponent() const { return !exponent_of.empty(); }
+  std::string exponent_of;         // "O(T^2)": "T", with the value 2; else empty
+  std::vector<UnitReading> units;  // at least one; the first is the literal one
+
+  Window window(const Tolerance& tolerance, const UnitReading& unit) const;
+  // A value of the base unit in the figure's own: "4.194 MB", "yes", "O(T^1.97)".
+  std::string in_unit(double value, const UnitReading& unit) const;
+};
+
+// Throws std::invalid_argument that says what can be written.
+Figure parse_figure(const std::string& text);
+
+// Four significant digits: "4.194", "1.374e+11".
+std::string short_number(double value);
+
+}  // namespace kv::claims

@@ -1,0 +1,269 @@
+#include "harness/claims/read_statement.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/claims/expression.h"
+#include "harness/config/geometry.h"
+#include "harness/results/side_results.h"
+#include "kernels/attention.h"
+#include "variants/core/build.h"
+
+namespace kv::claims {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<CheckKind>& kinds) {
+  std::vector<std::string> names;
+  for (const CheckKind& kind : kinds) names.emplace_back(kind.name);
+  return names;
+}
+
+// {column} as the row has it.
+std::string filled(const config::Section& section, const std::string& key, std::string text,
+                   const Texts& row) {
+  for (size_t open = 0; (open = text.find('{', open)) != std::string::npos;) {
+    const size_t close = text.find('}', open);
+    const std::string name = text.substr(open + 1, close == std::string::npos ? close : close - open - 1);
+    const auto value = row.find(name);
+    if (close == std::string::npos || value == row.end()) {
+      std::string known;
+      for (const auto& [column, unused] : row) known += (known.empty() ? "" : ", ") + column;
+      section.fail(key, "has {" + name + "}, which is no column of the table; columns: " +
+                            (known.empty() ? "none" : known));
+    }
+    text.replace(open, close - open + 1, value->second);
+    open += value->second.size();
+  }
+  return text;
+}
+
+// Columns of cells.csv that are times or follow from them have no interval of their own.
+bool has_interval_elsewhere(const std::string& column) {
+  for (const char* part : {"_us", "gbps", "ratio", "per_s", "ceiling", "bound", "rss"}) {
+    if (column.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+Quantity read_quantity(config::Section section, const Texts& row) {
+  Quantity q;
+  q.run = section.text("run", "");
+  q.metric = section.text("metric", "");
+  q.take = section.choice("take", "", {"", "median", "sum", "increases"});
+  q.kind = section.text("kind", "");
+  for (const char* needed : {"run", "metric"}) {
+    if (!section.has(needed)) section.refuse(std::string("needs ") + needed);
+  }
+  for (const auto& [key, value] : section.all_verbatim()) {
+    if (key == "run" || key == "metric" || key == "take" || key == "kind") continue;
+    if (!results::cell_schema().find(key))
+      section.fail(key, "is no column of cells.csv; `kvlab list columns` names them");
+    q.where[key] = filled(section, key, value, row);
+  }
+  const bool sampled = results::sample_schema().find(q.metric) || results::growth_schema().find(q.metric);
+  if (!q.take.empty() && !sampled)
+    section.fail("metric", "is no column of samples.csv or growth.csv: '" + q.metric + "'");
+  if (q.take.empty() && !results::cell_schema().find(q.metric))
+    section.fail("metric", "is no column of cells.csv: '" + q.metric + "'");
+  if (q.take.empty() && has_interval_elsewhere(q.metric)) {
+    section.fail("metric",
+                 "is a time: take = \"median\" of samples (step_us, attend_us, …) has an interval, '" +
+                     q.metric + "' has none");
+  }
+  return q;
+}
+
+// What a claim says, or one of its figures in place of it.
+class Keys {
+ public:
+  Keys(config::Section& claim, config::Section* figure, const Texts& row)
+      : claim_(claim), figure_(figure), row_(row) {}
+
+  config::Section& holder(const std::string& key) { return figure_ && figure_->has(key) ? *figure_ : claim_; }
+  // Both are asked, since a key that was asked for is a known one.
+  bool has(const std::string& key) {
+    const bool own = figure_ && figure_->has(key), shared = claim_.has(key);
+    return own || shared;
+  }
+  std::string text(const std::string& key, const std::string& fallback = "") {
+    return filled(holder(key), key, holder(key).verbatim(key, fallback), row_);
+  }
+  std::string expression(const std::string& key, const std::string& fallback = "") {
+    const std::string value = text(key, fallback);
+    if (!value.empty()) checked(key, [&] { Expression{value}; });
+    return value;
+  }
+  // What `use` throws is said with file, line and key.
+  void checked(const std::string& key, const std::function<void()>& use) {
+    try {
+      use();
+    } catch (const std::invalid_argument& e) {
+      holder(key).fail(key, e.what());
+    }
+  }
+  Texts texts(const std::string& key) {
+    Texts all;
+    config::Section section = holder(key).section(key);
+    for (const auto& [name, value] : section.all_verbatim()) all[name] = filled(section, name, value, row_);
+    return all;
+  }
+  const Texts& row() const { return row_; }
+
+ private:
+  config::Section& claim_;
+  config::Section* figure_;
+  const Texts& row_;
+};
+
+void require_keys(Keys& keys, const Statement& s) {
+  const auto kind = std::find_if(check_kinds().begin(), check_kinds().end(),
+                                 [&](const CheckKind& k) { return k.name == s.check; });
+  const auto need = [&](bool needed, const char* key, bool there) {
+    if (needed && !there) keys.holder("check").fail("check", "is \"" + s.check + "\", which needs " + key);
+  };
+  need(kind->bytes, "bytes, tokens and model", !s.bytes.empty() && !s.tokens.empty());
+  need(kind->computed, "computed", !s.computed.empty());
+  need(kind->measured, "measured and cells", !s.measured.empty() && !s.quantities.empty());
+  need(kind->over, "over, and computed or measured",
+       !s.over.empty() && !(s.computed.empty() && s.measured.empty()));
+  need(s.check == "none", "reason", !s.reason.empty());
+  need(s.check == "ordering", "a bound as published, such as \">1\" or \"<1\"",
+       s.check != "ordering" || (s.published.relation != Figure::Relation::kEqual &&
+                                 s.published.relation != Figure::Relation::kBetween));
+  if (s.check != "growth law" && (s.published.exponent() || !s.over.empty()))
+    keys.holder("check").fail("check", "must be \"growth law\" where there is O(…) or over");
+}
+
+std::set<std::string> known_names(const Statement& s) {
+  std::set<std::string> names{"K", "MB", "GB"};
+  for (const auto& [name, value] : s.define) names.insert(name);
+  for (const auto& [name, value] : s.bytes) names.insert(name);
+  for (const auto& [name, value] : s.quantities) names.insert(name);
+  if (!s.over.empty()) names.insert(s.over);
+  return names;
+}
+
+// Throws for a name that stands for nothing, or for itself, in an expression or in what it is defined by.
+void check_names(const Statement& s, const std::string& expression, std::vector<std::string> inside) {
+  const std::set<std::string> known = known_names(s);
+  const Expression parsed(expression);
+  for (const std::string& name : parsed.names()) {
+    if (!known.count(name)) {
+      std::string list;
+      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+      throw std::invalid_argument("has '" + name +
+                                  "', which is not a name that is known here; known: " + list);
+    }
+    if (std::count(inside.begin(), inside.end(), name))
+      throw std::invalid_argument("has '" + name + "', which is defined by itself");
+    const bool defined =
+        s.define.count(name) && name != s.over && !s.bytes.count(name) && !s.quantities.count(name);
+    if (!defined) continue;
+    inside.push_back(name);
+    check_names(s, s.define.at(name), inside);
+    inside.pop_back();
+  }
+}
+
+void read_bytes(Keys& keys, const CacheShape& model, Statement& s) {
+  s.model = model;
+  if (keys.has("model")) {
+    config::Section section = keys.holder("model").section("model");
+    s.model = read_model(section);
+  }
+  if (!keys.has("bytes")) return;
+  s.bytes = keys.texts("bytes");
+  for (const auto& [name, text] : s.bytes) {
+    keys.checked("bytes", [&, &spec = text] {
+      const std::string reason = unsupported_reason(parse_spec(spec), s.model.head_dim);
+      if (!reason.empty()) throw std::invalid_argument("has '" + spec + "': " + reason);
+    });
+  }
+  s.tokens = keys.expression("tokens");
+  s.batch = keys.expression("batch", "1");
+  s.reserve = keys.expression("reserve");
+  if (s.computed.empty() && s.bytes.size() == 1) s.computed = s.bytes.begin()->first;
+}
+
+void read_over(Keys& keys, Statement& s) {
+  if (!keys.has("over")) return;
+  config::Section section = keys.holder("over").section("over");
+  const auto& table = section.table();
+  if (table.size() != 1)
+    keys.holder("over").fail("over", "must be one variable and its values, as in { T = [256, 512, 1024] }");
+  s.over = std::string(table.begin()->first.str());
+  s.lengths = section.integers(s.over, {}, 1, INT64_MAX);
+  if (s.lengths.size() < 2) section.fail(s.over, "needs two values or more");
+}
+
+}  // namespace
+
+CacheShape read_model(config::Section& section) {
+  CacheShape shape;
+  if (section.has("preset")) {
+    try {
+      const config::Geometry g = config::preset_geometry(section.text("preset", ""));
+      shape = {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim};
+    } catch (const std::invalid_argument& e) {
+      section.fail("preset", e.what());
+    }
+  }
+  shape.layers = static_cast<int>(section.integer("layers", shape.layers, 1, 1024));
+  shape.kv_heads = static_cast<int>(section.integer("kv_heads", shape.kv_heads, 1, 4096));
+  shape.q_heads =
+      static_cast<int>(section.integer("q_heads", std::max(shape.q_heads, shape.kv_heads), 1, 4096));
+  shape.head_dim = static_cast<int>(section.integer("head_dim", shape.head_dim, 8, kMaxHeadDim));
+  section.refuse_the_rest();
+  return shape;
+}
+
+Statement read_statement(config::Section& claim, config::Section* figure_section, const Texts& own_row,
+                         const CacheShape& model, const Texts& define) {
+  Keys keys(claim, figure_section, own_row);
+  Statement s;
+  config::Section& published = keys.holder("published");
+  if (!keys.has("published")) published.refuse("needs published, the figure as the source prints it");
+  const std::string figure = keys.text("published"), tolerance = keys.text("tolerance", "as printed");
+  keys.checked("published", [&] { s.published = parse_figure(figure); });
+  keys.checked("tolerance", [&] { s.tolerance = parse_tolerance(tolerance); });
+  s.where = keys.holder("id").place();
+  s.name = keys.text("name");
+  s.check = keys.holder("check").choice("check", "", names_of(check_kinds()));
+  s.exact = keys.holder("replica").choice("replica", "exact", {"exact", "qualitative"}) == "exact";
+  s.note = keys.text("note");
+  s.reason = keys.text("reason");
+  s.define = define;
+  for (const auto& [column, value] : keys.row()) s.define[column] = value;
+  if (keys.has("define")) {
+    for (const auto& [name, value] : keys.texts("define")) s.define[name] = value;
+  }
+  s.computed = keys.expression("computed");
+  s.measured = keys.expression("measured");
+  read_over(keys, s);
+  if (s.published.exponent() && !s.over.empty()) s.published.exponent_of = s.over;
+  read_bytes(keys, model, s);
+  if (keys.has("cells")) {
+    // {T} of a growth law stays for its values.
+    Texts row = keys.row();
+    if (!s.over.empty()) row[s.over] = "{" + s.over + "}";
+    for (auto& [name, section] : keys.holder("cells").section("cells").subsections())
+      s.quantities[name] = read_quantity(section, row);
+  }
+  require_keys(keys, s);
+  const std::pair<const char*, const std::string&> expressions[] = {{"computed", s.computed},
+                                                                    {"measured", s.measured},
+                                                                    {"tokens", s.tokens},
+                                                                    {"batch", s.batch},
+                                                                    {"reserve", s.reserve}};
+  for (const auto& [key, text] : expressions) {
+    if (!text.empty()) keys.checked(key, [&, &expression = text] { check_names(s, expression, {}); });
+  }
+  return s;
+}
+
+}  // namespace kv::claims

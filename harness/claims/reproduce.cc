@@ -1,0 +1,181 @@
+#include "harness/claims/reproduce.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "harness/claims/check.h"
+#include "harness/claims/claims_text.h"
+#include "harness/claims/quantities.h"
+#include "harness/experiments/list.h"
+#include "harness/measure/environment.h"
+#include "harness/memory/machine.h"
+#include "harness/results/csv.h"
+#include "harness/results/results_folder.h"
+
+namespace kv::claims {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Filling larger caches only to count them would take most of the run.
+constexpr int64_t kLedgerLimit = int64_t{1} << 30;
+
+struct PlannedRun {
+  std::string source, name;
+  std::vector<config::Config> configs;  // one a seed
+  std::vector<fs::path> folders;
+};
+
+bool wanted(const Statement& s, const ReproduceOptions& options) {
+  return !options.quick || !s.depends_on_machine();
+}
+
+std::set<std::string> runs_needed(const ClaimFile& file, const ReproduceOptions& options) {
+  std::set<std::string> names;
+  for (const Claim& claim : file.claims) {
+    for (const Statement& s : claim.statements) {
+      if (!wanted(s, options)) continue;
+      for (const auto& [name, quantity] : s.quantities) names.insert(quantity.run);
+    }
+  }
+  return names;
+}
+
+// The run's config goes into the folder first: the driver reads configs from files.
+PlannedRun plan_run(const ClaimFile& file, const std::string& name, const ReproduceOptions& options) {
+  const ClaimRun& run = file.runs.at(name);
+  PlannedRun planned{file.name, name, {}, {}};
+  const fs::path folder = options.out / "runs" / (file.name + "-" + name);
+  const fs::path config = folder.string() + ".toml";
+  results::write_whole(config, run.toml);
+  std::vector<int64_t> seeds = run.seeds;
+  if (seeds.empty()) seeds = {-1};
+  for (const int64_t seed : seeds) {
+    try {
+      planned.configs.push_back(experiments::load_config(
+          config.string(),
+          {.set = {}, .seed = seed, .threads = options.threads, .isa = "", .device = "", .workload = {}}));
+    } catch (const std::invalid_argument& e) {
+      throw std::invalid_argument(file.path + ": [run." + name + "]: " + e.what());
+    }
+    planned.folders.push_back(seeds.size() == 1 ? folder
+                                                : fs::path(folder.string() + "-seed" + std::to_string(seed)));
+  }
+  return planned;
+}
+
+std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
+  std::vector<PlannedRun> runs;
+  fs::create_directories(options.out / "runs");
+  try {
+    for (const ClaimFile& file : files) {
+      for (const std::string& name : runs_needed(file, options))
+        runs.push_back(plan_run(file, name, options));
+    }
+  } catch (const std::invalid_argument&) {
+    fs::remove_all(options.out);  // was new or empty: the same command may be given again
+    throw;
+  }
+  return runs;
+}
+
+// False if it was stopped.
+bool execute(const PlannedRun& run, const ReproduceOptions& options, Reproduction& result) {
+  for (size_t i = 0; i < run.configs.size(); ++i) {
+    const std::string seed = run.configs.size() > 1 ? ", seed " + std::to_string(run.configs[i].seed) : "";
+    const experiments::RunOutcome outcome = experiments::run_config(
+        run.configs[i], {.out = run.folders[i],
+                         .resume = false,
+                         .stop = options.stop,
+                         .note = options.note,
+                         .progress = options.progress(run.source + " " + run.name + seed)});
+    for (const results::CellResult& cell : outcome.cells)
+      result.any_failed |= cell.status == results::Status::kFailed;
+    if (!outcome.finished) return false;
+  }
+  return true;
+}
+
+FigureResult figure_result(const ClaimFile& file, const Claim& claim, const Statement& s,
+                           const Outcome& outcome) {
+  FigureResult row;
+  row.source = file.name;
+  row.claim = claim.id;
+  row.figure = s.name;
+  row.check = s.check;
+  row.replica = s.exact ? "exact" : "qualitative";
+  row.machine = s.depends_on_machine() ? "yes" : "no";
+  row.published = s.published.text;
+  row.computed = outcome.computed;
+  row.measured = outcome.measured;
+  if (outcome.computed_value) row.computed_value = *outcome.computed_value;
+  if (outcome.measured_value) row.measured_value = *outcome.measured_value;
+  if (outcome.interval) {
+    row.interval_low = outcome.interval->low;
+    row.interval_high = outcome.interval->high;
+  }
+  row.verdict = outcome.verdict;
+  row.reason = outcome.reason;
+  row.note = s.note;
+  row.text = claim.text;
+  row.title = file.title;
+  row.document = file.document;
+  row.where = claim.place;
+  row.quote = claim.quote;
+  row.setting = claim.setting;
+  return row;
+}
+
+std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
+                                    const std::map<std::string, Quantities>& quantities,
+                                    const ReproduceOptions& options) {
+  std::vector<FigureResult> rows;
+  const int64_t limit = std::min(kLedgerLimit, memory::available_memory_bytes() / 2);
+  tables::CountedBytes counted(limit);
+  for (const ClaimFile& file : files) {
+    for (const Claim& claim : file.claims) {
+      for (const Statement& s : claim.statements) {
+        if (options.stop()) return rows;
+        if (wanted(s, options))
+          rows.push_back(figure_result(file, claim, s, check(s, quantities.at(file.name), counted)));
+      }
+    }
+  }
+  return rows;
+}
+
+void write(const std::vector<ClaimFile>& files, const ReproduceOptions& options,
+           const std::vector<FigureResult>& figures) {
+  nlohmann::json environment = measure::describe_environment();
+  environment["quick"] = options.quick;
+  results::write_whole(options.out / "env.json", environment.dump(2) + "\n");
+  results::write_whole(options.out / "claims.csv", results::csv_text(figure_schema(), figures));
+  results::write_whole(options.out / "claims.md", claims_markdown(files, figures));
+  results::write_whole(options.out / "summary.md", claims_summary(files, figures));
+}
+
+}  // namespace
+
+Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
+  results::require_new_folder(options.out);
+  Reproduction result;
+  std::map<std::string, Quantities> quantities;
+  for (const ClaimFile& file : files) quantities[file.name];
+  const std::vector<PlannedRun> runs = plan(files, options);
+  for (const PlannedRun& run : runs) {
+    if (!execute(run, options, result)) return result;
+    quantities[run.source].add(run.name, run.folders);
+  }
+  try {
+    result.figures = check_all(files, quantities, options);
+  } catch (const std::invalid_argument&) {
+    if (runs.empty()) fs::remove_all(options.out);  // as in plan()
+    throw;
+  }
+  result.finished = !options.stop();
+  if (result.finished) write(files, options, result.figures);
+  return result;
+}
+
+}  // namespace kv::claims

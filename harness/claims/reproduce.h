@@ -1,0 +1,39 @@
+// Runs what claims need, checks every figure, and writes the verdicts.
+//
+//   claims.csv    one row a figure
+//   claims.md     the same to read, a table a claim, with quotes and arithmetic
+//   summary.md    a line a claim, as the README has it
+//   runs/NAME/    results folders of what was measured, with the configs as run
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/claims/claims.h"
+#include "harness/claims/figure_result.h"
+#include "harness/experiments/driver.h"
+
+namespace kv::claims {
+
+struct ReproduceOptions {
+  std::filesystem::path out;
+  bool quick = false;  // only figures whose verdict does not depend on the machine
+  int threads = 0;     // 0: one a core
+  std::function<bool()> stop;
+  std::function<void(const std::string& line)> note;
+  // The progress of one run of the driver.
+  std::function<decltype(experiments::RunOptions::progress)(const std::string& run)> progress;
+};
+
+struct Reproduction {
+  bool finished = false;
+  bool any_failed = false;  // a cell failed its verification
+  std::vector<FigureResult> figures;
+};
+
+// Throws std::invalid_argument for what the user can fix, before anything is run where that can be known.
+Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options);
+
+}  // namespace kv::claims

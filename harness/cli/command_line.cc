@@ -1,0 +1,246 @@
+#include "harness/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/eval.h"
+#include "harness/cli/listing.h"
+#include "harness/cli/pairs.h"
+#include "harness/cli/summary.h"
+#include "harness/cli/tables.h"
+#include "harness/experiments/generate.h"
+#include "harness/measure/environment.h"
+#include "harness/model/logits.h"
+#include "harness/version.h"
+
+namespace kv::cli {
+namespace {
+
+struct ListOptions {
+  std::string what;
+  bool pairs = false, models = false;
+};
+
+void add_options(CLI::App& app, RunOptions& options) {
+  app.add_option("config", options.config, "a sweep config, as configs/quickstart.toml")->required();
+  app.add_option("--set", options.overrides.set, "override a key: --set sweep.seq_len=[256,512]")
+      ->allow_extra_args(false);
+  app.add_option("--out", options.out,
+                 "results folder (default: results/local/NAME-TIME in the project folder)");
+  app.add_option("--seed", options.overrides.seed, "seed of the synthetic workloads")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", options.overrides.threads, "threads (default: one a core)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--isa", options.overrides.isa,
+                 "instruction set of the kernels; `kvlab list` shows this machine's");
+  app.add_option("--device", options.overrides.device, "where caches live: cpu or cuda");
+  app.add_option("--model", options.overrides.workload.model,
+                 "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
+  app.add_option("--tokenizer", options.overrides.workload.tokenizer,
+                 "llama2.c tokenizer of that model; none for token ids");
+  app.add_option("--text", options.overrides.workload.text,
+                 "what the model reads: text, or token ids (.npy, .u16, .u32)");
+  app.add_flag("--resume", options.resume, "go on with an interrupted run in --out");
+  app.add_flag("--no-plots", options.no_plots, "leave the charts out");
+}
+
+void add_options(CLI::App& app, ReproduceOptions& options) {
+  app.add_option("name", options.names,
+                 "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
+  app.add_option("--out", options.out,
+                 "results folder (default: results/local/reproduce-TIME in the project folder)");
+  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+  app.add_flag("--quick", options.quick,
+               "leave out what is timed: verdicts that do not depend on the machine");
+  app.add_flag("--no-plots", options.no_plots, "leave the report out");
+}
+
+void add_options(CLI::App& tables, TablesOptions& options) {
+  tables
+      .add_option(
+          "--model", options.models,
+          "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
+      ->delimiter(',');
+  tables.add_option("--variants", options.variants, "specs, separated by ';'");
+  tables.add_option("--lengths", options.lengths, "tokens: 1024,4096, or 1024..131072 for each doubling");
+  tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
+      ->check(CLI::Range(1, 65536));
+  tables.add_option(
+      "--measure", options.measure,
+      "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
+  tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
+  tables.add_option("--weights", options.weights,
+                    "of the budget, as in 13.5GB (default: as the model's file has it)");
+  tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
+      ->check(CLI::IsMember({"binary", "decimal"}));
+  tables
+      .add_option("--format", options.format,
+                  "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
+      ->check(CLI::IsMember({"terminal", "csv", "markdown", "latex"}));
+  tables.add_option("--out", options.out,
+                    "file, as table.csv, table.md or table.tex (default: standard output)");
+}
+
+void add_options(CLI::App& app, EvalOptions& options) {
+  app.add_option("dump", options.dump,
+                 "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
+      ->required();
+  app.add_option("--variants", options.variants, "specs, separated by ';'")->required();
+  app.add_option("--prompt", options.prompt, "tokens that come as one causal prefill")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--out", options.out, "results folder")->required();
+  app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
+  app.add_option("--isa", options.isa, "instruction set of the kernels");
+  app.add_option("--device", options.device, "where caches live: cpu or cuda");
+}
+
+void add_options(CLI::App& app, experiments::SampleOptions& options) {
+  app.add_option("--model", options.model, "the model")->required();
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer")->required();
+  app.add_option("--documents", options.documents, "how many")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--tokens", options.tokens, "of each document")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--prompt", options.prompt, "what each document begins with");
+  app.add_option("--temperature", options.temperature, "0 is greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the draws")->capture_default_str();
+}
+
+void add_options(CLI::App& app, model::LogitsOptions& options) {
+  app.add_option("--model", options.model, "the model")->required();
+  app.add_option("--tokenizer", options.tokenizer, "its tokenizer; none for token ids");
+  app.add_option("--text", options.text, "text, or token ids (.npy, .u16, .u32)")->required();
+  app.add_option("--out", options.out, "the file to write")->required();
+}
+
+void add_options(CLI::App& app, ListOptions& options) {
+  app.add_option("what", options.what, "columns: what the columns of result tables mean, and in which unit")
+      ->check(CLI::IsMember({"columns"}));
+  app.add_flag("--pairs", options.pairs,
+               "which placements, codecs and retentions work together, as Markdown");
+  app.add_flag("--models", options.models, "the models of configs/models and what they keep");
+}
+
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int list(const ListOptions& options) {
+  if (options.pairs) return print(pairs_page());
+  if (options.models) return print(model_listing());
+  return print(options.what.empty() ? listing() : columns_listing());
+}
+
+int eval(const EvalOptions& options) {
+  const std::vector<results::CellResult> cells = run_eval(options);
+  print(summary(cells) + "\nresults: " + options.out + "\n");
+  return any_failed(cells) ? kCellFailed : 0;
+}
+
+// The commands, each with its options and what it does.
+class Commands {
+ public:
+  explicit Commands(CLI::App& app) : app_(app) {
+    add("run", "measure what a config says, then draw the charts", run_, run);
+    add("eval", "run your own tensors (safetensors) through variants", eval_, eval);
+    add("list", "show variants, configs, workloads and metrics", list_, list);
+    add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
+    commands_.emplace_back(
+        app.add_subcommand("environment", "print what env.json says of the machine and the build"),
+        [] { return print(measure::describe_environment().dump(2) + "\n"); });
+    add("sample", "print what a model writes, with the full f32 cache", sample_,
+        [](const experiments::SampleOptions& options) {
+          return print(experiments::sample_documents(options));
+        });
+    add("logits", "a model's logits for a text, as safetensors", logits_,
+        [](const model::LogitsOptions& options) {
+          model::write_logits(options);
+          return 0;
+        });
+    add("tables", "how models' caches grow, and what fits into a budget of memory", tables_,
+        [](const TablesOptions& options) { return print(run_tables(options)); });
+  }
+
+  // Runs the one that was asked for.
+  int run_chosen() const {
+    for (const auto& [command, action] : commands_) {
+      if (*command) return action();
+    }
+    throw std::logic_error("no command was chosen");
+  }
+
+ private:
+  template <class Options, class Action>
+  void add(const char* name, const char* help, Options& options, Action action) {
+    CLI::App* command = app_.add_subcommand(name, help);
+    add_options(*command, options);
+    commands_.emplace_back(command, [&options, action] { return action(options); });
+  }
+
+  CLI::App& app_;
+  std::vector<std::pair<CLI::App*, std::function<int()>>> commands_;
+  RunOptions run_;
+  EvalOptions eval_;
+  ListOptions list_;
+  ReproduceOptions reproduce_;
+  experiments::SampleOptions sample_;
+  model::LogitsOptions logits_;
+  TablesOptions tables_;
+};
+
+// The exit code for an exception, which is said in one line.
+int report(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e)) {
+    std::fprintf(stderr, "kvlab: out of memory\n");
+    return kUserError;
+  }
+  // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.
+  const bool bug =
+      dynamic_cast<const std::logic_error*>(&e) && !dynamic_cast<const std::invalid_argument*>(&e);
+  std::fprintf(stderr, "kvlab: %s%s\n", bug ? "internal error: " : "", e.what());
+  return bug ? 1 : kUserError;
+}
+
+}  // namespace
+
+int command_line(int argc, char** argv) {
+  // A file that may not grow is then an error like a full disk, and not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string("kvlab: ") + error.what() + " (--help shows how)\n";
+  });
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  Commands commands(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kUserError;
+  }
+  try {
+    const int code = commands.run_chosen();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw std::runtime_error("cannot write to standard output");
+    return code;
+  } catch (const std::exception& e) {
+    return report(e);
+  }
+}
+
+}  // namespace kv::cli

@@ -1,0 +1,135 @@
+#include "harness/cli/commands.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "harness/claims/claims_text.h"
+#include "harness/claims/reproduce.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/summary.h"
+#include "harness/experiments/driver.h"
+#include "harness/experiments/list.h"
+#include "harness/io/paths.h"
+
+extern char** environ;
+
+namespace kv::cli {
+namespace {
+
+volatile std::sig_atomic_t g_stop = 0;
+
+void on_signal(int) {
+  if (g_stop) std::_Exit(kStopped);  // asked twice
+  g_stop = 1;
+}
+
+void watch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+// The charts are Python's; the launcher says where it is.
+int draw(const std::string& out) {
+  const char* python = std::getenv("KVLAB_PYTHON");
+  if (!python || !*python) {
+    std::fprintf(stderr, "charts: `kvlab plot %s` draws them\n", out.c_str());
+    return 0;
+  }
+  std::string interpreter = python, script = (io::project_home() / "plots" / "report.py").string(),
+              folder = out;
+  char* argv[] = {interpreter.data(), script.data(), folder.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawn(&child, python, nullptr, nullptr, argv, environ) != 0) {
+    std::fprintf(stderr, "charts: cannot run %s\n", python);
+    return kUserError;
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+std::filesystem::path default_out(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
+  return io::project_home() / "results" / "local" / (name + "-" + stamp);
+}
+
+}  // namespace
+
+bool any_failed(std::span<const results::CellResult> cells) {
+  return std::any_of(cells.begin(), cells.end(),
+                     [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
+}
+
+int run(const RunOptions& options) {
+  const config::Config sweep = experiments::load_config(options.config, options.overrides);
+  if (options.resume && options.out.empty())
+    throw std::invalid_argument("--resume needs --out with the folder of the interrupted run");
+  const std::filesystem::path folder =
+      options.out.empty() ? default_out(sweep.name) : std::filesystem::path(options.out);
+  watch_signals();
+  Progress progress;
+  const experiments::RunOutcome outcome = experiments::run_config(
+      sweep, {.out = folder,
+              .resume = options.resume,
+              .stop = [] { return g_stop != 0; },
+              .note = [&](const std::string& line) { progress.note(line); },
+              .progress = [&](int done, int total, const std::string& what, double weight,
+                              double all) { progress.update(done, total, what, weight, all); }});
+  progress.clear();
+  std::fputs(summary(outcome.cells).c_str(), stdout);
+  if (!outcome.finished) {
+    std::printf("\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
+                folder.string().c_str(), folder.string().c_str());
+    return kStopped;
+  }
+  std::printf("\nresults: %s\n", folder.string().c_str());
+  std::fflush(stdout);
+  const int drawn = options.no_plots ? 0 : draw(folder.string());
+  return any_failed(outcome.cells) ? kCellFailed : drawn;
+}
+
+int reproduce(const ReproduceOptions& options) {
+  const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
+  const std::filesystem::path folder =
+      options.out.empty() ? default_out("reproduce") : std::filesystem::path(options.out);
+  watch_signals();
+  std::unique_ptr<Progress> progress;
+  const claims::Reproduction result =
+      claims::reproduce(files, {.out = folder,
+                                .quick = options.quick,
+                                .threads = options.threads,
+                                .stop = [] { return g_stop != 0; },
+                                .note = [&](const std::string& line) { progress->note(line); },
+                                .progress =
+                                    [&](const std::string& run) {
+                                      if (progress) progress->clear();
+                                      progress = std::make_unique<Progress>();
+                                      return [&progress, run](int done, int total, const std::string& what,
+                                                              double weight, double all) {
+                                        progress->update(done, total, run + ": " + what, weight, all);
+                                      };
+                                    }});
+  if (progress) progress->clear();
+  if (!result.finished) {
+    std::printf("stopped; nothing is checked before everything is measured\n");
+    return kStopped;
+  }
+  std::printf("%s\nresults: %s\n", claims::claims_table(files, result.figures).c_str(),
+              folder.string().c_str());
+  std::fflush(stdout);
+  const int drawn = options.no_plots ? 0 : draw(folder.string());
+  return result.any_failed ? kCellFailed : drawn;
+}
+
+}  // namespace kv::cli

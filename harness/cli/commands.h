@@ -1,0 +1,36 @@
+// What `kvlab run` and `kvlab reproduce` do, and the exit codes of all commands.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/config/config.h"
+#include "harness/results/cell_result.h"
+
+namespace kv::cli {
+
+// 0 is done.
+inline constexpr int kCellFailed = 1, kUserError = 2, kStopped = 130;
+
+struct RunOptions {
+  std::string config;
+  std::string out;  // empty: a new folder in results/local
+  config::Overrides overrides;
+  bool resume = false, no_plots = false;
+};
+// Measures, prints, draws. Returns the exit code.
+int run(const RunOptions& options);
+
+struct ReproduceOptions {
+  std::vector<std::string> names;  // of claim files; none: all
+  std::string out;                 // as RunOptions::out
+  bool quick = false, no_plots = false;
+  int threads = 0;
+};
+int reproduce(const ReproduceOptions& options);
+
+// Whether a cell's outputs failed their verification.
+bool any_failed(std::span<const results::CellResult> cells);
+
+}  // namespace kv::cli

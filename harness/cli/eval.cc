@@ -1,0 +1,221 @@
+#include "harness/cli/eval.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/cli/variants_option.h"
+#include "harness/io/safetensors.h"
+#include "harness/measure/cell.h"
+#include "harness/measure/environment.h"
+#include "harness/results/results_folder.h"
+#include "harness/verify/metrics/metrics.h"
+#include "harness/verify/reference/attention.h"
+#include "harness/workload/sources.h"
+
+namespace kv::cli {
+namespace {
+
+// One layer of the dump.
+struct Layer {
+  std::vector<float> q, k, v;
+  std::vector<double> reference;  // FP64 over all tokens, [q_heads, n, head_dim]
+};
+
+std::vector<Layer> read_layers(const workload::Workload& dump) {
+  const workload::WorkloadShape& s = dump.shape();
+  const int64_t n = dump.max_tokens();
+  std::vector<Layer> layers(static_cast<size_t>(s.layers));
+  for (int i = 0; i < s.layers; ++i) {
+    Layer& layer = layers[static_cast<size_t>(i)];
+    layer.q.resize(static_cast<size_t>(s.q_heads * n * s.head_dim));
+    layer.k.resize(static_cast<size_t>(s.kv_heads * n * s.head_dim));
+    layer.v.resize(layer.k.size());
+    dump.read(0, i, 0, n, layer.q.data(), layer.k.data(), layer.v.data());
+    layer.reference =
+        reference::attend_causal(layer.q, layer.k, layer.v, s.q_heads, s.kv_heads, n, s.head_dim);
+  }
+  return layers;
+}
+
+// Runs tokens [first, first + n) of a layer as one step and puts the outputs where they belong.
+void step_layer(Cache& cache, SequenceId id, int index, const Layer& layer, int64_t total, int64_t first,
+                int64_t n, float* outputs) {
+  const CacheShape& s = cache.shape();
+  const int64_t d = s.head_dim;
+  const auto cut = [&](const std::vector<float>& from, int heads) {
+    std::vector<float> part(static_cast<size_t>(heads * n * d));
+    for (int h = 0; h < heads; ++h) {
+      std::copy_n(from.begin() + (h * total + first) * d, n * d, part.begin() + h * n * d);
+    }
+    return part;
+  };
+  const std::vector<float> q = cut(layer.q, s.q_heads), k = cut(layer.k, s.kv_heads),
+                           v = cut(layer.v, s.kv_heads);
+  std::vector<float> out(q.size());
+  const StepInput in{.sequence = id, .n = n, .q = q.data(), .k = k.data(), .v = v.data(), .out = out.data()};
+  cache.step(index, {&in, 1});
+  for (int h = 0; h < s.q_heads; ++h) {
+    std::copy_n(out.begin() + h * n * d, n * d, outputs + (h * total + first) * d);
+  }
+}
+
+// The last token's errors by cause, and all tokens' against FP64.
+void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
+                  int64_t n) {
+  const CacheShape& s = cell.cache->shape();
+  const int64_t d = s.head_dim;
+  std::vector<float> q, out;
+  const auto last_rows = [&](const float* from, std::vector<float>& to) {
+    for (int h = 0; h < s.q_heads; ++h)
+      to.insert(to.end(), from + (h * n + n - 1) * d, from + (h * n + n) * d);
+  };
+  const int64_t layer_size = s.q_heads * n * d;
+  for (int i = 0; i < s.layers; ++i) {
+    last_rows(layers[static_cast<size_t>(i)].q.data(), q);
+    last_rows(outputs.data() + i * layer_size, out);
+  }
+  std::vector<verify::Output> last;
+  for (int i = 0; i < s.layers; ++i) {
+    last.push_back({.sequence = cell.ids[0],
+                    .workload_sequence = 0,
+                    .layer = i,
+                    .q = q.data() + i * s.q_heads * d,
+                    .out = out.data() + i * s.q_heads * d});
+  }
+  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last);
+  measure::set_errors(cell.result, errors);
+  // By cause only the last token's can be told; the totals are of every token.
+  std::vector<double> got(outputs.begin(), outputs.end()), want;
+  for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
+  for (size_t i = 0; i < verify::metrics().size(); ++i) {
+    const verify::Metric& m = *verify::metrics()[i];
+    if (m.of == verify::Metric::Of::kOutputs) cell.result.metrics[i] = m.compute(got, want);
+  }
+  cell.result.status = errors.failure().empty() ? results::Status::kOk : results::Status::kFailed;
+  cell.result.reason = errors.failure();
+}
+
+std::vector<float> run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt,
+                               cuda::Gpu* gpu) {
+  const workload::WorkloadShape& s = cell.workload->shape();
+  const int64_t n = cell.workload->max_tokens();
+  cell.ledger = std::make_unique<memory::Ledger>(INT64_MAX, gpu);
+  cell.cache = build_cache(cell.spec,
+                           {.layers = s.layers,
+                            .q_heads = s.q_heads,
+                            .kv_heads = s.kv_heads,
+                            .head_dim = s.head_dim,
+                            .max_tokens = n,
+                            .max_sequences = 1},
+                           *cell.ledger);
+  cell.ids = {cell.cache->add_sequence()};
+  const int64_t layer_size = s.q_heads * n * s.head_dim;
+  std::vector<float> outputs(static_cast<size_t>(s.layers * layer_size));
+  for (int i = 0; i < s.layers; ++i) {
+    const Layer& layer = layers[static_cast<size_t>(i)];
+    float* to = outputs.data() + i * layer_size;
+    if (prompt > 0) step_layer(*cell.cache, cell.ids[0], i, layer, n, 0, prompt, to);
+    for (int64_t t = prompt; t < n; ++t) step_layer(*cell.cache, cell.ids[0], i, layer, n, t, 1, to);
+  }
+  cell.result.kernel = cell.cache->kernel();
+  cell.prompt = prompt;
+  cell.account({&n, 1});
+  write_errors(cell, layers, outputs, n);
+  return outputs;
+}
+
+void name_cell(measure::Cell& cell, const memory::RunContext& context) {
+  const workload::WorkloadShape& s = cell.workload->shape();
+  cell.key = "eval dump " + cell.spec.print();
+  results::CellResult& row = cell.result;
+  row.cell = cell.key;
+  row.variant = cell.spec.print();
+  row.device = context.device();
+  row.threads = context.threads();
+  row.experiment = "eval";
+  row.phase = "decode";
+  row.workload = "dump";
+  row.layers = s.layers;
+  row.q_heads = s.q_heads;
+  row.kv_heads = s.kv_heads;
+  row.head_dim = s.head_dim;
+  row.batch = 1;
+  row.seq_len = cell.workload->max_tokens();
+}
+
+// All of it or nothing.
+void write_results(const EvalOptions& options, const memory::RunContext& context,
+                   const std::vector<results::CellResult>& rows,
+                   const std::vector<io::NamedTensor>& tensors) {
+  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors";
+  nlohmann::json environment = measure::describe_environment();
+  environment["threads"] = context.threads();
+  environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
+  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  results::ResultsFolder results(out,
+                                 "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
+                                     "\nvariants = " + quoted(options.variants) +
+                                     "\nprompt = " + std::to_string(options.prompt) + "\n",
+                                 false);
+  try {
+    results.write_environment(environment);
+    io::write_safetensors(tensor_file.string(), tensors);
+    results.add_cells(rows);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(tensor_file, ignored);
+    results.discard_if_empty();
+    throw;
+  }
+}
+
+}  // namespace
+
+std::vector<results::CellResult> run_eval(const EvalOptions& options) {
+  const std::vector<Spec> specs = parse_variants(options.variants);
+  const memory::RunContext context(options.device, options.isa, options.threads);
+  const memory::ThreadCount threads(context.threads());
+  const std::shared_ptr<const workload::Workload> dump = workload::open_dump(options.dump);
+  const int64_t n = dump->max_tokens();
+  if (options.prompt > n) {
+    throw std::invalid_argument("--prompt " + std::to_string(options.prompt) + " is more than the dump's " +
+                                std::to_string(n) + " tokens");
+  }
+  const std::filesystem::path out(options.out);
+  results::require_new_folder(out);
+  const std::vector<Layer> layers = read_layers(*dump);
+  std::vector<results::CellResult> rows;
+  std::vector<std::vector<float>> outputs;
+  std::vector<io::NamedTensor> tensors;
+  const workload::WorkloadShape& s = dump->shape();
+  for (const Spec& spec : specs) {
+    measure::Cell cell;
+    cell.spec = spec;
+    cell.workload = dump;
+    name_cell(cell, context);
+    const std::string reason = context.gpu() ? unsupported_reason(spec, s.head_dim, context.gpu())
+                                             : workload::unsupported_reason(spec, "dump", s.head_dim);
+    if (!reason.empty()) {
+      cell.result.status = results::Status::kUnsupported;
+      cell.result.reason = reason;
+    } else {
+      try {
+        outputs.push_back(run_variant(cell, layers, options.prompt, context.gpu()));
+        tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
+      } catch (const std::bad_alloc&) {
+        cell.result.status = results::Status::kOutOfMemory;
+        cell.result.reason = "ran out of memory";
+      }
+    }
+    rows.push_back(cell.result);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].values = outputs[i];
+  write_results(options, context, rows, tensors);
+  return rows;
+}
+
+}  // namespace kv::cli

@@ -1,0 +1,27 @@
+// `kvlab eval`: a user's own tensors through variants, token by token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/results/cell_result.h"
+
+namespace kv::cli {
+
+struct EvalOptions {
+  std::string dump;
+  std::string variants;  // specs, separated by ';'
+  int64_t prompt = 0;    // the first tokens, as one causal prefill; the rest come one at a time
+  std::string out;
+  int threads = 0;
+  std::string isa = "auto";
+  std::string device = "cpu";
+};
+
+// Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, and outputs.safetensors
+// with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec. Returns the cells.
+// Throws std::invalid_argument, or std::runtime_error where the disk refuses; nothing is left behind then.
+std::vector<results::CellResult> run_eval(const EvalOptions& options);
+
+}  // namespace kv::cli

@@ -1,0 +1,108 @@
+#include "harness/cli/listing.h"
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "harness/config/geometry.h"
+#include "harness/experiments/list.h"
+#include "harness/io/paths.h"
+#include "harness/results/side_results.h"
+#include "harness/verify/metrics/metrics.h"
+#include "harness/workload/workload.h"
+#include "kernels/cpu/isa.h"
+#include "variants/list.h"
+
+namespace kv::cli {
+namespace {
+
+// Two spaces at least before what comes next.
+std::string padded(std::string_view text, size_t width) {
+  std::string out(text);
+  out.resize(std::max(width, text.size() + 2), ' ');
+  return out;
+}
+
+template <class Table>
+std::string entries(const char* kind, const Table& table) {
+  std::string text = std::string(kind) + "\n";
+  for (const auto* entry : table) {
+    text += "  " + padded(entry->name, 14) + std::string(entry->help);
+    if (!entry->source.empty()) text += "  [" + std::string(entry->source) + "]";
+    text += "\n";
+    for (const Parameter& p : entry->parameters) {
+      text += "    " + padded(p.name, 12) + padded(p.range(), 17) + " default " + padded(p.fallback, 12) +
+              std::string(p.help) + "\n";
+    }
+  }
+  return text + "\n";
+}
+
+std::string configs() {
+  std::string text = "configs\n";
+  std::vector<std::filesystem::path> files;
+  const std::filesystem::path folder = io::project_home() / "configs";
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".toml") files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files) {
+    std::string title;
+    try {
+      title = toml::parse_file(file.string())["title"].value_or("");
+    } catch (const toml::parse_error&) {
+      title = "(not valid TOML)";
+    }
+    text += "  " + padded("configs/" + file.filename().string(), 32) + title + "\n";
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string columns_listing() {
+  std::string text;
+  const auto add = [&](const auto& schema) {
+    text += (text.empty() ? "" : "\n") + std::string(schema.table()) + "\n";
+    for (const results::Column& c : schema.columns())
+      text += "  " + padded(c.name, 26) + padded(c.unit, 10) + std::string(c.meaning) + "\n";
+  };
+  add(results::cell_schema());
+  add(results::sample_schema());
+  add(results::growth_schema());
+  add(results::position_schema());
+  add(results::text_schema());
+  return text;
+}
+
+std::string listing() {
+  std::string text = "A spec is placement[/codec][/retention]; what is left out is contiguous/f32/full.\n\n";
+  text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
+          entries("retentions", kRetentions) + configs();
+  text += "models\n  " + std::to_string(config::preset_names().size()) +
+          " in configs/models: `kvlab list --models`\n\n";
+  text += "experiments\n";
+  for (const experiments::Experiment* experiment : experiments::experiments())
+    text += "  " + padded(experiment->info.name, 14) + std::string(experiment->info.help) + "\n";
+  text += "\nworkloads\n";
+  for (const workload::FamilyInfo& family : workload::synthetic_families()) {
+    text += "  " + padded(family.name, 14) + std::string(family.formula) + "\n";
+  }
+  text +=
+      "  dump          q, k and v of a safetensors file\n  model         a llama2.c model's own layers on a "
+      "text\n\n";
+  text += "metrics\n";
+  for (const verify::Metric* m : verify::metrics()) {
+    text += "  " + padded(m->name, 14) +
+            padded(std::string(m->unit) + ", " + std::string(m->better) + " is better", 24) +
+            std::string(m->help) + "\n";
+  }
+  text += "\ninstruction sets of this machine, best first\n  ";
+  for (const std::string& isa : cpu::available_isas()) text += isa + " ";
+  return text + "\n";
+}
+
+}  // namespace kv::cli

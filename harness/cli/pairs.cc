@@ -1,0 +1,100 @@
+#include "harness/cli/pairs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "variants/core/build.h"
+#include "variants/list.h"
+
+namespace kv::cli {
+namespace {
+
+// Each reason once, whichever retention it names, numbered in the order in which it is first met.
+class Footnotes {
+ public:
+  std::string mark(std::string reason, const std::string& retention) {
+    const std::string named = "retention '" + retention + "'";
+    if (const size_t at = reason.find(named); at != std::string::npos)
+      reason.replace(at, named.size(), "the retention");
+    const auto at = std::find(reasons_.begin(), reasons_.end(), reason);
+    const auto number = at - reasons_.begin() + 1;
+    if (at == reasons_.end()) reasons_.push_back(reason);
+    return "no [" + std::to_string(number) + "]";
+  }
+  std::string print() const {
+    std::string text;
+    for (size_t i = 0; i < reasons_.size(); ++i)
+      text += "- [" + std::to_string(i + 1) + "] " + reasons_[i] + "\n";
+    return text;
+  }
+
+ private:
+  std::vector<std::string> reasons_;
+};
+
+Stage defaults(const Entry& entry) {
+  Stage stage{std::string(entry.name), {}};
+  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
+  return stage;
+}
+
+// `set` puts an entry's stage into a spec whose other stages have their defaults.
+template <class Rows, class Columns, class SetRow, class SetColumn>
+std::string table(const std::string& corner, const Rows& rows, SetRow set_row, const Columns& columns,
+                  SetColumn set_column, Footnotes& notes) {
+  std::string text = "| " + corner + " |", rule = "|---|";
+  for (const auto* column : columns) {
+    text += " " + std::string(column->name) + " |";
+    rule += "---|";
+  }
+  text += "\n" + rule + "\n";
+  for (const auto* row : rows) {
+    text += "| " + std::string(row->name) + " |";
+    for (const auto* column : columns) {
+      Spec spec{defaults(*kPlacements.front()), defaults(*kCodecs.front()), defaults(*kRetentions.front())};
+      set_row(spec) = defaults(*row);
+      set_column(spec) = defaults(*column);
+      const std::string reason = unsupported_reason(spec);
+      text += " " + (reason.empty() ? "yes" : notes.mark(reason, spec.retention.name)) + " |";
+    }
+    text += "\n";
+  }
+  return text + "\n";
+}
+
+// A head_dim that is a multiple of 8 and of no larger power of two shows which codecs ask for more.
+std::string head_dims() {
+  std::string text = "| codec | head_dim |\n|---|---|\n";
+  for (const auto* codec : kCodecs) {
+    Spec spec{defaults(*kPlacements.front()), defaults(*codec), defaults(*kRetentions.front())};
+    const std::string reason = unsupported_reason(spec, 8);
+    text +=
+        "| " + std::string(codec->name) + " | " + (reason.empty() ? "any multiple of 8" : reason) + " |\n";
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string pairs_page() {
+  const auto placement = [](Spec& spec) -> Stage& { return spec.placement; };
+  const auto codec = [](Spec& spec) -> Stage& { return spec.codec; };
+  const auto retention = [](Spec& spec) -> Stage& { return spec.retention; };
+  Footnotes notes;
+  std::string text =
+      "# Which pairs work\n\n"
+      "Made from the registry by `./kvlab list --pairs > variants/README.md`; a test holds the two together. "
+      "Every\n"
+      "stage has its default parameters here, and the third stage is the one that a spec leaves out. A pair "
+      "that\n"
+      "does not work is refused with the same reason when a cache of it is built.\n\n";
+  text += "## Placement and codec\n\n" + table("placement", kPlacements, placement, kCodecs, codec, notes);
+  text += "## Retention and codec\n\n" + table("retention", kRetentions, retention, kCodecs, codec, notes);
+  text += "## Placement and retention\n\n" +
+          table("placement", kPlacements, placement, kRetentions, retention, notes);
+  text += "## Reasons\n\n" + notes.print() + "\n## Codec and head_dim\n\n" + head_dims();
+  text.pop_back();
+  return text;
+}
+
+}  // namespace kv::cli

@@ -1,0 +1,215 @@
+#include "harness/cli/tables.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/cli/progress.h"
+#include "harness/cli/variants_option.h"
+#include "harness/results/append_file.h"
+#include "harness/results/csv.h"
+#include "harness/tables/fit_table.h"
+#include "harness/tables/memory_table.h"
+#include "harness/tables/model_cache.h"
+
+namespace kv::cli {
+namespace {
+
+constexpr const char* kGrowthLengths = "1024..131072";
+constexpr const char* kFitLengths = "2048,8192,32768,131072";
+constexpr size_t kMostLengths = 1000;
+
+// Columns of the terminal that is written to; no limit elsewhere. $COLUMNS goes first.
+size_t output_width() {
+  const char* columns = std::getenv("COLUMNS");
+  if (const int width = columns ? std::atoi(columns) : 0; width > 0) return static_cast<size_t>(width);
+  winsize size{};
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  return std::numeric_limits<size_t>::max();
+}
+
+int64_t parse_tokens(const std::string& text) {
+  int64_t tokens = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  if (error != std::errc() || end != text.data() + text.size() || tokens < 1 ||
+      tokens > tables::kMostTokens) {
+    throw std::invalid_argument("--lengths '" + text + "' is no number of tokens from 1 to " +
+                                std::to_string(tables::kMostTokens) +
+                                "; write 1024,4096 or 1024..131072 (doubling)");
+  }
+  return tokens;
+}
+
+std::vector<int64_t> parse_lengths(const std::string& text) {
+  std::vector<int64_t> lengths;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
+    const size_t dots = part.find("..");
+    const int64_t first = parse_tokens(part.substr(0, dots));
+    const int64_t last = dots == std::string::npos ? first : parse_tokens(part.substr(dots + 2));
+    if (last < first) throw std::invalid_argument("--lengths '" + part + "' ends before it begins");
+    for (int64_t tokens = first; tokens <= last; tokens *= 2) lengths.push_back(tokens);
+  }
+  if (lengths.empty())
+    throw std::invalid_argument("--lengths is empty; write 1024,4096 or 1024..131072 (doubling)");
+  if (lengths.size() > kMostLengths)
+    throw std::invalid_argument("--lengths are more than " + std::to_string(kMostLengths));
+  return lengths;
+}
+
+std::string format_of(const TablesOptions& options) {
+  if (!options.format.empty()) return options.format;
+  const std::string ending = std::filesystem::path(options.out).extension().string();
+  if (ending == ".csv") return "csv";
+  if (ending == ".md") return "markdown";
+  if (ending == ".tex") return "latex";
+  return "terminal";
+}
+
+// Tables one after the other, in the format that was asked for. In CSV they are one.
+template <class Row>
+class Document {
+ public:
+  Document(const TablesOptions& options, const results::Schema<Row>& schema)
+      : format_(format_of(options)),
+        units_(options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary),
+        width_(options.out.empty() ? output_width() : std::numeric_limits<size_t>::max()),
+        schema_(schema) {}
+
+  template <class Table>
+  void add(const Table& table) {
+    if (format_ == "csv") {
+      for (Row& row : tables::results_of(table)) rows_.push_back(std::move(row));
+      return;
+    }
+    if (!text_.empty()) text_ += "\n";
+    const io::TextTable shown = tables::text_table(table, units_);
+    text_ += format_ == "markdown" ? io::markdown_text(shown)
+             : format_ == "latex"  ? io::latex_text(shown)
+                                   : io::terminal_text(shown, width_);
+  }
+  std::string text() const { return format_ == "csv" ? results::csv_text(schema_, rows_) : text_; }
+
+ private:
+  std::string format_;
+  io::Units units_;
+  size_t width_;
+  const results::Schema<Row>& schema_;
+  std::vector<Row> rows_;
+  std::string text_;
+};
+
+std::string growth(const TablesOptions& options, const std::vector<config::Geometry>& models) {
+  Document document(options, tables::memory_schema());
+  const int64_t measured_up_to = io::parse_bytes(options.measure, "--measure");
+  const std::vector<int64_t> lengths =
+      parse_lengths(options.lengths.empty() ? kGrowthLengths : options.lengths);
+  Progress progress(/*quiet=*/!isatty(STDERR_FILENO));
+  for (const config::Geometry& geometry : models) {
+    tables::MemoryTable table{.geometry = geometry,
+                              .variants = parse_variants(options.variants),
+                              .lengths = lengths,
+                              .batch = options.batch,
+                              .measured_up_to = measured_up_to,
+                              .cells = {}};
+    tables::compute(table, [&](int done, int total, const std::string& what) {
+      progress.update(done, total, what, done, total);
+    });
+    progress.clear();
+    document.add(table);
+  }
+  return document.text();
+}
+
+std::string unit_of(const std::string& bytes) { return bytes.substr(bytes.find_last_of("0123456789. ") + 1); }
+
+// As it was written; "16GB (14.9 GiB)" where the tables are in other units.
+std::string with_units(const std::string& text, int64_t bytes, io::Units units) {
+  const std::string shown = io::human_bytes(bytes, units);
+  return unit_of(text) == unit_of(shown) ? text : text + " (" + shown + ")";
+}
+
+void add_weights(tables::FitTable& table, const std::string& option, io::Units units) {
+  const config::Geometry& g = table.geometry;
+  if (!option.empty()) {
+    table.weights_bytes = io::parse_bytes(option, "--weights");
+    table.weights_text = with_units(option, *table.weights_bytes, units);
+  } else if (g.weights_bytes > 0) {
+    table.weights_bytes = g.weights_bytes;
+    table.weights_text = io::human_bytes(g.weights_bytes, units) + " (" + g.dtype + ")";
+  }
+}
+
+std::string fits(const TablesOptions& options, const std::vector<config::Geometry>& models) {
+  Document document(options, tables::fit_schema());
+  const io::Units units = options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary;
+  const int64_t budget = io::parse_bytes(options.budget, "--budget");
+  for (const config::Geometry& geometry : models) {
+    tables::FitTable table{.geometry = geometry,
+                           .variants = parse_variants(options.variants),
+                           .lengths = parse_lengths(options.lengths.empty() ? kFitLengths : options.lengths),
+                           .batch = options.batch,
+                           .budget_bytes = budget,
+                           .budget_text = with_units(options.budget, budget, units),
+                           .weights_text = {}};
+    add_weights(table, options.weights, units);
+    document.add(table);
+  }
+  return document.text();
+}
+
+}  // namespace
+
+std::string run_tables(const TablesOptions& options) {
+  if (!options.weights.empty() && options.budget.empty())
+    throw std::invalid_argument("--weights counts against a budget; give --budget, as in --budget 16GiB");
+  if (!options.out.empty() && std::filesystem::exists(options.out))
+    throw std::invalid_argument("--out " + options.out + " already exists; give another name");
+  std::vector<config::Geometry> models;
+  for (const std::string& model : options.models) models.push_back(config::find_geometry(model));
+  const std::string text = options.budget.empty() ? growth(options, models) : fits(options, models);
+  if (options.out.empty()) return text;
+  results::write_whole(options.out, text);
+  return "table: " + options.out + "\n";
+}
+
+std::string model_listing() {
+  io::TextTable table;
+  table.title = "Geometries in configs/models; any other Hugging Face config.json works by its path.";
+  table.corner = "model";
+  table.heads = {{"layers", "with cache"},
+                 {"KV", "heads"},
+                 {"head", "dim"},
+                 {"window"},
+                 {"trained", "for"},
+                 {"parameters"},
+                 {"f16 cache at", "8192 tokens"}};
+  const auto number = [](int64_t n) { return n > 0 ? std::to_string(n) : "-"; };
+  const Spec f16 = parse_spec("contiguous/f16");
+  for (const std::string& name : config::preset_names()) {
+    const config::Geometry g = config::preset_geometry(name);
+    const std::string all = std::to_string(g.model_layers), keeping = std::to_string(g.layers);
+    const std::string local = g.windowed_layers == g.layers ? "" : " in " + std::to_string(g.windowed_layers);
+    const int64_t cache = tables::ModelCache(g, f16, {8192, 1}).predicted_bytes();
+    table.rows.push_back({name,
+                          {{keeping == all ? all : keeping + " of " + all},
+                           {g.latent_dim > 0 ? "MLA" : std::to_string(g.kv_heads)},
+                           {std::to_string(g.head_dim)},
+                           {g.window > 0 ? std::to_string(g.window) + local : "-"},
+                           {number(g.max_positions)},
+                           {number(g.parameters)},
+                           {io::human_bytes(cache, io::Units::kBinary)}}});
+  }
+  return io::terminal_text(table, std::numeric_limits<size_t>::max());
+}
+
+}  // namespace kv::cli

@@ -1,0 +1,32 @@
+// `kvlab tables`: what models' caches hold, and what fits into a budget.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kv::cli {
+
+struct TablesOptions {
+  std::vector<std::string> models = {"llama-3-8b"};  // presets, or paths of config.json files
+  std::string variants =
+      "contiguous/f32; contiguous/f16; contiguous/q8_0; contiguous/q4_0; contiguous/kivi(bits=2); "
+      "contiguous/f16/ring(window=4096)";
+  // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: a choice that suits the table.
+  std::string lengths;
+  int batch = 1;
+  std::string units = "binary";
+  std::string format;              // terminal, csv, markdown or latex; empty: by the name of `out`
+  std::string out;                 // a file that is not there yet; empty: standard output
+  std::string measure = "256MiB";  // larger caches are computed only
+  std::string budget;              // not empty: what fits, instead of how it grows
+  std::string weights;             // of the budget; empty: as the model's file has it
+};
+
+// Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where `out` cannot be
+// written.
+std::string run_tables(const TablesOptions& options);
+
+// The presets and what they keep, for `kvlab list --models`.
+std::string model_listing();
+
+}  // namespace kv::cli

@@ -1,0 +1,145 @@
+#include "harness/config/axes.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "harness/config/placeholder.h"
+#include "harness/config/request_lengths.h"
+#include "kernels/attention.h"
+
+namespace kv::config {
+namespace {
+
+Spec read_variant(const Section& section, const std::string& text) {
+  try {
+    return parse_spec(text);
+  } catch (const std::invalid_argument& e) {
+    section.fail("variants", std::string("has a mistake: ") + e.what());
+  }
+}
+
+std::string at_budget(const Section& section, const std::string& written, int64_t budget) {
+  try {
+    return substitute_budget(written, budget);
+  } catch (const std::invalid_argument& e) {
+    section.fail("variants", "has a mistake in '" + written + "': " + e.what());
+  }
+}
+
+// Each variant, at each budget if it depends on it.
+void expand_variants(const Section& section, Axes& axes) {
+  axes.variants.clear();
+  axes.series.clear();
+  const auto add = [&](const std::string& written, const std::string& text) {
+    axes.variants.push_back(read_variant(section, text));
+    axes.series.push_back(written);
+    if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)
+      section.fail("variants", "names '" + axes.variants.back().print() + "' twice");
+  };
+  for (const std::string& written : axes.written) {
+    if (!has_placeholder(written)) {
+      add(written, written);
+      continue;
+    }
+    if (axes.budget.empty())
+      section.fail("variants", "has '" + written + "', but there is no axis budget = [...]");
+    for (const int64_t budget : axes.budget) add(written, at_budget(section, written, budget));
+  }
+}
+
+void read_lengths(Section& section, std::vector<std::string>& lengths) {
+  lengths = section.texts("lengths", lengths);
+  refuse_repeats(section, "lengths", lengths);
+  for (const std::string& text : lengths) {
+    try {
+      check_lengths(text);
+    } catch (const std::invalid_argument& e) {
+      section.fail("lengths", std::string("has a mistake: ") + e.what());
+    }
+  }
+}
+
+void read_tokens(Section& section, const std::string& key, std::vector<int64_t>& values) {
+  values = section.integers(key, values, 1, kMaxTokens);
+  refuse_repeats(section, key, values);
+}
+
+void read_small_integers(Section& section, const std::string& key, int64_t most, std::vector<int>& values) {
+  const std::vector<int64_t> read =
+      section.integers(key, std::vector<int64_t>(values.begin(), values.end()), 1, most);
+  refuse_repeats(section, key, read);
+  values.assign(read.begin(), read.end());
+}
+
+void read_workloads(Section& section, const std::vector<std::string>& known,
+                    std::vector<std::string>& workloads) {
+  workloads = section.texts("workload", workloads);
+  refuse_repeats(section, "workload", workloads);
+  for (const std::string& name : workloads) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    section.fail("workload", "must be among " + list + ", not '" + name + "'");
+  }
+}
+
+std::string_view length_key(LengthAxis axis) {
+  return axis == LengthAxis::kLengths ? "lengths" : axis == LengthAxis::kDistance ? "distance" : "seq_len";
+}
+
+// Axes that only some experiments have.
+constexpr std::array kSomeAxes =
+    std::to_array<std::string_view>({"seq_len", "lengths", "distance", "passage", "chunk"});
+
+bool has_axis(const ExperimentInfo& experiment, std::string_view key) {
+  return key == length_key(experiment.length_axis) ||
+         std::find(experiment.own_axes.begin(), experiment.own_axes.end(), key) != experiment.own_axes.end();
+}
+
+}  // namespace
+
+void read_axes(Section& section, Axes& axes, const std::vector<std::string>& workloads) {
+  axes.written = section.texts("variants", axes.written);
+  read_tokens(section, "budget", axes.budget);
+  expand_variants(section, axes);
+  read_tokens(section, "seq_len", axes.seq_len);
+  std::sort(axes.seq_len.begin(), axes.seq_len.end());
+  read_small_integers(section, "batch", 4096, axes.batch);
+  read_tokens(section, "chunk", axes.chunk);
+  read_lengths(section, axes.lengths);
+  read_tokens(section, "distance", axes.distance);
+  read_tokens(section, "passage", axes.passage);
+  read_small_integers(section, "kv_heads", 4096, axes.kv_heads);
+  read_small_integers(section, "head_dim", kMaxHeadDim, axes.head_dim);
+  read_small_integers(section, "threads", 4096, axes.threads);
+  read_workloads(section, workloads, axes.workload);
+}
+
+void refuse_foreign_axes(Section& own, const ExperimentInfo& experiment, const Catalog& catalog) {
+  for (const std::string_view key : kSomeAxes) {
+    if (!own.has(std::string(key)) || has_axis(experiment, key)) continue;
+    std::string owners;
+    for (const ExperimentInfo& other : catalog.experiments) {
+      if (has_axis(other, key)) owners += (owners.empty() ? "" : ", ") + std::string(other.name);
+    }
+    own.fail(std::string(key), "is no axis of " + std::string(experiment.name) + ", but of " + owners);
+  }
+}
+
+std::string table_of(std::string_view key) {
+  const auto among = [&](std::initializer_list<std::string_view> keys) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
+  if (among({"family", "dump", "model", "tokenizer", "text"})) return "[workload]";
+  if (among({"variants", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage", "kv_heads",
+             "head_dim", "threads", "workload"}))
+    return "[sweep], or a table of one experiment, as [[decode]]";
+  if (among({"repetitions", "steps", "cold_steps", "attend", "aa_test", "null_ab", "allocator", "step_tokens",
+             "prompt", "passages", "temperature", "recompute", "stride", "memory_share"}))
+    return "[measure], or a table of one experiment, as [[decode]]";
+  return "";
+}
+
+}  // namespace kv::config

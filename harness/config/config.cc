@@ -1,0 +1,251 @@
+#include "harness/config/config.h"
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/config/axes.h"
+#include "harness/config/overrides.h"
+#include "harness/config/section.h"
+#include "harness/io/paths.h"
+#include "kernels/attention.h"
+
+namespace kv::config {
+namespace {
+
+Geometry read_model(Section model) {
+  const bool preset = model.has("preset"), file = model.has("config");
+  const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
+  for (const char* key : {"kv_heads", "head_dim"}) {
+    if (model.is_array(key)) model.fail(key, "is one number; as an axis it belongs in " + table_of(key));
+  }
+  if (preset + file + numbers != 1) {
+    model.refuse(
+        "needs one of: preset = \"llama-3-8b\", config = \"config.json\", or q_heads, kv_heads and head_dim");
+  }
+  Geometry g;
+  if (preset) {
+    g = preset_geometry(model.text("preset", ""));
+  } else if (file) {
+    g = read_geometry(io::find_input(model.text("config", ""), "model config").string());
+  } else {
+    g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
+    g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
+    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
+    if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
+    g.name = "custom";
+  }
+  if (g.latent_dim > 0) {
+    model.refuse("'" + g.name + "' keeps one latent row a token and layer (MLA), and no cache here does; " +
+                 "`kvlab tables` has its closed form");
+  }
+  g.name = model.text("name", g.name);
+  g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
+  model.refuse_the_rest(table_of);
+  if (g.q_heads % g.kv_heads != 0) {
+    model.fail("q_heads", "(" + std::to_string(g.q_heads) + ") must be a multiple of kv_heads (" +
+                              std::to_string(g.kv_heads) + ")");
+  }
+  if (g.head_dim % 8 != 0 || g.head_dim > kMaxHeadDim) {
+    model.refuse("head_dim must be a multiple of 8 up to " + std::to_string(kMaxHeadDim) + ", not " +
+                 std::to_string(g.head_dim));
+  }
+  return g;
+}
+
+WorkloadConfig read_workload(Section section) {
+  WorkloadConfig w;
+  w.family = section.text("family", "gaussian");
+  w.dump = section.text("dump", "");
+  w.model = section.text("model", "");
+  w.tokenizer = section.text("tokenizer", "");
+  w.text = section.text("text", "");
+  section.refuse_the_rest(table_of);
+  const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
+  const bool has_tokenizer = !w.tokenizer.empty() || io::is_token_file(w.text);
+  if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
+    section.refuse(
+        "needs all three of model, tokenizer and text (without the tokenizer if text is token ids), or none");
+  }
+  if (any) w.family = "model";
+  if (!w.dump.empty()) w.family = "dump";
+  return w;
+}
+
+void read_measure(Section& section, MeasureConfig& m) {
+  m.repetitions = static_cast<int>(section.integer("repetitions", m.repetitions, 1, 1000));
+  m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
+  m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
+  m.attend = section.boolean("attend", m.attend);
+  if (section.has("aa_test") && section.has("null_ab"))
+    section.fail("null_ab", "is the older name of aa_test; give one of them");
+  m.aa_test = section.boolean(section.has("null_ab") ? "null_ab" : "aa_test", m.aa_test);
+  m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
+  m.step_tokens = section.integer("step_tokens", m.step_tokens, 1, kMaxTokens);
+  m.prompt = section.integer("prompt", m.prompt, 0, kMaxTokens);
+  m.passages = section.choice("passages", m.passages, {"random", "text"});
+  m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
+  refuse_repeats(section, "temperature", m.temperature);
+  m.recompute = section.integers("recompute", m.recompute, 1, kMaxTokens);
+  refuse_repeats(section, "recompute", m.recompute);
+  m.stride = section.integer("stride", m.stride, 1, kMaxTokens);
+  m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
+}
+
+void require(bool present, const std::string& path, const std::string& what) {
+  if (!present) throw std::invalid_argument(path + ": " + what);
+}
+
+// The axes kv_heads and head_dim replace the model's own, so they have to be possible beside its query heads.
+void require_shapes(const Config& config, const ExperimentConfig& experiment) {
+  const Axes& axes = experiment.axes;
+  if (axes.kv_heads.empty() && axes.head_dim.empty()) return;
+  const auto place = [&](const char* key) {
+    return (experiment.own_keys.count(key) ? experiment.kind : "sweep") + "." + key;
+  };
+  for (const std::string& workload : axes.workload) {
+    require(workload != "model" && workload != "dump", config.path,
+            place("kv_heads") + " and " + place("head_dim") + " are for synthetic workloads; '" + workload +
+                "' brings its own shape");
+  }
+  for (const int kv_heads : axes.kv_heads) {
+    require(config.geometry.q_heads % kv_heads == 0, config.path,
+            place("kv_heads") + " has " + std::to_string(kv_heads) + ", which does not divide the model's " +
+                std::to_string(config.geometry.q_heads) + " query heads");
+  }
+  for (const int head_dim : axes.head_dim) {
+    require(head_dim % 8 == 0, config.path,
+            place("head_dim") + " has " + std::to_string(head_dim) + "; it must be a multiple of 8");
+  }
+}
+
+void require_length(const Axes& axes, LengthAxis axis, const std::string& path) {
+  switch (axis) {
+    case LengthAxis::kSeqLen:
+      return require(!axes.seq_len.empty(), path,
+                     "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
+    case LengthAxis::kLengths:
+      return require(!axes.lengths.empty(), path,
+                     "sweep.lengths is missing, as in lengths = [\"16,32,500\", \"uniform(16,512)\"]");
+    case LengthAxis::kDistance:
+      return require(!axes.distance.empty(), path,
+                     "recall.distance is missing, as in distance = [100, 200, 400]");
+  }
+}
+
+void require_model(const Section& top, const ExperimentConfig& experiment) {
+  for (const std::string& workload : experiment.axes.workload) {
+    if (workload == "model") continue;
+    top.fail("experiment", "'" + experiment.kind + "' runs a model, but its workload is '" + workload +
+                               "': give workload.model, workload.text and its workload.tokenizer");
+  }
+}
+
+bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
+  for (const ExperimentConfig& experiment : experiments) {
+    for (const std::string& workload : experiment.axes.workload) {
+      if (workload != "model" && workload != "dump") return true;
+    }
+  }
+  return false;
+}
+
+// The sweeps of one experiment: its table overrides [sweep] and [measure] for it alone, and several are as
+// many sweeps.
+std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo& info,
+                                              const ExperimentConfig& defaults, const Catalog& catalog) {
+  std::vector<ExperimentConfig> sweeps;
+  for (Section& own : top.section_or_sections(std::string(info.name))) {
+    ExperimentConfig& sweep = sweeps.emplace_back(defaults);
+    sweep.kind = info.name;
+    for (const char* key : {"kv_heads", "head_dim"}) {
+      if (own.has(key)) sweep.own_keys.insert(key);
+    }
+    read_axes(own, sweep.axes, catalog.workloads);
+    refuse_foreign_axes(own, info, catalog);
+    read_measure(own, sweep.measure);
+    own.refuse_the_rest(table_of);
+  }
+  return sweeps;
+}
+
+// [sweep] and [measure]: what every experiment starts from.
+ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog& catalog) {
+  ExperimentConfig defaults;
+  defaults.axes.batch = {1};
+  defaults.axes.workload = {config.workload.family};
+  Section sweep = top.section("sweep"), measured = top.section("measure");
+  read_axes(sweep, defaults.axes, catalog.workloads);
+  read_measure(measured, defaults.measure);
+  sweep.refuse_the_rest(table_of);
+  measured.refuse_the_rest(table_of);
+  return defaults;
+}
+
+std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog) {
+  const ExperimentConfig defaults = read_defaults(top, config, catalog);
+  const std::vector<std::string> kinds = top.texts("experiment", {});
+  std::string names;
+  for (const ExperimentInfo& e : catalog.experiments)
+    names += (names.empty() ? "" : ", ") + std::string(e.name);
+  require(!kinds.empty(), config.path,
+          "experiment is missing; it is one of " + names + ", or an array of them");
+  refuse_repeats(top, "experiment", kinds);
+  // A table may be there for an experiment that is not run.
+  std::map<std::string, std::vector<ExperimentConfig>> known;
+  for (const ExperimentInfo& info : catalog.experiments)
+    known[std::string(info.name)] = read_own_tables(top, info, defaults, catalog);
+  std::vector<ExperimentConfig> experiments;
+  for (const std::string& kind : kinds) {
+    if (!known.count(kind)) top.fail("experiment", "must be one of " + names + ", not '" + kind + "'");
+    const ExperimentInfo& info = info_of(catalog, kind);
+    for (const ExperimentConfig& experiment : known.at(kind)) {
+      require(!experiment.axes.variants.empty(), config.path,
+              "sweep.variants is missing; `kvlab list` shows what there is");
+      require_length(experiment.axes, info.length_axis, config.path);
+      if (info.needs_model) require_model(top, experiment);
+      experiments.push_back(experiment);
+    }
+  }
+  return experiments;
+}
+
+}  // namespace
+
+const ExperimentInfo& info_of(const Catalog& catalog, std::string_view experiment) {
+  for (const ExperimentInfo& info : catalog.experiments) {
+    if (info.name == experiment) return info;
+  }
+  throw std::out_of_range("no experiment '" + std::string(experiment) + "'");
+}
+
+Config load_config(const std::string& given_path, const Overrides& overrides, const Catalog& catalog) {
+  Config config;
+  config.path = io::find_input(given_path, "config").string();
+  toml::table root = parse_toml_file(config.path);
+  apply_overrides(root, overrides, std::filesystem::path(config.path).stem().string(), catalog);
+
+  Section top(root, config.path, "");
+  config.name = top.text("name", "");
+  config.title = top.text("title", config.name);
+  config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
+  config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
+  config.isa = top.text("isa", "auto");
+  config.device = top.text("device", "cpu");
+  config.workload = read_workload(top.section("workload"));
+  config.experiments = read_experiments(top, config, catalog);
+  // A real model and a dump bring their own shape.
+  Section model = top.section("model");
+  if (any_synthetic(config.experiments)) config.geometry = read_model(model);
+  for (const ExperimentConfig& experiment : config.experiments) require_shapes(config, experiment);
+  top.refuse_the_rest(table_of);
+  std::ostringstream as_run;
+  as_run << root << "\n";
+  config.as_run = as_run.str();
+  return config;
+}
+
+}  // namespace kv::config

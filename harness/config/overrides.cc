@@ -1,0 +1,107 @@
+#include "harness/config/overrides.h"
+
+#include <toml++/toml.h>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/io/paths.h"
+
+namespace kv::config {
+namespace {
+
+// Sets the value under `a.b.c`.
+void override_value(toml::table& root, const std::string& key, const toml::node& value) {
+  toml::table* at = &root;
+  std::stringstream parts(key);
+  std::string part, next;
+  std::getline(parts, part, '.');
+  while (std::getline(parts, next, '.')) {
+    if (!at->contains(part)) at->insert(part, toml::table{});
+    at = at->get(part)->as_table();
+    if (!at) throw std::invalid_argument("--set " + key + ": '" + part + "' is not a table");
+    part = next;
+  }
+  at->insert_or_assign(part, value);
+}
+
+// `a.b.c=value`: the value is TOML, or else taken as text.
+void apply_override(toml::table& root, const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw std::invalid_argument("--set " + assignment +
+                                ": expected key=value, as in --set measure.repetitions=3");
+  }
+  const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
+  toml::table parsed;
+  try {
+    parsed = toml::parse("value = " + text);
+  } catch (const toml::parse_error&) {
+    parsed.insert("value", text);
+  }
+  override_value(root, key, *parsed.get("value"));
+}
+
+// A file's place, whole, so that the config as run means the same wherever it is run from. The project's own
+// files are found from everywhere, and keep their names on every machine.
+void settle_path(toml::table& root, const char* section, const char* key) {
+  toml::table* table = root[section].as_table();
+  const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
+  if (path && !path->empty()) {
+    const bool may_be_folder = std::string_view(key) == "model";
+    const auto place =
+        may_be_folder ? io::find_model(*path) : io::find_input(*path, std::string(section) + "." + key);
+    std::error_code ignored;
+    if (std::filesystem::equivalent(place, io::project_home() / *path, ignored)) return;
+    table->insert_or_assign(key, std::filesystem::absolute(place).lexically_normal().string());
+  }
+}
+
+// [key], or each [[key]].
+std::vector<toml::table*> tables_under(toml::table& root, std::string_view key) {
+  std::vector<toml::table*> tables;
+  if (toml::table* one = root[key].as_table()) tables.push_back(one);
+  if (toml::array* several = root[key].as_array()) {
+    for (toml::node& item : *several) {
+      if (item.is_table()) tables.push_back(item.as_table());
+    }
+  }
+  return tables;
+}
+
+}  // namespace
+
+void apply_overrides(toml::table& root, const Overrides& overrides, const std::string& name,
+                     const Catalog& catalog) {
+  for (const std::string& assignment : overrides.set) apply_override(root, assignment);
+  if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
+  if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
+  if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+  if (!overrides.device.empty()) root.insert_or_assign("device", overrides.device);
+  if (!root.contains("name")) root.insert("name", name);
+  const WorkloadConfig& w = overrides.workload;
+  const auto set_text = [&](const std::string& key, const std::string& text) {
+    if (!text.empty()) override_value(root, key, toml::value<std::string>(text));
+  };
+  if (toml::table* old = root["workload"].as_table(); old && !w.model.empty()) {
+    // Another model's tokenizer and text are not this one's.
+    old->erase("tokenizer");
+    old->erase("text");
+  }
+  set_text("workload.model", w.model);
+  set_text("workload.tokenizer", w.tokenizer);
+  set_text("workload.text", w.text);
+  if (!w.model.empty()) {
+    // Who names a model on the command line wants it measured, whatever the config sweeps over.
+    set_text("sweep.workload", "model");
+    for (const ExperimentInfo& experiment : catalog.experiments) {
+      for (toml::table* own : tables_under(root, experiment.name)) own->erase("workload");
+    }
+  }
+  for (const char* key : {"dump", "model", "tokenizer", "text"}) settle_path(root, "workload", key);
+  settle_path(root, "model", "config");
+}
+
+}  // namespace kv::config

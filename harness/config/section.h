@@ -1,0 +1,84 @@
+// A TOML table that knows where it is: every complaint names file, line and key, and a key that nobody asked
+// for is one.
+#pragma once
+
+#include <toml++/impl/forward_declarations.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv::config {
+
+// Throws std::invalid_argument with file and line for what is not TOML.
+toml::table parse_toml_file(const std::string& path);
+
+// Every function that reads a key throws std::invalid_argument for a value of another kind, and says what
+// would be right.
+class Section {
+ public:
+  Section(const toml::table& table, std::string file, std::string path);
+
+  bool has(const std::string& key);
+  bool is_array(const std::string& key) const;
+
+  // `what` follows the key, as in "must be text in quotes".
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;
+  // About the table as a whole.
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  std::string text(const std::string& key, const std::string& fallback);
+  std::string choice(const std::string& key, const std::string& fallback,
+                     const std::vector<std::string>& known);
+  int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max);
+  bool boolean(const std::string& key, bool fallback);
+  double number(const std::string& key, double fallback, double min, double max);
+  std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback, double min,
+                              double max);
+
+  // One value or an array of them; never empty.
+  std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
+                                int64_t max);
+  std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback);
+
+  // Text, or a whole number as text. Other numbers are refused: reading them would lose digits that were
+  // written.
+  std::string verbatim(const std::string& key, const std::string& fallback);
+  // Rows of as many such values as `columns`.
+  std::vector<std::vector<std::string>> verbatim_rows(const std::string& key, size_t columns);
+  // Every key of this table with its value, read verbatim.
+  std::map<std::string, std::string> all_verbatim();
+
+  // The table under a key; an empty one where there is none.
+  Section section(const std::string& key);
+  // [[key]]: one section each, named by its `id` where it has one.
+  std::vector<Section> sections(const std::string& key);
+  // [key] or [[key]]: at least one section, an empty one where there is none.
+  std::vector<Section> section_or_sections(const std::string& key);
+  // Every table inside this one, by its key.
+  std::map<std::string, Section> subsections();
+
+  // Call when all keys have been asked for. `table_of` says in which table a key belongs, if in any.
+  void refuse_the_rest(std::string (*table_of)(std::string_view key) = nullptr) const;
+
+  const toml::table& table() const { return *table_; }
+  // "file.toml:12: claim.name", for messages of what is found out later.
+  std::string place() const;
+
+ private:
+  std::string child(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+  const toml::node* take(const std::string& key);
+  std::vector<const toml::node*> items(const std::string& key);
+  double checked(const std::string& key, const toml::node& node, double min, double max) const;
+  int64_t checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const;
+  std::string written(const std::string& key, const toml::node& node) const;
+
+  const toml::table* table_;
+  std::string file_, path_;
+  std::set<std::string> asked_;
+};
+
+}  // namespace kv::config

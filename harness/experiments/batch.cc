@@ -1,0 +1,195 @@
+#include "harness/experiments/batch.h"
+
+#include <algorithm>
+#include <map>
+#include <new>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/io/bytes.h"
+#include "harness/measure/timed_cells.h"
+#include "harness/measure/timed_tasks.h"
+#include "variants/core/registry.h"
+
+namespace kv::experiments {
+namespace {
+
+Spec fitted(const measure::SweepPoint& point, const Spec& written, int times) {
+  return with_fitting_pool(written, measure::cache_shape(point, times * point.batch), point.tokens, times);
+}
+
+// Of the larger of the two caches. In floating point first: the closed form, in whole numbers, could overflow.
+int64_t needed_bytes(const measure::SweepPoint& point, const Spec& written) {
+  const double padded = sizeof(float) * measure::value_count(point, 2.0 * point.source->shape().kv_heads,
+                                                             static_cast<double>(point.seq_len));
+  if (padded > 1e15) return static_cast<int64_t>(std::min(padded, 1e18));
+  std::vector<int64_t> twice(point.tokens);
+  twice.insert(twice.end(), point.tokens.begin(), point.tokens.end());
+  return predicted_bytes(fitted(point, written, 2), measure::cache_shape(point, 2 * point.batch), twice);
+}
+
+// All cells wait side by side to be timed.
+void plan_batch(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point, point.lengths);
+  int64_t held = 0;
+  for (measure::PlannedCell& cell : point.cells) {
+    if (!cell.is_measured()) continue;
+    const int64_t needed = needed_bytes(point, cell.spec);
+    if (fit(point, cell, held + needed)) held += needed;
+  }
+}
+
+class BatchRun {
+ public:
+  BatchRun(const measure::SweepPoint& point, const measure::RunControl& control,
+           results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results) {
+    // All sequences take the same number of timed steps, so the shortest one bounds it.
+    steps_ = std::min<int64_t>(point.experiment->measure.steps,
+                               *std::min_element(point.tokens.begin(), point.tokens.end()));
+    for (const int64_t tokens : point.tokens) prompts_.push_back(tokens - steps_);
+  }
+
+  // False if it was stopped.
+  bool run(const measure::Cells& cells) {
+    for (const auto& cell : cells) {
+      if (control_.stop()) return false;
+      if (measure::runs(*cell)) prepare(*cell);
+    }
+    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+    for (const auto& cell : cells) {
+      if (measure::runs(*cell)) tasks.push_back(measure::step_task(*cell, feed(*cell), 0, steps_, results_));
+    }
+    std::vector<measure::Cell*> all;
+    for (const auto& cell : cells) all.push_back(cell.get());
+    if (!measure::time_cells(tasks, all, point_.experiment->measure.repetitions, control_)) return false;
+    for (const auto& cell : cells) {
+      if (measure::runs(*cell)) cell->summarise();
+    }
+    return true;
+  }
+
+ private:
+  // First a cache for the batch and nothing else, which is verified and accounted; then one with room for the
+  // forks that the timed steps run on.
+  void prepare(measure::Cell& cell) {
+    const Spec written = cell.spec;
+    try {
+      cell.workload = point_.source->workload(written, point_.seq_len);
+      start(cell, written, 1);
+      cell.ledger->reset_peaks();
+      for (int64_t t = 0; t < steps_; ++t) cell.step(feed(cell), t, cell.ids, true);
+      cell.account(point_.tokens, prompts_);
+      set_waste(cell.result);
+      check(cell);
+      if (!measure::runs(cell)) return;
+      start(cell, written, 2);
+    } catch (const std::bad_alloc& e) {
+      measure::mark(cell, results::Status::kOutOfMemory,
+                    "ran out of memory at " + io::human_bytes(point_.memory_bytes) + " (" + e.what() + ")");
+    }
+  }
+
+  // The batch before its timed steps, in a cache with room for it `times` over.
+  void start(measure::Cell& cell, const Spec& written, int times) {
+    cell.cache.reset();
+    cell.ids.clear();
+    cell.ledger = std::make_unique<memory::Ledger>(point_.memory_bytes, point_.context->gpu());
+    cell.spec = fitted(point_, written, times);
+    cell.cache = build_cache(cell.spec, cache_shape(point_, times * point_.batch), *cell.ledger);
+    cell.result.kernel = cell.cache->kernel();
+    for (int i = 0; i < point_.batch; ++i) {
+      cell.ids.push_back(cell.cache->add_sequence());
+      workload::prefill(*cell.cache, *cell.workload, {&cell.ids.back(), 1}, 0,
+                        prompts_[static_cast<size_t>(i)], i);
+    }
+  }
+
+  workload::TokenFeed& feed(const measure::Cell& cell) {
+    auto& feed = feeds_[cell.workload.get()];
+    if (!feed) {
+      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point_.batch, prompts_);
+      feed->load(0, steps_);
+    }
+    return *feed;
+  }
+
+  // Every sequence at its own length; the columns get the worst.
+  void check(measure::Cell& cell) {
+    verify::Errors worst;
+    workload::TokenFeed& tokens = feed(cell);
+    for (int i = 0; i < point_.batch; ++i) {
+      std::vector<verify::Output> outputs;
+      for (int layer = 0; layer < cell.cache->shape().layers; ++layer) {
+        outputs.push_back({.sequence = cell.ids[static_cast<size_t>(i)],
+                           .workload_sequence = i,
+                           .layer = layer,
+                           .q = tokens.q(layer, i, steps_ - 1),
+                           .out = tokens.out(layer, i)});
+      }
+      const verify::Errors errors =
+          verify::verify(*cell.cache, *cell.workload, point_.tokens[static_cast<size_t>(i)], outputs);
+      if (const std::string failure = errors.failure(); !failure.empty()) {
+        return measure::mark(cell, results::Status::kFailed,
+                             "sequence " + std::to_string(i) + ": " + failure);
+      }
+      if (i == 0 || errors.metric("err_rel_l2") > worst.metric("err_rel_l2")) worst = errors;
+    }
+    measure::set_errors(cell.result, worst);
+    cell.result.status = results::Status::kOk;
+  }
+
+  static void set_waste(results::CellResult& row) {
+    const auto slack = static_cast<double>(*row.bytes_slack);
+    row.waste_share = slack / (static_cast<double>(*row.bytes_payload + *row.bytes_metadata) + slack);
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  int64_t steps_;
+  std::vector<int64_t> prompts_;  // tokens of each sequence before the timed steps
+  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+};
+
+std::vector<results::CellResult> run_batch(const measure::SweepPoint& point,
+                                           const measure::RunControl& control,
+                                           results::ResultsFolder& results) {
+  const measure::Cells cells = measure::make_cells(point);
+  for (const auto& cell : cells) cell->result.lengths = point.lengths;
+  BatchRun run(point, control, results);
+  if (!run.run(cells)) return {};
+  std::vector<results::CellResult> rows;
+  for (const auto& cell : cells) {
+    measure::compare_cell(*cell, *cells.front(), cells.front()->result.variant);
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace
+
+Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                       int times) {
+  const auto pool = spec.placement.values.find("pool");
+  if (pool == spec.placement.values.end() || pool->second != "0") return spec;
+  const int64_t block = spec.placement.integer("block");
+  int64_t blocks = 0;
+  for (const int64_t tokens : lengths) {
+    // A prompt that is cut is stored whole before.
+    const int64_t rows = retention_of(spec).cuts_prompt ? tokens : placed_rows(spec, shape, tokens);
+    blocks += (rows + block - 1) / block;
+  }
+  Spec fitting = spec;
+  fitting.placement.values["pool"] = std::to_string(std::max<int64_t>(1, blocks * shape.layers * times));
+  return fitting;
+}
+
+constinit const Experiment kBatch{.info = {.name = "batch",
+                                           .help = "ragged batches: what padding and fragmentation waste",
+                                           .length_axis = config::LengthAxis::kLengths},
+                                  .fixed_tokens = 4000.0,
+                                  .plan = plan_batch,
+                                  .run = run_batch};
+
+}  // namespace kv::experiments

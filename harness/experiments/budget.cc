@@ -1,0 +1,100 @@
+// The budget experiment: the error of retentions and codecs against the bytes that they hold, as means over the
+// last tokens.
+#include <algorithm>
+#include <new>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/measure/cell.h"
+#include "harness/workload/recorded_workload.h"
+
+namespace kv::experiments {
+namespace {
+
+// All of the workload, twice while it is recorded. In floating point, since a config may ask for absurdly many.
+int64_t recorded_bytes(const measure::SweepPoint& point) {
+  const workload::WorkloadShape& w = point.source->shape();
+  const double values =
+      measure::value_count(point, w.q_heads + 2.0 * w.kv_heads, static_cast<double>(point.seq_len));
+  return static_cast<int64_t>(std::min(2 * sizeof(float) * values, 1e18));
+}
+
+void plan_budget(measure::SweepPoint& point) {
+  add_variants(point);
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return 3 * measure::held_bytes(point, cell.spec) + recorded_bytes(point);
+  });
+}
+
+class BudgetRun {
+ public:
+  explicit BudgetRun(const measure::SweepPoint& point)
+      : point_(point), first_(std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps)) {}
+
+  void measure(measure::Cell& cell) {
+    try {
+      cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len));
+      decode(cell);
+    } catch (const std::bad_alloc&) {
+      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
+    }
+    cell.cache.reset();
+  }
+
+ private:
+  void decode(measure::Cell& cell) {
+    measure::open_cache(cell, point_, point_.batch);
+    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, first_);
+    cell.prompt = first_;
+    cell.ledger->reset_peaks();
+    workload::TokenFeed feed(*cell.workload, point_.batch);
+    feed.load(first_, point_.seq_len - first_);
+    std::vector<verify::Errors> errors;
+    for (int64_t t = first_; t < point_.seq_len; ++t) {
+      cell.step(feed, t, cell.ids, true);
+      errors.push_back(cell.errors(feed, t + 1));
+    }
+    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
+    cell.judge(mean_of(errors), static_cast<int64_t>(errors.size()));
+  }
+
+  // Every position reads all tokens before it, and variants of synthetic families read the same ones.
+  std::shared_ptr<const workload::Workload> recorded(
+      const std::shared_ptr<const workload::Workload>& workload) {
+    if (workload != source_) {
+      recording_ = std::make_shared<workload::RecordedWorkload>(*workload, point_.batch, point_.seq_len);
+      source_ = workload;
+    }
+    return recording_;
+  }
+
+  const measure::SweepPoint& point_;
+  const int64_t first_;  // of the tokens that are compared with FP64
+  std::shared_ptr<const workload::Workload> source_, recording_;
+};
+
+std::vector<results::CellResult> run_budget(const measure::SweepPoint& point,
+                                            const measure::RunControl& control, results::ResultsFolder&) {
+  BudgetRun run(point);
+  std::vector<results::CellResult> rows;
+  for (const measure::PlannedCell& planned : point.cells) {
+    if (control.stop()) return {};
+    const auto cell = measure::make_cell(point, planned);
+    if (measure::runs(*cell)) run.measure(*cell);
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace
+
+constinit const Experiment kBudget{
+    .info = {.name = "budget",
+             .help =
+                 "error against bytes, means over the last tokens; retentions at equally many kept tokens"},
+    .fixed_tokens = 4000.0,
+    .plan = plan_budget,
+    .run = run_budget};
+
+}  // namespace kv::experiments

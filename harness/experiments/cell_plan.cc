@@ -1,0 +1,87 @@
+#include "harness/experiments/cell_plan.h"
+
+#include <algorithm>
+
+#include "harness/experiments/list.h"
+#include "harness/io/bytes.h"
+#include "variants/core/registry.h"
+
+namespace kv::experiments {
+namespace {
+
+std::string series_of(const config::Axes& axes, const Spec& spec) {
+  const auto at = static_cast<size_t>(std::find(axes.variants.begin(), axes.variants.end(), spec) -
+                                      axes.variants.begin());
+  return at < axes.series.size() ? axes.series[at] : spec.print();
+}
+
+// Empty if the cell can run.
+std::string unsupported_reason(const measure::SweepPoint& point, const Spec& spec) {
+  const int head_dim = point.source->shape().head_dim;
+  const std::string reason = point.context->gpu()
+                                 ? unsupported_reason(spec, head_dim, point.context->gpu())
+                                 : workload::unsupported_reason(spec, point.workload, head_dim);
+  if (!reason.empty()) return reason;
+  const int64_t most = point.source->max_tokens();
+  if (point.seq_len <= most || experiment_of(point).beyond_trained_context) return "";
+  return "workload '" + point.workload + "' has only " + std::to_string(most) + " tokens";
+}
+
+}  // namespace
+
+measure::PlannedCell& add_cell(measure::SweepPoint& point, const Spec& spec, const std::string& suffix) {
+  measure::PlannedCell cell{.key = point.key(spec, suffix),
+                            .spec = spec,
+                            .variant = spec.print(),
+                            .series = series_of(point.experiment->axes, spec)};
+  cell.reason = unsupported_reason(point, spec);
+  if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+  return point.cells.emplace_back(std::move(cell));
+}
+
+void add_variants(measure::SweepPoint& point, const std::string& suffix) {
+  for (const Spec& spec : point.experiment->axes.variants) add_cell(point, spec, suffix);
+}
+
+void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suffix) {
+  for (const Spec& spec : point.experiment->axes.variants) {
+    add_cell(point, spec, suffix);
+    if (point.cells.size() == 1 && point.experiment->measure.aa_test)
+      add_cell(point, spec, aa_suffix(suffix)).aa_test = true;
+  }
+}
+
+std::string aa_suffix(const std::string& suffix) { return suffix.empty() ? "null" : suffix + " null"; }
+
+bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes) {
+  cell.needed_bytes = needed_bytes;
+  if (needed_bytes <= point.memory_bytes) return true;
+  cell.status = results::Status::kOutOfMemory;
+  cell.reason = "needs " + io::human_bytes(needed_bytes) + " with its copies, and the run may use " +
+                io::human_bytes(point.memory_bytes) + " (measure.memory_share)";
+  return false;
+}
+
+void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes) {
+  for (measure::PlannedCell& cell : point.cells) {
+    if (cell.is_measured()) fit(point, cell, needed_bytes(cell));
+  }
+}
+
+void fit_side_by_side(measure::SweepPoint& point, int64_t shared_bytes, const BytesOf& needed_bytes) {
+  size_t group = 0;
+  int64_t held = shared_bytes;
+  for (measure::PlannedCell& cell : point.cells) {
+    if (!cell.is_measured()) continue;
+    const int64_t needed = needed_bytes(cell);
+    if (!fit(point, cell, shared_bytes + needed)) continue;
+    if (held + needed > point.memory_bytes) {
+      ++group;
+      held = shared_bytes;
+    }
+    cell.group = group;
+    held += needed;
+  }
+}
+
+}  // namespace kv::experiments

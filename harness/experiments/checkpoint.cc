@@ -1,0 +1,262 @@
+// The checkpoint experiment: what it costs to save a sequence and load it, to take a snapshot and restore it, and
+// to fork it, against length.
+//
+// Before anything is timed, a copy that each operation made must go on bit for bit as the sequence it came
+// from.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/math/stats.h"
+#include "harness/measure/cell.h"
+#include "harness/measure/timed_tasks.h"
+
+namespace kv::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kCopies = 3;  // loaded, restored and forked, beside the sequence itself
+
+void plan_checkpoint(measure::SweepPoint& point) {
+  add_variants(point);
+  // Each of the copies, the snapshot, and a growing placement's old and new buffer.
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return (kCopies + 4) * measure::held_bytes(point, cell.spec);
+  });
+}
+
+// A folder that is gone when this is.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(fs::path path) : path_(std::move(path)) {
+    fs::remove_all(path_);  // of a run that was killed
+    fs::create_directories(path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file() const { return (path_ / "sequence.kv").string(); }
+
+ private:
+  fs::path path_;
+};
+
+// A sequence of a cache and where it is set aside.
+struct Subject {
+  Cache& cache;
+  SequenceId id;
+  std::string file;
+  std::optional<Snapshot> snapshot = {};
+};
+
+struct Operation {
+  const char* name;
+  results::Number results::CellResult::*p50_us;
+  // Returns the sequence that it made, or -1.
+  SequenceId (*run)(Subject& subject);
+};
+
+constexpr std::array kOperations = std::to_array<Operation>({
+    {"save", &results::CellResult::save_p50_us,
+     [](Subject& s) {
+       s.cache.save(s.id, s.file);
+       return -1;
+     }},
+    {"load", &results::CellResult::load_p50_us, [](Subject& s) { return s.cache.load(s.file); }},
+    {"freeze", &results::CellResult::freeze_p50_us,
+     [](Subject& s) {
+       s.snapshot.emplace(s.cache.snapshot(s.id));
+       return -1;
+     }},
+    {"unfreeze", &results::CellResult::unfreeze_p50_us,
+     [](Subject& s) { return s.cache.restore(*s.snapshot); }},
+    {"fork", &results::CellResult::fork_p50_us, [](Subject& s) { return s.cache.fork(s.id); }},
+});
+
+// One operation again and again. What it made is released, and its memory is back, before the next.
+class OperationTask : public measure::TimedTask {
+ public:
+  OperationTask(const measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
+                results::ResultsFolder& results)
+      : cell_(cell), operation_(operation), subject_(subject), iterations_(iterations), results_(results) {}
+
+  std::string name() const override { return cell_.key + " " + operation_.name; }
+  int iterations() const override { return iterations_; }
+  void begin(int repetition) override { repetition_ = repetition, times_.clear(); }
+
+  double run() override {
+    measure::Stopwatch watch;
+    const SequenceId made = operation_.run(subject_);
+    const double seconds = watch.lap();
+    if (made >= 0) subject_.cache.release(made);
+    times_.push_back(seconds * 1e6);
+    return seconds;
+  }
+
+  void end() override {
+    std::vector<results::SampleResult> rows;
+    for (size_t i = 0; i < times_.size(); ++i) {
+      rows.push_back(measure::sample_of(cell_, repetition_, i, operation_.name));
+      rows.back().step_us = times_[i];
+    }
+    results_.add_samples(rows);
+    all_.insert(all_.end(), times_.begin(), times_.end());
+  }
+
+  void write(results::CellResult& cell) const {
+    cell.*operation_.p50_us = math::median(all_);
+    cell.samples = static_cast<int64_t>(all_.size());
+  }
+
+ private:
+  const measure::Cell& cell_;
+  const Operation& operation_;
+  Subject& subject_;
+  const int iterations_;
+  results::ResultsFolder& results_;
+  int repetition_ = 0;
+  std::vector<double> times_, all_;
+};
+
+class CheckpointRun {
+ public:
+  CheckpointRun(const measure::SweepPoint& point, const measure::RunControl& control,
+                results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results), folder_(results.path() / "checkpoint.part") {}
+
+  // False if it was stopped.
+  bool measure(measure::Cell& cell) {
+    bool finished = true;
+    try {
+      fill(cell);
+      Subject subject{*cell.cache, cell.ids.front(), folder_.file()};
+      const std::string difference = resumes_exactly(cell, subject);
+      if (!difference.empty()) {
+        measure::mark(cell, results::Status::kFailed, difference);
+      } else if (measure::runs(cell)) {
+        finished = time(cell, subject);
+      }
+    } catch (const std::bad_alloc&) {
+      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
+    }
+    cell.cache.reset();
+    return finished;
+  }
+
+ private:
+  // All tokens but the last, which shows whether a copy goes on alike.
+  void fill(measure::Cell& cell) {
+    cell.workload = point_.source->workload(cell.spec, point_.seq_len);
+    measure::open_cache(cell, point_, point_.batch + kCopies);
+    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    cell.prompt = point_.seq_len - 1;
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, cell.prompt);
+  }
+
+  // Empty, or what differs. Leaves the sequence at its full length, the columns of bytes and errors filled
+  // in, and a file and a snapshot of that length.
+  std::string resumes_exactly(measure::Cell& cell, Subject& subject) {
+    std::vector<std::pair<const char*, SequenceId>> copies;
+    for (const Operation& operation : kOperations) {
+      const SequenceId made = operation.run(subject);
+      if (made >= 0) copies.emplace_back(operation.name, made);
+    }
+    workload::TokenFeed all(*cell.workload, point_.batch), one(*cell.workload, 1);
+    all.load(point_.seq_len - 1, 1);
+    one.load(point_.seq_len - 1, 1);
+    cell.ledger->reset_peaks();
+    cell.step(all, point_.seq_len - 1, cell.ids, true);
+    for (const auto& [name, copy] : copies) {
+      cell.step(one, point_.seq_len - 1, {&copy, 1}, true);
+      if (!alike(cell, all, one, copy))
+        return std::string("after ") + name + " a sequence does not go on as the one it came from";
+      cell.cache->release(copy);
+    }
+    subject.snapshot.reset();  // not the cache's own
+    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
+    cell.check(all, point_.seq_len);
+    for (const Operation& operation : kOperations) {
+      const int64_t before = held(cell);
+      const SequenceId made = operation.run(subject);
+      if (operation.name == std::string_view("fork")) cell.result.fork_bytes = held(cell) - before;
+      if (made >= 0) cell.cache->release(made);
+    }
+    cell.result.saved_bytes = static_cast<int64_t>(fs::file_size(subject.file));
+    return "";
+  }
+
+  static int64_t held(const measure::Cell& cell) {
+    return cell.ledger->payload().current_bytes + cell.ledger->metadata().current_bytes;
+  }
+
+  // The last step's outputs of the first sequence and of its copy, and what both keep.
+  static bool alike(measure::Cell& cell, const workload::TokenFeed& all, const workload::TokenFeed& one,
+                    SequenceId copy) {
+    const CacheShape& s = cell.cache->shape();
+    for (int layer = 0; layer < s.layers; ++layer) {
+      const float *want = all.out(layer, 0), *got = one.out(layer, 0);
+      if (std::memcmp(want, got, sizeof(float) * static_cast<size_t>(s.q_heads * s.head_dim)) != 0)
+        return false;
+      for (int head = 0; head < s.kv_heads; ++head) {
+        if (cell.cache->kept(cell.ids.front(), layer, head) != cell.cache->kept(copy, layer, head))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  bool time(measure::Cell& cell, Subject& subject) {
+    const config::MeasureConfig& measure = point_.experiment->measure;
+    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+    std::vector<const OperationTask*> timed;
+    for (const Operation& operation : kOperations) {
+      auto task = std::make_unique<OperationTask>(cell, operation, subject, measure.steps, results_);
+      timed.push_back(task.get());
+      tasks.push_back(std::move(task));
+    }
+    if (!measure::run_interleaved(tasks, measure.repetitions, control_.stop)) return false;
+    for (const OperationTask* task : timed) task->write(cell.result);
+    cell.result.repetitions = measure.repetitions;
+    return true;
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  ScratchFolder folder_;
+};
+
+std::vector<results::CellResult> run_checkpoint(const measure::SweepPoint& point,
+                                                const measure::RunControl& control,
+                                                results::ResultsFolder& results) {
+  CheckpointRun run(point, control, results);
+  std::vector<results::CellResult> rows;
+  for (const measure::PlannedCell& planned : point.cells) {
+    if (control.stop()) return {};
+    const auto cell = measure::make_cell(point, planned);
+    if (measure::runs(*cell) && !run.measure(*cell)) return {};
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace
+
+constinit const Experiment kCheckpoint{
+    .info = {.name = "checkpoint", .help = "save, load, snapshot, restore and fork against length"},
+    .fixed_tokens = 4000.0,
+    .plan = plan_checkpoint,
+    .run = run_checkpoint};
+
+}  // namespace kv::experiments

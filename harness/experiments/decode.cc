@@ -1,0 +1,107 @@
+// The decode experiment: steady-state decode steps at a given length, on rows that may lie in the caches of
+// the CPU (hot), and attention alone on rows that have left them (cold).
+#include <algorithm>
+#include <map>
+#include <new>
+#include <optional>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/timed_group.h"
+#include "harness/measure/roofline_tasks.h"
+#include "harness/measure/timed_tasks.h"
+#include "harness/memory/machine.h"
+
+namespace kv::experiments {
+namespace {
+
+void plan_decode(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point);
+  const config::MeasureConfig& m = point.experiment->measure;
+  fit_side_by_side(point, shared_bytes(point, m.steps), [&](const measure::PlannedCell& cell) {
+    // Base and fork, and the cold copies.
+    const int64_t once = measure::held_bytes(point, cell.spec);
+    return 3 * once + (m.cold_steps > 0 ? once + 2 * memory::last_level_cache_bytes() : 0);
+  });
+}
+
+int cold_replicas(const measure::Cell& cell) {
+  return static_cast<int>(2 * memory::last_level_cache_bytes() / std::max<int64_t>(1, cell.read_bytes)) + 1;
+}
+
+class DecodeGroup : public TimedGroup {
+ public:
+  DecodeGroup(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : TimedGroup(point, control, results),
+        measure_(point.experiment->measure),
+        base_(std::max<int64_t>(0, point.seq_len - measure_.steps)) {}
+
+ private:
+  // Leaves the cache at the length before the timed steps, with room for their forks.
+  void verify(measure::Cell& cell) override {
+    open_and_fill(cell, point().batch);
+    cell.ledger->reset_peaks();
+    workload::TokenFeed& tokens = feed(cell);
+    for (int64_t t = base_; t < point().seq_len; ++t) cell.step(tokens, t, cell.ids, true);
+    cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
+    cell.check(tokens, point().seq_len);
+  }
+  void make_ready(measure::Cell& cell) override { open_and_fill(cell, 2 * point().batch); }
+
+  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    tasks.push_back(measure::step_task(cell, feed(cell), base_, point().seq_len - base_, results()));
+    if (measure_.cold_steps == 0) return;
+    try {
+      tasks.push_back(measure::cold_task(cell, feed(cell), point().seq_len, measure_.cold_steps,
+                                         cold_replicas(cell), results()));
+    } catch (const std::bad_alloc&) {
+      cell.result.reason = "no memory for cold copies";
+    }
+  }
+  void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
+    if (!point().context->gpu()) roofline_.emplace(group, measure_.cold_steps > 0, tasks);  // the CPU's
+  }
+  void summarise(measure::Cell& cell) override {
+    cell.summarise();
+    if (roofline_) roofline_->write(cell);
+  }
+
+  void open_and_fill(measure::Cell& cell, int sequences) const {
+    measure::open_cache(cell, point(), sequences);
+    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
+    cell.prompt = base_;
+  }
+
+  // Cells that read the same workload share it.
+  workload::TokenFeed& feed(const measure::Cell& cell) {
+    auto& feed = feeds_[cell.workload.get()];
+    if (!feed) {
+      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point().batch);
+      feed->load(base_, point().seq_len - base_);
+    }
+    return *feed;
+  }
+
+  const config::MeasureConfig& measure_;
+  const int64_t base_;  // tokens before the timed steps
+  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+  std::optional<measure::RooflineTasks> roofline_;
+};
+
+std::vector<results::CellResult> run_decode(const measure::SweepPoint& point,
+                                            const measure::RunControl& control,
+                                            results::ResultsFolder& results) {
+  return run_groups<DecodeGroup>(point, control, results);
+}
+
+}  // namespace
+
+constinit const Experiment kDecode{
+    .info = {.name = "decode", .help = "steady-state decode at given lengths, hot and cold"},
+    .fixed_tokens = 4000.0,
+    .plan = plan_decode,
+    .run = run_decode};
+
+}  // namespace kv::experiments

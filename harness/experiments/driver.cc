@@ -1,0 +1,160 @@
+#include "harness/experiments/driver.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/experiments/list.h"
+#include "harness/experiments/plan.h"
+#include "harness/measure/environment.h"
+#include "harness/memory/run_context.h"
+
+namespace kv::experiments {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+// glibc gives large freed blocks back to the system, so that each large allocation is new pages, zeroed and
+// faulted in one by one; "warm" keeps them. The published speed-ups of in-place growth lie between the two,
+// so the state is part of a result. What earlier sweep points kept goes back first: it would count against this
+// one's memory.
+void set_allocator(const std::string& state) {
+#ifdef __GLIBC__
+  const bool warm = state == "warm";
+  mallopt(M_MMAP_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
+  mallopt(M_TRIM_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
+  malloc_trim(0);
+#else
+  (void)state;
+#endif
+}
+
+// The file or folder, where a model is run; else whose geometry it is.
+std::string model_name(const config::Config& config) {
+  const std::filesystem::path path(config.workload.model);
+  if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
+  if (path.extension() == ".bin") return path.stem();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+nlohmann::json describe(const config::Config& config, const memory::RunContext& context) {
+  nlohmann::json e = measure::describe_environment();
+  e["threads"] = context.threads();
+  e["device"] = measure::describe_device(context.gpu());
+  e["seed"] = config.seed;
+  e["config"] = {{"name", config.name},
+                 {"title", config.title},
+                 {"path", std::filesystem::path(config.path).filename()}};
+  e["model"] = {{"name", model_name(config)}};
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  e["gomp_spincount"] = variable("GOMP_SPINCOUNT");
+  e["glibc_tunables"] = variable("GLIBC_TUNABLES");
+  e["allocator"] = config.experiments.front().measure.allocator;
+  return e;
+}
+
+// True if every cell of the point is on disk already.
+bool is_finished(const measure::SweepPoint& point, const results::ResultsFolder& results) {
+  return std::all_of(point.cells.begin(), point.cells.end(),
+                     [&](const measure::PlannedCell& cell) { return results.has_cell(cell.key); });
+}
+
+// A line for each cell, but one for all of those where more than a few have the same reason.
+void note_rows(const std::vector<results::CellResult>& rows, const RunOptions& options) {
+  std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by what is said of them
+  for (const results::CellResult& row : rows) {
+    if (row.status == results::Status::kOk) continue;
+    const std::string said = text_of(row.status) + ": " + row.reason;
+    auto found =
+        std::find_if(cells_of.begin(), cells_of.end(), [&](const auto& c) { return c.first == said; });
+    if (found == cells_of.end()) found = cells_of.insert(found, {said, {}});
+    found->second.insert(row.cell);
+  }
+  for (const auto& [said, cells] : cells_of) {
+    constexpr size_t kFew = 8;
+    if (cells.size() <= kFew) {
+      for (const std::string& cell : cells) options.note(cell + ": " + said);
+    } else {
+      options.note(*cells.begin() + " and " + std::to_string(cells.size() - 1) + " more: " + said);
+    }
+  }
+}
+
+std::string describe_point(const measure::SweepPoint& point) {
+  return point.experiment->kind + " " + point.workload + ", batch " + std::to_string(point.batch) + ", " +
+         std::to_string(point.seq_len) + " tokens";
+}
+
+// False if it was stopped.
+bool run_point(const measure::SweepPoint& point, const measure::RunControl& control,
+               const RunOptions& options, results::ResultsFolder& results) {
+  // Cells are only comparable if they were measured together, so a half-written sweep point is measured again.
+  std::vector<std::string> keys;
+  for (const measure::PlannedCell& cell : point.cells) keys.push_back(cell.key);
+  results.drop_cells(keys);
+  const memory::ThreadCount threads(point.threads);
+  set_allocator(point.experiment->measure.allocator);
+  const std::vector<results::CellResult> rows = experiment_of(point).run(point, control, results);
+  if (rows.empty()) return false;
+  results.add_cells(rows);
+  note_rows(rows, options);
+  return true;
+}
+
+// True if every sweep point is on disk; false if it was stopped before.
+bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions& options,
+                results::ResultsFolder& results) {
+  double total = 0.0, done = 0.0;
+  for (const measure::SweepPoint& point : points) total += weight(point);
+  int index = 0;
+  for (const measure::SweepPoint& point : points) {
+    const auto progress = [&, index](double part) {
+      options.progress(index, static_cast<int>(points.size()), describe_point(point),
+                       done + part * weight(point), total);
+    };
+    progress(0);
+    ++index;
+    if (!is_finished(point, results) && !run_point(point, {options.stop, progress}, options, results))
+      return false;
+    done += weight(point);
+  }
+  return true;
+}
+
+}  // namespace
+
+RunOutcome run_config(const config::Config& config, const RunOptions& options) {
+  const memory::RunContext context(config.device, config.isa, config.threads);
+  const memory::ThreadCount threads(context.threads());
+  // Everything that a user can have got wrong is checked before anything is written.
+  const Sweep sweep = plan_sweep(config, context);
+  results::ResultsFolder results(options.out, config.as_run, options.resume);
+  try {
+    nlohmann::json environment = describe(config, context);
+    environment["started"] = results.started().value_or(utc_now());
+    results.write_environment(environment);
+    const bool finished = run_points(sweep.points, options, results);
+    environment["finished"] = finished ? utc_now() : "";
+    results.write_environment(environment);
+    results.write_benchmark_json(environment);
+    return {finished, results.cells()};
+  } catch (...) {
+    results.discard_if_empty();
+    throw;
+  }
+}
+
+}  // namespace kv::experiments

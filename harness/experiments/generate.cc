@@ -1,0 +1,241 @@
+#include "harness/experiments/generate.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/quality.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/io/paths.h"
+#include "harness/math/stats.h"
+#include "harness/model/sampling.h"
+
+namespace kv::experiments {
+namespace {
+
+int64_t prompt_tokens(const measure::SweepPoint& point) {
+  return std::max<int64_t>(1, point.experiment->measure.prompt);
+}
+
+std::string suffix(double temperature) {
+  std::string text = std::to_string(temperature);  // six decimals
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return "temperature " + text;
+}
+
+// A cell a temperature and variant.
+void plan_generate(measure::SweepPoint& point) {
+  const std::vector<double>& temperatures = point.experiment->measure.temperature;
+  for (size_t arm = 0; arm < temperatures.size(); ++arm) {
+    for (const Spec& spec : point.experiment->axes.variants)
+      add_cell(point, spec, suffix(temperatures[arm])).arm = arm;
+  }
+  // As many caches are alive as there are threads; growing holds the old and the new buffer.
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return 2 * point.threads * measure::held_bytes(point, cell.spec);
+  });
+}
+
+// What one variant wrote at one temperature.
+struct Writing {
+  std::unique_ptr<measure::Cell> cell;
+  model::Sampling sampling;
+  std::vector<int> ids = {};  // [batch, seq_len]
+};
+
+class GenerateRun {
+ public:
+  GenerateRun(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results), progress_(control, steps_of(point)) {
+    const measure::Passages windows = text_windows(point, point.seq_len);
+    for (int s = 0; s < point.batch; ++s) {
+      for (int64_t i = 0; i < prompt_tokens(point); ++i) prompts_.push_back(windows.id(s, i));
+    }
+  }
+
+  // Empty if it was stopped. The full f32 cache writes first; then all variants side by side, each on one
+  // thread.
+  std::vector<results::CellResult> run() {
+    std::vector<results::CellResult> rows;
+    const std::vector<double>& temperatures = point_.experiment->measure.temperature;
+    for (size_t arm = 0; arm < temperatures.size(); ++arm) {
+      const model::Sampling sampling{.temperature = temperatures[arm], .seed = point_.config->seed};
+      const std::vector<int> full = full_text(sampling);
+      std::vector<Writing> writings;
+      for (const measure::PlannedCell& planned : point_.cells) {
+        if (planned.arm == arm) writings.push_back({measure::make_cell(point_, planned), sampling});
+      }
+      write_all(writings);
+      if (control_.stop()) return {};
+      for (Writing& w : writings) {
+        if (measure::runs(*w.cell)) compare(w, full);
+        rows.push_back(w.cell->result);
+      }
+    }
+    return rows;
+  }
+
+ private:
+  static double steps_of(const measure::SweepPoint& point) {
+    const size_t texts =
+        point.experiment->measure.temperature.size() * (point.experiment->axes.variants.size() + 1);
+    return static_cast<double>(texts) * static_cast<double>(point.seq_len - prompt_tokens(point));
+  }
+
+  // Every sequence's next tokens, with the cache behind `model`, until the run is stopped.
+  std::vector<int> continue_with(model::CachedModel& model, const model::Sampling& sampling) {
+    const auto stop = [&] {
+      progress_.add(1);
+      return control_.stop();
+    };
+    return model::continue_prompts(model, prompts_, point_.seq_len, sampling, stop);
+  }
+
+  std::vector<int> full_text(const model::Sampling& sampling) {
+    memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
+    const auto cache = build_cache(parse_spec("contiguous"), cache_shape(point_, point_.batch), ledger);
+    model::CachedModel model(*point_.source->model(), *cache, point_.batch);
+    return continue_with(model, sampling);
+  }
+
+  void write_all(std::vector<Writing>& writings) {
+    std::vector<std::exception_ptr> thrown(writings.size());
+#pragma omp parallel for schedule(dynamic, 1)
+    for (size_t i = 0; i < writings.size(); ++i) {
+      try {
+        if (measure::runs(*writings[i].cell)) write(writings[i]);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+      }
+    }
+    for (const std::exception_ptr& e : thrown) {
+      if (e) std::rethrow_exception(e);
+    }
+  }
+
+  void write(Writing& w) {
+    measure::Cell& cell = *w.cell;
+    try {
+      measure::open_cache(cell, point_, point_.batch);
+      model::CachedModel model(*point_.source->model(), *cell.cache, point_.batch);
+      measure::Stopwatch watch;
+      w.ids = continue_with(model, w.sampling);
+      const double seconds = watch.lap();
+      if (control_.stop()) return;
+      account(cell, model);
+      cell.result.tokens_per_s = static_cast<double>(w.ids.size()) / seconds;
+      cell.result.status = results::Status::kOk;
+      cell.cache.reset();
+    } catch (const std::invalid_argument& e) {
+      measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
+    } catch (const std::bad_alloc&) {
+      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
+    }
+  }
+
+  // The last token that was chosen has not been read.
+  void account(measure::Cell& cell, const model::CachedModel& model) const {
+    const std::span<const SequenceId> ids = model.sequences();
+    cell.ids.assign(ids.begin(), ids.end());
+    cell.prompt = prompt_tokens(point_) > 1 ? prompt_tokens(point_) : 0;
+    cell.result.peak_bytes = cell.ledger->peak_total_bytes();
+    cell.account(std::vector<int64_t>(ids.size(), model.tokens()));
+  }
+
+  void compare(Writing& w, const std::vector<int>& full) {
+    const int64_t length = point_.seq_len, prompt = prompt_tokens(point_), written = length - prompt;
+    std::vector<double> common;
+    std::vector<results::TextResult> rows;
+    for (int s = 0; s < point_.batch; ++s) {
+      const std::span got =
+          std::span(w.ids).subspan(static_cast<size_t>(s * length), static_cast<size_t>(length));
+      const std::span want =
+          std::span(full).subspan(static_cast<size_t>(s * length), static_cast<size_t>(length));
+      const auto leaves = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin() - prompt;
+      common.push_back(static_cast<double>(leaves));
+      results::TextResult row(w.cell->result);
+      row.temperature = w.sampling.temperature;
+      row.sequence = s;
+      if (leaves < written) row.common_tokens = static_cast<int64_t>(leaves);
+      row.prompt = text_of(got.first(static_cast<size_t>(prompt)));
+      row.text = text_of(got.subspan(static_cast<size_t>(prompt)));
+      row.full_text = text_of(want.subspan(static_cast<size_t>(prompt)));
+      rows.push_back(std::move(row));
+    }
+    results_.add_texts(rows);
+    results::CellResult& cell = w.cell->result;
+    cell.temperature = w.sampling.temperature;
+    cell.generated_tokens = written;
+    cell.common_tokens_p50 = math::median(common);
+    cell.common_tokens_min = static_cast<int64_t>(*std::min_element(common.begin(), common.end()));
+    const auto same = std::count(common.begin(), common.end(), static_cast<double>(written));
+    cell.same_texts = static_cast<int64_t>(same);
+    cell.versus = parse_spec("contiguous").print();
+  }
+
+  // Ids, where the text came without a tokenizer.
+  std::string text_of(std::span<const int> ids) const {
+    if (const model::Tokenizer* tokenizer = point_.source->tokenizer())
+      return model::printable(tokenizer->decode(ids));
+    std::string text;
+    for (const int id : ids) text.append(text.empty() ? "" : " ").append(std::to_string(id));
+    return text;
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  measure::PointProgress progress_;
+  std::vector<int> prompts_;  // [batch, prompt]
+};
+
+std::vector<results::CellResult> run_generate(const measure::SweepPoint& point,
+                                              const measure::RunControl& control,
+                                              results::ResultsFolder& results) {
+  return GenerateRun(point, control, results).run();
+}
+
+}  // namespace
+
+constinit const Experiment kGenerate{
+    .info = {.name = "generate",
+             .help = "a model writes on: where its text leaves the full f32 cache's",
+             .needs_model = true},
+    .check = check_windows,
+    .plan = plan_generate,
+    .run = run_generate};
+
+std::string sample_documents(const SampleOptions& options) {
+  const model::Model model(io::find_model(options.model).string());
+  const model::Tokenizer tokenizer(io::find_input(options.tokenizer, "tokenizer").string(),
+                                   model.config().vocab_size);
+  if (options.tokens >= model.config().max_tokens) {
+    throw std::invalid_argument("--tokens " + std::to_string(options.tokens) +
+                                " and the mark before them are past the model's " +
+                                std::to_string(model.config().max_tokens) + " positions");
+  }
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("contiguous"),
+                                 cache_shape(model.config(), options.documents, options.tokens + 1), ledger);
+  model::CachedModel writer(model, *cache, options.documents);
+  const std::vector<int> prompt = tokenizer.encode(options.prompt);
+  std::vector<int> prompts;
+  for (int d = 0; d < options.documents; ++d) prompts.insert(prompts.end(), prompt.begin(), prompt.end());
+  const std::vector<int> ids = model::continue_prompts(
+      writer, prompts, options.tokens + 1, {options.temperature, options.seed}, [] { return false; });
+  std::string text;
+  for (int d = 0; d < options.documents; ++d) {
+    const auto document =
+        std::span(ids).subspan(static_cast<size_t>(d) * static_cast<size_t>(options.tokens + 1),
+                               static_cast<size_t>(options.tokens + 1));
+    text += model::printable(tokenizer.decode(document)) + "\n<|endoftext|>\n";
+  }
+  return text;
+}
+
+}  // namespace kv::experiments

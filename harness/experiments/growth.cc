@@ -1,0 +1,135 @@
+// The growth experiment: from an empty cache to a length, one token at a time, every step recorded.
+#include <algorithm>
+#include <map>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/timed_group.h"
+#include "harness/measure/timed_tasks.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kLoadedTokens = 256;  // made ready at a time
+
+// Bytes held after each token, alike in every repetition.
+struct GrowthBytes {
+  int64_t payload = 0, metadata = 0, slack = 0, workspace = 0, copied = 0;
+};
+
+void plan_growth(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point);
+  // Growing holds the old and the new buffer, and a slice.
+  fit_side_by_side(point, shared_bytes(point, kLoadedTokens), [&](const measure::PlannedCell& cell) {
+    return 3 * measure::held_bytes(point, cell.spec);
+  });
+}
+
+// One iteration is a whole run from an empty cache.
+class GrowthTask : public measure::TimedTask {
+ public:
+  GrowthTask(measure::Cell& cell, int batch, bool attend, const std::vector<GrowthBytes>& bytes,
+             results::ResultsFolder& results)
+      : cell_(cell), attend_(attend), feed_(*cell.workload, batch), bytes_(bytes), results_(results) {}
+
+  std::string name() const override { return cell_.key; }
+  int iterations() const override { return 1; }
+  void begin(int repetition) override {
+    repetition_ = repetition;
+    for (int i = 0; i < feed_.sequences(); ++i) ids_.push_back(cell_.cache->add_sequence());
+  }
+  double run() override {
+    times_.clear();
+    double us = 0.0;
+    const int64_t tokens = static_cast<int64_t>(bytes_.size());
+    for (int64_t t = 0; t < tokens; ++t) {
+      if (t % kLoadedTokens == 0) feed_.load(t, std::min(kLoadedTokens, tokens - t));
+      times_.push_back(cell_.step(feed_, t, ids_, attend_));
+      us += times_.back().step_us();
+    }
+    return us * 1e-6;
+  }
+  void end() override {
+    for (const SequenceId id : ids_) cell_.cache->release(id);
+    ids_.clear();
+    std::vector<results::GrowthResult> rows;
+    for (size_t t = 0; t < times_.size(); ++t) rows.push_back(step_row(t));
+    results_.add_growth(rows);
+    cell_.steps.push_back(times_);
+  }
+
+ private:
+  results::GrowthResult step_row(size_t t) const {
+    results::GrowthResult row(cell_.result);
+    row.repetition = repetition_;
+    row.token = static_cast<int64_t>(t) + 1;
+    row.append_us = times_[t].append_us;
+    row.view_us = times_[t].view_us;
+    if (attend_) row.attend_us = times_[t].attend_us;
+    row.step_us = times_[t].step_us();
+    row.bytes_payload = bytes_[t].payload;
+    row.bytes_metadata = bytes_[t].metadata;
+    row.bytes_slack = bytes_[t].slack;
+    row.bytes_workspace = bytes_[t].workspace;
+    row.bytes_copied = bytes_[t].copied;
+    return row;
+  }
+
+  measure::Cell& cell_;
+  const bool attend_;
+  workload::TokenFeed feed_;
+  const std::vector<GrowthBytes>& bytes_;
+  results::ResultsFolder& results_;
+  std::vector<SequenceId> ids_;
+  std::vector<measure::StepTimes> times_;
+  int repetition_ = 0;
+};
+
+class GrowthGroup : public TimedGroup {
+ public:
+  using TimedGroup::TimedGroup;
+
+ private:
+  void verify(measure::Cell& cell) override {
+    measure::open_cache(cell, point(), point().batch);
+    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::TokenFeed tokens(*cell.workload, point().batch);
+    std::vector<GrowthBytes>& bytes = bytes_[&cell];
+    const bool attend = point().experiment->measure.attend;
+    for (int64_t t = 0; t < point().seq_len; ++t) {
+      if (t % kLoadedTokens == 0) tokens.load(t, std::min(kLoadedTokens, point().seq_len - t));
+      // Unless every step attends, only the last one does, to be checked.
+      cell.step(tokens, t, cell.ids, attend || t + 1 == point().seq_len);
+      cell.account(std::vector<int64_t>(cell.ids.size(), t + 1));
+      bytes.push_back({.payload = *cell.result.bytes_payload,
+                       .metadata = *cell.result.bytes_metadata,
+                       .slack = *cell.result.bytes_slack,
+                       .workspace = cell.ledger->workspace().current_bytes,
+                       .copied = *cell.result.bytes_copied});
+    }
+    cell.check(tokens, point().seq_len);
+  }
+  void make_ready(measure::Cell& cell) override { measure::open_cache(cell, point(), point().batch); }
+  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    tasks.push_back(std::make_unique<GrowthTask>(cell, point().batch, point().experiment->measure.attend,
+                                                 bytes_[&cell], results()));
+  }
+
+  std::map<const measure::Cell*, std::vector<GrowthBytes>> bytes_;
+};
+
+std::vector<results::CellResult> run_growth(const measure::SweepPoint& point,
+                                            const measure::RunControl& control,
+                                            results::ResultsFolder& results) {
+  return run_groups<GrowthGroup>(point, control, results);
+}
+
+}  // namespace
+
+constinit const Experiment kGrowth{
+    .info = {.name = "growth", .help = "from an empty cache to a length, one token at a time, every step"},
+    .fixed_tokens = 4000.0,
+    .plan = plan_growth,
+    .run = run_growth};
+
+}  // namespace kv::experiments

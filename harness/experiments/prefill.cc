@@ -1,0 +1,291 @@
+// The prefill experiment: a whole prompt into an empty cache, three ways.
+//
+//   materialised  the scores of all tokens against all, in memory at once: O(S^2) workspace
+//   chunked       the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)
+//   tiled         the cache's own attention, whose scores never leave a tile: O(1)
+//
+// All three store the prompt in the variant's cache; the first two attend to the prompt's own rows, as
+// frameworks do, and the third to the rows as stored. Times are of storing and attending together.
+#include <algorithm>
+#include <new>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/prefill_check.h"
+#include "harness/experiments/score_attention.h"
+#include "harness/io/bytes.h"
+#include "harness/math/stats.h"
+#include "harness/measure/timed_cells.h"
+#include "harness/measure/timed_tasks.h"
+#include "variants/core/registry.h"
+
+namespace kv::experiments {
+namespace {
+
+struct Arm {
+  const char* name;
+  int64_t chunk;  // tokens whose scores are in memory at once; 0: none are
+
+  bool tiled() const { return chunk == 0; }
+};
+
+constexpr const char* kMaterialised = "materialised";
+
+// A chunk that is no shorter than the prompt would be the materialised arm again.
+std::vector<Arm> arms(const measure::SweepPoint& point) {
+  std::vector<Arm> arms{{kMaterialised, point.seq_len}};
+  for (const int64_t chunk : point.experiment->axes.chunk) {
+    if (chunk < point.seq_len) arms.push_back({"chunked", chunk});
+  }
+  arms.push_back({"tiled", 0});
+  return arms;
+}
+
+std::string suffix(const Arm& arm) {
+  return std::string(arm.name) + (std::string(arm.name) == "chunked" ? " c" + std::to_string(arm.chunk) : "");
+}
+
+// The cache, the prompt with its outputs, and the scores. In floating point first: the closed form, in whole
+// numbers, could overflow.
+int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const Arm& arm) {
+  const workload::WorkloadShape& s = point.source->shape();
+  const double prompt = sizeof(float) * measure::value_count(point, 2.0 * s.q_heads + 4.0 * s.kv_heads,
+                                                             static_cast<double>(point.seq_len));
+  const double scores = score_bytes(s, std::min(arm.chunk, point.seq_len), point.seq_len);
+  if (prompt + scores > 1e15) return static_cast<int64_t>(std::min(prompt + scores, 1e18));
+  const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
+  return static_cast<int64_t>(prompt + scores) +
+         predicted_bytes(spec, measure::cache_shape(point, point.batch), lengths);
+}
+
+measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size_t arm,
+                              const std::string& suffix) {
+  measure::PlannedCell& cell = add_cell(point, spec, suffix);
+  cell.arm = arm;
+  if (cell.is_measured() && !arms(point)[arm].tiled() && retention_of(spec).scores) {
+    cell.status = results::Status::kUnsupported;
+    cell.reason = "what it keeps depends on its own attention, which only the tiled arm runs";
+  }
+  return cell;
+}
+
+// The variants' arms in their order, the A/A test next to what it is a copy of.
+void plan_prefill(measure::SweepPoint& point) {
+  for (const Spec& spec : point.experiment->axes.variants) {
+    const std::vector<Arm> all = arms(point);
+    for (size_t arm = 0; arm < all.size(); ++arm) {
+      add_arm(point, spec, arm, suffix(all[arm]));
+      if (point.cells.size() == 1 && point.experiment->measure.aa_test)
+        add_arm(point, spec, arm, aa_suffix(suffix(all[arm]))).aa_test = true;
+    }
+  }
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return needed_bytes(point, cell.spec, arms(point)[cell.arm]);
+  });
+}
+
+class PrefillCell {
+ public:
+  PrefillCell(const measure::SweepPoint& point, const measure::PlannedCell& planned)
+      : point_(point), arm_(arms(point)[planned.arm]), cell_(measure::make_cell(point, planned)) {
+    results::CellResult& row = cell_->result;
+    row.phase = "prefill";
+    row.arm = arm_.name;
+    if (std::string(arm_.name) == "chunked") row.chunk_tokens = arm_.chunk;
+  }
+
+  measure::Cell& cell() { return *cell_; }
+  int64_t tokens() const { return point_.batch * point_.seq_len; }
+
+  // Verifies and accounts, and leaves the prompt ready to be timed.
+  void prepare() {
+    try {
+      cell_->workload = point_.source->workload(cell_->spec, point_.seq_len);
+      for (int i = 0; i < point_.batch; ++i) {
+        for (int layer = 0; layer < point_.source->shape().layers; ++layer)
+          prompts_.emplace_back(*cell_->workload, i, layer, point_.seq_len, step_tokens());
+      }
+      open();
+      run();
+      cell_->result.kernel = arm_.tiled() ? cell_->cache->kernel() : "eigen/f32";
+      cell_->prompt = step_tokens();
+      cell_->account(std::vector<int64_t>(cell_->ids.size(), point_.seq_len));
+      check();
+    } catch (const std::bad_alloc&) {
+      measure::mark(*cell_, results::Status::kOutOfMemory,
+                    "ran out of memory at " + io::human_bytes(point_.memory_bytes));
+    }
+    close();
+  }
+
+  void open() {
+    cell_->ledger = std::make_unique<memory::Ledger>(point_.memory_bytes, point_.context->gpu());
+    cell_->cache = build_cache(cell_->spec, measure::cache_shape(point_, point_.batch), *cell_->ledger);
+    for (int i = 0; i < point_.batch; ++i) cell_->ids.push_back(cell_->cache->add_sequence());
+  }
+  void close() {
+    cell_->cache.reset();
+    cell_->ids.clear();
+  }
+
+  // One sequence after another, each chunk through all layers.
+  void run() {
+    const int layers = point_.source->shape().layers;
+    for (int i = 0; i < point_.batch; ++i) {
+      const size_t chunks = prompts_.front().chunks.size();
+      for (size_t c = 0; c < chunks; ++c) {
+        for (int layer = 0; layer < layers; ++layer) step(prompt(i, layer), c, layer, cell_->ids[i]);
+      }
+    }
+  }
+
+  // Fills the time columns.
+  void summarise() {
+    if (cell_->steps.empty()) return;
+    const std::vector<double> times = measure::step_medians(*cell_);
+    const double p50 = math::median(times);
+    const math::ConfidenceInterval interval = math::median_interval(times);
+    results::CellResult& row = cell_->result;
+    row.prefill_p50_us = p50;
+    row.prefill_ci_low_us = interval.low;
+    row.prefill_ci_high_us = interval.high;
+    row.prefill_tokens_per_s = static_cast<double>(tokens()) / p50 * 1e6;
+    row.repetitions = static_cast<int64_t>(times.size());
+    row.samples = static_cast<int64_t>(times.size() * cell_->steps.front().size());
+  }
+
+ private:
+  int64_t step_tokens() const { return arm_.tiled() ? point_.seq_len : arm_.chunk; }
+  Prompt& prompt(int sequence, int layer) {
+    return prompts_[static_cast<size_t>(sequence * point_.source->shape().layers + layer)];
+  }
+
+  void step(Prompt& prompt, size_t chunk, int layer, SequenceId id) {
+    Prompt::Chunk& c = prompt.chunks[chunk];
+    const StepInput in{.sequence = id,
+                       .n = c.n,
+                       .q = c.q.data(),
+                       .k = c.k.data(),
+                       .v = c.v.data(),
+                       .out = arm_.tiled() ? c.out.data() : nullptr};
+    cell_->cache->step(layer, {&in, 1});
+    if (arm_.tiled()) return;
+    attend_with_scores({.q = c.q.data(),
+                        .out = c.out.data(),
+                        .k = prompt.k.data(),
+                        .v = prompt.v.data(),
+                        .first = c.first,
+                        .n = c.n,
+                        .tokens = point_.seq_len},
+                       point_.source->shape(), *cell_->ledger);
+  }
+
+  void check() {
+    const verify::Errors errors = check_prompts(*cell_, prompts_, arm_.tiled());
+    if (arm_.tiled()) {
+      measure::set_errors(cell_->result, errors);
+    } else {
+      cell_->result.metric("err_rel_l2") = errors.metric("err_rel_l2");
+      cell_->result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+    }
+    const std::string failure = errors.failure();
+    if (!failure.empty()) return measure::mark(*cell_, results::Status::kFailed, failure);
+    cell_->result.status = results::Status::kOk;
+  }
+
+  const measure::SweepPoint& point_;
+  const Arm arm_;
+  std::unique_ptr<measure::Cell> cell_;
+  std::vector<Prompt> prompts_;  // [sequences, layers]
+};
+
+// A prompt into a new cache, several times a repetition where it is short.
+class PrefillTask : public measure::TimedTask {
+ public:
+  PrefillTask(PrefillCell& prefill, results::ResultsFolder& results) : prefill_(prefill), results_(results) {}
+  std::string name() const override { return prefill_.cell().key; }
+  int iterations() const override {
+    return static_cast<int>(std::clamp<int64_t>(kTokens / prefill_.tokens(), 1, 16));
+  }
+  void begin(int repetition) override {
+    repetition_ = repetition;
+    times_.clear();
+  }
+  double run() override {
+    prefill_.open();
+    measure::Stopwatch watch;
+    prefill_.run();
+    const double seconds = watch.lap();
+    prefill_.close();
+    times_.push_back({.append_us = 0.0, .view_us = 0.0, .attend_us = seconds * 1e6});
+    return seconds;
+  }
+  void end() override {
+    std::vector<results::SampleResult> rows;
+    for (size_t i = 0; i < times_.size(); ++i) {
+      rows.push_back(measure::sample_of(prefill_.cell(), repetition_, i, "prefill"));
+      rows.back().step_us = times_[i].step_us();
+    }
+    results_.add_samples(rows);
+    prefill_.cell().steps.push_back(times_);
+  }
+
+ private:
+  PrefillCell& prefill_;
+  results::ResultsFolder& results_;
+  static constexpr int64_t kTokens = 2048;  // about as many a repetition
+
+  int repetition_ = 0;
+  std::vector<measure::StepTimes> times_;
+};
+
+using PrefillCells = std::vector<std::unique_ptr<PrefillCell>>;
+
+// False if it was stopped.
+bool time_prefill(const measure::SweepPoint& point, const measure::RunControl& control,
+                  results::ResultsFolder& results, const PrefillCells& cells) {
+  std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+  std::vector<measure::Cell*> timed;
+  for (const auto& c : cells) {
+    timed.push_back(&c->cell());
+    if (measure::runs(c->cell())) tasks.push_back(std::make_unique<PrefillTask>(*c, results));
+  }
+  return measure::time_cells(tasks, timed, point.experiment->measure.repetitions, control);
+}
+
+std::vector<results::CellResult> run_prefill(const measure::SweepPoint& point,
+                                             const measure::RunControl& control,
+                                             results::ResultsFolder& results) {
+  PrefillCells cells;
+  for (const measure::PlannedCell& planned : point.cells)
+    cells.push_back(std::make_unique<PrefillCell>(point, planned));
+  for (const auto& c : cells) {
+    if (control.stop()) return {};
+    if (measure::runs(c->cell())) c->prepare();
+  }
+  if (!time_prefill(point, control, results, cells)) return {};
+  std::vector<results::CellResult> rows;
+  PrefillCell* baseline = nullptr;
+  for (const auto& c : cells) {
+    // Every variant's arms are compared with its own materialised one, its first.
+    if (!baseline || !(c->cell().spec == baseline->cell().spec)) baseline = c.get();
+    c->summarise();
+    measure::compare_cell(c->cell(), baseline->cell(), kMaterialised);
+    rows.push_back(c->cell().result);
+  }
+  return rows;
+}
+
+constexpr std::string_view kAxes[] = {"chunk"};
+
+}  // namespace
+
+constinit const Experiment kPrefill{
+    .info = {.name = "prefill",
+             .help = "a whole prompt: scores materialised, in chunks, and tiled",
+             .own_axes = kAxes},
+    .fixed_tokens = 4000.0,
+    .plan = plan_prefill,
+    .run = run_prefill};
+
+}  // namespace kv::experiments

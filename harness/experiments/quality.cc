@@ -1,0 +1,44 @@
+#include "harness/experiments/quality.h"
+
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+
+namespace kv::experiments {
+namespace {
+
+void plan_quality(measure::SweepPoint& point) {
+  add_variants(point);
+  fit_readings(point);
+}
+
+std::vector<results::CellResult> run_quality(const measure::SweepPoint& point,
+                                             const measure::RunControl& control,
+                                             results::ResultsFolder& results) {
+  measure::Passages windows = text_windows(point, point.seq_len);
+  windows.first = point.experiment->measure.prompt;
+  return run_reading(point, control, windows, &results);
+}
+
+}  // namespace
+
+void check_windows(const measure::SweepPoint& point) {
+  check_length(point, point.seq_len, point.experiment->kind + ".seq_len");
+  text_windows(point, point.seq_len);
+  if (point.experiment->measure.prompt < point.seq_len) return;
+  throw std::invalid_argument(where(point) + "a prompt of " +
+                              std::to_string(point.experiment->measure.prompt) +
+                              " tokens leaves nothing of " + std::to_string(point.seq_len) + " to decode");
+}
+
+constinit const Experiment kQuality{
+    .info = {.name = "quality",
+             .help = "a model reads a text: perplexity and divergence from the full f32 cache",
+             .needs_model = true},
+    .check = check_windows,
+    .plan = plan_quality,
+    .run = run_quality};
+
+}  // namespace kv::experiments

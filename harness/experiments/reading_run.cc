@@ -1,0 +1,278 @@
+#include "harness/experiments/reading_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kFirstBucket = 16;  // positions; every further bucket is as long as all before it
+
+measure::StepSchedule schedule_of(const measure::SweepPoint& point) {
+  const config::MeasureConfig& m = point.experiment->measure;
+  return {.prompt = m.prompt, .step = m.step_tokens};
+}
+
+Spec full_f32() { return parse_spec("contiguous"); }
+
+// A cell and what reads for it.
+struct ReadingCell {
+  std::unique_ptr<measure::Cell> cell;
+  std::optional<measure::Reading> reading;
+};
+
+class ReadingRun {
+ public:
+  ReadingRun(const measure::SweepPoint& point, const measure::RunControl& control, measure::Passages passages)
+      : point_(point), control_(control), model_(*point.source->model()), passages_(std::move(passages)) {}
+
+  // False if it was stopped.
+  bool run(std::vector<ReadingCell>& cells) {
+    measure::PointProgress progress(
+        control_, static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
+    for (size_t begin = 0; begin < cells.size();) {
+      size_t end = begin;
+      while (end < cells.size() && cells[end].cell->group == cells[begin].cell->group) ++end;
+      if (!run_group(std::span(cells).subspan(begin, end - begin), progress)) return false;
+      begin = end;
+    }
+    return true;
+  }
+
+ private:
+  bool run_group(std::span<ReadingCell> cells, measure::PointProgress& progress) {
+    std::vector<ReadingCell*> read;
+    for (ReadingCell& c : cells) {
+      if (measure::runs(*c.cell)) read.push_back(&c);
+    }
+    if (read.empty()) return true;
+    memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
+    const auto cache = build_cache(full_f32(), cache_shape(point_, point_.batch), ledger);
+    measure::Reading reference(model_, *cache, passages_);
+    std::vector<measure::Reading*> readings;
+    for (ReadingCell* c : read) {
+      if (open(*c)) readings.push_back(&*c->reading);
+    }
+    if (readings.empty()) return true;
+    const auto go_on = [&](int64_t tokens) {
+      progress.add(static_cast<double>(tokens) * static_cast<double>(cells.size()));
+      return !control_.stop();
+    };
+    if (!measure::read_together(passages_, schedule_of(point_), reference, readings, go_on)) return false;
+    for (ReadingCell* c : read) {
+      if (c->reading) close(*c);
+    }
+    return true;
+  }
+
+  bool open(ReadingCell& c) const {
+    measure::Cell& cell = *c.cell;
+    try {
+      measure::open_cache(cell, point_, point_.batch);
+      c.reading.emplace(model_, *cell.cache, passages_);
+    } catch (const std::invalid_argument& e) {
+      measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
+    } catch (const std::bad_alloc&) {
+      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
+    }
+    return measure::runs(cell);
+  }
+
+  void close(ReadingCell& c) const {
+    measure::Cell& cell = *c.cell;
+    measure::Reading& reading = *c.reading;
+    if (!reading.failure.empty()) return measure::mark(cell, results::Status::kOutOfMemory, reading.failure);
+    const std::span<const SequenceId> ids = reading.decoder.sequences();
+    cell.ids.assign(ids.begin(), ids.end());
+    const int64_t first_step = std::min(schedule_of(point_).tokens(0), passages_.length);
+    cell.prompt = first_step > 1 ? first_step : 0;
+    cell.result.peak_bytes = cell.ledger->peak_total_bytes();
+    cell.account(std::vector<int64_t>(ids.size(), passages_.length));
+    cell.result.kept_tokens = static_cast<int64_t>(cell.cache->kept(ids.front(), 0, 0).size());
+    const double tokens = static_cast<double>(passages_.sequences * passages_.length);
+    cell.result.tokens_per_s = tokens / reading.seconds;
+    cell.cache.reset();
+    cell.result.status = results::Status::kOk;
+    if (point_.experiment->measure.step_tokens > 1) check_chunks(c);
+  }
+
+  // The first sequence again, token by token.
+  void check_chunks(ReadingCell& c) const {
+    const measure::StepSchedule chunked = schedule_of(point_);
+    measure::Passages first = passages_;
+    first.sequences = 1;
+    const measure::StepSchedule decode{.prompt = chunked.prompt, .step = 1};
+    const std::vector<measure::Prediction> again =
+        measure::read_specs(model_, first, decode, {&c.cell->spec, 1}, point_.context->gpu()).front();
+    double difference = 0;
+    for (int64_t i = passages_.first; i < passages_.length; ++i) {
+      const auto at = static_cast<size_t>(i);
+      difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
+    }
+    record_chunks(*c.cell, chunked.step, difference);
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  const model::Model& model_;
+  const measure::Passages passages_;
+};
+
+// With paired differences an interval can leave out 0 by a millionth. A change of the mean loss that lies
+// within this on either side, 0.1 % of the perplexity, is called negligible.
+constexpr double kNegligible = 1e-3;  // nats
+
+std::string verdict_of(const measure::PredictionSummary& s, bool is_reference) {
+  if (is_reference) return "baseline";
+  if (s.kl_max == 0 && s.p_change_rms == 0) return "identical";
+  const auto [low, high] = s.loss_change.interval;
+  if (low <= 0 && high >= 0) return "ambiguous";
+  if (std::max(-low, high) < kNegligible) return "negligible";
+  return low > 0 ? "worse" : "better";
+}
+
+// The columns that cells and position buckets share.
+void write_summary(results::PredictionResult& row, const measure::PredictionSummary& s) {
+  row.predictions = s.count;
+  row.loss = s.loss;
+  row.loss_se = s.loss_error;
+  row.loss_change = s.loss_change.value;
+  row.loss_change_ci_low = s.loss_change.interval.low;
+  row.loss_change_ci_high = s.loss_change.interval.high;
+  row.kl_mean = s.kl.value;
+  row.kl_mean_ci_low = s.kl.interval.low;
+  row.kl_mean_ci_high = s.kl.interval.high;
+  row.kl_median = s.kl_median;
+  row.kl_p99 = s.kl_p99;
+  row.kl_max = s.kl_max;
+  row.top1_agreement = s.same_top.value;
+  row.top1_agreement_ci_low = s.same_top.interval.low;
+  row.top1_agreement_ci_high = s.same_top.interval.high;
+  row.p_change_rms = s.p_change_rms;
+}
+
+void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>& predictions,
+                    const measure::Passages& passages) {
+  const measure::PredictionSummary s =
+      measure::summarise(predictions, passages.length, passages.first, passages.length);
+  write_summary(cell.result, s);
+  cell.result.perplexity = std::exp(s.loss);
+  cell.result.perplexity_se = std::exp(s.loss) * s.loss_error;  // to first order
+  const std::string full = parse_spec("contiguous").print();
+  cell.result.versus = full;
+  cell.result.verdict = verdict_of(s, cell.spec.print() == full);
+  if (std::isfinite(s.loss)) return;
+  cell.result.fail(results::Status::kFailed, "a prediction is not finite");
+}
+
+std::vector<results::PositionResult> position_rows(const measure::Cell& cell,
+                                                   const std::vector<measure::Prediction>& predictions,
+                                                   const measure::Passages& passages) {
+  const int64_t length = passages.length;
+  std::vector<results::PositionResult> rows;
+  for (int64_t begin = 0, end = kFirstBucket; begin < length; begin = end, end *= 2) {
+    const int64_t first = std::max(begin, passages.first), last = std::min(end, length);
+    if (first >= last) continue;
+    results::PositionResult row(cell.result);
+    row.position_first = first;
+    row.position_last = last - 1;
+    write_summary(row, measure::summarise(predictions, length, first, last));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
+  return text_windows(point.source->text(), point.batch, length, "text " + point.config->workload.text);
+}
+
+measure::Passages text_windows(std::span<const int> text, int sequences, int64_t length,
+                               const std::string& name) {
+  const auto needed = static_cast<size_t>(sequences * length + 1);
+  if (text.size() < needed) {
+    throw std::invalid_argument(name + " has " + std::to_string(text.size()) + " tokens, but " +
+                                std::to_string(sequences) + (sequences > 1 ? " windows of " : " window of ") +
+                                std::to_string(length) + " need" + (sequences > 1 ? " " : "s ") +
+                                std::to_string(needed) + ": give a longer text, or fewer or shorter windows");
+  }
+  measure::Passages p{.sequences = sequences, .length = length, .ids = {}};
+  for (int s = 0; s < sequences; ++s) {
+    const auto from = text.begin() + s * length;
+    p.ids.insert(p.ids.end(), from, from + length + 1);
+  }
+  return p;
+}
+
+std::string where(const measure::SweepPoint& point) {
+  return point.config->path + ": [" + point.experiment->kind + "] ";
+}
+
+void check_length(const measure::SweepPoint& point, int64_t length, const std::string& setting,
+                  int64_t rest) {
+  const model::ModelConfig& model = point.source->model()->config();
+  if (model.sliding_window > 0 && length > model.sliding_window) {
+    throw std::invalid_argument(where(point) + "the model sees the last " +
+                                std::to_string(model.sliding_window) +
+                                " tokens only, and a full cache would show it " + std::to_string(length));
+  }
+  const int64_t most = model.max_tokens;
+  if (length <= most) return;
+  throw std::invalid_argument(where(point) + std::to_string(length) +
+                              " tokens are past the model's rotary table of " + std::to_string(most) +
+                              " positions: give " + setting + " at most " + std::to_string(most - rest));
+}
+
+void record_chunks(measure::Cell& cell, int64_t step, double difference) {
+  cell.result.arm = "chunked";
+  cell.result.chunk_tokens = step;
+  cell.result.chunk_max_diff = difference;
+  constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
+  if (difference <= kRounding || !measure::agrees_in_chunks(cell.spec)) return;
+  cell.result.fail(results::Status::kFailed,
+                   "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
+}
+
+void fit_readings(measure::SweepPoint& point) {
+  // What a step makes of the vocabulary: the reference's distributions, and each thread's logits and
+  // distribution.
+  const measure::StepSchedule schedule = schedule_of(point);
+  const double rows = static_cast<double>(point.batch) *
+                      static_cast<double>(std::min(std::max(schedule.prompt, schedule.step), point.seq_len));
+  const double a_logit = sizeof(double) + sizeof(float) * (1.0 + point.threads);
+  const int vocab = point.source->model()->config().vocab_size;
+  const auto step = static_cast<int64_t>(std::min(rows * vocab * a_logit, 1e18));
+  // Growing holds the old and the new buffer.
+  fit_side_by_side(
+      point, 2 * measure::held_bytes(point, full_f32()) + step,
+      [&](const measure::PlannedCell& cell) { return 2 * measure::held_bytes(point, cell.spec); });
+}
+
+std::vector<results::CellResult> run_reading(const measure::SweepPoint& point,
+                                             const measure::RunControl& control,
+                                             const measure::Passages& passages,
+                                             results::ResultsFolder* positions) {
+  std::vector<ReadingCell> cells;
+  for (const measure::PlannedCell& planned : point.cells)
+    cells.push_back({measure::make_cell(point, planned), {}});
+  ReadingRun run(point, control, passages);
+  if (!run.run(cells)) return {};
+  std::vector<results::CellResult> rows;
+  for (const ReadingCell& c : cells) {
+    measure::Cell& cell = *c.cell;
+    if (c.reading && measure::runs(cell)) {
+      summarise_cell(cell, c.reading->predictions, passages);
+      if (positions) positions->add_positions(position_rows(cell, c.reading->predictions, passages));
+    }
+    rows.push_back(cell.result);
+  }
+  return rows;
+}
+
+}  // namespace kv::experiments

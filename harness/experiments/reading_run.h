@@ -1,0 +1,44 @@
+// Reads passages with every cache of a sweep point side by side and compares their predictions with the full
+// f32 cache's: what the quality and recall experiments share.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/measure/cell.h"
+#include "harness/measure/teacher_forcing.h"
+#include "harness/results/results_folder.h"
+
+namespace kv::experiments {
+
+// The first `sequences` disjoint windows of `length` tokens, whose last predictions are of the tokens that
+// follow. Throws std::invalid_argument if the text, called `name`, is too short.
+measure::Passages text_windows(std::span<const int> text, int sequences, int64_t length,
+                               const std::string& name = "the text");
+// The same of a sweep point's own text.
+measure::Passages text_windows(const measure::SweepPoint& point, int64_t length);
+
+// "FILE: [experiment] ", for messages.
+std::string where(const measure::SweepPoint& point);
+
+// Throws std::invalid_argument if the model cannot read so many tokens. `setting` is what says how many, and
+// `rest` are tokens beside those that it names.
+void check_length(const measure::SweepPoint& point, int64_t length, const std::string& setting,
+                  int64_t rest = 0);
+
+// Of a cell that was read `step` tokens at a time: says so, and by how much a loss differs from decode's at
+// most. Fails the cell where that is more than rounding, though the two must agree.
+void record_chunks(measure::Cell& cell, int64_t step, double difference);
+
+// Decides memory of the listed cells and which are read side by side: with the reference, `point.batch`
+// sequences of `point.seq_len` tokens.
+void fit_readings(measure::SweepPoint& point);
+
+// Reads and summarises; empty if it was stopped. `positions`: where summaries by position go, if anywhere.
+std::vector<results::CellResult> run_reading(const measure::SweepPoint& point,
+                                             const measure::RunControl& control,
+                                             const measure::Passages& passages,
+                                             results::ResultsFolder* positions);
+
+}  // namespace kv::experiments

@@ -1,0 +1,98 @@
+#include "harness/experiments/recall.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/math/random.h"
+
+namespace kv::experiments {
+namespace {
+
+std::string recall_suffix(const measure::SweepPoint& point) {
+  return "distance " + std::to_string(point.distance) + " passage " + std::to_string(point.passage);
+}
+
+void check_recall(const measure::SweepPoint& point) {
+  if (point.passage <= Recall::kCue) {
+    throw std::invalid_argument(where(point) + "passage must be more than the " +
+                                std::to_string(Recall::kCue) + " tokens that tell a copy, not " +
+                                std::to_string(point.passage));
+  }
+  if (point.distance < point.passage) {
+    throw std::invalid_argument(where(point) + "distance " + std::to_string(point.distance) +
+                                " is shorter than the passage of " + std::to_string(point.passage) +
+                                " tokens");
+  }
+  check_length(point, point.seq_len, "recall.distance and recall.passage together", Recall{0, 0}.length());
+  if (point.experiment->measure.passages == "text") text_windows(point, point.seq_len);
+}
+
+void plan_recall(measure::SweepPoint& point) {
+  add_variants(point, recall_suffix(point));
+  fit_readings(point);
+}
+
+// Every sequence of its own, from the seed alone; ids below 3 are the tokenizer's marks.
+std::vector<int> random_ids(const measure::SweepPoint& point, int64_t count) {
+  constexpr uint64_t kStream = 0x7265'63616c6c;  // "recall"
+  constexpr int kMarks = 3;
+  const int vocab = point.source->model()->config().vocab_size;
+  std::vector<int> ids;
+  for (int s = 0; s < point.batch; ++s) {
+    const uint64_t key = random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
+    for (int64_t i = 0; i < count; ++i) {
+      const auto drawn = random::below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(vocab - kMarks));
+      ids.push_back(kMarks + static_cast<int>(drawn));
+    }
+  }
+  return ids;
+}
+
+measure::Passages recall_passages(const measure::SweepPoint& point) {
+  const Recall recall{point.distance, point.passage};
+  if (point.experiment->measure.passages == "random")
+    return with_repeat(random_ids(point, recall.length() + 1), point.batch, recall);
+  return with_repeat(text_windows(point, recall.length()).ids, point.batch, recall);
+}
+
+std::vector<results::CellResult> run_recall(const measure::SweepPoint& point,
+                                            const measure::RunControl& control, results::ResultsFolder&) {
+  std::vector<results::CellResult> rows = run_reading(point, control, recall_passages(point), nullptr);
+  for (results::CellResult& row : rows) {
+    row.distance = point.distance;
+    row.passage_tokens = point.passage;
+  }
+  return rows;
+}
+
+constexpr std::string_view kAxes[] = {"passage"};
+
+}  // namespace
+
+measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall) {
+  const int64_t length = recall.length();
+  for (int s = 0; s < sequences; ++s) {
+    const auto copy = ids.begin() + s * (length + 1) + Recall::kLead;
+    std::copy_n(copy, recall.passage, copy + recall.distance);
+  }
+  // The prediction after token t is of token t + 1.
+  return {.sequences = sequences,
+          .length = length,
+          .ids = std::move(ids),
+          .first = Recall::kLead + recall.distance + Recall::kCue - 1};
+}
+
+constinit const Experiment kRecall{
+    .info = {.name = "recall",
+             .help = "a passage comes again at a distance: the loss on its second copy",
+             .length_axis = config::LengthAxis::kDistance,
+             .own_axes = kAxes,
+             .needs_model = true},
+    .check = check_recall,
+    .plan = plan_recall,
+    .run = run_recall};
+
+}  // namespace kv::experiments

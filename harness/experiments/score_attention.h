@@ -1,0 +1,27 @@
+// Attention with its scores in memory, as frameworks without a fused kernel compute it: q k^T, softmax, times
+// v, each a whole matrix. The plain arm that the prefill experiment compares the tiled kernels with.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/workload/workload.h"
+#include "variants/core/memory.h"
+
+namespace kv::experiments {
+
+// n tokens of a prompt, from token `first` on, and the rows they read.
+struct PromptQueries {
+  const float* q;      // [q_heads, n, head_dim]
+  float* out;          // [q_heads, n, head_dim]
+  const float *k, *v;  // [kv_heads, tokens, head_dim]: the whole prompt
+  int64_t first, n, tokens;
+};
+
+// f32. The scores of all heads, [q_heads, n, first + n], come from `memory` as workspace; throws
+// std::bad_alloc where they do not fit.
+void attend_with_scores(const PromptQueries& prompt, const workload::WorkloadShape& shape, Memory& memory);
+
+// The bytes of those scores. In floating point, since they may be more than any machine has.
+double score_bytes(const workload::WorkloadShape& shape, int64_t n, int64_t rows);
+
+}  // namespace kv::experiments

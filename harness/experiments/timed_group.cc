@@ -1,0 +1,71 @@
+#include "harness/experiments/timed_group.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "harness/io/bytes.h"
+#include "harness/measure/timed_cells.h"
+
+namespace kv::experiments {
+
+bool TimedGroup::run(const std::vector<measure::Cell*>& group) {
+  for (measure::Cell* cell : group) {
+    if (control_.stop()) return false;
+    prepare(*cell);
+  }
+  Tasks tasks;
+  for (measure::Cell* cell : group) {
+    if (measure::runs(*cell)) add_tasks(*cell, tasks);
+  }
+  if (tasks.empty()) return true;
+  add_comparisons(group, tasks);
+  if (!measure::time_cells(tasks, group, point_.experiment->measure.repetitions, control_)) return false;
+  for (measure::Cell* cell : group) {
+    if (!measure::runs(*cell)) continue;
+    summarise(*cell);
+    cell->cache.reset();
+  }
+  return true;
+}
+
+void TimedGroup::prepare(measure::Cell& cell) {
+  try {
+    cell.workload = point_.source->workload(cell.spec, point_.seq_len);
+    verify(cell);
+    if (!measure::runs(cell)) return measure::mark(cell, results::Status::kFailed, cell.result.reason);
+    make_ready(cell);
+  } catch (const OutOfBlocks& e) {
+    measure::mark(cell, results::Status::kOutOfMemory, e.what());
+  } catch (const std::bad_alloc&) {
+    measure::mark(cell, results::Status::kOutOfMemory,
+                  "ran out of memory at " + io::human_bytes(point_.memory_bytes));
+  } catch (const std::invalid_argument& e) {
+    measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
+  }
+}
+
+int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {
+  const workload::WorkloadShape& w = point.source->shape();
+  const double verified = 2.0 * (w.kv_heads + 2) * static_cast<double>(point.seq_len) * w.head_dim;
+  const double tokens = measure::value_count(point, w.q_heads + 2.0 * w.kv_heads,
+                                             static_cast<double>(std::min(point.seq_len, fed)));
+  return static_cast<int64_t>(std::min(sizeof(float) * (tokens + verified), 1e18));
+}
+
+std::vector<results::CellResult> compared_rows(const measure::Cells& cells) {
+  const measure::Cell& baseline = *cells.front();
+  std::vector<results::CellResult> rows;
+  for (const auto& cell : cells) {
+    if (cell->group == baseline.group) {
+      measure::compare_cell(*cell, baseline, baseline.spec.print());
+    } else if (!cell->steps.empty() && !baseline.steps.empty()) {
+      cell->result.reason =
+          "not compared: it does not fit into memory together with " + baseline.spec.print();
+    }
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace kv::experiments

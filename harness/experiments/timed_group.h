@@ -1,0 +1,66 @@
+// What decode and growth have in common: the cells of a sweep point that fit into memory together are
+// verified one after another, then timed interleaved, then compared with the first.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/measure/cell.h"
+#include "harness/measure/timing.h"
+#include "harness/results/results_folder.h"
+
+namespace kv::experiments {
+
+// One group of cells, measured side by side.
+class TimedGroup {
+ public:
+  using Tasks = std::vector<std::unique_ptr<measure::TimedTask>>;
+
+  TimedGroup(const measure::SweepPoint& point, const measure::RunControl& control,
+             results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results) {}
+  virtual ~TimedGroup() = default;
+
+  // False if it was stopped.
+  bool run(const std::vector<measure::Cell*>& group);
+
+ protected:
+  // Verifies and accounts the cell, whose workload is there.
+  virtual void verify(measure::Cell& cell) = 0;
+  // Opens the cache that is timed.
+  virtual void make_ready(measure::Cell& cell) = 0;
+  virtual void add_tasks(measure::Cell& cell, Tasks& tasks) = 0;
+  // What the cells are compared with, measured between them.
+  virtual void add_comparisons(const std::vector<measure::Cell*>& /*group*/, Tasks& /*tasks*/) {}
+  virtual void summarise(measure::Cell& cell) { cell.summarise(); }
+
+  const measure::SweepPoint& point() const { return point_; }
+  results::ResultsFolder& results() const { return results_; }
+
+ private:
+  void prepare(measure::Cell& cell);
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+};
+
+// What a point holds whatever the variant: the `fed` tokens that are ready at a time, and the rows that an
+// output is verified against.
+int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed);
+
+// Compares each cell with the first, where both were measured side by side; the rows of all.
+std::vector<results::CellResult> compared_rows(const measure::Cells& cells);
+
+template <class Group>
+std::vector<results::CellResult> run_groups(const measure::SweepPoint& point,
+                                            const measure::RunControl& control,
+                                            results::ResultsFolder& results) {
+  const measure::Cells cells = measure::make_cells(point);
+  for (const std::vector<measure::Cell*>& group : measure::groups_of(cells)) {
+    if (!Group(point, control, results).run(group)) return {};
+  }
+  return compared_rows(cells);
+}
+
+}  // namespace kv::experiments

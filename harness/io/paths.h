@@ -1,0 +1,24 @@
+// Where the project's own files are.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace kv::io {
+
+// The project folder: $KVLAB_HOME, which the launcher sets, else the folder this program was built from.
+std::filesystem::path project_home();
+
+// `path` as given if it exists, else inside the project folder. Throws std::invalid_argument if it is in
+// neither.
+std::filesystem::path find_input(const std::string& path, const std::string& what);
+
+// The same for a model, which may be a folder.
+std::filesystem::path find_model(const std::string& path);
+
+// Whether a path names token ids rather than text: .npy (a 1-D array of u16, u32, i32 or i64), or .u16 or
+// .u32 (the little-endian numbers alone). harness/model/tokenize_text.py makes them with any Hugging Face
+// tokenizer.
+bool is_token_file(const std::string& path);
+
+}  // namespace kv::io

@@ -1,0 +1,40 @@
+// A table of numbers with footnotes, and how it looks in a terminal, in Markdown and in LaTeX.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kv::io {
+
+struct TextTable {
+  struct Field {
+    std::string text;
+    std::string mark = {};  // of the footnote: "*" or "[1]"
+  };
+  struct Row {
+    std::string label;
+    std::vector<Field> fields;
+  };
+  struct Note {
+    std::string mark;  // may be empty: about the table as a whole
+    std::string text;
+  };
+
+  std::string title;
+  std::string facts;                            // a sentence or two
+  std::string corner;                           // heads the labels
+  std::vector<std::vector<std::string>> heads;  // of the columns, each in lines
+  std::vector<Row> rows;
+  std::vector<Note> notes;
+
+  // The mark "[n]" of a footnote with this text, which is added unless it is there already.
+  std::string footnote(const std::string& text);
+};
+
+// `width` in characters: columns that do not fit go to a second table below, with the labels again.
+std::string terminal_text(const TextTable& table, size_t width);
+std::string markdown_text(const TextTable& table);
+// A table environment; needs the package booktabs.
+std::string latex_text(const TextTable& table);
+
+}  // namespace kv::io

@@ -1,0 +1,157 @@
+#include "harness/math/stats.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "harness/math/random.h"
+
+namespace kv::math {
+namespace {
+
+constexpr int kResamples = 2000;
+constexpr uint64_t kSeed = 20231;
+constexpr double kLowPercent = 2.5, kHighPercent = 97.5;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+double sorted_percentile(std::span<const double> sorted, double p) {
+  const double rank = p / 100 * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(rank);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], rank - static_cast<double>(below));
+}
+
+// The median of samples drawn with replacement; the draw depends on `key` alone, so two sides can share their
+// indices.
+double resampled_median(std::span<const double> samples, uint64_t key, std::vector<double>& drawn) {
+  drawn.resize(samples.size());
+  for (size_t i = 0; i < drawn.size(); ++i) drawn[i] = samples[random::below(key, i, samples.size())];
+  const auto upper = drawn.begin() + static_cast<ptrdiff_t>(drawn.size() / 2);
+  std::nth_element(drawn.begin(), upper, drawn.end());
+  return drawn.size() % 2 ? *upper : (*upper + *std::max_element(drawn.begin(), upper)) / 2;
+}
+
+// The middle 95 % of what `statistic(resample number)` gives.
+template <typename Statistic>
+ConfidenceInterval bootstrap(Statistic statistic) {
+  std::vector<double> values(kResamples);
+  for (int i = 0; i < kResamples; ++i) values[static_cast<size_t>(i)] = statistic(static_cast<uint64_t>(i));
+  std::sort(values.begin(), values.end());
+  return {sorted_percentile(values, kLowPercent), sorted_percentile(values, kHighPercent)};
+}
+
+}  // namespace
+
+double percentile(std::span<const double> samples, double p) {
+  require(!samples.empty() && p >= 0 && p <= 100, "percentile: needs samples and 0 <= p <= 100");
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted_percentile(sorted, p);
+}
+
+double median(std::span<const double> samples) { return percentile(samples, 50); }
+
+std::vector<double> repetition_medians(std::span<const std::vector<double>> repetitions) {
+  std::vector<double> medians;
+  for (const std::vector<double>& samples : repetitions) medians.push_back(median(samples));
+  return medians;
+}
+
+ConfidenceInterval median_interval(std::span<const double> samples) {
+  require(!samples.empty(), "median_interval: needs samples");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (samples.size() < kMinSamples) return {-kInfinity, kInfinity};
+  std::vector<double> drawn;
+  return bootstrap([&](uint64_t i) { return resampled_median(samples, random::key({kSeed, i}), drawn); });
+}
+
+double mean_of(std::span<const Stretch> stretches) {
+  require(!stretches.empty(), "mean_of: needs stretches");
+  double sum = 0, count = 0;
+  for (const Stretch& s : stretches) {
+    sum += s.sum;
+    count += s.count;
+  }
+  return sum / count;
+}
+
+// Of a ratio of sums: the spread of what each stretch adds to it, sum - mean * count.
+double standard_error(std::span<const Stretch> stretches) {
+  const double mean = mean_of(stretches), n = static_cast<double>(stretches.size());
+  if (stretches.size() < kMinSamples) return std::numeric_limits<double>::infinity();
+  double squares = 0, count = 0;
+  for (const Stretch& s : stretches) {
+    squares += (s.sum - mean * s.count) * (s.sum - mean * s.count);
+    count += s.count;
+  }
+  return std::sqrt(squares * n / (n - 1)) / count;
+}
+
+ConfidenceInterval mean_interval(std::span<const Stretch> stretches) {
+  require(!stretches.empty(), "mean_interval: needs stretches");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (stretches.size() < kMinSamples) return {-kInfinity, kInfinity};
+  return bootstrap([&](uint64_t resample) {
+    const uint64_t key = random::key({kSeed, resample});
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < stretches.size(); ++i) {
+      const Stretch& s = stretches[random::below(key, i, stretches.size())];
+      sum += s.sum;
+      count += s.count;
+    }
+    return sum / count;
+  });
+}
+
+Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing) {
+  const auto positive = [](double x) { return x > 0; };
+  require(!a.empty() && !b.empty() && std::all_of(a.begin(), a.end(), positive) &&
+              std::all_of(b.begin(), b.end(), positive),
+          "ratio_of_medians: needs positive samples on both sides");
+  const bool paired = pairing == Pairing::kPairedByIndex;
+  require(!paired || a.size() == b.size(), "ratio_of_medians: paired sides must have as many samples");
+  const double value = median(a) / median(b);
+  if (std::min(a.size(), b.size()) < kMinSamples)
+    return {value, {0, std::numeric_limits<double>::infinity()}};
+  std::vector<double> drawn;
+  return {
+      value, bootstrap([&](uint64_t i) {
+        const uint64_t key_a = random::key({kSeed, i}), key_b = paired ? key_a : random::key({kSeed, i, 1});
+        return resampled_median(a, key_a, drawn) / resampled_median(b, key_b, drawn);
+      })};
+}
+
+Estimate estimate(std::span<const std::vector<double>> sides,
+                  const std::function<double(std::span<const double>)>& statistic) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> medians;
+  bool exact = true, enough = true;
+  for (const std::vector<double>& side : sides) {
+    medians.push_back(median(side));
+    exact &= side.size() == 1;
+    enough &= side.size() == 1 || side.size() >= kMinSamples;
+  }
+  const double value = statistic(medians);
+  if (exact) return {value, {value, value}};
+  if (!enough) return {value, {-kInfinity, kInfinity}};
+  std::vector<double> drawn;
+  return {value, bootstrap([&](uint64_t i) {
+            for (size_t side = 0; side < sides.size(); ++side)
+              medians[side] = resampled_median(sides[side], random::key({kSeed, i}), drawn);
+            return statistic(medians);
+          })};
+}
+
+Verdict compare(const Ratio& a_over_b) {
+  if (a_over_b.interval.high < 1) return Verdict::kFaster;
+  if (a_over_b.interval.low > 1) return Verdict::kSlower;
+  return Verdict::kAmbiguous;
+}
+
+}  // namespace kv::math

@@ -1,0 +1,263 @@
+#include "harness/measure/cell.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "harness/math/stats.h"
+#include "harness/memory/machine.h"
+#include "harness/verify/policy_check.h"
+#include "kernels/attention.h"
+#include "kernels/format/encoding.h"
+#include "variants/core/registry.h"
+
+namespace kv::measure {
+namespace {
+
+int64_t units(const Side& side, int64_t rows) {
+  return (rows + side.encoding.group - 1) / side.encoding.group;
+}
+
+// Payload among `bytes` of whole units: the rest of them are scales and zero points.
+int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  int64_t data = 0, all = 0;
+  for (const Encoding* side : {&codec.k, &codec.v}) {
+    const int64_t encoded = codec.unit_rows() / side->group;
+    data += encoded * unit_data_bytes(*side, head_dim);
+    all += encoded * (unit_data_bytes(*side, head_dim) + unit_meta_bytes(*side, head_dim));
+  }
+  return bytes / all * data;
+}
+
+// The median of one phase over all samples.
+template <class Get>
+double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
+  std::vector<double> values;
+  for (const auto& repetition : steps) {
+    for (const StepTimes& t : repetition) values.push_back(get(t));
+  }
+  return math::median(values);
+}
+
+}  // namespace
+
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
+  AttendWork work;
+  const CacheShape& s = cache.shape();
+  const bool decoded = codec_of(cache.spec()).make(cache.spec().codec).read_copy,
+             rotated = rotates_at_read(cache.spec());
+  const auto add = [&](const Side& side, int64_t rows, bool as_codes) {
+    work.payload += units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
+    work.metadata += units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+    int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
+    multiply_adds += rows * s.head_dim * s.group();
+  };
+  for (const SequenceId id : ids) {
+    for (int layer = 0; layer < s.layers; ++layer) {
+      for (int head = 0; head < s.kv_heads; ++head) {
+        for (const Span& span : cache.spans(id, layer, head)) {
+          add(span.k, span.rows, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
+          add(span.v, span.rows, !decoded && weighs_codes(span.v.encoding, s.head_dim));
+        }
+      }
+    }
+  }
+  return work;
+}
+
+StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
+                     bool attend) const {
+  StepTimes times;
+  for (int layer = 0; layer < cache->shape().layers; ++layer) {
+    const std::span<const StepInput> inputs = feed.inputs(layer, token, sequences);
+    Stopwatch watch;
+    cache->append(layer, inputs);
+    times.append_us += watch.lap() * 1e6;
+    cache->view(layer, inputs);
+    times.view_us += watch.lap() * 1e6;
+    if (!attend && !retention_of(spec).scores) continue;
+    cache->attend(layer, inputs);
+    times.attend_us += watch.lap() * 1e6;
+  }
+  return times;
+}
+
+void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
+  ledger->assert_balanced();
+  // Reading rows back slices them in read=copy variants: copies of ours, not of the variant's steps.
+  const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
+  result.bytes_copied = copied - read_back_bytes_;
+  const AttendWork used = attend_work(*cache, ids);
+  read_back_bytes_ += ledger->copied_bytes() - copied;
+  const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
+  const std::vector<int64_t> alike(lengths.size(), prompt);
+  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts.empty() ? alike : prompts);
+  if (payload + metadata != predicted) {
+    throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
+                           " bytes, but its closed form says " + std::to_string(predicted));
+  }
+  const int64_t disk = ledger->disk().current_bytes;
+  if (disk != predicted_disk_bytes(spec, cache->shape(), lengths)) {
+    throw std::logic_error("'" + spec.print() + "' has " + std::to_string(disk) +
+                           " bytes on the disk, but its closed form says otherwise");
+  }
+  // The spans show rows in files too.
+  const int64_t in_memory = used.payload - payload_of_units(spec, cache->shape().head_dim, disk);
+  if (in_memory > payload) {
+    throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
+                           " bytes in memory, but the ledger has " + std::to_string(payload));
+  }
+  result.bytes_payload = in_memory;
+  result.bytes_metadata = metadata;
+  result.bytes_slack = payload - in_memory;
+  result.bytes_disk = disk;
+  result.bytes_workspace_peak = workspace_peak;
+  result.bytes_predicted = predicted;
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  result.held_bytes_per_token = static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
+  result.bytes_device_peak = ledger->device().peak_bytes;
+  result.rss_peak_bytes = memory::peak_rss_bytes();
+  read_bytes = used.payload + used.metadata;
+  multiply_adds = used.multiply_adds;
+}
+
+verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
+  std::vector<verify::Output> outputs;
+  for (int i = 0; i < feed.sequences(); ++i) {
+    for (int layer = 0; layer < cache->shape().layers; ++layer) {
+      outputs.push_back({.sequence = ids[static_cast<size_t>(i)],
+                         .workload_sequence = i,
+                         .layer = layer,
+                         .q = feed.q(layer, i, tokens - 1),
+                         .out = feed.out(layer, i)});
+    }
+  }
+  return verify::verify(*cache, *workload, tokens, outputs);
+}
+
+bool Cell::judge(const verify::Errors& errors, int64_t positions) {
+  set_errors(result, errors);
+  result.err_positions = positions;
+  result.kept_tokens = static_cast<int64_t>(cache->kept(ids.front(), 0, 0).size());
+  const verify::PolicyCheck evictions =
+      verify::check_policy(spec, *workload, cache->shape().max_tokens, prompt, ledger->gpu());
+  result.eviction_check = evictions.oracle;
+  result.policy_choices = evictions.choices;
+  result.policy_disputed = evictions.disputed;
+  const std::string failure = errors.failure().empty() ? evictions.failure() : errors.failure();
+  result.status = failure.empty() ? results::Status::kOk : results::Status::kFailed;
+  result.reason = failure;
+  return failure.empty();
+}
+
+std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& planned) {
+  auto cell = std::make_unique<Cell>();
+  cell->key = planned.key;
+  cell->spec = planned.spec;
+  cell->arm = planned.arm;
+  cell->group = planned.group;
+  const workload::WorkloadShape& w = point.source->shape();
+  results::CellResult& result = cell->result;
+  result.cell = cell->key;
+  result.variant = planned.variant;
+  result.device = point.context->device();
+  result.threads = point.threads;
+  result.experiment = point.experiment->kind;
+  result.phase = "decode";
+  result.workload = point.workload;
+  result.layers = w.layers;
+  result.q_heads = w.q_heads;
+  result.kv_heads = w.kv_heads;
+  result.head_dim = w.head_dim;
+  result.batch = point.batch;
+  result.seq_len = point.seq_len;
+  result.series = planned.series;
+  if (planned.aa_test) result.verdict = results::CellResult::kAaVerdict;
+  if (!planned.is_measured()) mark(*cell, planned.status, planned.reason);
+  return cell;
+}
+
+Cells make_cells(const SweepPoint& point) {
+  Cells cells;
+  for (const PlannedCell& planned : point.cells) cells.push_back(make_cell(point, planned));
+  return cells;
+}
+
+std::vector<std::vector<Cell*>> groups_of(const Cells& cells) {
+  std::vector<std::vector<Cell*>> groups;
+  for (const auto& cell : cells) {
+    if (!runs(*cell)) continue;
+    if (groups.empty() || groups.back().back()->group != cell->group) groups.emplace_back();
+    groups.back().push_back(cell.get());
+  }
+  return groups;
+}
+
+void set_errors(results::CellResult& result, const verify::Errors& errors) {
+  result.metrics.assign(errors.metrics.begin(), errors.metrics.end());
+  result.err_codec_rel_l2 = errors.codec_rel_l2;
+  result.err_retention_rel_l2 = errors.retention_rel_l2;
+  result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+}
+
+bool runs(const Cell& cell) {
+  return cell.result.status == results::Status::kNone || cell.result.status == results::Status::kOk;
+}
+
+void mark(Cell& cell, results::Status status, const std::string& reason) {
+  cell.result.fail(status, reason);
+  cell.cache.reset();
+}
+
+void open_cache(Cell& cell, const SweepPoint& point, int sequences) {
+  cell.cache.reset();
+  cell.ids.clear();
+  cell.ledger = std::make_unique<memory::Ledger>(point.memory_bytes, point.context->gpu());
+  cell.cache = build_cache(cell.spec, cache_shape(point, sequences), *cell.ledger);
+  cell.result.kernel = cell.cache->kernel();
+}
+
+std::vector<double> step_medians(const Cell& cell) {
+  std::vector<double> medians;
+  for (const auto& repetition : cell.steps) {
+    std::vector<double> values;
+    for (const StepTimes& t : repetition) values.push_back(t.step_us());
+    medians.push_back(math::median(values));
+  }
+  return medians;
+}
+
+void Cell::summarise() {
+  if (steps.empty()) return;
+  std::vector<double> all;
+  for (const auto& repetition : steps) {
+    for (const StepTimes& t : repetition) all.push_back(t.step_us());
+  }
+  const double attend = phase_median(steps, [](const StepTimes& t) { return t.attend_us; });
+  result.append_p50_us = phase_median(steps, [](const StepTimes& t) { return t.append_us; });
+  result.view_p50_us = phase_median(steps, [](const StepTimes& t) { return t.view_us; });
+  if (attend > 0.0) {
+    result.attend_p50_us = attend;
+    result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
+  }
+  result.step_p50_us = math::median(all);
+  result.step_p90_us = math::percentile(all, 90);
+  result.step_p99_us = math::percentile(all, 99);
+  result.step_max_us = *std::max_element(all.begin(), all.end());
+  const math::ConfidenceInterval step = math::median_interval(step_medians(*this));
+  result.step_ci_low_us = step.low;
+  result.step_ci_high_us = step.high;
+  result.repetitions = static_cast<int64_t>(steps.size());
+  result.samples = static_cast<int64_t>(all.size());
+  if (cold_us.empty()) return;
+  std::vector<double> cold;
+  for (const auto& repetition : cold_us) cold.insert(cold.end(), repetition.begin(), repetition.end());
+  const math::ConfidenceInterval interval = math::median_interval(math::repetition_medians(cold_us));
+  result.cold_attend_p50_us = math::median(cold);
+  result.cold_ci_low_us = interval.low;
+  result.cold_ci_high_us = interval.high;
+  result.cold_read_gbps = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
+}
+
+}  // namespace kv::measure

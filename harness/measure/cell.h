@@ -1,0 +1,88 @@
+// The cell under measurement: its cache, its bytes and its samples.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/measure/roofline.h"
+#include "harness/measure/sweep_point.h"
+#include "harness/measure/timing.h"
+#include "harness/memory/ledger.h"
+#include "harness/results/cell_result.h"
+#include "harness/verify/verify.h"
+#include "harness/workload/token_feed.h"
+#include "variants/core/build.h"
+
+namespace kv::measure {
+
+struct StepTimes {
+  double append_us = 0, view_us = 0, attend_us = 0;
+  double step_us() const { return append_us + view_us + attend_us; }
+};
+
+// What one attend reads and does: counted from the spans, not told by the cache.
+struct AttendWork {
+  int64_t payload = 0, metadata = 0;  // metadata: scales and zero points only
+  MultiplyAdds multiply_adds;
+};
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids);
+
+struct Cell {
+  std::string key;
+  Spec spec;
+  size_t arm = 0, group = 0;  // as planned
+  results::CellResult result;
+  std::shared_ptr<const workload::Workload> workload;
+  std::unique_ptr<memory::Ledger> ledger;
+  std::unique_ptr<Cache> cache;
+  std::vector<SequenceId> ids;
+  int64_t prompt = 0;                         // tokens of each sequence's first step, if it was a prompt
+  std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
+  std::vector<std::vector<double>> cold_us;   // [repetition][attend]
+  int64_t read_bytes = 0;                     // that one attend reads
+  MultiplyAdds multiply_adds;                 // that it does
+
+  // The whole step of one token of all sequences and layers.
+  StepTimes step(workload::TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
+                 bool attend) const;
+
+  // Fills the byte columns from the ledger and the spans, and throws std::logic_error if the ledger, the
+  // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence,
+  // `prompts` those of their first steps, where they are not all `prompt`.
+  void account(std::span<const int64_t> lengths, std::span<const int64_t> prompts = {});
+  // The errors of the outputs of the feed's last step, at `tokens` tokens.
+  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens);
+  // Sets the error columns from `errors`, a mean over `positions` of them, checks the evictions as well, and
+  // says so in the status: false if the cell has failed.
+  bool judge(const verify::Errors& errors, int64_t positions);
+  bool check(workload::TokenFeed& feed, int64_t tokens) { return judge(errors(feed, tokens), 1); }
+  // Fills the time columns.
+  void summarise();
+
+ private:
+  int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began
+};
+
+using Cells = std::vector<std::unique_ptr<Cell>>;
+
+// A planned cell with its identity filled in; `status` is set already where it is not measured, with the
+// reason.
+std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& planned);
+// All of the sweep point's, in order.
+Cells make_cells(const SweepPoint& point);
+// Those that are measured side by side, group after group.
+std::vector<std::vector<Cell*>> groups_of(const Cells& cells);
+
+bool runs(const Cell& cell);
+// Fills in the error columns: every metric, and the split by cause.
+void set_errors(results::CellResult& result, const verify::Errors& errors);
+// Ends the cell before its time: unsupported, out of memory or failed.
+void mark(Cell& cell, results::Status status, const std::string& reason);
+// An empty cache for `sequences` sequences of the point's length, with a ledger of its own.
+void open_cache(Cell& cell, const SweepPoint& point, int sequences);
+
+std::vector<double> step_medians(const Cell& cell);  // one a repetition
+
+}  // namespace kv::measure

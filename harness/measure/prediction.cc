@@ -1,0 +1,79 @@
+#include "harness/measure/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace kv::measure {
+namespace {
+
+// Sums over stretches of positions, none of which crosses from one sequence into the next.
+template <class Get>
+std::vector<math::Stretch> stretches(std::span<const Prediction> predictions, int64_t length, int64_t first,
+                                     int64_t last, Get get) {
+  std::vector<math::Stretch> out;
+  const auto sequences = static_cast<int64_t>(predictions.size()) / length;
+  for (int64_t s = 0; s < sequences; ++s) {
+    for (int64_t at = first; at < last; at += kStretch) {
+      const int64_t count = std::min(kStretch, last - at);
+      double sum = 0;
+      for (int64_t i = 0; i < count; ++i) sum += get(predictions[static_cast<size_t>(s * length + at + i)]);
+      out.push_back({sum, static_cast<double>(count)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Distribution distribution_of(std::span<const float> logits) {
+  Distribution d;
+  const auto largest = std::max_element(logits.begin(), logits.end());
+  d.top = static_cast<int>(largest - logits.begin());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(double{x} - *largest);
+  const double normaliser = *largest + std::log(sum);
+  d.log_p.reserve(logits.size());
+  for (const float x : logits) d.log_p.push_back(x - normaliser);
+  return d;
+}
+
+Prediction compare_predictions(const Distribution& got, const Distribution& reference, int came) {
+  const auto token = static_cast<size_t>(came);
+  double kl = 0;
+  for (size_t i = 0; i < got.log_p.size(); ++i)
+    kl += std::exp(reference.log_p[i]) * (reference.log_p[i] - got.log_p[i]);
+  return {.loss = -got.log_p[token],
+          .loss_change = reference.log_p[token] - got.log_p[token],
+          .kl = std::max(0.0, kl),  // rounding can take a divergence of nothing below nothing
+          .p_change = std::exp(got.log_p[token]) - std::exp(reference.log_p[token]),
+          .same_top = got.top == reference.top};
+}
+
+PredictionSummary summarise(std::span<const Prediction> predictions, int64_t length, int64_t first,
+                            int64_t last) {
+  const auto of = [&](auto get) { return stretches(predictions, length, first, last, get); };
+  const auto mean = [&](auto get) {
+    const std::vector<math::Stretch> parts = of(get);
+    return Mean{mean_of(parts), math::mean_interval(parts)};
+  };
+  const std::vector<math::Stretch> losses = of([](const Prediction& p) { return p.loss; });
+  PredictionSummary s;
+  s.loss = mean_of(losses);
+  s.loss_error = math::standard_error(losses);
+  s.loss_change = mean([](const Prediction& p) { return p.loss_change; });
+  s.kl = mean([](const Prediction& p) { return p.kl; });
+  s.same_top = mean([](const Prediction& p) { return p.same_top ? 1.0 : 0.0; });
+  s.p_change_rms = std::sqrt(mean_of(of([](const Prediction& p) { return p.p_change * p.p_change; })));
+  std::vector<double> kl;
+  for (size_t at = 0; at < predictions.size(); at += static_cast<size_t>(length)) {
+    for (int64_t i = first; i < last; ++i) kl.push_back(predictions[at + static_cast<size_t>(i)].kl);
+  }
+  s.count = static_cast<int64_t>(kl.size());
+  s.kl_median = math::median(kl);
+  s.kl_p99 = math::percentile(kl, 99);
+  s.kl_max = *std::max_element(kl.begin(), kl.end());
+  return s;
+}
+
+}  // namespace kv::measure

@@ -1,0 +1,42 @@
+#include "harness/measure/sweep_point.h"
+
+#include <algorithm>
+
+namespace kv::measure {
+
+std::string SweepPoint::key(const Spec& spec, const std::string& suffix) const {
+  return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
+         shape + " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
+}
+
+CacheShape cache_shape(const SweepPoint& point, int sequences) {
+  const workload::WorkloadShape& w = point.source->shape();
+  return {.layers = w.layers,
+          .q_heads = w.q_heads,
+          .kv_heads = w.kv_heads,
+          .head_dim = w.head_dim,
+          .max_tokens = point.seq_len,
+          .max_sequences = sequences,
+          .rope = w.rope};
+}
+
+double value_count(const SweepPoint& point, double heads, double tokens) {
+  const workload::WorkloadShape& w = point.source->shape();
+  return heads * tokens * w.head_dim * w.layers * point.batch;
+}
+
+int64_t held_bytes(const SweepPoint& point, const Spec& spec) {
+  // The closed form, in whole numbers, could overflow.
+  const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
+                                                    static_cast<double>(point.seq_len));
+  if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
+  const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
+  return predicted_bytes(spec, cache_shape(point, point.batch), lengths);
+}
+
+void PointProgress::add(double work) {
+  const std::lock_guard lock(mutex_);
+  control_.progress((done_ += work) / total_);
+}
+
+}  // namespace kv::measure

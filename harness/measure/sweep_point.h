@@ -1,0 +1,83 @@
+// A sweep point: one value of every axis, whose cells (the variants) are measured together. All that can be
+// known of it beforehand is decided where the sweep is planned, once: its cells' keys, whether each can run,
+// whether it fits into memory and beside which others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/config/config.h"
+#include "harness/memory/run_context.h"
+#include "harness/results/value.h"
+#include "harness/workload/sources.h"
+#include "variants/core/build.h"
+
+namespace kv::measure {
+
+struct PlannedCell {
+  std::string key;  // in cells.csv
+  Spec spec;
+  std::string variant;   // as tables name it: the spec, where a cache is behind it
+  std::string series;    // the config's text that it comes from
+  size_t arm = 0;        // of those that the experiment itself compares, if it does
+  bool aa_test = false;  // the first variant a second time
+  results::Status status = results::Status::kNone;  // why it is not measured; kNone if it is
+  std::string reason = {};
+  int64_t needed_bytes = 0;  // at its peak
+  size_t group = 0;          // cells of one group are measured side by side
+
+  bool is_measured() const { return status == results::Status::kNone; }
+};
+
+struct SweepPoint {
+  const memory::RunContext* context;
+  const config::Config* config;
+  const config::ExperimentConfig* experiment;
+  workload::Source* source;
+  std::string workload;
+  int threads;
+  // What the axes kv_heads, head_dim and threads make of it: for the cells' keys.
+  std::string shape = {};
+  int batch = 0;
+  int64_t seq_len = 0;
+  // A ragged batch: what the config says, and the tokens of each sequence; seq_len is the longest.
+  std::string lengths = {};
+  std::vector<int64_t> tokens = {};
+  int64_t distance = 0, passage = 0;  // recall, tokens
+  int64_t memory_bytes = 0;           // what a run may use
+  std::vector<PlannedCell> cells = {};
+
+  std::string key(const Spec& spec, const std::string& suffix = "") const;
+};
+
+CacheShape cache_shape(const SweepPoint& point, int sequences);
+// Values of all of a point's heads, sequences and layers. In floating point, since a config may ask for
+// absurdly many.
+double value_count(const SweepPoint& point, double heads, double tokens);
+// Payload, metadata and slack of a variant at the point's length; beyond any machine's memory, roughly.
+int64_t held_bytes(const SweepPoint& point, const Spec& spec);
+
+// What a run is asked and told while it goes on.
+struct RunControl {
+  std::function<bool()> stop;  // asked between steps; true ends the sweep point early
+  // Told now and then what part of a long sweep point is done; one call at a time.
+  std::function<void(double part)> progress = [](double) {};
+};
+
+// What is done of a sweep point whose cells run side by side; threads may share one.
+class PointProgress {
+ public:
+  PointProgress(const RunControl& control, double total) : control_(control), total_(total) {}
+  void add(double work);
+
+ private:
+  const RunControl& control_;
+  const double total_;
+  double done_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace kv::measure

@@ -1,0 +1,27 @@
+// What is timed of a cell: decode steps, and attention on cold caches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "harness/measure/cell.h"
+#include "harness/measure/timing.h"
+#include "harness/results/results_folder.h"
+#include "harness/workload/token_feed.h"
+
+namespace kv::measure {
+
+results::SampleResult sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
+
+// Decode steps base … base + steps - 1, on forks of the cell's sequences, so that every repetition starts
+// from the same state.
+std::unique_ptr<TimedTask> step_task(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
+                                     results::ResultsFolder& results);
+
+// Attention alone at `tokens` tokens, each time over another of `replicas` copies of the cache, so that its
+// rows have left the last-level cache. Throws std::bad_alloc where the copies do not fit.
+std::unique_ptr<TimedTask> cold_task(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends,
+                                     int replicas, results::ResultsFolder& results);
+
+}  // namespace kv::measure

@@ -1,0 +1,66 @@
+#include "harness/measure/timing.h"
+
+#include <benchmark/benchmark.h>
+
+#include <exception>
+#include <vector>
+
+namespace kv::measure {
+namespace {
+
+// The samples are the tasks' own; Google Benchmark's table is not wanted on the terminal.
+class Silent : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+void initialize_once() {
+  static const bool done = [] {
+    std::vector<std::string> words{"kvlab", "--benchmark_enable_random_interleaving=true"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    int argc = static_cast<int>(argv.size());
+    benchmark::Initialize(&argc, argv.data());
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repetitions,
+                     const std::function<bool()>& stop) {
+  initialize_once();
+  std::exception_ptr failure;
+  bool stopped = false;
+  std::vector<int> repetition(tasks.size(), 0);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const auto body = [&, i](benchmark::State& state) {
+      stopped = stopped || stop();
+      if (stopped || failure) {
+        for (auto _ : state) state.SetIterationTime(1e-9);
+        return;
+      }
+      try {
+        tasks[i]->begin(repetition[i]++);
+        for (auto _ : state) state.SetIterationTime(tasks[i]->run());
+        tasks[i]->end();
+      } catch (...) {
+        failure = std::current_exception();
+        state.SkipWithError("stopped by an exception");
+      }
+    };
+    benchmark::RegisterBenchmark(tasks[i]->name().c_str(), body)
+        ->Iterations(tasks[i]->iterations())
+        ->Repetitions(repetitions)
+        ->UseManualTime();
+  }
+  Silent silent;
+  benchmark::RunSpecifiedBenchmarks(&silent, nullptr, "all");
+  benchmark::ClearRegisteredBenchmarks();
+  if (failure) std::rethrow_exception(failure);
+  return !stopped;
+}
+
+}  // namespace kv::measure

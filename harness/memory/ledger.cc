@@ -1,0 +1,162 @@
+// Counting happens twice on purpose: the public functions keep a sum for each kind, take/give_back keep the
+// allocator's own total and know nothing of kinds. assert_balanced holds the two against each other.
+#include "harness/memory/ledger.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/cuda/gpu.h"
+
+namespace kv::memory {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Blocks of this size and more are asked for in huge pages: with pages of 4 KiB one core read 25 GB/s, with
+// these 31 to 35 (kernels/README.md). Smaller blocks would waste too large a part of one.
+constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* take_pages(size_t bytes) {
+  if (bytes < kHugeFrom) return std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
+  void* p = std::aligned_alloc(kHugePage, round_up(bytes, kHugePage));
+  if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // advice: where it is not taken, small pages
+  return p;
+}
+
+}  // namespace
+
+// The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
+// real use.
+std::byte* Ledger::take(size_t bytes, Place place) {
+  if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
+  if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();
+  void* p = place == Place::kGpu      ? gpu_->allocate(bytes)
+            : place == Place::kPinned ? gpu_->allocate_pinned(bytes)
+                                      : take_pages(bytes);
+  if (!p) throw std::bad_alloc();
+  allocator_bytes_ += static_cast<int64_t>(bytes);
+  return static_cast<std::byte*>(p);
+}
+
+void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
+  if (place == Place::kHost) std::free(p);
+  if (place == Place::kPinned) gpu_->release_pinned(p);
+  if (place == Place::kGpu) gpu_->release(p);
+  allocator_bytes_ -= static_cast<int64_t>(bytes);
+}
+
+Ledger::~Ledger() {
+  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.place);
+}
+
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, Place::kHost); }
+
+std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind, Tier tier) {
+  if (!gpu_) return allocate(bytes, kind);
+  return allocate(bytes, kind, tier == Tier::kWarm ? Place::kPinned : Place::kGpu);
+}
+
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place) {
+  if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
+  const std::lock_guard lock(mutex_);
+  std::byte* p = take(bytes, place);
+  try {
+    live_.emplace(p, Live{bytes, kind, place});
+  } catch (...) {
+    give_back(p, bytes, place);
+    throw;
+  }
+  const auto add_to = [&](Count& count) {
+    count.current_bytes += static_cast<int64_t>(bytes);
+    count.peak_bytes = std::max(count.peak_bytes, count.current_bytes);
+    ++count.allocations;
+  };
+  add_to(counts_[static_cast<size_t>(kind)]);
+  if (place == Place::kGpu) add_to(device_);
+  peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
+  return p;
+}
+
+void Ledger::release(std::byte* p) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto it = live_.find(p);
+  if (it == live_.end()) {
+    std::fprintf(stderr, "Ledger::release: %p is not held (released twice, or never allocated here)\n",
+                 static_cast<void*>(p));
+    std::abort();
+  }
+  const Live live = it->second;
+  live_.erase(it);
+  counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
+  if (live.place == Place::kGpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
+  give_back(p, live.bytes, live.place);
+}
+
+void Ledger::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;
+  gpu_ ? gpu_->copy(to, from, bytes) : static_cast<void>(std::memcpy(to, from, bytes));
+  const std::lock_guard lock(mutex_);
+  copied_bytes_ += static_cast<int64_t>(bytes);
+}
+
+void Ledger::count_disk(int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  disk_.current_bytes += bytes;
+  disk_.peak_bytes = std::max(disk_.peak_bytes, disk_.current_bytes);
+  if (bytes > 0) ++disk_.allocations;
+}
+
+Ledger::Count Ledger::disk() const {
+  const std::lock_guard lock(mutex_);
+  return disk_;
+}
+
+Ledger::Count Ledger::device() const {
+  const std::lock_guard lock(mutex_);
+  return device_;
+}
+
+Ledger::Count Ledger::at(ByteKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return counts_[static_cast<size_t>(kind)];
+}
+
+int64_t Ledger::copied_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return copied_bytes_;
+}
+
+int64_t Ledger::peak_total_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_total_bytes_;
+}
+
+void Ledger::reset_peaks() {
+  const std::lock_guard lock(mutex_);
+  for (Count& count : counts_) count.peak_bytes = count.current_bytes;
+  disk_.peak_bytes = disk_.current_bytes;
+  device_.peak_bytes = device_.current_bytes;
+  peak_total_bytes_ = allocator_bytes_;
+  copied_bytes_ = 0;
+}
+
+void Ledger::assert_balanced() const {
+  const std::lock_guard lock(mutex_);
+  int64_t by_kind = 0;
+  for (const Count& count : counts_) by_kind += count.current_bytes;
+  if (by_kind != allocator_bytes_) {
+    throw std::logic_error("Ledger: the kinds sum to " + std::to_string(by_kind) +
+                           " bytes, the allocator has handed out " + std::to_string(allocator_bytes_));
+  }
+}
+
+}  // namespace kv::memory

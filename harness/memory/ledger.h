@@ -1,0 +1,78 @@
+// Counts every byte a cache holds, by kind. The cache cannot tell it a number: it sees only the blocks
+// themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "variants/core/memory.h"
+
+namespace kv::memory {
+
+class Ledger : public Memory {
+ public:
+  struct Count {
+    int64_t current_bytes = 0;
+    int64_t peak_bytes = 0;
+    int64_t allocations = 0;
+  };
+
+  // `limit_bytes`: allocations beyond it throw std::bad_alloc, as a machine of that size would. `gpu`: where
+  // rows go, instead of the host's memory; it outlives the ledger.
+  explicit Ledger(int64_t limit_bytes = INT64_MAX, kv::cuda::Gpu* gpu = nullptr)
+      : limit_bytes_(limit_bytes), gpu_(gpu) {}
+  ~Ledger() override;
+
+  // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
+  std::byte* allocate(size_t bytes, ByteKind kind) override;
+  std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier tier) override;
+  kv::cuda::Gpu* gpu() const override { return gpu_; }
+  // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
+  // survive.
+  void release(std::byte* p) noexcept override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void count_disk(int64_t bytes) noexcept override;
+
+  Count payload() const { return at(ByteKind::kPayload); }
+  Count metadata() const { return at(ByteKind::kMetadata); }
+  Count workspace() const { return at(ByteKind::kWorkspace); }
+  // What of all kinds together lies in a GPU's memory.
+  Count device() const;
+  // Of files, apart from all memory; `allocations` counts the times that one grew.
+  Count disk() const;
+  int64_t copied_bytes() const;
+  int64_t peak_total_bytes() const;
+  // Starts the peaks and the copy count again from what is held now.
+  void reset_peaks();
+
+  // The sum of the kinds must equal what the allocator itself handed out and has not had back. Throws
+  // std::logic_error with both figures where it does not.
+  void assert_balanced() const;
+
+ private:
+  enum class Place { kHost, kPinned, kGpu };
+  struct Live {
+    size_t bytes;
+    ByteKind kind;
+    Place place;
+  };
+  std::byte* allocate(size_t bytes, ByteKind kind, Place place);
+  Count at(ByteKind kind) const;
+  // The allocation routine: the only writer of allocator_bytes_, and blind to kinds.
+  std::byte* take(size_t bytes, Place place);
+  void give_back(std::byte* p, size_t bytes, Place place) noexcept;
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::byte*, Live> live_;
+  Count counts_[3];
+  Count disk_, device_;
+  int64_t copied_bytes_ = 0;
+  int64_t allocator_bytes_ = 0;  // kept by take and give_back alone
+  int64_t peak_total_bytes_ = 0;
+  int64_t limit_bytes_;
+  kv::cuda::Gpu* gpu_;
+};
+
+}  // namespace kv::memory

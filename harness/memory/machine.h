@@ -1,0 +1,18 @@
+// What memory this machine has: its sizes, as the system reports them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kv::memory {
+
+int64_t total_memory_bytes();
+int64_t available_memory_bytes();  // what the system thinks a process may still use
+int64_t peak_rss_bytes();          // of this process
+int64_t cache_bytes(int level);    // a data cache of one core; 0 where the system does not say
+int64_t last_level_cache_bytes();  // 32 MiB where the system does not say
+
+// The value after "key:" on the first line of a /proc file that has it; empty where there is none.
+std::string proc_value(const char* path, const std::string& key);
+
+}  // namespace kv::memory

@@ -1,0 +1,45 @@
+// What a run computes with: the device that its caches live on, the instruction set of the CPU's kernels, and
+// its threads. It is passed to whoever makes caches; nothing below reads a global for it.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+namespace kv::cuda {
+class Gpu;
+}
+
+namespace kv::memory {
+
+class RunContext {
+ public:
+  // `device`: "cpu" or "cuda"; `isa`: a name of available_isas(), or "auto" for the best; `threads`: 0 for one a
+  // core. The kernels hold their instruction set themselves, so the last context made decides it. Throws
+  // std::invalid_argument with one line for what this machine does not have.
+  explicit RunContext(std::string_view device = "cpu", std::string_view isa = "auto", int threads = 0);
+  ~RunContext();
+  RunContext(const RunContext&) = delete;
+  RunContext& operator=(const RunContext&) = delete;
+
+  cuda::Gpu* gpu() const { return gpu_.get(); }  // null on the CPU; lives as long as this
+  const char* device() const { return gpu_ ? "cuda" : "cpu"; }
+  int threads() const { return threads_; }
+
+ private:
+  std::unique_ptr<cuda::Gpu> gpu_;
+  int threads_;
+};
+
+// How many threads OpenMP uses, until this goes.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads);
+  ~ThreadCount();
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  const int before_;
+};
+
+}  // namespace kv::memory

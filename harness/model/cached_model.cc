@@ -1,0 +1,86 @@
+#include "harness/model/cached_model.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "variants/core/build.h"
+#include "variants/core/registry.h"
+
+namespace kv::model {
+namespace {
+
+// [heads, sequences, n, head_dim] to [sequences, heads, n, head_dim], or back: `row` values a head and
+// sequence.
+void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < inner; ++i)
+      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
+  }
+}
+
+// Caches leave it to their retention what a query sees.
+void check_window(const ModelConfig& config, const Cache& cache) {
+  const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
+  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
+  throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
+                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
+                              std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
+                              "), or shorter sequences");
+}
+
+}  // namespace
+
+CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
+  return {.layers = config.layers,
+          .q_heads = config.q_heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim(),
+          .max_tokens = max_tokens,
+          .max_sequences = sequences,
+          .rope = config.rope};
+}
+
+CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
+    : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
+  check_window(model.config(), cache);
+  for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
+}
+
+std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
+  std::vector<int64_t> positions(ids.size());
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = tokens_ + static_cast<int64_t>(i) % n;
+  std::vector<float> logits = model_.forward(
+      ids, positions,
+      [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
+        attend(layer, n, q, k, v, out);
+      },
+      rotary_);
+  tokens_ += n;
+  return logits;
+}
+
+void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
+  const CacheShape& s = cache_.shape();
+  const auto sequences = static_cast<int64_t>(ids_.size()), row = n * s.head_dim;
+  const int64_t q_size = s.q_heads * row, kv_size = s.kv_heads * row;
+  q_.resize(static_cast<size_t>(sequences * q_size));
+  out_.resize(q_.size());
+  k_.resize(static_cast<size_t>(sequences * kv_size));
+  v_.resize(k_.size());
+  swap_axes(q, s.q_heads, sequences, row, q_.data());
+  swap_axes(k, s.kv_heads, sequences, row, k_.data());
+  swap_axes(v, s.kv_heads, sequences, row, v_.data());
+  std::vector<StepInput> inputs;
+  for (int64_t i = 0; i < sequences; ++i) {
+    inputs.push_back({.sequence = ids_[static_cast<size_t>(i)],
+                      .n = n,
+                      .q = q_.data() + i * q_size,
+                      .k = k_.data() + i * kv_size,
+                      .v = v_.data() + i * kv_size,
+                      .out = out_.data() + i * q_size});
+  }
+  cache_.step(layer, inputs);
+  swap_axes(out_.data(), sequences, s.q_heads, row, out);
+}
+
+}  // namespace kv::model

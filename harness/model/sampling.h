@@ -1,0 +1,31 @@
+// A model with a cache goes on from prompts, token by token: greedily, or drawn with a seed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/model/cached_model.h"
+
+namespace kv::model {
+
+// How the next token is chosen. Draws depend on (seed, sequence, position) alone, so that two caches whose
+// predictions agree choose alike.
+struct Sampling {
+  double temperature = 0;  // 0: the likeliest token
+  uint64_t seed = 1;
+};
+int next_token(std::span<const float> logits, const Sampling& sampling, int sequence, int64_t position);
+
+// `prompts` [sequences, n], n >= 1, become the first step of an empty CachedModel. Returns [sequences,
+// length] ids, prompts included. Stops early, with fewer ids, where `stop` says so.
+std::vector<int> continue_prompts(CachedModel& model, std::span<const int> prompts, int64_t length,
+                                  const Sampling& sampling, const std::function<bool()>& stop);
+
+// The text with U+FFFD in place of bytes that are not UTF-8 and of control characters other than line ends:
+// single byte tokens can make any bytes.
+std::string printable(const std::string& text);
+
+}  // namespace kv::model

@@ -1,0 +1,70 @@
+// The weights of a Llama-family model, as they lie in its mapped files, whoever wrote those.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/model/model.h"
+
+namespace kv::model {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// A matrix [rows, cols] in a mapped file: f32, f16 or bf16, at any address. A row belongs to one output. It
+// is converted block by block as it is multiplied, so a 16-bit model never takes 32 bits a weight.
+class WeightMatrix {
+ public:
+  enum class Type { kF32, kF16, kBf16 };
+
+  WeightMatrix() = default;
+  WeightMatrix(const std::byte* data, Type type, int64_t rows, int64_t cols)
+      : data_(data), type_(type), rows_(rows), cols_(cols) {}
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  int64_t bytes() const { return rows_ * row_bytes(); }
+  // Rows [first, first + n), sharing the data.
+  WeightMatrix part(int64_t first, int64_t n) const { return {data_ + first * row_bytes(), type_, n, cols_}; }
+  // Rows [first, first + n) as f32, to [n, cols].
+  void read(int64_t first, int64_t n, float* to) const;
+  // x [n, cols] to x Wᵀ [n, rows]. Each output is the same sum whatever the number of threads.
+  Matrix apply(const Matrix& x) const;
+
+ private:
+  int64_t row_bytes() const { return cols_ * (type_ == Type::kF32 ? 4 : 2); }
+  bool is_mappable() const;
+
+  const std::byte* data_ = nullptr;
+  Type type_ = Type::kF32;
+  int64_t rows_ = 0, cols_ = 0;
+};
+
+struct LayerWeights {
+  std::vector<float> attention_norm, ffn_norm;  // [dim]
+  WeightMatrix wq, wk, wv, wo;                  // [heads * head_dim, dim]; wo the other way round
+  std::vector<float> bq, bk, bv, bo;            // biases of their outputs; empty: none
+  WeightMatrix gate, up, down;                  // [hidden_dim, dim]; down the other way round
+};
+
+struct ModelWeights {
+  std::string path;
+  ModelConfig config;
+  WeightMatrix embedding, classifier;  // [vocab_size, dim]; the same where they are tied
+  std::vector<float> final_norm;       // [dim]
+  std::vector<LayerWeights> layers;
+  std::shared_ptr<const void> files;  // what the matrices point into
+};
+
+// A llama2.c legacy (v0) file, or a Hugging Face folder of the Llama family (config.json and .safetensors).
+// Throws std::invalid_argument: one line with what is wrong, where, and what would be right; also if the
+// weights take more than memory_bytes.
+ModelWeights load_llama2c(const std::string& path, int64_t memory_bytes);
+ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes);
+
+// Throws std::invalid_argument with both numbers if a model's weights do not fit.
+void check_fits(const std::string& path, int64_t weight_bytes, int64_t memory_bytes);
+
+}  // namespace kv::model

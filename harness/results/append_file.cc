@@ -1,0 +1,73 @@
+#include "harness/results/append_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace kv::results {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string system_reason() { return std::strerror(errno); }
+
+}  // namespace
+
+AppendFile::AppendFile(const fs::path& path) : path_(path) {
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw std::runtime_error("cannot write " + path.string() + ": " + system_reason());
+}
+
+AppendFile::~AppendFile() { close(fd_); }
+
+void AppendFile::append(const std::string& text) {
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const std::string reason = system_reason();
+      if (ftruncate(fd_, before) != 0)
+        throw std::runtime_error("cannot write or restore " + path_.string() + ": " + reason);
+      throw std::runtime_error("cannot write " + path_.string() + ": " + reason);
+    }
+    done += static_cast<size_t>(n);
+  }
+}
+
+void AppendFile::sync() {
+  // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to
+  // do.
+  if (fsync(fd_) != 0 && errno != EINVAL)
+    throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
+}
+
+void write_whole(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".part";
+  try {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    AppendFile file(temporary);
+    file.append(text);
+    file.sync();
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+  fs::rename(temporary, path);
+}
+
+std::string read_whole(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace kv::results

@@ -1,0 +1,100 @@
+// A cell's result, a row of cells.csv: what was measured of one variant at one sweep point. Every field is
+// filled in once, by whoever measures it; what was not measured stays absent. cell_schema() says what each
+// field means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/results/schema.h"
+#include "harness/verify/metrics/metrics.h"
+
+namespace kv::results {
+
+// How well a model predicts with a cache: of a cell, or of a bucket of positions.
+struct PredictionResult {
+  Integer predictions;
+  Number loss, loss_se;
+  Number loss_change, loss_change_ci_low, loss_change_ci_high;
+  Number kl_mean, kl_mean_ci_low, kl_mean_ci_high, kl_median, kl_p99, kl_max;
+  Number top1_agreement, top1_agreement_ci_low, top1_agreement_ci_high;
+  Number p_change_rms;
+};
+
+struct CellResult : PredictionResult {
+  // Which cell it is.
+  std::string cell, variant, device;
+  Integer threads;
+  std::string experiment, phase, workload;
+  Integer layers, q_heads, kv_heads, head_dim, batch, seq_len;
+  std::string lengths, arm;
+  Integer chunk_tokens;
+  Status status = Status::kNone;
+  std::string reason, kernel;
+
+  Integer bytes_payload, bytes_metadata, bytes_slack, bytes_workspace_peak, bytes_copied, bytes_predicted;
+  Integer bytes_device_peak, rss_peak_bytes;
+
+  // Times of a decode step, and of attention alone over caches that are not in the last-level cache.
+  Number append_p50_us, view_p50_us, attend_p50_us;
+  Number step_p50_us, step_p90_us, step_p99_us, step_max_us, step_ci_low_us, step_ci_high_us;
+  Number cold_attend_p50_us, cold_ci_low_us, cold_ci_high_us;
+
+  // The roofline, hot and cold.
+  Number read_gbps, ceiling_gbps, ceiling_share;
+  Number cold_read_gbps, cold_ceiling_gbps, cold_ceiling_share;
+  Integer multiply_adds;
+  Number multiply_add_peak_per_s;
+  std::string bound;
+  Number bound_us, bound_share;
+  std::string cold_bound;
+  Number cold_bound_us, cold_bound_share;
+
+  // Errors: one number a row of the metrics table, and the error split by cause.
+  std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());
+  Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;
+
+  // What single experiments add.
+  Number waste_share;
+  Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;
+  Integer err_positions, kept_tokens;
+  Number held_bytes_per_token;
+  std::string eviction_check;
+  Integer policy_choices, policy_disputed;
+  Integer bytes_disk;
+  std::string series;
+  Number save_p50_us, load_p50_us, freeze_p50_us, unfreeze_p50_us, fork_p50_us;
+  Integer saved_bytes, fork_bytes;
+  Number perplexity, perplexity_se;
+  Integer peak_bytes;
+  Number tokens_per_s, chunk_max_diff;
+  Integer distance, passage_tokens, trained_tokens;
+  Number temperature;
+  Integer generated_tokens;
+  Number common_tokens_p50;
+  Integer common_tokens_min, same_texts;
+
+  // The comparison with another cell.
+  std::string versus;
+  Number ratio_p50, ratio_ci_low, ratio_ci_high;
+  Number cold_ratio_p50, cold_ratio_ci_low, cold_ratio_ci_high;
+  std::string verdict;
+  Integer repetitions, samples;
+
+  // By its name in the metrics table.
+  Number& metric(std::string_view name) { return metrics[verify::metric_index(name)]; }
+  const Number& metric(std::string_view name) const { return metrics[verify::metric_index(name)]; }
+
+  // The baseline measured a second time.
+  bool is_aa_test() const { return verdict == kAaVerdict; }
+  static constexpr const char* kAaVerdict = "null";
+
+  void fail(Status how, std::string why) {
+    status = how;
+    reason = std::move(why);
+  }
+};
+
+const Schema<CellResult>& cell_schema();
+
+}  // namespace kv::results

@@ -1,0 +1,167 @@
+#include "harness/results/results_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "harness/results/benchmark_json.h"
+#include "harness/results/csv.h"
+
+namespace kv::results {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string system_reason() { return std::strerror(errno); }
+
+// The table with the rows of `keep`'s cells alone, ready for more.
+template <class Row>
+std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& schema,
+                                   const std::set<std::string>& keep) {
+  std::string text = csv_header(schema);
+  if (fs::exists(path)) {
+    for (const Row& row : read_csv(path, schema)) {
+      if (keep.count(row.cell)) text += csv_line(schema, row);
+    }
+  }
+  write_whole(path, text);
+  return std::make_unique<AppendFile>(path);
+}
+
+}  // namespace
+
+void require_new_folder(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  fs::path there = fs::absolute(path);
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (access(there.c_str(), W_OK) != 0)
+    throw std::invalid_argument("--out " + path.string() + ": cannot write to " + there.string() + ": " +
+                                system_reason());
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status))
+    throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
+  if (fs::exists(path / "config.toml", error))
+    throw std::invalid_argument("--out " + path.string() +
+                                " already holds results; `kvlab run` goes on with them with --resume, or "
+                                "choose another folder");
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    // What a run leaves that was killed in its first moment.
+    if (entry.path().filename() == "config.toml.part") continue;
+    throw std::invalid_argument("--out " + path.string() +
+                                " holds other files; a new folder, or an empty one, is needed");
+  }
+}
+
+ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bool resume) : path_(path) {
+  std::error_code error;
+  const bool there = resume && fs::exists(path / "config.toml", error);
+  if (!there) require_new_folder(path);
+  if (there && read_whole(path / "config.toml") != config) {
+    throw std::invalid_argument(path.string() +
+                                " was made with another config; --resume needs the same config and options");
+  }
+  made_folder_ = !fs::exists(path, error);
+  fs::create_directories(path, error);
+  if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
+  try {
+    lock_.emplace(path);
+    // The config first: whatever else a killed run leaves, it can be resumed.
+    if (!there) write_whole(path / "config.toml", config);
+    if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_schema());
+    open_tables();
+    write_whole(path / "columns.json", columns_json(cell_schema().columns()));
+  } catch (...) {
+    if (!there) discard();
+    throw;
+  }
+}
+
+void ResultsFolder::discard_if_empty() {
+  if (cells_.empty()) discard();
+}
+
+void ResultsFolder::discard() {
+  std::error_code ignored;
+  for (const char* name : {"cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "env.json",
+                           "benchmark.json", "columns.json", "config.toml"}) {
+    fs::remove(path_ / name, ignored);
+  }
+  if (made_folder_) fs::remove(path_, ignored);
+}
+
+void ResultsFolder::open_tables() {
+  std::set<std::string> finished;
+  for (const CellResult& row : cells_) finished.insert(row.cell);
+  cells_file_ = reopen(path_ / "cells.csv", cell_schema(), finished);
+  samples_file_ = reopen(path_ / "samples.csv", sample_schema(), finished);
+  growth_file_ = reopen(path_ / "growth.csv", growth_schema(), finished);
+  // Tables of few experiments come with their first rows.
+  if (fs::exists(path_ / "positions.csv"))
+    positions_file_ = reopen(path_ / "positions.csv", position_schema(), finished);
+  if (fs::exists(path_ / "texts.csv")) texts_file_ = reopen(path_ / "texts.csv", text_schema(), finished);
+}
+
+void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
+  const auto dropped = [&](const CellResult& row) {
+    return std::count(keys.begin(), keys.end(), row.cell) > 0;
+  };
+  if (std::erase_if(cells_, dropped) > 0) {
+    write_whole(path_ / "cells.csv", csv_text(cell_schema(), cells_));
+    open_tables();
+  }
+}
+
+bool ResultsFolder::has_cell(const std::string& key) const {
+  return std::any_of(cells_.begin(), cells_.end(), [&](const CellResult& row) { return row.cell == key; });
+}
+
+void ResultsFolder::add_samples(std::span<const SampleResult> rows) {
+  samples_file_->append(csv_lines(sample_schema(), rows));
+}
+void ResultsFolder::add_growth(std::span<const GrowthResult> rows) {
+  growth_file_->append(csv_lines(growth_schema(), rows));
+}
+
+void ResultsFolder::add_positions(std::span<const PositionResult> rows) {
+  if (!positions_file_) positions_file_ = reopen(path_ / "positions.csv", position_schema(), {});
+  positions_file_->append(csv_lines(position_schema(), rows));
+}
+void ResultsFolder::add_texts(std::span<const TextResult> rows) {
+  if (!texts_file_) texts_file_ = reopen(path_ / "texts.csv", text_schema(), {});
+  texts_file_->append(csv_lines(text_schema(), rows));
+}
+
+void ResultsFolder::add_cells(std::span<const CellResult> rows) {
+  for (AppendFile* side :
+       {samples_file_.get(), growth_file_.get(), positions_file_.get(), texts_file_.get()}) {
+    if (side) side->sync();
+  }
+  cells_file_->append(csv_lines(cell_schema(), rows));
+  cells_file_->sync();
+  cells_.insert(cells_.end(), rows.begin(), rows.end());
+}
+
+std::optional<std::string> ResultsFolder::started() const {
+  const auto environment = nlohmann::json::parse(read_whole(path_ / "env.json"), nullptr, false);
+  if (!environment.is_object() || !environment.contains("started") || !environment["started"].is_string())
+    return std::nullopt;
+  return environment["started"].get<std::string>();
+}
+
+void ResultsFolder::write_environment(const nlohmann::json& environment) {
+  write_whole(path_ / "env.json", environment.dump(2) + "\n");
+}
+
+void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {
+  write_whole(path_ / "benchmark.json",
+              benchmark_json(read_csv(path_ / "samples.csv", sample_schema()),
+                             read_csv(path_ / "growth.csv", growth_schema()), environment));
+}
+
+}  // namespace kv::results

@@ -1,0 +1,70 @@
+// A results folder: what is in it, how rows get there, and how an interrupted run goes on.
+//
+//   cells.csv      one row a cell, written when its sweep point is done
+//   samples.csv    one row a sample, written as it is taken
+//   growth.csv     one row a step of a growth run
+//   positions.csv  one row a bucket of positions of a quality or stream run
+//   texts.csv      one row a text of a generate run
+//   columns.json   what the columns of cells.csv mean, and in which unit
+//   env.json  config.toml  benchmark.json
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/results/append_file.h"
+#include "harness/results/cell_result.h"
+#include "harness/results/folder_lock.h"
+#include "harness/results/side_results.h"
+
+namespace kv::results {
+
+// Throws std::invalid_argument unless a new run may write to `path`: nothing is there, or an empty folder.
+void require_new_folder(const std::filesystem::path& path);
+
+class ResultsFolder {
+ public:
+  // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
+  // finished cells stay, and what was sampled of unfinished ones goes. Throws std::invalid_argument if the
+  // folder holds other results.
+  ResultsFolder(const std::filesystem::path& path, const std::string& config, bool resume);
+
+  const std::filesystem::path& path() const { return path_; }
+  bool has_cell(const std::string& key) const;
+  // Finished cells of the earlier part and of this one, in order.
+  const std::vector<CellResult>& cells() const { return cells_; }
+
+  void add_samples(std::span<const SampleResult> rows);
+  void add_growth(std::span<const GrowthResult> rows);
+  void add_positions(std::span<const PositionResult> rows);
+  void add_texts(std::span<const TextResult> rows);
+  // A sweep point's cells, all or none, on disk when this returns.
+  void add_cells(std::span<const CellResult> rows);
+  // Forgets these cells and their samples, where there are any.
+  void drop_cells(const std::vector<std::string>& keys);
+  // When the run began that this one goes on with, if it does.
+  std::optional<std::string> started() const;
+  void write_environment(const nlohmann::json& environment);
+  // Takes back what was written if no cell is finished: a run that could not begin leaves no folder behind.
+  void discard_if_empty();
+  // From the samples on disk, in Google Benchmark's format.
+  void write_benchmark_json(const nlohmann::json& environment);
+
+ private:
+  // Rewrites the tables with the rows of finished cells alone, and opens them for more.
+  void open_tables();
+  void discard();
+
+  std::filesystem::path path_;
+  bool made_folder_ = false;
+  std::optional<FolderLock> lock_;
+  std::vector<CellResult> cells_;
+  std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_, positions_file_, texts_file_;
+};
+
+}  // namespace kv::results

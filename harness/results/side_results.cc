@@ -1,0 +1,92 @@
+#include "harness/results/side_results.h"
+
+#include "harness/results/prediction_fields.h"
+
+namespace kv::results {
+namespace {
+
+// What cells.csv says of a column of the same name holds here too.
+std::string_view as_of_cells(std::string_view name) { return cell_schema().at(name).meaning; }
+
+template <class Row>
+Field<Row> shared(std::string_view name, typename Field<Row>::Member member) {
+  const Field<CellResult>& of_cells = cell_schema().at(name);
+  return {name, of_cells.unit, member, of_cells.meaning};
+}
+
+}  // namespace
+
+const Schema<SampleResult>& sample_schema() {
+  using S = SampleResult;
+  static const Schema<S> schema(
+      "samples.csv",
+      {shared<S>("cell", &S::cell),
+       shared<S>("variant", &S::variant),
+       shared<S>("seq_len", &S::seq_len),
+       shared<S>("batch", &S::batch),
+       {"repetition", "", &S::repetition, "from 0"},
+       {"sample", "", &S::sample, "of the repetition, from 0"},
+       {"kind", "", &S::kind,
+        "step, prefill, cold (attention alone over rotating caches), or a checkpoint run's operation"},
+       {"append_us", "us", &S::append_us, as_of_cells("append_p50_us")},
+       {"view_us", "us", &S::view_us, as_of_cells("view_p50_us")},
+       {"attend_us", "us", &S::attend_us, as_of_cells("attend_p50_us")},
+       {"step_us", "us", &S::step_us, "append + view + attend, or the operation"}});
+  return schema;
+}
+
+const Schema<GrowthResult>& growth_schema() {
+  using G = GrowthResult;
+  static const Schema<G> schema(
+      "growth.csv",
+      {shared<G>("cell", &G::cell),
+       shared<G>("variant", &G::variant),
+       shared<G>("batch", &G::batch),
+       shared<G>("seq_len", &G::seq_len),
+       {"repetition", "", &G::repetition, "from 0"},
+       {"token", "tokens", &G::token, "of a sequence after this step"},
+       {"append_us", "us", &G::append_us, as_of_cells("append_p50_us")},
+       {"view_us", "us", &G::view_us, as_of_cells("view_p50_us")},
+       {"attend_us", "us", &G::attend_us, "empty where the run measures the cache update alone"},
+       {"step_us", "us", &G::step_us, as_of_cells("step_p50_us")},
+       shared<G>("bytes_payload", &G::bytes_payload),
+       shared<G>("bytes_metadata", &G::bytes_metadata),
+       shared<G>("bytes_slack", &G::bytes_slack),
+       {"bytes_workspace", "bytes", &G::bytes_workspace, "scratch buffers after this step"},
+       {"bytes_copied", "bytes", &G::bytes_copied, "moved by growth and slicing since the first step"}});
+  return schema;
+}
+
+const Schema<PositionResult>& position_schema() {
+  using P = PositionResult;
+  static const Schema<P> schema("positions.csv", [] {
+    std::vector<Field<P>> fields{shared<P>("cell", &P::cell),
+                                 shared<P>("variant", &P::variant),
+                                 shared<P>("batch", &P::batch),
+                                 shared<P>("seq_len", &P::seq_len),
+                                 {"position_first", "tokens", &P::position_first,
+                                  "tokens before the first prediction of the bucket, less one"},
+                                 {"position_last", "tokens", &P::position_last, "and before the last"}};
+    for (const auto& part : {loss_fields<P>(), comparison_fields<P>()})
+      fields.insert(fields.end(), part.begin(), part.end());
+    return fields;
+  }());
+  return schema;
+}
+
+const Schema<TextResult>& text_schema() {
+  using T = TextResult;
+  static const Schema<T> schema(
+      "texts.csv", {shared<T>("cell", &T::cell),
+                    shared<T>("variant", &T::variant),
+                    {"temperature", "", &T::temperature, "0 is greedy"},
+                    {"sequence", "", &T::sequence, "of the batch, from 0"},
+                    {"common_tokens", "tokens", &T::common_tokens,
+                     "generated before the text differs from the full f32 cache's; empty if it never does"},
+                    {"prompt", "", &T::prompt, "what both go on from"},
+                    {"text", "", &T::text, "with this cache"},
+                    {"full_text", "", &T::full_text, "with the full f32 cache and the same random numbers"}});
+  return schema;
+}
+
+}  // namespace kv::results

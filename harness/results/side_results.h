@@ -1,0 +1,56 @@
+// The rows of the tables beside cells.csv: every timed sample, every step of a growth run, predictions by
+// position, and generated texts. Each says whose it is.
+#pragma once
+
+#include <string>
+
+#include "harness/results/cell_result.h"
+#include "harness/results/schema.h"
+
+namespace kv::results {
+
+struct OfCell {
+  std::string cell, variant;
+  Integer batch, seq_len;
+
+  OfCell() = default;
+  explicit OfCell(const CellResult& of)
+      : cell(of.cell), variant(of.variant), batch(of.batch), seq_len(of.seq_len) {}
+};
+
+// A timed step or operation: samples.csv.
+struct SampleResult : OfCell {
+  using OfCell::OfCell;
+  Integer repetition, sample;
+  std::string kind;
+  Number append_us, view_us, attend_us, step_us;
+};
+
+// A step of a growth run: growth.csv.
+struct GrowthResult : OfCell {
+  using OfCell::OfCell;
+  Integer repetition, token;
+  Number append_us, view_us, attend_us, step_us;
+  Integer bytes_payload, bytes_metadata, bytes_slack, bytes_workspace, bytes_copied;
+};
+
+// A bucket of positions of a quality or stream run: positions.csv.
+struct PositionResult : OfCell, PredictionResult {
+  using OfCell::OfCell;
+  Integer position_first, position_last;
+};
+
+// A sequence of a generate run: texts.csv.
+struct TextResult : OfCell {
+  using OfCell::OfCell;
+  Number temperature;
+  Integer sequence, common_tokens;
+  std::string prompt, text, full_text;
+};
+
+const Schema<SampleResult>& sample_schema();
+const Schema<GrowthResult>& growth_schema();
+const Schema<PositionResult>& position_schema();
+const Schema<TextResult>& text_schema();
+
+}  // namespace kv::results

@@ -1,0 +1,148 @@
+#include "harness/tables/fit_table.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "harness/tables/model_cache.h"
+
+namespace kv::tables {
+namespace {
+
+using Try = std::function<ModelCache(int64_t)>;  // the cache of so many tokens or sequences
+
+// The largest n for which the cache holds no more than `bytes`. Caches never shrink as n grows, and what is
+// unsupported stays so.
+Fit largest(int64_t most, int64_t bytes, const Try& cache) {
+  const auto fits = [&](int64_t n) {
+    const ModelCache c = cache(n);
+    return c.unsupported().empty() && c.predicted_bytes() <= bytes;
+  };
+  int64_t good = 0, bad = 1;
+  while (bad <= most && fits(bad)) {
+    good = bad;
+    bad = good == most ? most + 1 : std::min(2 * good, most);
+  }
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  Fit fit{.most = good, .bytes = 0, .reason = ""};
+  if (good > 0) fit.bytes = cache(good).predicted_bytes();
+  if (good < most) fit.reason = cache(good + 1).unsupported();
+  return fit;
+}
+
+int64_t left_for_caches(const FitTable& table) {
+  return table.budget_bytes - table.weights_bytes.value_or(0);
+}
+
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+io::TextTable::Field field(const Fit& fit, int64_t most, io::TextTable& table) {
+  const std::string text = fit.most == 0 ? "-" : fit.most == most ? "any" : grouped(fit.most);
+  return {text, fit.reason.empty() ? "" : table.footnote(fit.reason)};
+}
+
+std::string weights_sentence(const FitTable& table, io::Units units) {
+  if (!table.weights_bytes)
+    return "The weights are not counted, since their size is not known: --weights gives it.";
+  if (*table.weights_bytes == 0) return "No weights are counted.";
+  const int64_t left = left_for_caches(table);
+  return "Weights take " + table.weights_text + ", " +
+         (left > 0 ? io::human_bytes(left, units) + " remain for caches."
+                   : "and nothing remains for caches.");
+}
+
+FitResult result_of(const FitTable& table, const Spec& spec, const Fit& fit, int64_t most) {
+  FitResult row;
+  row.model = table.geometry.name;
+  row.variant = spec.print();
+  row.budget_bytes = table.budget_bytes;
+  if (table.weights_bytes) row.weights_bytes = *table.weights_bytes;
+  row.status = fit.most == 0 ? "none" : fit.most == most ? "unbounded" : "fits";
+  row.reason = fit.reason;
+  row.bytes = fit.bytes;
+  return row;
+}
+
+}  // namespace
+
+Fit longest_context(const config::Geometry& geometry, const Spec& spec, int batch, int64_t bytes) {
+  return largest(kMostTokens, bytes, [&](int64_t tokens) {
+    return ModelCache(geometry, spec, {tokens, batch});
+  });
+}
+
+Fit largest_batch(const config::Geometry& geometry, const Spec& spec, int64_t tokens, int64_t bytes) {
+  return largest(kMostSequences, bytes, [&](int64_t sequences) {
+    return ModelCache(geometry, spec, {tokens, static_cast<int>(sequences)});
+  });
+}
+
+io::TextTable text_table(const FitTable& table, io::Units units) {
+  io::TextTable text;
+  text.title = "What fits into " + table.budget_text + " with " + table.geometry.name;
+  text.facts = config::summary(table.geometry) + " " + weights_sentence(table, units);
+  text.corner = "variant";
+  text.heads.push_back({"longest", "context,", "batch " + std::to_string(table.batch)});
+  for (const int64_t tokens : table.lengths)
+    text.heads.push_back({"largest", "batch of", std::to_string(tokens)});
+  const int64_t left = left_for_caches(table);
+  for (const Spec& spec : table.variants) {
+    std::vector<io::TextTable::Field> fields{
+        field(longest_context(table.geometry, spec, table.batch, left), kMostTokens, text)};
+    for (const int64_t tokens : table.lengths)
+      fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
+    text.rows.push_back({spec.print(), fields});
+  }
+  text.notes.push_back({"",
+                        "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "
+                        "closed form: payload, "
+                        "metadata and slack of caches made for so many, without workspace and activations."});
+  return text;
+}
+
+const results::Schema<FitResult>& fit_schema() {
+  using F = FitResult;
+  static const results::Schema<F> schema(
+      "the budget table",
+      {{"model", "", &F::model, "whose geometry it is"},
+       {"variant", "", &F::variant, "canonical spec"},
+       {"budget_bytes", "bytes", &F::budget_bytes, "of weights and caches"},
+       {"weights_bytes", "bytes", &F::weights_bytes, "empty where they are not known, and so not counted"},
+       {"asked", "", &F::asked, "longest_context or largest_batch"},
+       {"seq_len", "tokens", &F::seq_len, "of each sequence"},
+       {"batch", "", &F::batch, "sequences"},
+       {"status", "", &F::status, "fits; unbounded: at least this many; none: not even one"},
+       {"reason", "", &F::reason, "why more is not possible, if it is not for want of memory"},
+       {"bytes", "bytes", &F::bytes, "of the caches then"}});
+  return schema;
+}
+
+std::vector<FitResult> results_of(const FitTable& table) {
+  std::vector<FitResult> rows;
+  const int64_t left = left_for_caches(table);
+  for (const Spec& spec : table.variants) {
+    const Fit context = longest_context(table.geometry, spec, table.batch, left);
+    FitResult& longest = rows.emplace_back(result_of(table, spec, context, kMostTokens));
+    longest.asked = "longest_context";
+    longest.seq_len = context.most;
+    longest.batch = table.batch;
+    for (const int64_t tokens : table.lengths) {
+      const Fit batch = largest_batch(table.geometry, spec, tokens, left);
+      FitResult& most = rows.emplace_back(result_of(table, spec, batch, kMostSequences));
+      most.asked = "largest_batch";
+      most.seq_len = tokens;
+      most.batch = batch.most;
+    }
+  }
+  return rows;
+}
+
+}  // namespace kv::tables

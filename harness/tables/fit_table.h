@@ -1,0 +1,57 @@
+// What fits into a budget of memory: the longest context and the largest batch of each variant.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/config/geometry.h"
+#include "harness/io/bytes.h"
+#include "harness/io/text_table.h"
+#include "harness/results/schema.h"
+#include "variants/core/spec.h"
+
+namespace kv::tables {
+
+// The most that is looked for; an answer of so many means "at least".
+inline constexpr int64_t kMostTokens = int64_t{1} << 30;
+inline constexpr int64_t kMostSequences = int64_t{1} << 20;
+
+struct Fit {
+  int64_t most = 0;         // tokens or sequences; 0: not even one
+  int64_t bytes = 0;        // of the cache then
+  std::string reason = {};  // why more is not possible, if it is not for want of memory
+};
+
+// The most tokens for which `batch` sequences' caches hold no more than `bytes`; the most sequences of
+// `tokens` tokens. By the closed form.
+Fit longest_context(const config::Geometry& geometry, const Spec& spec, int batch, int64_t bytes);
+Fit largest_batch(const config::Geometry& geometry, const Spec& spec, int64_t tokens, int64_t bytes);
+
+struct FitTable {
+  config::Geometry geometry;
+  std::vector<Spec> variants;
+  std::vector<int64_t> lengths;  // tokens
+  int batch = 1;
+  int64_t budget_bytes = 0;
+  std::optional<int64_t> weights_bytes = {};  // that take part of the budget, if they are known
+  std::string budget_text, weights_text;      // what they are, as the user has put it
+};
+
+io::TextTable text_table(const FitTable& table, io::Units units);
+
+// A row of the table as CSV.
+struct FitResult {
+  std::string model, variant;
+  results::Integer budget_bytes, weights_bytes;
+  std::string asked;
+  results::Integer seq_len, batch;
+  std::string status, reason;
+  results::Integer bytes;
+};
+const results::Schema<FitResult>& fit_schema();
+std::vector<FitResult> results_of(const FitTable& table);
+
+}  // namespace kv::tables

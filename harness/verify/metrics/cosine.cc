@@ -1,0 +1,30 @@
+// Cosine similarity. A NaN anywhere makes it NaN.
+#include <Eigen/Core>
+
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  const auto size = static_cast<Eigen::Index>(got.size());
+  const Eigen::Map<const Eigen::VectorXd> a(got.data(), size), b(want.data(), size);
+  const double norms = a.norm() * b.norm();
+  if (norms == 0) return a.norm() == b.norm() ? 1 : 0;
+  return a.dot(b) / norms;
+}
+
+}  // namespace
+
+const Metric cosine{
+    .name = "err_cosine",
+    .unit = "1",
+    .better = "higher",
+    .help = "cosine similarity to FP64; 1 is best",
+    .of = Metric::Of::kOutputs,
+    .over = Metric::Over::kMean,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

@@ -1,0 +1,29 @@
+// The largest absolute difference. A NaN anywhere makes it NaN.
+#include <Eigen/Core>
+
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  if (got.empty()) return 0;
+  const auto size = static_cast<Eigen::Index>(got.size());
+  const Eigen::Map<const Eigen::ArrayXd> a(got.data(), size), b(want.data(), size);
+  return (a - b).abs().maxCoeff<Eigen::PropagateNaN>();
+}
+
+}  // namespace
+
+const Metric max_abs{
+    .name = "err_max_abs",
+    .unit = "1",
+    .better = "lower",
+    .help = "largest absolute difference of the attention output from FP64 over all tokens as they came",
+    .of = Metric::Of::kOutputs,
+    .over = Metric::Over::kLargest,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

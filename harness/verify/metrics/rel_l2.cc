@@ -1,0 +1,29 @@
+// The L2 norm of the difference over that of FP64. A NaN anywhere makes it NaN.
+#include <Eigen/Core>
+
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  const auto size = static_cast<Eigen::Index>(got.size());
+  const Eigen::Map<const Eigen::ArrayXd> a(got.data(), size), b(want.data(), size);
+  const double difference = (a - b).matrix().stableNorm(), norm = b.matrix().stableNorm();
+  return difference == 0 ? 0 : difference / norm;  // infinite where all of `want` is zero
+}
+
+}  // namespace
+
+const Metric rel_l2{
+    .name = "err_rel_l2",
+    .unit = "1",
+    .better = "lower",
+    .help = "L2 norm of the difference over the L2 norm of FP64",
+    .of = Metric::Of::kOutputs,
+    .over = Metric::Over::kMean,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

@@ -1,0 +1,204 @@
+#include "harness/verify/policy_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/memory/ledger.h"
+#include "harness/memory/run_context.h"
+#include "harness/verify/verify.h"
+#include "kernels/format/encoding.h"
+#include "variants/core/build.h"
+#include "variants/core/registry.h"
+
+namespace kv::verify {
+namespace {
+
+constexpr int kCheckedKvHeads = 2;
+
+// Tokens [0, n) of the first kv heads of layer 0, and of the query heads that read them.
+struct Heads {
+  CacheShape shape;
+  int64_t n;
+  std::vector<float> q, k, v;
+};
+
+Heads read_heads(const workload::Workload& workload, int64_t n, int64_t max_tokens) {
+  const workload::WorkloadShape& w = workload.shape();
+  const int kv_heads = std::min(w.kv_heads, kCheckedKvHeads), group = w.q_heads / w.kv_heads;
+  Heads heads{{.layers = 1,
+               .q_heads = kv_heads * group,
+               .kv_heads = kv_heads,
+               .head_dim = w.head_dim,
+               .max_tokens = max_tokens,
+               .rope = w.rope},
+              n,
+              {},
+              {},
+              {}};
+  heads.q.resize(static_cast<size_t>(w.q_heads * n * w.head_dim));
+  heads.k.resize(static_cast<size_t>(w.kv_heads * n * w.head_dim));
+  heads.v.resize(heads.k.size());
+  workload.read(0, 0, 0, n, heads.q.data(), heads.k.data(), heads.v.data());
+  heads.q.resize(static_cast<size_t>(kv_heads * group * n * w.head_dim));
+  heads.k.resize(static_cast<size_t>(kv_heads * n * w.head_dim));
+  heads.v.resize(heads.k.size());
+  return heads;
+}
+
+// Rows [heads, count, head_dim] of rows [heads, n, head_dim].
+std::vector<float> slice(const std::vector<float>& from, const Heads& heads, int count_heads, int64_t first,
+                         int64_t count) {
+  const int64_t d = heads.shape.head_dim;
+  std::vector<float> to(static_cast<size_t>(count_heads * count * d));
+  for (int h = 0; h < count_heads; ++h)
+    std::copy_n(from.data() + (h * heads.n + first) * d, count * d, to.data() + h * count * d);
+  return to;
+}
+
+struct Observed {
+  std::vector<float> out;  // [q_heads, n, head_dim]
+  reference::KeptTokens kept;
+};
+
+// The cache's answers, and what it keeps after the prompt and after each token that follows.
+Observed observe(const Spec& spec, const Heads& heads, int64_t prompt, cuda::Gpu* gpu) {
+  const CacheShape& shape = heads.shape;
+  // Thousands of steps too small to share out: on a busy machine, threads that wait for one another at each
+  // would take ten times as long.
+  const memory::ThreadCount one_thread(1);
+  memory::Ledger ledger(INT64_MAX, gpu);
+  const auto cache = build_cache(spec, shape, ledger);
+  const SequenceId id = cache->add_sequence();
+  Observed seen{std::vector<float>(heads.q.size()),
+                reference::KeptTokens(static_cast<size_t>(shape.kv_heads))};
+  for (auto& kept : seen.kept) kept.resize(static_cast<size_t>(heads.n));
+  for (int64_t first = 0; first < heads.n;) {
+    const int64_t n = first == 0 ? std::max<int64_t>(1, prompt) : 1;
+    const std::vector<float> q = slice(heads.q, heads, shape.q_heads, first, n);
+    const std::vector<float> k = slice(heads.k, heads, shape.kv_heads, first, n);
+    const std::vector<float> v = slice(heads.v, heads, shape.kv_heads, first, n);
+    std::vector<float> out(q.size());
+    const StepInput in{
+        .sequence = id, .n = n, .q = q.data(), .k = k.data(), .v = v.data(), .out = out.data()};
+    cache->step(0, {&in, 1});
+    for (int h = 0; h < shape.q_heads; ++h) {
+      std::copy_n(out.begin() + h * n * shape.head_dim, n * shape.head_dim,
+                  seen.out.begin() + (h * heads.n + first) * shape.head_dim);
+    }
+    first += n;
+    for (int h = 0; h < shape.kv_heads; ++h)
+      seen.kept[static_cast<size_t>(h)][static_cast<size_t>(first - 1)] = cache->kept(id, 0, h);
+  }
+  return seen;
+}
+
+int64_t place_of(std::string_view choice, const std::vector<std::string_view>& choices) {
+  return std::find(choices.begin(), choices.end(), choice) - choices.begin();
+}
+
+// As many of `most` tokens as kPolicyCheckWork allows. Each attends to itself and what is kept of those
+// before.
+int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, int64_t max_tokens,
+                          int64_t prompt) {
+  const int heads = std::min(w.kv_heads, kCheckedKvHeads) * (w.q_heads / w.kv_heads);
+  const RetentionEntry& retention = retention_of(spec);
+  double work = 0.0;
+  int64_t n = 0;
+  while (n < max_tokens && work < kPolicyCheckWork) {
+    ++n;
+    // A prompt that is cut is attended to in full until its end.
+    const int64_t rows =
+        n < prompt ? n : retention.slots(spec.retention, {max_tokens, n, std::min(n, prompt)});
+    work += 2.0 * heads * w.head_dim * static_cast<double>(rows);
+  }
+  return n;
+}
+
+}  // namespace
+
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
+  std::vector<float> out(rows.size());
+  std::vector<std::byte> data(static_cast<size_t>(unit_data_bytes(encoding, head_dim)));
+  std::vector<std::byte> meta(static_cast<size_t>(unit_meta_bytes(encoding, head_dim)));
+  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(head_dim)) {
+    encode_unit(encoding, head_dim, rows.data() + at, data.data(), meta.data());
+    decode_row(encoding, head_dim, data.data(), meta.data(), 0, out.data() + at);
+  }
+  return out;
+}
+
+reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
+  const Stage& stage = spec.retention;
+  reference::Policy policy{.name = stage.name};
+  for (const Parameter& parameter : retention_of(spec).parameters) {
+    const std::string name(parameter.name);
+    if (name == "positions") {
+      policy.cache_positions = stage.text(name) == "cache";
+    } else if (parameter.kind == Parameter::Kind::kRows) {
+      policy.parameters[name] = stage.rows(name, max_tokens);
+    } else if (parameter.kind == Parameter::Kind::kInteger) {
+      policy.parameters[name] = stage.integer(name);
+    } else {
+      policy.parameters[name] = place_of(stage.text(name), parameter.choices);
+    }
+  }
+  return policy;
+}
+
+PolicyCheck check_policy(const Spec& spec, const workload::Workload& workload, int64_t max_tokens,
+                         int64_t prompt, cuda::Gpu* gpu) {
+  if (retention_of(spec).keeps_all) return {};
+  if (!reference::find_oracle(spec.retention.name)) return {.oracle = "none"};
+  return check_policy(spec, policy_of(spec, max_tokens), workload, max_tokens, prompt, gpu);
+}
+
+PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
+                         const workload::Workload& workload, int64_t max_tokens, int64_t prompt,
+                         cuda::Gpu* gpu) {
+  PolicyCheck check;
+  check.kernel_bound = kernel_error_bound(spec);
+  const RetentionEntry& retention = retention_of(spec);
+  if (!retention.cuts_prompt) prompt = 0;  // for the others it makes no difference
+  const int64_t most = std::min(max_tokens, workload.max_tokens());
+  const int64_t n = affordable_tokens(spec, workload.shape(), most, prompt);
+  if (n < prompt || retention.slots(spec.retention, {max_tokens, n, prompt}) >= n) return check;
+
+  const Heads heads = read_heads(workload, n, max_tokens);
+  const Observed seen = observe(spec, heads, prompt, gpu);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  const int d = heads.shape.head_dim;
+  const std::vector<float> k = through_codec(codec.k, d, heads.k), v = through_codec(codec.v, d, heads.v);
+  const reference::PolicyInput input{.q = heads.q,
+                                     .k = k,
+                                     .v = v,
+                                     .raw_k = heads.k,
+                                     .q_heads = heads.shape.q_heads,
+                                     .kv_heads = heads.shape.kv_heads,
+                                     .n = n,
+                                     .head_dim = d,
+                                     .prompt = prompt,
+                                     .rotation = rotation_of(heads.shape.rope, d)};
+  const reference::PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
+  check.oracle = "fp64";
+  check.tokens = n;
+  check.choices = followed.choices;
+  check.disputed = followed.disputed;
+  check.worst_miss = followed.worst_miss;
+  check.out_rel_l2 = relative_l2(std::vector<double>(seen.out.begin(), seen.out.end()), followed.out);
+  return check;
+}
+
+std::string PolicyCheck::failure() const {
+  // Written so that NaN fails.
+  if (!(worst_miss <= near_tie(kernel_bound))) {
+    return "an eviction is not the FP64 policy's: the score of what was dropped is off by " +
+           in_short(worst_miss) + " of the best (bound " + in_short(near_tie(kernel_bound)) + ")";
+  }
+  if (!(out_rel_l2 <= kernel_bound)) {
+    return "outputs differ from the FP64 policy's by " + in_short(out_rel_l2) + " (bound " +
+           in_short(kernel_bound) + ")";
+  }
+  return "";
+}
+
+}  // namespace kv::verify

@@ -1,0 +1,68 @@
+// The FP64 oracle, in Eigen. Shares no code with kernels/ or variants/, and must not: it is what they are
+// judged by.
+#pragma once
+
+#include <Eigen/Core>
+#include <complex>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kv::reference {
+
+using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// softmax(q k^T / sqrt(head_dim)) v for one query head.
+struct HeadResult {
+  Eigen::VectorXd out;            // [head_dim]
+  Eigen::VectorXd probabilities;  // [rows], sums to 1
+};
+
+// q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout.
+HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows);
+
+// RoPE.
+struct Rotation {
+  std::vector<double> frequency;  // of each pair of channels, radians a position
+  bool half_split = false;        // pair i is channels i and i + pairs; else 2i and 2i + 1, interleaved
+};
+// theta^(-2i / head_dim), as in the paper (arXiv:2104.09864).
+Rotation plain_rotation(double theta, int head_dim, bool half_split);
+
+// What a rotation does over 0, 1, … distances - 1 positions. Sines take longer than all else in a replay of
+// many steps, so they are made once: of the distances below kFine, and of the multiples of kFine.
+class RotationTable {
+ public:
+  RotationTable() = default;
+  RotationTable(const Rotation& rotation, int64_t distances);
+  int64_t distances() const { return distances_; }
+  bool half_split() const { return half_split_; }
+  Eigen::Index pairs() const { return fine_.cols(); }
+  // exp(-i distance frequency) of a pair.
+  std::complex<double> back(int64_t distance, Eigen::Index pair) const {
+    return coarse_(distance / kFine, pair) * fine_(distance % kFine, pair);
+  }
+
+ private:
+  static constexpr int64_t kFine = 256;
+  using Table = Eigen::Matrix<std::complex<double>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  static Table table(const Rotation& rotation, int64_t rows, int64_t step);
+
+  int64_t distances_ = 0;
+  bool half_split_ = false;
+  Table fine_, coarse_;  // [distances, pairs]
+};
+
+// attend() where q and k are as they were before RoPE, and the key of row i stands distance[i] positions
+// before the query: only distances matter, so each key is rotated back by its own. `rotations`: at least as
+// long as the largest.
+HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                          const RotationTable& rotations, std::span<const int64_t> distance);
+
+// A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]; query head h reads kv head
+// h / (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].
+std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,
+                                  std::span<const float> v, int q_heads, int kv_heads, int64_t n,
+                                  int head_dim);
+
+}  // namespace kv::reference

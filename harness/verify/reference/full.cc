@@ -1,0 +1,13 @@
+// full: every token stays.
+#include "harness/verify/reference/list.h"
+
+namespace kv::reference::policy {
+namespace {
+
+std::unique_ptr<Rule> make(const Parameters&) { return std::make_unique<Rule>(); }
+
+}  // namespace
+
+const Oracle full{"full", make};
+
+}  // namespace kv::reference::policy

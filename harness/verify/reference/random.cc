@@ -1,0 +1,33 @@
+// random: every slot is as likely to go. The draws are those of the documented stream: token t of a layer's kv
+// head takes number t of the stream of (seed, layer * kv_heads + head).
+#include "harness/math/random.h"
+
+#include "harness/verify/reference/list.h"
+
+namespace kv::reference::policy {
+namespace {
+
+class Random : public Rule {
+ public:
+  explicit Random(const Parameters& p)
+      : budget_(parameter(p, "budget")), seed_(static_cast<uint64_t>(parameter(p, "seed"))) {}
+  int64_t capacity() const override { return budget_; }
+  std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const override {
+    std::vector<double> cost(slots.size(), kInfinite);
+    const uint64_t stream = kv::random::key({seed_, static_cast<uint64_t>(arrival.layer_head)});
+    cost[kv::random::below(stream, static_cast<uint64_t>(arrival.token), slots.size())] = 0.0;
+    return cost;
+  }
+
+ private:
+  int64_t budget_;
+  uint64_t seed_;
+};
+
+std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Random>(p); }
+
+}  // namespace
+
+const Oracle random{"random", make};
+
+}  // namespace kv::reference::policy

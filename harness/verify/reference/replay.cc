@@ -1,0 +1,203 @@
+#include "harness/verify/reference/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+namespace kv::reference {
+namespace {
+
+// How far `got` lies from the best value, as a share of that.
+double miss(double got, double best) {
+  if (got == best) return 0.0;
+  return best == 0.0 ? kInfinite : std::abs(got - best) / std::abs(best);
+}
+
+// The slots that a cut leaves, in order.
+std::vector<int64_t> best_of(const Cut& cut) {
+  std::vector<int64_t> order(cut.score.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return cut.score[static_cast<size_t>(a)] > cut.score[static_cast<size_t>(b)];
+  });
+  order.resize(static_cast<size_t>(cut.rows));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+// By how much the least score that was kept misses the largest that was not.
+double cut_miss(const Cut& cut, const std::vector<int64_t>& kept) {
+  const int64_t slots = static_cast<int64_t>(cut.score.size());
+  const bool increasing = std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end();
+  if (static_cast<int64_t>(kept.size()) != cut.rows || !increasing || kept.front() < 0 ||
+      kept.back() >= slots)
+    return kInfinite;
+  double least = kInfinite, most = 0.0;
+  for (int64_t i = 0; i < slots; ++i) {
+    const double score = cut.score[static_cast<size_t>(i)];
+    if (std::binary_search(kept.begin(), kept.end(), i)) {
+      least = std::min(least, score);
+    } else {
+      most = std::max(most, score);
+    }
+  }
+  if (std::isinf(most)) return kInfinite;  // a protected one went
+  return least < most ? miss(least, most) : 0.0;
+}
+
+// One kv head and the query heads that read it.
+class Head {
+ public:
+  Head(const Rule& rule, bool cache_positions, const PolicyInput& input, int head, PolicyRun& run)
+      : rule_(rule), cache_positions_(cache_positions), in_(input), head_(head), run_(run) {
+    if (cache_positions) rotations_ = RotationTable(input.rotation, std::min(rule.capacity(), input.n));
+  }
+
+  // `seen`: the tokens that a followed cache holds after this step, or empty.
+  void step(int64_t t, const std::vector<int64_t>& seen) {
+    store(t, seen);
+    if (rule_.restarts_weights(t, in_.prompt)) {
+      for (Slot& s : slots_) s.accumulated_weight = 0.0;
+    }
+    attend(t);
+    if (t == in_.prompt - 1) cut_prompt(seen);
+    auto& kept = run_.kept[static_cast<size_t>(head_)].emplace_back();
+    for (const Slot& s : slots_) kept.push_back(s.token);
+  }
+
+ private:
+  std::span<const float> row(std::span<const float> of, int64_t head, int64_t t) const {
+    return of.subspan(static_cast<size_t>((head * in_.n + t) * in_.head_dim),
+                      static_cast<size_t>(in_.head_dim));
+  }
+
+  void store(int64_t t, const std::vector<int64_t>& seen) {
+    size_t at = slots_.size();
+    if (static_cast<int64_t>(at) < rule_.capacity()) {
+      slots_.push_back({});
+      k_.resize(k_.size() + static_cast<size_t>(in_.head_dim));
+      v_.resize(k_.size());
+    } else {
+      at = choose(t, seen);
+    }
+    const auto raw = row(in_.raw_k.empty() ? in_.k : in_.raw_k, head_, t);
+    slots_[at] = {.token = t};
+    for (const float x : raw) slots_[at].squared_norm += static_cast<double>(x) * x;
+    put(at, row(in_.k, head_, t), row(in_.v, head_, t));
+  }
+
+  void put(size_t slot, std::span<const float> k, std::span<const float> v) {
+    const auto at = static_cast<std::ptrdiff_t>(slot) * in_.head_dim;
+    std::copy(k.begin(), k.end(), k_.begin() + at);
+    std::copy(v.begin(), v.end(), v_.begin() + at);
+  }
+
+  size_t choose(int64_t t, const std::vector<int64_t>& seen) {
+    const int64_t layer_head = int64_t{in_.layer} * in_.kv_heads + head_;
+    const std::vector<double> cost = rule_.costs(slots_, {t, layer_head});
+    const size_t best = static_cast<size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin());
+    if (seen.empty()) return best;
+    const size_t slot = static_cast<size_t>(std::find(seen.begin(), seen.end(), t) - seen.begin());
+    bool lawful = seen.size() == slots_.size() && slot < seen.size();
+    for (size_t i = 0; lawful && i < seen.size(); ++i) lawful = i == slot || seen[i] == slots_[i].token;
+    judge(lawful ? miss(cost[slot], cost[best]) : kInfinite, lawful && slot == best);
+    return lawful ? slot : best;
+  }
+
+  void judge(double by, bool same) {
+    ++run_.choices;
+    run_.disputed += !same;
+    run_.worst_miss = std::max(run_.worst_miss, by);
+  }
+
+  void attend(int64_t t) {
+    const int group = in_.q_heads / in_.kv_heads;
+    for (Slot& s : slots_) s.last_weight = 0.0;
+    const std::vector<int64_t> distance = cache_positions_ ? distances() : std::vector<int64_t>();
+    for (int h = head_ * group; h < (head_ + 1) * group; ++h) {
+      const std::span<const float> q = row(in_.q, h, t);
+      const HeadResult result = cache_positions_
+                                    ? attend_rotated(q, k_, v_, rotations_, distance)
+                                    : reference::attend(q, k_, v_, static_cast<int64_t>(slots_.size()));
+      for (size_t i = 0; i < slots_.size(); ++i)
+        slots_[i].last_weight += result.probabilities[static_cast<Eigen::Index>(i)];
+      std::copy(result.out.begin(), result.out.end(), run_.out.begin() + (h * in_.n + t) * in_.head_dim);
+    }
+    for (Slot& s : slots_) s.accumulated_weight += s.last_weight;
+  }
+
+  // From each key to the query, in cache positions: as many as there are younger tokens in the cache.
+  std::vector<int64_t> distances() const {
+    std::vector<size_t> youngest_first(slots_.size());
+    std::iota(youngest_first.begin(), youngest_first.end(), size_t{0});
+    std::sort(youngest_first.begin(), youngest_first.end(),
+              [&](size_t a, size_t b) { return slots_[a].token > slots_[b].token; });
+    std::vector<int64_t> distance(slots_.size());
+    for (size_t i = 0; i < distance.size(); ++i) distance[youngest_first[i]] = static_cast<int64_t>(i);
+    return distance;
+  }
+
+  // In a prompt, slots are tokens.
+  void cut_prompt(const std::vector<int64_t>& seen) {
+    const std::optional<Cut> cut = rule_.cut(slots_, in_.prompt);
+    if (!cut) return;
+    const std::vector<int64_t> best = best_of(*cut);
+    if (seen.empty()) return keep(best);
+    const double by = cut_miss(*cut, seen);
+    judge(by, seen == best);
+    keep(std::isinf(by) ? best : seen);
+  }
+
+  void keep(const std::vector<int64_t>& tokens) {
+    std::vector<Slot> kept;
+    for (size_t to = 0; to < tokens.size(); ++to) {
+      kept.push_back(slots_[static_cast<size_t>(tokens[to])]);
+      put(to, row(in_.k, head_, tokens[to]), row(in_.v, head_, tokens[to]));
+    }
+    slots_ = kept;
+    k_.resize(tokens.size() * static_cast<size_t>(in_.head_dim));
+    v_.resize(k_.size());
+  }
+
+  const Rule& rule_;
+  const bool cache_positions_;
+  const PolicyInput& in_;
+  int head_;
+  PolicyRun& run_;
+  std::vector<Slot> slots_;
+  std::vector<float> k_, v_;  // [slots, head_dim]
+  RotationTable rotations_;   // where the policy has cache_positions
+};
+
+void check(const PolicyInput& in) {
+  const size_t kv = static_cast<size_t>(in.kv_heads * in.n * in.head_dim);
+  if (in.kv_heads < 1 || in.q_heads % in.kv_heads != 0 || in.k.size() != kv || in.v.size() != kv ||
+      (!in.raw_k.empty() && in.raw_k.size() != kv) ||
+      in.q.size() != static_cast<size_t>(in.q_heads * in.n * in.head_dim)) {
+    throw std::logic_error("reference: q must be [q_heads, n, head_dim], k and v [kv_heads, n, head_dim]");
+  }
+}
+
+}  // namespace
+
+PolicyRun run_policy(const Policy& policy, const PolicyInput& input, const KeptTokens* follow) {
+  check(input);
+  const Oracle* oracle = find_oracle(policy.name);
+  if (!oracle) throw std::logic_error("reference: no policy is called '" + policy.name + "'");
+  const std::unique_ptr<Rule> rule = oracle->make(policy.parameters);
+  if (rule->capacity() < 1) throw std::logic_error("reference: a policy keeps at least one row");
+  PolicyRun run;
+  run.out.resize(input.q.size());
+  run.kept.resize(static_cast<size_t>(input.kv_heads));
+  for (int h = 0; h < input.kv_heads; ++h) {
+    Head head(*rule, policy.cache_positions, input, h, run);
+    for (int64_t t = 0; t < input.n; ++t) {
+      head.step(t,
+                follow ? (*follow)[static_cast<size_t>(h)][static_cast<size_t>(t)] : std::vector<int64_t>());
+    }
+  }
+  return run;
+}
+
+}  // namespace kv::reference

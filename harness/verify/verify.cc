@@ -1,0 +1,232 @@
+#include "harness/verify/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "harness/verify/metrics/metrics.h"
+#include "kernels/format/encoding.h"
+#include "variants/core/build.h"
+
+namespace kv::verify {
+namespace {
+
+// Rows of one head, [rows, head_dim].
+struct HeadRows {
+  std::vector<float> k, v;
+};
+
+// All tokens of some kv heads as they came, read in chunks since a whole sequence of all heads may not fit.
+std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequence, int layer, int64_t tokens,
+                                 const std::vector<bool>& wanted) {
+  constexpr int64_t kChunk = 4096;
+  const int heads = workload.shape().kv_heads, d = workload.shape().head_dim;
+  std::vector<HeadRows> rows(static_cast<size_t>(heads));
+  for (int h = 0; h < heads; ++h) {
+    if (!wanted[static_cast<size_t>(h)]) continue;
+    for (auto* to : {&rows[static_cast<size_t>(h)].k, &rows[static_cast<size_t>(h)].v})
+      to->reserve(static_cast<size_t>(tokens * d));
+  }
+  std::vector<float> k(static_cast<size_t>(heads * std::min(kChunk, tokens) * d)), v(k.size());
+  for (int64_t first = 0; first < tokens; first += kChunk) {
+    const int64_t n = std::min(kChunk, tokens - first);
+    workload.read(sequence, layer, first, n, nullptr, k.data(), v.data());
+    for (int h = 0; h < heads; ++h) {
+      if (!wanted[static_cast<size_t>(h)]) continue;
+      HeadRows& to = rows[static_cast<size_t>(h)];
+      to.k.insert(to.k.end(), k.begin() + h * n * d, k.begin() + (h + 1) * n * d);
+      to.v.insert(to.v.end(), v.begin() + h * n * d, v.begin() + (h + 1) * n * d);
+    }
+  }
+  return rows;
+}
+
+HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int d) {
+  HeadRows some;
+  for (const int64_t t : tokens) {
+    some.k.insert(some.k.end(), all.k.begin() + t * d, all.k.begin() + (t + 1) * d);
+    some.v.insert(some.v.end(), all.v.begin() + t * d, all.v.begin() + (t + 1) * d);
+  }
+  return some;
+}
+
+HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int head) {
+  const int d = cache.shape().head_dim;
+  const std::vector<Span> spans = cache.spans(id, layer, head);
+  int64_t rows = 0;
+  for (const Span& span : spans) rows += span.rows;
+  HeadRows stored{std::vector<float>(static_cast<size_t>(rows * d)),
+                  std::vector<float>(static_cast<size_t>(rows * d))};
+  int64_t at = 0;
+  for (const Span& span : spans) {
+    decode_rows(span.k, d, 0, span.rows, stored.k.data() + at * d);
+    decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
+    at += span.rows;
+  }
+  return stored;
+}
+
+// Outputs of the checked heads, one after another.
+struct Collected {
+  std::vector<double> got, full, kept, stored;
+  std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
+  int heads = 0;
+};
+
+void append(std::vector<double>& to, const Eigen::VectorXd& values) {
+  to.insert(to.end(), values.data(), values.data() + values.size());
+}
+
+void require_set(std::vector<int64_t> kept, int64_t tokens) {
+  std::sort(kept.begin(), kept.end());
+  if (std::adjacent_find(kept.begin(), kept.end()) != kept.end() ||
+      (!kept.empty() && (kept.front() < 0 || kept.back() >= tokens))) {
+    throw std::logic_error("a cache says that it kept a token twice, or one that has not come");
+  }
+}
+
+// From each of `tokens` to the newest of them, in cache positions.
+std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
+  std::vector<int64_t> sorted = tokens, distance;
+  std::sort(sorted.begin(), sorted.end());
+  for (const int64_t token : tokens)
+    distance.push_back(sorted.end() - std::upper_bound(sorted.begin(), sorted.end(), token));
+  return distance;
+}
+
+// `all` are the tokens of its kv head as they came, `encoded` those that are stored.
+void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
+                int64_t tokens, Collected& c) {
+  const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
+  const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
+  const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
+  // Attention to rows whose tokens are these.
+  const bool rotates = rotates_at_read(cache.spec());
+  const reference::RotationTable rotations =
+      rotates ? reference::RotationTable(rotation_of(cache.shape().rope, d), tokens)
+              : reference::RotationTable();
+  const auto attend = [&](const HeadRows& rows, const std::vector<int64_t>& of) {
+    return rotates ? reference::attend_rotated(q, rows.k, rows.v, rotations, distances(of))
+                   : reference::attend(q, rows.k, rows.v, static_cast<int64_t>(of.size()));
+  };
+  std::vector<int64_t> every(static_cast<size_t>(tokens));
+  std::iota(every.begin(), every.end(), int64_t{0});
+  const auto full = attend(all, every);
+  require_set(kept, tokens);
+  const int64_t count = static_cast<int64_t>(kept.size());
+  const auto stored = attend(encoded, kept);
+  append(c.full, full.out);
+  append(c.stored, stored.out);
+  if (count == tokens) {
+    append(c.kept, full.out);  // nothing was dropped; the order of tokens does not matter
+  } else {
+    const HeadRows some = pick(all, kept, d);
+    append(c.kept, attend(some, kept).out);
+  }
+  for (int i = 0; i < d; ++i) c.got.push_back(static_cast<double>(output.out[q_head * d + i]));
+  std::vector<double> reference_p, cache_p;
+  for (int64_t i = 0; i < count; ++i) {
+    reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)]]);
+    cache_p.push_back(stored.probabilities[i]);
+  }
+  // KL(cache || reference): finite also where the cache dropped tokens, whose share of its own attention is
+  // 0.
+  for (size_t i = 0; i < c.attention.size(); ++i) {
+    const Metric& m = *metrics()[i];
+    if (m.of == Metric::Of::kAttention) c.attention[i] += m.compute(reference_p, cache_p);
+  }
+  ++c.heads;
+}
+
+}  // namespace
+
+reference::Rotation rotation_of(const Rope& rope, int head_dim) {
+  reference::Rotation rotation{{}, rope.pairs == RopePairs::kHalfSplit};
+  for (int i = 0; i < head_dim / 2; ++i) rotation.frequency.push_back(rope.frequency(i, head_dim));
+  return rotation;
+}
+
+double relative_l2(std::span<const double> a, std::span<const double> b) {
+  return metrics()[metric_index("err_rel_l2")]->compute(a, b);
+}
+
+Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
+              std::span<const Output> outputs) {
+  const int q_heads = cache.shape().q_heads;
+  const int64_t total = static_cast<int64_t>(outputs.size()) * q_heads;
+  const int64_t checked = std::min<int64_t>(total, kMaxCheckedHeads);
+  Collected c;
+  int64_t next = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<int> heads;
+    while (next < checked && next * total / checked < static_cast<int64_t>(i + 1) * q_heads) {
+      heads.push_back(static_cast<int>(next * total / checked - static_cast<int64_t>(i) * q_heads));
+      ++next;
+    }
+    if (heads.empty()) continue;
+    std::vector<bool> wanted(static_cast<size_t>(cache.shape().kv_heads), false);
+    for (const int h : heads) wanted[static_cast<size_t>(h / cache.shape().group())] = true;
+    const auto rows = read_heads(workload, outputs[i].workload_sequence, outputs[i].layer, tokens, wanted);
+    HeadRows stored;
+    int stored_head = -1;
+    for (const int h : heads) {  // in order: those of a kv head follow each other
+      const int kv_head = h / cache.shape().group();
+      if (kv_head != std::exchange(stored_head, kv_head)) {
+        stored = {};
+        stored = stored_rows(cache, outputs[i].sequence, outputs[i].layer, kv_head);
+      }
+      check_head(cache, outputs[i], h, rows[static_cast<size_t>(kv_head)], stored, tokens, c);
+    }
+  }
+  Errors e;
+  e.kernel_bound = kernel_error_bound(cache.spec());
+  for (size_t i = 0; i < e.metrics.size(); ++i) {
+    const Metric& m = *metrics()[i];
+    e.metrics[i] = m.of == Metric::Of::kOutputs ? m.compute(c.got, c.full) : c.attention[i] / c.heads;
+  }
+  e.codec_rel_l2 = relative_l2(c.stored, c.kept);
+  e.retention_rel_l2 = relative_l2(c.kept, c.full);
+  e.kernel_rel_l2 = relative_l2(c.got, c.stored);
+  return e;
+}
+
+std::string in_short(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", x);
+  return text;
+}
+
+Errors mean_of(std::span<const Errors> errors) {
+  // NaN stays: std::max would lose it.
+  const auto larger = [](double most, double x) { return x <= most ? most : x; };
+  const auto count = static_cast<double>(errors.size());
+  Errors mean;
+  mean.kernel_bound = errors[0].kernel_bound;
+  for (const Errors& e : errors) {
+    mean.kernel_rel_l2 = larger(mean.kernel_rel_l2, e.kernel_rel_l2);
+    for (size_t i = 0; i < e.metrics.size(); ++i) {
+      double& of_all = mean.metrics[i];
+      if (metrics()[i]->over == Metric::Over::kLargest) {
+        of_all = larger(of_all, e.metrics[i]);
+      } else {
+        of_all += e.metrics[i] / count;
+      }
+    }
+    mean.codec_rel_l2 += e.codec_rel_l2 / count;
+    mean.retention_rel_l2 += e.retention_rel_l2 / count;
+  }
+  return mean;
+}
+
+std::string Errors::failure() const {
+  // Written so that NaN fails.
+  if (!(kernel_rel_l2 <= kernel_bound)) {
+    return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +
+           in_short(kernel_bound) + ")";
+  }
+  if (!std::isfinite(metric("err_rel_l2"))) return "the output is not finite";
+  return "";
+}
+
+}  // namespace kv::verify

@@ -1,0 +1,65 @@
+// Compares a cache's outputs with the FP64 oracle, and splits their error by cause.
+//
+// One factor is swapped at a time, always in FP64 but for the last:
+//   O_full    all tokens as they came
+//   O_kept    the tokens that retention kept, as they came    err_retention = |O_kept - O_full|
+//   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
+//   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
+//
+// With positions=cache the tokens come before RoPE: in O_full they are rotated by their positions, in O_kept
+// and O_stored by their cache positions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/verify/metrics/metrics.h"
+#include "harness/verify/reference/attention.h"
+#include "harness/workload/workload.h"
+#include "variants/core/cache.h"
+
+namespace kv::verify {
+
+// The output of a step at the last of `tokens` tokens of one sequence's layer.
+struct Output {
+  SequenceId sequence;
+  int workload_sequence;  // which of the workload's sequences it was fed
+  int layer;
+  const float* q;    // [q_heads, head_dim]
+  const float* out;  // [q_heads, head_dim]
+};
+
+struct Errors {
+  std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
+  double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
+  double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
+  // Empty if all is within its bound, else what is not.
+  std::string failure() const;
+  // By its name in the metrics table.
+  double& metric(std::string_view name) { return metrics[metric_index(name)]; }
+  double metric(std::string_view name) const { return metrics[metric_index(name)]; }
+};
+
+// Of each the mean; the largest of kernel_rel_l2, which has to hold everywhere, and of metrics whose table
+// says so. At least one.
+Errors mean_of(std::span<const Errors> errors);
+
+// Checks at most kMaxCheckedHeads query heads, spread evenly over outputs and heads: at 131072 tokens each
+// costs FP64 work of tens of milliseconds.
+inline constexpr int kMaxCheckedHeads = 48;
+Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
+              std::span<const Output> outputs);
+
+// For messages: "1.2e-05".
+std::string in_short(double x);
+
+// A cache's RoPE in the reference's terms.
+reference::Rotation rotation_of(const Rope& rope, int head_dim);
+
+// ||a - b|| / ||b||.
+double relative_l2(std::span<const double> a, std::span<const double> b);
+
+}  // namespace kv::verify

@@ -1,0 +1,113 @@
+#include "harness/workload/sources.h"
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "harness/io/paths.h"
+#include "harness/memory/ledger.h"
+#include "harness/model/token_ids.h"
+#include "harness/workload/model_workload.h"
+#include "variants/core/build.h"
+
+namespace kv::workload {
+namespace {
+
+class SharedSource : public Source {
+ public:
+  explicit SharedSource(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
+  const WorkloadShape& shape() const override { return workload_->shape(); }
+  int64_t max_tokens() const override { return workload_->max_tokens(); }
+  std::shared_ptr<const Workload> workload(const Spec&, int64_t) override { return workload_; }
+
+ private:
+  std::shared_ptr<const Workload> workload_;
+};
+
+std::string tokenizer_path(const config::WorkloadConfig& config) {
+  return config.tokenizer.empty() ? "" : io::find_input(config.tokenizer, "tokenizer").string();
+}
+
+class ModelSource : public Source {
+ public:
+  ModelSource(const config::WorkloadConfig& config, cuda::Gpu* gpu)
+      : gpu_(gpu),
+        model_(io::find_model(config.model).string()),
+        tokens_(model::read_tokens(io::find_input(config.text, "text").string(), tokenizer_path(config),
+                                   model_.config().vocab_size)) {
+    if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
+    const model::ModelConfig& m = model_.config();
+    shape_ = {.layers = m.layers,
+              .q_heads = m.q_heads,
+              .kv_heads = m.kv_heads,
+              .head_dim = m.head_dim(),
+              .rope = m.rope};
+  }
+
+  const WorkloadShape& shape() const override { return shape_; }
+  const model::Model* model() const override { return &model_; }
+  const model::Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  std::span<const int> text() const override { return tokens_; }
+  int64_t max_tokens() const override {
+    return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
+  }
+
+  std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) override {
+    constexpr int64_t kChunk = 64;
+    memory::Ledger ledger(INT64_MAX, gpu_);
+    const auto cache = build_cache(spec,
+                                   {.layers = shape_.layers,
+                                    .q_heads = shape_.q_heads,
+                                    .kv_heads = shape_.kv_heads,
+                                    .head_dim = shape_.head_dim,
+                                    .max_tokens = tokens,
+                                    .max_sequences = 1,
+                                    .rope = shape_.rope},
+                                   ledger);
+    const SequenceId id = cache->add_sequence();
+    const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
+                               float* out) {
+      const StepInput in{.sequence = id, .n = n, .q = q, .k = k, .v = v, .out = out};
+      cache->step(layer, {&in, 1});
+    };
+    const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));
+    const model::Rotary rotary = rotates_at_read(spec) ? model::Rotary::kCache : model::Rotary::kTrained;
+    return capture(model_, first, attention, "model", kChunk, rotary);
+  }
+
+ private:
+  cuda::Gpu* gpu_;
+  model::Model model_;
+  std::vector<int> tokens_;
+  std::optional<model::Tokenizer> tokenizer_;
+  WorkloadShape shape_;
+};
+
+}  // namespace
+
+std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+  if (family == "dump" && rotates_at_read(spec))
+    return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
+  return unsupported_reason(spec, head_dim);
+}
+
+std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
+                                    const config::Geometry& g, cuda::Gpu* gpu) {
+  if (family == "model") {
+    if (config.workload.model.empty()) {
+      throw std::invalid_argument(
+          "workload \"model\" needs workload.model, workload.text and, unless that is token ids, "
+          "workload.tokenizer");
+    }
+    return std::make_unique<ModelSource>(config.workload, gpu);
+  }
+  if (family == "dump") {
+    if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
+    return std::make_unique<SharedSource>(open_dump(io::find_input(config.workload.dump, "dump").string()));
+  }
+  return std::make_unique<SharedSource>(make_synthetic(
+      family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
+      config.seed));
+}
+
+}  // namespace kv::workload

@@ -1,0 +1,42 @@
+// Opens what a config's workload names, and hands each variant the tokens that it is measured on.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "harness/config/config.h"
+#include "harness/model/model.h"
+#include "harness/workload/workload.h"
+#include "variants/core/spec.h"
+
+namespace kv::cuda {
+class Gpu;
+}
+
+namespace kv::workload {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual const WorkloadShape& shape() const = 0;
+  virtual int64_t max_tokens() const = 0;
+  // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
+  // every variant; a model's K and V are those that it computes with this very cache.
+  virtual std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) = 0;
+  // Of the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
+  virtual const model::Model* model() const { return nullptr; }
+  virtual const model::Tokenizer* tokenizer() const { return nullptr; }
+  virtual std::span<const int> text() const { return {}; }
+};
+
+// Why a cache of this spec cannot be measured on such a workload, or empty if it can. Synthetic families have
+// no RoPE: their rows are what a cache rotates, where it rotates rows, and else what it stores.
+std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim);
+
+// `family` is a synthetic family, "dump" or "model", whose K and V are computed with caches on `gpu` if there is
+// one. Throws std::invalid_argument.
+std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
+                                    const config::Geometry& g, cuda::Gpu* gpu = nullptr);
+
+}  // namespace kv::workload

@@ -1,0 +1,47 @@
+// Tokens of a workload, laid out so that a timed step only passes pointers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "harness/workload/workload.h"
+#include "variants/core/cache.h"
+
+namespace kv::workload {
+
+// Every cache sequence i is fed the workload's sequence i: from its first token on, or in a ragged batch from
+// the token offsets[i] on, which is then token 0 here.
+class TokenFeed {
+ public:
+  TokenFeed(const Workload& workload, int sequences, std::vector<int64_t> offsets = {});
+
+  // Makes tokens [first, first + n) of every sequence and layer ready for inputs().
+  void load(int64_t first, int64_t n);
+  // One loaded token of all sequences, as a step of one layer. Outputs go to out(); all is valid until the
+  // next load().
+  std::span<const StepInput> inputs(int layer, int64_t token, std::span<const SequenceId> ids);
+  const float* out(int layer, int sequence) const;  // [q_heads, head_dim] of the last step
+  const float* q(int layer, int sequence, int64_t token) const;
+
+  const Workload& workload() const { return workload_; }
+  int sequences() const { return sequences_; }
+
+ private:
+  size_t slot(int layer, int sequence, int64_t token) const;
+
+  const Workload& workload_;
+  int sequences_;
+  std::vector<int64_t> offsets_;  // [sequences]
+  int64_t first_ = 0, count_ = 0;
+  std::vector<float> q_, k_, v_;  // [tokens, layers, sequences, heads, head_dim]
+  std::vector<float> out_;        // [layers, sequences, q_heads, head_dim]
+  std::vector<StepInput> inputs_;
+};
+
+// Gives sequences ids[i] the tokens [first, last) of the workload's sequence first_sequence + i, as prefill
+// whose outputs are not wanted.
+void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
+             int64_t last, int first_sequence = 0);
+
+}  // namespace kv::workload

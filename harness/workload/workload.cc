@@ -1,0 +1,332 @@
+// The synthetic families. Every row begins as iid N(0, 1), written g below, and a family then changes it in
+// place; d is head_dim, t the token's position, u a unit vector that each (layer, kv head) has of its own,
+// and g⊥ is g without its part along u. A score is q·k / sqrt(d).
+//
+// gaussian: q, k, v = g. Scores are N(0, 1): attention is nearly flat, the worst case for eviction.
+//
+// outliers: k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40];
+// the same channels for all tokens of a kv head, as KIVI (arXiv 2402.02750) finds in real models. Queries
+// shrink by as much as keys grow, so scores stay N(0, 1) and only what a codec does to K differs from
+// gaussian.
+//
+// sinks: the first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453).
+// k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
+// s_t = ln(0.6 / 0.4) + 1/2 + ln(max(t - 3, 1) / 4). The logarithm keeps the share level as rivals grow in
+// number, and 1/2 is ln E exp(N(0, 1)), what one rival weighs.
+//
+// heavy: heavy hitters that persist (H2O, arXiv 2306.14048). k_t = g⊥ + e_t u, q = g⊥ + sqrt(d) u with
+// e_t = -1.2 ln x_t, x_t uniform in (0, 1). A token then weighs x_t^-1.2 for every query, and the weights of
+// n tokens, ranked, follow Zipf's law (n / rank)^1.2.
+//
+// local: near tokens score higher. k_t = φ_t + g/2, q_t = (2 / sqrt(d)) ln(64 + t) φ_t + g/2, where φ_t holds
+// cos and sin of w_i t + p_i for d/2 frequencies w_i and phases p_i. So φ_s·φ_t is a kernel of distance
+// alone; with w_i from strata of a logistic distribution it decays as x / sinh(x), x = |s - t| / 16, and the
+// logarithm holds far tokens down as they grow in number. The more frequencies the lower the ripple far away,
+// so this family means little below d = 32.
+//
+// The noise has the same bits on every machine (harness/math/random.h). The one logarithm or power that a row
+// or a channel takes is libm's, in FP64 and then rounded to f32.
+#include "harness/workload/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <span>
+#include <stdexcept>
+
+#include "harness/math/random.h"
+
+namespace kv::workload {
+namespace {
+
+// What a random stream is for; part of its key.
+enum Stream : uint64_t {
+  kQ,
+  kK,
+  kV,
+  kHeavyWeight,
+  kDirection,
+  kOutlierChannel,
+  kOutlierFactor,
+  kFrequency,
+  kPhase
+};
+
+struct Row {
+  size_t head;  // layer * kv_heads + kv head: what per-head traits are found by
+  int64_t token;
+  uint64_t key;  // of this row alone, apart from the stream that filled it
+};
+
+// What a family does to rows that begin as iid N(0, 1).
+class Family {
+ public:
+  virtual ~Family() = default;
+  virtual void shape_q(const Row&, std::span<float>) const {}
+  virtual void shape_k(const Row&, std::span<float>) const {}
+  virtual void shape_v(const Row&, std::span<float>) const {}
+};
+
+// Traits that are fixed for a head whatever the sequence, as a model's weights are: [layers * kv_heads,
+// width].
+class HeadTable {
+ public:
+  HeadTable(const WorkloadShape& shape, size_t width)
+      : width_(width),
+        values_(static_cast<size_t>(shape.layers) * static_cast<size_t>(shape.kv_heads) * width) {}
+  size_t heads() const { return values_.size() / width_; }
+  std::span<float> operator[](size_t head) { return std::span(values_).subspan(head * width_, width_); }
+  std::span<const float> operator[](size_t head) const {
+    return std::span(values_).subspan(head * width_, width_);
+  }
+
+ private:
+  size_t width_;
+  std::vector<float> values_;
+};
+
+double dot(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+void add_scaled(std::span<float> x, double scale, std::span<const float> u) {
+  const float s = static_cast<float>(scale);
+  for (size_t i = 0; i < x.size(); ++i) x[i] += s * u[i];
+}
+
+// Replaces x's part along the unit vector u: x⊥ + length u.
+void set_along(std::span<float> x, double length, std::span<const float> u) {
+  add_scaled(x, length - dot(x, u), u);
+}
+
+void scale(std::span<float> x, float factor) {
+  for (float& value : x) value *= factor;
+}
+
+HeadTable unit_vectors(const WorkloadShape& shape, uint64_t seed) {
+  HeadTable table(shape, static_cast<size_t>(shape.head_dim));
+  for (size_t head = 0; head < table.heads(); ++head) {
+    random::fill_normal(random::key({seed, kDirection, head}), table[head]);
+    scale(table[head], static_cast<float>(1 / std::sqrt(dot(table[head], table[head]))));
+  }
+  return table;
+}
+
+class Gaussian : public Family {
+ public:
+  Gaussian(const WorkloadShape&, uint64_t) {}
+};
+
+class Outliers : public Family {
+ public:
+  Outliers(const WorkloadShape& shape, uint64_t seed) : factors_(shape, static_cast<size_t>(shape.head_dim)) {
+    const size_t dim = static_cast<size_t>(shape.head_dim), count = std::max<size_t>(1, dim / 32);
+    for (size_t head = 0; head < factors_.heads(); ++head) {
+      const std::span<float> factors = factors_[head];
+      std::fill(factors.begin(), factors.end(), 1.0f);
+      const uint64_t channel_key = random::key({seed, kOutlierChannel, head});
+      for (size_t drawn = 0, i = 0; drawn < count; ++i) {
+        float& factor = factors[random::below(channel_key, i, dim)];
+        if (factor != 1) continue;
+        const double x = random::uniform(random::key({seed, kOutlierFactor, head}), drawn++);
+        factor = static_cast<float>(12 * std::pow(40.0 / 12, x));
+      }
+    }
+  }
+  void shape_q(const Row& row, std::span<float> q) const override {
+    for (size_t c = 0; c < q.size(); ++c) q[c] /= factors_[row.head][c];
+  }
+  void shape_k(const Row& row, std::span<float> k) const override {
+    for (size_t c = 0; c < k.size(); ++c) k[c] *= factors_[row.head][c];
+  }
+
+ private:
+  HeadTable factors_;  // 1 where a channel is ordinary
+};
+
+class Sinks : public Family {
+ public:
+  Sinks(const WorkloadShape& shape, uint64_t seed) : u_(unit_vectors(shape, seed)) {}
+  void shape_q(const Row& row, std::span<float> q) const override {
+    const double rivals = static_cast<double>(std::max<int64_t>(row.token - kSinks + 1, 1));
+    set_along(q, std::log(kShare / (1 - kShare)) + 0.5 + std::log(rivals / kSinks), u_[row.head]);
+  }
+  void shape_k(const Row& row, std::span<float> k) const override {
+    if (row.token >= kSinks) return set_along(k, 0, u_[row.head]);
+    scale(k, 0.1f);
+    add_scaled(k, std::sqrt(static_cast<double>(k.size())), u_[row.head]);
+  }
+  void shape_v(const Row& row, std::span<float> v) const override {
+    if (row.token < kSinks) scale(v, 0.1f);
+  }
+
+ private:
+  static constexpr int64_t kSinks = 4;
+  static constexpr double kShare = 0.6;
+  HeadTable u_;
+};
+
+class Heavy : public Family {
+ public:
+  Heavy(const WorkloadShape& shape, uint64_t seed) : u_(unit_vectors(shape, seed)) {}
+  void shape_q(const Row& row, std::span<float> q) const override {
+    set_along(q, std::sqrt(static_cast<double>(q.size())), u_[row.head]);
+  }
+  void shape_k(const Row& row, std::span<float> k) const override {
+    const double x = random::uniform(random::key({row.key, kHeavyWeight}), 0);
+    set_along(k, -kExponent * std::log(x), u_[row.head]);
+  }
+
+ private:
+  static constexpr double kExponent = 1.2;
+  HeadTable u_;
+};
+
+class Local : public Family {
+ public:
+  Local(const WorkloadShape& shape, uint64_t seed)
+      : pairs_(static_cast<size_t>(shape.head_dim / 2)), waves_(shape, pairs_ * 2) {
+    for (size_t head = 0; head < waves_.heads(); ++head) {
+      const uint64_t frequency = random::key({seed, kFrequency, head}),
+                     phase = random::key({seed, kPhase, head});
+      for (size_t i = 0; i < pairs_; ++i) {
+        // |w| of the logistic distribution of scale 1 / (16 pi), one draw from each of `pairs` equally likely
+        // strata.
+        const double p =
+            (static_cast<double>(i) + random::uniform(frequency, i)) / static_cast<double>(pairs_);
+        const double w = std::log((1 + p) / (1 - p)) / (16 * std::numbers::pi);
+        waves_[head][2 * i] = static_cast<float>(w / (2 * std::numbers::pi));
+        waves_[head][2 * i + 1] = static_cast<float>(random::uniform(phase, i));
+      }
+    }
+  }
+  void shape_q(const Row& row, std::span<float> q) const override {
+    const double d = static_cast<double>(q.size());
+    add_waves(row, 2 / std::sqrt(d) * std::log(64.0 + static_cast<double>(row.token)), q);
+  }
+  void shape_k(const Row& row, std::span<float> k) const override { add_waves(row, 1, k); }
+
+ private:
+  void add_waves(const Row& row, double amplitude, std::span<float> x) const {
+    const std::span<const float> waves = waves_[row.head];
+    const float a = static_cast<float>(amplitude);
+    for (size_t i = 0; i < pairs_; ++i) {
+      const double turns =
+          static_cast<double>(row.token) * waves[2 * i] + waves[2 * i + 1];  // from phase 0 on: >= 0
+      const auto [cos, sin] = random::cos_sin_of_turn(
+          static_cast<float>(turns - static_cast<double>(static_cast<int64_t>(turns))));
+      x[2 * i] = 0.5f * x[2 * i] + a * cos;
+      x[2 * i + 1] = 0.5f * x[2 * i + 1] + a * sin;
+    }
+  }
+
+  size_t pairs_;
+  HeadTable waves_;  // pairs of (turns a token, phase in turns)
+};
+
+template <typename F>
+std::unique_ptr<Family> make(const WorkloadShape& shape, uint64_t seed) {
+  return std::make_unique<F>(shape, seed);
+}
+
+struct Entry {
+  FamilyInfo info;
+  std::unique_ptr<Family> (*make)(const WorkloadShape&, uint64_t seed);
+};
+constexpr Entry kFamilies[] = {
+    {{"gaussian", "q, k, v = g, iid N(0, 1)"}, make<Gaussian>},
+    {{"outliers", "k[c] = f_c g, q[c] = g / f_c in max(1, d/32) channels of a head, f_c from 12 to 40"},
+     make<Outliers>},
+    {{"sinks", "k_t = sqrt(d) u + 0.1 g, v_t = 0.1 g for t < 4; q_t = g⊥ + (0.905 + ln((t - 3) / 4)) u"},
+     make<Sinks>},
+    {{"heavy", "k_t = g⊥ - 1.2 ln(x_t) u, q = g⊥ + sqrt(d) u, x_t uniform: Zipf weights"}, make<Heavy>},
+    {{"local", "k_t = φ_t + g/2, q_t = 2 ln(64 + t) / sqrt(d) φ_t + g/2, φ_s·φ_t falls with |s - t|"},
+     make<Local>},
+};
+
+class Synthetic : public Workload {
+ public:
+  Synthetic(const Entry& entry, const WorkloadShape& shape, uint64_t seed)
+      : name_(entry.info.name), shape_(shape), seed_(seed), family_(entry.make(shape, seed)) {}
+
+  const WorkloadShape& shape() const override { return shape_; }
+  std::string name() const override { return name_; }
+  int64_t max_tokens() const override { return INT64_MAX; }
+
+  void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k, float* v) const override {
+    if (sequence < 0 || layer < 0 || layer >= shape_.layers || first < 0 || n < 0 || n > INT64_MAX - first) {
+      throw std::logic_error("Workload::read: no such sequence, layer or token");
+    }
+    const Part part{sequence, layer, first, n};
+    if (q) fill(part, kQ, shape_.q_heads, &Family::shape_q, q);
+    if (k) fill(part, kK, shape_.kv_heads, &Family::shape_k, k);
+    if (v) fill(part, kV, shape_.kv_heads, &Family::shape_v, v);
+  }
+
+ private:
+  struct Part {
+    int sequence, layer;
+    int64_t first, n;
+  };
+  using Shaper = void (Family::*)(const Row&, std::span<float>) const;
+
+  void fill(const Part& part, Stream stream, int heads, Shaper shaper, float* out) const {
+    const int64_t dim = shape_.head_dim;
+    const int group = heads / shape_.kv_heads;
+#pragma omp parallel for collapse(2) if (heads * part.n >= 64)
+    for (int head = 0; head < heads; ++head) {
+      for (int64_t i = 0; i < part.n; ++i) {
+        const int64_t token = part.first + i;
+        const uint64_t key = random::key({seed_, stream, static_cast<uint64_t>(part.sequence),
+                                          static_cast<uint64_t>(part.layer), static_cast<uint64_t>(head),
+                                          static_cast<uint64_t>(token)});
+        const std::span<float> x(out + (head * part.n + i) * dim, static_cast<size_t>(dim));
+        random::fill_normal(key, x);
+        const Row row{static_cast<size_t>(part.layer * shape_.kv_heads + head / group), token, key};
+        (family_.get()->*shaper)(row, x);
+      }
+    }
+  }
+
+  std::string name_;
+  WorkloadShape shape_;
+  uint64_t seed_;
+  std::unique_ptr<const Family> family_;
+};
+
+void check(const WorkloadShape& shape) {
+  if (shape.layers < 1 || shape.q_heads < 1 || shape.kv_heads < 1) {
+    throw std::invalid_argument("a workload needs at least one layer, query head and kv head");
+  }
+  if (shape.q_heads % shape.kv_heads != 0) {
+    throw std::invalid_argument(std::to_string(shape.q_heads) + " query heads cannot share " +
+                                std::to_string(shape.kv_heads) +
+                                " kv heads evenly; q_heads must be a multiple of kv_heads");
+  }
+  if (shape.head_dim < 8 || shape.head_dim > 1024 || shape.head_dim % 8 != 0) {
+    throw std::invalid_argument("head_dim " + std::to_string(shape.head_dim) +
+                                " must be a multiple of 8 from 8 to 1024");
+  }
+}
+
+}  // namespace
+
+std::vector<FamilyInfo> synthetic_families() {
+  std::vector<FamilyInfo> families;
+  for (const Entry& entry : kFamilies) families.push_back(entry.info);
+  return families;
+}
+
+std::unique_ptr<Workload> make_synthetic(std::string_view family, const WorkloadShape& shape, uint64_t seed) {
+  check(shape);
+  std::string names;
+  for (const Entry& entry : kFamilies) {
+    if (entry.info.name == family) return std::make_unique<Synthetic>(entry, shape, seed);
+    names += (names.empty() ? "" : ", ") + std::string(entry.info.name);
+  }
+  throw std::invalid_argument("unknown workload \"" + std::string(family) + "\"; known are " + names);
+}
+
+}  // namespace kv::workload

@@ -1,0 +1,300 @@
+// The vector attention path of steps of a few tokens, compiled once for each instruction set and picked at run time.
+//
+// A thread takes tasks one after another, or interleaves the tiles of several where the rows of heads are neighbours in
+// short spans (PiecewiseAttention::batch_tasks). Each task goes tile by tile: scores of kTileRows keys for all its
+// queries, online softmax, weighted values. Rows are read through a list of pointers, so that the loops do not know
+// whether a tile lies in one span or in many, and while one side is worked on, the other is prefetched. Rows that no
+// loop can read directly are decoded to f32 scratch first.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/attention/attention_task.h"
+#include "kernels/cpu/attention/code_work.h"
+#include "kernels/cpu/attention/float_work.h"
+#include "kernels/cpu/attention/tile.h"
+#include "kernels/cpu/attention/tile_batch.h"
+#include "kernels/cpu/targets.h"
+#include "kernels/format/descriptor.h"
+#include "kernels/format/encoding.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention/attention_simd.cc"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+// Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
+#if HWY_TARGET != HWY_SCALAR
+#include "kernels/cpu/attention/interleaved_codes-inl.h"
+#include "kernels/cpu/attention/row_kernels-inl.h"
+#include "kernels/cpu/attention/softmax-inl.h"
+#include "kernels/cpu/attention/tile-inl.h"
+#include "kernels/cpu/attributes-inl.h"
+
+KV_BEFORE_NAMESPACE();
+namespace kv::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Scratch {
+  HWY_ALIGN float scores[kQueryBlock * kScoreStride];
+  HWY_ALIGN float decoded[kTileRows * kMaxHeadDim];
+  CodeScratch codes;
+  CodedQueriesScratch coded;
+  PackedQueriesScratch packed;
+};
+
+// What is kept of a task from its tile to its next one.
+struct TaskInWork {
+  PackedQueries packed;
+  CodedQueries coded;
+  SumOrder order;
+  bool queries_are_finite;  // else they are not coded
+};
+
+inline bool all_finite(const float* x, int64_t n) {
+  const hn::CappedTag<float, 8> d;
+  auto probe = hn::Zero(d);
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d)))
+    probe = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), probe);
+  return hn::AllTrue(d, hn::Eq(probe, hn::Zero(d)));
+}
+
+// Whether one of FP8 rows' scales [count], times a load's factor, makes a weight that no f32 holds.
+inline bool exceeds_weights(const float* row_scale, int count) {
+  int many = 0;
+  for (int j = 0; j < count; ++j) many += row_scale[j] > 0x1p7f;
+  return many > 0;
+}
+
+class TaskRunner {
+ public:
+  TaskRunner(int head_dim, Scratch& scratch) : head_dim_(head_dim), s_(scratch) {}
+
+  // Each batch of tiles is located while the one before is still to be worked on, so that its rows can be prefetched:
+  // the next tasks are claimed before these end.
+  void run(TaskQueue& queue) {
+    bool more = locate_batch(queue);
+    if (more) prefetcher_.start(lines_out_of_order());
+    while (more) {
+      std::swap(now_, next_);
+      more = locate_batch(queue);
+      for (int i = 0; i < now_->tiles; ++i) work_on(now_->tile[i]);
+    }
+  }
+
+ private:
+  // How much later than in the order of prefetches work comes to a line, at most. Tiles of a batch are prefetched
+  // together. Values of codes are worked on in strips of 64 bytes of all a tile's rows; only with_wide() takes rows as
+  // a whole.
+  int64_t lines_out_of_order() const {
+    const int64_t others = (next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles;
+    const LocatedTile& tile = next_->tile[0];
+    const Encoding& v = tile.run[0].v;
+    const bool whole_rows = descriptor_of(v.format).scaling == Scaling::kRow && tile.task->queries == 1;
+    if (!adds_codes(v) || whole_rows) return others;
+    return others + std::max<int64_t>(0, next_->v_lines / next_->tiles - tile.rows);
+  }
+
+  void work_on(const LocatedTile& tile) {
+    task_ = tile.task;
+    work_ = &in_work_[tile.in_batch];
+    if (tile.row == task_->row_begin) start_task(tile.in_batch);
+    if (task_->weights) prefetch_weights(tile);
+    prefetcher_.begin_side(now_->k_lines / now_->tiles);
+    for (int i = 0; i < tile.runs; ++i) score(tile, tile.run[i]);
+    softmax(tile.row, tile.rows);
+    prefetcher_.begin_side(now_->v_lines / now_->tiles);
+    for (int i = 0; i < tile.runs; ++i) add_values(tile, tile.run[i]);
+    if (tile.row + kTileRows >= task_->row_end) restore_order(float_work(), work_->order);
+  }
+
+  void start_task(size_t in_batch) {
+    const auto first_query = static_cast<int64_t>(in_batch) * task_->queries;
+    *work_ = {.packed = s_.packed.from(first_query, head_dim_),
+              .coded = s_.coded.from(first_query),
+              .order = {},
+              .queries_are_finite = all_finite(task_->query(0, head_dim_), task_->queries * head_dim_)};
+  }
+
+  // Where the tile's weights go was last read by any thread: softmax's stores would wait for it.
+  [[gnu::always_inline]] void prefetch_weights(const LocatedTile& tile) const {
+    for (int64_t r = 0; r < task_->queries; ++r) {
+      const float* weights = task_->weights + r * task_->weights_stride + tile.row;
+      for (int i = 0; i < tile.rows; i += 16) __builtin_prefetch(weights + i, 1);
+    }
+  }
+
+  // False, and nothing located, if all tasks' tiles have been.
+  bool locate_batch(TaskQueue& queue) {
+    if (in_batch_ == tasks_.size()) {
+      in_batch_ = 0;
+      row_ += kTileRows;
+    }
+    while (tasks_.empty() || row_ >= tasks_[0].row_end) {
+      if (!claim_tasks(queue)) return false;
+    }
+    next_->tiles = 0;
+    do locate(next_->tile[next_->tiles++]);
+    while (++in_batch_ < tasks_.size() && next_->tiles < TileBatch::kTiles);
+    const Run& run = next_->tile[0].run[0];  // a tile of one run is the rule; prefetching needs no more
+    next_->list_ranges(row_bytes(run.k), row_bytes(run.v));
+    prefetcher_.enqueue({next_->range, next_->ranges});
+    return true;
+  }
+
+  // The next tile of the task that is next in the batch.
+  void locate(LocatedTile& tile) {
+    const AttentionTask& task = tasks_[in_batch_];
+    tile.task = &task;
+    tile.in_batch = in_batch_;
+    tile.row = row_;
+    const int rows = static_cast<int>(std::min<int64_t>(task.row_end - row_, kTileRows));
+    SpanCursor& at = at_[in_batch_];
+    locate_tile(task.spans, head_dim_, at, rows, tile);
+    // Of short spans the list itself is long enough to be waited for.
+    const auto* following = reinterpret_cast<const std::byte*>(task.spans.data() + at.span);
+    prefetch(following, tile.pieces * static_cast<int64_t>(sizeof(Span)));
+  }
+
+  bool claim_tasks(TaskQueue& queue) {
+    tasks_ = queue.claim();
+    if (tasks_.empty()) return false;
+    in_batch_ = 0;
+    row_ = tasks_[0].row_begin;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const AttentionTask& task = tasks_[i];
+      at_[i] = task.start;
+      if (task.resume) continue;
+      std::fill_n(task.state, task.queries, SoftmaxState());
+      std::fill_n(task.sum, task.queries * head_dim_, 0.0f);
+    }
+    return true;
+  }
+
+  int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
+
+  CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
+  FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
+
+  // A run's rows as they are, or, if `decoded`, as f32; and pointers to them in `scratch`.
+  FloatRows float_rows(const TileSide& side, const Encoding& e, const Run& run, bool decoded,
+                       const float* row_scale, const std::byte** scratch) {
+    if (!decoded) return {e.format, pad_rows(side.row + run.first, run.count, scratch), run.count, row_scale};
+    decode_tile_rows(side, e, head_dim_, run.first, run.count, s_.decoded);
+    for (int i = 0; i < run.count + kRowPadding; ++i) {
+      const int64_t row = std::min(i, run.count - 1);
+      scratch[i] = reinterpret_cast<const std::byte*>(s_.decoded + row * head_dim_);
+    }
+    return {Format::kF32, scratch, run.count, nullptr};
+  }
+
+  // Those of FP8's rows, else null. NaN, which stands for a row of it, stays.
+  const float* row_scales(const TileSide& side, const FormatDescriptor& format, const Run& run) const {
+    if (!has_float_row_scale(format.elements, format.scaling)) return nullptr;
+    load_row_scales(side.meta + run.first, run.count, false, 0, s_.codes.rows);
+    return s_.codes.rows.scale;
+  }
+
+  // ---- scores ----
+
+  bool score_codes(const Tile& tile, const Run& run, Scaling scaling, float* scores) {
+    if (scaling == Scaling::kBlock) return score_blocks(tile.k, run, code_work(), scores);
+    if (scaling == Scaling::kChannel) return score_channels(tile.k, run, code_work(), scores);
+    return score_tokens(tile.k, run, code_work(), scores);
+  }
+
+  void score(const Tile& tile, const Run& run) {
+    const FormatDescriptor& format = descriptor_of(run.k.format);
+    float* scores = s_.scores + run.first;
+    if (format.fills_words(run.k, head_dim_) && work_->queries_are_finite &&
+        score_codes(tile, run, format.scaling, scores))
+      return;
+    const std::byte* scratch[kPaddedRows];
+    const bool decoded = format.elements != Elements::kFloats;
+    const FloatRows rows = float_rows(tile.k, run.k, run, decoded, row_scales(tile.k, format, run), scratch);
+    score_floats(rows, float_work(), work_->packed, scores);
+  }
+
+  // ---- softmax ----
+
+  void softmax(int64_t row, int rows) {
+    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim_));
+    for (int64_t r = 0; r < task_->queries; ++r) {
+      float* scores = s_.scores + r * kScoreStride;
+      const int valid = static_cast<int>(std::clamp<int64_t>(task_->visible_rows(r) - row, 0, rows));
+      if (valid == 0) {  // this query sees nothing here; exp(-inf - -inf) would be NaN
+        std::fill_n(scores, kTileRows, 0.0f);
+        continue;
+      }
+      float* weights = task_->weights ? task_->weights + r * task_->weights_stride + row : nullptr;
+      const float rescale = softmax_tile(scores, valid, scale, task_->state[r], weights);
+      if (weights) task_->bases[r * task_->bases_stride + row / kTileRows] = task_->state[r].max;
+      if (rescale == 1.0f) continue;
+      for (int x = 0; x < head_dim_; ++x) task_->sum[r * head_dim_ + x] *= rescale;
+    }
+  }
+
+  // ---- values ----
+
+  // Whether V's rows are multiplied as codes. Those under a scale a channel are not: weights differ from row to row,
+  // and a channel's scale could only be applied to the sums of each unit.
+  bool adds_codes(const Encoding& v) const {
+    const FormatDescriptor& format = descriptor_of(v.format);
+    return format.fills_words(v, head_dim_) && format.scaling != Scaling::kChannel;
+  }
+
+  void add_values(const Tile& tile, const Run& run) {
+    const FormatDescriptor& format = descriptor_of(run.v.format);
+    float* p = s_.scores + run.first;
+    if (adds_codes(run.v)) {
+      restore_order(float_work(), work_->order);
+      const bool blocks = format.scaling == Scaling::kBlock;
+      if ((blocks ? add_blocks : add_tokens)(tile.v, run, code_work(), p)) return;
+    }
+    const std::byte* scratch[kPaddedRows];
+    const float* row_scale = row_scales(tile.v, format, run);
+    const bool decoded =
+        format.elements != Elements::kFloats || (row_scale && exceeds_weights(row_scale, run.count));
+    const FloatRows rows = float_rows(tile.v, run.v, run, decoded, row_scale, scratch);
+    add_floats(rows, float_work(), work_->order, p);
+  }
+
+  int head_dim_;
+  Scratch& s_;
+  Prefetcher prefetcher_;
+  TileBatch batches_[2];
+  TileBatch *now_ = &batches_[0], *next_ = &batches_[1];
+
+  // Where the next tile is: the tasks that are batched, how far each has been located, which is next.
+  std::span<const AttentionTask> tasks_;
+  SpanCursor at_[kQueryBlock];
+  size_t in_batch_ = 0;
+  int64_t row_ = 0;
+
+  // Whose tile is worked on.
+  const AttentionTask* task_ = nullptr;
+  TaskInWork* work_ = nullptr;
+  TaskInWork in_work_[kQueryBlock];
+};
+
+void run_tasks(TaskQueue& queue, int head_dim) {
+  Scratch scratch;  // not initialised: only what is written is read
+  TaskRunner(head_dim, scratch).run(queue);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv::cpu
+HWY_AFTER_NAMESPACE();
+#else
+namespace kv::cpu::N_SCALAR {
+void run_tasks(TaskQueue& queue, int head_dim) { run_tasks_scalar(queue, head_dim); }
+}  // namespace kv::cpu::N_SCALAR
+#endif
+
+#if HWY_ONCE
+namespace kv::cpu {
+HWY_EXPORT(run_tasks);
+void run_tasks_simd(TaskQueue& queue, int head_dim) { HWY_DYNAMIC_DISPATCH(run_tasks)(queue, head_dim); }
+}  // namespace kv::cpu
+#endif

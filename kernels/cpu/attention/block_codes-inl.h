@@ -1,0 +1,138 @@
+// What scores and values of codes in blocks share (q8_0, q4_0): words of rows in vectors, and their scales.
+//
+// A vector holds words of one row, or of two where a row is half a vector. A block of 32 elements is 8 words of q8_0 or
+// 4 of q4_0; which element lies in a slot of a word, F::element() says:
+//
+//   q8_0  word w of the row     e[4w+3]  e[4w+2]  e[4w+1]  e[4w]                              8 bits each, signed
+//   q4_0  word w of a block     e[4w+19] e[4w+3] e[4w+18] e[4w+2] e[4w+17] e[4w+1] e[4w+16] e[4w]   4 bits each
+//
+// Private to kernels/cpu; compiled once a target.
+#if defined(KV_BLOCK_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KV_BLOCK_CODES_INL_H_
+#undef KV_BLOCK_CODES_INL_H_
+#else
+#define KV_BLOCK_CODES_INL_H_
+#endif
+
+#include <cstring>
+
+#include <hwy/highway.h>
+
+#include "kernels/cpu/attention/codes-inl.h"
+#include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/half-inl.h"
+#include "kernels/format/list.h"
+
+KV_BEFORE_NAMESPACE();
+namespace kv::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Words of a block.
+template <class F>
+constexpr int kWordsPerBlock = kGgmlBlock* F::kBits / 32;
+template <class F>
+constexpr int kBlockShift = kWordsPerBlock<F> == 8 ? 3 : 2;  // its logarithm
+
+// Calls call(format, di, pack) with the format of codes in blocks, with vectors of words, and with the rows that a
+// vector holds.
+template <class Call>
+HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
+  constexpr std::integral_constant<int, 1> one;
+  visit_format(e.format, [&](auto format) KV_ATTR {
+    using F = decltype(format);
+    if constexpr (F::kScaling == Scaling::kBlock) {
+      const hn::ScalableTag<int32_t> full;
+      const int words = words_of(F::kBits, head_dim);
+      if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(format, full, one);
+      if constexpr (hn::MaxLanes(full) > 8 && F::kBits < 8) {
+        if (words * 2 == static_cast<int>(hn::Lanes(full)))
+          return call(format, full, std::integral_constant<int, 2>());
+      }
+      if (words % 8 == 0) return call(format, hn::CappedTag<int32_t, 8>(), one);
+      call(format, hn::CappedTag<int32_t, 4>(), one);
+    }
+  });
+}
+
+// Vectors of the words of one row, where kPack rows fill one of DI.
+template <class DI, int kPack>
+struct OneRow {
+  using Tag = hn::Half<DI>;
+};
+template <class DI>
+struct OneRow<DI, 1> {
+  using Tag = DI;
+};
+
+// As unsigned codes.
+template <class F, class DI>
+HWY_INLINE hn::Vec<DI> load_words(DI di, const std::byte* row, int word) {
+  const hn::RebindToUnsigned<DI> du;
+  auto words = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row) + word);
+  if constexpr (F::kSignBits != 0) words = hn::Xor(words, hn::Set(du, F::kSignBits));
+  return hn::BitCast(di, words);
+}
+
+// The same of kPack rows: row[0], and behind it row[next].
+template <class F, int kPack, class DI>
+HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, int word) {
+  if constexpr (kPack == 1) {
+    return load_words<F>(di, row[0], word);
+  } else {
+    const hn::Half<DI> half;
+    return hn::Combine(di, load_words<F>(half, row[next], word), load_words<F>(half, row[0], word));
+  }
+}
+
+// ---- scales ----
+
+// A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group], zeros
+// behind. RowBits holds those of a row. False if a scale is not finite.
+template <class RowBits>
+bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
+  constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
+  const hn::CappedTag<float, 16> df;
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  const int64_t offset = first * int64_t{sizeof(uint16_t)};
+  const int valid = std::min(kBlocks, blocks - first);
+  auto probe = hn::Zero(df);
+  for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
+    RowBits stored[kRowStep];  // in the order of memory
+    const void* from = stored;
+    if (blocks == kBlocks && j + kRowStep <= count && is_contiguous(meta + j, sizeof(RowBits))) {
+      from = meta[j];
+    } else {
+      for (int i = 0; i < kRowStep; ++i) {
+        stored[i] = 0;
+        if (j + i >= count) continue;
+        if (valid == kBlocks) {  // its own branch, where the size is known
+          std::memcpy(stored + i, meta[j + i] + offset, sizeof(RowBits));
+        } else {
+          std::memcpy(stored + i, meta[j + i] + offset, static_cast<size_t>(valid) * sizeof(uint16_t));
+        }
+      }
+    }
+    for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
+      const auto scales = widen_half(df, hn::LoadU(half, static_cast<const uint16_t*>(from) + i));
+      hn::Store(scales, df, out + i);
+      probe = hn::MulAdd(scales, hn::Zero(df), probe);
+    }
+  }
+  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df)));
+}
+
+// `meta` [count] -> out, zeros behind, up to whole_steps(count). False if one is not finite.
+inline bool load_block_scales(const std::byte* const* meta, int count, int blocks, BlockScales& out) {
+  out.group_blocks = blocks == 2 ? 2 : 4;
+  if (blocks == 2) return load_group<uint32_t>(meta, 0, blocks, count, out.scale);
+  bool finite = true;
+  for (int g = 0; 4 * g < blocks; ++g)
+    finite &= load_group<uint64_t>(meta, 4 * g, blocks, count, out.group(g));
+  return finite;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv::cpu
+HWY_AFTER_NAMESPACE();
+#endif

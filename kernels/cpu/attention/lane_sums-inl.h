@@ -1,0 +1,57 @@
+// Sums across lanes, four vectors at a time. Private to kernels/cpu; compiled once a target.
+#if defined(KV_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KV_LANE_SUMS_INL_H_
+#undef KV_LANE_SUMS_INL_H_
+#else
+#define KV_LANE_SUMS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "kernels/cpu/attributes-inl.h"
+
+KV_BEFORE_NAMESPACE();
+namespace kv::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The sum of the 128-bit blocks of v, lane by lane.
+template <class D, class V>
+HWY_INLINE auto sum_of_blocks([[maybe_unused]] D d, V v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// Of four vectors of 32-bit lanes: those of each within a 128-bit block, joined by `join`, in the block's
+// four lanes.
+template <class D, class V, class Join>
+HWY_INLINE V join_four(D d, V a, V b, V c, V e, Join join) {
+  const V ab = join(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const V ce = join(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const hn::Repartition<double, D> pairs;
+  const auto x = hn::BitCast(pairs, ab), y = hn::BitCast(pairs, ce);
+  const V low = hn::BitCast(d, hn::InterleaveLower(pairs, x, y));
+  const V high = hn::BitCast(d, hn::InterleaveUpper(pairs, x, y));
+  return join(low, high);
+}
+
+// Their sums.
+template <class D, class V>
+HWY_INLINE V sums_in_blocks(D d, V a, V b, V c, V e) {
+  return join_four(d, a, b, c, e, [](V x, V y) KV_ATTR { return hn::Add(x, y); });
+}
+
+// The sums of four vectors, in four lanes. Each is formed by the same tree, whichever of the four it is.
+template <class D, class V>
+HWY_INLINE auto sums_of_four(D d, V a, V b, V c, V e) {
+  return sum_of_blocks(d, sums_in_blocks(d, a, b, c, e));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kv::cpu
+HWY_AFTER_NAMESPACE();
+#endif

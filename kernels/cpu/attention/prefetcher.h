@@ -1,0 +1,77 @@
+// Software prefetch of rows before their turn: without it, the time of reading and the time of computing add up.
+//
+// Prefetches run a fixed distance before the work. They are spread evenly over it, since a processor drops
+// prefetches that come faster than it can pass them on, and they go in the order of addresses, since the hardware
+// prefetcher, which does most of it, follows streams. Private to kernels/cpu.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kv::cpu {
+
+class Prefetcher {
+ public:
+  // Consecutive cache lines.
+  struct Range {
+    const std::byte* at;
+    int lines;
+  };
+
+  // What comes next: all rows of some tiles. What was enqueued last but one is done with.
+  void enqueue(std::span<const Range> ranges) {
+    const bool idle = next_ == last_;
+    queue_[last_++ % 2] = ranges;
+    if (idle) start_ranges();
+  }
+  // Once, before the work starts: by how many lines more than kDistance to run before it, where work does not go
+  // in the order of the ranges.
+  void start(int64_t extra_lines) { unissued_ = kDistance + extra_lines; }
+  // Starts work on a side of a tile, with so many lines.
+  void begin_side(int64_t lines) { unissued_ += lines; }
+  // Starts work on a part of it, which will call step() `steps` times. The first part issues all of the side's
+  // prefetches.
+  void begin_part(int64_t steps) {
+    per_step_ = static_cast<int>((unissued_ + steps - 1) / steps);
+    unissued_ = 0;
+  }
+  // always_inline: GCC takes a function that only prefetches for one without effect, and drops its calls.
+  [[gnu::always_inline]] void step() {
+    for (int i = 0; i < per_step_ && left_ > 0; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += 64;
+      if (--left_ == 0) next_range();
+    }
+  }
+
+ private:
+  static constexpr int64_t kDistance = 192;  // lines
+
+  void next_range() {
+    const std::span<const Range> ranges = queue_[next_ % 2];
+    if (++range_ < ranges.size()) {
+      start_range(ranges[range_]);
+    } else if (++next_ < last_) {
+      start_ranges();
+    }
+  }
+  void start_ranges() {
+    range_ = 0;
+    start_range(queue_[next_ % 2][0]);
+  }
+  void start_range(const Range& range) {
+    at_ = range.at;
+    left_ = range.lines;
+  }
+
+  std::span<const Range> queue_[2];
+  int64_t last_ = 0, next_ = 0;  // enqueued and prefetched so far
+  int64_t unissued_ = 0;         // lines that are due and that no part prefetches yet
+  size_t range_ = 0;
+  int per_step_ = 0;
+  int left_ = 0;  // lines of the range; 0 where all that is known is prefetched
+  const std::byte* at_ = nullptr;
+};
+
+}  // namespace kv::cpu

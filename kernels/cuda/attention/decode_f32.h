@@ -1,0 +1,143 @@
+// Split-KV attention over f32 rows, for which tensor cores are too coarse: head_dim / 8 lanes share a row,
+// the rest of a warp takes other rows, and all of a block's queries use a row while it is there.
+#pragma once
+
+#include "kernels/cuda/attention/octet.h"
+#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/attention/results.h"
+#include "kernels/cuda/attention/tile.h"
+
+namespace kv::cuda {
+
+inline constexpr int kDecodeWarps = 4;
+
+// As words.h has the others; only a tile's sizes are made of it.
+struct F32 : FixedWords<F32Format> {
+  static constexpr int meta_bytes(int) { return 0; }
+};
+
+// What a lane knows of its rows: for each query the running softmax and an octet of its weighted sum.
+template <int kHeadDim, int kQueries>
+struct FloatLane {
+  using Shape = TileShape<F32, F32, kHeadDim>;
+  static constexpr int kLanes = kHeadDim / kOctet;  // that share a row
+  static constexpr int kRowsAtOnce = simt::kWarp / kLanes;
+  static constexpr int kPasses = Shape::kRows / kRowsAtOnce;
+  static constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows between two rescalings
+
+  static constexpr int kQueryBytes = 0;  // of shared memory
+
+  int octet, first_row;  // of the lane's row parts; its first row in a tile
+  int seen[kQueries];
+  float q[kQueries][kOctet], max[kQueries], sum[kQueries], values[kQueries][kOctet];
+
+  KV_DEVICE void start(const BlockTask& task, std::byte*) {
+    octet = simt::lane() % kLanes;
+    first_row = simt::lane() / kLanes;
+    const float* from = task.q + octet * kOctet;
+    KV_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      const bool there = i < task.queries;
+      seen[i] = there ? task.seen(i) : 0;
+      max[i] = kNoScore;
+      sum[i] = 0.0f;
+      KV_UNROLL
+      for (int d = 0; d < kOctet; ++d) {
+        q[i][d] = there ? from[i * kHeadDim + d] * score_scale(kHeadDim) : 0.0f;
+        values[i][d] = 0.0f;
+      }
+    }
+  }
+
+  // The sum over the lanes that share a row.
+  KV_DEVICE static float sum_of_row(float x) {
+    KV_UNROLL
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) x += simt::shuffle_xor(x, mask);
+    return x;
+  }
+
+  KV_DEVICE void load(const std::byte* rows, int row, float (&x)[kOctet]) const {
+    KV_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      uint32_t word[4];
+      read_words<4 * kHeadDim>(rows, row, octet * kOctet + 4 * half, word);
+      KV_UNROLL
+      for (int i = 0; i < 4; ++i) x[4 * half + i] = std::bit_cast<float>(word[i]);
+    }
+  }
+
+  // The scores of one of the lane's rows; -inf where a query does not see row `first` + row.
+  KV_DEVICE void scores(const std::byte* tile, int row, int first, float (&s)[kQueries]) const {
+    float x[kOctet];
+    load(tile, row, x);
+    KV_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      float dot = 0.0f;
+      KV_UNROLL
+      for (int d = 0; d < kOctet; ++d) dot = simt::fma(q[i][d], x[d], dot);
+      dot = sum_of_row(dot);
+      s[i] = first + row < seen[i] ? dot : -INFINITY;
+    }
+  }
+
+  KV_DEVICE void rescale(const float (&s)[kBatch][kQueries]) {
+    KV_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      float higher = max[i];
+      KV_UNROLL
+      for (int b = 0; b < kBatch; ++b) higher = simt::larger(higher, s[b][i]);
+      const float factor = simt::exp2(max[i] - higher);
+      max[i] = higher;
+      sum[i] *= factor;
+      KV_UNROLL
+      for (int d = 0; d < kOctet; ++d) values[i][d] *= factor;
+    }
+  }
+
+  KV_DEVICE void add_values(const std::byte* tile, int row, const float (&s)[kQueries]) {
+    float v[kOctet];
+    load(tile + Shape::kVAt, row, v);
+    KV_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      const float p = simt::exp2(s[i] - max[i]);
+      sum[i] += p;
+      KV_UNROLL
+      for (int d = 0; d < kOctet; ++d) values[i][d] = simt::fma(p, v[d], values[i][d]);
+    }
+  }
+
+  // A tile whose first row is row `first`.
+  KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
+    KV_UNROLL
+    for (int pass = 0; pass < kPasses; pass += kBatch) {
+      float s[kBatch][kQueries];
+      KV_UNROLL
+      for (int b = 0; b < kBatch; ++b) {
+        const int row = (pass + b) * kRowsAtOnce + first_row;
+        scores(tile, row, first, s[b]);
+        for (int i = 0; task.logits && octet == 0 && i < task.queries; ++i) {
+          if (first + row < seen[i]) task.logits[i * task.all_rows + first + row] = s[b][i];
+        }
+      }
+      rescale(s);
+      KV_UNROLL
+      for (int b = 0; b < kBatch; ++b) add_values(tile, (pass + b) * kRowsAtOnce + first_row, s[b]);
+    }
+  }
+
+  using Results = BlockResults<kHeadDim, kDecodeWarps * kRowsAtOnce, kQueries>;
+
+  KV_DEVICE void put(const Results& results) const {
+    KV_UNROLL
+    for (int i = 0; i < kQueries; ++i) {
+      float* to = results.at(simt::warp() * kRowsAtOnce + first_row, i);
+      KV_UNROLL
+      for (int d = 0; d < kOctet; ++d) to[octet * kOctet + d] = values[i][d];
+      if (octet != 0) continue;
+      to[kHeadDim] = max[i];
+      to[kHeadDim + 1] = sum[i];
+    }
+  }
+};
+
+}  // namespace kv::cuda

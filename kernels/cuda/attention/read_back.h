@@ -1,0 +1,55 @@
+// Rows to an f32 copy of them, for caches that are read through one: attention then runs over the copy. With
+// read=copy that is the arm that fused kernels are compared with, since it reads and writes far more than
+// they do; with positions=cache (variants/core/rotated_rows.h) keys are rotated (RoPE) on the way.
+#pragma once
+
+#include "kernels/cuda/attention/octet.h"
+#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/simt.h"
+
+namespace kv::cuda {
+
+inline constexpr int kCopyWarps = 4;
+
+KV_DEVICE void copy_octet(const Encoding& encoding, int head_dim, const StoredRow& from, int first,
+                          float* to) {
+  float x[kOctet];
+  decode_octet(encoding, head_dim, from, first, x);
+  KV_UNROLL
+  for (int i = 0; i < kOctet; ++i) to[i] = x[i];
+}
+
+// As rotate() in variants/core/rope.h.
+KV_DEVICE void rotate_key(const CopyParams& p, int32_t place, float* key) {
+  const int half = p.layout.head_dim / 2;
+  const float* angles = p.angles + int64_t{place} * p.layout.head_dim;
+  for (int i = simt::lane(); i < half; i += simt::kWarp) {
+    float& first = key[p.halves ? i : 2 * i];
+    float& second = key[p.halves ? i + half : 2 * i + 1];
+    const float a = first, b = second, c = angles[i], s = angles[half + i];
+    first = a * c - b * s;
+    second = a * s + b * c;
+  }
+}
+
+// A warp takes a row of K and the same of V, a lane an octet. Grid: [ceil(most rows / kCopyWarps), jobs];
+// kCopyWarps warps.
+KV_KERNEL copy_rows(CopyParams params) {
+  const CopyJob job = params.jobs[simt::block_y()];
+  const int row = simt::block_x() * kCopyWarps + simt::warp(), first = simt::lane() * kOctet;
+  const int head_dim = params.layout.head_dim;
+  if (row >= job.rows + job.tail_rows) return;
+  const bool raw = row >= job.rows;
+  const Layout& layout = raw ? params.tail : params.layout;
+  const RowPair at = raw ? locate(layout, job.tail, row - job.rows) : locate(layout, job.pages, row);
+  float *const k = job.k + int64_t{row} * head_dim, *const v = job.v + int64_t{row} * head_dim;
+  if (first < head_dim) {
+    copy_octet(layout.k.encoding, head_dim, at.k, first, k + first);
+    copy_octet(layout.v.encoding, head_dim, at.v, first, v + first);
+  }
+  if (!job.place) return;
+  simt::sync_warp();  // lanes rotate what others copied
+  rotate_key(params, job.place[row], k);
+}
+
+}  // namespace kv::cuda

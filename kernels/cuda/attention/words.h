@@ -1,0 +1,167 @@
+// How the tensor cores' kernel reads each format: words of codes as they lie in memory, and of each word
+// pairs of 16-bit numbers.
+//
+// Tensor cores take numbers two to a word, and it is ours to say which elements of a row meet in a word, as
+// long as both operands agree. So a pair is what one mask and one constant make of a word in place: codes i
+// and i + kPairs, in its lower and its upper half. Integer codes become binary16 without a conversion, which
+// is slow: as the low bits of 1024, from which 1024 and the middle of the codes are then subtracted. All
+// pairs are exact. Scales never touch an element: they go to the queries, to the scores or to the weights.
+#pragma once
+
+#include "kernels/cuda/pages.h"
+#include "kernels/cuda/simt.h"
+#include "kernels/format/list.h"
+
+namespace kv::cuda {
+
+struct ScaleZero {
+  float scale, zero;
+};
+
+// ---- what tensor cores multiply ----
+
+// kQueryParts: so many of them are as good as an f32 number.
+struct Half {
+  static constexpr int kQueryParts = 2;
+  KV_DEVICE static uint32_t pack(float low, float high) { return simt::pack_half2(low, high); }
+  KV_DEVICE static float2 unpack(uint32_t word) { return simt::unpack_half2(word); }
+  KV_DEVICE static void multiply(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+    simt::multiply_half_tiles(a, b, c);
+  }
+};
+
+struct Bfloat {
+  static constexpr int kQueryParts = 3;
+  KV_DEVICE static uint32_t pack(float low, float high) { return simt::pack_bfloat2(low, high); }
+  KV_DEVICE static float2 unpack(uint32_t word) { return simt::unpack_bfloat2(word); }
+  KV_DEVICE static void multiply(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
+    simt::multiply_bfloat_tiles(a, b, c);
+  }
+};
+
+// ---- integer codes ----
+
+// A whole number below 2048 as binary16, twice.
+KV_HD constexpr uint32_t both_halves(uint32_t n) {
+  uint32_t exponent = 0;
+  while (n >> exponent > 1) ++exponent;
+  return ((15 + exponent) << 10 | (n << (10 - exponent) & 0x3ffu)) * 0x10001u;
+}
+
+// Codes i and i + 16 / kWidth of a word, less kMiddle. Bits that are not the lowest of their byte stay where
+// they are, as so many times the code, and are divided by that when 1024 is subtracted.
+template <int kWidth, int kMiddle>
+KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
+  constexpr uint32_t kMask = ((1u << kWidth) - 1u) * 0x10001u, kBase = both_halves(1024), kSign = 0x80008000u;
+  const int in_byte = kWidth * i % 8, byte = kWidth * i / 8;
+  const uint32_t raised = (word >> (8 * byte) & kMask << in_byte) | kBase;
+  const uint32_t one_over = (static_cast<uint32_t>(15 - in_byte) << 10) * 0x10001u;
+  const uint32_t offset = both_halves((1024u >> in_byte) + kMiddle);
+  return simt::fma_half2(raised, one_over, offset | kSign);
+}
+
+KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 32; }
+
+// ---- the formats ----
+// Of each: stores(), kBits, how it scales, in how many `blocks` of one scale a row falls, the metadata's bytes a
+// row, pair(), and element(): which element of a row code `code` of word `word` is. Layouts and scales are the
+// descriptors' (kernels/format/); pair() is what tensor cores make of them.
+
+template <class F>
+struct FixedWords {
+  static constexpr int kBits = F::kBits;
+  static constexpr Scaling kScaling = F::kScaling;
+  static bool stores(const Encoding& e) { return e.format == F::kFormat; }
+  static constexpr int blocks(int head_dim) {
+    return kScaling == Scaling::kBlock ? head_dim / kGgmlBlock : 1;
+  }
+  static constexpr int meta_bytes(int head_dim) { return static_cast<int>(F::meta_bytes({}, head_dim)); }
+  KV_HD static constexpr int element(int head_dim, int word, int code) {
+    return F::element(head_dim, word, code);
+  }
+};
+
+template <class Number_, class F>
+struct Floats16 : FixedWords<F> {
+  using Number = Number_;
+  KV_DEVICE static uint32_t pair(uint32_t word, int) { return word; }
+};
+using F16 = Floats16<Half, F16Format>;
+using Bf16 = Floats16<Bfloat, Bf16Format>;
+
+// Both kinds of FP8 have a scale, and no zero, a row. E5M2 is the upper half of a binary16.
+template <class F>
+struct Fp8Words : FixedWords<F> {
+  using Number = Half;
+  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
+    const auto low = static_cast<uint32_t>(i), high = low + 2;
+    if constexpr (F::kFormat == Fp8E5M2Format::kFormat) {
+      return simt::permute_bytes(word, 0u, 0x0404u | low << 4 | high << 12);
+    } else {
+      return simt::e4m3_to_half2(simt::permute_bytes(word, 0u, low | high << 4));
+    }
+  }
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) { return {simt::read<float>(meta), 0.0f}; }
+};
+using E4m3 = Fp8Words<Fp8E4M3Format>;
+using E5m2 = Fp8Words<Fp8E5M2Format>;
+
+KV_DEVICE float read_half(const std::byte* p) { return simt::unpack_half2(simt::read<uint16_t>(p)).x; }
+
+// ggml's: signed codes have 2^(bits-1) added, by flipping their top bits.
+template <class F>
+struct BlockWords : FixedWords<F> {
+  using Number = Half;
+  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
+    return integer_pair<F::kBits, 1 << (F::kBits - 1)>(word ^ F::kSignBits, i);
+  }
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int block) {
+    return {read_half(meta + 2 * block), 0.0f};
+  }
+};
+struct Q8 : BlockWords<Q8_0Format> {};
+struct Q4 : BlockWords<Q4_0Format> {};
+
+// Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). They are taken from the middle of their range, so
+// that little cancels where a zero point is applied to sums.
+template <class F, int kWidth>
+struct InterleavedWords {
+  using Number = Half;
+  static constexpr int kBits = kWidth, kMiddle = 1 << (kWidth - 1);
+  static constexpr Scaling kScaling = F::kScaling;
+  static constexpr int blocks(int) { return 1; }
+  KV_DEVICE static uint32_t pair(uint32_t word, int i) { return integer_pair<kWidth, kMiddle>(word, i); }
+  KV_HD static constexpr int element(int head_dim, int word, int code) {
+    return code * words_of(kWidth, head_dim) + word;
+  }
+};
+
+template <int kWidth, bool kAffine = true>
+struct Token : InterleavedWords<TokenFormat, kWidth> {
+  static bool stores(const Encoding& e) {
+    return e.format == TokenFormat::kFormat && e.affine == kAffine && e.bits == kWidth;
+  }
+  static constexpr int meta_bytes(int head_dim) {
+    return static_cast<int>(TokenFormat::meta_bytes({.affine = kAffine}, head_dim));
+  }
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
+    const float step = simt::read<float>(meta);
+    if constexpr (!kAffine) return {step, 0.0f};
+    return {step, simt::fma(step, float{1 << (kWidth - 1)}, simt::read<float>(meta + 4))};
+  }
+};
+
+// The metadata, [2, head_dim] f16, are the group's and not the row's.
+template <int kWidth>
+struct Channel : InterleavedWords<ChannelFormat, kWidth> {
+  static bool stores(const Encoding& e) {
+    return e.format == ChannelFormat::kFormat && e.bits == kWidth && e.group % 32 == 0;
+  }
+  static constexpr int meta_bytes(int) { return 0; }
+  KV_DEVICE static ScaleZero scale(const std::byte* channels, int head_dim, int channel) {
+    const float step = read_half(channels + 2 * channel);
+    return {step, simt::fma(step, float{1 << (kWidth - 1)}, read_half(channels + 2 * (head_dim + channel)))};
+  }
+};
+
+}  // namespace kv::cuda

@@ -1,7 +1,0 @@
-#include "kernels/cuda/dispatch.h"
-
-namespace kv::cuda {
-
-Instance find_kivi(const Layout& layout, int queries) { return find_instance(KiviCodecs(), layout, queries); }
-
-}  // namespace kv::cuda

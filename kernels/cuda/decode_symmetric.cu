@@ -1,9 +1,0 @@
-#include "kernels/cuda/dispatch.h"
-
-namespace kv::cuda {
-
-Instance find_symmetric(const Layout& layout, int queries) {
-  return find_instance(SymmetricCodecs(), layout, queries);
-}
-
-}  // namespace kv::cuda

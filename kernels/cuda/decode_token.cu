@@ -1,9 +1,0 @@
-#include "kernels/cuda/dispatch.h"
-
-namespace kv::cuda {
-
-Instance find_token(const Layout& layout, int queries) {
-  return find_instance(TokenCodecs(), layout, queries);
-}
-
-}  // namespace kv::cuda

@@ -1,0 +1,47 @@
+// Append: new rows to the slots that the retention gave them, encoded on the way. One kernel for every
+// placement (pages) and every codec (encode.h).
+#pragma once
+
+#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/encode/encode.h"
+
+namespace kv::cuda {
+
+inline constexpr int kAppendWarps = 4;
+
+KV_DEVICE UnitTask unit_task(const AppendParams& p, const AppendJob& job, int unit, int side, int inner) {
+  const SideLayout& layout = side ? p.layout.v : p.layout.k;
+  const UnitPlace at = place_of(p.layout, job.pages, job.slots ? job.slots[unit] : job.first + unit);
+  std::byte* data = side ? at.page->v : at.page->k;
+  std::byte* meta = side ? at.page->v_meta : at.page->k_meta;
+  const int64_t row = int64_t{unit} * p.layout.unit_rows + inner * layout.encoding.group;
+  const int64_t row_bytes = int64_t{p.layout.head_dim} * (p.half ? 2 : 4);
+  return {.encoding = layout.encoding,
+          .head_dim = p.layout.head_dim,
+          .rows = (side ? job.v : job.k) + row * row_bytes,
+          .half = p.half,
+          .data = data + int64_t{at.index} * layout.data_stride + int64_t{inner} * layout.data_bytes,
+          .meta = meta + int64_t{at.index} * layout.meta_stride + int64_t{inner} * layout.meta_bytes};
+}
+
+// Warps over the encodings' own units: first all of K's, then all of V's.
+// Grid: [ceil(append_warps(layout, most units) / kAppendWarps), jobs]; kAppendWarps warps.
+KV_KERNEL append_rows(AppendParams p) {
+  const AppendJob job = p.jobs[simt::block_y()];
+  const int k_inner = p.layout.unit_rows / p.layout.k.encoding.group;
+  const int v_inner = p.layout.unit_rows / p.layout.v.encoding.group;
+  int work = simt::block_x() * kAppendWarps + simt::warp();
+  const int side = work >= job.units * k_inner;
+  if (side) work -= job.units * k_inner;
+  const int inner = side ? v_inner : k_inner;
+  if (work >= job.units * inner) return;
+  encode(unit_task(p, job, work / inner, side, work % inner));
+}
+
+inline int append_blocks(const Layout& layout, int units) {
+  const int warps =
+      units * layout.unit_rows / layout.k.encoding.group + units * layout.unit_rows / layout.v.encoding.group;
+  return (warps + kAppendWarps - 1) / kAppendWarps;
+}
+
+}  // namespace kv::cuda

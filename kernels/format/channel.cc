@@ -1,0 +1,104 @@
+#include "kernels/format/channel.h"
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/encode/convert.h"
+
+namespace kv {
+namespace {
+
+// scale [n] and zero [n] of a unit.
+struct ChannelMeta {
+  float scale[kMaxHeadDim], zero[kMaxHeadDim];
+
+  void load_from(const Encoding& encoding, int n, const std::byte* meta) {
+    if (half_meta(encoding.bits)) {
+      cpu::convert_f16_to_f32(meta, scale, n);
+      cpu::convert_f16_to_f32(meta + 2 * n, zero, n);
+    } else {
+      std::memcpy(scale, meta, sizeof(float) * static_cast<size_t>(n));
+      std::memcpy(zero, meta + 4 * n, sizeof(float) * static_cast<size_t>(n));
+    }
+  }
+  void store_to(const Encoding& encoding, int n, std::byte* meta) const {
+    for (int i = 0; i < n; ++i) {
+      if (half_meta(encoding.bits)) {  // exact: grid_f16 made them
+        store(meta, i, f32_to_f16(scale[i]));
+        store(meta, n + i, f32_to_f16(zero[i]));
+      } else {
+        store(meta, i, scale[i]);
+        store(meta, n + i, zero[i]);
+      }
+    }
+  }
+};
+
+void make_channel_grids(const Encoding& encoding, int n, const float* rows, ChannelMeta& grids) {
+  float low[kMaxHeadDim], high[kMaxHeadDim];
+  uint32_t magnitude[kMaxHeadDim] = {};
+  std::copy_n(rows, n, low);
+  std::copy_n(rows, n, high);
+  for (int r = 0; r < encoding.group; ++r) {
+    const float* x = rows + int64_t{r} * n;
+    for (int i = 0; i < n; ++i) {
+      low[i] = x[i] < low[i] ? x[i] : low[i];
+      high[i] = x[i] > high[i] ? x[i] : high[i];
+      const uint32_t bits = magnitude_bits(x[i]);
+      magnitude[i] = bits > magnitude[i] ? bits : magnitude[i];
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const Grid grid = channel_grid(low[i], high[i], magnitude[i], encoding.bits);
+    grids.scale[i] = grid.scale;
+    grids.zero[i] = grid.zero;
+  }
+}
+
+}  // namespace
+
+std::string ChannelFormat::name(const Encoding& e) {
+  return "channel" + std::to_string(e.bits) + "g" + std::to_string(e.group);
+}
+
+std::vector<Encoding> ChannelFormat::samples() {
+  std::vector<Encoding> all;
+  for (const uint8_t bits : {8, 4, 2}) {
+    all.push_back({.format = kFormat, .bits = bits, .group = 32, .affine = true});
+  }
+  return all;
+}
+
+void ChannelFormat::encode(const Encoding& e, int head_dim, const float* rows, std::byte* data,
+                           std::byte* meta) {
+  ChannelMeta grids;
+  make_channel_grids(e, head_dim, rows, grids);
+  grids.store_to(e, head_dim, meta);
+  float inverse_scale[kMaxHeadDim];
+  for (int i = 0; i < head_dim; ++i) inverse_scale[i] = inverse(grids.scale[i]);
+  uint16_t codes[kMaxHeadDim];
+  const float top = top_code(e.bits);
+  for (int r = 0; r < e.group; ++r, rows += head_dim, data += packed_bytes(e.bits, head_dim)) {
+    for (int i = 0; i < head_dim; ++i) {
+      codes[i] = nearest_code(rows[i], {grids.zero[i], grids.scale[i]}, inverse_scale[i], top);
+    }
+    pack_codes(e.bits, head_dim, codes, data);
+  }
+}
+
+void ChannelFormat::decode(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta,
+                           int first, int count, float* out) {
+  ChannelMeta grids;
+  grids.load_from(e, head_dim, meta);
+  uint16_t codes[kMaxHeadDim];
+  const int64_t row_bytes = packed_bytes(e.bits, head_dim);
+  data += first * row_bytes;
+  for (int r = 0; r < count; ++r, data += row_bytes, out += head_dim) {
+    unpack_codes(e.bits, head_dim, data, codes);
+    for (int i = 0; i < head_dim; ++i) {
+      out[i] = grids.zero[i] + static_cast<float>(codes[i]) * grids.scale[i];
+    }
+  }
+}
+
+}  // namespace kv

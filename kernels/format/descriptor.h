@@ -1,0 +1,103 @@
+// What there is to know about a storage format. Loops ask a descriptor; nothing else in the project switches on
+// a Format.
+//
+// A format is a struct in a file of its own (f16.h, q8_0.h, token.h, …), and list.h lists them all. Loops that
+// are compiled for a format ask the struct; code that meets a format at run time asks its FormatDescriptor.
+// A struct has these static members:
+//
+//   kFormat                  its name in span.h
+//   kElements, kScaling      see below
+//   kBits                    of a stored element; 0: Encoding::bits says
+//   kAttentionError          see FormatDescriptor
+//   name … decode            the functions of FormatDescriptor
+//   load_element             formats of a fixed width: element i of a row as f32, for the CPU and the GPU
+//   store_element            formats without scales: an f32 number as stored
+//   element                  which element of a row lies in slot `slot` of 32-bit word `word`, slots counted
+//                            from the lowest bits up; not for f32, whose words are the elements
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/span.h"
+
+namespace kv {
+
+enum class Elements : uint8_t {
+  kFloats,  // floating-point numbers: their error is relative to each element
+  kCodes,   // integers: multiples of a step
+};
+
+// What one scale, or scale and zero point, covers.
+enum class Scaling : uint8_t {
+  kNone,     // there are no scales
+  kRow,      // a row: one token of one head
+  kBlock,    // kGgmlBlock consecutive elements of a row
+  kChannel,  // one channel of a group of rows
+};
+
+// The most by which attention may differ from FP64 over the same stored rows, as a relative L2 distance.
+// Sums in f32 leave about 1e-6 at any length.
+inline constexpr double kFloatAttentionError = 1e-5;
+// Codes meet queries and weights of 16 bits (kernels/cpu/attention/codes-inl.h). That leaves about 1e-5 where
+// scores are of ordinary size, and up to 1e-3 where outlier channels make them so large that the format's own
+// error is a hundred times that.
+inline constexpr double kCodeAttentionError = 2e-3;
+
+struct FormatDescriptor {
+  Format format;
+  Elements elements;
+  Scaling scaling;
+  int bits;
+  double attention_error;  // that either of K and V may cause: see attention_error_bound()
+
+  std::string (*name)(const Encoding&);
+  // Empty, or why rows of this head_dim cannot be stored so.
+  std::string (*unsupported_reason)(const Encoding&, int head_dim);
+  // Bytes of a unit's codes, and of its scales and zero points.
+  int64_t (*data_bytes)(const Encoding&, int head_dim);
+  int64_t (*meta_bytes)(const Encoding&, int head_dim);
+  // Whether the codes of a row fill whole 128-bit words, so that attention multiplies them as they lie.
+  bool (*fills_words)(const Encoding&, int head_dim);
+  // An encoding of each width that has loops of its own: what tests and benchmarks of all formats go through.
+  std::vector<Encoding> (*samples)();
+  // Rows [encoding.group, head_dim] to one unit: the definition of the format's bytes.
+  void (*encode)(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);
+  // Rows [first, first + count) of one unit -> out [count, head_dim].
+  void (*decode)(const Encoding&, int head_dim, const std::byte* data, const std::byte* meta, int first,
+                 int count, float* out);
+};
+
+// Throws std::logic_error for a number that is no format's.
+const FormatDescriptor& descriptor_of(Format format);
+
+// Of all formats.
+std::vector<Encoding> sample_encodings();
+
+// Floats under a scale a row are FP8: their loops leave the scale out of the elements.
+constexpr bool has_float_row_scale(Elements elements, Scaling scaling) {
+  return elements == Elements::kFloats && scaling == Scaling::kRow;
+}
+
+// What most formats have in common: one row a unit, elements of a fixed width, any head_dim.
+template <int kBits_>
+struct FixedWidthRows {
+  static constexpr int kBits = kBits_;
+  static std::string unsupported_reason(const Encoding&, int) { return ""; }
+  static constexpr int64_t data_bytes(const Encoding&, int head_dim) { return int64_t{head_dim} * kBits / 8; }
+  static constexpr bool fills_words(const Encoding&, int) { return false; }
+};
+
+// Floats without scales, `Stored` each.
+template <class Stored_>
+struct PlainFloats : FixedWidthRows<8 * int{sizeof(Stored_)}> {
+  using Stored = Stored_;
+  static constexpr Elements kElements = Elements::kFloats;
+  static constexpr Scaling kScaling = Scaling::kNone;
+  static constexpr double kAttentionError = kFloatAttentionError;
+  static constexpr int64_t meta_bytes(const Encoding&, int) { return 0; }
+};
+
+}  // namespace kv

@@ -1,0 +1,61 @@
+// From rows of f32 to stored units and back, for every Format.
+//
+// A unit is `encoding.group` rows: its codes lie in the data plane, its scales and zero points in the meta plane,
+// so that codes are dense and aligned whatever the metadata. D is head_dim; numbers are little-endian. Each
+// format's own file (f32.h … channel.h) says how it picks scales and rounds.
+//
+//   format     data plane of a unit           meta plane of a unit    decoded element           range
+//   kF32       D binary32                     -                       as stored                 all
+//   kF16       D binary16                     -                       as stored                 65504
+//   kBf16      D upper halves of a binary32   -                       as stored                 3.39e38
+//   kFp8E4M3   D FP8                          f32 scale               fp8 * scale               1.75 * 2^127
+//   kFp8E5M2   D FP8                          f32 scale               fp8 * scale               1.75 * 2^127
+//   kQ8_0      D int8                         D/32 f16 scales         code * scale[i/32]        8.3e6
+//   kQ4_0      D/32 blocks of 16 bytes        D/32 f16 scales         (code - 8) * scale[i/32]  524032
+//   kToken     D codes of `bits` (bits.h)     f32 scale               (code - middle) * scale   2^126
+//    affine    the same                       f32 scale, f32 zero     zero + code * scale       2^126
+//   kChannel   group x D codes of `bits`      D scales, D zeros: f16  zero[i] + code * scale[i] 32752
+//    bits > 8  the same                       D scales, D zeros: f32  the same                  2^126
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/span.h"
+
+namespace kv {
+
+// Empty if rows of this head_dim (a multiple of 8) can be stored so, else the reason.
+std::string unsupported_reason(const Encoding& encoding, int head_dim);
+
+// Bytes of one unit's codes, and of its scales and zero points.
+int64_t unit_data_bytes(const Encoding& encoding, int head_dim);
+int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
+
+// Rows [encoding.group, head_dim] and where their unit goes. meta may be null where unit_meta_bytes is 0.
+struct UnitJob {
+  const float* rows;
+  std::byte* data;
+  std::byte* meta;
+};
+
+// Encodes each job's rows, in their order. The bytes are the same on every instruction set.
+void encode_units(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs);
+// The same for one unit.
+void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data, std::byte* meta);
+
+// Row `row` (0 … group-1) of a unit -> out [head_dim].
+void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row,
+                float* out);
+
+// Rows [first, first + count) of a span's side -> out [count, head_dim].
+void decode_rows(const Side& side, int head_dim, int64_t first, int64_t count, float* out);
+
+// The format's name in kernel columns and messages, for example "f16", "token4" or "channel2g32".
+std::string encoding_name(const Encoding& encoding);
+// Of both sides: "f16", or "k:channel4g32,v:token4".
+std::string encodings_name(const Encoding& k, const Encoding& v);
+
+}  // namespace kv

@@ -1,0 +1,54 @@
+// What ggml's q8_0 and q4_0 have in common: blocks of 32 elements under one f16 scale each. Codes and scales are
+// ggml's own (ggml-quants.c, quantize_row_q8_0_ref and quantize_row_q4_0_ref) bit for bit; the scales lie in a
+// plane of their own, so that codes are dense and aligned.
+//
+// ggml rounds halves away from zero (q8_0) and up (q4_0), against the scale before that is rounded to f16.
+#pragma once
+
+#include "kernels/format/bytes.h"
+#include "kernels/format/descriptor.h"
+#include "kernels/format/quantise.h"
+#include "kernels/math.h"
+
+namespace kv {
+
+inline constexpr int kGgmlBlock = 32;  // elements under one scale
+inline constexpr float kLargestHalf = 65504.0f;
+
+// A block's scale as stored, and the factor that turns its elements into codes.
+struct BlockScale {
+  uint16_t stored;
+  float inverse;
+};
+
+// Where ggml's scale would overflow f16, or its inverse f32, ours stays finite.
+KV_HD inline BlockScale block_scale(float d, bool finite) {
+  if (!finite) return {f32_to_f16(std::bit_cast<float>(kNanBits)), 0.0f};
+  d = clamp_number(d, -kLargestHalf, kLargestHalf);
+  const bool tiny = magnitude_bits(d) < 0x00800000u;  // so small a scale is stored as 0 anyway
+  return {f32_to_f16(d), tiny ? 0.0f : 1.0f / d};
+}
+
+template <int kBits_>
+struct GgmlFormat : FixedWidthRows<kBits_> {
+  static constexpr Elements kElements = Elements::kCodes;
+  static constexpr Scaling kScaling = Scaling::kBlock;
+  static constexpr double kAttentionError = kCodeAttentionError;
+  static constexpr int kBlockBytes = kGgmlBlock * kBits_ / 8;  // of the codes
+  static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {
+    return 2 * int64_t{head_dim / kGgmlBlock};
+  }
+  static constexpr bool fills_words(const Encoding&, int) { return true; }
+  KV_HD static float block_scale_of(const std::byte* meta, int i) {
+    return f16_to_f32(load<uint16_t>(meta, i / kGgmlBlock));
+  }
+
+ protected:
+  static std::string blocks_reason(const std::string& name, int head_dim) {
+    if (head_dim % kGgmlBlock == 0) return "";
+    return name + " has blocks of 32 elements, so head_dim must be a multiple of 32, not " +
+           std::to_string(head_dim);
+  }
+};
+
+}  // namespace kv

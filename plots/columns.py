@@ -1,0 +1,66 @@
+"""The columns of a results file: type, unit and meaning, from columns.json where the folder has one.
+
+Folders of earlier versions have none. There a column is a number unless it is named here or its first value is a word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+TEXT = set(
+    """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus
+    verdict prompt text full_text""".split()
+)
+
+
+class BadResults(Exception):
+    """The user's results cannot be read; the message is one line: what is wrong, and where."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str = "number"  # text, integer or number
+    unit: str = ""
+    meaning: str = ""
+    aliases: tuple[str, ...] = ()  # names that it had in earlier versions
+
+    @property
+    def is_text(self) -> bool:
+        return self.type == "text"
+
+
+def read_columns(path: Path) -> dict[str, Column]:
+    """The columns of cells.csv by name and by alias; none where there is no such file. Throws BadResults."""
+    if not path.exists():
+        return {}
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        columns = [
+            Column(e["name"], e["type"], e.get("unit") or "", e.get("meaning") or "", tuple(e.get("aliases") or ()))
+            for e in entries
+        ]
+    except json.JSONDecodeError as error:
+        raise BadResults(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadResults(f"{path}: cannot be read ({error})") from None
+    except (KeyError, TypeError, AttributeError):
+        raise BadResults(f"{path}: needs an array of objects with name and type") from None
+    return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}
+
+
+def guessed(name: str, values: Iterable[str]) -> Column:
+    """A column that columns.json does not have, from its name and its first value."""
+    first = next(filter(None, values), "0")
+    return Column(name, "text" if name in TEXT or not is_number(first) else "number")
+
+
+def is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

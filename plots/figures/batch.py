@@ -1,0 +1,48 @@
+"""The batch experiment: what caches hold for sequences of unequal lengths."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from marks import in_focus, legend_focus, panels, scale, text, tips
+from prepare import of_experiment, with_panel
+from style import KINDS, QUIET, bytes_text
+
+KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
+
+
+@figure(
+    "batch_waste",
+    "Ragged batches: bytes held over bytes of payload",
+    "Shorter is better; 1 is a cache that holds its rows and nothing else. Slack is reserved and unused: by padding to "
+    "the longest sequence, or in the last block of each sequence.",
+)
+def batch_waste(tables: Tables):
+    rows = of_experiment(tables.cells, "batch", "bytes_payload", "waste_share")
+    rows = with_panel(rows)
+    several = rows["lengths"].n_unique() > 1
+    panel = pl.concat_str(pl.lit("lengths "), "lengths", pl.lit(", batch "), pl.col("batch").cast(pl.Int64))
+    rows = rows.with_columns(panel=panel) if several else rows
+    stacked = pl.concat(
+        rows.select(
+            "variant", "panel", "seq_len", "waste_share", "lengths", kind=pl.lit(kind), order=pl.lit(order),
+            bytes=pl.col(column), times_payload=pl.col(column) / pl.col("bytes_payload"),
+        )
+        for order, (kind, column) in enumerate(KINDS_HELD.items())
+    ).filter(pl.col("bytes") > 0)  # fmt: skip
+    stacked = stacked.with_columns(text("bytes", bytes_text), text("waste_share", "{:.1%}".format))
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    colours = scale({kind: KINDS[kind] for kind in KINDS_HELD})
+    bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
+    chart = bars.encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        alt.X("sum(times_payload):Q", axis=alt.Axis(title="bytes held / bytes of payload", tickCount=5)),
+        alt.Color("kind:N", scale=colours, legend=alt.Legend(title="kind")),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+        tooltip=tips(
+            length=False, lengths="lengths", kind="kind", bytes="bytes_text", slack_share="waste_share_text"
+        ),
+    )
+    return panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))

@@ -1,0 +1,38 @@
+"""What a chart is: a drawing function with the words that go with it, and the tables that it draws from.
+
+A drawing function takes the runs' tables and returns an Altair chart, or raises NoData with the reason why there is
+nothing to draw. A chart becomes small multiples ("panels") over whatever the sweep varied besides variant and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+from style import VariantStyle
+
+@dataclass(frozen=True)
+class Tables:
+    """The runs of one report: every cell that was measured, and what goes into more detail."""
+
+    cells: pl.DataFrame
+    growth: pl.DataFrame
+    positions: pl.DataFrame
+    style: VariantStyle
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str  # file name and anchor
+    title: str
+    how_to_read: str
+    draw: Callable[[Tables], alt.TopLevelMixin]
+    at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
+    warning: str = ""  # what goes with the figure wherever it is shown, under its title
+
+
+def figure(name: str, title: str, how_to_read: str, **more) -> Callable[[Callable], Figure]:
+    """Makes a drawing function the Figure of this name; `more` are at_one_length and warning."""
+    return lambda draw: Figure(name, title, how_to_read, draw, **more)

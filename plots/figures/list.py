@@ -1,0 +1,26 @@
+"""The table of all charts, in the order of the report: a chart is one line here and nowhere else."""
+
+# isort: skip_file
+from figures.figure import Figure
+from figures.memory import memory
+from figures.memory import bytes_by_kind
+from figures.latency import latency
+from figures.growth import growth
+from figures.growth import growth_total
+from figures.pareto import pareto
+from figures.bandwidth import bandwidth
+from figures.roofline import kernels
+from figures.roofline import kernels_ratio
+from figures.budget import budget
+from figures.checkpoint import checkpoint
+from figures.prefill import prefill_workspace
+from figures.prefill import prefill_time
+from figures.batch import batch_waste
+from figures.quality import quality_kl
+from figures.quality import quality_loss
+from figures.quality import kl_position
+from figures.recall import recall
+from figures.recall import recall_budget
+from figures.stream import stream
+
+FIGURES = [imported for imported in globals().values() if isinstance(imported, Figure)]

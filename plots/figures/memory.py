@@ -1,0 +1,75 @@
+"""Memory: the peak against length, and bytes by kind."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from marks import in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from prepare import drawable, stepped, with_panel
+from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
+
+COLUMNS = ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")  # in the order of KINDS
+# What memory does not depend on: a panel for each of these only where the bytes differ after all.
+SAME_OVER = ("workload", "experiment", "phase", "threads")
+
+
+@figure(
+    "memory",
+    "Memory against sequence length",
+    "Lower is better. Everything that the cache held at its peak: payload, metadata, slack and workspace. "
+    "Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
+)
+def memory(tables: Tables):
+    rows = drawable(stepped(tables.cells), "bytes_peak", "seq_len")
+    rows = with_panel(rows, SAME_OVER, COLUMNS).with_columns(
+        text("bytes_peak", bytes_text),
+        text("bytes_predicted", bytes_text),
+        text("memory_vs_f32", "{:.3f}×".format),
+    )
+    style = tables.style.showing(rows["variant"])
+    base = alt.Chart().encode(
+        length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
+        bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"]),
+        tooltip=tips(
+            memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text"
+        ),
+    )
+    return panels(alt.layer(*line_and_points(base, style)), rows)
+
+
+@figure(
+    "bytes",
+    "Bytes by kind",
+    "Shorter is better. Payload is encoded K and V; metadata is scales, zero points, tables and scores; slack is "
+    "reserved and unused; workspace is the scratch memory of a step.",
+    at_one_length=True,
+)
+def bytes_by_kind(tables: Tables):
+    rows = drawable(stepped(tables.cells), "bytes_payload", "seq_len", "batch")
+    rows = with_panel(rows, SAME_OVER, COLUMNS)
+    unit, size = binary_unit(rows["bytes_per_token"].max())
+    stacked = pl.concat(
+        rows.select(
+            "variant", "panel", "seq_len", "bytes_per_token", kind=pl.lit(kind), order=pl.lit(order),
+            bytes=pl.col(column), per_token=pl.col(column) / (pl.col("batch") * pl.col("seq_len") * size),
+        )
+        for order, (kind, column) in enumerate(zip(KINDS, COLUMNS))
+    ).filter(pl.col("bytes") > 0)  # fmt: skip
+    stacked = stacked.with_columns(text("bytes", bytes_text))
+    choice = length_choice(rows["seq_len"])
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    bars = alt.Chart().mark_bar(stroke=QUIET, strokeWidth=0.5)
+    chart = bars.encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        alt.X(
+            "sum(per_token):Q",
+            axis=alt.Axis(title=f"bytes per cached token, all layers [{unit}]", tickCount=6),
+        ),
+        alt.Color("kind:N", scale=scale(KINDS), legend=alt.Legend(title="kind")),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+        tooltip=tips(kind="kind", bytes="bytes_text"),
+    )
+    height = max(60, 22 * len(variants))
+    return panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice)

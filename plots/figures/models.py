@@ -1,0 +1,54 @@
+"""What the charts of model predictions share: names of lines, intervals of the loss, the warning on tiny models."""
+
+from __future__ import annotations
+
+import polars as pl
+from figures.figure import Tables
+from prepare import MODEL_EXPERIMENTS
+from style import VariantStyle
+
+TINY = (
+    "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
+    "and measure your own model."
+)
+
+
+def series() -> pl.Expr:
+    """The policy as the config has it, with its {budget}; folders of earlier versions have the variant alone."""
+    return pl.coalesce("series", "variant")
+
+
+def model_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
+    """One colour and shape a policy over all figures of models."""
+    named = tables.cells.filter(pl.col("experiment").is_in(MODEL_EXPERIMENTS)).select(series())
+    return VariantStyle(set(named.to_series()), rows["variant"])
+
+
+def drops_tokens() -> pl.Expr:
+    return (pl.col("kept_tokens") < pl.col("seq_len")).any().over("variant")
+
+
+def by_kept_tokens(rows: pl.DataFrame) -> pl.DataFrame:
+    """A panel for the variants that keep every token, and one for those that keep equally many: no panel has too many
+    lines. `variant` becomes the policy as the config has it, one style over all its budgets, and `spec` what it was."""
+    kept = pl.when(drops_tokens()).then(pl.col("kept_tokens").max().over("variant")).otherwise(0.0)
+    rows = rows.with_columns(kept=kept)
+    title = pl.when(pl.col("kept") == 0).then(pl.lit("every token kept")).otherwise(
+        pl.format("{} tokens kept", pl.col("kept").cast(pl.Int64))
+    )  # fmt: skip
+    if rows["kept"].n_unique() > 1:
+        several = pl.when(pl.col("panel") == "").then(title).otherwise(pl.format("{} · {}", "panel", title))
+        rows = rows.with_columns(panel=several).sort("kept", maintain_order=True)
+    return rows.with_columns(spec=pl.col("variant"), variant=series())
+
+
+def with_loss_interval(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `low` and `high`, 1.96 standard errors from the mean loss."""
+    loss, error = pl.col("loss"), 1.96 * pl.col("loss_se")
+    return rows.with_columns(low=loss - error, high=loss + error)
+
+
+def position_range() -> pl.Expr:
+    """A bucket of positions as it reads in a tooltip."""
+    first, last = (pl.col(end).cast(pl.Int64) for end in ("position_first", "position_last"))
+    return pl.format("{} to {}", first, last)

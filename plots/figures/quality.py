@@ -1,0 +1,160 @@
+"""The quality experiment: what a cache changes in the predictions of a model, against bytes and by position."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from figures.models import TINY, by_kept_tokens, model_style, position_range, series
+from marks import in_focus, interval, length_choice, line_and_points, panels, text, tips
+from prepare import NoData, of_experiment, with_front, with_panel
+from style import QUIET, bytes_text, length_axis, log_axis
+
+KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
+LOSS_TITLE = "change of the mean loss [nats]"
+NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
+
+
+@figure(
+    "quality_kl",
+    "KL divergence of the predictions against bytes",
+    "Towards the lower left is better; the dashed line is the Pareto front. KL divergence of the next token's "
+    "distribution from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over "
+    "its budgets, a lone point a codec that keeps every token.",
+    at_one_length=True,
+    warning=TINY,
+)
+def quality_kl(tables: Tables):
+    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    ends = all_values(quality, "kl_mean", "kl_mean_ci_low", "kl_mean_ci_high")
+    if not any(x > 0 for x in ends):
+        raise NoData(NOTHING_CHANGED)
+    return quality_points(tables, "kl_mean", KL_TITLE, log_axis(alt.Y, "error", KL_TITLE, ends, "~e"))
+
+
+@figure(
+    "quality_loss",
+    "Change of the loss against bytes",
+    "Towards the lower left is better; the dashed line is the Pareto front. Mean loss less that of the full f32 cache "
+    "on the same tokens, with 95 % bootstrap intervals; an interval that contains 0 shows no difference. 0.01 nats are "
+    "1 % of the perplexity. The axis is linear within 0.001 nats of zero.",
+    at_one_length=True,
+    warning=TINY,
+)
+def quality_loss(tables: Tables):
+    # Linear near 0, where signs and zero matter, logarithmic beyond.
+    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(-3, 2)] + [0]
+    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    ends = all_values(quality, "loss_change_ci_low", "loss_change_ci_high")
+    low, high = min(ends, default=0), max(ends, default=1)
+    axis = alt.Y(
+        "error:Q",
+        scale=alt.Scale(
+            type="symlog", constant=1e-3, nice=False, domain=[1.3 * min(low, -2e-4), 1.3 * max(high, 2e-4)]
+        ),
+        axis=alt.Axis(title=LOSS_TITLE, values=ticks, format="~r"),
+    )
+    return quality_points(tables, "loss_change", LOSS_TITLE, axis)
+
+
+@figure(
+    "kl_position",
+    "KL divergence by position",
+    "Lower is better, with 95 % bootstrap intervals. A line that rises with the position is an error that accumulates; "
+    "one that jumps at the policy's budget has begun to evict. Variants with exactly the full f32 cache's predictions "
+    "have no line.",
+    at_one_length=True,
+    warning=TINY,
+)
+def kl_position(tables: Tables):
+    rows = by_position(tables.positions, tables.cells).with_columns(
+        text("kl_mean", "{:.2g}".format),
+        interval("kl_mean_ci_low", "kl_mean_ci_high", "{:.2g}".format),
+        span=position_range(),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = model_style(tables, rows)
+    ends = all_values(rows, "kl_mean", "kl_mean_ci_low", "kl_mean_ci_high")
+    powers = [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]
+    base = alt.Chart().encode(
+        length_axis("position", "position in the window [tokens]", powers),
+        log_axis(alt.Y, "kl_mean", KL_TITLE, ends, "~e"),
+        tooltip=tips(spec="spec", positions="span", KL="kl_mean_text", interval_95="interval"),
+    )
+    band = base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
+    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    return panels(alt.layer(band, *line_and_points(base, style)), rows, choice=choice)
+
+
+def all_values(rows: pl.DataFrame, *columns: str) -> list[float]:
+    return [value for column in columns for value in rows[column].drop_nulls()]
+
+
+def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
+    """Quality against bytes: a line a policy over its budgets, a lone point a codec, and the front of them all."""
+    rows = quality_rows(tables, value)
+    choice = length_choice(rows["seq_len"])
+    style = model_style(tables, rows)
+    base = alt.Chart().encode(
+        log_axis(
+            alt.X,
+            "per_token",
+            "bytes held per input token, all layers",
+            [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1],
+        ),
+        axis,
+        tooltip=tips(
+            spec="spec", bytes_held="held_bytes_per_token_text", perplexity="perplexity_text",
+            loss_change="loss_change_text", KL="kl_mean_text", top1_agreement="top1_agreement_text",
+            interval_95="interval", verdict="verdict",
+        ),
+    )  # fmt: skip
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
+    )
+    bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
+    line, points = line_and_points(base, style)
+    layers = [
+        front.encode(order="per_token:Q"),
+        bar.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus()),
+        line.encode(order="per_token:Q"),
+        points,
+    ]
+    height = max(380, 17 * len(style.shown))
+    return panels(alt.layer(*layers), rows, height=height, choice=choice)
+
+
+def quality_rows(tables: Tables, value: str) -> pl.DataFrame:
+    """The cells whose predictions differ, in panels; adds `per_token`, `error` and the Pareto front of the two."""
+    rows = of_experiment(tables.cells, "quality", "held_bytes_per_token").filter(
+        pl.col(value).is_not_null() & (pl.col("kl_mean") > 0)
+    )
+    if rows.is_empty():
+        raise NoData(NOTHING_CHANGED)
+    rows = with_panel(rows).with_columns(
+        spec=pl.col("variant"),
+        variant=series(),
+        per_token=pl.col("held_bytes_per_token"),
+        error=pl.col(value),
+    )
+    return with_front(rows).with_columns(
+        text("held_bytes_per_token", bytes_text),
+        text("perplexity", "{:.4g}".format),
+        text("loss_change", "{:+.2g}".format),
+        text("kl_mean", "{:.2g}".format),
+        text("top1_agreement", "{:.2%}".format),
+        interval(f"{value}_ci_low", f"{value}_ci_high", "{:.2g}".format),
+    )
+
+
+def by_position(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The buckets of positions of the cells, in panels; adds `position`, the middle of a bucket."""
+    if positions.is_empty():
+        raise NoData("no quality experiment was run")
+    known = cells.drop(set(positions.columns) & set(cells.columns) - {"run", "cell"})
+    rows = with_panel(positions.filter(pl.col("kl_mean") > 0).join(known, on=["run", "cell"]))
+    if rows.is_empty():
+        raise NoData(NOTHING_CHANGED)
+    # Halfway on a log axis; the first bucket begins at 0, where such an axis has no place.
+    middle = (pl.col("position_first").clip(lower_bound=4) * (pl.col("position_last") + 1)).sqrt()
+    return by_kept_tokens(rows.with_columns(position=middle))

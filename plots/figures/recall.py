@@ -1,0 +1,93 @@
+"""The recall experiment: the loss on the second copy of a passage, against distance and against budget."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, with_loss_interval
+from marks import in_focus, interval, line_and_points, panels, text, tips
+from prepare import NoData, of_experiment, with_panel
+from style import QUIET, bytes_text, length_axis
+
+
+@figure(
+    "recall",
+    "Recall against distance",
+    "Lower is better. A passage is repeated this many tokens later; only the predictions of the second copy count. A "
+    "cache that evicted the first copy cannot recall it; the policies of a panel keep equally many tokens. Bars are "
+    "the mean and 1.96 standard errors.",
+    warning=TINY,
+)
+def recall(tables: Tables):
+    rows = by_kept_tokens(with_panel(of_experiment(tables.cells, "recall", "loss", "distance")))
+    rows = with_loss_interval(rows).with_columns(
+        text("loss", "{:.3f}".format),
+        text("held_bytes_per_token", bytes_text),
+        text("kept_tokens", "{:.0f}".format),
+        interval("low", "high", "{:.3f}".format),
+    )
+    style = model_style(tables, rows)
+    base = alt.Chart().encode(
+        length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),
+        loss_axis(rows["high"], rows["loss"]),
+        tooltip=tips(
+            length=False, spec="spec", distance="distance", loss="loss_text", interval_95="interval",
+            kept="kept_tokens_text",
+        ),
+    )  # fmt: skip
+    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style)]
+    return panels(alt.layer(*layers), rows)
+
+
+@figure(
+    "recall_budget",
+    "Recall against budget",
+    "Lower is better. The same losses against the tokens that a policy keeps, a panel a distance; the dashed line is "
+    "the full f32 cache. A window reaches it once the window is longer than the distance; a policy that keeps the "
+    "tokens that matter reaches it with fewer. Bars are the mean and 1.96 standard errors.",
+    warning=TINY,
+)
+def recall_budget(tables: Tables):
+    rows, full = by_budget(of_experiment(tables.cells, "recall", "loss", "distance"))
+    rows = rows.with_columns(
+        text("loss", "{:.3f}".format), text("kept_tokens", "{:.0f}".format), interval("low", "high", "{:.3f}".format)
+    )
+    style = model_style(tables, rows)
+    base = alt.Chart().encode(
+        length_axis("kept_tokens", "tokens kept at the end", rows["kept_tokens"]),
+        loss_axis(rows["high"], rows["loss"], full["loss"]),
+        tooltip=tips(length=False, spec="spec", kept="kept_tokens_text", loss="loss_text", interval_95="interval"),
+    )
+    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    floor = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.Y("full_loss:Q"))
+    line, points = line_and_points(base, style)
+    layers = [floor, bar.encode(style.colour(), opacity=in_focus()), line.encode(order="kept_tokens:Q"), points]
+    return panels(alt.layer(*layers), rows)
+
+
+def loss_axis(*shown: pl.Series) -> alt.Y:
+    top = 1.05 * max(values.max() or 0 for values in shown)
+    return alt.Y(
+        "loss:Q",
+        axis=alt.Axis(title="loss on the second copy [nats]"),
+        scale=alt.Scale(domain=[0, top], nice=False),
+    )
+
+
+def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The policies that drop tokens, in panels, one a distance, with the loss of the full f32 cache beside each,
+    `full_loss`; and the full cache's own rows."""
+    drops = drops_tokens().any().over(series())
+    policies = recalls.filter(drops)
+    full = recalls.filter(pl.col("verdict") == "baseline")
+    if policies.is_empty():
+        raise NoData("no policy of the recall experiment drops a token")
+    rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())
+    at = pl.format("distance {}", pl.col("distance").cast(pl.Int64))
+    several = pl.when(pl.col("panel") == "").then(at).otherwise(pl.format("{} · {}", at, "panel"))
+    rows = rows.with_columns(panel=several).sort("distance", "variant", "kept_tokens", maintain_order=True)
+    same_place = ["run", "distance", "passage_tokens", "batch"]
+    beside = full.select(*same_place, full_loss="loss").unique(same_place)
+    return rows.join(beside, on=same_place, how="left", nulls_equal=True), full

@@ -1,0 +1,61 @@
+"""The stream experiment: perplexity over a text longer than the model's context."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from figures.models import TINY, position_range, with_loss_interval
+from marks import in_focus, interval, length_choice, line_and_points, panels, text, tips
+from prepare import of_experiment, with_panel
+from style import QUIET, VariantStyle, log_axis
+
+
+@figure(
+    "stream",
+    "Perplexity over a long stream",
+    "Lower is better. Each point is the perplexity of the tokens since the previous point, with 1.96 standard errors "
+    "of the mean loss. The dashed line is the context length that the model was trained for. Beyond it a cache that "
+    "keeps every token has query-key distances that the model never saw; so do sink tokens that stay while the window "
+    "moves on, unless RoPE uses cache positions. Recompute runs the model over the last tokens from scratch, without a "
+    "cache.",
+    at_one_length=True,
+    warning=TINY,
+)
+def stream(tables: Tables):
+    rows = by_stretch(tables.positions, tables.cells).with_columns(
+        text("perplexity", "{:.4g}".format),
+        interval("low", "high", "{:.4g}".format),
+        span=position_range(),
+    )
+    choice = length_choice(rows["seq_len"])
+    style = VariantStyle(set(rows["variant"]))
+    ends = [value for column in ("perplexity", "low", "high") for value in rows[column].drop_nulls()]
+    position = alt.X(
+        "position:Q",
+        axis=alt.Axis(title="position in the stream [tokens]", format=",d"),
+        scale=alt.Scale(domain=[0, rows["position"].max()], nice=False),
+    )
+    base = alt.Chart().encode(
+        position,
+        log_axis(alt.Y, "perplexity", "perplexity since the previous point", ends, "~r"),
+        tooltip=tips(positions="span", perplexity="perplexity_text", interval_95="interval"),
+    )
+    band = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
+    band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
+    trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
+    return panels(alt.layer(trained, band, *line_and_points(base, style)), rows, height=420, choice=choice)
+
+
+def by_stretch(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The buckets of positions of a stream, in panels; adds `position`, the end of a bucket, and `low` and `high`, the
+    perplexities 1.96 standard errors of the mean loss away."""
+    streams = of_experiment(cells, "stream", "loss")
+    known = streams.drop(set(positions.columns) & set(cells.columns) - {"run", "cell"})
+    rows = with_loss_interval(with_panel(positions.join(known, on=["run", "cell"])))
+    return rows.with_columns(
+        position=pl.col("position_last") + 1,
+        perplexity=pl.col("loss").exp(),
+        low=pl.col("low").exp(),
+        high=pl.col("high").exp(),
+    )

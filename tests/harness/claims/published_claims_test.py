@@ -1,0 +1,211 @@
+"""The published claims that ship with kvlab: their figures against arithmetic of its own, the comparison of two folders of
+verdicts, the table in configs/claims/README.md, and the report."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HOME = Path(os.environ.get("KVLAB_HOME", Path(__file__).resolve().parents[3]))
+PROGRAM = os.environ.get("KVLAB_PROGRAM", str(HOME / ".build/release/harness/kvlab"))
+CLAIMS = HOME / "configs" / "claims"
+COMMITTED = HOME / "results" / "epyc-2core" / "reproduce"
+sys.path.insert(0, str(HOME / "plots"))
+
+from claims import BadClaims, disagreements, put_between_markers, read_claims, write_claims
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Every figure that no run is needed for, by (file, claim, figure)."""
+    names = """000/llama-2-7b 000/dominates 001/memory-table 001/flops 001/precision 003/bits 004/row-bytes 004/memory-fp32
+    004/memory-optimised 004/memory-offload 004/deltanet 004/rates 004/rates-window hf-quantised-cache/saving""".split()
+    out = tmp_path_factory.mktemp("claims") / "out"
+    done = subprocess.run(
+        [PROGRAM, "reproduce", *names, "--no-plots", "--quick", "--out", out], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return {(row["source"], row["claim"], row["figure"]): row for row in read_claims(out)}
+
+
+def value(figures, *key: str) -> float:
+    return float(figures[key]["computed_value"])
+
+
+def digits(x: float) -> float:
+    """As tables print it: nine digits."""
+    return float(f"{x:.9g}")
+
+
+def kv_bytes(layers, kv_heads, head_dim, tokens, element=4.0):
+    return 2 * layers * kv_heads * head_dim * tokens * element
+
+
+def test_the_llama_example_is_a_gibibyte(figures):
+    row = figures["000-design-answer", "llama-2-7b", ""]
+    assert value(figures, "000-design-answer", "llama-2-7b", "") == digits(2 * 32 * 32 * 128 * 2048 * 2) == digits(GIB)
+    assert row["measured_value"] == row["computed_value"]
+    assert row["verdict"] == "contradicted" and "7.916" in row["reason"]
+
+
+@pytest.mark.parametrize("tokens", [128, 1024, 4096, 16384, 65536, 131072])
+def test_the_memory_table_is_of_two_tensors_a_layer(figures, tokens):
+    layer = 2 * 4096 * tokens * 4
+    for name, expected in [("per layer", layer), ("total", 32 * layer), ("total in GB", 32 * layer)]:
+        row = figures["001-numpy-readme", "memory-table", f"{tokens}, {name}"]
+        assert float(row["computed_value"]) == pytest.approx(expected, rel=1e-8)
+        published, unit = re.fullmatch(r"([\d,.]+) (MB|GB)", row["published"]).groups()
+        printed = float(published.replace(",", "")) * {"MB": 1e6, "GB": 1e9}[unit]
+        assert printed / expected == pytest.approx(0.16, rel=0.025)
+        assert row["verdict"] == "contradicted"
+
+
+def test_flops_are_summed_step_by_step(figures):
+    per_token, per_pair = 2 * 12 * 4096**2 * 32, 4 * 4096 * 32
+    prompt = 1024 * per_token + 1024 * 1024 / 2 * per_pair
+    without = prompt + sum((1024 + i) * per_token + (1024 + i) ** 2 / 2 * per_pair for i in range(1, 101))
+    cached = prompt + sum(per_token + (1024 + i) * per_pair for i in range(1, 101))
+    assert value(figures, "001-numpy-readme", "flops", "without cache") == pytest.approx(without, rel=1e-3)
+    assert value(figures, "001-numpy-readme", "flops", "with cache") == pytest.approx(cached, rel=1e-6)
+    assert value(figures, "001-numpy-readme", "flops", "speedup") == pytest.approx(without / cached, rel=1e-3)
+
+
+def test_precisions_count_a_scale_a_token_and_head(figures):
+    for name, bits, scale in [("FP32", 32, 0), ("FP16", 16, 0), ("INT8", 8, 4), ("INT4", 4, 4)]:
+        stored = 128 * bits / 8 + scale
+        assert value(figures, "001-numpy-readme", "precision", f"{name}, saving") == pytest.approx(512 / stored)
+        assert value(figures, "001-numpy-readme", "precision", f"{name}, bytes an element") == pytest.approx(stored / 128)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_bits_with_their_scales(figures, bits):
+    k, v = bits + 64 / 32, bits + 64 / 64  # scale and zero point: 64 bits for 32 tokens of a channel, for 64 channels of a token
+    stored = value(figures, "003-tract-in-place", "bits", f"int{bits}, with scales and zero points")
+    assert stored == pytest.approx(32 / (k + v))
+    assert value(figures, "003-tract-in-place", "bits", f"int{bits}, codes alone") == 16 / bits
+
+
+CONTEXTS = {"2K": 2 * KIB, "32K": 32 * KIB, "200K": 200 * KIB, "1M": MIB, "10M": 10 * MIB}
+
+
+def test_long_context_tables_at_1024_tokens_a_k(figures):
+    assert value(figures, "004-long-context", "row-bytes", "") == 4096
+    for name in ["2K", "32K", "200K", "1M"]:
+        assert value(figures, "004-long-context", "memory-fp32", f"{name}, KV cache") == digits(kv_bytes(6, 2, 256, CONTEXTS[name]))
+    for name in ["200K", "1M", "10M"]:
+        for codec, element in [("FP16", 2), ("Q8_0", 34 / 32), ("Q4_0", 18 / 32)]:
+            expected = kv_bytes(6, 2, 256, CONTEXTS[name], element)
+            assert value(figures, "004-long-context", "memory-optimised", f"{name}, {codec}") == digits(expected)
+            verdict = figures["004-long-context", "memory-optimised", f"{name}, {codec}"]["verdict"]
+            assert verdict == ("contradicted" if name == "200K" else "reproduced")
+    assert value(figures, "004-long-context", "memory-offload", "1M, VRAM") == digits(192 * MIB)
+    assert value(figures, "004-long-context", "deltanet", "state") == digits(MIB)
+
+
+def test_rates_are_the_first_cells_time_and_the_caches(figures):
+    rest = 1 / 42 - kv_bytes(6, 2, 256, CONTEXTS["2K"]) / 960e9
+    for name, codec, element in [("32K", "FP32", 4), ("200K", "FP16", 2), ("1M", "Q8_0", 34 / 32)]:
+        expected = 1 / (rest + kv_bytes(6, 2, 256, CONTEXTS[name], element) / 960e9)
+        assert value(figures, "004-long-context", "rates", f"{name} {codec}") == pytest.approx(expected)
+    from_ram = rest + 192 * MIB / 960e9 + (kv_bytes(6, 2, 256, MIB, 2) - 192 * MIB) / 60e9
+    streamed = value(figures, "004-long-context", "rates-window", "1M, older tokens read from RAM (11d)")
+    assert streamed == pytest.approx(1 / from_ram)
+
+
+def test_a_quantised_cache_in_practice_keeps_its_newest_raw(figures):
+    for tokens in [512, 2048, 10000]:
+        closed = (tokens - 128) // 64 * 64  # rows in whole groups, at 4.5 bits; room for 128 + 64 rows in 16
+        found = value(figures, "hf-quantised-cache", "saving", f"{tokens} tokens")
+        assert found == pytest.approx(16 * tokens / (closed * 4.5 + 192 * 16), rel=1e-6)
+
+
+# --- What ships --------------------------------------------------------------------------------------------
+
+
+def test_every_claim_file_quotes_its_source():
+    files = sorted(CLAIMS.glob("*.toml"))
+    assert [file.stem[:3] for file in files][:5] == ["000", "001", "002", "003", "004"] and len(files) >= 11
+    for file in files:
+        for claim in tomllib.loads(file.read_text())["claim"]:
+            assert claim["quote"].strip() and claim["where"].strip(), (file.name, claim["id"])
+
+
+SOURCES = Path(os.environ.get("KVLAB_DATA", HOME.parent / "shared" / "data")).parent / "sources"
+
+
+def plain(text: str) -> str:
+    """Without what Markdown and the copying of a page add or take away."""
+    return re.sub(r"[\s*`|\\$\"“”]+", "", text).lower()
+
+
+@pytest.mark.skipif(not SOURCES.exists(), reason="the sources are not here")
+@pytest.mark.parametrize("number", ["000", "001", "002", "003", "004"])
+def test_quotes_and_figures_are_in_the_source(number):
+    [file] = CLAIMS.glob(f"{number}*.toml")
+    [source] = SOURCES.glob(f"{number}*")
+    text = plain(source.read_text(encoding="utf-8"))
+    for claim in tomllib.loads(file.read_text(encoding="utf-8"))["claim"]:
+        for part in claim["quote"].split("…"):
+            assert plain(part) in text, (claim["id"], part)
+        for figure in (str(value) for row in claim.get("rows", []) for value in row):
+            printed = re.fullmatch(r"[~≈<≤>]? ?([\d,.]+) ?(MB|GB|tok/s|ms|×|%|B)", figure)
+            assert not printed or printed[1] in text, (claim["id"], figure)
+
+
+# --- Two folders of verdicts -------------------------------------------------------------------------------
+
+
+def row(claim: str, verdict: str, machine: str = "no", figure: str = "") -> dict[str, str]:
+    return {"source": "s", "claim": claim, "figure": figure, "verdict": verdict, "machine": machine}
+
+
+def test_only_verdicts_that_no_machine_decides_are_compared():
+    old = [row("a", "reproduced"), row("b", "contradicted"), row("t", "reproduced", "yes"), row("gone", "reproduced")]
+    new = [row("a", "reproduced"), row("b", "reproduced"), row("new", "contradicted", figure="f")]
+    assert disagreements(old, old) == []
+    assert disagreements(old, new) == [
+        "s/b: committed contradicted, fresh reproduced",
+        "s/gone: committed reproduced, fresh no such figure",
+        "s/new/f: committed no such figure, fresh contradicted",
+    ]
+
+
+def test_the_comparison_is_a_command(tmp_path):
+    for name in ["old", "new"]:
+        shutil.copytree(COMMITTED, tmp_path / name)
+    command = [sys.executable, HOME / "plots" / "claims.py", tmp_path / "old", tmp_path / "new"]
+    assert subprocess.run(command).returncode == 0
+    path = tmp_path / "new" / "claims.csv"
+    path.write_text(path.read_text().replace(",contradicted,", ",reproduced,", 1))
+    assert subprocess.run(command).returncode == 1
+    path.write_text(path.read_text().replace("verdict", "verdicts", 1))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "missing column verdict" in done.stderr
+
+
+def test_the_claims_readme_has_the_committed_summary():
+    text = (HOME / "configs" / "claims" / "README.md").read_text()
+    assert put_between_markers(text, (COMMITTED / "summary.md").read_text()) == text
+    with pytest.raises(BadClaims):
+        put_between_markers("no markers", "x")
+
+
+def test_the_report_shows_every_figure_and_escapes_it(tmp_path):
+    shutil.copytree(COMMITTED, tmp_path / "run")
+    path = tmp_path / "run" / "claims.csv"
+    path.write_text(path.read_text().replace("not testable here,", "not testable here,<script>alert(1)</script> ", 1))
+    page = write_claims(tmp_path / "run", tmp_path / "run").read_text()
+    with path.open(newline="") as file:
+        assert page.count("<tr data-text=") == sum(1 for _ in csv.DictReader(file))
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+    assert "http" not in re.sub(r"</?html[^>]*>", "", page).replace("arXiv", "")

@@ -1,0 +1,283 @@
+"""An ordinary run, as its users meet it: files, columns, times, what is left out."""
+
+import csv
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+from collections import Counter
+from statistics import median
+
+import pytest
+from program import (
+    ENV, HEAD_DIM, KV_HEADS, PROGRAM, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, cells_by_key, kvlab, run,
+    table,
+)  # fmt: skip
+
+ISSUE_COLUMNS = """variant device threads experiment phase workload layers q_heads kv_heads head_dim batch seq_len
+status reason kernel bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
+bytes_device_peak rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
+step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
+err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
+COLD_COLUMNS = """cold_attend_p50_us cold_read_gbps cold_ceiling_gbps cold_ceiling_share cold_bound cold_bound_us
+cold_bound_share cold_ratio_p50""".split()
+ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
+
+
+def test_list_names_every_part_with_its_help():
+    done = kvlab("list")
+    assert done.returncode == 0 and done.stderr == ""
+    for word in "contiguous concat doubling f32 f16 full gaussian outliers sinks heavy local dump model".split():
+        assert re.search(rf"^  {word} +\S", done.stdout, re.M), word
+    assert re.search(r"^    read +view\|copy +default view +\S", done.stdout, re.M)
+    for metric in "err_max_abs err_rel_l2 err_cosine err_attn_kl".split():
+        assert metric in done.stdout
+    assert "configs/quickstart.toml" in done.stdout
+
+
+def test_list_columns_says_what_every_table_holds(results):
+    """The listing, columns.json and the tables' headers come from one schema."""
+    listed, tables = {}, []
+    for line in kvlab("list", "columns").stdout.splitlines():
+        if line and not line.startswith(" "):
+            tables.append(line)
+        elif line:
+            listed.setdefault(tables[-1], []).append(line.split()[0])
+    assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv"]
+    for name in ("cells.csv", "samples.csv", "growth.csv"):
+        assert (results / name).read_text().splitlines()[0].split(",") == listed[name]
+    columns = json.loads((results / "columns.json").read_text())
+    assert [column["name"] for column in columns] == listed["cells.csv"]
+    by_name = {column["name"]: column for column in columns}
+    meaning = "encoded K and V of kept tokens"
+    described = {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": meaning, "aliases": []}
+    assert by_name["bytes_payload"] == described
+    assert by_name["err_rel_l2"]["type"] == "number" and by_name["status"]["type"] == "text"
+
+
+def test_cells_have_every_column_and_succeed(results):
+    cells = cells_by_key(results)
+    # Six variants and the A/A test in each sweep point; decode at one length, growth at two.
+    assert len(cells) == 3 * 7
+    for row in cells.values():
+        assert set(ISSUE_COLUMNS) <= set(row)
+        assert (row["status"], row["reason"], row["device"], row["threads"]) == ("ok", "", "cpu", "1")
+        shape = [int(row[c]) for c in ("layers", "q_heads", "kv_heads", "head_dim", "batch")]
+        assert shape == [1, Q_HEADS, KV_HEADS, HEAD_DIM, 1]
+        assert row["phase"] == "decode" and row["workload"] == "gaussian" and row["kernel"]
+
+
+def test_times_are_ordered(results):
+    for row in cells_by_key(results).values():
+        p50, p90, p99, most = (float(row[f"step_{c}_us"]) for c in ("p50", "p90", "p99", "max"))
+        assert 0 < p50 <= p90 <= p99 <= most
+        assert float(row["step_ci_low_us"]) <= float(row["step_ci_high_us"])
+        assert 0 < float(row["attend_p50_us"]) <= p99
+        assert [row[c] for c in COLD_COLUMNS] == [""] * len(COLD_COLUMNS)
+        if row["experiment"] == "decode":
+            assert_share(row, "")
+
+
+def assert_share(row, kind):
+    read, ceiling, took = (float(row[kind + c]) for c in ("read_gbps", "ceiling_gbps", "attend_p50_us"))
+    assert read > 0 and float(row[kind + "ceiling_share"]) == pytest.approx(read / ceiling, rel=1e-6)
+    adds = int(row["multiply_adds"])
+    assert adds == 2 * int(row["q_heads"]) * int(row["seq_len"]) * int(row["head_dim"])
+    compute, memory = 1e6 * adds / float(row["multiply_add_peak_per_s"]), took * read / ceiling
+    assert row[kind + "bound"] == ("compute" if compute > memory else "memory")
+    assert float(row[kind + "bound_us"]) == pytest.approx(max(compute, memory), rel=1e-6)
+    assert float(row[kind + "bound_share"]) == pytest.approx(max(compute, memory) / took, rel=1e-6)
+
+
+def test_cold_reads_have_columns_and_samples_of_their_own(config, tmp_path):
+    large = ["--set", "model.q_heads=8", "--set", "model.kv_heads=8", "--set", "model.head_dim=128"]
+    done = run(config, tmp_path / "out", *large, "--set", 'experiment="decode"', "--set", "sweep.seq_len=512",
+               "--set", 'sweep.variants=["contiguous", "contiguous/q8_0"]', "--set", "measure.null_ab=false",
+               "--set", "measure.cold_steps=3", "--set", "measure.repetitions=2")
+    assert done.returncode == 0, done.stderr
+    rows = table(tmp_path / "out" / "cells.csv")
+    for row in rows:
+        assert_share(row, "")
+        assert_share(row, "cold_")
+    samples = table(tmp_path / "out" / "samples.csv")
+    cold = lambda row, repetition: median(float(r["attend_us"]) for r in samples if r["cell"] == row["cell"]
+                                          and (r["kind"], r["repetition"]) == ("cold", repetition))  # noqa: E731
+    f32, q8_0 = (median(cold(row, repetition) for repetition in "01") for row in rows)
+    assert f32 > 0 and rows[0]["cold_ratio_p50"] == ""
+    assert float(rows[1]["cold_ratio_p50"]) == pytest.approx(q8_0 / f32, rel=1e-6)
+    kinds = Counter((r["kind"], r["repetition"]) for r in samples)
+    assert kinds == {("step", "0"): 2 * STEPS, ("step", "1"): 2 * STEPS, ("cold", "0"): 6, ("cold", "1"): 6}
+
+
+def test_ledger_and_prediction_agree(results):
+    for row in cells_by_key(results).values():
+        kinds = [int(row[f"bytes_{kind}"]) for kind in ("payload", "metadata", "slack")]
+        assert sum(kinds) == int(row["bytes_predicted"])
+        assert kinds[0] == int(row["seq_len"]) * ROW_BYTES // (2 if "f16" in row["variant"] else 1)
+
+
+def test_errors_are_of_the_codec(results):
+    for row in cells_by_key(results).values():
+        error, codec = float(row["err_rel_l2"]), float(row["err_codec_rel_l2"])
+        assert float(row["err_kernel_rel_l2"]) < 1e-5
+        assert row["err_retention_rel_l2"] == "0"
+        if "f16" in row["variant"]:
+            # Half a unit in the last of 11 bits is at most 4.9e-4 a value.
+            assert 1e-5 < error < 1e-3 and codec == pytest.approx(error, rel=0.1)
+        else:
+            assert error < 1e-5 and codec == 0
+        assert float(row["err_cosine"]) == pytest.approx(1, abs=1e-6)
+
+
+def test_concat_copies_quadratically_and_doubling_linearly(results):
+    cells = cells_by_key(results)
+    for n in (32, TOKENS):
+        copied = {v: int(cells[f"growth gaussian b1 s{n} {v}"]["bytes_copied"]) for v in
+                  ("contiguous", "doubling", "doubling(read=copy)", "concat", "concat/f16")}
+        assert copied["contiguous"] == 0
+        assert copied["concat"] == n * (n - 1) // 2 * ROW_BYTES
+        assert copied["concat/f16"] == copied["concat"] // 2
+        # Growth from 1: every doubling copies what is there, 1 + 2 + 4 + ... < n.
+        assert 0 < copied["doubling"] < n * ROW_BYTES
+        # Slicing copies all rows at every step, on top of that.
+        assert copied["doubling(read=copy)"] == copied["doubling"] + n * (n + 1) // 2 * ROW_BYTES
+
+
+def test_samples_hold_every_step(results):
+    cells = cells_by_key(results)
+    steps = Counter(row["cell"] for row in table(results / "samples.csv") if row["kind"] == "step")
+    growth = Counter(row["cell"] for row in table(results / "growth.csv"))
+    for key, row in cells.items():
+        if row["experiment"] == "decode":
+            assert (steps[key], growth[key]) == (REPETITIONS * STEPS, 0)
+        else:
+            assert (steps[key], growth[key]) == (0, REPETITIONS * int(row["seq_len"]))
+    assert set(steps) | set(growth) == set(cells)
+
+
+def test_growth_keeps_every_step_in_order(results):
+    rows = [r for r in table(results / "growth.csv") if r["cell"] == f"growth gaussian b1 s{TOKENS} concat"]
+    for repetition in range(REPETITIONS):
+        mine = [r for r in rows if r["repetition"] == str(repetition)]
+        assert [int(r["token"]) for r in mine] == list(range(1, TOKENS + 1))
+        assert [int(r["bytes_payload"]) for r in mine] == [t * ROW_BYTES for t in range(1, TOKENS + 1)]
+        assert [int(r["bytes_copied"]) for r in mine] == [t * (t - 1) // 2 * ROW_BYTES for t in range(1, TOKENS + 1)]
+
+
+def test_environment_says_what_ran(results):
+    env = json.loads((results / "env.json").read_text())
+    assert env["cpu"]["cores"] >= 1 and env["threads"] == 1 and env["seed"] == 1
+    assert env["kvlab"]["version"] and env["compiler"] and env["isa"] in env["isas"]
+    assert env["config"]["title"] == "tiny" and env["started"] <= env["finished"]
+
+
+def test_benchmark_json_is_google_benchmarks(results):
+    report = json.loads((results / "benchmark.json").read_text())
+    assert {"date", "num_cpus", "library_build_type"} <= set(report["context"])
+    repetitions = Counter()
+    for entry in report["benchmarks"]:
+        assert entry["run_type"] == "iteration" and entry["time_unit"] in ("ns", "us", "ms", "s")
+        assert entry["real_time"] > 0 and entry["cpu_time"] > 0 and entry["iterations"] >= 1
+        repetitions[entry["name"]] += 1
+    assert set(cells_by_key(results)) <= set(repetitions)
+    assert set(repetitions.values()) == {REPETITIONS}
+
+
+def test_the_config_as_run_runs_again(results, tmp_path):
+    done = run(results / "config.toml", tmp_path / "again", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again" / "config.toml").read_text() == (results / "config.toml").read_text()
+    first, again = cells_by_key(results), cells_by_key(tmp_path / "again")
+    assert list(first) == list(again)
+    exact = ["status", "kernel", "bytes_predicted", "bytes_copied", "err_rel_l2", "err_attn_kl", "samples"]
+    for key in first:
+        assert [first[key][c] for c in exact] == [again[key][c] for c in exact]
+
+
+def test_few_repetitions_give_no_interval(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", "measure.repetitions=2", "--set", "sweep.seq_len=8")
+    assert done.returncode == 0, done.stderr
+    for row in cells_by_key(tmp_path / "out").values():
+        assert row["step_ci_low_us"] == row["step_ci_high_us"] == row["ratio_ci_low"] == row["ratio_ci_high"] == ""
+        assert row["verdict"] in ("baseline", "null", "ambiguous")
+    assert "–" not in done.stdout and "found a difference" not in done.stdout
+
+
+def test_null_cell_is_the_baseline_again(results):
+    cells = cells_by_key(results)
+    nulls = [row for row in cells.values() if row["verdict"] == "null"]
+    assert len(nulls) == 3
+    for row in nulls:
+        assert row["cell"] == next(c for c in cells if row["cell"].startswith(c)) + " null"
+        assert row["versus"] == row["variant"] == "contiguous"
+        assert float(row["ratio_ci_low"]) <= float(row["ratio_p50"]) <= float(row["ratio_ci_high"])
+
+
+# A length of one, an empty prefill, more steps than tokens, a ragged head size, GQA by 8.
+def test_smallest_sizes(config, tmp_path):
+    shape = ["--set", "model.q_heads=8", "--set", "model.kv_heads=1", "--set", "model.head_dim=8"]
+    done = run(config, tmp_path / "out", "--set", "sweep.seq_len=[1, 2]", "--set", "sweep.batch=[1, 3]", *shape)
+    assert done.returncode == 0, done.stderr
+    cells = cells_by_key(tmp_path / "out")
+    assert len(cells) == 2 * 2 * 2 * 7 and {row["status"] for row in cells.values()} == {"ok"}
+    assert {row["samples"] for row in cells.values() if row["seq_len"] == "1"} == {str(REPETITIONS)}
+
+
+def test_an_experiments_own_table_may_stay_when_it_is_not_run(config, tmp_path):
+    text = config.read_text().replace('["decode", "growth"]', '"decode"') + "[growth]\nattend = false\n"
+    (tmp_path / "one.toml").write_text(text)
+    assert run(tmp_path / "one.toml", tmp_path / "out", "--set", "sweep.seq_len=8").returncode == 0
+    assert {row["experiment"] for row in table(tmp_path / "out" / "cells.csv")} == {"decode"}
+
+
+def test_what_does_not_fit_is_left_out_and_said(config, tmp_path):
+    huge = 1 << 24
+    done = run(config, tmp_path / "out", "--set", f"sweep.seq_len=[8, {huge}]", "--set", "model.layers=16",
+               "--set", "measure.memory_share=0.01")
+    assert done.returncode == 0, done.stderr
+    for row in cells_by_key(tmp_path / "out").values():
+        if row["seq_len"] == "8":
+            assert row["status"] == "ok"
+        else:
+            assert row["status"] == "out_of_memory" and "needs" in row["reason"] and row["step_p50_us"] == ""
+            assert f"{row['cell']}: out_of_memory: {row['reason']}" in done.stderr
+    assert "out_of_memory" in done.stdout
+
+
+def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
+    most = {"model.q_heads": 4096, "model.kv_heads": 4096, "model.head_dim": 512, "model.layers": 1024,
+            "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
+    done = run(config, tmp_path / "out", *[word for key, n in most.items() for word in ("--set", f"{key}={n}")])
+    assert done.returncode == 0, done.stderr
+    rows = table(tmp_path / "out" / "cells.csv")
+    assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
+    assert table(tmp_path / "out" / "samples.csv") == table(tmp_path / "out" / "growth.csv") == []
+
+
+def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", "sweep.seq_len=8")
+    assert [re.sub(", about .*", "", line) for line in done.stderr.splitlines()] == [
+        "[1/2] decode gaussian, batch 1, 8 tokens",
+        "[2/2] growth gaussian, batch 1, 8 tokens",
+    ]
+    assert "\r" not in done.stdout and "\033" not in done.stdout
+
+
+def test_a_terminal_gets_a_bar(config, tmp_path):
+    master, slave = pty.openpty()
+    command = [PROGRAM, "run", str(config), "--out", str(tmp_path / "out"), "--no-plots"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave, env=ENV)
+    os.close(slave)
+    shown = b""
+    while select.select([master], [], [], TIMEOUT_S)[0]:
+        try:
+            shown += os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(master)
+    assert child.wait() == 0
+    text = shown.decode()
+    assert "░" in text and "█" in text and "\r\033[K" in text and re.search(r"about \d+:\d\d left", text)
+    assert text.endswith("\r\033[K")  # gone before the summary

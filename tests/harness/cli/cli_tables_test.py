@@ -1,0 +1,220 @@
+"""`kvlab tables`: memory of models by closed form, in every format."""
+
+import csv
+import json
+import re
+
+import pytest
+from program import ENV, HOME, assert_refused, kvlab, run
+
+TWO = "contiguous/f16; paged(block=16)/q8_0"
+
+
+def tables(*args, **options):
+    return kvlab("tables", *args, **options)
+
+
+def csv_table(*args):
+    done = tables("--format", "csv", *args)
+    assert done.returncode == 0, done.stderr
+    return list(csv.DictReader(done.stdout.splitlines()))
+
+
+@pytest.fixture
+def config_json(tmp_path):
+    def write(**facts):
+        path = tmp_path / "tiny.json"
+        path.write_text(json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                                    "head_dim": 32, **facts}))
+        return path
+
+    return write
+
+
+def test_tables_are_the_closed_form_and_the_ledgers_count(config_json):
+    rows = csv_table("--model", config_json(), "--variants", TWO, "--lengths", "1,100..400", "--batch", 3)
+    assert [(row["seq_len"], row["variant"]) for row in rows] == [
+        (n, v) for n in ("1", "100", "200", "400") for v in ("contiguous/f16", "paged/q8_0")]
+    for row in rows:
+        n = int(row["seq_len"])
+        values = 2 * 2 * 2 * 32  # of a token: layers, K and V, heads, head_dim
+        blocks = 3 * -(-n // 16)
+        # q8_0: 34 bytes for 32 values. A block has an entry in its table, one in the free list and a count.
+        want = 3 * n * values * 2 if "f16" in row["variant"] else blocks * (16 * values * 34 // 32 + 2 * 3 * 4)
+        assert (row["model"], row["status"], int(row["bytes"])) == ("tiny", "measured", want), row
+        assert float(row["bytes_per_token"]) == pytest.approx(want / (3 * n))
+
+
+def test_tables_mark_what_is_computed_only(config_json):
+    row_bytes = 2 * 2 * 2 * 32 * 2
+    args = ["--model", config_json(), "--variants", "contiguous/f16", "--lengths", "10,11", "--measure", f"{10 * row_bytes}B"]
+    assert [row["status"] for row in csv_table(*args)] == ["measured", "computed"]
+    shown = tables(*args).stdout
+    assert re.search(r"^ *10 +5\.00 KiB$", shown, re.M) and re.search(r"^ *11 +5\.50 KiB\*$", shown, re.M)
+    assert "* computed only" in shown
+
+
+def test_tables_know_windows_latents_and_hybrids(config_json):
+    def held(**facts):
+        return [int(row["bytes"]) for row in csv_table("--model", config_json(**facts), "--variants", "contiguous/f16",
+                                                       "--lengths", "50,5000", "--measure", "1MiB")]
+
+    row = 2 * 2 * 32 * 2  # of a layer and token
+    assert held() == [2 * row * 50, 2 * row * 5000]
+    assert held(sliding_window=100) == [2 * row * 50, 2 * row * 100]
+    assert held(sliding_window=100, sliding_window_pattern=2) == [2 * row * 50, row * 5100]
+    assert held(layer_types=["linear_attention", "full_attention"]) == [row * 50, row * 5000]
+    assert held(kv_lora_rank=96, qk_rope_head_dim=32) == [2 * 128 * 2 * 50, 2 * 128 * 2 * 5000]
+    kivi = csv_table("--model", config_json(sliding_window=100), "--variants", "contiguous/kivi", "--lengths", "100,101")
+    assert [cell["status"] for cell in kivi] == ["measured", "unsupported"] and "window" in kivi[1]["reason"]
+    latent = csv_table("--model", config_json(kv_lora_rank=96, qk_rope_head_dim=32), "--lengths", "100")
+    assert {cell["status"] for cell in latent} == {"computed"}
+
+
+def test_several_models_are_one_csv_and_several_tables(config_json):
+    args = ["--model", f"{config_json()},llama-2-7b", "--variants", "contiguous/f16", "--lengths", "64", "--measure", "0B"]
+    assert [(row["model"], row["bytes"]) for row in csv_table(*args)] == [("tiny", str(64 * 512)), ("llama-2-7b", str(32 << 20))]
+    assert tables(*args).stdout.count("KV cache of") == 2
+
+
+def braces_balance(text):
+    depth = 0
+    for c in re.sub(r"\\[{}]", "", text):
+        depth += (c == "{") - (c == "}")
+        assert depth >= 0
+    return depth == 0
+
+
+@pytest.mark.parametrize("mode", [[], ["--budget", "1MiB", "--weights", "0B"]])
+def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
+    specs = "contiguous/f16; contiguous/split(k=q8_0,v=q4_0); contiguous/kivi(bits=2)"
+    args = ["--model", config_json(sliding_window=100), "--variants", specs, "--lengths", "64,256", *mode]
+    shown = {}
+    for format, ending in (("terminal", "txt"), ("markdown", "md"), ("latex", "tex")):
+        out = tmp_path / f"table.{ending}"
+        done = tables(*args, "--out", out)
+        assert done.returncode == 0, done.stderr
+        shown[format] = out.read_text()
+        assert shown[format].isascii()
+        assert tables(*args, "--format", format).stdout == shown[format]
+    latex = shown["latex"]
+    assert braces_balance(latex)
+    opened, closed = (re.findall(rf"\\{word}{{(\w+)}}", latex) for word in ("begin", "end"))
+    assert opened == ["table", "tabular", "minipage"] and closed == ["tabular", "minipage", "table"]
+    columns = len(re.search(r"\\begin{tabular}{([lr])(r+)}", latex)[2])
+    body = latex[latex.index("\\toprule"):latex.index("\\bottomrule")]
+    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert all(len(re.findall(r"(?<!\\)&", line)) == columns for line in lines)
+    assert not re.search(r"(?<!\\)[_#%$^~]", body)
+    pipes = [line for line in shown["markdown"].splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in pipes}) == 1 and pipes[0].count("|") == columns + 2
+    numbers = lambda text: re.findall(r"\d[\d,.]* (?:KiB|MiB|B)\b|\b\d+,\d+\b", text.replace("\\,", " "))
+    cells = [numbers(text) for text in ("\n".join(shown["terminal"].split("---\n")[1:]), "\n".join(pipes), body)]
+    assert cells[1] == cells[2] and [cell for cell in cells[0] if cell in cells[1]][:len(cells[1])] == cells[1]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_tables_fit_the_terminal(columns):
+    budget = ["--budget", "80GiB"] + (["--variants", "contiguous/f16; contiguous/kivi(bits=2)"] if columns < 48 else [])
+    for args in (["--model", "gemma-3-27b,deepseek-v3"], budget):
+        done = tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)})
+        assert done.returncode == 0, done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= columns
+    plain = tables("--model", "gemma-3-27b", "--measure", "0B", env={**ENV, "COLUMNS": "80"}).stdout
+    assert plain.count("tokens  ") <= 2 and "20.8 GiB*" in plain
+
+
+def test_units_are_named_and_never_mixed(config_json):
+    args = ["--model", config_json(), "--variants", "contiguous/f16", "--lengths", "100000"]
+    assert "48.8 MiB" in tables(*args).stdout and "51.2 MB" in tables(*args, "--units", "decimal").stdout
+    fit = lambda budget: int(csv_table(*args, "--budget", budget, "--weights", "0B")[0]["seq_len"])
+    assert (fit("1MiB"), fit("1MB")) == (2048, 1953)  # of 512 bytes a token
+    text = tables(*args, "--budget", "1MB", "--weights", "500kB").stdout
+    assert "1MB (977 KiB)" in text and "500kB (488 KiB)" in text and "488 KiB remain" in text
+
+
+def test_a_budget_says_the_longest_context_and_the_largest_batch(config_json):
+    model = config_json(num_parameters=1000, torch_dtype="float16", sliding_window=256)
+    args = ["--model", model, "--variants", "contiguous/f16; contiguous/kivi", "--lengths", "100,10000", "--batch", 2]
+    rows = {(row["variant"], row["asked"], row["seq_len"] if "batch" in row["asked"] else ""): row
+            for row in csv_table(*args, "--budget", f"{2000 + 10 * 256 * 512}B")}
+    f16 = lambda *key: rows["contiguous/f16", *key]
+    # The window bounds a sequence, so any context fits, and ten sequences however long.
+    assert f16("longest_context", "")["status"] == "unbounded"
+    assert (f16("largest_batch", "10000")["batch"], f16("largest_batch", "100")["batch"]) == ("10", "25")
+    assert f16("largest_batch", "10000")["bytes"] == str(10 * 256 * 512) and f16("largest_batch", "100")["weights_bytes"] == "2000"
+    kivi = rows["contiguous/kivi", "longest_context", ""]
+    assert (kivi["seq_len"], kivi["status"]) == ("256", "fits") and "window" in kivi["reason"]
+    assert rows["contiguous/kivi", "largest_batch", "10000"]["status"] == "none"
+    unknown = csv_table("--model", config_json(), "--variants", "contiguous", "--budget", "1MB")
+    assert {row["weights_bytes"] for row in unknown} == {""}
+    assert "not counted" in tables("--model", config_json(), "--variants", "contiguous", "--budget", "1MB").stdout
+    small = tables("--budget", "16GB").stdout  # llama-3-8b's weights alone are 16.06 GB
+    assert "nothing remains" in small
+
+
+def test_the_models_readme_shows_what_the_command_prints():
+    readme = (HOME / "configs" / "models" / "README.md").read_text()
+    shown = readme[readme.index("KV cache of llama-3.1-8b"):]
+    shown = shown[:shown.index("```")].rstrip()
+    printed = tables("--model", "llama-3.1-8b", "--lengths", "1024,8192,131072", env={**ENV, "COLUMNS": "100"}).stdout
+    assert printed.startswith(shown + "\n\n* computed only")
+
+
+def test_the_listing_has_every_model():
+    listed = kvlab("list", "--models").stdout
+    for path in (HOME / "configs" / "models").glob("*.json"):
+        assert re.search(rf"^{re.escape(path.stem)} +\d", listed, re.M), path.stem
+    assert re.search(r"^llama-2-7b +32 +32 +128 .* 6738415616 +4\.00 GiB$", listed, re.M)
+
+
+@pytest.mark.parametrize(
+    "args, parts",
+    [
+        (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
+        (["--model", "missing.json"], ["missing.json"]),
+        (["--model", "/dev/null"], ["/dev/null", "JSON"]),
+        (["--variants", "contiguous/f17"], ["f17"]),
+        (["--variants", " ;"], ["--variants is empty"]),
+        (["--lengths", "4K"], ["--lengths '4K'"]),
+        (["--lengths", " "], ["--lengths ''"]),
+        (["--lengths", "0"], ["--lengths '0'"]),
+        (["--lengths", "10,,20"], ["--lengths ''"]),
+        (["--lengths", "20..10"], ["--lengths '20..10'", "before"]),
+        (["--lengths", "1073741825"], ["1073741824"]),
+        (["--batch", "0"], ["--batch"]),
+        (["--units", "metric"], ["--units"]),
+        (["--format", "pdf"], ["--format"]),
+        (["--measure", "1G"], ["--measure '1G'", "GiB", "GB"]),
+        (["--budget", "16"], ["--budget '16' has no unit"]),
+        (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
+        (["--weights", "1GB"], ["--budget"]),
+        (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
+    ],
+)
+def test_tables_are_refused(args, parts):
+    assert_refused(tables(*args), *parts, lines=3 if "contiguous/f17" in args else 1)
+
+
+def test_tables_overwrite_nothing(tmp_path):
+    (tmp_path / "t.csv").write_text("mine")
+    assert_refused(tables("--measure", "0B", "--out", tmp_path / "t.csv"), "t.csv", "already")
+    assert (tmp_path / "t.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("facts, parts", [
+    ({"num_hidden_layers": None}, ["num_hidden_layers", "missing"]),
+    ({"num_attention_heads": "4"}, ["num_attention_heads", '"4"']),
+    ({"num_key_value_heads": 3}, ["num_key_value_heads (3)"]),
+    ({"layer_types": ["full_attention"]}, ["layer_types"]),
+    ({"sliding_window": -1}, ["sliding_window", "-1"]),
+    ({"kv_lora_rank": 4}, ["qk_rope_head_dim", "missing"]),
+    ({"index_head_dim": 128}, ["index_head_dim", "does not know"]),
+])
+def test_a_config_json_is_refused(config_json, facts, parts):
+    assert_refused(tables("--model", config_json(**facts)), "tiny.json", *parts)
+
+
+def test_run_refuses_a_latent_cache(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", 'model={preset="deepseek-v3"}')
+    assert_refused(done, "deepseek-v3", "MLA", "kvlab tables")

@@ -1,0 +1,99 @@
+"""The program as its users call it, and what its tests share."""
+
+import csv
+import ctypes
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HOME = Path(os.environ["KVLAB_HOME"])
+PROGRAM = os.environ["KVLAB_PROGRAM"]
+DATA = Path(os.environ.get("KVLAB_DATA", HOME.parent / "shared" / "data"))
+TIMEOUT_S = 300  # for the sanitizers' sake
+ENV = {**os.environ, "OMP_WAIT_POLICY": "passive", "KVLAB_PYTHON": ""}
+Q_HEADS, KV_HEADS, HEAD_DIM, TOKENS, REPETITIONS, STEPS = 4, 2, 16, 64, 5, 4
+CONFIG = f"""
+title = "tiny"
+experiment = ["decode", "growth"]
+threads = 1
+[model]
+q_heads = {Q_HEADS}
+kv_heads = {KV_HEADS}
+head_dim = {HEAD_DIM}
+[sweep]
+variants = ["contiguous", "contiguous/f16", "doubling", "doubling(read=copy)", "concat", "concat/f16"]
+seq_len = [32, {TOKENS}]
+[measure]
+repetitions = {REPETITIONS}
+steps = {STEPS}
+cold_steps = 0
+"""
+
+
+def kvlab(*args, **options):
+    return subprocess.run(
+        [PROGRAM, *map(str, args)],
+        **{"capture_output": True, "text": True, "timeout": TIMEOUT_S, "env": ENV, **options},
+    )
+
+
+def run(config, out, *args, **options):
+    return kvlab("run", config, "--out", out, "--no-plots", *args, **options)
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def cells_by_key(folder):
+    rows = table(folder / "cells.csv")
+    assert len({row["cell"] for row in rows}) == len(rows)
+    return {row["cell"]: row for row in rows}
+
+
+def lines_by_cell(path):
+    lines = {}
+    for line in path.read_text().splitlines()[1:]:
+        lines.setdefault(line.split(",")[0], []).append(line)
+    return lines
+
+
+def assert_complete(folder, whole):
+    """Has the same cells as an uninterrupted run, each once, and samples of exactly these."""
+    assert set(cells_by_key(folder)) == set(cells_by_key(whole))
+    for name in ("samples.csv", "growth.csv"):
+        count = lambda where: {cell: len(lines) for cell, lines in lines_by_cell(where / name).items()}
+        assert count(folder) == count(whole)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert json.loads((folder / "env.json").read_text())["finished"]
+
+
+def gpu_is_there():
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    except OSError:
+        return False
+
+
+without_gpu = pytest.mark.skipif(gpu_is_there(), reason="this machine has a GPU")
+
+
+def assert_refused(done, *parts, lines=1):
+    """Exit 2, and one line that says all of the parts; a spec's mistake shows the place in two more."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    text = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert len(text) == lines, done.stderr
+    assert text[0].startswith("kvlab: ")
+    for part in parts:
+        assert part in text[0], done.stderr
+    assert done.stdout == ""
+
+
+def no_file_beyond(size):
+    """A disk that is full after so many bytes, as far as one program sees it."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -1,0 +1,213 @@
+// Configs: what the keys mean, who overrides whom, and that the config as run says all of it.
+// What is refused is tested over the program, in tests/harness/cli.
+#include "harness/config/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include "harness/experiments/list.h"
+#include "tests/message_of.h"
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ConfigFile : public testing::Test {
+ protected:
+  void TearDown() override { fs::remove(path_); }
+  config::Config load(const std::string& text, const config::Overrides& overrides = {}) const {
+    std::ofstream(path_) << text;
+    return experiments::load_config(path_, overrides);
+  }
+  const std::string path_ =
+      (fs::temp_directory_path() / ("kvlab-config-" + std::to_string(getpid()) + ".toml")).string();
+};
+
+const std::string kText = R"(
+experiment = ["decode", "growth"]
+[model]
+q_heads = 8
+kv_heads = 2
+head_dim = 64
+[sweep]
+variants = ["contiguous", "doubling(read=copy)/f16"]
+seq_len = [512, 16]
+[measure]
+repetitions = 9
+[growth]
+seq_len = 128
+repetitions = 3
+attend = false
+)";
+
+TEST_F(ConfigFile, AnExperimentsOwnTableOverridesForItAlone) {
+  const config::Config c = load(kText);
+  ASSERT_EQ(c.experiments.size(), 2u);
+  const config::ExperimentConfig &decode = c.experiments[0], &growth = c.experiments[1];
+  EXPECT_EQ(decode.kind, "decode");
+  EXPECT_EQ(decode.axes.seq_len, (std::vector<int64_t>{16, 512}));  // shortest first
+  EXPECT_EQ(decode.measure.repetitions, 9);
+  EXPECT_TRUE(decode.measure.attend);
+  EXPECT_EQ(growth.axes.seq_len, (std::vector<int64_t>{128}));
+  EXPECT_EQ(growth.axes.variants, decode.axes.variants);
+  EXPECT_EQ(growth.measure.repetitions, 3);
+  EXPECT_FALSE(growth.measure.attend);
+  EXPECT_EQ(growth.axes.batch, (std::vector<int>{1}));
+  EXPECT_EQ(growth.axes.workload, (std::vector<std::string>{"gaussian"}));
+}
+
+TEST_F(ConfigFile, SeveralTablesOfAnExperimentAreAsManySweeps) {
+  const config::Config c = load(kText +
+                                "[[decode]]\nkv_heads = [2, 8]\n"
+                                "[[decode]]\nseq_len = 4096\nvariants = 'contiguous/f16'\nsteps = 2\n");
+  ASSERT_EQ(c.experiments.size(), 3u);
+  const config::ExperimentConfig &shapes = c.experiments[0], &longer = c.experiments[1];
+  EXPECT_EQ(shapes.kind, "decode");
+  EXPECT_EQ(shapes.axes.kv_heads, (std::vector<int>{2, 8}));
+  EXPECT_EQ(shapes.axes.seq_len, (std::vector<int64_t>{16, 512}));
+  EXPECT_EQ(longer.kind, "decode");
+  EXPECT_TRUE(longer.axes.kv_heads.empty());
+  EXPECT_EQ(longer.axes.seq_len, (std::vector<int64_t>{4096}));
+  EXPECT_EQ(longer.axes.variants.size(), 1u);
+  EXPECT_EQ(longer.measure.steps, 2);
+  EXPECT_EQ(longer.measure.repetitions, 9);
+  EXPECT_EQ(c.experiments[2].kind, "growth");
+  EXPECT_EQ(load(c.as_run).as_run, c.as_run);
+}
+
+TEST_F(ConfigFile, SetTakesTomlOrElseText) {
+  config::Overrides o;
+  o.set = {"sweep.seq_len=[3, 5]", "sweep.variants=concat", "title=a b", "decode.repetitions=2", "seed=7"};
+  const config::Config c = load(kText, o);
+  EXPECT_EQ(c.experiments[0].axes.seq_len, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(c.experiments[0].axes.variants[0].print(), "concat");
+  EXPECT_EQ(c.experiments[0].measure.repetitions, 2);
+  EXPECT_EQ(c.title, "a b");
+  EXPECT_EQ(c.seed, 7u);
+}
+
+TEST_F(ConfigFile, OptionsWinOverTheFileAndOverSet) {
+  config::Overrides o;
+  o.set = {"seed=7", "threads=3"};
+  o.seed = 8;
+  o.threads = 2;
+  o.isa = "scalar";
+  const config::Config c = load(kText, o);
+  EXPECT_EQ(c.seed, 8u);
+  EXPECT_EQ(c.threads, 2);
+  EXPECT_EQ(c.isa, "scalar");
+}
+
+TEST_F(ConfigFile, TheConfigAsRunIsTheSameConfig) {
+  config::Overrides o;
+  o.set = {"sweep.seq_len=[3, 5]", "measure.memory_share=0.5"};
+  o.seed = 8;
+  const config::Config c = load(kText, o);
+  const config::Config again = load(c.as_run);
+  EXPECT_EQ(again.as_run, c.as_run);
+  EXPECT_EQ(again.name, c.name);
+  EXPECT_EQ(again.seed, 8u);
+  EXPECT_EQ(again.experiments[0].axes.seq_len, c.experiments[0].axes.seq_len);
+  EXPECT_EQ(again.experiments[0].measure.memory_share, 0.5);
+}
+
+TEST_F(ConfigFile, APresetMeasuresOneLayerUnlessToldOtherwise) {
+  const std::string rest = "\n[sweep]\nvariants = \"concat\"\nseq_len = 8\n";
+  config::Config c = load("experiment = \"decode\"\n[model]\npreset = \"llama-3-8b\"" + rest);
+  EXPECT_EQ(c.geometry.layers, 1);
+  EXPECT_EQ(c.geometry.kv_heads, 8);
+  c = load("experiment = \"decode\"\n[model]\npreset = \"llama-3-8b\"\nlayers = 4" + rest);
+  EXPECT_EQ(c.geometry.layers, 4);
+}
+
+// The files need only be there; nobody opens them here.
+TEST_F(ConfigFile, AModelOnTheCommandLineIsWhatIsMeasured) {
+  config::Overrides o;
+  o.workload = {.family = "", .dump = "", .model = path_, .text = path_, .tokenizer = path_};
+  const config::Config c = load(kText + "workload = \"sinks\"\n", o);
+  for (const config::ExperimentConfig& e : c.experiments)
+    EXPECT_EQ(e.axes.workload, (std::vector<std::string>{"model"}));
+  EXPECT_EQ(c.workload.model, path_);
+  EXPECT_EQ(load(c.as_run).experiments[1].axes.workload, (std::vector<std::string>{"model"}));
+  const config::Config several =
+      load(kText + "[[decode]]\nworkload = 'sinks'\n[[decode]]\nworkload = 'local'\n", o);
+  for (const config::ExperimentConfig& e : several.experiments)
+    EXPECT_EQ(e.axes.workload, (std::vector<std::string>{"model"}));
+}
+
+TEST_F(ConfigFile, PathsMeanTheSameFromEveryFolder) {
+  std::ofstream(path_) << "";
+  const fs::path before = fs::current_path();
+  fs::current_path(fs::path(path_).parent_path());
+  const config::Config c =
+      load(kText + "[workload]\ndump = \"" + fs::path(path_).filename().string() + "\"\n");
+  fs::current_path(before);
+  EXPECT_EQ(fs::path(c.workload.dump), fs::path(path_));
+}
+
+TEST_F(ConfigFile, TheAATestHasTwoSpellings) {
+  EXPECT_TRUE(load(kText).experiments[0].measure.aa_test);
+  EXPECT_FALSE(load(kText + "aa_test = false\n").experiments[1].measure.aa_test);
+  EXPECT_FALSE(load(kText + "null_ab = false\n").experiments[1].measure.aa_test);
+  EXPECT_NE(message_of([&] {
+              load(kText + "aa_test = false\nnull_ab = false\n");
+            }).find("growth.null_ab is the older name of aa_test; give one of them"),
+            std::string::npos);
+}
+
+// [model] has numbers, [sweep] and an experiment's own table have axes; a key elsewhere is told where it belongs.
+TEST_F(ConfigFile, AKeyInTheWrongTableIsToldTheRightOne) {
+  const auto refused = [&](const std::string& set) {
+    config::Overrides o;
+    o.set = {set};
+    return message_of([&] { load(kText, o); });
+  };
+  const std::string axes = "it belongs in [sweep], or a table of one experiment, as [[decode]]";
+  const std::string measure = "it belongs in [measure], or a table of one experiment, as [[decode]]";
+  for (const auto& [set, message] : std::map<std::string, std::string>{
+           {"model.seq_len=8", "model.seq_len is not a key that is known here; " + axes},
+           {"model.threads=[1, 2]", "model.threads is not a key that is known here; " + axes},
+           {"model.kv_heads=[2, 4]",
+            "model.kv_heads is one number; as an axis it belongs in [sweep], or a table of one experiment"},
+           {"model.head_dim=[64]", "model.head_dim is one number; as an axis it belongs in [sweep]"},
+           {"sweep.q_heads=[8, 16]", "sweep.q_heads is not a key that is known here; it belongs in [model]"},
+           {"decode.layers=2", "decode.layers is not a key that is known here; it belongs in [model]"},
+           {"decode.text='a'", "decode.text is not a key that is known here; it belongs in [workload]"},
+           {"sweep.repetitions=2", "sweep.repetitions is not a key that is known here; " + measure},
+           {"measure.kv_heads=2", "measure.kv_heads is not a key that is known here; " + axes},
+           {"seq_len=8", "seq_len is not a key that is known here; " + axes},
+           {"decode.chunk=8", "decode.chunk is no axis of decode, but of prefill"},
+           {"batch.seq_len=8", "batch.seq_len is no axis of batch, but of decode, growth, prefill"},
+           {"decode.distance=8", "decode.distance is no axis of decode, but of recall"},
+           {"sweep.kv_heads=3", "sweep.kv_heads has 3, which does not divide the model's 8 query heads"},
+           {"growth.kv_heads=3", "growth.kv_heads has 3, which does not divide the model's 8 query heads"},
+           {"decode.head_dim=[64, 12]", "decode.head_dim has 12; it must be a multiple of 8"}}) {
+    EXPECT_NE(refused(set).find(message), std::string::npos) << set << ": " << refused(set);
+  }
+}
+
+// Both take the same axes.
+TEST_F(ConfigFile, SweepAndAnExperimentsTableTakeTheSameAxes) {
+  for (const char* axis : {"kv_heads = [2, 4]", "head_dim = [32, 64]", "threads = [1, 2]", "batch = [1, 3]",
+                           "seq_len = [3, 5]", "budget = [8, 16]", "workload = ['local', 'sinks']"}) {
+    const std::string before = kText.substr(0, kText.find("seq_len = [512, 16]")),
+                      after = kText.substr(kText.find("[measure]"));
+    const config::Config shared = load(before + "seq_len = 9\n" + after + "[decode]\n" + axis + "\n"),
+                         own =
+                             load(before + (std::string(axis).starts_with("seq_len") ? "" : "seq_len = 9\n") +
+                                  axis + "\n" + after);
+    const config::Axes &a = shared.experiments[0].axes, &b = own.experiments[0].axes;
+    EXPECT_EQ(std::tie(a.kv_heads, a.head_dim, a.threads, a.batch, a.seq_len, a.budget, a.workload),
+              std::tie(b.kv_heads, b.head_dim, b.threads, b.batch, b.seq_len, b.budget, b.workload))
+        << axis;
+  }
+}
+
+}  // namespace
+}  // namespace kv

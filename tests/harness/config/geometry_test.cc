@@ -1,0 +1,205 @@
+// Hugging Face config.json files, as the families of models write them.
+#include "harness/config/geometry.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+namespace kv {
+namespace {
+
+class GeometryFile : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  config::Geometry read(const std::string& json) const {
+    std::ofstream(path_) << json;
+    return config::read_geometry(path_);
+  }
+
+  std::string refusal(const std::string& json) const {
+    try {
+      read(json);
+    } catch (const std::invalid_argument& e) {
+      EXPECT_EQ(std::string(e.what()).rfind(path_ + ": ", 0), 0u) << e.what();
+      return e.what();
+    }
+    ADD_FAILURE() << "accepted " << json;
+    return "";
+  }
+
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / ("kvlab-geometry-" + std::to_string(getpid()) + ".json"))
+          .string();
+};
+
+TEST_F(GeometryFile, HeadDimIsDividedOutWhereItIsNotStated) {
+  const config::Geometry g =
+      read(R"({"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 512})");
+  EXPECT_EQ(g.layers, 2);
+  EXPECT_EQ(g.q_heads, 8);
+  EXPECT_EQ(g.kv_heads, 8);  // no num_key_value_heads: every head has its own
+  EXPECT_EQ(g.head_dim, 64);
+}
+
+TEST_F(GeometryFile, AStatedHeadDimIsWhatCounts) {
+  const config::Geometry g = read(
+      R"({"num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 500,
+          "head_dim": 128})");
+  EXPECT_EQ(g.kv_heads, 2);
+  EXPECT_EQ(g.head_dim, 128);
+  EXPECT_EQ(read(R"({"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 512, "head_dim": null,
+                     "num_key_value_heads": null})")
+                .head_dim,
+            64);
+}
+
+TEST_F(GeometryFile, MultimodalModelsNestTheTextModel) {
+  const config::Geometry g = read(R"({"num_attention_heads": 99, "text_config":
+      {"num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 32}})");
+  EXPECT_EQ(g.layers, 3);
+  EXPECT_EQ(g.q_heads, 4);
+  EXPECT_EQ(g.head_dim, 8);
+}
+
+TEST_F(GeometryFile, OlderFamiliesHaveOtherNames) {
+  const config::Geometry gpt2 = read(R"({"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024})");
+  EXPECT_EQ(gpt2.layers, 12);
+  EXPECT_EQ(gpt2.kv_heads, 12);
+  EXPECT_EQ(gpt2.head_dim, 64);
+  EXPECT_EQ(gpt2.max_positions, 1024);
+  const std::string falcon = R"("num_hidden_layers": 2, "num_attention_heads": 8, "num_kv_heads": 8,
+      "hidden_size": 512, "multi_query": true)";
+  EXPECT_EQ(read("{" + falcon + "}").kv_heads, 1);
+  EXPECT_EQ(read("{" + falcon + R"(, "new_decoder_architecture": true})").kv_heads, 8);
+}
+
+TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
+  const std::string heads = R"("num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const auto windowed = [&](const std::string& rest) {
+    return read("{" + heads + rest + "}").windowed_layers;
+  };
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128)"), 6);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": null)"), 0);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": false)"), 0);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 4)"), 2);
+  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 0)"), 6);
+  // Every third layer is global, and those that are left over are local.
+  EXPECT_EQ(windowed(R"(8, "sliding_window": 128, "sliding_window_pattern": 3)"), 6);
+  EXPECT_EQ(windowed(R"(3, "sliding_window": 128,
+      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])"),
+            2);
+  // The files of these families leave it to their class.
+  EXPECT_EQ(windowed(R"(26, "model_type": "gemma2")"), 13);
+  EXPECT_EQ(windowed(R"(62, "model_type": "gemma3_text", "sliding_window": 1024)"), 52);
+  EXPECT_EQ(windowed(R"(24, "model_type": "gpt_oss", "sliding_window": 128)"), 12);
+  EXPECT_EQ(windowed(R"(24, "model_type": "qwen2", "sliding_window": 32768)"), 0);
+  EXPECT_EQ(windowed(R"(30, "model_type": "qwen2", "sliding_window": 32768, "use_sliding_window": true)"), 2);
+  const config::Geometry gemma = read(R"({"text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+      "num_hidden_layers": 34, "sliding_window": 1024}, "torch_dtype": "bfloat16"})");
+  EXPECT_EQ(gemma.head_dim, 256);  // not hidden_size / heads
+  EXPECT_EQ(gemma.kv_heads, 4);
+  EXPECT_EQ(gemma.window, 1024);
+  EXPECT_EQ(gemma.windowed_layers, 29);
+  EXPECT_EQ(gemma.dtype, "bfloat16");
+}
+
+TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
+  const std::string heads = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const config::Geometry interval = read(heads + R"(10, "full_attention_interval": 4})");
+  EXPECT_EQ(interval.layers, 2);
+  EXPECT_EQ(interval.model_layers, 10);
+  EXPECT_EQ(read(heads + R"(32, "attn_layer_period": 8, "attn_layer_offset": 4})").layers, 4);
+  EXPECT_EQ(read(heads + R"(9, "attn_layer_period": 8, "attn_layer_offset": 0})").layers, 2);
+  EXPECT_EQ(read(heads + R"(3, "layer_types": ["linear_attention", "mamba", "full_attention"]})").layers, 1);
+}
+
+TEST_F(GeometryFile, ALatentIsOneRow) {
+  const config::Geometry g =
+      read(R"({"num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+      "kv_lora_rank": 512, "qk_rope_head_dim": 64})");
+  EXPECT_EQ(g.latent_dim, 576);
+  EXPECT_EQ(g.head_dim, 576);
+  EXPECT_EQ(g.kv_heads, 1);
+}
+
+TEST_F(GeometryFile, WeightsAreParametersOfTheirDtype) {
+  const std::string start =
+      R"({"num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": 64, "num_parameters": 1000)";
+  EXPECT_EQ(read(start + R"(, "torch_dtype": "bfloat16"})").weights_bytes, 2000);
+  EXPECT_EQ(read(start + R"(, "dtype": "float32"})").weights_bytes, 4000);
+  EXPECT_EQ(read(start + "}").weights_bytes, 0);
+  EXPECT_EQ(read(start + R"(, "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}})").weights_bytes,
+            0);
+}
+
+TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const std::string start = R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, )";
+  for (const char* key : {"num_kv_shared_layers", "index_head_dim", "attention_chunk_size"})
+    contains(refusal(start + "\"" + key + "\": 1}"),
+             std::string("'") + key + "' changes what the layers keep");
+  EXPECT_EQ(read(start + R"("num_kv_shared_layers": 0, "is_encoder_decoder": false})").layers, 2);
+  contains(refusal(start + R"("layer_types": ["full_attention"]})"),
+           "'layer_types' must be a list of num_hidden_layers (2)");
+  contains(refusal(start + R"("layer_types": ["full_attention", "mystery"]})"), "has \"mystery\"");
+  contains(refusal(start + R"("layer_types": ["mamba", "mamba"]})"), "no layer keeps K and V");
+  contains(refusal(start + R"("layer_types": ["sliding_attention", "mamba"]})"),
+           "'sliding_window' is missing");
+  contains(refusal(start + R"("kv_lora_rank": 512})"), "'qk_rope_head_dim' is missing");
+  contains(refusal(start + R"("num_key_value_heads": [1, 2]})"), "must be a positive integer, not [1,2]");
+}
+
+TEST_F(GeometryFile, EveryMistakeIsNamed) {
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  for (const char* text : {"", "{", "[]", "3", "\xff"}) contains(refusal(text), "not a JSON object");
+  contains(refusal("{}"), "'num_hidden_layers' is missing");
+  contains(refusal(R"({"num_hidden_layers": "2"})"), "must be a positive integer, not \"2\"");
+  contains(refusal(R"({"num_hidden_layers": 0})"), "must be a positive integer, not 0");
+  contains(refusal(R"({"num_hidden_layers": -1})"), "must be a positive integer, not -1");
+  contains(refusal(R"({"num_hidden_layers": 18446744073709551615})"), "must be a positive integer");
+  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4})"), "'hidden_size' is missing");
+  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 2})"),
+           "hidden_size (2) must be a multiple of num_attention_heads (4)");
+  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 3,
+                       "head_dim": 8})"),
+           "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
+}
+
+TEST(Geometry, EveryPresetIsRead) {
+  EXPECT_GE(config::preset_names().size(), 60u);
+  for (const std::string& name : config::preset_names()) {
+    const config::Geometry g = config::preset_geometry(name);
+    EXPECT_EQ(g.name, name);
+    EXPECT_GE(g.q_heads, g.kv_heads) << name;
+    EXPECT_TRUE(g.latent_dim > 0 || g.head_dim % 8 == 0) << name;
+  }
+}
+
+TEST(Geometry, PresetsAreThePublishedModels) {
+  const config::Geometry llama = config::preset_geometry("llama-3-8b"),
+                         mistral = config::preset_geometry("mistral-7b");
+  for (const config::Geometry& g : {llama, mistral}) {
+    EXPECT_EQ(g.layers, 32);
+    EXPECT_EQ(g.q_heads, 32);
+    EXPECT_EQ(g.kv_heads, 8);
+    EXPECT_EQ(g.head_dim, 128);
+  }
+  EXPECT_EQ(config::preset_geometry("llama-2-7b").kv_heads, 32);
+  EXPECT_EQ(config::preset_geometry("llama-2-7b").weights_bytes,
+            13476831232);  // 2 * 6738415616, as published
+  EXPECT_EQ(config::preset_geometry("tinyllama-1.1b").head_dim, 64);
+  for (const char* name : {"gpt-9", "", "../ci", "/etc/passwd"}) {
+    EXPECT_THROW(config::preset_geometry(name), std::invalid_argument) << name;
+  }
+}
+
+}  // namespace
+}  // namespace kv

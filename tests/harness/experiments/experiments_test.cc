@@ -1,0 +1,225 @@
+// The budget and checkpoint experiments end to end on tiny shapes, what {budget} may be, the check of
+// evictions, and the page of pairs.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "harness/cli/pairs.h"
+#include "harness/config/placeholder.h"
+#include "harness/experiments/driver.h"
+#include "harness/experiments/list.h"
+#include "harness/verify/policy_check.h"
+#include "harness/workload/recorded_workload.h"
+#include "tests/message_of.h"
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Placeholder, StandsForWhatItSays) {
+  EXPECT_EQ(config::substitute_budget("contiguous/f16", 64), "contiguous/f16");
+  EXPECT_EQ(config::substitute_budget("contiguous/h2o(heavy={budget/4},recent={budget-16})", 64),
+            "contiguous/h2o(heavy=16,recent=48)");
+  EXPECT_EQ(config::substitute_budget("{budget}{budget}", 7), "77");
+}
+
+TEST(Placeholder, RefusesWhatIsNoNumberOfRows) {
+  const auto refused = [](const std::string& text, int64_t budget) {
+    return message_of([&] { config::substitute_budget(text, budget); });
+  };
+  EXPECT_EQ(refused("{budget/3}", 64), "{budget/3} is not a whole number at a budget of 64");
+  EXPECT_EQ(refused("{budget-64}", 64), "{budget-64} is below 1 at a budget of 64");
+  EXPECT_EQ(refused("window={budget", 64), "a '{' has no '}'");
+  for (const char* text : {"{}", "{size}", "{budgets}", "{budget*2}", "{budget/}", "{budget/0}", "{budget-x}",
+                           "{budget-1.5}", "{budget/-2}", "{ budget}", "{budget - 4}"}) {
+    EXPECT_NE(refused(text, 64).find("is not known"), std::string::npos) << text;
+  }
+}
+
+// Runs a config in a folder of its own, which is gone afterwards.
+class Experiments : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / ("experiments_test." + std::to_string(::getpid()) + "." +
+                                              testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  config::Config config(const std::string& text) {
+    std::ofstream(folder_ / "test.toml")
+        << text << "threads = 1\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n";
+    return experiments::load_config((folder_ / "test.toml").string(), {});
+  }
+
+  std::map<std::string, results::CellResult> run(const std::string& text) {
+    const experiments::RunOutcome outcome =
+        experiments::run_config(config(text), {.out = folder_ / "out",
+                                               .resume = false,
+                                               .stop = [] { return false; },
+                                               .note = [](const std::string&) {},
+                                               .progress = [](auto&&...) {}});
+    EXPECT_TRUE(outcome.finished);
+    std::map<std::string, results::CellResult> rows;
+    for (const results::CellResult& row : outcome.cells) rows.insert_or_assign(row.variant, row);
+    EXPECT_EQ(rows.size(), outcome.cells.size());
+    return rows;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Experiments, VariantsAreExpandedOverBudgets) {
+  const config::Config c = config(
+      "experiment = 'budget'\nsweep.seq_len = 64\nsweep.budget = [8, 16]\n"
+      "sweep.variants = ['contiguous', 'contiguous/tova(budget={budget})']\n");
+  const config::Axes& axes = c.experiments.front().axes;
+  ASSERT_EQ(axes.variants.size(), 3u);
+  EXPECT_EQ(axes.variants[2].print(), "contiguous/tova(budget=16)");
+  EXPECT_EQ(axes.series, (std::vector<std::string>{"contiguous", "contiguous/tova(budget={budget})",
+                                                   "contiguous/tova(budget={budget})"}));
+  const std::string head = "experiment = 'budget'\nsweep.seq_len = 64\nsweep.variants = ";
+  const auto refused = [&](const std::string& text) { return message_of([&] { config(head + text); }); };
+  EXPECT_NE(refused("['contiguous/tova(budget={budget})']\n").find("there is no axis budget"),
+            std::string::npos);
+  EXPECT_NE(
+      refused("['contiguous/tova(budget={budget/3})']\nsweep.budget = 8\n")
+          .find("variants has a mistake in 'contiguous/tova(budget={budget/3})': {budget/3} is not a whole"),
+      std::string::npos);
+  EXPECT_NE(refused("['contiguous/tova(budget={budget})', 'contiguous/tova(budget=8)']\nsweep.budget = 8\n")
+                .find("names 'contiguous/tova(budget=8)' twice"),
+            std::string::npos);
+  EXPECT_NE(refused("['contiguous']\nsweep.budget = [8, 8]\n").find("names 8 twice"), std::string::npos);
+}
+
+TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
+  auto rows =
+      run("experiment = 'budget'\nsweep.seq_len = 96\nsweep.budget = [16, 32]\nsweep.workload = 'local'\n"
+          "measure.steps = 8\nsweep.variants = ['contiguous', 'contiguous/f16', "
+          "'contiguous/ring(window={budget})', 'contiguous/h2o(heavy={budget/2},recent={budget/2})', "
+          "'contiguous/random(budget={budget})', 'segmented(rows=8)/snapkv(budget={budget-8},window=4)']\n");
+  ASSERT_EQ(rows.size(), 10u);
+  const auto number = [&](const std::string& variant, const char* column) {
+    const auto row = rows.find(variant);
+    return row == rows.end() ? NAN : results::cell_schema().number(row->second, column).value_or(NAN);
+  };
+  for (const auto& [variant, row] : rows) {
+    EXPECT_EQ(row.status, results::Status::kOk) << variant << ": " << row.reason;
+    EXPECT_EQ(row.err_positions, 8) << variant;
+    EXPECT_FALSE(row.step_p50_us) << variant;
+  }
+  // K and V of 2 heads of 32 f32 elements a row; ring keeps no more than its rows.
+  EXPECT_EQ(number("contiguous", "held_bytes_per_token"), 2 * 2 * 32 * 4);
+  EXPECT_EQ(number("contiguous/f16", "held_bytes_per_token"), 2 * 2 * 32 * 2);
+  EXPECT_NEAR(number("contiguous/ring(window=16)", "held_bytes_per_token"), 512 * 16 / 96.0, 1e-6);
+  for (const int budget : {16, 32}) {
+    const std::string b = std::to_string(budget), half = std::to_string(budget / 2);
+    for (const std::string& variant :
+         {"contiguous/ring(window=" + b + ")", "contiguous/h2o(heavy=" + half + ",recent=" + half + ")",
+          "contiguous/random(budget=" + b + ")",
+          "segmented(rows=8)/snapkv(budget=" + std::to_string(budget - 8) + ",window=4)"}) {
+      EXPECT_EQ(number(variant, "kept_tokens"), budget) << variant;
+      EXPECT_EQ(rows.at(variant).eviction_check, "fp64") << variant;
+      EXPECT_GT(number(variant, "policy_choices"), 0) << variant;
+      EXPECT_GT(number(variant, "err_rel_l2"), 1e-3) << variant;
+    }
+  }
+  EXPECT_EQ(number("contiguous", "kept_tokens"), 96);
+  EXPECT_EQ(number("contiguous", "policy_choices"), 0);
+  EXPECT_EQ(rows.at("contiguous").eviction_check, "") << "nothing is evicted";
+  EXPECT_LT(number("contiguous", "err_rel_l2"), 1e-5);
+  EXPECT_GT(number("contiguous/random(budget=16)", "err_rel_l2"),
+            number("contiguous/random(budget=32)", "err_rel_l2"));
+}
+
+TEST_F(Experiments, CheckpointTimesEveryOperation) {
+  auto rows =
+      run("experiment = 'checkpoint'\nsweep.seq_len = 64\nsweep.batch = 2\nmeasure.steps = 2\n"
+          "measure.repetitions = 3\nsweep.variants = ['contiguous', 'contiguous/f16/ring(window=8)', "
+          "'segmented(rows=16)', 'contiguous/kivi(residual=8,group=8)', 'tiered(hot=8,warm=8)']\n");
+  ASSERT_EQ(rows.size(), 5u);
+  for (const auto& [variant, row] : rows) {
+    EXPECT_EQ(row.status, results::Status::kOk) << variant << ": " << row.reason;
+    for (const char* operation : {"save", "load", "freeze", "unfreeze", "fork"})
+      EXPECT_GT(results::cell_schema().number(row, std::string(operation) + "_p50_us").value_or(0), 0)
+          << variant << operation;
+    EXPECT_EQ(row.samples, 6) << variant;
+  }
+  // All of one sequence's rows, and little else; shared where the placement can.
+  const double bytes = 64 * 2 * 2 * 32 * 4;
+  EXPECT_GT(rows.at("contiguous").saved_bytes, bytes);
+  EXPECT_LT(rows.at("contiguous").saved_bytes, bytes + 1000);
+  EXPECT_LT(rows.at("contiguous/f16/ring(window=8)").saved_bytes, bytes / 16 + 1000);
+  EXPECT_EQ(rows.at("contiguous").fork_bytes, bytes);
+  EXPECT_EQ(rows.at("segmented(rows=16)").fork_bytes, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "checkpoint.part"));
+}
+
+TEST(PolicyCheck, FindsAnEvictionThatIsNotThePolicys) {
+  const auto workload =
+      workload::make_synthetic("heavy", {.layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 32}, 1);
+  const verify::PolicyCheck right =
+      verify::check_policy(parse_spec("contiguous/tova(budget=16)"), *workload, 64, 0);
+  EXPECT_EQ(right.failure(), "");
+  EXPECT_EQ(right.choices, 2 * (64 - 16));
+  // Caches that keep as many tokens, but other ones.
+  for (const char* spec : {"contiguous/tova(budget=16)", "contiguous/h2o(heavy=8,recent=8)",
+                           "contiguous/random(budget=16)", "contiguous/ring(window=16)"}) {
+    reference::Policy other = verify::policy_of(parse_spec("contiguous/knorm(budget=16)"), 64);
+    EXPECT_NE(verify::check_policy(parse_spec(spec), other, *workload, 64, 0).failure().find("eviction"),
+              std::string::npos)
+        << spec;
+  }
+  const reference::Policy other_seed =
+      verify::policy_of(parse_spec("contiguous/random(budget=16,seed=1)"), 64);
+  EXPECT_NE(verify::check_policy(parse_spec("contiguous/random(budget=16)"), other_seed, *workload, 64, 0)
+                .failure(),
+            "");
+  verify::PolicyCheck wrong = right;
+  wrong.out_rel_l2 = NAN;
+  EXPECT_NE(wrong.failure().find("outputs"), std::string::npos);
+}
+
+TEST(PolicyCheck, LeavesOutWhatWouldCostTooMuch) {
+  const auto workload =
+      workload::make_synthetic("gaussian", {.layers = 1, .q_heads = 32, .kv_heads = 8, .head_dim = 128}, 1);
+  const verify::PolicyCheck check =
+      verify::check_policy(parse_spec("contiguous/tova(budget=8192)"), *workload, 16384, 0);
+  EXPECT_EQ(check.choices, 0);
+  EXPECT_EQ(check.failure(), "");
+}
+
+TEST(RecordedWorkload, ReadsAsWhatItRecorded) {
+  const workload::WorkloadShape shape{.layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 16};
+  const auto workload = workload::make_synthetic("heavy", shape, 3);
+  const workload::RecordedWorkload recorded(*workload, 2, 50);
+  for (const auto [sequence, layer, first, n] : {std::array{0, 0, 0, 50}, {1, 1, 7, 20}, {1, 0, 49, 1}}) {
+    std::vector<float> q(static_cast<size_t>(4 * n * 16)), k(q.size() / 2), v(k.size());
+    auto q2 = q, k2 = k, v2 = v;
+    workload->read(sequence, layer, first, n, q.data(), k.data(), v.data());
+    recorded.read(sequence, layer, first, n, q2.data(), k2.data(), v2.data());
+    EXPECT_EQ(q, q2);
+    EXPECT_EQ(k, k2);
+    EXPECT_EQ(v, v2);
+  }
+  std::vector<float> k(1000);
+  EXPECT_THROW(recorded.read(0, 0, 50, 1, nullptr, k.data(), nullptr), std::logic_error);
+}
+
+TEST(Pairs, TheCommittedPageIsTheRegistrys) {
+  std::ifstream file(KVLAB_SOURCE_DIR "/variants/README.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), cli::pairs_page()) << "./kvlab list --pairs > variants/README.md";
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,246 @@
+// The prefill and batch experiments: right answers in every arm, the laws that workspace follows, and waste
+// that can be counted by hand.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+
+#include "harness/config/request_lengths.h"
+#include "harness/experiments/batch.h"
+#include "harness/experiments/driver.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/score_attention.h"
+#include "harness/memory/ledger.h"
+#include "harness/verify/reference/attention.h"
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Experiment : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  config::Config load(const std::string& text) {
+    std::ofstream(folder_ / "config.toml") << "threads = 1\n" << text;
+    return experiments::load_config((folder_ / "config.toml").string(), {});
+  }
+  std::vector<results::CellResult> run(const std::string& text) {
+    experiments::RunOptions options;
+    options.out = folder_ / "results";
+    options.stop = [] { return false; };
+    options.note = [](const std::string&) {};
+    options.progress = [](int, int, const std::string&, double, double) {};
+    return experiments::run_config(load(text), options).cells;
+  }
+  std::string mistake(const std::string& text) {
+    try {
+      load(text);
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "none";
+  }
+
+  const fs::path folder_ =
+      fs::temp_directory_path() /
+      ("kvlab_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + "_" +
+       std::to_string(::getpid()));
+};
+
+std::string prefill_config(const std::string& variants, const std::string& more = "") {
+  return "experiment = \"prefill\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 16\n[sweep]\nvariants = " +
+         variants +
+         "\nseq_len = [256, 512, 1024]\nchunk = [64, 128]\n[measure]\nrepetitions = 1\nnull_ab = false\n" +
+         more;
+}
+
+double workspace(const std::vector<results::CellResult>& rows, const std::string& arm, int64_t tokens,
+                 int64_t chunk = 0) {
+  for (const results::CellResult& row : rows) {
+    const bool same_chunk = chunk == 0 || row.chunk_tokens == chunk;
+    if (row.arm == arm && row.seq_len == tokens && same_chunk)
+      return static_cast<double>(row.bytes_workspace_peak.value());
+  }
+  ADD_FAILURE() << "no " << arm << " at " << tokens;
+  return 0.0;
+}
+
+TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
+  const std::vector<results::CellResult> rows = run(prefill_config("[\"contiguous\"]"));
+  ASSERT_EQ(rows.size(), 12u);
+  for (const results::CellResult& row : rows) {
+    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;
+    EXPECT_EQ(row.phase, "prefill");
+    EXPECT_LT(row.err_kernel_rel_l2.value(), 2e-6);
+    EXPECT_GT(row.prefill_p50_us.value(), 0.0);
+  }
+  // f32 scores of 4 heads, and nothing else.
+  for (const int64_t tokens : {256, 512, 1024}) {
+    EXPECT_EQ(workspace(rows, "materialised", tokens), 4.0 * 4 * tokens * tokens);
+    for (const int64_t chunk : {64, 128})
+      EXPECT_EQ(workspace(rows, "chunked", tokens, chunk), 4.0 * 4 * chunk * tokens);
+    EXPECT_EQ(workspace(rows, "tiled", tokens), workspace(rows, "tiled", 256));
+  }
+}
+
+TEST_F(Experiment, PrefillVerifiesCodecsAndRefusesArmsThatCannotBe) {
+  const std::vector<results::CellResult> rows =
+      run(prefill_config("[\"paged(block=16)/kivi(group=16,residual=32)\", "
+                         "\"contiguous/f16/ring(window=100)\", \"contiguous/f32/h2o\"]"));
+  ASSERT_EQ(rows.size(), 36u);
+  for (const results::CellResult& row : rows) {
+    const bool scores = row.variant.find("h2o") != std::string::npos && row.arm != "tiled";
+    EXPECT_EQ(row.status, scores ? results::Status::kUnsupported : results::Status::kOk)
+        << row.cell << ": " << row.reason;
+  }
+}
+
+TEST_F(Experiment, PrefillGoesOnWhereTheScoresDoNotFit) {
+  std::vector<results::CellResult> rows =
+      run("experiment = \"prefill\"\n[model]\nq_heads = 512\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
+          "[\"contiguous\"]\nseq_len = [64, 8192]\nchunk = 8192\n[measure]\nrepetitions = 1\nnull_ab = "
+          "false\nmemory_share = 0.01\n");
+  ASSERT_EQ(rows.size(), 4u);
+  const results::Status status = rows[2].status;
+  if (status == results::Status::kOk) GTEST_SKIP() << "a hundredth of this machine's memory holds 128 GiB";
+  EXPECT_EQ(status, results::Status::kOutOfMemory);
+  EXPECT_NE(rows[2].reason.find("GiB"), std::string::npos) << rows[2].reason;
+  EXPECT_FALSE(rows[2].prefill_p50_us);
+  EXPECT_EQ(rows[0].status, results::Status::kOk);
+}
+
+TEST(ScoreAttention, AgreesWithFp64InChunksOfAnySize) {
+  const workload::WorkloadShape shape{.layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 16};
+  const int64_t tokens = 37, d = shape.head_dim;
+  std::mt19937_64 rng(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> q(static_cast<size_t>(4 * tokens * d)), k(q.size() / 2), v(k.size());
+  for (auto* values : {&q, &k, &v}) {
+    for (float& x : *values) x = normal(rng);
+  }
+  const auto want = reference::attend_causal(q, k, v, 4, 2, tokens, 16);
+  for (const int64_t chunk : {1, 5, 36, 37}) {
+    for (int64_t first = 0; first < tokens; first += chunk) {
+      const int64_t n = std::min(chunk, tokens - first);
+      std::vector<float> part(static_cast<size_t>(4 * n * d)), out(part.size());
+      for (int h = 0; h < 4; ++h)
+        std::copy_n(q.begin() + (h * tokens + first) * d, n * d, part.begin() + h * n * d);
+      memory::Ledger ledger;
+      experiments::attend_with_scores({part.data(), out.data(), k.data(), v.data(), first, n, tokens}, shape,
+                                      ledger);
+      EXPECT_EQ(ledger.workspace().peak_bytes, 4 * n * (first + n) * 4);
+      EXPECT_EQ(ledger.workspace().current_bytes, 0);
+      for (int h = 0; h < 4; ++h) {
+        for (int64_t i = 0; i < n * d; ++i) {
+          EXPECT_NEAR(out[static_cast<size_t>(h * n * d + i)],
+                      want[static_cast<size_t>((h * tokens + first) * d + i)], 1e-5);
+        }
+      }
+    }
+  }
+}
+
+// Lengths 16, 32 and 500 of one f32 head of 8 channels: a row of K and V is 64 bytes, and 548 are in use.
+TEST_F(Experiment, BatchWasteIsWhatCanBeCounted) {
+  const std::vector<results::CellResult> rows =
+      run("experiment = \"batch\"\n[model]\nq_heads = 1\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
+          "[\"contiguous\", \"paged(block=1)\", \"paged\", \"paged(order=shuffled)\", "
+          "\"paged(block=64)\"]\nlengths = "
+          "\"16,32,500\"\n[measure]\nrepetitions = 1\nsteps = 40\nnull_ab = false\n");
+  ASSERT_EQ(rows.size(), 5u);
+  const int64_t rows_held[] = {3 * 500, 548, 16 + 32 + 512, 16 + 32 + 512, 64 + 64 + 512};
+  const int64_t block[] = {0, 1, 16, 16, 64};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const results::CellResult& row = rows[i];
+    ASSERT_EQ(row.status, results::Status::kOk) << row.reason;
+    EXPECT_EQ(row.seq_len, 500);
+    EXPECT_EQ(row.batch, 3);
+    // A table a sequence as long as the longest needs, the free list and the counts: 4 bytes an entry.
+    const int64_t b = block[i];
+    const int64_t metadata = b == 0 ? 0 : 4 * (3 * ((500 + b - 1) / b) + 2 * (rows_held[i] / b));
+    const int64_t slack = 64 * (rows_held[i] - 548);
+    EXPECT_EQ(row.bytes_payload, 64 * 548);
+    EXPECT_EQ(row.bytes_metadata, metadata);
+    EXPECT_EQ(row.bytes_slack, slack);
+    EXPECT_EQ(row.bytes_predicted, 64 * 548 + metadata + slack);
+    const double held = static_cast<double>(64 * 548 + metadata + slack);
+    EXPECT_NEAR(row.waste_share.value(), static_cast<double>(slack) / held, 1e-9);
+    EXPECT_LT(row.metric("err_rel_l2").value(), 2e-6);
+    EXPECT_GT(row.step_p50_us.value(), 0.0);
+  }
+}
+
+TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
+  const std::vector<results::CellResult> rows =
+      run("experiment = \"batch\"\n[model]\nq_heads = 2\nkv_heads = 2\nhead_dim = 32\nlayers = "
+          "2\n[sweep]\nvariants = "
+          "[\"doubling/f16\", \"paged(block=32)/kivi\", \"paged/f16/ring(window=50)\", \"segmented/q4_0\", "
+          "\"paged/f32/snapkv\"]\nlengths = [\"uniform(1,200)\", \"7,300,7\"]\nbatch = [4, "
+          "5]\n[measure]\nrepetitions = 1\n");
+  // A list is one batch, not one a value of the batch axis; and the null A/B.
+  ASSERT_EQ(rows.size(), 3u * 6);
+  for (const results::CellResult& row : rows) {
+    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;
+    EXPECT_EQ(row.bytes_payload.value() + row.bytes_metadata.value() + row.bytes_slack.value(),
+              row.bytes_predicted.value());
+  }
+}
+
+TEST(RequestLengths, AreDrawnAsWritten) {
+  EXPECT_EQ(config::draw_lengths("16, 32,500", 99, 1), (std::vector<int64_t>{16, 32, 500}));
+  const auto uniform = config::draw_lengths("uniform(16,512)", 4000, 1),
+             zipf = config::draw_lengths("zipf(16,512)", 4000, 1);
+  EXPECT_EQ(uniform, config::draw_lengths("uniform(16,512)", 4000, 1));
+  EXPECT_NE(uniform, config::draw_lengths("uniform(16,512)", 4000, 2));
+  const auto mean = [](const std::vector<int64_t>& x) {
+    double sum = 0.0;
+    for (const int64_t v : x) {
+      EXPECT_TRUE(v >= 16 && v <= 512) << v;
+      sum += static_cast<double>(v);
+    }
+    return sum / static_cast<double>(x.size());
+  };
+  // Means 264 and (512 - 16) / ln(513 / 16) = 143; the standard errors are 2.3 and 2.1.
+  EXPECT_NEAR(mean(uniform), 264.0, 10.0);
+  EXPECT_NEAR(mean(zipf), 143.0, 10.0);
+}
+
+TEST(RequestLengths, ComeFromTraces) {
+  const fs::path folder = fs::temp_directory_path() / ("kvlab_traces_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  std::ofstream(folder / "a.csv")
+      << "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.98,374,44\n";
+  std::ofstream(folder / "m.jsonl")
+      << R"({"timestamp": 0, "input_length": 10, "output_length": 5, "hash_ids": [1]})"
+      << "\n";
+  std::ofstream(folder / "bad.jsonl") << "{\n";
+  const auto draw = [&](const char* name) {
+    return config::draw_lengths("trace(" + (folder / name).string() + ")", 2, 1);
+  };
+  EXPECT_EQ(draw("a.csv"), (std::vector<int64_t>{418, 418}));
+  EXPECT_EQ(draw("m.jsonl"), (std::vector<int64_t>{15, 15}));
+  EXPECT_THROW(draw("bad.jsonl"), std::invalid_argument);
+  EXPECT_THROW(draw("absent.csv"), std::invalid_argument);
+  fs::remove_all(folder);
+}
+
+TEST_F(Experiment, MistakesInTheirAxesAreRefused) {
+  const std::string batch =
+      "experiment = \"batch\"\n[model]\nq_heads = 1\nhead_dim = 8\n[sweep]\nvariants = \"contiguous\"\n";
+  EXPECT_NE(mistake(batch).find("sweep.lengths is missing"), std::string::npos) << mistake(batch);
+  for (const char* lengths : {"zipf", "uniform(16)", "uniform(9,8)", "0,5", "5,,6", "5;6", "", "16,32,"}) {
+    const std::string what = mistake(batch + "lengths = \"" + lengths + "\"\n");
+    EXPECT_NE(what.find("sweep.lengths has a mistake"), std::string::npos) << lengths << ": " << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+  }
+  EXPECT_NE(mistake(batch + "lengths = [\"5\", \"5\"]\n").find("twice"), std::string::npos);
+  const std::string chunk = mistake(prefill_config("[\"contiguous\"]", "[prefill]\nchunk = 0\n"));
+  EXPECT_NE(chunk.find("prefill.chunk must be from 1"), std::string::npos) << chunk;
+}
+
+}  // namespace
+}  // namespace kv

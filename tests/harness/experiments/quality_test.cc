@@ -1,0 +1,375 @@
+// What caches do to a model's predictions: the arithmetic, decode in lockstep and in chunks, and the model
+// that comes with kvlab.
+#include <cmath>
+#include <numeric>
+
+#include "harness/experiments/generate.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/experiments/recall.h"
+#include "harness/model/sampling.h"
+#include "tests/harness/math/numpy_random.h"
+#include "tests/harness/model/model_support.h"
+
+namespace kv {
+namespace {
+
+using test::contains;
+using test::refusal;
+using test::TempFile;
+using test::TinyModel;
+
+std::vector<Spec> specs(std::initializer_list<const char*> texts) {
+  std::vector<Spec> out;
+  for (const char* text : texts) out.push_back(parse_spec(text));
+  return out;
+}
+
+std::vector<int> some_ids(size_t n, int vocab) {
+  std::mt19937 bits(23);
+  std::vector<int> ids;
+  for (size_t i = 0; i < n; ++i) ids.push_back(static_cast<int>(bits() % static_cast<unsigned>(vocab)));
+  return ids;
+}
+
+measure::Distribution distribution(std::initializer_list<float> logits) {
+  return measure::distribution_of(std::vector<float>(logits));
+}
+
+TEST(Predictions, AreSoftmaxesInLogarithms) {
+  const measure::Distribution d = distribution({100.0f, 100.0f + std::log(3.0f), 20.0f});
+  EXPECT_NEAR(d.log_p[0], std::log(0.25), 1e-5);
+  EXPECT_NEAR(d.log_p[1], std::log(0.75), 1e-5);
+  EXPECT_NEAR(d.log_p[2], -80 + std::log(0.25), 1e-5);
+  EXPECT_EQ(d.top, 1);
+}
+
+TEST(Predictions, CompareAsByHand) {
+  const measure::Distribution half = distribution({0, 0}), quarter = distribution({0, std::log(3.0f)});
+  const measure::Prediction p = measure::compare_predictions(quarter, half, 0);
+  EXPECT_NEAR(p.loss, std::log(4.0), 1e-6);
+  EXPECT_NEAR(p.loss_change, std::log(2.0), 1e-6);
+  EXPECT_NEAR(p.kl, 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75), 1e-6);
+  EXPECT_NEAR(p.p_change, -0.25, 1e-6);
+  EXPECT_FALSE(p.same_top);
+  const measure::Prediction same = measure::compare_predictions(quarter, quarter, 1);
+  EXPECT_EQ(same.kl, 0);
+  EXPECT_EQ(same.loss_change, 0);
+  EXPECT_TRUE(same.same_top);
+}
+
+TEST(Predictions, SummariseOnlyWhatCounts) {
+  std::vector<measure::Prediction> predictions(2 * 200);  // two sequences
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const double x = static_cast<double>(i % 200);
+    predictions[i] = {
+        .loss = x, .loss_change = 1, .kl = x, .p_change = i % 2 ? 0.5 : -0.5, .same_top = i % 4 != 0};
+  }
+  const measure::PredictionSummary s = measure::summarise(predictions, 200, 100, 200);
+  EXPECT_EQ(s.count, 200);
+  EXPECT_DOUBLE_EQ(s.loss, 149.5);
+  EXPECT_DOUBLE_EQ(s.loss_change.value, 1);
+  EXPECT_TRUE(std::isinf(s.loss_change.interval.low)) << "four stretches say nothing about their spread";
+  EXPECT_DOUBLE_EQ(s.kl_median, 149.5);
+  EXPECT_DOUBLE_EQ(s.kl_max, 199);
+  EXPECT_NEAR(s.kl_p99, 198, 0.1);
+  EXPECT_DOUBLE_EQ(s.same_top.value, 0.75);
+  EXPECT_DOUBLE_EQ(s.p_change_rms, 0.5);
+}
+
+TEST(Predictions, TextWindowsAreDisjointAndShareTheirBorders) {
+  std::vector<int> text(9);
+  std::iota(text.begin(), text.end(), 0);
+  const measure::Passages p = experiments::text_windows(text, 2, 4);
+  EXPECT_EQ(p.ids, (std::vector<int>{0, 1, 2, 3, 4, 4, 5, 6, 7, 8}));
+  EXPECT_TRUE(contains(refusal([&] { experiments::text_windows(text, 3, 4); }),
+                       "has 9 tokens, but 3 windows of 4 need 13"));
+}
+
+TEST(Predictions, ARepeatIsWhereItShouldBe) {
+  const experiments::Recall recall{.distance = 30, .passage = 12};
+  std::vector<int> ids(static_cast<size_t>(recall.length() + 1));
+  std::iota(ids.begin(), ids.end(), 0);
+  const measure::Passages p = experiments::with_repeat(ids, 1, recall);
+  EXPECT_EQ(p.length, 40 + 30 + 12 - 1);
+  EXPECT_EQ(p.id(0, 69), 69);
+  EXPECT_EQ(p.id(0, 70), 40);
+  EXPECT_EQ(p.id(0, 81), 51);
+  EXPECT_EQ(p.first, 78) << "token 79, the tenth of the second copy, is the first whose prediction counts";
+}
+
+class TinyReading : public testing::Test {
+ protected:
+  static TinyModel tiny() {
+    return {.dim = 32, .hidden = 20, .layers = 2, .q_heads = 4, .kv_heads = 2, .vocab = 40, .seq_len = 120};
+  }
+  TinyReading() : file_(tiny().bytes()), model_(file_.path()) {}
+
+  measure::Passages passages(int sequences, int64_t length) const {
+    return experiments::text_windows(some_ids(static_cast<size_t>(sequences * length + 1), 40), sequences,
+                                     length);
+  }
+  std::vector<std::vector<measure::Prediction>> read(const measure::Passages& p,
+                                                     const measure::StepSchedule& schedule,
+                                                     std::initializer_list<const char*> texts) const {
+    return measure::read_specs(model_, p, schedule, specs(texts));
+  }
+
+  TempFile file_;
+  model::Model model_;
+};
+
+TEST_F(TinyReading, TheFullF32CacheIsTheModelItself) {
+  const measure::Passages p = passages(1, 100);
+  const std::vector<measure::Prediction> got = read(p, {}, {"contiguous"})[0];
+  const model::Model::Attention attention = model::full_attention(model_.config());
+  double worst = 0;
+  for (int64_t t = 0; t < p.length; ++t) {
+    const int token = p.id(0, t);
+    const measure::Distribution want = measure::distribution_of(model_.forward({&token, 1}, t, attention));
+    const measure::Prediction& g = got[static_cast<size_t>(t)];
+    worst = std::max(worst, std::abs(g.loss + want.log_p[static_cast<size_t>(p.id(0, t + 1))]));
+    EXPECT_EQ(g.kl, 0);
+  }
+  EXPECT_LT(worst, 1e-5);
+  EXPECT_GT(worst, 0) << "the two sum in different orders";
+}
+
+TEST_F(TinyReading, PlacementsChangeNoBit) {
+  for (const auto& predictions :
+       read(passages(2, 100), {},
+            {"concat", "doubling", "segmented(rows=16)", "paged", "paged(order=shuffled)"})) {
+    for (const measure::Prediction& p : predictions) {
+      ASSERT_EQ(p.kl, 0);
+      ASSERT_EQ(p.loss_change, 0);
+    }
+  }
+}
+
+// Each sequence must predict in company what it predicts alone.
+TEST_F(TinyReading, SequencesInLockstepDoNotSeeEachOther) {
+  const measure::Passages three = passages(3, 100);
+  for (const char* spec :
+       {"contiguous", "contiguous/f16/ring(window=20)", "contiguous/h2o(heavy=10,recent=10)"}) {
+    const std::vector<measure::Prediction> together = read(three, {}, {spec})[0];
+    for (int s = 0; s < 3; ++s) {
+      measure::Passages one{.sequences = 1, .length = 100, .ids = {}};
+      for (int64_t t = 0; t <= 100; ++t) one.ids.push_back(three.id(s, t));
+      const std::vector<measure::Prediction> alone = read(one, {}, {spec})[0];
+      for (size_t t = 0; t < 100; ++t)
+        ASSERT_NEAR(together[static_cast<size_t>(s) * 100 + t].loss, alone[t].loss, 1e-4)
+            << spec << " " << s << " " << t;
+    }
+  }
+}
+
+double largest_change(const std::vector<measure::Prediction>& a, const std::vector<measure::Prediction>& b) {
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i].loss - b[i].loss));
+  return worst;
+}
+
+TEST_F(TinyReading, ChunksAgreeWithDecodeWhereTheyMust) {
+  const measure::Passages p = passages(2, 100);
+  for (const char* spec : {"contiguous", "contiguous/f16", "paged/fp8", "contiguous/token(bits=3)",
+                           "contiguous/f16/ring(window=20,sinks=2)", "contiguous/h2o(heavy=10,recent=10)",
+                           "contiguous/tova(budget=20)", "contiguous/random(budget=20)"}) {
+    EXPECT_TRUE(measure::agrees_in_chunks(parse_spec(spec)));
+    const std::vector<measure::Prediction> decode = read(p, {}, {spec})[0];
+    EXPECT_LT(largest_change(decode, read(p, {.prompt = 0, .step = 16}, {spec})[0]), 1e-3) << spec;
+    EXPECT_LT(largest_change(decode, read(p, {.prompt = 37, .step = 1}, {spec})[0]), 1e-3) << spec;
+  }
+  // Whose first queries of a chunk see rows encoded that decode still has raw, and the cut of a prompt.
+  for (const char* spec :
+       {"contiguous/kivi(bits=2,residual=0,group=8)", "segmented(rows=16)/snapkv(budget=24,window=8)"}) {
+    EXPECT_FALSE(measure::agrees_in_chunks(parse_spec(spec)));
+    EXPECT_GT(largest_change(read(p, {}, {spec})[0], read(p, {.prompt = 0, .step = 48}, {spec})[0]), 1e-3)
+        << spec;
+  }
+}
+
+TEST_F(TinyReading, TellsEveryStepAndCanBeStopped) {
+  const measure::Passages p = passages(2, 100);
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("contiguous"), cache_shape(model_.config(), 2, 100), ledger);
+  measure::Reading reference(model_, *cache, p);
+  std::vector<int64_t> told;
+  const auto tell = [&](int64_t tokens) {
+    told.push_back(tokens);
+    return told.size() < 3;
+  };
+  EXPECT_FALSE(measure::read_together(p, {.prompt = 30, .step = 16}, reference, {}, tell));
+  EXPECT_EQ(told, (std::vector<int64_t>{30, 16, 16}));
+  EXPECT_EQ(reference.decoder.tokens(), 62);
+}
+
+TEST_F(TinyReading, AWindowIsExactUntilItForgets) {
+  const std::vector<measure::Prediction> got = read(passages(1, 100), {}, {"contiguous/ring(window=24)"})[0];
+  for (size_t t = 0; t < 24; ++t) EXPECT_EQ(got[t].kl, 0) << t;
+  for (size_t t = 24; t < 100; ++t) EXPECT_GT(got[t].kl, 0) << t;
+}
+
+// Until a token is dropped, its place in the cache is its position.
+TEST_F(TinyReading, PlacesInTheCacheArePositionsUntilItForgets) {
+  const std::vector<measure::Prediction> got =
+      read(passages(1, 100), {}, {"contiguous/ring(window=24,positions=cache)"})[0];
+  for (size_t t = 0; t < 24; ++t) EXPECT_LT(std::abs(got[t].loss_change), 1e-4) << t;
+  EXPECT_GT(measure::summarise(got, 100, 24, 100).kl.value, 1e-6);
+}
+
+TEST(Sampling, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
+  EXPECT_EQ(model::next_token(std::vector<float>{0, 3, 3, 1}, {.temperature = 0}, 0, 0), 1);
+}
+
+TEST(Sampling, DrawsFollowTheTemperedDistribution) {
+  const std::vector<float> logits = {0, std::log(2.0f), std::log(5.0f)};
+  for (const double temperature : {1.0, 0.5}) {
+    std::vector<double> weights = {1, std::pow(2, 1 / temperature), std::pow(5, 1 / temperature)};
+    const double sum = weights[0] + weights[1] + weights[2];
+    std::vector<int> counts(3);
+    constexpr int kDraws = 20000;
+    for (int i = 0; i < kDraws; ++i)
+      ++counts[static_cast<size_t>(model::next_token(logits, {temperature, 9}, i % 7, i))];
+    for (size_t i = 0; i < 3; ++i) {
+      const double p = weights[i] / sum;
+      EXPECT_NEAR(counts[i], p * kDraws, 4 * std::sqrt(p * (1 - p) * kDraws)) << temperature;
+    }
+  }
+}
+
+TEST(Sampling, DependsOnSeedSequenceAndPosition) {
+  const std::vector<float> even(512);
+  const auto draw = [&](uint64_t seed, int sequence, int64_t position) {
+    return model::next_token(even, {.temperature = 1, .seed = seed}, sequence, position);
+  };
+  EXPECT_EQ(draw(1, 2, 3), draw(1, 2, 3));
+  EXPECT_NE(draw(1, 2, 3), draw(2, 2, 3));
+  EXPECT_NE(draw(1, 2, 3), draw(1, 3, 3));
+  EXPECT_NE(draw(1, 2, 3), draw(1, 2, 4));
+}
+
+TEST(Sampling, TextIsPrintable) {
+  EXPECT_EQ(model::printable("a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"),
+            "a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(model::printable(std::string("\x00x", 2)), mark + "x");
+  EXPECT_EQ(model::printable("\xc3"), mark);
+  EXPECT_EQ(model::printable("\xc0\xaf"), mark + mark) << "overlong";
+  EXPECT_EQ(model::printable("\xed\xa0\x80"), mark + mark + mark) << "a surrogate";
+  EXPECT_EQ(model::printable("\x1b[0m"), mark + "[0m");
+}
+
+// The model of configs/quality.toml.
+std::string embedded(const std::string& name) {
+  return std::string(KVLAB_SOURCE_DIR) + "/configs/models/kvlab-recall-1m/" + name;
+}
+
+class EmbeddedModel : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifndef NDEBUG
+    GTEST_SKIP() << "too slow in a debug build";
+#endif
+  }
+  model::Model model_{embedded("kvlab-recall-1m.bin")};
+};
+
+// The README of the model's folder has the command.
+TEST_F(EmbeddedModel, WritesItsSampleAgain) {
+  const std::string text =
+      experiments::sample_documents({.model = embedded("kvlab-recall-1m.bin"),
+                                     .tokenizer = embedded("tok512.bin"),
+                                     .prompt = "There was once a king who had three sons.",
+                                     .documents = 10,
+                                     .tokens = 100,
+                                     .temperature = 0.8,
+                                     .seed = 5});
+  const std::string beginning = text.substr(0, text.find("\n<|endoftext|>")),
+                    whole = test::read_all(embedded("sample.txt"));
+  EXPECT_GT(beginning.size(), 150u);
+  EXPECT_EQ(beginning, whole.substr(0, beginning.size()));
+}
+
+std::vector<int> sample_ids() {
+  const std::string whole = test::read_all(embedded("sample.txt"));
+  return model::Tokenizer(embedded("tok512.bin"), 512).encode(whole.substr(0, whole.find("<|endoftext|>")));
+}
+
+measure::PredictionSummary summary(const std::vector<measure::Prediction>& predictions,
+                                   const measure::Passages& p) {
+  return measure::summarise(predictions, p.length, p.first, p.length);
+}
+
+// The mean of how much further b is from the full cache than a, with its paired interval.
+measure::Mean further(std::vector<measure::Prediction> a, const std::vector<measure::Prediction>& b,
+                      const measure::Passages& p) {
+  for (size_t i = 0; i < a.size(); ++i) a[i].kl = b[i].kl - a[i].kl;
+  return summary(a, p).kl;
+}
+
+TEST_F(EmbeddedModel, FewerBitsDoMoreAndChannelsSpareK) {
+  const measure::Passages p = experiments::text_windows(sample_ids(), 2, 384);
+  const auto got = measure::read_specs(model_, p, {},
+                                       specs({"contiguous/f16", "contiguous/q8_0",
+                                              "contiguous/kivi(k_bits=2,v_bits=16,residual=0,k_axis=token)",
+                                              "contiguous/kivi(k_bits=2,v_bits=16,residual=0)"}));
+  const measure::PredictionSummary f16 = summary(got[0], p), q8 = summary(got[1], p),
+                                   token = summary(got[2], p), channel = summary(got[3], p);
+  EXPECT_LT(f16.kl.value, 1e-6);
+  EXPECT_GT(f16.kl.value, 1e-9);
+  EXPECT_LT(std::abs(f16.loss_change.value), 1e-4);
+  EXPECT_GE(f16.same_top.value, 0.995);
+  EXPECT_LT(q8.kl.value, 2e-4);
+  EXPECT_GT(q8.kl.value, 2e-6);
+  EXPECT_LT(std::abs(q8.loss_change.value), 2e-3);
+  EXPECT_GT(token.kl.value, 1.5 * channel.kl.value);
+  EXPECT_LT(token.kl.value, 10 * channel.kl.value);
+  EXPECT_GT(further(got[3], got[2], p).interval.low, 0)
+      << "scales per token are worse for K, and not by chance";
+}
+
+// The data README's recall protocol: NumPy's random ids, 64 of them again `distance` later.
+measure::Passages numpy_recall(int64_t distance) {
+  const experiments::Recall recall{.distance = distance, .passage = 64};
+  std::vector<int> ids;
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    const std::vector<int> drawn = test::NumpyRandom(seed).integers(3, 512, 1025);
+    ids.insert(ids.end(), drawn.begin(), drawn.begin() + recall.length() + 1);
+  }
+  return experiments::with_repeat(ids, 8, recall);
+}
+
+TEST_F(EmbeddedModel, AWindowShorterThanTheDistanceForgets) {
+  struct Row {
+    int64_t distance;
+    double full, window256, window64;
+  };
+  // ../shared/data/README.md
+  for (const Row& want : {Row{160, 1.732, 1.733, 6.262}, Row{320, 0.167, 6.259, 6.243}}) {
+    const measure::Passages p = numpy_recall(want.distance);
+    const auto got = measure::read_specs(
+        model_, p, {}, specs({"contiguous", "contiguous/ring(window=256)", "contiguous/ring(window=64)"}));
+    EXPECT_NEAR(summary(got[0], p).loss, want.full, 0.0006);
+    EXPECT_NEAR(summary(got[1], p).loss, want.window256, 0.0006);
+    EXPECT_NEAR(summary(got[2], p).loss, want.window64, 0.0006);
+  }
+}
+
+TEST_F(EmbeddedModel, GreedyTextsPartWhereTheCacheSaysSo) {
+  const std::vector<int> ids = sample_ids();
+  const auto text = [&](const char* spec) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(parse_spec(spec), cache_shape(model_.config(), 1, 128), ledger);
+    model::CachedModel writer(model_, *cache, 1);
+    return model::continue_prompts(writer, std::span(ids).first(32), 128, {.temperature = 0},
+                                   [] { return false; });
+  };
+  const std::vector<int> full = text("contiguous"), paged = text("paged"),
+                         coarse = text("contiguous/token(bits=2)");
+  EXPECT_EQ(full.size(), 128u);
+  EXPECT_EQ(paged, full);
+  EXPECT_TRUE(std::equal(full.begin(), full.begin() + 32, coarse.begin())) << "the prompt is everyone's";
+  EXPECT_NE(coarse, full);
+}
+
+}  // namespace
+}  // namespace kv

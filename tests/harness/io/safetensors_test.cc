@@ -1,0 +1,269 @@
+// Round trips, every lie a header can tell, and a few thousand mutated files that must be read or refused,
+// never crash.
+#include "harness/io/safetensors.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Safetensors : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "kvlab-safetensors-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    path_ = folder_ / "t.safetensors";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write_raw(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+  void write_file(const std::string& header, size_t data_bytes, int64_t claimed = -1) {
+    const uint64_t length = claimed < 0 ? header.size() : static_cast<uint64_t>(claimed);
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    write_raw(bytes + header + std::string(data_bytes, '\x01'));
+  }
+  // The refusal's text; a test failure if the file is taken.
+  std::string refusal() {
+    try {
+      const io::SafetensorsFile file(path_);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "was not refused";
+    return "";
+  }
+  void expect_refused(const std::string& header, size_t data_bytes, const std::string& reason) {
+    SCOPED_TRACE(header);
+    write_file(header, data_bytes);
+    const std::string text = refusal();
+    EXPECT_NE(text.find(reason), std::string::npos) << text;
+    EXPECT_NE(text.find(path_.string()), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << "must be one line: " << text;
+  }
+
+  fs::path folder_, path_;
+};
+
+std::string entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+TEST_F(Safetensors, RoundTripsBits) {
+  const std::vector<float> a = {1.5f, -0.0f, std::numeric_limits<float>::denorm_min(), NAN, INFINITY, 3e38f};
+  const std::vector<float> b = {42};
+  const io::NamedTensor tensors[] = {{"z/\"quoted\"\n", {2, 3}, a}, {"scalar", {}, b}, {"empty", {0, 7}, {}}};
+  io::write_safetensors(path_, tensors);
+  const io::SafetensorsFile file(path_);
+  ASSERT_EQ(file.tensors().size(), 3u);
+  const auto& read = file.tensor("z/\"quoted\"\n");
+  EXPECT_EQ(read.dtype, "F32");
+  EXPECT_EQ(read.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(read.bytes.data(), a.data(), 24), 0);
+  float middle[2];
+  io::read_f32(read, 1, 2, middle);
+  EXPECT_EQ(std::memcmp(middle, &a[1], 8), 0);
+  EXPECT_EQ(file.tensor("scalar").elements(), 1);
+  EXPECT_EQ(file.tensor("empty").elements(), 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file was left behind";
+}
+
+TEST_F(Safetensors, ReadsHalvesAndBrainFloats) {
+  const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0x7c00, 0x8000};
+  const uint16_t brains[] = {0x3f80, 0xc000, 0x0001, 0x7f7f, 0x7f80, 0x8000};
+  const std::string header =
+      R"({"f":{"dtype":"F16","shape":[6],"data_offsets":[0,12]},)"
+      R"("b":{"dtype":"BF16","shape":[6],"data_offsets":[12,24]},"__metadata__":{"by":"x"}})";
+  const uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(halves), 12).append(reinterpret_cast<const char*>(brains), 12);
+  write_raw(bytes);
+  const io::SafetensorsFile file(path_);
+  float f[6], b[6];
+  io::read_f32(file.tensor("f"), 0, 6, f);
+  io::read_f32(file.tensor("b"), 0, 6, b);
+  const float want_f[] = {1, -2, 0x1p-24f, 65504, INFINITY, -0.0f};
+  const float want_b[] = {1, -2, 0x1p-133f, 0x1.fep127f, INFINITY, -0.0f};
+  EXPECT_EQ(std::memcmp(f, want_f, sizeof f), 0);
+  EXPECT_EQ(std::memcmp(b, want_b, sizeof b), 0);
+}
+
+TEST_F(Safetensors, OtherDtypesAreParsedButNotReadAsFloats) {
+  write_file(entry("F64", "[2]", "[0,16]"), 16);
+  const io::SafetensorsFile file(path_);
+  float out[2];
+  EXPECT_THROW(io::read_f32(file.tensor("a"), 0, 2, out), std::invalid_argument);
+}
+
+TEST_F(Safetensors, RangesOutsideATensorAreBugs) {
+  write_file(entry("F32", "[2]", "[0,8]"), 8);
+  const io::SafetensorsFile file(path_);
+  float out[4];
+  EXPECT_THROW(io::read_f32(file.tensor("a"), 1, 2, out), std::logic_error);
+  EXPECT_THROW(io::read_f32(file.tensor("a"), -1, 1, out), std::logic_error);
+  EXPECT_THROW(io::read_f32(file.tensor("a"), INT64_MAX, 1, out), std::logic_error);
+}
+
+TEST_F(Safetensors, AMissingTensorListsTheNames) {
+  write_file(entry("F32", "[2]", "[0,8]"), 8);
+  try {
+    io::SafetensorsFile(path_).tensor("q");
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find("no tensor \"q\"; it has \"a\""), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Safetensors, AnEmptyHeaderIsAFileWithoutTensors) {
+  write_file("{}   ", 0);
+  EXPECT_TRUE(io::SafetensorsFile(path_).tensors().empty());
+}
+
+TEST_F(Safetensors, RefusesWhatIsNoFile) {
+  EXPECT_NE(refusal().find("No such file"), std::string::npos);
+  path_ = folder_;
+  EXPECT_NE(refusal().find("not a regular file"), std::string::npos);
+  path_ = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_NE(refusal().find("not a regular file"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesLengthsThatLie) {
+  write_raw("");
+  EXPECT_NE(refusal().find("too short"), std::string::npos);
+  write_raw("1234567");
+  EXPECT_NE(refusal().find("too short"), std::string::npos);
+  write_file("{}", 0, 3);
+  EXPECT_NE(refusal().find("only 2 follow"), std::string::npos);
+  write_file("{}", 0, 100'000'001);
+  EXPECT_NE(refusal().find("the format allows 100000000"), std::string::npos);
+  write_file("{}", 0, INT64_MAX);
+  EXPECT_NE(refusal().find("the format allows"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesHeadersThatLie) {
+  const std::string good = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
+  expect_refused("", 0, "not JSON");
+  expect_refused("{", 0, "not JSON");
+  expect_refused("{}x", 0, "not JSON");
+  expect_refused("{\"a\xff\":1}", 0, "not JSON");
+  expect_refused("[]", 0, "must be a JSON object, not array");
+  expect_refused("7", 0, "must be a JSON object, not number");
+  expect_refused(R"({"a":[1]})", 0, "must be a JSON object, not array");
+  expect_refused(R"({"a":{"shape":[2],"data_offsets":[0,8]}})", 8, "\"dtype\" is missing");
+  expect_refused(R"({"a":{"dtype":"F32","data_offsets":[0,8]}})", 8, "\"shape\" is missing");
+  expect_refused(R"({"a":{"dtype":"F32","shape":[2]}})", 8, "\"data_offsets\" is missing");
+  expect_refused(R"({"a":{"dtype":4,"shape":[2],"data_offsets":[0,8]}})", 8,
+                 "\"dtype\" must be string, not number");
+  expect_refused(entry("F31", "[2]", "[0,8]"), 8, "unknown dtype \"F31\"; known are BOOL");
+  expect_refused(entry("F32", "2", "[0,8]"), 8, "\"shape\" must be array, not number");
+  expect_refused(entry("F32", "[-2]", "[0,8]"), 8, "\"shape\" must hold integers");
+  expect_refused(entry("F32", "[2.0]", "[0,8]"), 8, "\"shape\" must hold integers");
+  expect_refused(entry("F32", "[18446744073709551615]", "[0,8]"), 8, "\"shape\" must hold integers");
+  expect_refused(entry("F32", "[4294967296,4294967296]", "[0,8]"), 8, "more than 2^63 bytes");
+  expect_refused(entry("F32", "[4611686018427387906]", "[0,8]"), 8, "more than 2^63 bytes");
+  expect_refused(entry("F32", "[2]", "[0,8,9]"), 8, "must be [begin, end]");
+  expect_refused(entry("F32", "[2]", "[8,0]"), 8, "must be [begin, end]");
+  expect_refused(entry("F32", "[2]", "[0,\"8\"]"), 8, "\"data_offsets\" must hold integers");
+  expect_refused(entry("F32", "[2]", "[0,8]"), 7, "its data ends at 8, but the file holds 7");
+  expect_refused(entry("F32", "[3]", "[0,8]"), 8, "need 12 bytes, its offsets span 8");
+  expect_refused(entry("F32", "[2]", "[0,8]"), 9, "tensors end at data byte 8, the file's data at 9");
+  expect_refused(entry("F32", "[2]", "[4,12]"), 12, "no tensor covers the data at data byte 0");
+  expect_refused("{\"a\":{" + good + "},\"a\":{" + good + "}}", 8, "has the key \"a\" twice");
+  expect_refused("{\"a\":{\"dtype\":\"F32\"," + good + "}}", 8, "has the key \"dtype\" twice");
+  expect_refused("{\"a\":{" + good + "},\"b\":{" + good + "}}", 8, "tensors overlap at data byte 0");
+  expect_refused("{\"a\":{" + good + R"(},"b":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})", 10,
+                 "no tensor covers the data at data byte 8");
+  expect_refused("{\"a\\nb\":{}}", 0, "tensor \"a\\nb\"");
+  expect_refused(std::string(100000, '['), 0, "nested deeper");
+  expect_refused(R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", 8, "nested deeper");
+  expect_refused("{\"" + std::string(5000, 'x') + "\":{}}", 0, "…");
+}
+
+TEST_F(Safetensors, MutatedFilesAreReadOrRefused) {
+  const std::vector<float> values(24, 1.0f);
+  const std::span<const float> all(values);
+  const io::NamedTensor tensors[] = {
+      {"q", {2, 4}, all.first(8)}, {"k", {1, 8}, all.first(8)}, {"v", {8}, all.first(8)}};
+  io::write_safetensors(path_, tensors);
+  std::ifstream stream(path_, std::ios::binary);
+  const std::string valid((std::istreambuf_iterator<char>(stream)), {});
+  std::mt19937 random(1);
+  int taken = 0, refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = valid;
+    for (uint32_t edits = 1 + random() % 3; edits > 0 && !bytes.empty(); --edits) {
+      const size_t at = random() % (random() % 4 ? std::min<size_t>(bytes.size(), 200) : bytes.size());
+      switch (random() % 5) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes[at] = "0123456789-[]{}\",:.e"[random() % 20];
+          break;
+        case 2:
+          bytes.erase(at, 1 + random() % 9);
+          break;
+        case 3:
+          bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 40));
+          break;
+        default:
+          bytes.resize(at);
+          break;
+      }
+    }
+    write_raw(bytes);
+    try {
+      const io::SafetensorsFile file(path_);
+      for (const auto& [name, tensor] : file.tensors()) {
+        std::vector<float> out(static_cast<size_t>(tensor.elements()));
+        io::read_f32(tensor, 0, tensor.elements(), out.data());
+      }
+      ++taken;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      ++refused;
+    }
+  }
+  EXPECT_GT(taken, 30);
+  EXPECT_GT(refused, 1000);
+}
+
+TEST_F(Safetensors, AFailedWriteLeavesNothing) {
+  const std::vector<float> one = {1};
+  const io::NamedTensor tensors[] = {{"a", {1}, one}};
+  EXPECT_THROW(io::write_safetensors(folder_ / "missing" / "t", tensors), std::runtime_error);
+  fs::create_directory(folder_ / "taken");
+  EXPECT_THROW(io::write_safetensors(folder_ / "taken", tensors), std::runtime_error);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "only the folder `taken` may be there";
+}
+
+TEST_F(Safetensors, WritingNonsenseIsABug) {
+  const std::vector<float> one = {1};
+  const io::NamedTensor twice[] = {{"a", {1}, one}, {"a", {1}, one}}, unfilled[] = {{"a", {2}, one}};
+  EXPECT_THROW(io::write_safetensors(path_, twice), std::logic_error);
+  EXPECT_THROW(io::write_safetensors(path_, unfilled), std::logic_error);
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+}  // namespace
+}  // namespace kv

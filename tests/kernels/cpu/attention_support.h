@@ -1,0 +1,151 @@
+// What tests of attention share: rows of any format in memory of their own, and outputs beside FP64's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/verify/reference/attention.h"
+#include "kernels/attention.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/format/encoding.h"
+
+namespace kv::test {
+
+inline std::vector<float> gaussian(int64_t count, unsigned seed, float deviation = 1.0f) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& x : values) x = normal(rng) * deviation;
+  return values;
+}
+
+// Runs each test once an instruction set of this machine.
+class EveryIsa : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { cpu::force_isa(GetParam()); }
+  void TearDown() override { cpu::force_isa("auto"); }
+};
+inline std::string isa_name(const testing::TestParamInfo<std::string>& isa) { return isa.param; }
+inline auto every_isa() { return testing::ValuesIn(cpu::available_isas()); }
+
+// K or V of one head, `rows` [count, head_dim] encoded. Memory ends where they do, so that the sanitizers see
+// a read beyond. Units lie `gap` bytes apart, and their scales too.
+struct Stored {
+  Stored(const Encoding& e, int head_dim, std::span<const float> rows, int64_t gap = 0)
+      : width(head_dim), count(std::ssize(rows) / head_dim) {
+    const int64_t units = (count + e.group - 1) / e.group, unit = int64_t{e.group} * head_dim;
+    const int64_t meta_bytes = unit_meta_bytes(e, head_dim);
+    side = {.data = nullptr,
+            .meta = nullptr,
+            .stride = unit_data_bytes(e, head_dim) + gap,
+            .meta_stride = meta_bytes ? meta_bytes + gap : 0,
+            .encoding = e};
+    data = std::make_unique<std::byte[]>(static_cast<size_t>(units * side.stride));
+    meta = std::make_unique<std::byte[]>(static_cast<size_t>(units * side.meta_stride));
+    std::vector<float> whole(rows.begin(), rows.end());
+    whole.resize(static_cast<size_t>(units * unit));
+    for (int64_t u = 0; u < units; ++u)
+      encode_unit(e, head_dim, whole.data() + u * unit, data.get() + u * side.stride,
+                  meta.get() + u * side.meta_stride);
+    side.data = data.get();
+    if (meta_bytes) side.meta = meta.get();
+  }
+  // What attention should see.
+  std::vector<float> decoded() const {
+    std::vector<float> rows(static_cast<size_t>(count * width));
+    decode_rows(side, width, 0, count, rows.data());
+    return rows;
+  }
+  int width;
+  int64_t count;
+  Side side;
+  std::unique_ptr<std::byte[]> data, meta;
+};
+
+// K and V of one head, span by span, and what they decode to.
+struct StoredHead {
+  explicit StoredHead(int dim) : head_dim(dim) {}
+  void add(const Encoding& ke, const Encoding& ve, std::span<const float> keys,
+           std::span<const float> values) {
+    const Stored& stored_k = store.emplace_back(ke, head_dim, keys);
+    const std::vector<float> seen_k = stored_k.decoded();
+    const Side k_side = stored_k.side;
+    const Stored& stored_v = store.emplace_back(ve, head_dim, values);
+    const std::vector<float> seen_v = stored_v.decoded();
+    spans.push_back({k_side, stored_v.side, std::ssize(keys) / head_dim});
+    k.insert(k.end(), seen_k.begin(), seen_k.end());
+    v.insert(v.end(), seen_v.begin(), seen_v.end());
+  }
+  int head_dim;
+  std::vector<float> k, v;
+  std::vector<Stored> store;
+  std::vector<Span> spans;
+};
+
+// Runs the problems in a workspace of just the bytes that were asked for, where what is not written first
+// must not be read.
+inline void run_attention(std::span<const HeadQueries> problems, int head_dim) {
+  const size_t bytes = attention_workspace_bytes(problems, head_dim), guard = 64;
+  const std::unique_ptr<std::byte[], void (*)(void*)> workspace(
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + guard)), std::free);
+  std::memset(workspace.get(), 0xa5, bytes + guard);
+  attend(problems, head_dim, workspace.get());
+  for (size_t i = bytes; i < bytes + guard; ++i) ASSERT_EQ(workspace[i], std::byte{0xa5});
+}
+
+// What attend() makes of q [group, n, head_dim], tokens being the last of all rows.
+inline std::vector<float> attended(std::span<const Span> spans, int head_dim, const std::vector<float>& q,
+                                   int64_t n = 1) {
+  int64_t rows = 0;
+  for (const Span& span : spans) rows += span.rows;
+  std::vector<float> out(q.size(), NAN);
+  const HeadQueries problem{.q = q.data(),
+                            .out = out.data(),
+                            .spans = spans,
+                            .group = static_cast<int>(std::ssize(q) / n / head_dim),
+                            .n = n,
+                            .visible = rows - n + 1};
+  run_attention({&problem, 1}, head_dim);
+  return out;
+}
+
+// The same of decoded rows in FP64.
+inline std::vector<double> attended_fp64(std::span<const float> k, std::span<const float> v, int head_dim,
+                                         std::span<const float> q, int64_t n = 1) {
+  const auto width = static_cast<size_t>(head_dim);
+  const int64_t rows = std::ssize(k) / head_dim;
+  std::vector<double> all;
+  for (size_t at = 0; at < q.size(); at += width) {
+    const int64_t seen = rows - n + 1 + static_cast<int64_t>(at / width) % n;
+    const size_t size = static_cast<size_t>(seen) * width;
+    const auto out = reference::attend(q.subspan(at, width), k.first(size), v.first(size), seen).out;
+    all.insert(all.end(), out.begin(), out.end());
+  }
+  return all;
+}
+
+// Relative L2 distance of all outputs together.
+inline double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  double error = 0.0, norm = 0.0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(double{got[i]} - want[i], 2);
+    norm += want[i] * want[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+inline void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b,
+                             const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+}  // namespace kv::test

@@ -1,0 +1,163 @@
+// The GPU's fast decode kernel, run through the shim: every instance that is compiled for the GPU, against
+// FP64.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/kernels/cuda/cuda_attention.h"
+
+namespace kv {
+namespace {
+
+using namespace test;
+
+constexpr double kBound = 3e-6;  // of f32 arithmetic; the codec's own error is in what both read
+
+template <class List>
+std::vector<GpuProblem> solve(List list, const std::vector<GpuCase>& cases, unsigned seed) {
+  std::vector<GpuProblem> problems = make_problems(cases);
+  GpuBatch batch(problems, GpuBatch::Path::kFast);
+  EXPECT_TRUE(batch.decode(list, {.seed = seed})) << describe(cases.front());
+  EXPECT_TRUE(batch.counters_are_zero());
+  return problems;
+}
+
+template <class List>
+void expect_fp64(List list, const std::vector<GpuCase>& cases, unsigned seed) {
+  for (const GpuProblem& p : solve(list, cases, seed)) {
+    EXPECT_LT(p.relative_error(), kBound) << describe(p.shape) << " seed " << seed;
+  }
+}
+
+// Every head_dim, one query head and several, and lengths around tiles and splits.
+template <class List>
+void check_list(List list, const std::vector<CodecPair>& codecs) {
+  for (const CodecPair& codec : codecs) {
+    const int32_t unit = codec.unit_rows();
+    for (const int head_dim : {64, 128, 256}) {
+      const auto of = [&](int group, int32_t units, int32_t tail) {
+        return GpuCase{.codec = codec,
+                       .head_dim = head_dim,
+                       .group = group,
+                       .rows = units * unit + tail,
+                       .tail_rows = tail,
+                       .placing = unit > 1 ? kTiny : kPaged};
+      };
+      const int32_t most = 384 / unit;
+      if (unit > 1) {
+        expect_fp64(list, {of(1, most, 33), of(1, 1, 0), of(1, 0, 7)}, 1);
+        expect_fp64(list, {of(4, 2, 40)}, 2);
+      } else {
+        expect_fp64(list, {of(1, most, 0), of(1, 1, 0), of(1, 37, 0)}, 1);
+        expect_fp64(list, {of(4, 70, 0)}, 2);
+      }
+    }
+  }
+}
+
+TEST(CudaDecode, PlainCodecsAgreeWithFp64) {
+  check_list(cuda::PlainCodecs(), {same(kF32s), same(kF16s), same(kBf16s)});
+}
+TEST(CudaDecode, Fp8AgreesWithFp64) { check_list(cuda::Fp8Codecs(), {same(kFp8s[0]), same(kFp8s[1])}); }
+TEST(CudaDecode, GgmlBlocksAgreeWithFp64) {
+  check_list(cuda::BlockCodecs(), {same(kQ8), same(kQ4), {kQ8, kQ4}});
+}
+TEST(CudaDecode, TokenCodesAgreeWithFp64) {
+  check_list(cuda::TokenCodecs(), {same(token(8, true)), same(token(4, true)), same(token(2, true))});
+}
+TEST(CudaDecode, SymmetricTokenCodesAgreeWithFp64) {
+  check_list(cuda::SymmetricCodecs(), {same(token(8, false)), same(token(4, false)), same(token(2, false))});
+}
+TEST(CudaDecode, KiviAgreesWithFp64) { check_list(cuda::KiviCodecs(), {kivi(8), kivi(4), kivi(2)}); }
+
+TEST(CudaDecode, EveryGroupAgreesWithFp64) {
+  for (int group = 1; group <= 16; ++group) {
+    expect_fp64(cuda::PlainCodecs(), {{.codec = same(kF16s), .group = group, .rows = 75}}, 5);
+  }
+}
+
+// Blocks of 8 queries and of 16, more than one of them, and tokens that see different rows.
+TEST(CudaDecode, ChunksAgreeWithFp64) {
+  const auto of = [](const CodecPair& codec, int32_t rows, int32_t n) {
+    return GpuCase{.codec = codec, .group = 2, .rows = rows, .n = n, .placing = kPaged};
+  };
+  for (const CodecPair& codec : {same(kF32s), same(kF16s), same(kBf16s)}) {
+    expect_fp64(cuda::PlainCodecs(), {of(codec, 3, 3), of(codec, 20, 3)}, 3);
+    expect_fp64(cuda::PlainCodecs(), {of(codec, 40, 40), of(codec, 400, 7), of(codec, 70, 1)}, 4);
+  }
+  expect_fp64(cuda::BlockCodecs(), {of(same(kQ4), 40, 40), of(same(kQ4), 130, 9)}, 5);
+  expect_fp64(cuda::KiviCodecs(),
+              {{.codec = kivi(4), .group = 2, .rows = 64 + 45, .tail_rows = 45, .n = 9, .placing = kTiny},
+               {.codec = kivi(4), .group = 2, .rows = 32 + 5, .tail_rows = 5, .n = 20, .placing = kTiny}},
+              6);
+  expect_fp64(cuda::PlainCodecs(), {{.codec = same(kF16s), .head_dim = 256, .rows = 50, .n = 20}}, 7);
+}
+
+// Large and small numbers: what tensor cores take has 5 bits of exponent.
+TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
+  for (const CodecPair& codec : {same(token(4, true)), same(kQ8), same(kFp8s[0])}) {
+    for (const float magnitude : {1e-12f, 1e-3f, 1e6f}) {
+      if (codec.k.format == Format::kQ8_0 && magnitude < 1e-6f) continue;  // its f16 scales would all be 0
+      std::vector<GpuProblem> problems = make_problems({{.codec = codec, .group = 2, .rows = 200}});
+      GpuProblem& p = problems.front();
+      std::vector<float> k = gaussian(200 * 64, 5), v = gaussian(200 * 64, 6);
+      for (size_t i = 0; i < v.size(); ++i) v[i] *= i / 64 % 3 ? magnitude : 1e-3f * magnitude;
+      for (float& x : k) x *= std::min(magnitude, 30.0f);
+      for (float& x : p.q) x /= std::min(magnitude, 30.0f);
+      p.encoded.fill(k, v);
+      GpuBatch batch(problems, GpuBatch::Path::kFast);
+      const bool found = codec.k.format == Format::kToken  ? batch.decode(cuda::TokenCodecs(), {.seed = 1})
+                         : codec.k.format == Format::kQ8_0 ? batch.decode(cuda::BlockCodecs(), {.seed = 1})
+                                                           : batch.decode(cuda::Fp8Codecs(), {.seed = 1});
+      ASSERT_TRUE(found);
+      EXPECT_LT(p.relative_error(), kBound) << codec.name() << " " << magnitude;
+    }
+  }
+}
+
+// The last block merges, in whatever order blocks come: the bits are those of a launch that only merges.
+TEST(CudaDecode, OneLaunchAndTwoGiveTheSameBits) {
+  const GpuCase shape{.codec = kivi(4), .group = 3, .rows = 1088 + 40, .tail_rows = 40, .placing = kTiny};
+  std::vector<GpuProblem> want = make_problems({shape, shape});
+  GpuBatch two(want, GpuBatch::Path::kFast);
+  ASSERT_TRUE(two.decode(cuda::KiviCodecs(), {.seed = 1}, false));
+  two.merge(2);
+  for (const unsigned seed : {0u, 3u, 4u}) {
+    const std::vector<GpuProblem> got = solve(cuda::KiviCodecs(), {shape, shape}, seed);
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(std::memcmp(want[i].out.data(), got[i].out.data(), want[i].out.size() * sizeof(float)), 0);
+    }
+  }
+}
+
+TEST(CudaDecode, PlacementAndScheduleChangeNoBit) {
+  const GpuCase base{.codec = same(kQ8), .group = 2, .rows = 400};
+  const std::vector<float> want = solve(cuda::BlockCodecs(), {base}, 0).front().out;
+  for (const Placing& placing : {kContiguous, kRowMajor, kPaged, kTiny, kOdd}) {
+    GpuCase other = base;
+    other.placing = placing;
+    for (const unsigned seed : {1u, 2u}) {
+      const std::vector<float> got = solve(cuda::BlockCodecs(), {other}, seed).front().out;
+      EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0) << describe(other);
+    }
+  }
+}
+
+TEST(CudaDecode, KeepsTheScoresThatH2oAsksFor) {
+  std::vector<GpuProblem> problems =
+      make_problems({{.codec = kivi(4), .group = 3, .rows = 64 + 20, .tail_rows = 20, .placing = kTiny}});
+  GpuBatch batch(problems, GpuBatch::Path::kFast, true);
+  ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+  batch.add_mass(3);
+  const GpuProblem& p = problems.front();
+  std::vector<double> want(p.mass.size(), 0.0);
+  const std::vector<float> k = p.decoded(false), v = p.decoded(true);
+  for (int query = 0; query < 3; ++query) {
+    const auto one = reference::attend(p.row(p.q, query), k, v, p.shape.rows);
+    for (size_t i = 0; i < want.size(); ++i) want[i] += one.probabilities[static_cast<Eigen::Index>(i)];
+  }
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(p.mass[i], want[i], 1e-5 * want[i]) << i;
+}
+
+}  // namespace
+}  // namespace kv

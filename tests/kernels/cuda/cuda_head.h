@@ -1,0 +1,166 @@
+// One head's rows as a GPU cache would hold them, in the CPU's memory: for tests that run kernels/cuda
+// through the shim.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/pages.h"
+#include "kernels/format/encoding.h"
+#include "tests/kernels/format/unit.h"
+
+namespace kv::test {
+
+struct CodecPair {
+  Encoding k, v;
+  int32_t unit_rows() const { return std::max<int32_t>(k.group, v.group); }
+  std::string name() const { return k == v ? encoding_name(k) : encoding_name(k) + "+" + encoding_name(v); }
+};
+
+inline CodecPair same(const Encoding& e) { return {e, e}; }
+inline CodecPair kivi(int bits, int group = 32) { return {channel(bits, group), token(bits, true)}; }
+inline constexpr Encoding kF32s{}, kF16s{.format = Format::kF16, .bits = 16},
+    kBf16s{.format = Format::kBf16, .bits = 16};
+
+// Every codec that the GPU has.
+inline std::vector<CodecPair> gpu_codecs() {
+  std::vector<CodecPair> all;
+  for (const Encoding& e : {kF32s, kF16s, kBf16s, kFp8s[0], kFp8s[1], kQ8, kQ4}) all.push_back(same(e));
+  for (const int bits : {8, 4, 2}) {
+    all.push_back(same(token(bits, true)));
+    all.push_back(same(token(bits, false)));
+    all.push_back(kivi(bits));
+  }
+  return all;
+}
+
+// How a placement lays units out. `heads`: other heads' units lie between this one's (row-major planes).
+struct Placing {
+  int32_t page_units;
+  bool shuffled = false;
+  int32_t heads = 1;
+};
+inline constexpr Placing kContiguous{1 << 20}, kRowMajor{1 << 20, false, 3}, kPaged{16, true}, kTiny{1, true},
+    kOdd{7, true};
+
+inline cuda::SideLayout side_layout(const Encoding& e, int head_dim, int32_t unit_rows, int32_t heads) {
+  const auto data = static_cast<int32_t>(unit_data_bytes(e, head_dim));
+  const auto meta = static_cast<int32_t>(unit_meta_bytes(e, head_dim));
+  const int32_t inner = unit_rows / e.group;
+  return {e, data, meta, data * inner * heads, meta * inner * heads};
+}
+
+inline cuda::Layout layout_of(const CodecPair& codec, int head_dim, const Placing& placing) {
+  const int32_t rows = codec.unit_rows();
+  return {.k = side_layout(codec.k, head_dim, rows, placing.heads),
+          .v = side_layout(codec.v, head_dim, rows, placing.heads),
+          .head_dim = head_dim,
+          .unit_rows = rows,
+          .page_units = placing.page_units};
+}
+
+// Memory that starts at a multiple of 64, of its exact size, so that the sanitizers see a step outside.
+class Bytes {
+ public:
+  explicit Bytes(int64_t size)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(size + 63) / 64 * 64))) {
+    std::fill_n(data_.get(), (size + 63) / 64 * 64, std::byte{0xff});
+  }
+  std::byte* get() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+class GpuHead {
+ public:
+  GpuHead(const CodecPair& codec, int head_dim, const Placing& placing, int32_t rows)
+      : layout(layout_of(codec, head_dim, placing)), rows_(rows) {
+    const int32_t units = (rows + layout.unit_rows - 1) / layout.unit_rows;
+    for (int32_t unit = 0; unit < units; unit += layout.page_units) {
+      const int32_t here = std::min(layout.page_units, units - unit);
+      pages.push_back({plane(layout.k.data_stride, here), plane(layout.k.meta_stride, here),
+                       plane(layout.v.data_stride, here), plane(layout.v.meta_stride, here)});
+    }
+    // The last one, which may be short, stays where it is.
+    std::mt19937 random(7);
+    if (placing.shuffled && !pages.empty()) std::shuffle(pages.begin(), pages.end() - 1, random);
+  }
+
+  int32_t rows() const { return rows_; }
+  int32_t units() const { return (rows_ + layout.unit_rows - 1) / layout.unit_rows; }
+
+  // Stores rows [rows(), head_dim] with the CPU's encoders; what does not fill a unit is padded with zeros.
+  void fill(std::vector<float> k, std::vector<float> v) {
+    const size_t size = static_cast<size_t>(units()) * layout.unit_rows * layout.head_dim;
+    k.resize(size);
+    v.resize(size);
+    for (int32_t row = 0; row < units() * layout.unit_rows; ++row) {
+      const cuda::RowPair at = cuda::locate(layout, pages.data(), row);
+      if (at.k.row == 0) encode(layout.k, &k[static_cast<size_t>(row) * layout.head_dim], at.k);
+      if (at.v.row == 0) encode(layout.v, &v[static_cast<size_t>(row) * layout.head_dim], at.v);
+    }
+  }
+
+  // What is stored, decoded by the CPU: [rows(), head_dim].
+  std::vector<float> decoded(bool v) const {
+    std::vector<float> all(static_cast<size_t>(rows_) * layout.head_dim);
+    for (int32_t row = 0; row < rows_; ++row) {
+      const cuda::RowPair pair = cuda::locate(layout, pages.data(), row);
+      const cuda::StoredRow& at = v ? pair.v : pair.k;
+      decode_row((v ? layout.v : layout.k).encoding, layout.head_dim, at.data, at.meta, at.row,
+                 &all[static_cast<size_t>(row) * layout.head_dim]);
+    }
+    return all;
+  }
+
+  cuda::Layout layout;
+  std::vector<cuda::Page> pages;
+
+ private:
+  std::byte* plane(int32_t stride, int32_t units) {
+    if (stride == 0) return nullptr;
+    return store_.emplace_back(int64_t{stride} * units).get();
+  }
+  void encode(const cuda::SideLayout& side, const float* rows, const cuda::StoredRow& at) {
+    encode_unit(side.encoding, layout.head_dim, rows, const_cast<std::byte*>(at.data),
+                const_cast<std::byte*>(at.meta));
+  }
+
+  int32_t rows_;
+  std::vector<Bytes> store_;
+};
+
+// Whether both hold the same bytes, row by row; empty if so, else the plane and row where they do not.
+inline std::string difference(const GpuHead& a, const GpuHead& b) {
+  const auto differ = [](const std::byte* x, const std::byte* y, int32_t bytes) {
+    return bytes > 0 && !std::equal(x, x + bytes, y);
+  };
+  for (int32_t row = 0; row < a.rows(); ++row) {
+    const cuda::RowPair x = cuda::locate(a.layout, a.pages.data(), row);
+    const cuda::RowPair y = cuda::locate(b.layout, b.pages.data(), row);
+    const std::string at = " of row " + std::to_string(row);
+    if (differ(x.k.data, y.k.data, a.layout.k.data_bytes)) return "K's codes" + at;
+    if (differ(x.k.meta, y.k.meta, a.layout.k.meta_bytes)) return "K's scales" + at;
+    if (differ(x.v.data, y.v.data, a.layout.v.data_bytes)) return "V's codes" + at;
+    if (differ(x.v.meta, y.v.meta, a.layout.v.meta_bytes)) return "V's scales" + at;
+  }
+  return "";
+}
+
+inline std::vector<float> gaussian(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+}  // namespace kv::test

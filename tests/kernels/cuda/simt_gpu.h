@@ -1,0 +1,163 @@
+// kernels/cuda/gpu.h over the shim: "device memory" is the CPU's.
+//
+// The two queues are as unkind as the machine: what they are given runs when somebody waits for it, and the
+// copies of kAhead either as late as the waits allow or as early. So a wait that is missing changes what
+// comes out, one way or the other.
+#pragma once
+
+#include <deque>
+
+#include "kernels/cuda/attention/attend_simple.h"
+#include "kernels/cuda/attention/attention_weights.h"
+#include "kernels/cuda/attention/dispatch.h"
+#include "kernels/cuda/attention/evict.h"
+#include "kernels/cuda/attention/merge.h"
+#include "kernels/cuda/attention/read_back.h"
+#include "kernels/cuda/encode/append.h"
+#include "kernels/cuda/gpu.h"
+
+namespace kv::test {
+
+class SimtGpu : public cuda::Gpu {
+ public:
+  enum class Late { kAhead, kMain, kBoth };
+
+  explicit SimtGpu(unsigned seed = 1, Late late = Late::kBoth) : seed_(seed), late_(late) {}
+  int64_t pinned_bytes = 0;  // asked for in all
+  int64_t choices = 0;       // slots that it chose
+  int64_t copies_ahead = 0;
+  int64_t skipped_wait = -1;  // for tests of the tests: a queue's n-th wait is left out, or the host's are
+  int64_t waits = 0;
+  bool host_waits = true;
+
+  cuda::GpuInfo info() const override { return {.name = "shim", .multiprocessors = 1}; }
+  std::byte* allocate(size_t bytes) override {
+    return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  }
+  void release(std::byte* p) noexcept override {
+    finish();
+    std::free(p);
+  }
+  std::byte* allocate_pinned(size_t bytes) override {
+    pinned_bytes += static_cast<int64_t>(bytes);
+    return allocate(bytes);
+  }
+  void release_pinned(std::byte* p) noexcept override { release(p); }
+  void copy(void* to, const void* from, size_t bytes) override {
+    main_.run_to(main_.end());
+    std::memcpy(to, from, bytes);
+  }
+  void synchronize() override { finish(); }
+
+  void copy_ahead(void* to, const void* from, size_t bytes) override {
+    ++copies_ahead;
+    give(Queue::kAhead, [=] { std::memcpy(to, from, bytes); });
+  }
+  Mark mark(Queue queue) override {
+    marks_.push_back({queue, of(queue).end()});
+    return std::ssize(marks_) - 1;
+  }
+  void wait(Queue queue, Mark mark) override {
+    if (waits++ == skipped_wait) return;
+    give(queue, [this, mark] { run_to(mark); });
+  }
+  void wait(Mark mark) override {
+    if (host_waits) run_to(mark);
+  }
+
+  void append(const cuda::AppendParams& params, int jobs, int most_units) override {
+    launch({cuda::append_blocks(params.layout, most_units), jobs}, cuda::kAppendWarps, 0,
+           [=] { cuda::append_rows(params); });
+  }
+  void copy_rows(const cuda::CopyParams& params, int jobs, int most_rows) override {
+    launch({blocks(most_rows, cuda::kCopyWarps), jobs}, cuda::kCopyWarps, 0,
+           [=] { cuda::copy_rows(params); });
+  }
+  void attend_simple(const cuda::AttendParams& params, int problems, int most_splits,
+                     int most_queries) override {
+    launch({blocks(most_queries, cuda::kAttendWarps), problems, most_splits}, cuda::kAttendWarps, 0,
+           [=] { cuda::attend_simple(params); });
+  }
+  int decode_queries(const cuda::Layout& layout, int queries) const override {
+    return find(layout, queries).queries;
+  }
+  void decode(const cuda::DecodeParams& params, int items) override {
+    const cuda::Instance found = find(params.layout, params.merge.most_queries);
+    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
+    launch({items, blocks(params.merge.most_queries, found.queries)}, cuda::kDecodeWarps,
+           static_cast<size_t>(found.shared_bytes), [=] { found.kernel(params); });
+  }
+  void merge(const cuda::MergeParams& params, int problems) override {
+    launch({blocks(params.most_queries, cuda::kMergeQueries), problems}, cuda::kMergeWarps, 0,
+           [=] { cuda::merge_splits(params); });
+  }
+  void add_mass(const cuda::MassParams& params, int problems, int most_rows) override {
+    const int threads = cuda::kAttendWarps * simt::kWarp;
+    launch({(most_rows + threads - 1) / threads, problems}, cuda::kAttendWarps, 0,
+           [=] { cuda::add_mass(params); });
+  }
+  void choose_slots(const cuda::EvictParams& params, int heads) override {
+    choices += heads;
+    launch({heads}, cuda::kEvictWarps, cuda::kEvictSharedBytes, [=] { cuda::choose_slot(params); });
+  }
+
+ private:
+  struct Work {
+    std::deque<std::function<void()>> given;
+    int64_t done = 0;  // and taken from `given`
+    int64_t end() const { return done + std::ssize(given); }
+    void run_to(int64_t end) {
+      while (done < end) {
+        const std::function<void()> next = std::move(given.front());
+        given.pop_front();
+        ++done;
+        next();
+      }
+    }
+  };
+  Work& of(Queue queue) { return queue == Queue::kMain ? main_ : ahead_; }
+  void give(Queue queue, std::function<void()> work) {
+    of(queue).given.push_back(std::move(work));
+    const bool late = late_ == Late::kBoth || (late_ == Late::kMain) == (queue == Queue::kMain);
+    if (!late) of(queue).run_to(of(queue).end());
+  }
+  void run_to(Mark mark) {
+    const auto [queue, end] = marks_[static_cast<size_t>(mark)];
+    of(queue).run_to(end);
+  }
+  void finish() {
+    for (Work* work : {&main_, &ahead_}) work->run_to(work->end());
+  }
+
+  static int blocks(int queries, int of) { return (queries + of - 1) / of; }
+  static cuda::Instance find(const cuda::Layout& layout, int queries) {
+    cuda::Instance found{};
+    const auto look_in = [&](auto list) {
+      if (!found.kernel) found = cuda::find_instance(list, layout, queries);
+    };
+    look_in(cuda::PlainCodecs());
+    look_in(cuda::Fp8Codecs());
+    look_in(cuda::BlockCodecs());
+    look_in(cuda::TokenCodecs());
+    look_in(cuda::SymmetricCodecs());
+    look_in(cuda::KiviCodecs());
+    return found;
+  }
+  void launch(simt::Dim grid, int warps, size_t shared_bytes, const std::function<void()>& kernel) {
+    give(Queue::kMain, [=, seed = seed_++] {
+      simt::Machine::run(
+          {.grid = grid, .threads = warps * simt::kWarp, .shared_bytes = shared_bytes, .seed = seed}, kernel);
+    });
+  }
+
+  unsigned seed_;
+  const Late late_;
+  Work main_, ahead_;
+  struct Place {
+    Queue queue;
+    int64_t end;
+  };
+  std::vector<Place> marks_;
+};
+
+}  // namespace kv::test

@@ -1,0 +1,117 @@
+// One encoded unit in memory of its own, and the formats and rows that tests of encodings go through.
+#pragma once
+
+#include <algorithm>
+#include <cfloat>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/format/encoding.h"
+#include "kernels/math.h"
+
+namespace kv::test {
+
+inline constexpr int kHeadDims[] = {8, 24, 32, 64, 96, 128, 256, 512};
+
+inline Encoding token(int bits, bool affine) {
+  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
+}
+inline Encoding channel(int bits, int group) {
+  return {.format = Format::kChannel,
+          .bits = static_cast<uint8_t>(bits),
+          .group = static_cast<uint16_t>(group),
+          .affine = true};
+}
+inline constexpr Encoding kFp8s[] = {{.format = Format::kFp8E4M3, .bits = 8},
+                                     {.format = Format::kFp8E5M2, .bits = 8}};
+inline constexpr Encoding kQ8{.format = Format::kQ8_0, .bits = 8}, kQ4{.format = Format::kQ4_0, .bits = 4};
+
+inline std::vector<Encoding> quantised() {
+  std::vector<Encoding> all{kFp8s[0], kFp8s[1], kQ8, kQ4};
+  for (int bits = 1; bits <= 16; ++bits) {
+    all.push_back(token(bits, true));
+    if (bits > 1) all.push_back(token(bits, false));
+    all.push_back(channel(bits, 8));
+  }
+  all.push_back(channel(2, 32));
+  all.push_back(channel(4, 256));
+  return all;
+}
+
+// One unit, its planes in memory of their exact sizes so that the sanitizers see a step outside.
+struct Unit {
+  Unit(const Encoding& e, int d)
+      : encoding(e),
+        head_dim(d),
+        data(static_cast<size_t>(unit_data_bytes(e, d))),
+        meta(static_cast<size_t>(unit_meta_bytes(e, d))) {}
+  Unit(const Encoding& e, int d, const std::vector<float>& rows) : Unit(e, d) {
+    encode_unit(e, d, rows.data(), data.data(), meta.data());
+  }
+  std::vector<float> decoded() const {
+    std::vector<float> rows(static_cast<size_t>(encoding.group * head_dim));
+    for (int r = 0; r < encoding.group; ++r) {
+      decode_row(encoding, head_dim, data.data(), meta.data(), r, rows.data() + r * head_dim);
+    }
+    return rows;
+  }
+  float meta_f32(int i) const {
+    float x;
+    std::memcpy(&x, meta.data() + 4 * i, 4);
+    return x;
+  }
+  float meta_f16(int i) const {
+    uint16_t h;
+    std::memcpy(&h, meta.data() + 2 * i, 2);
+    return f16_to_f32(h);
+  }
+  Encoding encoding;
+  int head_dim;
+  std::vector<std::byte> data, meta;
+};
+
+struct Named {
+  std::string name;
+  std::vector<float> values;
+};
+
+// Rows that random ones never are, and random ones.
+inline std::vector<Named> adversarial(size_t n) {
+  const auto fill = [n](float x) { return std::vector<float>(n, x); };
+  std::vector<Named> all{
+      {"zeros", fill(0.0f)},     {"-zeros", fill(-0.0f)},     {"ones", fill(1.0f)},
+      {"constant", fill(-0.7f)}, {"subnormal", fill(1e-42f)}, {"smallest", fill(FLT_TRUE_MIN)},
+      {"max", fill(FLT_MAX)},    {"-max", fill(-FLT_MAX)},    {"f16 max", fill(65504.0f)}};
+  std::mt19937_64 rng(1);
+  std::normal_distribution<float> normal;
+  for (const float scale : {1.0f, 1e-30f, 1e-41f, 1e-6f, 1e-4f, 300.0f, 1e30f, 2e38f}) {
+    Named n1{"normal * " + std::to_string(scale), fill(0.0f)};
+    for (float& x : n1.values) x = std::clamp(normal(rng), -1.6f, 1.6f) * scale;
+    all.push_back(n1);
+  }
+  const auto gaussian = [&](const char* name) {
+    Named row{name, fill(0.0f)};
+    for (float& x : row.values) x = normal(rng);
+    return row;
+  };
+  Named outlier = gaussian("outlier");
+  outlier.values[n / 2] = 1000.0f;
+  Named huge = gaussian("outlier of max");
+  huge.values[0] = -FLT_MAX;
+  Named offset = gaussian("offset");
+  for (float& x : offset.values) x += 5000.0f;
+  Named ends{"plus and minus max", fill(FLT_MAX)};
+  Named halves{"ties", fill(0.0f)};
+  Named signs{"zeros of both signs", fill(0.0f)};
+  for (size_t i = 0; i < n; ++i) {
+    if (i % 2) ends.values[i] = -FLT_MAX;
+    halves.values[i] = static_cast<float>(i % 16) - 7.5f;
+    if (i % 3) signs.values[i] = -0.0f;
+  }
+  all.insert(all.end(), {outlier, huge, offset, ends, halves, signs});
+  return all;
+}
+
+}  // namespace kv::test

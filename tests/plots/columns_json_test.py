@@ -1,0 +1,108 @@
+"""columns.json: types, meanings and earlier names of columns; and folders that have none."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from data import BadResults, load_run
+from support import left_out, report
+from synthetic import synthetic_run, write_csv
+
+STEP = {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []}
+
+
+def change(folder, describe=None, **columns):
+    """Adds columns to every cell, and writes a columns.json of these entries."""
+    with (folder / "cells.csv").open() as file:
+        rows = [{**row, **columns} for row in csv.DictReader(file)]
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    if describe is not None:
+        (folder / "columns.json").write_text(json.dumps(describe))
+    return folder
+
+
+def entry(name, kind, *aliases):
+    return {"name": name, "unit": "", "type": kind, "meaning": "", "aliases": list(aliases)}
+
+
+def test_types_come_from_columns_json(tmp_path):
+    described = [entry("label", "text"), entry("hits", "integer")]
+    cells = load_run(change(synthetic_run(tmp_path / "run"), described, label="42", hits="7"), "run").cells
+    assert (cells["label"][0], cells["hits"][0]) == ("42", 7)
+
+
+def test_a_folder_without_columns_json_is_read_too(tmp_path):
+    """A column that nothing names is a number, unless its first value is a word; and `lengths` is text even so."""
+    folder = change(synthetic_run(tmp_path / "run"), None, label="warm", hits="7", lengths="512")
+    cells = load_run(folder, "run").cells
+    assert (cells["label"][0], cells["hits"][0], cells["lengths"][0]) == ("warm", 7, "512")
+
+
+def test_a_renamed_column_keeps_its_earlier_name(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    header, _, rest = (folder / "cells.csv").read_text().partition("\n")
+    described = [entry("read_share", "number", "ceiling_share"), entry("state", "text", "status")]
+    header = header.replace(",ceiling_share", ",read_share").replace(",status", ",state")
+    (folder / "cells.csv").write_text(f"{header}\n{rest}")
+    (folder / "columns.json").write_text(json.dumps(described))
+    cells = load_run(folder, "run").cells
+    assert cells["ceiling_share"].to_list() == cells["read_share"].to_list()
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    assert "bandwidth" not in left_out(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('[{"name": ', "columns.json:1: not valid JSON"),
+        ('{"name": "cell"}', "needs an array of objects"),
+        ('[{"name": "cell"}]', "needs an array of objects"),
+        ("[7]", "needs an array of objects"),
+    ],
+)
+def test_a_broken_file_gets_one_line(tmp_path, content, complaint):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    (folder / "columns.json").write_text(content)
+    with pytest.raises(BadResults, match="columns.json") as error:
+        load_run(folder, "run")
+    assert complaint in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_wrong_number_is_told_with_its_line(tmp_path):
+    folder = change(synthetic_run(tmp_path / "run", lengths=(256,)), [entry("hits", "integer")], hits="many")
+    with pytest.raises(BadResults, match=r"cells.csv:2: hits is 'many', which is not a number"):
+        load_run(folder, "run")
+
+
+def test_meanings_are_tooltips_of_the_report(tmp_path):
+    plain, described = (synthetic_run(tmp_path / name, lengths=(256,)) for name in ("plain", "described"))
+    change(described, [STEP])
+    for folder in (plain, described):
+        assert report(folder).returncode == 0
+    meaning = 'title="step_p50_us [us]: append + &lt;view&gt; + attend"'
+    page = (described / "report.html").read_text()
+    assert f"<th {meaning}>step, p50" in page
+    assert f"<abbr {meaning}>step_p50_us</abbr>" in page
+    assert "<abbr" not in (plain / "report.html").read_text()
+    for name in ("latency", "pareto"):  # the charts are the same
+        assert (plain / f"figures/{name}.svg").read_text().count("<path") == (
+            described / f"figures/{name}.svg"
+        ).read_text().count("<path")
+
+
+def test_a_chart_of_a_column_that_is_absent_is_left_out(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,), later=True)
+    with (folder / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        del row["series"], row["fork_p50_us"]
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    reasons = left_out(folder)
+    assert reasons["checkpoint"] == "no cell has fork_p50_us and seq_len"
+    assert 'column "series"' in reasons["budget"]
+    assert "memory" not in reasons

@@ -1,0 +1,51 @@
+"""Experiments with figures of their own: prefill, batch and recall; and folders from before there were such."""
+
+from __future__ import annotations
+
+from data import load_run
+from figures.models import by_kept_tokens
+from figures.prefill import prefill_arms
+from figures.recall import by_budget
+from prepare import measured, of_experiment, stepped, with_panel
+from support import left_out, report
+from synthetic import synthetic_run
+from synthetic_models import MODEL_SERIES
+
+
+def test_later_experiments_do_not_disturb_the_others(tmp_path):
+    """Their cells are in figures of their own; and a folder from before them says so."""
+    before, after = synthetic_run(tmp_path / "before"), synthetic_run(tmp_path / "after", later=True)
+    done = report(before, after)
+    assert done.returncode == 0, done.stderr
+    for name in (
+        "budget", "checkpoint", "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss",
+        "kl_position", "recall", "recall_budget", "stream",
+    ):  # fmt: skip
+        assert name in left_out(before)
+        assert (after / "figures" / f"{name}.svg").exists()
+    for name in ("memory", "bytes", "latency"):
+        same = [(folder / "figures" / f"{name}.svg").read_text() for folder in (before, after)]
+        assert same[0] == same[1], name
+
+
+def test_prefill_has_a_line_an_arm(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 1024), later=True), "run")
+    arms = prefill_arms(measured(run.cells), "prefill_p50_us")
+    assert set(arms["arm_text"]) == {"materialised", "chunks of 64 tokens", "chunks of 128 tokens", "tiled"}
+    assert arms["panel"].n_unique() == 1
+    assert set(stepped(measured(run.cells))["seq_len"]) == {256, 1024}
+
+
+def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", later=True), "run")
+    recalls = of_experiment(measured(run.cells), "recall", "loss", "distance")
+    by_distance = by_kept_tokens(with_panel(recalls))
+    panels = ["every token kept", "64 tokens kept", "256 tokens kept"]
+    assert list(dict.fromkeys(by_distance["panel"])) == panels
+    forgetful = by_distance.filter(by_distance["panel"] != panels[0])
+    assert set(forgetful["variant"]) == {series for series in MODEL_SERIES if "{" in series}
+    rows, full = by_budget(recalls)
+    assert list(dict.fromkeys(rows["panel"])) == ["distance 100", "distance 200", "distance 400"]
+    assert rows["kept_tokens"].to_list() == [64, 256] * 6
+    assert set(full["variant"]) == {"contiguous/f32/full"} and rows["full_loss"].to_list() == [0.1] * 12
+    assert [loss > 6 for loss in rows["loss"]] == [True, False] * 4 + [True, True] * 2

@@ -1,0 +1,40 @@
+"""What the charts of growth runs compute."""
+
+from __future__ import annotations
+
+import pytest
+from data import load_run
+from figures.growth import growth_totals, longest_growth, thin
+from prepare import measured
+from synthetic import synthetic_run
+
+
+def test_thinning_keeps_every_spike(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", growth_to=4096), "run")
+    steps = run.growth.with_columns(panel=run.growth["cell"], length=run.growth["token"])
+    kept = thin(steps, 2000)
+    assert 1000 < kept.height <= 2000
+    doubling = steps.filter(steps["variant"] == "doubling/f32/full")
+    spikes = doubling.filter(doubling["step_us"] > 120)
+    assert sorted(spikes["token"].unique()) == [512, 1024, 2048, 4096]
+    assert spikes.join(kept, on=["cell", "repetition", "token"], how="anti").is_empty()
+    assert kept.join(steps, on=["cell", "repetition", "token", "step_us"], how="anti").is_empty()
+
+
+def test_growth_totals_tell_linear_from_quadratic(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=4096), "run")
+    totals = growth_totals(longest_growth(run.growth, measured(run.cells)))
+    total = {
+        (variant, length): us for variant, length, us in totals["variant", "length", "total_us"].iter_rows()
+    }
+    assert total["contiguous/f32/full", 4096] == pytest.approx(4096 * 0.25)
+    assert 3.8 < total["concat/f32/full", 4096] / total["concat/f32/full", 2048] < 4
+    assert 1.9 < total["doubling/f32/full", 4096] / total["doubling/f32/full", 2048] < 2.1
+
+
+def test_tokens_may_count_from_zero(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=256), "run")
+    from_zero = run.growth.with_columns(token=run.growth["token"] - 1)
+    for growth in (run.growth, from_zero):
+        lengths = longest_growth(growth, measured(run.cells))["length"]
+        assert (lengths.min(), lengths.max()) == (1, 256)

@@ -1,0 +1,67 @@
+"""Reading results folders: what empty fields mean, and what a broken file gets."""
+
+from __future__ import annotations
+
+import pytest
+from data import CELL_COLUMNS, BadResults, load_run
+from prepare import measured
+from support import first_line, report
+from synthetic import synthetic_run
+
+
+def test_empty_fields_are_not_measured(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run"), "run")
+    unsupported = run.cells.filter(run.cells["status"] == "unsupported")
+    assert unsupported["step_p50_us"].to_list() == [None]
+
+
+def test_memory_is_compared_with_contiguous_f32(tmp_path):
+    cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(4096,)), "run").cells)
+    ratios = dict(zip(cells["variant"], cells["memory_vs_f32"]))
+    assert 1.0 <= ratios["contiguous/f32/full"] < 1.001  # 4 KiB of workspace on 16 MiB
+    assert 0.5 <= ratios["contiguous/f16/full"] < 0.501
+    assert 1.5 <= ratios["doubling/f32/full"] < 1.501
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "the file is empty"),
+        ("{header}\n", "a header and no rows"),
+        ("{header}\n{row}", ":2: the last line is torn"),
+        ("{header}\n{row}\n{half}\n", ":3: "),
+        ("{header}\n{row}\n{word}\n", ":3: step_p50_us is 'soon', which is not a number"),
+        ("cell,variant\n1,2\n", "missing columns device, experiment"),
+        ("\x00\xff", "cannot be read"),
+    ],
+)
+def test_broken_cells_get_one_line(tmp_path, content, complaint):
+    header = [*CELL_COLUMNS, "step_p50_us"]
+    row = ["1"] * len(header)
+    word = ["soon" if column == "step_p50_us" else "1" for column in header]
+    lines = {"header": header, "row": row, "half": row[:9], "word": word}
+    written = content.format(**{name: ",".join(fields) for name, fields in lines.items()})
+    (tmp_path / "cells.csv").write_bytes(written.encode("latin-1"))
+    with pytest.raises(BadResults) as error:
+        load_run(tmp_path, "run")
+    assert "cells.csv" in str(error.value)
+    assert complaint in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_input_exits_with_2(tmp_path):
+    absent = report(tmp_path / "absent")
+    assert absent.returncode == 2
+    assert "no such folder" in first_line(absent)
+    (tmp_path / "empty").mkdir()
+    no_cells = report(tmp_path / "empty")
+    assert no_cells.returncode == 2
+    assert "cells.csv: no such file" in first_line(no_cells)
+    torn = synthetic_run(tmp_path / "torn")
+    (torn / "env.json").write_text('{"cpu": ')
+    assert report(torn).returncode == 2
+    assert not (torn / "report.html").exists()
+    (tmp_path / "file").write_text("in the way")
+    blocked = report(synthetic_run(tmp_path / "run", lengths=(256,)), "--out", tmp_path / "file")
+    assert blocked.returncode == 2
+    assert "cannot be written" in first_line(blocked)

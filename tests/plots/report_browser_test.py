@@ -1,0 +1,182 @@
+"""The report in a browser without a network: every chart, its tooltips and legends, and the tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from figures.list import FIGURES
+from support import report
+from synthetic import synthetic_run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FIGURE_NAMES = [figure.name for figure in FIGURES]
+DRAWN = 20  # at least: the synthetic run has no cells for a chart that came later than it
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """(the page of a report with every figure, opened from disk in Chromium offline; what its console complained of)"""
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True, one_thread=True)
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        context = browser.new_context(offline=True, viewport={"width": 1400, "height": 1000})
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+        page.goto((folder / "report.html").as_uri())
+        page.evaluate("window.drawn")
+        yield page, complaints
+        browser.close()
+
+
+def chart_of(page, name):
+    if not page.evaluate("(name) => name in window.views", name):
+        pytest.skip("the synthetic run has no cells for it")
+    chart = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)")
+    chart.scroll_into_view_if_needed()
+    return chart
+
+
+def test_every_figure_is_drawn(opened):
+    page, complaints = opened
+    drawn = page.evaluate("Object.keys(window.views)")
+    assert drawn == [name for name in FIGURE_NAMES if name in drawn]
+    assert len(drawn) >= DRAWN
+    for name in drawn:
+        marks = page.evaluate(MARKS, name)
+        assert len(marks) >= 6, name
+        box = page.locator(f"#chart-{name} :is(svg.marks, canvas.marks)").bounding_box()
+        assert box["width"] > 400, name
+        assert box["height"] > 150, name
+    assert complaints == []
+
+
+def test_pictures_are_written(opened):
+    page, _ = opened
+    folder = Path(page.url.removeprefix("file://").replace("%20", " ")).parent / "figures"
+    for name in page.evaluate("Object.keys(window.views)"):
+        assert (folder / f"{name}.svg").read_text().startswith("<svg")
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", FIGURE_NAMES)
+def test_tooltips_appear(opened, name):
+    page, _ = opened
+    chart = chart_of(page, name)
+    box = chart.bounding_box()
+    x, y = page.evaluate(MARKS, name)[0]
+    page.mouse.move(box["x"] + x - 3, box["y"] + y - 2)
+    page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=3000)
+    assert "variant" in tooltip.inner_text()
+    assert any(part in tooltip.inner_text() for part in ("/f", "recompute("))
+    page.mouse.move(0, 0)
+
+
+# The variants of the heat tables are rows, in no legend.
+@pytest.mark.parametrize("name", [name for name in FIGURE_NAMES if not name.startswith("kernels")])
+def test_a_click_in_the_legend_selects(opened, name):
+    page, complaints = opened
+    chart = chart_of(page, name)
+    assert page.evaluate("(name) => window.views[name].data('focus_store').length", name) == 0
+    faint_before = page.evaluate(FAINT, name)
+    box = chart.bounding_box()
+    x, y = page.evaluate(LEGEND_ENTRY, name)
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    page.evaluate("(name) => window.views[name].runAsync().then(() => null)", name)
+    assert page.evaluate("(name) => window.views[name].data('focus_store').length", name) >= 1  # one a panel
+    assert page.evaluate(FAINT, name) > faint_before
+    page.mouse.click(box["x"] + 5, box["y"] + 5)
+    page.evaluate("(name) => window.views[name].runAsync().then(() => null)", name)
+    assert page.evaluate(FAINT, name) == faint_before
+    assert complaints == []
+
+
+def test_the_length_menu_redraws(opened):
+    page, _ = opened
+    title = page.locator("#chart-pareto svg .role-title-text", has_text="tokens")
+    assert "4,096 tokens" in title.text_content()
+    page.locator("#chart-pareto select").select_option("256")
+    page.evaluate("window.views.pareto.runAsync().then(() => null)")
+    assert "256 tokens" in title.text_content()
+
+
+def test_the_table_shows_everything_escaped(opened):
+    page, _ = opened
+    table = page.locator("table#cells").inner_text()
+    for expected in (
+        "ambiguous",
+        "A/A test",
+        "out of memory",
+        "needs 96 GiB",
+        "<script>alert(1)</script> group",
+    ):
+        assert expected in table
+    assert "Synthetic CPU <b>0</b>" in page.locator("main").inner_text()
+    assert page.locator("main b").count() == 0
+    assert "tokens/s" not in table and "distance" not in table  # they have a table of their own
+    page.locator("#filter").fill("q8_0")
+    visible = page.locator("tr[data-variant]:visible td:first-child").all_inner_texts()
+    assert visible
+    assert all("q8_0" in name for name in visible)
+
+
+def test_predictions_have_a_table_of_their_own(opened):
+    page, _ = opened
+    predictions = page.locator("#predictions ~ .card table").first.inner_text()
+    for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
+        assert expected in predictions
+    assert "Tiny models exaggerate the loss of quality" in page.locator("main").inner_text()
+    for name in ("quality_kl", "quality_loss", "kl_position", "recall", "recall_budget", "stream"):
+        assert "Tiny models exaggerate the loss of quality" in page.locator(f"#{name} figcaption").inner_text()
+
+
+def test_texts_stand_side_by_side_and_are_marked_where_they_differ(opened):
+    page, _ = opened
+    rows = page.locator("table.texts tbody tr")
+    assert rows.count() == 2
+    cells = [rows.nth(row).locator("td").all_text_contents() for row in range(2)]
+    assert "differs never" in cells[0][0] and cells[0][1] == cells[0][2] == " a time <b>there</b>\nwas"
+    assert "differs after 2 tokens" in cells[1][0]
+    assert rows.nth(1).locator("mark").all_text_contents() == ["they & all", "<b>there</b>\nwas"]
+    assert "…<i>Once</i> upon" in page.locator("details.card summary").first.inner_text()
+
+
+# Walk Vega's scenegraph: its items carry their position, whichever way they are drawn.
+WALK = """
+  const walk = (item, x, y, visit) => {
+    if (item.marktype) { for (const child of item.items) visit(item, child, x, y), walk(child, x, y, visit); }
+    else if (item.items) for (const mark of item.items) walk(mark, x + (item.x || 0), y + (item.y || 0), visit);
+  };
+  const view = window.views[name], pad = view.padding(), found = [];
+  const origin = [view.origin()[0] + pad.left, view.origin()[1] + pad.top];
+"""
+MARKS = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
+    if (mark.role != "mark" || !item.tooltip || !["symbol", "rect"].includes(mark.marktype)) return;
+    found.push([x + item.x + (item.width || 0) / 2, y + item.y + (item.height || 0) / 2]);
+  }});
+  return found.reverse();  // the topmost first
+}}"""
+FAINT = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, 0, 0, (mark, item) => {{
+    if (mark.role == "mark" && item.opacity < 0.1) found.push(item);
+  }});
+  return found.length;
+}}"""
+LEGEND_ENTRY = f"""(name) => {{ {WALK}
+  walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
+    if (mark.role == "legend-label") found.push([x + item.x + 10, y + item.y]);
+  }});
+  return found[0];
+}}"""

@@ -1,0 +1,48 @@
+"""The report of one or more folders: what is left out, and why."""
+
+from __future__ import annotations
+
+import csv
+
+from figures.list import FIGURES
+from support import left_out, report
+from synthetic import synthetic_run, write_csv
+
+
+def test_what_was_not_measured_is_left_out(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    with (folder / "cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        for column in row:
+            if column.startswith(("err", "cold", "ceiling", "bytes", "ratio")) or "ci" in column:
+                row[column] = ""
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    (folder / "env.json").unlink()
+    (folder / "config.toml").unlink()
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    path, line = done.stdout.splitlines()
+    assert path == str(folder / "report.html")
+    assert line == f"{len(FIGURES) - 1} of {len(FIGURES)} figures left out: the report lists them with the reasons"
+    assert list(left_out(folder)) == [figure.name for figure in FIGURES if figure.name != "latency"]
+    assert (folder / "figures" / "latency.png").exists()
+
+
+def test_several_runs_share_one_report(tmp_path):
+    runs = [
+        synthetic_run(tmp_path / name, lengths=(256, 512), growth_to=4096, cpu=f"CPU {name}")
+        for name in ("a", "b")
+    ]
+    done = report(*runs, "--out", tmp_path / "both")
+    assert done.returncode == 0, done.stderr
+    assert not (runs[0] / "report.html").exists()
+    page = (tmp_path / "both" / "report.html").read_text()
+    assert "CPU a" in page
+    assert "CPU b" in page
+
+
+def test_a_run_without_growth_says_so(tmp_path):
+    done = report(synthetic_run(tmp_path / "run", lengths=(256,)))
+    assert done.returncode == 0, done.stderr
+    assert left_out(tmp_path / "run")["growth"] == "no growth experiment was run"

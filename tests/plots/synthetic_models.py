@@ -1,0 +1,131 @@
+"""Cells of the experiments with figures of their own: budget, checkpoint, prefill, batch, and those of models."""
+
+from __future__ import annotations
+
+import math
+
+from synthetic_shape import cell_without_times
+
+
+def budget_cells(workload) -> list[dict]:
+    """Two policies over four budgets, and a codec."""
+    cells = [
+        cell_without_times("budget", f"contiguous/f32/{policy}(budget={kept})", 1024, workload, kept_tokens=kept,
+                           series=f"contiguous/f32/{policy}(budget={{budget}})", err_rel_l2=error * 8 / kept,
+                           held_bytes_per_token=kept, err_positions=16)
+        for policy, error in (("tova", 0.1), ("random", 1)) for kept in (64, 128, 256, 512)
+    ]  # fmt: skip
+    codec = cell_without_times("budget", "contiguous/f16/full", 1024, workload, kept_tokens=1024, err_rel_l2=4e-4,
+                               series="contiguous/f16/full", held_bytes_per_token=512, err_positions=16)  # fmt: skip
+    return [*cells, codec]
+
+
+def checkpoint_cells(workload, lengths) -> list[dict]:
+    return [
+        cell_without_times("checkpoint", variant, length, workload, save_p50_us=10 * length, load_p50_us=5 * length,
+                           freeze_p50_us=length, unfreeze_p50_us=0.8 * length, fork_p50_us=fork * length,
+                           saved_bytes=100 * length, fork_bytes=0)
+        for variant, fork in (("contiguous/f32/full", 0.5), ("concat/f32/full", 0.01)) for length in lengths
+    ]  # fmt: skip
+
+
+def prefill_cells(workload) -> list[dict]:
+    arms = (("materialised", ""), ("chunked", 64), ("chunked", 128), ("tiled", ""))
+    return [
+        cell_without_times("prefill", f"contiguous/f32/full {arm}{chunk}", length, workload, **times(length),
+                           bytes_workspace_peak=length * (chunk or 64), arm=arm, chunk_tokens=chunk)
+        | {"variant": "contiguous/f32/full", "phase": "prefill"}
+        for length in (256, 512) for arm, chunk in arms
+    ]  # fmt: skip
+
+
+def times(length) -> dict:
+    return {"prefill_p50_us": length, "prefill_ci_low_us": length - 9, "prefill_ci_high_us": length + 9}
+
+
+def batch_cells(workload) -> list[dict]:
+    return [
+        cell_without_times("batch", "contiguous/f32/full", length, workload, lengths=lengths, waste_share=waste,
+                           bytes_metadata=50, bytes_slack=1000 * waste, step_p50_us=5)
+        for length, lengths, waste in ((500, "16,32,500", 0.5), (512, "uniform(16,512)", 0.25))
+    ]  # fmt: skip
+
+
+MODEL_SERIES = {
+    "contiguous/f32/full": 0, "contiguous/f16/full": 1e-7, "contiguous/token(bits=4)/full": 3e-3,
+    "contiguous/q8_0/full": 1e-5, "contiguous/token(bits=2)/full": 0.2,
+    "contiguous/f16/ring(window={budget})": 1, "contiguous/f16/tova(budget={budget})": 1,
+}  # fmt: skip
+
+
+def prediction_cells(workload) -> list[dict]:
+    """The quality experiment, and recall at three distances: codecs, and two policies that evict."""
+    cells = []
+    for series, kl in MODEL_SERIES.items():
+        for budget in (64, 256) if "{" in series else (1024,):
+            columns = {
+                "series": series, "kept_tokens": budget, "held_bytes_per_token": budget * (2 if kl else 4),
+                "predictions": 8192, "peak_bytes": 1 << 20, "tokens_per_s": 2000,
+                "verdict": "worse" if kl else "baseline",
+            }  # fmt: skip
+            change = kl / budget if kl == 1 else kl
+            variant = series.replace("{budget}", str(budget))
+            intervals = {
+                **around("loss_change", change, 0.3), **around("kl_mean", change, 0.2),
+                **around("top1_agreement", 0.97, 0.01),
+            }  # fmt: skip
+            cells.append(cell_without_times("quality", variant, 1024, workload, **columns, **intervals, loss_se=0.02,
+                                            loss=1.9 + change, perplexity=7 * math.exp(change)))  # fmt: skip
+            for distance in (100, 200, 400):
+                loss = 6.2 if budget < distance else 0.1 + change
+                cells.append(cell_without_times("recall", variant, distance + 103, workload, **columns, loss=loss,
+                                                loss_se=0.05, perplexity=math.exp(loss), distance=distance,
+                                                passage_tokens=64))  # fmt: skip
+                cells[-1]["cell"] += f" distance {distance}"
+    return cells
+
+
+STREAM = {"contiguous/f32/full": 1.5, "contiguous/f32/ring(window=256)": 0, "recompute(window=256,stride=32)": 0}
+
+
+def stream_cells(workload) -> list[dict]:
+    """A cache that keeps all fails beyond the trained context; a window does not."""
+    return [
+        cell_without_times("stream", variant, 8192, workload, predictions=8192, loss=2 + lost, loss_se=0.02,
+                           perplexity=math.exp(2 + lost), **around("loss_change", lost, 0.1), trained_tokens=1024,
+                           tokens_per_s=500, verdict="worse" if lost else "ambiguous")
+        for variant, lost in STREAM.items()
+    ]  # fmt: skip
+
+
+def stream_rows(cells) -> list[dict]:
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "seq_len": 8192, "position_first": first,
+         "position_last": first + 1023, "predictions": 1024, "loss": 2 + STREAM[cell["variant"]] * first / 4096,
+         "loss_se": 0.08, "top1_agreement": "", "kl_mean": "", "kl_mean_ci_low": "", "kl_mean_ci_high": ""}
+        for cell in cells if cell["experiment"] == "stream" for first in range(0, 8192, 1024)
+    ]  # fmt: skip
+
+
+def around(column, value, share) -> dict:
+    return {column: value, f"{column}_ci_low": value * (1 - share), f"{column}_ci_high": value * (1 + share)}
+
+
+def position_rows(cells) -> list[dict]:
+    """Windows are exact until they evict."""
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "seq_len": 1024, "position_first": first,
+         "position_last": last, "predictions": 8 * (last - first + 1), "loss": 2, "loss_se": 0.1,
+         "top1_agreement": 0.97, **around("kl_mean", 0 if last < cell["kept_tokens"] < 1024 else cell["kl_mean"], 0.2)}
+        for cell in cells if cell["experiment"] == "quality"
+        for first, last in ((0, 15), (16, 31), (32, 63), (64, 127), (128, 255), (256, 511), (512, 1023))
+    ]  # fmt: skip
+
+
+def text_rows() -> list[dict]:
+    return [
+        {"cell": "g", "variant": "contiguous/f16/full", "temperature": 0, "sequence": 0, "common_tokens": "",
+         "prompt": "<i>Once</i> upon", "text": " a time <b>there</b>\nwas", "full_text": " a time <b>there</b>\nwas"},
+        {"cell": "h", "variant": "contiguous/token(bits=2)/full", "temperature": 0, "sequence": 0, "common_tokens": 2,
+         "prompt": "<i>Once</i> upon", "text": " a time they & all", "full_text": " a time <b>there</b>\nwas"},
+    ]  # fmt: skip

@@ -1,0 +1,289 @@
+"""The launcher on a machine of stand-ins: it finds only what a test put there, and calls are logged."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+REAL = "basename cat cmp cp dirname env find grep head mkdir nproc readlink sed sh sort touch tr".split()
+LIBRARIES = (
+    "libeigen3-dev libbenchmark-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libcsv-dev "
+    "libhwy-dev libmuparser-dev libgtest-dev"
+).split()
+
+# "Builds" a program that shows what it was given: its own folder, the variables, and one argument a line.
+CMAKE = """
+for last; do :; done
+build=$PROJECT/.build/release
+case $* in
+  --version*) echo "cmake version ${CMAKE_VERSION:-3.25.1}"; exit ;;
+  --build*) [ -z "${BUILD_FAILS:-}" ] || exit 1
+    mkdir -p "$build/harness"
+    [ -f "$build/harness/kvlab" ] || cp "$BIN/program" "$build/harness/kvlab" ;;
+  *KVLAB_CUDA=ON*) echo "x CUDA is required by KVLAB_CUDA=ON, but $NO_CUDA Call Stack"; [ -z "$NO_CUDA" ] || exit 1
+    echo "KVLAB_CUDA:BOOL=ON" >>"$build/CMakeCache.txt" ;;
+  *) mkdir -p "$build"; touch "$build/build.ninja"
+    echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PROJECT" >"$build/CMakeCache.txt" ;;
+esac
+"""
+PROGRAM = """
+echo "cwd=$PWD"; echo "home=$KVLAB_HOME"; echo "python=${KVLAB_PYTHON:-none}"
+for argument; do echo "argument=$argument"; done
+[ "${1:-}" != fail ] || exit 7
+"""
+DPKG_QUERY = 'for name; do case " $INSTALLED " in *" $name "*) printf "%s:installed " "$name" ;; esac; done'
+# `python3 -m venv` makes a python that logs, too.
+PYTHON = """
+case "$*" in
+  *venv*--clear*) [ -z "${VENV_FAILS:-}" ] || exit 1
+    mkdir -p "$PROJECT/.venv/bin"; cp "$BIN/venv-python" "$PROJECT/.venv/bin/python" ;;
+esac
+"""
+
+
+class Machine:
+    def __init__(self, folder):
+        self.project = folder / "a project"
+        self.bin = folder / "bin"
+        self.log_file = folder / "log"
+        self.env = {"PATH": str(self.bin), "BIN": str(self.bin), "LOG": str(self.log_file)}
+        self.env.update(PROJECT=str(self.project), INSTALLED=" ".join([*LIBRARIES, "python3-torch"]), HOME=str(folder))
+        self.env["NO_CUDA"] = ""
+        for name in ["kernels", "variants", "harness", "plots"]:
+            (self.project / name).mkdir(parents=True)
+        (self.project / "CMakeLists.txt").touch()
+        for name in ["requirements.txt", "requirements-test.txt"]:
+            (self.project / "plots" / name).write_text("altair==6.0.0\n")
+        shutil.copy(PROJECT / "kvlab", self.project)
+        self.bin.mkdir()
+        for name in REAL:
+            (self.bin / name).symlink_to(shutil.which(name))
+        for name in ["g++", "ninja", "git", "chromium", "apt-get", "ctest", "venv-python"]:
+            self.add(name)
+        self.add("id", "echo 0")
+        self.add("cmake", CMAKE)
+        self.add("program", PROGRAM)
+        self.add("dpkg-query", DPKG_QUERY)
+        self.add("python3", PYTHON)
+
+    def add(self, name, body=""):
+        script = self.bin / name
+        script.write_text(f'#!{shutil.which("sh")}\necho "{name} $*" >>"$LOG"\n{body}\n')
+        script.chmod(0o755)
+
+    def remove(self, name):
+        (self.bin / name).unlink()
+
+    def run(self, *arguments, launcher=None, cwd="/"):
+        """Runs the launcher; its log is that of this call alone."""
+        self.log_file.write_text("")
+        command = [str(launcher or self.project / "kvlab"), *arguments]
+        streams = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        done = subprocess.run(command, cwd=cwd, env=self.env, **streams)
+        self.log = self.log_file.read_text().splitlines()
+        return done
+
+    def called(self, prefix):
+        return [line for line in self.log if line.startswith(prefix)]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_arguments_folder_and_exit_code_are_passed_on(machine, tmp_path):
+    done = machine.run("fail", "two words", "", "*", cwd=tmp_path)
+    assert done.returncode == 7
+    assert done.stdout.splitlines() == [
+        f"cwd={tmp_path}",
+        f"home={machine.project}",
+        "python=none",
+        "argument=fail",
+        "argument=two words",
+        "argument=",
+        "argument=*",
+    ]
+
+
+def test_a_symlink_finds_the_project(machine, tmp_path):
+    link = tmp_path / "link to kvlab"
+    link.symlink_to(machine.project / "kvlab")
+    assert f"home={machine.project}" in machine.run("list", launcher=link).stdout
+
+
+def test_help_neither_installs_nor_builds(machine):
+    machine.env["INSTALLED"] = ""
+    for arguments in [[], ["--help"]]:
+        done = machine.run(*arguments)
+        assert done.returncode == 0 and "./kvlab run CONFIG" in done.stdout and machine.log == []
+
+
+def test_a_second_call_configures_nothing(machine):
+    machine.run("list")
+    assert len(machine.called("cmake --fresh")) == 1
+    machine.run("list")
+    assert machine.called("cmake --fresh") == [] and len(machine.called("cmake --build")) == 1
+
+
+def test_a_copied_project_is_configured_anew(machine, tmp_path):
+    machine.run("list")
+    shutil.copytree(machine.project, tmp_path / "copy")
+    machine.project = tmp_path / "copy"
+    machine.env["PROJECT"] = str(machine.project)
+    assert f"home={machine.project}" in machine.run("list").stdout
+    assert len(machine.called("cmake --fresh")) == 1
+
+
+def test_it_says_beforehand_what_it_fetches_and_builds(machine):
+    machine.env["INSTALLED"] = " ".join(LIBRARIES[1:])
+    machine.add("nproc", "echo 2")
+    done = machine.run("run", "x")
+    said = [line for line in done.stderr.splitlines() if line.startswith("kvlab: ")]
+    assert said[0].startswith(f"kvlab: fetching packages ({LIBRARIES[0]}") and ".venv" in said[0]
+    assert re.match(r"kvlab: compiling kvlab: about \d+ min on 2 cores", said[1])
+    machine.env["INSTALLED"] += f" {LIBRARIES[0]}"
+    assert machine.run("run", "x").stderr == ""
+    assert "compiling its tests: about" in machine.run("test").stderr
+
+
+@pytest.mark.parametrize("option", ["--device cuda", "--device=cuda", "--set device=cuda", '--set device="cuda"'])
+def test_gpu_kernels_are_built_where_they_are_asked_for(machine, option):
+    machine.run("run", "x", "--device", "cpu")
+    assert "ON" not in " ".join(machine.log)
+    done = machine.run("run", "x", *option.split())
+    assert len(machine.called("cmake -S")) == 1 and "-DKVLAB_CUDA=ON" in machine.called("cmake -S")[0]
+    assert "compiling the GPU kernels: about" in done.stderr and "argument=x" in done.stdout
+    machine.run("run", "x", *option.split())
+    assert machine.called("cmake -S") == []
+
+
+def test_without_a_cuda_compiler_one_line_says_so(machine):
+    machine.env["NO_CUDA"] = "no CUDA compiler that works"
+    done = machine.run("run", "x", "--device", "cuda")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "cannot build the GPU kernels: no CUDA compiler that works" in done.stderr.splitlines()[-1]
+    machine.env["NO_CUDA"] = ""
+    assert machine.run("run", "x").returncode == 0
+
+
+def test_a_failed_build_runs_nothing(machine):
+    machine.run("list")
+    machine.env["BUILD_FAILS"] = "yes"
+    done = machine.run("list")
+    assert done.returncode == 1 and done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", ["--no-install run x", "run --no-install x", "run x --no-install"])
+def test_no_install_lists_what_is_missing_and_stops(machine, arguments):
+    machine.env["INSTALLED"] = " ".join(LIBRARIES[2:])
+    machine.remove("ninja")
+    machine.remove("python3")
+    done = machine.run(*arguments.split())
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.split(": ")[-1].split() == ["ninja-build", *LIBRARIES[:2], "python3", "python3-venv"]
+    assert machine.called("apt-get") == [] and machine.called("cmake") == []
+
+
+def test_no_install_goes_on_where_nothing_is_missing(machine):
+    done = machine.run("run", "--no-install", "x")
+    assert done.returncode == 0 and done.stdout.splitlines()[-2:] == ["argument=run", "argument=x"]
+
+
+def test_the_browser_is_for_tests_alone(machine):
+    machine.remove("chromium")
+    assert machine.run("run", "--no-install").returncode == 0
+    done = machine.run("test", "--no-install")
+    assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["chromium"]
+
+
+def test_missing_packages_are_installed_and_named(machine):
+    machine.env["INSTALLED"] = " ".join(LIBRARIES[2:])
+    done = machine.run("list")
+    assert done.returncode == 0
+    install = f"apt-get install --yes --no-install-recommends {LIBRARIES[0]} {LIBRARIES[1]}"
+    assert machine.called("apt-get") == ["apt-get update", install]
+    assert install in done.stderr
+
+
+def test_who_is_not_root_installs_with_sudo(machine):
+    machine.env["INSTALLED"] = ""
+    machine.add("id", "echo 1000")
+    machine.add("sudo", 'exec "$@"')
+    done = machine.run("list")
+    assert len(machine.called("sudo")) == len(machine.called("apt-get")) == 2
+    assert "sudo env DEBIAN_FRONTEND=noninteractive apt-get install" in done.stderr
+
+
+@pytest.mark.parametrize("absent, reason", [("apt-get", "no apt-get"), ("sudo", "no sudo")])
+def test_where_nothing_can_be_installed_one_line_says_what_to_do(machine, absent, reason):
+    machine.add("id", "echo 1000")
+    if absent == "apt-get":
+        machine.remove("apt-get")
+    machine.env["INSTALLED"] = " ".join(LIBRARIES[1:])
+    done = machine.run("list")  # CMake fetches a library
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "please" in line]
+    assert len(lines) == 1 and reason in lines[0] and LIBRARIES[0] in lines[0]
+
+
+def test_without_a_build_tool_it_stops(machine):
+    machine.remove("apt-get")
+    machine.remove("ninja")
+    done = machine.run("list")
+    assert done.returncode == 2 and "ninja" in done.stderr.splitlines()[-1] and machine.called("cmake") == []
+
+
+@pytest.mark.parametrize("version, accepted", [("3.24.4", 0), ("3.9.1", 0), ("3.25.0", 1), ("4.1.2", 1)])
+def test_an_old_cmake_is_named(machine, version, accepted):
+    machine.env["CMAKE_VERSION"] = version
+    done = machine.run("list")
+    assert done.returncode == (0 if accepted else 2)
+    assert (f"cmake {version} is too old" in done.stderr) == (not accepted)
+
+
+def test_run_hands_over_a_python_that_is_made_once(machine):
+    python = machine.project / ".venv/bin/python"
+    assert f"python={python}" in machine.run("run", "x").stdout
+    assert len(machine.called("venv-python -m pip install")) == 1
+    machine.run("run", "x")
+    assert machine.called("venv-python") == []
+    (machine.project / "plots/requirements.txt").write_text("altair==6.3.0\n")
+    machine.run("run", "x")
+    assert len(machine.called("venv-python -m pip install")) == 1
+
+
+def test_without_python_run_measures_and_plot_stops(machine):
+    machine.env["VENV_FAILS"] = "yes"
+    done = machine.run("run", "x")
+    assert done.returncode == 0 and "python=none" in done.stdout and "charts are left out" in done.stderr
+    done = machine.run("plot", "x")
+    assert done.returncode == 2 and "cannot draw charts" in done.stderr
+
+
+def test_plot_calls_the_report_and_needs_no_compiler(machine):
+    machine.remove("g++")
+    assert machine.run("plot", "a b", "c").returncode == 0
+    assert machine.log[-1] == f"venv-python {machine.project}/plots/report.py a b c"
+    assert machine.called("cmake") == []
+
+
+def test_test_builds_everything_and_passes_options_to_ctest(machine):
+    machine.add("ctest", 'echo "cwd=$PWD"; exit 8')
+    done = machine.run("test", "-R", "ledger")
+    assert done.returncode == 8 and f"cwd={machine.project}" in done.stdout
+    assert machine.called("ctest")[0].startswith("ctest --preset release --parallel ")
+    assert machine.called("ctest")[0].endswith(" -R ledger")
+    assert "--target" not in machine.called("cmake --build")[0]
+    machine.run("test", "--device", "cuda", "-R", "cuda")
+    assert machine.called("ctest")[0].endswith(" -R cuda") and "device" not in machine.called("ctest")[0]
+
+
+def test_pytorch_is_for_tests_alone(machine):
+    machine.env["INSTALLED"] = " ".join(LIBRARIES)
+    assert machine.run("list", "--no-install").returncode == 0
+    done = machine.run("test", "--no-install")
+    assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["python3-torch"]

@@ -1,0 +1,222 @@
+"""Who may include whom, which namespace a folder has, and that no type is defined twice.
+
+The linker refuses a call in the wrong direction between kernels, variants, harness and tests; this refuses an
+include, which a header needs no linker for, and it does so between the rooms of those folders too.
+"""
+
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from exceptions import LAYERING
+from sources import PROJECT, blocks, sources
+
+# From the bottom: a file may include its own room and those before it. harness/main.cc and the tests stand on top.
+ROOMS = [
+    "kernels",
+    "kernels/format",
+    "kernels/cpu",
+    "kernels/cuda",
+    "kernels/benchmarks",
+    "variants",
+    *(f"harness/{room}" for room in ["gpu_check", "io", "math", "memory", "config", "verify/metrics", "results"]),
+    *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "experiments", "claims", "cli"]),
+    "harness",
+    "tests",
+]
+LAYERS = ["kernels", "variants", "harness", "tests"]
+# The FP64 oracle stands on its own: any other header of ours may bring along the code that it judges.
+ORACLE = re.compile(r"harness/verify/reference/.*")
+ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # what the documented draws are made from
+GENERATED = Path("harness/version.h")  # strings alone
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+)[>"]', re.MULTILINE)
+IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+
+
+def room_of(path):
+    folders = [str(parent) for parent in path.parents]
+    return next(folder for folder in folders if folder in ROOMS)
+
+
+def included_paths(project, file):
+    """The project's files that a file includes, by their paths below the project."""
+    for included in INCLUDE.findall((project / file).read_text()):
+        path = Path(included[1:])
+        if path.parts[0] not in LAYERS and included[0] == '"':
+            path = Path(os.path.normpath(file.parent / path))
+        if path.parts[0] in LAYERS and path != GENERATED:
+            yield path
+
+
+def upward_includes(project):
+    for file in sources(project, folders=LAYERS):
+        for target in included_paths(project, file):
+            if ORACLE.fullmatch(str(file)):
+                right = ORACLE.fullmatch(str(target)) or ORACLE_NEEDS.fullmatch(str(target))
+            else:
+                right = ROOMS.index(room_of(target)) <= ROOMS.index(room_of(file))
+            if not right:
+                yield f"{file} includes {target}"
+    for file in sources(project, {".py"}, ["plots"]):
+        for module in sorted(set(IMPORT.findall((project / file).read_text())) & set(LAYERS)):
+            yield f"{file} imports {module}"
+
+
+def circles(project):
+    """Folders that need each other: pairs that do so directly, else all of a longer circle."""
+    needs = defaultdict(set)
+    for file in sources(project, folders=LAYERS[:-1]):
+        for target in included_paths(project, file):
+            if target.parent != file.parent:
+                needs[str(file.parent)].add(str(target.parent))
+
+    def reached(folder):
+        seen, todo = set(), [folder]
+        while todo:
+            new = needs.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        return frozenset(seen)
+
+    below = {folder: reached(folder) for folder in sorted(needs)}
+    for circle in sorted({tuple(sorted(f for f in below[a] if a in below.get(f, ()))) for a in below if a in below[a]}):
+        pairs = [(a, b) for a in circle for b in circle if a < b and b in needs[a] and a in needs[b]]
+        yield from (f"{' and '.join(folders)} need each other" for folders in pairs or [circle])
+
+
+def wrong_namespaces(project):
+    """Definitions outside the namespace of their room: kv::<room>, and kv::reference for the oracle."""
+    for file in sources(project, folders=["harness"]):
+        if file.parent == Path("harness"):
+            continue
+        home = "kv::reference" if ORACLE.fullmatch(str(file)) else f"kv::{file.parts[1]}"
+        wrong = set()
+        for block in blocks((project / file).read_text()):
+            hidden = "(anonymous)" in block.name
+            inside = block.scope == home or block.scope.startswith(f"{home}::")
+            program = block.kind == "function" and block.name == "main"
+            if block.kind in ("type", "function") and not hidden and not inside and not program:
+                wrong.add(block.scope or "the global namespace")
+        yield from (f"{file} defines names of {scope} outside {home}" for scope in sorted(wrong))
+
+
+def types_defined_twice(project):
+    files = defaultdict(set)
+    for file in sources(project, folders=LAYERS[:-1]):
+        for block in blocks((project / file).read_text()):
+            if block.kind == "type" and "(anonymous)" not in block.name:
+                files[block.name].add(str(file))
+    return [f"{name} is defined in {' and '.join(sorted(f))}" for name, f in sorted(files.items()) if len(f) > 1]
+
+
+RULES = [upward_includes, circles, wrong_namespaces, types_defined_twice]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_project_keeps_its_layers(rule):
+    assert [found for found in rule(PROJECT) if found not in LAYERING] == []
+
+
+def test_no_exception_outlives_its_reason():
+    assert set(LAYERING) - {found for rule in RULES for found in rule(PROJECT)} == set()
+
+
+def test_the_project_is_really_read():
+    read = sources(PROJECT, folders=LAYERS)
+    assert Path("kernels/span.h") in read and Path("variants/core/cache.h") in read
+    folders = {str(file.parent) for file in read if file.parts[0] == "harness"}
+    assert folders - {"harness/verify/reference"} <= set(ROOMS), "a folder of harness/ that has no place in the order"
+
+
+def plant(folder, files):
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    return [found for rule in RULES for found in rule(folder)]
+
+
+@pytest.mark.parametrize(
+    "file, line",
+    [
+        ("kernels/cpu/attend.cc", '#include "variants/core/cache.h"'),
+        ("kernels/cpu/attend.cc", "#include <variants/core/cache.h>"),
+        ("kernels/cuda/attend.cu", '  #  include "../../harness/ledger.h"'),
+        ("kernels/format/f16.cc", '#include "kernels/cpu/isa.h"'),
+        ("kernels/cpu/attend.cc", '#include "kernels/benchmarks/benchmark.h"'),
+        ("variants/codec/f16.cc", '#include "harness/memory/ledger.h"'),
+        ("harness/experiments/driver.cc", '#include "tests/helpers.h"'),
+        ("harness/io/paths.cc", '#include "harness/config/config.h"'),
+        ("harness/measure/cell.h", '#include "harness/experiments/list.h"'),
+        ("harness/claims/reproduce.cc", '#include "harness/cli/terminal.h"'),
+        ("harness/verify/reference/attention.cc", '#include "kernels/span.h"'),
+        ("harness/verify/reference/attention.h", '#include "variants/core/spec.h"'),
+        ("harness/verify/reference/attention.cc", '#include "../verify.h"'),
+        ("harness/verify/reference/h2o.cc", '#include "variants/list.h"'),
+        ("harness/verify/reference/h2o.cc", '#include "harness/memory/ledger.h"'),  # it includes variants/core/memory.h
+        ("plots/report.py", "from harness import results"),
+        ("plots/report.py", "    import tests.helpers"),
+    ],
+)
+def test_an_include_upwards_is_found(tmp_path, file, line):
+    assert len(plant(tmp_path, {file: f"// first line\n{line}\n" if not file.endswith(".py") else f"{line}\n"})) == 1
+
+
+@pytest.mark.parametrize(
+    "file, line",
+    [
+        ("kernels/cpu/attend.cc", '#include "kernels/span.h"'),
+        ("kernels/cpu/attend.cc", "#include <vector>"),
+        ("variants/core/cache.cc", '#include "kernels/span.h"'),
+        ("variants/core/cache.cc", '#include "cache.h"'),
+        ("harness/experiments/driver.cc", '#include "variants/core/cache.h"'),
+        ("harness/cli/eval.cc", '#include "harness/experiments/driver.h"'),
+        ("harness/main.cc", '#include "harness/cli/eval.h"'),
+        ("tests/cache_test.cc", '#include "harness/verify/reference/attention.h"'),
+        ("harness/verify/reference/attention.cc", '#include "harness/verify/reference/attention.h"'),
+        ("harness/verify/reference/attention.cc", "#include <Eigen/Dense>\n#include <omp.h>"),
+        ("harness/verify/reference/ring.cc", '#include "harness/verify/reference/list.h"'),
+        ("plots/report.py", "import altair"),
+    ],
+)
+def test_the_right_direction_is_left_alone(tmp_path, file, line):
+    assert plant(tmp_path, {file: f"{line}\n"}) == []
+
+
+def test_a_circle_of_folders_is_found(tmp_path):
+    files = {
+        "kernels/cpu/encode/a.h": '#include "kernels/cpu/attention/b.h"\n',
+        "kernels/cpu/attention/b.h": '#include "kernels/cpu/ceilings/c.h"\n',
+        "kernels/cpu/ceilings/c.h": '#include "kernels/cpu/encode/a.h"\n',
+    }
+    names = "kernels/cpu/attention and kernels/cpu/ceilings and kernels/cpu/encode"
+    assert plant(tmp_path, files) == [f"{names} need each other"]
+    files["kernels/cpu/ceilings/c.h"] = ""
+    assert plant(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("namespace kv::io {\nstruct Row {};\nint read() { return 1; }\n}\n", 0),
+        ("namespace kv::io {\nnamespace {\nstruct Row {};\n}\n}\n", 0),
+        ("namespace kv {\nclass Cache;\n}\nnamespace kv::io {\nstruct Row {};\n}\n", 0),
+        ("namespace kv {\nstruct Row {};\n}\n", 1),
+        ("namespace kv::results {\nint read() { return 1; }\n}\n", 1),
+        ("struct Row {};\n", 1),
+    ],
+)
+def test_a_foreign_namespace_is_found(tmp_path, text, found):
+    assert len(plant(tmp_path, {"harness/io/rows.h": text})) == found
+
+
+def test_a_type_of_two_definitions_is_found(tmp_path):
+    reading = "namespace kv {{\n{}\n}}  // namespace kv\n"
+    files = {
+        "variants/core/a.cc": reading.format("struct Reading {\n  int rows;\n};"),
+        "variants/storage/b.cc": reading.format("// Not struct Reading {};\nnamespace {\nstruct Reading {};\n}"),
+    }
+    assert plant(tmp_path, files) == []
+    files["variants/storage/c.cc"] = reading.format("template <typename T>\nclass Reading final : public Base<T> {\n};")
+    assert plant(tmp_path, files) == ["kv::Reading is defined in variants/core/a.cc and variants/storage/c.cc"]

@@ -1,0 +1,28 @@
+// The mean absolute difference from FP64.
+#include <cmath>
+
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  double sum = 0.0;
+  for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - want[i]);
+  return got.empty() ? 0.0 : sum / static_cast<double>(got.size());
+}
+
+}  // namespace
+
+const Metric mean_abs{
+    .name = "err_mean_abs",
+    .unit = "1",
+    .better = "lower",
+    .help = "mean absolute difference of an output from FP64's",
+    .of = Metric::Of::kOutputs,
+    .over = Metric::Over::kMean,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

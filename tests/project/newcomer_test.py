@@ -1,0 +1,194 @@
+"""Plays a newcomer: each addition is one file and at most one line in one list, and reaches the report.
+
+In a copy of the project a retention without an FP64 policy, a codec over an existing format, an experiment, a metric,
+a chart and a claim are added and built. Objects that no edit touches are taken from the build that is tested.
+"""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HOME = Path(os.environ["KVLAB_HOME"])
+BUILD = Path(os.environ["KVLAB_PROGRAM"]).parents[1]
+NEW = Path(__file__).parent / "newcomer"
+TIMEOUT_S = 300
+SETTINGS = """CMAKE_BUILD_TYPE CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS CMAKE_C_COMPILER_LAUNCHER
+CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER KVLAB_CUDA""".split()
+
+
+@dataclass
+class Addition:
+    file: str  # where the newcomer's file goes
+    list: str = ""  # the list that names it; a claim needs none
+    after: str = ""  # a line of that list
+    line: str = ""  # what stands after it from now on
+
+
+ADDITIONS = [
+    Addition("variants/retention/fifo.cc", "variants/list.h", "X(ring)", "  X(fifo) \\"),
+    Addition("variants/codec/k8v16.cc", "variants/list.h", "X(q8_0)", "  X(k8v16) \\"),
+    Addition("harness/experiments/probe.cc", "harness/experiments/list.h", "EXPERIMENT(kBudget)", "  EXPERIMENT(kProbe) \\"),
+    Addition("harness/verify/metrics/mean_abs.cc", "harness/verify/metrics/list.h", "X(max_abs)", "  X(mean_abs) \\"),
+    Addition("plots/figures/mean_abs.py", "plots/figures/list.py", "from figures.memory import memory",
+             "from figures.mean_abs import mean_abs"),
+    Addition("configs/claims/newcomer.toml"),
+]  # fmt: skip
+CONFIG = """
+experiment = ["decode", "probe"]
+threads = 1
+[model]
+q_heads = 4
+kv_heads = 2
+head_dim = 32
+[sweep]
+variants = ["contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16"]
+seq_len = 64
+[measure]
+repetitions = 2
+steps = 2
+cold_steps = 0
+"""
+
+
+def add(project, addition):
+    shutil.copy(NEW / Path(addition.file).name, project / addition.file)
+    if not addition.list:
+        return
+    path = project / addition.list
+    lines = path.read_text().splitlines()
+    (at,) = [i for i, line in enumerate(lines) if line.strip().rstrip("\\").rstrip() == addition.after]
+    path.write_text("\n".join([*lines[: at + 1], addition.line, *lines[at + 1 :]]) + "\n")
+
+
+def in_folder(folder, *command):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def cached(name):
+    found = re.search(rf"^{name}:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M)
+    return [f"-D{name}={found.group(1)}"] if found else []
+
+
+def headers_by_object():
+    """What each object of the tested build was compiled from."""
+    found = {}
+    for block in in_folder(BUILD, "ninja", "-t", "deps").strip().split("\n\n"):
+        name, *paths = block.strip().splitlines()
+        found[name.split(":")[0]] = {str((BUILD / path.strip()).resolve()) for path in paths}
+    return found
+
+
+def build(project):
+    """Builds kvlab in the copy by ninja's own commands; returns the sources that had to be compiled."""
+    folder = project / ".build"
+    settings = [argument for name in SETTINGS for argument in cached(name)]
+    in_folder(project, "cmake", "-S", project, "-B", folder, "-G", "Ninja", *settings)
+    old = set(in_folder(BUILD, "ninja", "-t", "commands", "harness/kvlab").splitlines())
+    headers = headers_by_object()
+    edited = {str(HOME / addition.list) for addition in ADDITIONS}
+    compiled, jobs = [], []
+    with ThreadPoolExecutor(2) as pool:
+        for command in in_folder(folder, "ninja", "-t", "commands", "harness/kvlab").splitlines():
+            source, made = (re.search(rf" -{option} (\S+)", command) for option in "co")
+            if not source:  # a library, the program, or what is made before them
+                [job.result() for job in jobs]
+                in_folder(folder, "sh", "-c", command)
+                continue
+            made = made.group(1)
+            (folder / made).parent.mkdir(parents=True, exist_ok=True)
+            same = command.replace(str(folder), str(BUILD)).replace(str(project), str(HOME)) in old
+            if same and made in headers and not headers[made] & edited:
+                shutil.copy(BUILD / made, folder / made)
+                continue
+            compiled.append(str(Path(source.group(1)).relative_to(project)))
+            jobs.append(pool.submit(in_folder, folder, "sh", "-c", command))
+            if made.endswith(".gch"):  # the others include it
+                jobs[-1].result()
+        [job.result() for job in jobs]
+    return compiled
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    copy = (tmp_path_factory.mktemp("newcomer") / "kvlab").resolve()
+    for folder in ("kernels", "variants", "harness", "plots", "configs", "tests"):
+        shutil.copytree(HOME / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(HOME / "CMakeLists.txt", copy)
+    for addition in ADDITIONS:
+        add(copy, addition)
+    compiled = build(copy)
+    assert {a.file for a in ADDITIONS if a.file.endswith(".cc")} <= set(compiled)
+    return copy
+
+
+def kvlab(project, *arguments):
+    home = {**os.environ, "KVLAB_HOME": str(project), "KVLAB_PYTHON": sys.executable, "OMP_WAIT_POLICY": "passive"}
+    command = [project / ".build/harness/kvlab", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=home)
+
+
+@pytest.fixture(scope="module")
+def results(project):
+    (project / "newcomer.toml").write_text(CONFIG)
+    done = kvlab(project, "run", project / "newcomer.toml", "--out", project / "out")
+    assert done.returncode == 0, done.stderr
+    return project / "out"
+
+
+def cells(results):
+    with (results / "cells.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_listing_has_them_all(project):
+    listing = kvlab(project, "list").stdout
+    for word in ("fifo", "k8v16", "probe", "err_mean_abs"):
+        assert re.search(rf"^\s*{word}\b", listing, re.M), listing
+
+
+def test_every_cell_succeeds(results):
+    rows = cells(results)
+    assert {row["experiment"] for row in rows} == {"decode", "probe"}
+    assert {row["variant"] for row in rows} == {"contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16"}
+    assert {(row["status"], row["reason"]) for row in rows} == {("ok", "")}
+
+
+def test_a_retention_without_an_fp64_policy_says_so(results):
+    for row in cells(results):
+        evicts = "fifo" in row["variant"]
+        assert row["eviction_check"] == ("none" if evicts else "")
+        assert row["kept_tokens"] == ("16" if evicts else "64")
+        assert (float(row["err_retention_rel_l2"]) > 1e-3) == evicts
+
+
+def test_the_codecs_error_is_told(results):
+    for row in cells(results):
+        assert (1e-4 < float(row["err_codec_rel_l2"]) < 2e-2) == ("k8v16" in row["variant"])
+
+
+def test_the_metric_is_a_column_with_a_chart(results):
+    for row in cells(results):
+        assert 0 < float(row["err_mean_abs"]) <= float(row["err_max_abs"])
+    columns = {column["name"]: column for column in json.loads((results / "columns.json").read_text())}
+    assert columns["err_mean_abs"]["meaning"] == "mean absolute difference of an output from FP64's"
+    assert "Mean absolute error" in (results / "report.html").read_text()
+    assert (results / "figures" / "mean_abs.png").stat().st_size > 0
+
+
+def test_the_claim_is_checked(project):
+    done = kvlab(project, "reproduce", "newcomer", "--out", project / "claims")
+    assert done.returncode == 0, done.stderr
+    with (project / "claims" / "claims.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["verdict"] == "reproduced"

@@ -1,0 +1,208 @@
+// What the contract tests share: every spec worth testing, small workloads, and one way to drive a cache.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/memory/ledger.h"
+#include "harness/verify/reference/attention.h"
+#include "kernels/format/encoding.h"
+#include "variants/core/build.h"
+#include "variants/list.h"
+
+namespace kv {
+
+// How GoogleTest names a case.
+inline void PrintTo(const Spec& spec, std::ostream* out) { *out << spec.print(); }
+
+}  // namespace kv
+
+namespace kv::contract {
+
+// Cases are so small that threads only cost; attention_test shows that their number changes no bit.
+inline const bool kOneThread = (omp_set_num_threads(1), true);
+
+// A path of this process alone: tests run beside each other.
+inline std::string passing_path(const std::string& name) {
+  return testing::TempDir() + "kvlab_" + std::to_string(getpid()) + "_" + name;
+}
+
+// Every entry with its defaults, and once more for each of its parameters' other values.
+inline std::vector<std::string> stage_forms(const Entry& entry) {
+  std::vector<std::string> forms{std::string(entry.name)};
+  for (const Parameter& p : entry.parameters) {
+    for (const std::string& value : p.trial_values()) {
+      forms.push_back(std::string(entry.name) + "(" + std::string(p.name) + "=" + value + ")");
+    }
+  }
+  return forms;
+}
+
+// A retention evicts at test lengths only if all its budgets are small at once, so each is tested with every
+// number at its first trial value; and once more for each other choice that it has.
+inline std::vector<std::string> small_forms(const Entry& entry) {
+  std::string numbers;
+  std::vector<std::string> choices{""};
+  for (const Parameter& p : entry.parameters) {
+    const std::vector<std::string> values = p.trial_values();
+    if (p.kind == Parameter::Kind::kChoice) {
+      for (const std::string& value : values) choices.push_back(std::string(p.name) + "=" + value);
+    } else if (!values.empty()) {
+      numbers += (numbers.empty() ? "" : ",") + std::string(p.name) + "=" + values.front();
+    }
+  }
+  std::vector<std::string> forms;
+  for (const std::string& choice : choices) {
+    const std::string all = numbers + (numbers.empty() || choice.empty() ? "" : ",") + choice;
+    forms.push_back(std::string(entry.name) + (all.empty() ? "" : "(" + all + ")"));
+  }
+  return forms;
+}
+
+inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& c, const RetentionEntry& r,
+                      bool plain_retention) {
+  const bool simple = c.name == "f32" || c.name == "q8_0";
+  if (!plain_retention) return plain_placement && (plain_codec ? simple : c.name == "token");
+  if (plain_placement && plain_codec) return true;
+  const bool typical = (c.name == "f32" || c.name == "kivi") && (r.name == "full" || r.name == "ring");
+  return plain_codec ? typical : plain_placement && r.name == "full";
+}
+
+// Every placement with every codec and every retention; each with its parameters' trial values only against
+// the few partners that it can meet differently: codecs of single rows and of groups, retentions that append
+// and that overwrite.
+inline std::vector<Spec> all_specs() {
+  std::vector<Spec> specs;
+  for (const auto* p : kPlacements)
+    for (const std::string& placement : stage_forms(*p))
+      for (const auto* c : kCodecs)
+        for (const std::string& codec : stage_forms(*c))
+          for (const auto* r : kRetentions) {
+            const std::vector<std::string> forms = small_forms(*r);
+            for (const std::string& form : forms)
+              if (is_wanted(placement == p->name, codec == c->name, *c, *r, form == forms.front()))
+                specs.push_back(parse_spec(placement + "/" + codec + "/" + form));
+          }
+  return specs;
+}
+
+inline std::vector<Spec> supported_specs() {
+  std::vector<Spec> specs;
+  for (const Spec& spec : all_specs()) {
+    if (unsupported_reason(spec).empty()) specs.push_back(spec);
+  }
+  return specs;
+}
+
+// n tokens of one layer: q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim].
+struct Tokens {
+  int64_t n;
+  std::vector<float> q, k, v;
+};
+
+inline Tokens make_tokens(const CacheShape& shape, int64_t n, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<float> normal;
+  Tokens t{n,
+           std::vector<float>(static_cast<size_t>(shape.q_heads * n * shape.head_dim)),
+           std::vector<float>(static_cast<size_t>(shape.kv_heads * n * shape.head_dim)),
+           {}};
+  t.v = t.k;
+  for (auto* values : {&t.q, &t.k, &t.v}) {
+    for (float& x : *values) x = normal(rng);
+  }
+  return t;
+}
+
+// Tokens [first, first + n) of `all`, in the same layouts.
+inline Tokens slice(const CacheShape& shape, const Tokens& all, int64_t first, int64_t n) {
+  const auto cut = [&](const std::vector<float>& from, int heads) {
+    std::vector<float> to;
+    for (int h = 0; h < heads; ++h) {
+      const auto begin = from.begin() + (h * all.n + first) * shape.head_dim;
+      to.insert(to.end(), begin, begin + n * shape.head_dim);
+    }
+    return to;
+  };
+  return {n, cut(all.q, shape.q_heads), cut(all.k, shape.kv_heads), cut(all.v, shape.kv_heads)};
+}
+
+// Steps `tokens` through layer 0 of a sequence in chunks of the given lengths; returns the outputs of the
+// last chunk.
+inline std::vector<float> drive(Cache& cache, SequenceId id, const Tokens& tokens,
+                                std::span<const int64_t> chunks, int layer = 0) {
+  std::vector<float> out;
+  int64_t first = 0;
+  for (const int64_t n : chunks) {
+    const Tokens part = slice(cache.shape(), tokens, first, n);
+    out.assign(part.q.size(), NAN);
+    const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), out.data()};
+    cache.step(layer, {&in, 1});
+    first += n;
+  }
+  return out;
+}
+
+// Rows of one head as stored, in slot order: k and v [rows, head_dim].
+struct Stored {
+  int64_t rows = 0;
+  std::vector<float> k, v;
+};
+
+inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
+  Stored stored;
+  const int d = cache.shape().head_dim;
+  std::vector<float> row(static_cast<size_t>(d));
+  for (const Span& span : cache.spans(id, layer, head)) {
+    for (int64_t i = 0; i < span.rows; ++i) {
+      for (const auto& [side, to] : {std::pair{&span.k, &stored.k}, std::pair{&span.v, &stored.v}}) {
+        const int64_t unit = i / side->encoding.group;
+        decode_row(side->encoding, d, side->data + unit * side->stride,
+                   side->meta ? side->meta + unit * side->meta_stride : nullptr,
+                   static_cast<int>(i % side->encoding.group), row.data());
+        to->insert(to->end(), row.begin(), row.end());
+      }
+    }
+    stored.rows += span.rows;
+  }
+  return stored;
+}
+
+// What tests on small inputs hold a variant's attention to: tighter than what is declared for all.
+inline double attention_tolerance(const Spec& spec) { return kernel_error_bound(spec) > 1e-5 ? 1e-4 : 2e-6; }
+
+// FP64 attention of one query over what a cache has stored, kept() being its tokens: turned by their places
+// in the cache where it does that.
+inline reference::HeadResult attend_stored(const Cache& cache, std::span<const float> q, const Stored& stored,
+                                           const std::vector<int64_t>& kept) {
+  if (!rotates_at_read(cache.spec())) return reference::attend(q, stored.k, stored.v, stored.rows);
+  std::vector<int64_t> younger;
+  for (const int64_t token : kept)
+    younger.push_back(std::count_if(kept.begin(), kept.end(), [&](int64_t other) { return other > token; }));
+  const Rope& rope = cache.shape().rope;
+  const auto rotation =
+      reference::plain_rotation(rope.theta, cache.shape().head_dim, rope.pairs == RopePairs::kHalfSplit);
+  const reference::RotationTable rotations(rotation, static_cast<int64_t>(kept.size()));
+  return reference::attend_rotated(q, stored.k, stored.v, rotations, younger);
+}
+
+inline double relative_l2(std::span<const float> got, std::span<const float> want) {
+  double error = 0.0, norm = 0.0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return norm > 0.0 ? std::sqrt(error / norm) : std::sqrt(error);
+}
+
+}  // namespace kv::contract

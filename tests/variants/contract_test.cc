@@ -1,0 +1,381 @@
+// The contract of every cache, checked for the whole product of the registry: a new variant is tested here
+// with no new code.
+#include "tests/variants/contract.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+namespace kv {
+namespace {
+
+using namespace contract;
+
+constexpr CacheShape kShapes[] = {
+    {.layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 192, .max_sequences = 4},  // MHA
+    {.layers = 2, .q_heads = 6, .kv_heads = 2, .head_dim = 32, .max_tokens = 192, .max_sequences = 4},  // GQA
+    {.layers = 1,
+     .q_heads = 4,
+     .kv_heads = 1,
+     .head_dim = 32,
+     .max_tokens = 192,
+     .max_sequences = 4,
+     .rope = {.theta = 500, .pairs = RopePairs::kHalfSplit}},  // MQA
+};
+
+// Around every border that caches have at these sizes: groups of 32, blocks of 16, tiles of 64.
+constexpr int64_t kLengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 161};
+
+class Contract : public testing::TestWithParam<Spec> {};
+
+std::string test_name(const testing::TestParamInfo<Spec>& info) {
+  std::string name;
+  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, Contract, testing::ValuesIn(supported_specs()), test_name);
+
+std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
+
+int64_t held_bytes(const memory::Ledger& ledger) {
+  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
+}
+
+TEST_P(Contract, SpansCoverExactlyTheKeptTokens) {
+  for (const CacheShape& shape : kShapes) {
+    const Tokens all = make_tokens(shape, 161, 7);
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    const SequenceId id = cache->add_sequence();
+    for (int64_t n = 0; n < 161; ++n) {
+      drive(*cache, id, slice(shape, all, n, 1), ones(1));
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        int64_t rows = 0;
+        for (const Span& span : cache->spans(id, 0, head)) rows += span.rows;
+        const auto kept = cache->kept(id, 0, head);
+        ASSERT_EQ(rows, static_cast<int64_t>(kept.size())) << "after " << n + 1 << " tokens";
+        std::map<int64_t, int> times;
+        for (const int64_t token : kept) {
+          ASSERT_GE(token, 0);
+          ASSERT_LE(token, n);
+          ASSERT_EQ(++times[token], 1) << "token " << token << " is kept twice";
+        }
+      }
+    }
+  }
+}
+
+// What is stored is the token that kept() names, within what the codec declares.
+TEST_P(Contract, StoredRowsAreTheTokensWithinTheCodecsInterval) {
+  const Codec codec = codec_of(GetParam()).make(GetParam().codec);
+  for (const CacheShape& shape : kShapes) {
+    const Tokens all = make_tokens(shape, 160, 11);
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    const SequenceId id = cache->add_sequence();
+    drive(*cache, id, all, ones(160));
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const Stored stored = read_back(*cache, id, 0, head);
+      const auto kept = cache->kept(id, 0, head);
+      // The raw residual rows are not the codec's; they are checked by their own bound below.
+      int64_t encoded = 0;
+      for (const Span& span : cache->spans(id, 0, head)) {
+        if (span.k.encoding == codec.k && span.v.encoding == codec.v) encoded += span.rows;
+      }
+      const size_t d = static_cast<size_t>(shape.head_dim);
+      std::vector<float> want_k, want_v;
+      for (const int64_t token : kept) {
+        const auto at = (head * all.n + token) * shape.head_dim;
+        want_k.insert(want_k.end(), all.k.begin() + at, all.k.begin() + at + shape.head_dim);
+        want_v.insert(want_v.end(), all.v.begin() + at, all.v.begin() + at + shape.head_dim);
+      }
+      const size_t cut = static_cast<size_t>(encoded) * d;
+      const auto check = [&](const std::vector<float>& got, const std::vector<float>& want,
+                             const Interval& bound, const char* side) {
+        const std::span<const float> g(got), w(want);
+        if (cut > 0) {
+          const double error = relative_l2(g.first(cut), w.first(cut));
+          EXPECT_GE(error, bound.low) << side << " is too good, head_dim " << shape.head_dim;
+          EXPECT_LE(error, bound.high) << side << ", head_dim " << shape.head_dim;
+        }
+        if (cut < got.size()) {
+          EXPECT_LE(relative_l2(g.subspan(cut), w.subspan(cut)), 3e-4) << side << " of the residual rows";
+        }
+      };
+      check(stored.k, want_k, codec.k_error, "K");
+      check(stored.v, want_v, codec.v_error, "V");
+    }
+  }
+}
+
+// Attention over what is stored equals FP64 attention over the same rows, at every length and for every
+// shape.
+TEST_P(Contract, AttentionEqualsFp64OnTheStoredRows) {
+  for (const CacheShape& shape : kShapes) {
+    for (const int64_t length : kLengths) {
+      const Tokens all = make_tokens(shape, length, static_cast<uint64_t>(length));
+      memory::Ledger ledger;
+      const auto cache = build_cache(GetParam(), shape, ledger);
+      const SequenceId id = cache->add_sequence();
+      std::vector<int64_t> chunks{length - 1, 1};
+      if (length == 1) chunks = {1};
+      const std::vector<float> out = drive(*cache, id, all, chunks);
+      const Tokens last = slice(shape, all, length - 1, 1);
+      std::vector<float> want;
+      for (int h = 0; h < shape.q_heads; ++h) {
+        const Stored stored = read_back(*cache, id, 0, h / shape.group());
+        const auto result =
+            attend_stored(*cache, {last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
+                          stored, cache->kept(id, 0, h / shape.group()));
+        for (int x = 0; x < shape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
+      }
+      ASSERT_LT(relative_l2(out, want), attention_tolerance(GetParam()))
+          << "length " << length << " head_dim " << shape.head_dim;
+    }
+  }
+}
+
+// A chunk on a cached prefix, and a whole prefill: causal inside, everything before visible.
+TEST_P(Contract, ChunksAreCausal) {
+  for (const CacheShape& shape : kShapes) {
+    const Tokens all = make_tokens(shape, 100, 5);
+    const auto run = [&](std::vector<int64_t> chunks) {
+      memory::Ledger ledger;
+      const auto cache = build_cache(GetParam(), shape, ledger);
+      return drive(*cache, cache->add_sequence(), all, chunks);
+    };
+    const bool exact_past = !Codec(codec_of(GetParam()).make(GetParam().codec)).residual &&
+                            codec_of(GetParam()).make(GetParam().codec).unit_rows() == 1;
+    // With a raw tail, a token's neighbours may be encoded by the time that a chunk attends: only row-wise
+    // codecs agree.
+    if (!exact_past) continue;
+    const std::vector<float> whole = run({100}), split = run({63, 37}), single = run(ones(100));
+    std::vector<float> last_of_whole, last_of_split;
+    for (int h = 0; h < shape.q_heads; ++h) {
+      const auto w = whole.begin() + (h * 100 + 99) * shape.head_dim;
+      const auto s = split.begin() + (h * 37 + 36) * shape.head_dim;
+      last_of_whole.insert(last_of_whole.end(), w, w + shape.head_dim);
+      last_of_split.insert(last_of_split.end(), s, s + shape.head_dim);
+    }
+    EXPECT_LT(relative_l2(last_of_whole, single), attention_tolerance(GetParam()));
+    // Where the length of the first chunk decides what is kept (snapkv), other chunks are another experiment.
+    const RetentionEntry& retention = retention_of(GetParam());
+    const auto slots = [&](int64_t prompt) {
+      return retention.slots(GetParam().retention, {shape.max_tokens, 100, prompt});
+    };
+    if (slots(63) == slots(1)) {
+      EXPECT_LT(relative_l2(last_of_split, single), attention_tolerance(GetParam()));
+    }
+    // And an early query of the whole prefill equals that of a prefill that ends there.
+    const Tokens head = slice(shape, all, 0, 40);
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    const int64_t n = 40;
+    const std::vector<float> early = drive(*cache, cache->add_sequence(), head, {&n, 1});
+    std::vector<float> got, want;
+    for (int h = 0; h < shape.q_heads; ++h) {
+      got.insert(got.end(), whole.begin() + h * 100 * shape.head_dim,
+                 whole.begin() + (h * 100 + 40) * shape.head_dim);
+      want.insert(want.end(), early.begin() + h * 40 * shape.head_dim,
+                  early.begin() + (h + 1) * 40 * shape.head_dim);
+    }
+    EXPECT_LT(relative_l2(got, want), attention_tolerance(GetParam()));
+  }
+}
+
+TEST_P(Contract, PlacementChangesNoBit) {
+  Spec plain = GetParam();
+  plain.placement = parse_spec("contiguous").placement;
+  for (const CacheShape& shape : kShapes) {
+    const Tokens all = make_tokens(shape, 150, 3);
+    const auto run = [&](const Spec& spec) {
+      memory::Ledger ledger;
+      const auto cache = build_cache(spec, shape, ledger);
+      std::vector<int64_t> chunks{40};
+      for (int i = 0; i < 110; ++i) chunks.push_back(1);
+      return drive(*cache, cache->add_sequence(), all, chunks);
+    };
+    const auto here = run(GetParam()), there = run(plain);
+    EXPECT_EQ(std::memcmp(here.data(), there.data(), here.size() * sizeof(float)), 0) << plain.print();
+  }
+}
+
+TEST_P(Contract, TheLedgerEqualsTheClosedFormAtEveryLength) {
+  for (const CacheShape& shape : kShapes) {
+    const Tokens all = make_tokens(shape, 161, 9);
+    memory::Ledger ledger;
+    {
+      const auto cache = build_cache(GetParam(), shape, ledger);
+      const SequenceId id = cache->add_sequence();
+      for (int64_t n = 1; n <= 161; ++n) {
+        for (int layer = 0; layer < shape.layers; ++layer)
+          drive(*cache, id, slice(shape, all, n - 1, 1), ones(1), layer);
+        ASSERT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&n, 1})) << "at " << n << " tokens";
+      }
+      ledger.assert_balanced();
+      cache->release(id);
+      const SequenceId again = cache->add_sequence();
+      const int64_t n = 3;
+      for (int layer = 0; layer < shape.layers; ++layer)
+        drive(*cache, again, slice(shape, all, 0, 3), {&n, 1}, layer);
+      EXPECT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&n, 1})) << "after release";
+    }
+    EXPECT_EQ(held_bytes(ledger) + ledger.workspace().current_bytes, 0) << "a cache leaves bytes behind";
+  }
+}
+
+// The same after a whole prompt, and one token more.
+TEST_P(Contract, TheLedgerEqualsTheClosedFormAfterAPrompt) {
+  const CacheShape& shape = kShapes[1];
+  for (const int64_t prompt : {2, 47, 48, 49, 64, 65, 160}) {
+    const Tokens all = make_tokens(shape, prompt + 1, 9);
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    const SequenceId id = cache->add_sequence();
+    for (const int64_t n : {prompt, int64_t{1}}) {
+      const Tokens part = slice(shape, all, cache->tokens(id, 0), n);
+      for (int layer = 0; layer < shape.layers; ++layer) drive(*cache, id, part, {&n, 1}, layer);
+      const int64_t length = cache->tokens(id, 0);
+      ASSERT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), shape, {&length, 1}, {&prompt, 1}))
+          << "prompt " << prompt << ", " << length << " tokens";
+    }
+  }
+}
+
+// Sequences of one batch, joining and leaving, never see each other.
+TEST_P(Contract, RaggedBatchesDoNotMix) {
+  const CacheShape& shape = kShapes[1];
+  const Tokens a = make_tokens(shape, 120, 21), b = make_tokens(shape, 120, 22),
+               c = make_tokens(shape, 120, 23);
+  const auto alone = [&](const Tokens& tokens, int64_t n) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    return drive(*cache, cache->add_sequence(), slice(shape, tokens, 0, n), ones(n));
+  };
+  memory::Ledger ledger;
+  const auto cache = build_cache(GetParam(), shape, ledger);
+  const SequenceId ia = cache->add_sequence(), ib = cache->add_sequence();
+  drive(*cache, ia, slice(shape, a, 0, 70), ones(70));
+  drive(*cache, ib, slice(shape, b, 0, 5), ones(5));
+  cache->release(ia);
+  const SequenceId ic = cache->add_sequence();  // reuses what `a` left
+  drive(*cache, ic, slice(shape, c, 0, 33), ones(33));
+  const Tokens tb = slice(shape, b, 5, 1), tc = slice(shape, c, 33, 1);
+  std::vector<float> ob(tb.q.size()), oc(tc.q.size());
+  const StepInput both[] = {{ic, 1, tc.q.data(), tc.k.data(), tc.v.data(), oc.data()},
+                            {ib, 1, tb.q.data(), tb.k.data(), tb.v.data(), ob.data()}};
+  cache->step(0, both);
+  EXPECT_EQ(ob, alone(b, 6));
+  EXPECT_EQ(oc, alone(c, 34));
+  EXPECT_EQ(cache->tokens(ib, 0), 6);
+}
+
+TEST_P(Contract, AForkIsExactAndGrowsApart) {
+  const CacheShape& shape = kShapes[1];
+  const Tokens all = make_tokens(shape, 140, 31), other = make_tokens(shape, 40, 32);
+  const auto alone = [&](bool forked) {  // 100 tokens of `all`, then 40 of `other` or the rest of `all`
+    memory::Ledger ledger;
+    const auto cache = build_cache(GetParam(), shape, ledger);
+    const SequenceId id = cache->add_sequence();
+    drive(*cache, id, slice(shape, all, 0, 100), ones(100));
+    return drive(*cache, id, forked ? other : slice(shape, all, 100, 40), ones(40));
+  };
+  memory::Ledger ledger;
+  const auto cache = build_cache(GetParam(), shape, ledger);
+  const SequenceId parent = cache->add_sequence();
+  drive(*cache, parent, slice(shape, all, 0, 100), ones(100));
+  const SequenceId child = cache->fork(parent);
+  const Tokens rest = slice(shape, all, 100, 40);
+  std::vector<float> from_parent, from_child;
+  for (int64_t i = 0; i < 40; ++i) {  // in turn, so that a shared row that one writes is seen by the other
+    from_parent = drive(*cache, parent, slice(shape, rest, i, 1), ones(1));
+    from_child = drive(*cache, child, slice(shape, other, i, 1), ones(1));
+  }
+  EXPECT_EQ(from_parent, alone(false));
+  EXPECT_EQ(from_child, alone(true));
+  cache->release(parent);
+  EXPECT_EQ(cache->tokens(child, 0), 140);
+}
+
+// A sequence that was set aside goes on, in every layer, as if it had stayed, and takes as many bytes.
+TEST_P(Contract, SavedAndRestoredSequencesGoOnExactly) {
+  const CacheShape& shape = kShapes[1];
+  const Tokens all = make_tokens(shape, 130, 51);
+  const std::string path = passing_path("contract.kv");
+  memory::Ledger ledger, other_ledger;
+  const auto cache = build_cache(GetParam(), shape, ledger),
+             other = build_cache(GetParam(), shape, other_ledger);
+  const SequenceId id = cache->add_sequence();
+  const std::vector<int64_t> chunks{60, 1, 38, 1};
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    drive(*cache, id, slice(shape, all, 0, 100 - layer), {chunks.data(), chunks.size() - layer}, layer);
+  }
+  cache->save(id, path);
+  const int64_t bytes = held_bytes(ledger);
+  const SequenceId restored = cache->restore(cache->snapshot(id)), loaded = other->load(path);
+  std::filesystem::remove(path);
+  EXPECT_EQ(held_bytes(other_ledger), bytes);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    EXPECT_EQ(other->tokens(loaded, layer), 100 - layer);
+    const Tokens rest = slice(shape, all, 100 - layer, 30);
+    const auto stayed = drive(*cache, id, rest, ones(30), layer);
+    EXPECT_EQ(drive(*cache, restored, rest, ones(30), layer), stayed);
+    EXPECT_EQ(drive(*other, loaded, rest, ones(30), layer), stayed);
+  }
+}
+
+// Running out of memory anywhere leaves every sequence as it was.
+TEST_P(Contract, OutOfMemoryLosesNothing) {
+  const CacheShape& shape = kShapes[1];
+  const Tokens all = make_tokens(shape, 150, 41);
+  memory::Ledger unlimited;
+  const auto whole = build_cache(GetParam(), shape, unlimited);
+  drive(*whole, whole->add_sequence(), all, ones(150));
+  const int64_t peak = unlimited.peak_total_bytes();
+  for (const int64_t limit : {peak / 3, peak / 2, peak * 3 / 4, peak - 1}) {
+    memory::Ledger ledger(limit);
+    std::unique_ptr<Cache> cache;
+    SequenceId id = -1;
+    try {
+      cache = build_cache(GetParam(), shape, ledger);
+      id = cache->add_sequence();
+    } catch (const std::bad_alloc&) {
+      continue;  // too little to begin with
+    }
+    std::vector<float> last;
+    int64_t done = 0;
+    try {
+      for (; done < 150; ++done) last = drive(*cache, id, slice(shape, all, done, 1), ones(1));
+    } catch (const std::bad_alloc&) {
+    }
+    if (done == 0) continue;
+    ASSERT_GE(cache->tokens(id, 0), done);
+    memory::Ledger fresh;
+    const auto alone = build_cache(GetParam(), shape, fresh);
+    EXPECT_EQ(drive(*alone, alone->add_sequence(), slice(shape, all, 0, done), ones(done)), last);
+    ledger.assert_balanced();
+  }
+}
+
+TEST(Registry, WhatCannotWorkIsRefusedWithAReason) {
+  memory::Ledger ledger;
+  for (const Spec& spec : all_specs()) {
+    const std::string reason = unsupported_reason(spec);
+    if (reason.empty()) continue;
+    EXPECT_THROW(build_cache(spec, kShapes[0], ledger), std::invalid_argument) << spec.print();
+  }
+}
+
+TEST(Registry, BadShapesAreRefused) {
+  memory::Ledger ledger;
+  const Spec spec = parse_spec("contiguous");
+  for (const CacheShape& bad :
+       {CacheShape{.layers = 0}, CacheShape{.q_heads = 3, .kv_heads = 2}, CacheShape{.kv_heads = 0},
+        CacheShape{.head_dim = 12}, CacheShape{.head_dim = 0}, CacheShape{.head_dim = 4096},
+        CacheShape{.max_tokens = 0}, CacheShape{.max_sequences = 0}}) {
+    EXPECT_THROW(build_cache(spec, bad, ledger), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,168 @@
+// Caches in a GPU's memory, on the shim, against the same caches in the CPU's: the same bytes, the same
+// bookkeeping, and outputs within rounding. The contract tests' whole product, and what needs sizes of its
+// own.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/cpu/isa.h"
+#include "tests/kernels/cuda/simt_gpu.h"
+#include "tests/variants/contract.h"
+
+namespace kv {
+namespace {
+
+using namespace contract;
+
+constexpr CacheShape kShape{
+    .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 128, .max_sequences = 4};
+
+// A cache in either memory. The ledger is the real one.
+struct Side {
+  Side(const Spec& spec, cuda::Gpu* gpu) : ledger(INT64_MAX, gpu), cache(build_cache(spec, kShape, ledger)) {}
+  std::vector<float> step(SequenceId id, const Tokens& part) {
+    std::vector<float> out(part.q.size(), NAN);
+    const StepInput in{id, part.n, part.q.data(), part.k.data(), part.v.data(), out.data()};
+    cache->step(0, {&in, 1});
+    return out;
+  }
+  memory::Ledger ledger;
+  std::unique_ptr<Cache> cache;
+};
+
+// One spec, driven alike on both devices.
+struct Pair {
+  explicit Pair(const Spec& spec) : cpu(spec, nullptr), on_gpu(spec, &gpu) {}
+
+  void step(SequenceId id, const Tokens& all, int64_t first, int64_t n) {
+    const Tokens part = slice(kShape, all, first, n);
+    const std::vector<float> want = cpu.step(id, part), got = on_gpu.step(id, part);
+    ASSERT_LT(relative_l2(got, want), 1e-5) << "tokens " << first << " to " << first + n;
+  }
+  void expect_same_rows(SequenceId id) {
+    ASSERT_EQ(cpu.cache->tokens(id, 0), on_gpu.cache->tokens(id, 0));
+    for (int head = 0; head < kShape.kv_heads; ++head) {
+      ASSERT_EQ(cpu.cache->kept(id, 0, head), on_gpu.cache->kept(id, 0, head));
+      const Stored want = read_back(*cpu.cache, id, 0, head), got = read_back(*on_gpu.cache, id, 0, head);
+      ASSERT_EQ(got.rows, want.rows);
+      ASSERT_EQ(std::memcmp(got.k.data(), want.k.data(), want.k.size() * sizeof(float)), 0);
+      ASSERT_EQ(std::memcmp(got.v.data(), want.v.data(), want.v.size() * sizeof(float)), 0);
+    }
+  }
+
+  test::SimtGpu gpu;
+  Side cpu, on_gpu;
+};
+
+void drive(const Spec& spec) {
+  Pair pair(spec);
+  const Tokens tokens = make_tokens(kShape, 90, 5);
+  ASSERT_EQ(pair.cpu.cache->add_sequence(), pair.on_gpu.cache->add_sequence());
+  int64_t at = 0;
+  for (const int64_t n : {36, 1, 1, 28, 1}) {  // a prompt, tokens, a chunk
+    pair.step(0, tokens, at, n);
+    if (testing::Test::HasFatalFailure()) return;
+    at += n;
+  }
+  pair.expect_same_rows(0);
+  if (testing::Test::HasFatalFailure()) return;
+  // A fork grows apart, and what was set aside comes back.
+  ASSERT_EQ(pair.cpu.cache->fork(0), pair.on_gpu.cache->fork(0));
+  pair.step(1, tokens, at, 1);
+  const Snapshot cpu_snapshot = pair.cpu.cache->snapshot(1), gpu_snapshot = pair.on_gpu.cache->snapshot(1);
+  ASSERT_EQ(pair.cpu.cache->restore(cpu_snapshot), pair.on_gpu.cache->restore(gpu_snapshot));
+  pair.step(0, tokens, at, 1);
+  pair.step(2, tokens, at + 1, 1);
+  for (const SequenceId id : {0, 1, 2}) {
+    pair.expect_same_rows(id);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  for (const memory::Ledger* ledger : {&pair.cpu.ledger, &pair.on_gpu.ledger}) ledger->assert_balanced();
+  EXPECT_EQ(pair.on_gpu.ledger.payload().current_bytes, pair.cpu.ledger.payload().current_bytes);
+}
+
+// The CPU's vector kernels round queries and weights to 16 bits for some codecs; its plain path does not, as
+// the GPU's kernels do not.
+struct PlainCpu {
+  PlainCpu() { cpu::force_isa("scalar"); }
+  ~PlainCpu() { cpu::force_isa("auto"); }
+};
+struct CudaCache : testing::Test {
+  PlainCpu plain;
+};
+
+std::vector<Spec> gpu_specs() {
+  const test::SimtGpu gpu;
+  std::vector<Spec> specs;
+  for (const Spec& spec : supported_specs()) {
+    if (unsupported_reason(spec, kShape.head_dim, &gpu).empty()) specs.push_back(spec);
+  }
+  return specs;
+}
+
+// The whole product of the registry.
+struct CudaContract : testing::TestWithParam<Spec> {
+  PlainCpu plain;
+};
+std::string test_name(const testing::TestParamInfo<Spec>& info) {
+  std::string name;
+  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, CudaContract, testing::ValuesIn(gpu_specs()), test_name);
+
+TEST_P(CudaContract, StoresAndAttendsAsTheCpuDoes) { drive(GetParam()); }
+
+TEST_F(CudaCache, RaggedBatchesGoInOneLaunch) {
+  for (const char* text : {"paged/f16", "contiguous/f16", "paged(block=32)/kivi(residual=32)"}) {
+    Pair pair(parse_spec(text));
+    const Tokens tokens = make_tokens(kShape, 100, 6);
+    std::vector<Tokens> parts;
+    for (const int64_t length : {70, 3, 33}) {
+      const SequenceId id = pair.cpu.cache->add_sequence();
+      ASSERT_EQ(pair.on_gpu.cache->add_sequence(), id);
+      pair.step(id, tokens, 0, length);
+      parts.push_back(slice(kShape, tokens, length, 1));
+    }
+    for (Side* side : {&pair.cpu, &pair.on_gpu}) {
+      std::vector<std::vector<float>> out(parts.size(), std::vector<float>(parts.front().q.size(), NAN));
+      std::vector<StepInput> inputs;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        inputs.push_back({static_cast<SequenceId>(i), 1, parts[i].q.data(), parts[i].k.data(),
+                          parts[i].v.data(), out[i].data()});
+      }
+      side->cache->step(0, inputs);
+      static std::vector<std::vector<float>> want;
+      if (side == &pair.cpu) want = out;
+      for (size_t i = 0; i < parts.size(); ++i) EXPECT_LT(relative_l2(out[i], want[i]), 1e-5) << text;
+    }
+  }
+}
+
+TEST_F(CudaCache, RowsAreCountedWhereTheyAre) {
+  for (const char* text : {"contiguous/f16", "paged/q8_0", "contiguous/kivi(residual=32)"}) {
+    Pair pair(parse_spec(text));
+    const Tokens tokens = make_tokens(kShape, 60, 7);
+    pair.cpu.cache->add_sequence();
+    pair.on_gpu.cache->add_sequence();
+    pair.step(0, tokens, 0, 60);
+    const memory::Ledger &cpu = pair.cpu.ledger, &gpu = pair.on_gpu.ledger;
+    EXPECT_EQ(gpu.payload().current_bytes, cpu.payload().current_bytes) << text;
+    EXPECT_EQ(gpu.metadata().current_bytes, cpu.metadata().current_bytes) << text;
+    EXPECT_EQ(cpu.device().peak_bytes, 0);
+    EXPECT_GE(gpu.device().current_bytes, gpu.payload().current_bytes);
+    gpu.assert_balanced();
+    const int64_t lengths[] = {60};
+    EXPECT_EQ(gpu.payload().current_bytes + gpu.metadata().current_bytes,
+              predicted_bytes(parse_spec(text), kShape, lengths));
+  }
+}
+
+TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
+  const test::SimtGpu gpu;
+  EXPECT_NE(unsupported_reason(parse_spec("contiguous"), 512, &gpu), "");
+  EXPECT_EQ(unsupported_reason(parse_spec("contiguous"), 512), "");
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,146 @@
+// tiered on a GPU, on the shim: rows of the host's memory and of the file pass through the GPU's piece by
+// piece, in a queue beside the kernels' own. The outputs are those of rows that lie there, to the bit,
+// whether copies come as late as they may or as early; and without any one of the queues' waits they are not.
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/isa.h"
+#include "tests/kernels/cuda/simt_gpu.h"
+#include "tests/variants/contract.h"
+
+namespace kv {
+namespace {
+
+using namespace contract;
+using test::SimtGpu;
+using Late = SimtGpu::Late;
+
+constexpr CacheShape kShape{
+    .layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 3000, .max_sequences = 4};
+constexpr int64_t kLengths[] = {1900, 20, 1200};
+
+struct Cached {
+  Cached(const Spec& spec, cuda::Gpu* gpu)
+      : ledger(INT64_MAX, gpu), cache(build_cache(spec, kShape, ledger)) {}
+  void fill(SequenceId id, const Tokens& all, int64_t n) {
+    const Tokens part = slice(kShape, all, cache->tokens(id, 0), n);
+    const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), nullptr};
+    cache->step(0, {&in, 1});
+  }
+  memory::Ledger ledger;
+  std::unique_ptr<Cache> cache;
+};
+
+// What `n` tokens of each of a ragged batch's sequences give.
+std::vector<float> outputs(const Spec& spec, cuda::Gpu* gpu, int64_t n) {
+  Cached cached(spec, gpu);
+  std::vector<Tokens> parts;
+  std::vector<std::vector<float>> out;
+  for (const int64_t length : kLengths) {
+    const Tokens all = make_tokens(kShape, length + n, static_cast<uint64_t>(length));
+    cached.fill(cached.cache->add_sequence(), all, length);
+    parts.push_back(slice(kShape, all, length, n));
+    out.emplace_back(parts.back().q.size(), NAN);
+  }
+  std::vector<StepInput> inputs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tokens& p = parts[i];
+    inputs.push_back({static_cast<SequenceId>(i), n, p.q.data(), p.k.data(), p.v.data(), out[i].data()});
+  }
+  cached.cache->step(0, inputs);
+  cached.ledger.assert_balanced();
+  std::vector<float> all;
+  for (const auto& o : out) all.insert(all.end(), o.begin(), o.end());
+  return all;
+}
+
+std::vector<float> outputs_on_gpu(const std::string& spec, Late late, int64_t n) {
+  SimtGpu gpu(1, late);
+  return outputs(parse_spec(spec), &gpu, n);
+}
+
+// Second pool alone, file alone, both; whole units, a raw tail, f32 copies, and the plain kernel.
+TEST(CudaTiers, ChangeNoBit) {
+  for (const auto& [tiers, rest] :
+       std::vector<std::pair<std::string, std::string>>{{"hot=1", "/f16"},
+                                                        {"hot=1,warm=0", "/f16"},
+                                                        {"hot=600,warm=512", "/q8_0"},
+                                                        {"hot=1,warm=513,io=direct", "/kivi"},
+                                                        {"hot=512,warm=512", "/token(read=copy)"},
+                                                        {"hot=1,warm=512", "/token(bits=3)"}}) {
+    const std::string spec = "tiered(" + tiers + ")" + rest;
+    if (!unsupported_reason(parse_spec(spec)).empty()) continue;  // a disk without direct reads
+    for (const int64_t n : rest == "/f16" ? std::vector<int64_t>{1, 9} : std::vector<int64_t>{1}) {
+      const auto want = outputs_on_gpu("contiguous" + rest, Late::kAhead, n);
+      EXPECT_EQ(outputs_on_gpu(spec, Late::kBoth, n), want) << spec << " " << n;
+      cpu::force_isa("scalar");
+      EXPECT_LT(relative_l2(want, outputs(parse_spec(spec), nullptr, n)), 1e-5) << spec << " " << n;
+      cpu::force_isa("auto");
+    }
+  }
+}
+
+TEST(CudaTiers, NoticeEveryWaitThatIsMissing) {
+  const Spec spec = parse_spec("tiered(hot=1,warm=0)/f16");
+  SimtGpu whole;
+  const auto want = outputs(spec, &whole, 1);
+  ASSERT_GT(whole.waits, 3 + 2);  // for each piece of both long sequences, and for a slot that is used again
+  for (int64_t skipped = 0; skipped < whole.waits; ++skipped) {
+    bool noticed = false;
+    for (const auto late : {Late::kAhead, Late::kMain}) {
+      SimtGpu gpu(1, late);
+      gpu.skipped_wait = skipped;
+      noticed = noticed || outputs(spec, &gpu, 1) != want;
+    }
+    EXPECT_TRUE(noticed) << "wait " << skipped;
+  }
+  // The host's: before the buffer that a copy comes from is read into again.
+  SimtGpu careless(1, Late::kBoth);
+  careless.host_waits = false;
+  EXPECT_NE(outputs(spec, &careless, 1), want);
+}
+
+TEST(CudaTiers, HoldAFewPiecesAtATime) {
+  SimtGpu gpu;
+  const Tokens all = make_tokens(kShape, 2901, 3);
+  int64_t held[2];
+  for (const bool tiers : {false, true}) {
+    Cached cached(parse_spec(tiers ? "tiered(hot=1)/f16" : "contiguous/f16"), &gpu);
+    const SequenceId id = cached.cache->add_sequence();
+    for (int i = 0; i < 29; ++i) cached.fill(id, all, 100);
+    const Tokens last = slice(kShape, all, 2900, 1);
+    std::vector<float> out(last.q.size());
+    const StepInput in{id, 1, last.q.data(), last.k.data(), last.v.data(), out.data()};
+    cached.cache->step(0, {&in, 1});
+    held[tiers] = cached.ledger.device().peak_bytes;
+  }
+  EXPECT_GT(gpu.copies_ahead, 0);
+  const int64_t chunk = 512 * 2 * 64 * 2 * 2;  // rows, heads, head_dim, bytes, K and V
+  EXPECT_LT(held[1], held[0]);
+  EXPECT_LT(held[1], 7 * chunk);  // one hot and being moved, slots for four, and outputs
+}
+
+TEST(CudaTiers, ForkAndComeBackFromWhereTheyAre) {
+  SimtGpu gpu;
+  Cached tiered(parse_spec("tiered(hot=1,warm=512)/f16"), &gpu), plain(parse_spec("contiguous/f16"), &gpu);
+  const Tokens all = make_tokens(kShape, 2000, 4);
+  std::vector<std::vector<float>> out;
+  for (Cached* side : {&tiered, &plain}) {
+    Cache& cache = *side->cache;
+    const SequenceId id = cache.add_sequence();
+    side->fill(id, all, 1900);
+    const SequenceId fork = cache.fork(id), restored = cache.restore(cache.snapshot(id));
+    const std::vector<float> k = read_back(cache, id, 0, 1).k;
+    ASSERT_EQ(k.size(), size_t{1900 * 64});
+    for (const SequenceId other : {fork, restored}) {
+      ASSERT_EQ(read_back(cache, other, 0, 1).k, k);
+      const Tokens last = slice(kShape, all, 1900, 1);
+      out.emplace_back(last.q.size(), NAN);
+      const StepInput in{other, 1, last.q.data(), last.k.data(), last.v.data(), out.back().data()};
+      cache.step(0, {&in, 1});
+    }
+  }
+  for (const auto& o : out) EXPECT_EQ(o, out.front());
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,228 @@
+// What each placement promises beyond the contract: what is shared, what is copied, and what happens when a
+// pool is used up.
+#include "tests/variants/contract.h"
+
+namespace kv {
+namespace {
+
+using namespace contract;
+
+// A row of one layer, K and V in f32: 2 heads * 2 * 8 * 4 = 128 bytes.
+constexpr CacheShape kShape{
+    .layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 8, .max_tokens = 256, .max_sequences = 4};
+constexpr int64_t kRowBytes = 128;
+
+std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
+
+// One token for each of the sequences, as one batch.
+void step_together(Cache& cache, const std::vector<SequenceId>& ids, uint64_t seed) {
+  std::vector<Tokens> tokens;
+  for (const SequenceId id : ids) tokens.push_back(make_tokens(kShape, 1, seed + static_cast<uint64_t>(id)));
+  std::vector<float> out(ids.size() * 16);
+  std::vector<StepInput> inputs;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    inputs.push_back({ids[i], 1, tokens[i].q.data(), tokens[i].k.data(), tokens[i].v.data(), &out[i * 16]});
+  }
+  cache.step(0, inputs);
+}
+
+std::vector<float> stored_k(Cache& cache, SequenceId id) { return read_back(cache, id, 0, 1).k; }
+
+TEST(Segmented, NeverCopiesAndSharesAForksChunks) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("segmented(rows=32)"), kShape, ledger);
+  const SequenceId parent = cache->add_sequence();
+  drive(*cache, parent, make_tokens(kShape, 80, 1), ones(80));
+  EXPECT_EQ(ledger.copied_bytes(), 0);
+  const int64_t held = ledger.payload().current_bytes;
+  EXPECT_EQ(held, 3 * 32 * kRowBytes);
+
+  const SequenceId child = cache->fork(parent);
+  EXPECT_EQ(ledger.payload().current_bytes, held);
+  EXPECT_EQ(ledger.copied_bytes(), 0);
+  const auto before = stored_k(*cache, parent);
+  step_together(*cache, {child}, 7);  // copies the 16 rows of the last chunk, and nothing of the full ones
+  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
+  EXPECT_EQ(ledger.payload().current_bytes, held + 32 * kRowBytes);
+  EXPECT_EQ(stored_k(*cache, parent), before);
+  step_together(*cache, {parent}, 8);  // now the parent owns the old one alone
+  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
+
+  cache->release(parent);
+  EXPECT_EQ(ledger.payload().current_bytes, held);
+  auto shared = stored_k(*cache, child);
+  shared.resize(before.size());
+  EXPECT_EQ(shared, before);
+}
+
+TEST(Segmented, AForkOnAChunkBorderCopiesNothing) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("segmented(rows=32)"), kShape, ledger);
+  const SequenceId parent = cache->add_sequence();
+  drive(*cache, parent, make_tokens(kShape, 64, 1), ones(64));
+  const SequenceId child = cache->fork(parent);
+  step_together(*cache, {parent, child}, 3);
+  EXPECT_EQ(ledger.copied_bytes(), 0);
+  EXPECT_EQ(ledger.payload().current_bytes, 4 * 32 * kRowBytes);
+}
+
+// How many blocks of 16 rows can still be had: sequences are filled until the pool refuses.
+int64_t free_blocks(Cache& cache) {
+  int64_t blocks = 0;
+  const SequenceId id = cache.add_sequence();
+  try {
+    for (; blocks < 16; ++blocks) drive(cache, id, make_tokens(kShape, 16, 99), ones(16));
+  } catch (const OutOfBlocks&) {
+  }
+  cache.release(id);
+  return blocks;
+}
+
+TEST(Paged, AForkSharesItsPrefixAndCopiesOneBlockOnWrite) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("paged(pool=8)"), kShape, ledger);
+  const SequenceId parent = cache->add_sequence();
+  drive(*cache, parent, make_tokens(kShape, 40, 1), ones(40));  // 3 blocks
+  EXPECT_EQ(free_blocks(*cache), 5);
+  const SequenceId child = cache->fork(parent);
+  EXPECT_EQ(free_blocks(*cache), 5) << "a fork stores nothing";
+  const auto before = stored_k(*cache, parent);
+  step_together(*cache, {child}, 7);
+  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes) << "one block";
+  EXPECT_EQ(free_blocks(*cache), 4);
+  step_together(*cache, {parent}, 8);
+  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes) << "the parent holds its last block alone by now";
+  cache->release(parent);
+  EXPECT_EQ(free_blocks(*cache), 5) << "the parent's own block is back, the shared two are not";
+  auto shared = stored_k(*cache, child);
+  shared.resize(before.size());
+  EXPECT_EQ(shared, before);
+  cache->release(child);
+  EXPECT_EQ(free_blocks(*cache), 8);
+}
+
+// Both owners of a shared block write in one batch: one copies, the other keeps it.
+TEST(Paged, OwnersThatWriteTogetherNeedOneBlockLessThanTheirNumber) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("paged(pool=2)"), kShape, ledger);
+  const SequenceId a = cache->add_sequence();
+  drive(*cache, a, make_tokens(kShape, 8, 1), ones(8));
+  const SequenceId b = cache->fork(a);
+  step_together(*cache, {a, b}, 5);
+  EXPECT_EQ(ledger.copied_bytes(), 16 * kRowBytes);
+  EXPECT_NE(stored_k(*cache, a), stored_k(*cache, b));
+}
+
+TEST(Paged, ARefusedBatchChangesNothingAndLeavesEverythingUsable) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("paged(pool=4)"), kShape, ledger);
+  const SequenceId a = cache->add_sequence(), b = cache->add_sequence();
+  drive(*cache, a, make_tokens(kShape, 16, 1), ones(16));
+  const SequenceId c = cache->fork(a);
+  drive(*cache, b, make_tokens(kShape, 32, 2), ones(32));
+  const auto of_a = stored_k(*cache, a), of_b = stored_k(*cache, b);
+  try {
+    step_together(*cache, {a, b, c}, 3);  // three new blocks; one is free
+    FAIL() << "the pool cannot hold this";
+  } catch (const OutOfBlocks& error) {
+    EXPECT_STREQ(error.what(),
+                 "out of blocks: the pool has 4, 3 in use, and 3 more are needed; release a sequence or give "
+                 "pool=6 or more");
+  }
+  EXPECT_EQ(cache->tokens(a, 0), 16);
+  EXPECT_EQ(cache->tokens(b, 0), 32);
+  EXPECT_EQ(stored_k(*cache, a), of_a);
+  EXPECT_EQ(stored_k(*cache, b), of_b);
+  EXPECT_EQ(free_blocks(*cache), 1) << "the refused append holds on to blocks";
+  step_together(*cache, {b}, 4);  // one at a time still works
+  EXPECT_EQ(cache->tokens(b, 0), 33);
+  cache->release(b);
+  step_together(*cache, {a, c}, 5);  // and what a sequence gives back can be had at once
+  EXPECT_EQ(cache->tokens(c, 0), 17);
+}
+
+// A refused write to shared blocks must leave them shared.
+TEST(Paged, ARefusedCopyOnWriteLeavesTheBlockShared) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("paged(pool=1)"), kShape, ledger);
+  const SequenceId a = cache->add_sequence();
+  drive(*cache, a, make_tokens(kShape, 8, 1), ones(8));
+  const SequenceId b = cache->fork(a);
+  EXPECT_THROW(step_together(*cache, {a, b}, 5), OutOfBlocks);
+  EXPECT_THROW(step_together(*cache, {b}, 5), OutOfBlocks);
+  EXPECT_EQ(stored_k(*cache, a), stored_k(*cache, b));
+  cache->release(a);
+  step_together(*cache, {b}, 5);
+  EXPECT_EQ(cache->tokens(b, 0), 9);
+}
+
+// How often a block of one head lies right behind the one that is before it in the sequence.
+int neighbours(const char* spec) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec(spec), kShape, ledger);
+  const SequenceId id = cache->add_sequence();
+  drive(*cache, id, make_tokens(kShape, 256, 1), ones(256));
+  const std::vector<Span> spans = cache->spans(id, 0, 0);
+  EXPECT_EQ(spans.size(), 16u);
+  int count = 0;
+  for (size_t i = 1; i < spans.size(); ++i) {
+    count += spans[i].k.data == spans[i - 1].k.data + 16 * kRowBytes / 2;
+  }
+  return count;
+}
+
+TEST(Paged, OrderDecidesWhetherNeighboursAreNeighboursInMemory) {
+  EXPECT_EQ(neighbours("paged"), 15);
+  EXPECT_LE(neighbours("paged(order=shuffled)"), 2);
+}
+
+TEST(Placement, BlocksThatCutTheCodecsGroupsAreRefusedWithTheReason) {
+  const Codec grouped{
+      .k = {.format = Format::kChannel, .bits = 4, .group = 32}, .v = {}, .k_error = {}, .v_error = {}};
+  const auto reason = [&](const char* text) {
+    const Spec spec = parse_spec(text);
+    return placement_of(spec).refuses(spec.placement, grouped, *kRetentions.front());
+  };
+  EXPECT_EQ(reason("paged(block=64)"), "");
+  EXPECT_EQ(reason("segmented"), "");
+  EXPECT_EQ(reason("paged"),
+            "a block of 16 rows would cut the codec's groups of 32 rows; its rows must be a multiple of 32");
+  EXPECT_NE(reason("segmented(rows=33)"), "");
+}
+
+TEST(Doubling, ReallocatesAtMostLog2PlusTwoTimes) {
+  const CacheShape shape{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 2000};
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("doubling"), shape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const Tokens all = make_tokens(shape, 1024, 1);
+  const int64_t before = ledger.payload().allocations;
+  drive(*cache, id, all, ones(1024));
+  const int64_t planes = 2;  // K and V
+  EXPECT_LE(ledger.payload().allocations - before, planes * 12);
+  EXPECT_GE(ledger.payload().allocations - before, planes * 10);
+  // Amortised: all copies together move less than the rows themselves.
+  EXPECT_LT(ledger.copied_bytes(), 2 * 1024 * 8 * 4);
+}
+
+TEST(Concat, CopiesQuadratically) {
+  const CacheShape shape{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 300};
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("concat"), shape, ledger);
+  drive(*cache, cache->add_sequence(), make_tokens(shape, 300, 1), ones(300));
+  const int64_t row_bytes = 2 * 8 * 4;
+  EXPECT_EQ(ledger.copied_bytes(), row_bytes * 299 * 300 / 2);  // step t copies t rows
+}
+
+TEST(DoublingCopy, SlicesEverythingAtEveryRead) {
+  const CacheShape shape{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 128};
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("doubling(read=copy)"), shape, ledger);
+  drive(*cache, cache->add_sequence(), make_tokens(shape, 128, 1), ones(128));
+  const int64_t row_bytes = 2 * 8 * 4;
+  const int64_t growth = row_bytes * 127;  // 1 + 2 + … + 64
+  EXPECT_EQ(ledger.copied_bytes(), growth + row_bytes * 128 * 129 / 2);
+}
+
+}  // namespace
+}  // namespace kv

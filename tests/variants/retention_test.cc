@@ -1,0 +1,213 @@
+// Each retention against its FP64 version, for every codec it can be paired with; what all of them hold, and
+// what they are worth against chance.
+#include "tests/variants/retention_scene.h"
+
+namespace kv {
+namespace {
+
+using namespace retention_tests;
+using retention_tests::relative_l2;
+
+// Prompts matter to snapkv alone, which is otherwise `full`.
+bool is_prompted(const Spec& spec) { return spec.retention.name == "snapkv"; }
+
+// Every retention that evicts, with every codec that it can be paired with.
+std::vector<Spec> evicting_specs(bool prompted) {
+  std::vector<Spec> specs;
+  for (const auto* c : kCodecs)
+    for (const std::string& codec : stage_forms(*c))
+      for (const char* retention : {"ring(window=24)",
+                                    "ring(window=24,sinks=4)",
+                                    "ring(window=1)",
+                                    "h2o(heavy=16,recent=16)",
+                                    "h2o(heavy=1,recent=40)",
+                                    "h2o(heavy=40,recent=1)",
+                                    "tova(budget=32)",
+                                    "tova(budget=1)",
+                                    "knorm(budget=32)",
+                                    "knorm(budget=2)",
+                                    "random(budget=32)",
+                                    "random(budget=3,seed=9)",
+                                    "snapkv(budget=48,window=16,kernel=7)",
+                                    "snapkv(budget=40,window=8,kernel=1)",
+                                    "ring(window=24,sinks=4,positions=cache)",
+                                    "h2o(heavy=16,recent=16,positions=cache)",
+                                    "tova(budget=32,positions=cache)",
+                                    "knorm(budget=32,positions=cache)",
+                                    "random(budget=32,positions=cache)",
+                                    "snapkv(budget=48,window=16,kernel=7,positions=cache)"}) {
+        const Spec spec = parse_spec("contiguous/" + codec + "/" + retention);
+        const bool typical = !rotates_at_read(spec) || codec == c->name;
+        if (unsupported_reason(spec).empty() && typical && is_prompted(spec) <= prompted)
+          specs.push_back(spec);
+      }
+  return specs;
+}
+
+class Fp64 : public testing::TestWithParam<Spec> {};
+class Chunks : public testing::TestWithParam<Spec> {};
+
+std::string test_name(const testing::TestParamInfo<Spec>& info) {
+  std::string name;
+  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, Fp64, testing::ValuesIn(evicting_specs(true)), test_name);
+INSTANTIATE_TEST_SUITE_P(All, Chunks, testing::ValuesIn(evicting_specs(false)), test_name);
+
+// Every choice is the FP64 policy's, but for near ties; every answer is FP64 attention over what that choice
+// leaves.
+TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
+  constexpr int64_t kTokens = 240, kPrompt = 120;
+  const Codec codec = codec_of(GetParam()).make(GetParam().codec);
+  const Policy policy = verify::policy_of(GetParam(), kShape.max_tokens);
+  for (const char* family : {"heavy", "local"}) {
+    const Tokens all = read_tokens(family, kShape, kTokens, 1);
+    const bool prompted = is_prompted(GetParam());
+    const Observed seen = observe(GetParam(), kShape, all, prompt_then_ones(prompted ? kPrompt : 1, kTokens));
+    Tokens stored = all;
+    stored.k = verify::through_codec(codec.k, kShape.head_dim, all.k);
+    stored.v = verify::through_codec(codec.v, kShape.head_dim, all.v);
+    PolicyInput input = input_of(kShape, stored);
+    input.raw_k = all.k;
+    input.prompt = prompted ? kPrompt : 0;
+    const PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
+    EXPECT_LT(relative_l2(seen.out, followed.out), contract::attention_tolerance(GetParam())) << family;
+    EXPECT_GT(followed.choices, 0);
+    EXPECT_LE(followed.worst_miss, verify::near_tie(kernel_error_bound(GetParam()))) << family;
+    EXPECT_LE(followed.disputed * 500, followed.choices)
+        << family << ": " << followed.disputed << " near ties";
+    const PolicyRun free = reference::run_policy(policy, input);
+    if (followed.disputed == 0) {
+      EXPECT_EQ(free.kept, followed.kept) << family;
+    }
+    // What was evicted mattered: full attention answers otherwise.
+    Policy full = policy;
+    full.name = "full";
+    EXPECT_GT(relative_l2(seen.out, reference::run_policy(full, input).out), 1e-3) << family;
+  }
+}
+
+// The whole prefill in one step, and in odd chunks, says what single steps say.
+TEST_P(Chunks, LongerThanTheBudgetAreStillTokenByToken) {
+  const Tokens all = read_tokens("heavy", kShape, 200, 2);
+  const Observed ones = observe(GetParam(), kShape, all, prompt_then_ones(1, 200));
+  for (const std::vector<int64_t>& chunks :
+       {std::vector<int64_t>{200}, {23, 1, 25, 24, 100, 27}, {31, 33, 32, 104}}) {
+    const Observed seen = observe(GetParam(), kShape, all, chunks);
+    EXPECT_LT(contract::relative_l2(seen.out, ones.out), contract::attention_tolerance(GetParam()));
+    EXPECT_EQ(kept_at_end(seen), kept_at_end(ones));
+    EXPECT_EQ(kept_at_end(seen, 1), kept_at_end(ones, 1));
+  }
+}
+
+// All that a cache holds, workspace included, is the same at twice the budget and at ten times, and between
+// the two nothing is allocated.
+TEST(Memory, IsFlatInTheNumberOfTokens) {
+  constexpr int64_t kBudget = 40;
+  const Tokens all = make_tokens(kShape, 10 * kBudget, 5);
+  for (const auto* placement : kPlacements) {
+    for (const char* retention : {"ring(window=36,sinks=4)", "h2o(heavy=20,recent=20)", "tova(budget=40)",
+                                  "knorm(budget=40)", "random(budget=40)"}) {
+      const Spec spec = parse_spec(std::string(placement->name) + "/f16/" + retention);
+      if (!unsupported_reason(spec).empty()) continue;  // a file's rows cannot be overwritten
+      memory::Ledger ledger;
+      const auto cache = build_cache(spec, kShape, ledger);
+      const SequenceId id = cache->add_sequence();
+      const auto counts = [&] {
+        std::vector<int64_t> all_counts;
+        for (const memory::Ledger::Count& count : {ledger.payload(), ledger.metadata(), ledger.workspace()}) {
+          all_counts.insert(all_counts.end(), {count.current_bytes, count.allocations});
+        }
+        return all_counts;
+      };
+      drive(*cache, id, slice(kShape, all, 0, 2 * kBudget), std::vector<int64_t>(2 * kBudget, 1));
+      const std::vector<int64_t> before = counts();
+      drive(*cache, id, slice(kShape, all, 2 * kBudget, 8 * kBudget), std::vector<int64_t>(8 * kBudget, 1));
+      EXPECT_EQ(counts(), before) << spec.print();
+    }
+  }
+}
+
+// Ids and scores are counted, and only they.
+TEST(Memory, MetadataIsTheIdsAndTheScores) {
+  const auto metadata = [](const std::string& retention) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(parse_spec("contiguous/f16/" + retention), kShape, ledger);
+    cache->add_sequence();
+    return ledger.metadata().current_bytes / kShape.kv_heads;
+  };
+  EXPECT_EQ(metadata("ring(window=40)"), 0);
+  EXPECT_EQ(metadata("random(budget=40)"), 40 * 4);
+  EXPECT_EQ(metadata("h2o(heavy=10,recent=30)"), 40 * 8);
+  EXPECT_EQ(metadata("tova(budget=40)"), 40 * 8);
+  EXPECT_EQ(metadata("knorm(budget=40)"), 40 * 8);
+  EXPECT_EQ(metadata("snapkv(budget=40)"), 40 * 4);
+  EXPECT_EQ(metadata("h2o(heavy=0.5,recent=4096)"), kShape.max_tokens * 8) << "no more slots than tokens";
+}
+
+TEST(Registry, CodecsThatEncodeRowsTogetherAreRefusedWithTheReason) {
+  int pairs = 0;
+  for (const auto* c : kCodecs) {
+    const Codec codec = c->make(parse_spec("contiguous/" + std::string(c->name)).codec);
+    if (codec.unit_rows() == 1) continue;
+    for (const auto* r : kRetentions) {
+      if (r->keeps_all) continue;
+      const std::string reason =
+          unsupported_reason(parse_spec("contiguous/" + std::string(c->name) + "/" + std::string(r->name)));
+      EXPECT_NE(reason.find("retention '" + std::string(r->name) + "' drops single tokens, but codec '" +
+                            std::string(c->name) + "' encodes groups of"),
+                std::string::npos)
+          << reason;
+      ++pairs;
+    }
+  }
+  if (pairs == 0) GTEST_SKIP() << "no codec in the registry encodes rows together";
+}
+
+// The error that 64 rows of 1024 make in the answers to the last 256 queries, as a share of random's.
+double share_of_randoms_error(const std::string& retention, const char* family, uint64_t seed) {
+  constexpr int64_t kTokens = 1024, kTail = 256;
+  const Tokens all = read_tokens(family, kShape, kTokens, seed);
+  const auto tail = [&](const std::string& spec) {
+    const Observed seen = observe(parse_spec(spec), kShape, all, std::vector<int64_t>{kTokens});
+    std::vector<float> out;
+    for (int h = 0; h < kShape.q_heads; ++h) {
+      const auto end = seen.out.begin() + (h + 1) * kTokens * kShape.head_dim;
+      out.insert(out.end(), end - kTail * kShape.head_dim, end);
+    }
+    return out;
+  };
+  const std::vector<float> full = tail("contiguous");
+  return contract::relative_l2(tail("contiguous/" + retention), full) /
+         contract::relative_l2(tail("contiguous/random(budget=64)"), full);
+}
+
+// What each policy is for, and where it is no better than chance. Two-sided: one that does too well sees more
+// than it may.
+TEST(Worth, AgainstRandomAtTheSameNumberOfRows) {
+  struct Case {
+    const char *retention, *family;
+    double low, high;
+  };
+  for (const Case& c :
+       {Case{"h2o(heavy=32,recent=32)", "heavy", 0.15, 0.5},
+        {"tova(budget=64)", "heavy", 0.05, 0.25},
+        {"ring(window=64)", "heavy", 0.85, 1.15},  // age says nothing about weight there
+        {"ring(window=64)", "local", 0.15, 0.35},
+        {"h2o(heavy=32,recent=32)", "local", 0.2, 0.45},  // half of the window
+        {"ring(window=64)", "sinks", 0.9, 1.1},
+        {"ring(window=60,sinks=4)", "sinks", 0.1, 0.2},
+        {"h2o(heavy=32,recent=32)", "sinks", 0.1, 0.2},
+        {"knorm(budget=64)", "local", 4.0, 10.0},  // there short keys say nothing, and it keeps the same ones
+        {"h2o(heavy=32,recent=32)", "gaussian", 0.9, 1.1}}) {
+    for (const uint64_t seed : {1, 2}) {
+      const double share = share_of_randoms_error(c.retention, c.family, seed);
+      EXPECT_GT(share, c.low) << c.retention << " on " << c.family << ", seed " << seed;
+      EXPECT_LT(share, c.high) << c.retention << " on " << c.family << ", seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kv

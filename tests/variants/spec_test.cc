@@ -1,0 +1,111 @@
+// Spec strings: what parses, what it prints as, and what a mistake is told.
+#include "variants/core/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "variants/list.h"
+
+namespace kv {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_spec(text);
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Spec, WhatIsLeftOutHasItsDefault) {
+  EXPECT_EQ(parse_spec("contiguous"), parse_spec("contiguous/f32/full"));
+  EXPECT_EQ(parse_spec("doubling/full"), parse_spec("doubling/f32"));
+  EXPECT_EQ(parse_spec("doubling(read=view)/f16"), parse_spec("doubling/f16"));
+}
+
+TEST(Spec, TheCanonicalFormLeavesDefaultsOut) {
+  EXPECT_EQ(parse_spec("contiguous/f32/full").print(), "contiguous");
+  EXPECT_EQ(parse_spec("doubling(read=copy)/f16").print(), "doubling(read=copy)/f16");
+  EXPECT_EQ(parse_spec("contiguous(layout=bhsd)/f16/full").print(), "contiguous/f16");
+}
+
+// Every value a choice can have, and both ends of an integer's range, for every parameter of every entry.
+template <class Table>
+void expect_round_trips(const Table& table, const std::string& before) {
+  for (const auto* entry : table) {
+    const std::string plain = before + std::string(entry->name);
+    EXPECT_EQ(parse_spec(parse_spec(plain).print()), parse_spec(plain)) << plain;
+    for (const Parameter& p : entry->parameters) {
+      std::vector<std::string> values(p.choices.begin(), p.choices.end());
+      if (p.kind == Parameter::Kind::kText) {
+        values = {"/some/folder", "", "a=b"};
+      } else if (p.kind != Parameter::Kind::kChoice)
+        values = {std::to_string(p.min), std::to_string(p.max)};
+      if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
+      for (const std::string& value : values) {
+        const std::string text = plain + "(" + std::string(p.name) + "=" + value + ")";
+        const Spec spec = parse_spec(text);
+        EXPECT_EQ(parse_spec(spec.print()), spec) << text;
+      }
+      EXPECT_NO_THROW(parse_spec(plain + "(" + std::string(p.name) + "=" + std::string(p.fallback) + ")"));
+    }
+  }
+}
+
+TEST(Spec, PrintedFormsParseBack) {
+  expect_round_trips(kPlacements, "");
+  expect_round_trips(kCodecs, "contiguous/");
+  expect_round_trips(kRetentions, "contiguous/");
+}
+
+TEST(Spec, NamesAreUniqueAcrossKinds) {
+  std::vector<std::string_view> names;
+  for (const auto* e : kPlacements) names.push_back(e->name);
+  for (const auto* e : kCodecs) names.push_back(e->name);
+  for (const auto* e : kRetentions) names.push_back(e->name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(Spec, AMistakeGetsACaretAndTheNearestName) {
+  EXPECT_EQ(error_of("contiguos/f16").substr(0, 44), "spec: no placement is called 'contiguos'; kn");
+  EXPECT_NE(error_of("contiguos/f16").find("did you mean 'contiguous'?\n  contiguos/f16\n  ^"),
+            std::string::npos);
+  EXPECT_NE(error_of("contiguous/f17").find("did you mean 'f16'?\n  contiguous/f17\n             ^"),
+            std::string::npos)
+      << error_of("contiguous/f17");
+  EXPECT_NE(error_of("doubling(raed=copy)").find("did you mean 'read'?"), std::string::npos);
+  EXPECT_NE(error_of("doubling(read=slow)")
+                .find("'read' takes view|copy\n  doubling(read=slow)\n                ^"),
+            std::string::npos)
+      << error_of("doubling(read=slow)");
+}
+
+TEST(Spec, RowsAreACountOrAShare) {
+  const Stage share = parse_spec("contiguous/ring(window=0.10)").retention;
+  EXPECT_EQ(share.rows("window", 4096), 410);  // 409.6
+  EXPECT_EQ(share.rows("window", 1), 1) << "never none";
+  EXPECT_EQ(parse_spec("contiguous/ring(window=0.10)").print(), "contiguous/ring(window=0.1)");
+  EXPECT_EQ(parse_spec("contiguous/ring(window=.5)").print(), "contiguous/ring(window=0.5)");
+  EXPECT_EQ(parse_spec("contiguous/ring(window=010)").retention.rows("window", 4096), 10);
+  for (const char* wrong : {"0", "0.0", "1.0", "1.5", "-0.5", "0.5x", "5e-1", "nan", "", "."}) {
+    const std::string error = error_of("contiguous/ring(window=" + std::string(wrong) + ")");
+    EXPECT_NE(error.find("'window' takes rows or 0.x: at least 1, or a share of max_tokens as in 0.25"),
+              std::string::npos)
+        << error;
+  }
+}
+
+TEST(Spec, WhatIsNotASpecIsRefused) {
+  for (const char* text :
+       {"", "/", "contiguous/", "contiguous//full", "contiguous/f16/full/f16", "contiguous(", "contiguous()",
+        "doubling(read)", "doubling(read=)", "doubling(read=copy", "doubling(copy)",
+        "doubling(read=copy,read=copy)", "contiguous /f16", "Contiguous", "f16", "contiguous/full/f16"}) {
+    EXPECT_THROW(parse_spec(text), std::invalid_argument) << "'" << text << "'";
+  }
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,219 @@
+// tiered beyond the contract, at lengths where rows have gone to the second pool and to the file.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+#include "tests/variants/contract.h"
+
+namespace kv {
+namespace {
+
+using namespace contract;
+
+constexpr CacheShape kShape{
+    .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 3000, .max_sequences = 3};
+constexpr int64_t kChunkBytes = 512 * 2 * 2 * 32 * 4;  // f32
+
+std::vector<int64_t> ones(int64_t n) { return std::vector<int64_t>(static_cast<size_t>(n), 1); }
+
+class Tiered : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // At 1700 tokens: 2 chunks in the file, 1 warm, 1 hot.
+  Spec spec(const std::string& codec = "f32", const std::string& settings = "hot=100,warm=400") const {
+    return parse_spec("tiered(" + settings + ",dir=" + folder_ + ")/" + codec);
+  }
+
+  const std::string folder_ = passing_path("tiered");
+  memory::Ledger ledger_;
+  const Tokens all_ = make_tokens(kShape, 2000, 1);
+};
+
+// A prefill with more queries than are ever split, then single tokens, then a chunk with few queries.
+TEST_F(Tiered, HasTheBitsOfContiguous) {
+  const std::vector<int64_t> chunks{1300, 1, 40, 1, 30, 300, 1, 1};
+  const auto outputs = [&](const Spec& s) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(s, kShape, ledger);
+    const SequenceId id = cache->add_sequence();
+    std::vector<float> out;
+    int64_t first = 0;
+    for (const int64_t n : chunks) {
+      const auto part = drive(*cache, id, slice(kShape, all_, first, n), {&n, 1});
+      out.insert(out.end(), part.begin(), part.end());
+      first += n;
+    }
+    EXPECT_EQ(ledger.disk().current_bytes > 0, s.placement.name == "tiered");
+    return out;
+  };
+  for (const auto* codec : kCodecs) {
+    for (const std::string& form : stage_forms(*codec)) {
+      if (!unsupported_reason(spec(form)).empty()) continue;
+      const auto want = outputs(parse_spec("contiguous/" + form));
+      EXPECT_EQ(outputs(spec(form)), want) << form;
+      EXPECT_EQ(outputs(spec(form, "hot=100,warm=0")), want) << form;
+      const Spec direct = spec(form, "hot=100,warm=400,io=direct");
+      if (unsupported_reason(direct).empty()) {
+        EXPECT_EQ(outputs(direct), want) << form;
+      }
+    }
+  }
+}
+
+// Ragged batches: the pieces of several sequences are read in one go.
+TEST_F(Tiered, BatchesReadEachSequencesOwnRows) {
+  const auto outputs = [&](const Spec& s) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(s, kShape, ledger);
+    const std::vector<int64_t> lengths{1500, 20, 1100};
+    std::vector<Tokens> next;
+    std::vector<std::vector<float>> out;
+    std::vector<StepInput> inputs;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const Tokens own = make_tokens(kShape, lengths[i] + 1, 10 + i);
+      drive(*cache, cache->add_sequence(), slice(kShape, own, 0, lengths[i]), {&lengths[i], 1});
+      next.push_back(slice(kShape, own, lengths[i], 1));
+      out.emplace_back(next[i].q.size());
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      inputs.push_back({static_cast<SequenceId>(i), 1, next[i].q.data(), next[i].k.data(), next[i].v.data(),
+                        out[i].data()});
+    }
+    cache->step(0, inputs);
+    return out;
+  };
+  EXPECT_EQ(outputs(spec()), outputs(parse_spec("contiguous")));
+}
+
+TEST_F(Tiered, HoldsWhatTheClosedFormsSayAtEveryLength) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence();
+  for (int64_t n = 1; n <= 2000; ++n) {
+    const Tokens one = slice(kShape, all_, n - 1, 1);
+    drive(*cache, id, one, ones(1));
+    ASSERT_EQ(ledger_.payload().current_bytes, predicted_bytes(spec(), kShape, {&n, 1})) << n;
+    ASSERT_EQ(ledger_.disk().current_bytes, predicted_disk_bytes(spec(), kShape, {&n, 1})) << n;
+  }
+  EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);     // rows 0…1023 of 2000 are older than 500
+  EXPECT_EQ(ledger_.payload().current_bytes, 2 * kChunkBytes);  // one warm, one hot
+  cache->release(id);
+  EXPECT_EQ(ledger_.disk().current_bytes, 0);
+  EXPECT_EQ(ledger_.payload().current_bytes, 0);
+}
+
+TEST_F(Tiered, AForkSharesTheFile) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId parent = cache->add_sequence();
+  const int64_t n = 1700;
+  drive(*cache, parent, slice(kShape, all_, 0, n), {&n, 1});
+  const SequenceId child = cache->fork(parent);
+  EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);
+  const auto k = read_back(*cache, parent, 0, 1).k;
+  cache->release(parent);
+  EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);
+  EXPECT_EQ(read_back(*cache, child, 0, 1).k, k);
+}
+
+TEST_F(Tiered, SavesAndFreezesWhatIsInTheFile) {
+  const std::string path = folder_ + "/saved.kv";
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence();
+  const int64_t n = 1900;
+  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  cache->save(id, path);
+  const SequenceId restored = cache->restore(cache->snapshot(id));
+  memory::Ledger other_ledger;
+  const auto other = build_cache(spec(), kShape, other_ledger);
+  const SequenceId loaded = other->load(path);
+  EXPECT_LE(other_ledger.payload().peak_bytes, ledger_.payload().peak_bytes) << "read into memory whole";
+  const Tokens rest = slice(kShape, all_, n, 100);
+  const auto stayed = drive(*cache, id, rest, ones(100));
+  EXPECT_EQ(drive(*cache, restored, rest, ones(100)), stayed);
+  EXPECT_EQ(drive(*other, loaded, rest, ones(100)), stayed);
+}
+
+// Nothing has a name while it is in use, so nothing can be left over, however the program ends.
+TEST_F(Tiered, ItsFileHasNoName) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const int64_t n = 1700;
+  drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+  EXPECT_GT(ledger_.disk().current_bytes, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// A limit on the size of files stands in for a full disk.
+TEST_F(Tiered, AFullDiskRefusesTheAppendAndLosesNothing) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence();
+  const int64_t n = 1011;  // the next token but one sends the first chunk to the file
+  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  rlimit old;
+  getrlimit(RLIMIT_FSIZE, &old);
+  const auto ignore = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error = error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, ignore);
+  EXPECT_EQ(error, "no room for 262144 more bytes in '" + folder_ + "': File too large");
+  EXPECT_EQ(cache->tokens(id, 0), n);
+  EXPECT_EQ(ledger_.disk().current_bytes, 0);
+  // With room again it goes on as if nothing had been.
+  const auto out = drive(*cache, id, slice(kShape, all_, n, 200), ones(200));
+  memory::Ledger plain;
+  const auto alone = build_cache(parse_spec("contiguous"), kShape, plain);
+  const SequenceId same = alone->add_sequence();
+  drive(*alone, same, slice(kShape, all_, 0, n), {&n, 1});
+  EXPECT_EQ(drive(*alone, same, slice(kShape, all_, n, 200), ones(200)), out);
+}
+
+// The nameless file of this process that lies in `folder`, opened anew.
+std::string open_file_in(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry, gone);
+    if (!gone && target.string().starts_with(folder)) return entry.path();
+  }
+  return "";
+}
+
+TEST_F(Tiered, AFileThatWasCutIsAClearError) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence(), short_one = cache->add_sequence();
+  const int64_t n = 1700;
+  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  const std::string file = open_file_in(std::filesystem::canonical(folder_));
+  ASSERT_FALSE(file.empty());
+  std::filesystem::resize_file(file, 5000);
+  EXPECT_EQ(error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); }),
+            "the file in '" + folder_ + "' is shorter than what was written to it");
+  drive(*cache, short_one, slice(kShape, all_, 0, 100), ones(100));  // the others are not touched by it
+  EXPECT_EQ(cache->tokens(short_one, 0), 100);
+}
+
+TEST_F(Tiered, IsRefusedWhereItCannotWork) {
+  EXPECT_EQ(unsupported_reason(parse_spec("tiered(dir=/no/such/folder)")),
+            "cannot make a temporary file in '/no/such/folder': No such file or directory");
+  EXPECT_EQ(unsupported_reason(parse_spec("tiered/ring")),
+            "retention 'ring' overwrites rows, and those in a file stay as they are");
+  const Codec grouped{
+      .k = {.format = Format::kChannel, .bits = 4, .group = 48}, .v = {}, .k_error = {}, .v_error = {}};
+  const Spec plain = parse_spec("tiered");
+  EXPECT_NE(placement_of(plain).refuses(plain.placement, grouped, retention_of(plain)), "");
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,51 @@
+// Slices, room and rows of the tokens of a step.
+#include "variants/core/append.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace kv {
+
+int64_t Appender::next_slice(int layer, const StepInput& in, int64_t remaining) {
+  Sequence& s = sequences_.at(in.sequence);
+  for (int head = 0; head < stages_.shape.kv_heads; ++head)
+    s.slice[layer] = s.retention[stages_.index(layer, head)]->next(remaining);
+  return s.slice[layer].tokens;
+}
+
+void Appender::reserve(int layer, std::span<const StepInput> inputs) {
+  growths_.clear();
+  for (const StepInput& in : inputs) {
+    const Sequence& s = sequences_.at(in.sequence);
+    const int64_t tokens = s.tokens[layer];
+    if (tokens + in.n > stages_.shape.max_tokens) {
+      throw std::logic_error("append of " + std::to_string(in.n) + " tokens to a sequence of " +
+                             std::to_string(tokens) +
+                             " goes past max_tokens = " + std::to_string(stages_.shape.max_tokens));
+    }
+    const int64_t used = sequences_.stored_units(s, layer);
+    const int64_t first = stages_.retention.keeps_all ? used : 0;
+    growths_.push_back({in.sequence, first, used, sequences_.stored_units(s, layer, tokens + in.n)});
+  }
+  stages_.placement->reserve(layer, growths_);
+}
+
+void Appender::store(int layer, std::span<const StepInput> inputs) {
+  reserve(layer, inputs);
+  for (const StepInput& in : inputs) {
+    Sequence& s = sequences_.at(in.sequence);
+    const std::span heads(s.retention.data() + stages_.index(layer, 0),
+                          static_cast<size_t>(stages_.shape.kv_heads));
+    stages_.storage->store({.sequence = in.sequence,
+                            .layer = layer,
+                            .first = s.tokens[layer],
+                            .n = in.n,
+                            .k = in.k,
+                            .v = in.v,
+                            .heads = heads,
+                            .residual = s.residual.empty() ? nullptr : &s.residual[layer]});
+    s.tokens[layer] += in.n;
+  }
+}
+
+}  // namespace kv

@@ -1,0 +1,30 @@
+// Appending: which of a step's tokens may be stored whole, room for them, and their rows into the storage.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "variants/core/sequence.h"
+
+namespace kv {
+
+class Appender {
+ public:
+  Appender(Stages& stages, Sequences& sequences) : stages_(stages), sequences_(sequences) {}
+
+  // Asks every head for the first slice of an input's last `remaining` tokens; returns its length. The slice
+  // is then the one in progress.
+  int64_t next_slice(int layer, const StepInput& in, int64_t remaining);
+  // Makes room for all inputs, or throws std::bad_alloc without having changed any sequence. Throws
+  // std::logic_error past max_tokens.
+  void reserve(int layer, std::span<const StepInput> inputs);
+  // Reserves, then stores every input's rows. Slices are not looked at.
+  void store(int layer, std::span<const StepInput> inputs);
+
+ private:
+  Stages& stages_;
+  Sequences& sequences_;
+  std::vector<Growth> growths_;  // kept between steps so that a steady state allocates nothing
+};
+
+}  // namespace kv

@@ -1,0 +1,134 @@
+// A step's attention, from views to what the retention keeps of them.
+#include "variants/core/attend.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace kv {
+namespace {
+
+// What of a step comes in pieces. Empty lists if nothing does.
+StreamedRows streamed_rows(const Stages& stages, int layer, std::span<const StepInput> inputs) {
+  const auto rows_of = [&](const StepInput& in) {
+    return stages.placement->streamed_units(in.sequence, layer) * stages.unit.rows;
+  };
+  StreamedRows streamed{layer, {}, {}};
+  if (std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& in) { return rows_of(in) > 0; }))
+    return streamed;
+  for (const StepInput& in : inputs) {
+    streamed.sequences.push_back(in.sequence);
+    streamed.rows.push_back(rows_of(in));
+  }
+  return streamed;
+}
+
+void move_row(const Stages& stages, const UnitAddress& from, const UnitAddress& to) {
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto bytes = static_cast<size_t>(stages.unit.bytes[p]);
+    if (bytes > 0) stages.memory.copy(to.plane[p], from.plane[p], bytes);
+  }
+}
+
+}  // namespace
+
+void Attender::view(int layer, std::span<const StepInput> inputs) {
+  views_.clear();
+  heads_.clear();
+  for (const StepInput& in : inputs) {
+    const Sequence& s = sequences_.at(in.sequence);
+    stages_.placement->view(in.sequence, layer, sequences_.stored_units(s, layer));
+    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+      views_.push_back(sequences_.spans(in.sequence, layer, head));
+      heads_.push_back(s.retention[stages_.index(layer, head)].get());
+    }
+  }
+  stages_.storage->view(views_, heads_);
+  viewed_layer_ = layer;
+}
+
+void Attender::attend(int layer, std::span<const StepInput> inputs) {
+  if (viewed_layer_ != layer) view(layer, inputs);
+  find_queries(layer, inputs);
+  find_problems(layer, inputs);
+  const bool scored = find_scored(layer, inputs);
+  if (scored) stages_.storage->accumulate_weights(problems_, scored_);
+  const StreamedRows streamed = streamed_rows(stages_, layer, inputs);
+  stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
+  if (!scored) return;
+  stages_.storage->observe_weights(problems_, scored_);
+  compact_scored(layer, inputs);
+}
+
+// Each input's q into queries_, rotated where the cache does that. A step's tokens are the newest that are
+// kept.
+void Attender::find_queries(int layer, std::span<const StepInput> inputs) {
+  queries_.clear();
+  for (const StepInput& in : inputs) {
+    if (in.n > sequences_.at(in.sequence).slice[layer].tokens)
+      throw std::logic_error("these tokens attend slice by slice; use step()");
+    queries_.push_back(in.q);
+  }
+  if (!stages_.rotated) return;
+  std::vector<RotatedRows::Queries> steps;
+  for (const StepInput& in : inputs)
+    steps.push_back({in.q, in.n, sequences_.policy(in.sequence, layer, 0).slots() - in.n});
+  queries_ = stages_.rotated->rotate_queries(steps, stages_.shape.q_heads);
+}
+
+void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
+  problems_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const StepInput& in = inputs[i];
+    const Sequence& s = sequences_.at(in.sequence);
+    const int64_t rows = int64_t{stages_.shape.group()} * in.n * stages_.shape.head_dim;
+    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+      problems_.push_back({.q = queries_[i] + head * rows,
+                           .out = in.out + head * rows,
+                           .spans = views_[problems_.size()],
+                           .group = stages_.shape.group(),
+                           .n = in.n,
+                           .visible = s.retention[stages_.index(layer, head)]->slots() - in.n + 1});
+    }
+  }
+}
+
+// Whether any slice is scored; the policies of those that are go into scored_.
+bool Attender::find_scored(int layer, std::span<const StepInput> inputs) {
+  scored_.clear();
+  bool any = false;
+  for (const StepInput& in : inputs) {
+    const Sequence& s = sequences_.at(in.sequence);
+    const bool scored = s.slice[layer].scored;
+    for (int head = 0; head < stages_.shape.kv_heads; ++head)
+      scored_.push_back(scored ? s.retention[stages_.index(layer, head)].get() : nullptr);
+    any |= scored;
+  }
+  return any;
+}
+
+void Attender::compact_scored(int layer, std::span<const StepInput> inputs) {
+  for (const StepInput& in : inputs) {
+    if (std::exchange(sequences_.at(in.sequence).slice[layer].scored, false))
+      compact(layer, in.sequence);  // attending again must not count twice
+  }
+}
+
+// Moves the rows that the retention keeps to the front and gives back what lies behind them.
+void Attender::compact(int layer, SequenceId id) {
+  Placement& placement = *stages_.placement;
+  const int64_t before = sequences_.policy(id, layer, 0).slots();
+  for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+    const std::vector<int64_t> keep = sequences_.policy(id, layer, head).compact();
+    for (int64_t to = 0; to < static_cast<int64_t>(keep.size()); ++to) {
+      if (keep[to] != to)
+        move_row(stages_, placement.at(id, layer, head, keep[to]), placement.at(id, layer, head, to));
+    }
+  }
+  const int64_t after = sequences_.policy(id, layer, 0).slots();
+  if (after == before) return;
+  forget_views();
+  placement.trim(id, layer, before, after);
+}
+
+}  // namespace kv

@@ -1,0 +1,40 @@
+// Attending: the views of a step, its queries, attention over them, and what the retention learns from it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "variants/core/sequence.h"
+
+namespace kv {
+
+class Attender {
+ public:
+  Attender(Stages& stages, Sequences& sequences) : stages_(stages), sequences_(sequences) {}
+
+  // As the functions of Cache.
+  void view(int layer, std::span<const StepInput> inputs);
+  void attend(int layer, std::span<const StepInput> inputs);
+  // Rows have changed: the next attend() makes its views anew.
+  void forget_views() { viewed_layer_ = -1; }
+
+ private:
+  void find_queries(int layer, std::span<const StepInput> inputs);
+  void find_problems(int layer, std::span<const StepInput> inputs);
+  bool find_scored(int layer, std::span<const StepInput> inputs);
+  void compact_scored(int layer, std::span<const StepInput> inputs);
+  void compact(int layer, SequenceId id);
+
+  Stages& stages_;
+  Sequences& sequences_;
+
+  // Of the step in progress; kept between steps so that a steady state allocates nothing.
+  int viewed_layer_ = -1;
+  std::vector<std::span<const Span>> views_;  // [inputs, kv_heads]
+  std::vector<const Retention*> heads_;       // [inputs, kv_heads]
+  std::vector<const float*> queries_;         // [inputs]
+  std::vector<HeadQueries> problems_;         // [inputs, kv_heads]
+  std::vector<Retention*> scored_;            // [inputs, kv_heads] null where the slice is not scored
+};
+
+}  // namespace kv

@@ -1,0 +1,133 @@
+// What a spec's cache will hold, and why there may be none: all that needs no cache to be built.
+#include "variants/core/build.h"
+
+#include "kernels/attention.h"
+#include "kernels/format/encoding.h"
+#include "variants/core/layout.h"
+#include "variants/core/residual_buffer.h"
+#include "variants/list.h"
+#include "variants/storage/storage.h"
+
+namespace kv {
+namespace {
+
+UnitLayout without_v(UnitLayout unit) {
+  unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
+  return unit;
+}
+
+// What the closed forms are computed from.
+struct Prediction {
+  const Spec& spec;
+  const CacheShape& shape;
+  bool latent;  // K alone
+  Codec codec;
+  PlacementContext context;
+
+  Prediction(const Spec& spec_, const CacheShape& shape_, bool latent_ = false)
+      : spec(spec_),
+        shape(shape_),
+        latent(latent_),
+        codec(codec_of(spec).make(spec.codec)),
+        context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
+
+  UnitLayout unit() const {
+    const UnitLayout both = unit_layout(codec, shape.head_dim);
+    return latent ? without_v(both) : both;
+  }
+  int64_t residual_bytes() const {
+    if (!ResidualBuffer::needed(codec)) return 0;
+    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim) / (latent ? 2 : 1);
+  }
+
+  int64_t slots(int64_t tokens, int64_t prompt) const {
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
+  }
+  // Units of one layer that lie in the placement.
+  int64_t units(int64_t tokens, int64_t prompt) const {
+    const int64_t rows = slots(tokens, prompt);
+    return ResidualBuffer::needed(codec) ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows
+                                         : rows;
+  }
+};
+
+int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
+  const Spec& spec = of.spec;
+  const CacheShape& shape = of.shape;
+  const PlacementEntry& placement = placement_of(spec);
+  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
+    bytes += placement.layer_bytes(spec.placement, of.context, units);
+    bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
+    bytes += of.residual_bytes();
+  }
+  return shared + bytes * shape.layers;
+}
+
+std::string clash_of_stages(const Spec& spec) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  if (ResidualBuffer::needed(codec) && !retention_of(spec).keeps_all) {
+    return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
+           "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
+  }
+  const PlacementEntry& placement = placement_of(spec);
+  return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
+}
+
+}  // namespace
+
+bool rotates_at_read(const Spec& spec) {
+  const auto positions = spec.retention.values.find("positions");
+  return positions != spec.retention.values.end() && positions->second == "cache";
+}
+
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape), lengths, prompts);
+}
+
+int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                               std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape, true), lengths, prompts);
+}
+
+int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
+  const Prediction of(spec, shape);
+  return of.units(tokens, prompt) * of.context.unit.rows;
+}
+
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  const PlacementEntry& placement = placement_of(spec);
+  if (!placement.layer_disk_bytes) return 0;
+  const Prediction of(spec, shape);
+  int64_t bytes = 0;
+  for (const int64_t tokens : lengths)
+    bytes += placement.layer_disk_bytes(spec.placement, of.context, of.units(tokens, 0));
+  return bytes * shape.layers;
+}
+
+double kernel_error_bound(const Spec& spec) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  return attention_error_bound(codec.k, codec.v);
+}
+
+std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu) {
+  std::string reason = clash_of_stages(spec);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
+  if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
+  if (reason.empty()) reason = unstorable_reason(gpu, head_dim);
+  return reason;
+}
+
+std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
+  const std::string reason = clash_of_stages(spec);
+  return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
+}
+
+// The largest head_dim is a multiple of every block, so it has only the reasons that all have.
+std::string unsupported_reason(const Spec& spec) { return unsupported_reason(spec, kMaxHeadDim); }
+
+}  // namespace kv

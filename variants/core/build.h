@@ -1,0 +1,51 @@
+// From a spec to a cache, and to the bytes it will hold.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "variants/codec/codec.h"
+#include "variants/core/cache.h"
+
+namespace kv {
+
+// Whether a cache of this spec wants q and k before RoPE, and rotates them itself, by their cache positions
+// and shape.rope, when it reads: positions=cache.
+bool rotates_at_read(const Spec& spec);
+
+// Throws std::invalid_argument if the shape is not one that caches have, or if the spec's stages cannot work
+// together (the reason of unsupported_reason). The memory outlives the cache.
+std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory);
+
+// The closed form of what such a cache holds for sequences of these lengths, workspace left out: payload,
+// metadata and slack together. Computed from the formats' sizes alone; no allocation is made. `prompts`: the
+// tokens of each sequence's first step, where that decides what is kept (snapkv); empty if all grew token by
+// token.
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts = {});
+
+// The same for layers that keep one row of head_dim values a token in place of K and V of each head, as MLA
+// does: the codec's K side stores it, and there is no V. shape.kv_heads is 1. There is no such cache to
+// build, so nothing but this arithmetic stands behind the figure.
+int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                               std::span<const int64_t> prompts = {});
+
+// Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
+// the codec's residual buffer.
+int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);
+
+// predicted_bytes for the bytes of files on a disk.
+int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
+// attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
+double kernel_error_bound(const Spec& spec);
+
+// Empty if the three stages can work together for some head_dim, else the reason.
+std::string unsupported_reason(const Spec& spec);
+// The same for one head_dim (codecs of blocks of 32 elements refuse others than multiples of 32), and for a
+// cache whose rows lie in the memory of `gpu`; null: the host's.
+std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu = nullptr);
+// The same for predicted_latent_bytes.
+std::string unsupported_latent_reason(const Spec& spec, int latent_dim);
+
+}  // namespace kv

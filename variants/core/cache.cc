@@ -1,0 +1,190 @@
+// Joins the stages of a spec into one cache.
+//
+// A row's way in: retention picks its slot, the codec encodes its unit, placement says where the unit's bytes
+// go, storage puts them there. Codecs that encode several rows together, or keep the newest rows raw, go
+// through a residual buffer first.
+//
+// Each concern has its own file: sequences and what they hold (sequence.h), appending (append.h), attending
+// (attend.h), state to bytes and back (serialize.h).
+#include "variants/core/cache.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "kernels/attention.h"
+#include "variants/core/append.h"
+#include "variants/core/attend.h"
+#include "variants/core/build.h"
+#include "variants/core/scratch.h"
+#include "variants/core/serialize.h"
+
+namespace kv {
+namespace {
+
+[[noreturn]] void bad_shape(const std::string& what) { throw std::invalid_argument("cache shape: " + what); }
+
+void check_shape(const CacheShape& s) {
+  if (s.layers < 1) bad_shape("layers must be at least 1, not " + std::to_string(s.layers));
+  if (s.kv_heads < 1) bad_shape("kv_heads must be at least 1, not " + std::to_string(s.kv_heads));
+  if (s.q_heads < s.kv_heads || s.q_heads % s.kv_heads != 0) {
+    bad_shape("q_heads (" + std::to_string(s.q_heads) + ") must be a multiple of kv_heads (" +
+              std::to_string(s.kv_heads) + ")");
+  }
+  if (s.head_dim < 8 || s.head_dim % 8 != 0 || s.head_dim > kMaxHeadDim) {
+    bad_shape("head_dim must be a multiple of 8 from 8 to " + std::to_string(kMaxHeadDim) + ", not " +
+              std::to_string(s.head_dim));
+  }
+  if (s.max_tokens < 1) bad_shape("max_tokens must be at least 1, not " + std::to_string(s.max_tokens));
+  if (s.max_sequences < 1)
+    bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
+}
+
+class JoinedCache : public Cache {
+ public:
+  JoinedCache(const Spec& spec, const CacheShape& shape, Memory& memory)
+      : stages_(spec, shape, memory),
+        sequences_(stages_),
+        appender_(stages_, sequences_),
+        attender_(stages_, sequences_) {}
+
+  const CacheShape& shape() const override { return stages_.shape; }
+  const Spec& spec() const override { return stages_.spec; }
+
+  SequenceId add_sequence() override { return sequences_.add(); }
+  SequenceId fork(SequenceId from) override { return sequences_.fork(from); }
+  void release(SequenceId id) override {
+    sequences_.release(id);
+    attender_.forget_views();
+  }
+
+  void save(SequenceId id, const std::string& path) override {
+    write_file(path, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
+  }
+  SequenceId load(const std::string& path) override {
+    SequenceId id = -1;
+    read_file(path, [&](Reader& from) { id = read_sequence(from, stages_, sequences_, "'" + path + "'"); });
+    return id;
+  }
+  Snapshot snapshot(SequenceId id) override {
+    return Snapshot(stages_.memory, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
+  }
+  SequenceId restore(const Snapshot& snapshot) override {
+    SequenceId id = -1;
+    snapshot.read([&](Reader& from) { id = read_sequence(from, stages_, sequences_, "the snapshot"); });
+    return id;
+  }
+
+  void append(int layer, std::span<const StepInput> inputs) override {
+    for (const StepInput& in : inputs) {
+      if (appender_.next_slice(layer, in, in.n) < in.n)
+        throw std::logic_error("these tokens attend slice by slice; use step()");
+    }
+    store(layer, inputs);
+  }
+  void view(int layer, std::span<const StepInput> inputs) override { attender_.view(layer, inputs); }
+  void attend(int layer, std::span<const StepInput> inputs) override { attender_.attend(layer, inputs); }
+  void step(int layer, std::span<const StepInput> inputs) override;
+
+  int64_t tokens(SequenceId id, int layer) const override { return sequences_.at(id).tokens[layer]; }
+  std::vector<Span> spans(SequenceId id, int layer, int head) override;
+  std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
+    return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
+  }
+  std::string kernel() const override { return stages_.storage->kernel(); }
+
+ private:
+  // append, once the slices are known.
+  void store(int layer, std::span<const StepInput> inputs) {
+    attender_.forget_views();
+    appender_.store(layer, inputs);
+  }
+  void step_in_slices(int layer, const StepInput& in);
+  std::vector<Span> gather_streamed(SequenceId id, int layer, int head);
+
+  Stages stages_;
+  Sequences sequences_;
+  Appender appender_;
+  Attender attender_;
+  Block gathered_;  // copies of what comes in pieces
+};
+
+void JoinedCache::step(int layer, std::span<const StepInput> inputs) {
+  const auto none = [](const StepInput& in) { return !in.out; };
+  if (std::all_of(inputs.begin(), inputs.end(), none) && !stages_.retention.scores) {
+    return store(layer, inputs);
+  }
+  bool whole = std::none_of(inputs.begin(), inputs.end(), none);
+  for (const StepInput& in : inputs) whole = appender_.next_slice(layer, in, in.n) == in.n && whole;
+  if (whole) {
+    store(layer, inputs);
+    return attend(layer, inputs);
+  }
+  appender_.reserve(layer, inputs);  // now, so that a step that runs out of memory changes nothing
+  for (const StepInput& in : inputs) step_in_slices(layer, in);
+}
+
+// The step of one input whose first slice is known.
+void JoinedCache::step_in_slices(int layer, const StepInput& in) {
+  const int q_heads = stages_.shape.q_heads, kv_heads = stages_.shape.kv_heads;
+  const int64_t d = stages_.shape.head_dim;
+  std::vector<float> q, k, v, out;
+  const auto gather = [&](const float* from, int heads, int64_t first, int64_t n, std::vector<float>& to) {
+    to.resize(static_cast<size_t>(heads * n * d));
+    for (int h = 0; h < heads; ++h) std::copy_n(from + (h * in.n + first) * d, n * d, to.begin() + h * n * d);
+  };
+  for (int64_t first = 0; first < in.n;) {
+    const int64_t n = sequences_.at(in.sequence).slice[layer].tokens;
+    gather(in.q, q_heads, first, n, q);
+    gather(in.k, kv_heads, first, n, k);
+    gather(in.v, kv_heads, first, n, v);
+    out.resize(q.size());
+    const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
+    store(layer, {&part, 1});
+    attend(layer, {&part, 1});
+    for (int h = 0; in.out && h < q_heads; ++h) {
+      std::copy_n(out.begin() + h * n * d, n * d, in.out + (h * in.n + first) * d);
+    }
+    first += n;
+    if (first < in.n) appender_.next_slice(layer, in, in.n - first);
+  }
+}
+
+std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
+  stages_.placement->view(id, layer, sequences_.stored_units(sequences_.at(id), layer));
+  std::vector<Span> all = gather_streamed(id, layer, head);
+  const std::span<const Span> resident = sequences_.spans(id, layer, head);
+  all.insert(all.end(), resident.begin(), resident.end());
+  return stages_.storage->read_back(std::move(all));
+}
+
+// Copies of the pieces of one head, in the workspace.
+std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int head) {
+  const UnitLayout& unit = stages_.unit;
+  Placement& placement = *stages_.placement;
+  std::vector<Span> spans;
+  const int64_t unit_bytes = std::accumulate(unit.bytes.begin(), unit.bytes.end(), int64_t{0});
+  const auto bytes = static_cast<size_t>(placement.streamed_units(id, layer) * unit_bytes);
+  std::byte* to = fit(stages_.memory, gathered_, bytes);
+  placement.stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
+    std::array<const std::byte*, kPlanes> base{};
+    for (int p = 0; p < kPlanes; ++p) {
+      if (!piece.base[p]) continue;
+      base[p] = to;
+      to = std::copy_n(piece.base[p] + head * piece.head_stride[p], piece.units * unit.bytes[p], to);
+    }
+    spans.push_back(make_span(unit, base, unit.bytes, piece.units * unit.rows));
+  });
+  return spans;
+}
+
+}  // namespace
+
+std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
+  check_shape(shape);
+  const std::string reason = unsupported_reason(spec, shape.head_dim, memory.gpu());
+  if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
+  return std::make_unique<JoinedCache>(spec, shape, memory);
+}
+
+}  // namespace kv

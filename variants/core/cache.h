@@ -1,0 +1,102 @@
+// A built KV cache: what a spec string turns into, and all that the driver ever calls.
+//
+// Retention says which slot a token gets, placement says where that slot lives, codec says which bits are
+// stored there. Cache joins the three over a storage (variants/storage/storage.h); attention then reads
+// spans.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/span.h"
+#include "variants/core/memory.h"
+#include "variants/core/rope.h"
+#include "variants/core/snapshot.h"
+#include "variants/core/spec.h"
+
+namespace kv {
+
+// The geometry of one cache.
+struct CacheShape {
+  int layers = 1;
+  int q_heads = 1;
+  int kv_heads = 1;
+  int head_dim = 64;  // a multiple of 8
+  // Most tokens that a sequence will be given; pre-allocating placements reserve this many.
+  int64_t max_tokens = 1024;
+  int max_sequences = 1;  // most sequences alive at once; pools are sized by it
+  Rope rope{};            // for positions=cache: how keys and queries are rotated
+  int group() const { return q_heads / kv_heads; }
+};
+
+using SequenceId = int;
+
+// One sequence's part of a step of one layer: n new tokens.
+struct StepInput {
+  SequenceId sequence = 0;
+  int64_t n = 1;
+  const float* q =
+      nullptr;  // [q_heads, n, head_dim], after RoPE; before it where the spec has positions=cache
+  const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
+  const float* v = nullptr;  // [kv_heads, n, head_dim]
+  float* out = nullptr;      // [q_heads, n, head_dim]
+};
+
+class Cache {
+ public:
+  virtual ~Cache() = default;
+
+  virtual const CacheShape& shape() const = 0;
+  virtual const Spec& spec() const = 0;
+
+  // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when
+  // memory is short.
+  virtual SequenceId add_sequence() = 0;
+  // A sequence with the same contents that grows apart from here on; shares storage where the placement can.
+  virtual SequenceId fork(SequenceId from) = 0;
+  virtual void release(SequenceId sequence) = 0;
+
+  // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
+  // again later, bit for bit, in this cache or another of the same spec and shape. The bytes are proportional
+  // to what is kept.
+  //   save  throws std::runtime_error if the file cannot be written whole; there is none then
+  //   load  throws std::invalid_argument for a file that is damaged, or that another spec or shape wrote
+  // Where memory is short both load and restore throw as add_sequence does; then nothing has changed.
+  virtual void save(SequenceId sequence, const std::string& path) = 0;
+  virtual SequenceId load(const std::string& path) = 0;
+  virtual Snapshot snapshot(SequenceId sequence) = 0;
+  virtual SequenceId restore(const Snapshot& snapshot) = 0;
+
+  // The three parts of a step, so that a harness can time them one by one:
+  //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
+  //           before others are stored (n = 1 is always fine); step() goes slice by slice then
+  //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
+  //           was not called
+  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens
+  // append throws std::bad_alloc without having changed any sequence.
+  virtual void append(int layer, std::span<const StepInput> inputs) = 0;
+  virtual void view(int layer, std::span<const StepInput> inputs) = 0;
+  virtual void attend(int layer, std::span<const StepInput> inputs) = 0;
+  // append + attend with the exact meaning "token t is stored, then attends to all that is kept of tokens <=
+  // t": where a retention evicts, tokens go one by one. An input without `out` is stored alone, as far as the
+  // retention can do without its attention.
+  virtual void step(int layer, std::span<const StepInput> inputs) = 0;
+
+  // Tokens this sequence has been given in `layer`, kept or not.
+  virtual int64_t tokens(SequenceId sequence, int layer) const = 0;
+
+  // For those who check: the spans of one head as stored (so before RoPE with positions=cache), in slot
+  // order, valid until the next call or change. Rows that are not in memory are brought there.
+  virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
+  // The token held by each row of spans(), in the same order.
+  virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
+
+  // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16"; once it has
+  // worked on prompts, of what ran for those, or of both.
+  virtual std::string kernel() const = 0;
+};
+
+}  // namespace kv

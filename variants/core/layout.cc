@@ -1,0 +1,25 @@
+// Sizes of a unit's planes, from the formats' own sizes.
+#include "variants/core/layout.h"
+
+#include "kernels/format/encoding.h"
+
+namespace kv {
+
+UnitLayout unit_layout(const Codec& codec, int head_dim) {
+  UnitLayout unit{.rows = codec.unit_rows(), .bytes = {}, .k = codec.k, .v = codec.v, .stride = {}};
+  unit.stride = {unit_data_bytes(codec.k, head_dim), unit_meta_bytes(codec.k, head_dim),
+                 unit_data_bytes(codec.v, head_dim), unit_meta_bytes(codec.v, head_dim)};
+  for (int p = 0; p < kPlanes; ++p) {
+    const Encoding& side = p == kKData || p == kKMeta ? codec.k : codec.v;
+    unit.bytes[p] = unit.stride[p] * (unit.rows / side.group);
+  }
+  return unit;
+}
+
+PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
+                                   Memory* memory) {
+  return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
+          unit};
+}
+
+}  // namespace kv

@@ -1,0 +1,16 @@
+// What a codec's rows look like to a placement.
+#pragma once
+
+#include "variants/codec/codec.h"
+#include "variants/core/cache.h"
+#include "variants/placement/placement.h"
+
+namespace kv {
+
+UnitLayout unit_layout(const Codec& codec, int head_dim);
+
+// `max_slots`: the most rows of one sequence. `memory` may be null where nothing will be stored.
+PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
+                                   Memory* memory);
+
+}  // namespace kv

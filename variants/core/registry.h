@@ -1,0 +1,104 @@
+// What a variant's own file declares, and how the rest finds it: by the one table in variants/list.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "variants/codec/codec.h"
+#include "variants/core/spec.h"
+#include "variants/placement/placement.h"
+#include "variants/retention/retention.h"
+
+namespace kv {
+
+struct Parameter {
+  // kRows: a number of rows, or a share of max_tokens as in "0.25".
+  enum class Kind { kInteger, kRows, kChoice, kText };
+  std::string_view name;
+  Kind kind;
+  std::string_view fallback;              // the default, as text
+  int64_t min = 0, max = 0;               // kInteger and kRows, both included
+  std::vector<std::string_view> choices;  // kChoice
+  std::string_view help;
+  // kInteger, kRows: values, besides the default, that the contract tests try.
+  std::vector<int64_t> trials = {};
+
+  static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
+                           std::vector<int64_t> trials, std::string_view help) {
+    return {name, Kind::kInteger, fallback, min, max, {}, help, std::move(trials)};
+  }
+  static Parameter rows(std::string_view name, std::string_view fallback, std::vector<int64_t> trials,
+                        std::string_view help) {
+    return {name, Kind::kRows, fallback, 1, kMostRows, {}, help, std::move(trials)};
+  }
+  static Parameter choice(std::string_view name, std::vector<std::string_view> choices,
+                          std::string_view help) {
+    return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
+  }
+  // Any text without ',' and ')', such as a path.
+  static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {
+    return {name, Kind::kText, fallback, 0, 0, {}, help};
+  }
+  static constexpr int64_t kMostRows = int64_t{1} << 30;
+  // "1…1024", "rows or 0.x", or "view|copy".
+  std::string range() const;
+  // Values other than the default that a test of every variant should try: each choice, or `trials`.
+  std::vector<std::string> trial_values() const;
+};
+
+// What every kind of variant declares.
+struct Entry {
+  std::string_view name;
+  std::string_view help;    // one line
+  std::string_view source;  // the paper or system it is known from; may be empty
+  std::vector<Parameter> parameters;
+};
+
+struct RetentionEntry;
+
+struct PlacementEntry : Entry {
+  std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
+  // The closed form that the ledger is compared with, payload and metadata together: what one layer of one
+  // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
+  int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
+  int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
+  // The capability column: empty if such rows can be placed, else the reason. Null: all can.
+  std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
+  // As layer_bytes, for files.
+  int64_t (*layer_disk_bytes)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
+};
+
+struct CodecEntry : Entry {
+  Codec (*make)(const Stage& stage);
+};
+
+// What decides how many slots a sequence has in use. `prompt`: the tokens of its first step.
+struct SequenceLengths {
+  int64_t max_tokens, tokens, prompt = 0;
+};
+
+struct RetentionEntry : Entry {
+  // State of one (sequence, layer, kv head).
+  std::unique_ptr<Retention> (*make)(const Stage& stage, const RetentionContext& context);
+  // The closed forms that the ledger is compared with: slots in use, and bytes of metadata of one state.
+  int64_t (*slots)(const Stage& stage, const SequenceLengths& lengths);
+  int64_t (*metadata_bytes)(const Stage& stage, int64_t max_tokens);
+  // Capabilities.
+  // No token is ever lost and slot i holds token i, so that codecs may encode neighbouring rows together.
+  bool keeps_all;
+  // What is kept depends on attention: every token must attend, whether its answer is wanted or not.
+  bool scores = false;
+  // A sequence's first step is its prompt and must hold all of it.
+  bool cuts_prompt = false;
+};
+
+// The entries that a (checked) spec names.
+const PlacementEntry& placement_of(const Spec& spec);
+const CodecEntry& codec_of(const Spec& spec);
+const RetentionEntry& retention_of(const Spec& spec);
+
+}  // namespace kv

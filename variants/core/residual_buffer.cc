@@ -1,0 +1,92 @@
+// Row r of a head lies at r modulo the buffer's capacity.
+#include "variants/core/residual_buffer.h"
+
+#include <algorithm>
+
+#include "kernels/format/encoding.h"
+
+namespace kv {
+namespace {
+constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
+
+int64_t residual_rows(const Codec& codec) {
+  const int64_t unit = codec.unit_rows();
+  return (codec.residual + unit - 1) / unit * unit;
+}
+}  // namespace
+
+UnitLayout ResidualBuffer::layout(int head_dim) {
+  const int64_t row = unit_data_bytes(kRaw, head_dim);
+  return {.rows = 1, .bytes = {row, 0, row, 0}, .k = kRaw, .v = kRaw, .stride = {row, 0, row, 0}};
+}
+
+int64_t ResidualBuffer::capacity(const Codec& codec) { return residual_rows(codec) + codec.unit_rows(); }
+
+int64_t ResidualBuffer::encoded_rows(const Codec& codec, int64_t rows) {
+  const int64_t unit = codec.unit_rows();
+  return std::max<int64_t>(0, rows - residual_rows(codec)) / unit * unit;
+}
+
+int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim) {
+  return 2 * heads * capacity(codec) * unit_data_bytes(kRaw, head_dim);
+}
+
+ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, Memory& memory)
+    : codec_(codec),
+      heads_(heads),
+      head_dim_(head_dim),
+      capacity_(capacity(codec)),
+      block_(Block::of_rows(memory, static_cast<size_t>(bytes(codec, heads, head_dim)), ByteKind::kPayload)) {
+}
+
+ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
+  ResidualBuffer copy(codec_, heads_, head_dim_, memory);
+  copy.rows_ = rows_;
+  memory.copy(copy.block_.data(), block_.data(), block_.size());
+  return copy;
+}
+
+std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
+  return block_.data() +
+         ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
+}
+
+void ResidualBuffer::get(int head, int64_t first, int64_t n, float* k, float* v) const {
+  for (int64_t i = 0; i < n; ++i) {
+    decode_row(kRaw, head_dim_, at(head, first + i, false), nullptr, 0, k + i * head_dim_);
+    decode_row(kRaw, head_dim_, at(head, first + i, true), nullptr, 0, v + i * head_dim_);
+  }
+}
+
+template <class Visit>
+void ResidualBuffer::for_each_row(Visit visit) const {
+  for (int head = 0; head < heads_; ++head) {
+    for (int64_t row = encoded_rows(codec_, rows_); row < rows_; ++row) {
+      visit(at(head, row, false));
+      visit(at(head, row, true));
+    }
+  }
+}
+
+void ResidualBuffer::save(Writer& to) const {
+  const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
+  for_each_row([&](const std::byte* row) { to.write(row, bytes); });
+}
+
+void ResidualBuffer::load(Reader& from) {
+  const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
+  for_each_row([&](std::byte* row) { from.read(row, bytes); });
+}
+
+void ResidualBuffer::spans(int head, SpanList& out) const {
+  const int64_t row_bytes = unit_data_bytes(kRaw, head_dim_);
+  for (int64_t row = encoded_rows(codec_, rows_); row < rows_;) {
+    const int64_t count = std::min(rows_ - row, capacity_ - row % capacity_);
+    out.push_back({.k = {.data = at(head, row, false), .stride = row_bytes, .encoding = kRaw},
+                   .v = {.data = at(head, row, true), .stride = row_bytes, .encoding = kRaw},
+                   .rows = count});
+    row += count;
+  }
+}
+
+}  // namespace kv

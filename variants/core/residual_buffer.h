@@ -1,0 +1,62 @@
+// The newest rows of a sequence's layer, raw (f16), until the codec takes them as whole units.
+//
+// KIVI (Liu et al. 2024, arXiv:2402.02750) keeps a residual of full-precision rows because a per-channel
+// group cannot be encoded before all its rows are there. Here the buffer is a ring of whole units: once
+// `residual` rows plus one unit are filled, the oldest unit is encoded and its place is free. So it holds
+// residual … residual + unit - 1 rows, nothing is ever moved, and K and V are treated alike.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/span.h"
+#include "variants/codec/codec.h"
+#include "variants/core/memory.h"
+#include "variants/core/snapshot.h"
+#include "variants/core/span_list.h"
+#include "variants/placement/placement.h"
+
+namespace kv {
+
+class ResidualBuffer {
+ public:
+  static bool needed(const Codec& codec) { return codec.unit_rows() > 1 || codec.residual > 0; }
+  // Of `rows` rows, those that are encoded; the rest is in the buffer.
+  static int64_t encoded_rows(const Codec& codec, int64_t rows);
+  static int64_t bytes(const Codec& codec, int heads, int head_dim);
+
+  ResidualBuffer(const Codec& codec, int heads, int head_dim, Memory& memory);
+  ResidualBuffer clone(Memory& memory) const;
+
+  // Where row `row` of the sequence lies; a unit's rows lie one behind the other.
+  UnitAddress address(int head, int64_t row) const {
+    return {{at(head, row, false), nullptr, at(head, row, true), nullptr}};
+  }
+  // What is stored there, as a unit of one row.
+  static UnitLayout layout(int head_dim);
+
+  // Rows [first, first + n), as stored, to k and v [n, head_dim].
+  void get(int head, int64_t first, int64_t n, float* k, float* v) const;
+  // The sequence now has `rows` rows.
+  void advance(int64_t rows) { rows_ = rows; }
+  // The rows that are not encoded, as stored; load() comes after advance().
+  void save(Writer& to) const;
+  void load(Reader& from);
+  // Appends the spans of the rows that are not encoded: one, or two where they wrap around.
+  void spans(int head, SpanList& out) const;
+
+ private:
+  // Calls visit(bytes of one row) for every row that is not encoded, K and V.
+  template <class Visit>
+  void for_each_row(Visit visit) const;
+  static int64_t capacity(const Codec& codec);
+  std::byte* at(int head, int64_t row, bool v) const;
+
+  Codec codec_;
+  int heads_, head_dim_;
+  int64_t capacity_;  // rows
+  int64_t rows_ = 0;
+  Block block_;  // [2, heads, capacity, head_dim] f16: K, then V
+};
+
+}  // namespace kv

@@ -1,0 +1,39 @@
+// Rotary position embedding (Su et al. 2021, arXiv:2104.09864): each pair of a head's channels is rotated by
+// an angle proportional to the token's position, so that the product of a rotated query and a rotated key
+// depends on how far apart the two are, and not on where.
+#pragma once
+
+#include <cstdint>
+
+namespace kv {
+
+// Which channels are a pair. The same weights under the other convention are another, broken model, and
+// nothing in their shapes tells.
+enum class RopePairs : uint8_t {
+  kInterleaved,  // 2i and 2i + 1: the paper, llama2.c
+  kHalfSplit,    // i and i + head_dim / 2: Hugging Face, whose converted weights are permuted to fit
+};
+
+// Pair i of head_dim / 2 is rotated by theta^(-2i / head_dim) radians a position, before any scaling.
+struct Rope {
+  double theta = 10000.0;
+  RopePairs pairs = RopePairs::kInterleaved;
+  // Slows pairs down, to stretch the context a model was trained for: all of them by `factor`, or if
+  // `trained_tokens` is not 0 as Llama 3.1 does. There a pair of more than `high` rotations within the
+  // trained tokens keeps its speed, one of less than `low` is slowed by `factor`, and those
+  // between are mixed.
+  double factor = 1.0, low = 1.0, high = 4.0;
+  int64_t trained_tokens = 0;
+
+  // Radians a position.
+  double frequency(int pair, int head_dim) const;
+  friend bool operator==(const Rope&, const Rope&) = default;
+};
+
+// cos and sin of every pair's angle at `position`, to angles [2, head_dim / 2].
+void rope_angles(const Rope& rope, int head_dim, int64_t position, float* angles);
+
+// Rotates one row [head_dim] by such angles; `to` may be `from`.
+void rotate(RopePairs pairs, int head_dim, const float* angles, const float* from, float* to);
+
+}  // namespace kv

@@ -1,0 +1,119 @@
+// Everything that can fail comes first, so that a sequence is there whole or not at all.
+#include "variants/core/sequence.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace kv {
+
+SequenceId Sequences::add() {
+  const CacheShape& shape = stages_.shape;
+  const SequenceId id = free_id();
+  Sequence fresh;
+  fresh.tokens.assign(static_cast<size_t>(shape.layers), 0);
+  fresh.slice.assign(static_cast<size_t>(shape.layers), {});
+  for (int head = 0; head < shape.layers * shape.kv_heads; ++head) {
+    fresh.retention.push_back(
+        stages_.retention.make(stages_.spec.retention, {shape.max_tokens, head, &stages_.memory}));
+  }
+  if (ResidualBuffer::needed(stages_.codec)) {
+    for (int i = 0; i < shape.layers; ++i)
+      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, stages_.memory);
+  }
+  add_span_lists(fresh);
+  open(id);
+  fresh.open = true;
+  sequences_[id] = std::move(fresh);
+  return id;
+}
+
+SequenceId Sequences::fork(SequenceId from) {
+  const Sequence& parent = at(from);
+  Sequence child;
+  child.tokens = parent.tokens;
+  child.slice = parent.slice;
+  for (const auto& state : parent.retention) child.retention.push_back(state->clone());
+  for (const ResidualBuffer& rows : parent.residual) child.residual.push_back(rows.clone(stages_.memory));
+  std::vector<int64_t> units;
+  for (int layer = 0; layer < stages_.shape.layers; ++layer) units.push_back(stored_units(parent, layer));
+  add_span_lists(child);
+  const SequenceId id = free_id();
+  open(id);
+  try {
+    stages_.placement->fork(from, id, units);
+  } catch (...) {
+    stages_.placement->close(id);
+    throw;
+  }
+  child.open = true;
+  sequences_[id] = std::move(child);
+  return id;
+}
+
+void Sequences::release(SequenceId id) {
+  at(id) = Sequence();
+  stages_.placement->close(id);
+}
+
+const Sequence& Sequences::at(SequenceId id) const {
+  if (id < 0 || static_cast<size_t>(id) >= sequences_.size() || !sequences_[id].open) {
+    throw std::logic_error("no sequence " + std::to_string(id));
+  }
+  return sequences_[id];
+}
+
+int64_t Sequences::stored_units(const Sequence& s, int layer, int64_t tokens) const {
+  const int64_t slots = s.retention[stages_.index(layer, 0)]->slots_after(tokens);
+  if (s.residual.empty()) return slots;
+  return ResidualBuffer::encoded_rows(stages_.codec, slots) / stages_.unit.rows;
+}
+
+std::span<const Span> Sequences::spans(SequenceId id, int layer, int head) {
+  Placement& placement = *stages_.placement;
+  Sequence& s = at(id);
+  const int64_t slots = s.retention[stages_.index(layer, head)]->slots();
+  const int64_t rows = s.residual.empty() ? slots : ResidualBuffer::encoded_rows(stages_.codec, slots);
+  HeadSpans& list = s.spans[stages_.index(layer, head)];
+  if (list.moves != placement.moves(id, layer) || list.settled_rows > rows) {
+    list.settled = 0;
+    list.settled_rows = 0;
+    list.moves = placement.moves(id, layer);
+  }
+  list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
+  placement.spans(id, layer, head, list.settled_rows, rows, list.spans);
+  if (list.spans.size() > list.settled) {
+    list.settled = list.spans.size() - 1;
+    list.settled_rows = rows - list.spans.back().rows;
+  }
+  if (!s.residual.empty()) s.residual[layer].spans(head, list.spans);
+  return list.spans;
+}
+
+SequenceId Sequences::free_id() const {
+  for (size_t id = 0; id < sequences_.size(); ++id) {
+    if (!sequences_[id].open) return static_cast<SequenceId>(id);
+  }
+  if (sequences_.size() >= static_cast<size_t>(stages_.shape.max_sequences)) {
+    throw std::logic_error("more than max_sequences = " + std::to_string(stages_.shape.max_sequences) +
+                           " sequences");
+  }
+  return static_cast<SequenceId>(sequences_.size());
+}
+
+void Sequences::open(SequenceId id) {
+  if (static_cast<size_t>(id) == sequences_.size()) sequences_.emplace_back();
+  try {
+    stages_.placement->open(id);
+  } catch (...) {
+    stages_.placement->close(id);
+    throw;
+  }
+}
+
+void Sequences::add_span_lists(Sequence& s) const {
+  for (int i = 0; i < stages_.shape.layers * stages_.shape.kv_heads; ++i)
+    s.spans.emplace_back(stages_.memory);
+}
+
+}  // namespace kv

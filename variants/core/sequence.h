@@ -1,0 +1,65 @@
+// The sequences of a cache: what each has of its own, and how they come, fork and go.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "variants/core/residual_buffer.h"
+#include "variants/core/span_list.h"
+#include "variants/core/stages.h"
+
+namespace kv {
+
+// The spans of one head, kept from step to step: only the end of the list is made anew, so that a step over
+// many small blocks does not rebuild thousands of them.
+struct HeadSpans {
+  explicit HeadSpans(Memory& memory) : spans(WorkspaceAllocator<Span>(memory)) {}
+  SpanList spans;
+  size_t settled = 0;  // spans that the next append will not touch, and their rows
+  int64_t settled_rows = 0;
+  int64_t moves = 0;  // of the placement, when they were made
+};
+
+struct Sequence {
+  bool open = false;
+  std::vector<int64_t> tokens;                        // [layers]
+  std::vector<Slice> slice;                           // [layers] the one in progress
+  std::vector<std::unique_ptr<Retention>> retention;  // [layers, kv_heads]
+  std::vector<ResidualBuffer> residual;               // [layers], where the codec needs one
+  std::vector<HeadSpans> spans;                       // [layers, kv_heads]
+};
+
+class Sequences {
+ public:
+  explicit Sequences(Stages& stages) : stages_(stages) {}
+
+  // As the functions of Cache.
+  SequenceId add();
+  SequenceId fork(SequenceId from);
+  void release(SequenceId id);
+
+  // Throws std::logic_error if there is no such sequence.
+  Sequence& at(SequenceId id) { return const_cast<Sequence&>(std::as_const(*this).at(id)); }
+  const Sequence& at(SequenceId id) const;
+  Retention& policy(SequenceId id, int layer, int head) {
+    return *at(id).retention[stages_.index(layer, head)];
+  }
+
+  // Units of a layer that lie in the placement once the sequence has `tokens` tokens; without a number, now.
+  int64_t stored_units(const Sequence& s, int layer, int64_t tokens) const;
+  int64_t stored_units(const Sequence& s, int layer) const { return stored_units(s, layer, s.tokens[layer]); }
+
+  // The spans of all that is kept and in memory that kernels read, until the sequence's next change.
+  std::span<const Span> spans(SequenceId id, int layer, int head);
+
+ private:
+  SequenceId free_id() const;
+  void open(SequenceId id);
+  void add_span_lists(Sequence& s) const;
+
+  Stages& stages_;
+  std::vector<Sequence> sequences_;
+};
+
+}  // namespace kv

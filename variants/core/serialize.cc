@@ -1,0 +1,132 @@
+// The order of the bytes: identity, then each layer's tokens, policies, residual rows and units.
+#include "variants/core/serialize.h"
+
+#include <sstream>
+#include <stdexcept>
+
+namespace kv {
+namespace {
+
+// Rows on their way to and from a file or a snapshot, whose bytes are the host's.
+class RowWriter : public Writer {
+ public:
+  RowWriter(Writer& to, Storage& storage) : to_(to), storage_(storage) {}
+  void write(const std::byte* rows, size_t bytes) override { storage_.write_rows(to_, rows, bytes); }
+
+ private:
+  Writer& to_;
+  Storage& storage_;
+};
+
+class RowReader : public Reader {
+ public:
+  RowReader(Reader& from, Storage& storage) : from_(from), storage_(storage) {}
+  void read(std::byte* rows, size_t bytes) override { storage_.read_rows(from_, rows, bytes); }
+
+ private:
+  Reader& from_;
+  Storage& storage_;
+};
+
+// Cached keys have not met RoPE where they are rotated when they are read, so going on with another RoPE
+// would go unnoticed. Files hold this text, so its words stay.
+std::string rope_identity(const Rope& r) {
+  std::ostringstream text;
+  text << ", RoPE of theta " << r.theta
+       << (r.pairs == RopePairs::kHalfSplit ? " in halves" : " in neighbours");
+  if (r.factor != 1.0)
+    text << " slowed by " << r.factor << " (" << r.low << ", " << r.high << ", " << r.trained_tokens << ")";
+  return text.str();
+}
+
+// What must be alike for a sequence to fit: the spec, and all of the shape but the number of sequences.
+std::string identity(const Stages& stages) {
+  const CacheShape& s = stages.shape;
+  return stages.spec.print() + " with " + std::to_string(s.layers) + " layers, " + std::to_string(s.q_heads) +
+         " query heads, " + std::to_string(s.kv_heads) + " kv heads, head_dim " + std::to_string(s.head_dim) +
+         ", max_tokens " + std::to_string(s.max_tokens) + (stages.rotated ? rope_identity(s.rope) : "");
+}
+
+// Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
+template <class Visit>
+void for_each_unit(const Stages& stages, SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
+  const UnitLayout& layout = stages.unit;
+  for (int head = 0; head < stages.shape.kv_heads; ++head) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const UnitAddress at = stages.placement->at(id, layer, head, unit);
+      for (int p = 0; p < kPlanes; ++p) {
+        if (layout.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(layout.bytes[p]));
+      }
+    }
+  }
+}
+
+// The same for what comes in pieces.
+void write_piece(Writer& to, const Stages& stages, const Piece& piece) {
+  const UnitLayout& layout = stages.unit;
+  for (int head = 0; head < stages.shape.kv_heads; ++head) {
+    for (int64_t unit = 0; unit < piece.units; ++unit) {
+      for (int p = 0; p < kPlanes; ++p) {
+        const std::byte* data = piece.base[p] + head * piece.head_stride[p] + unit * layout.bytes[p];
+        if (layout.bytes[p] > 0) to.write(data, static_cast<size_t>(layout.bytes[p]));
+      }
+    }
+  }
+}
+
+void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId id, int layer) {
+  Sequence& s = sequences.at(id);
+  RowReader rows(from, *stages.storage);
+  s.tokens[layer] = from.get<int64_t>();
+  for (int head = 0; head < stages.shape.kv_heads; ++head) sequences.policy(id, layer, head).load(from);
+  if (!s.residual.empty()) {
+    s.residual[layer].advance(s.tokens[layer]);
+    s.residual[layer].load(rows);
+  }
+  // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
+  const int64_t units = sequences.stored_units(s, layer), streamed = from.get<int64_t>();
+  for (int64_t done = 0, next; done < units; done = next) {
+    next = done < streamed ? done + kSplitRows / stages.unit.rows : units;
+    const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
+    stages.placement->reserve(layer, {&growth, 1});
+    for_each_unit(stages, id, layer, done, next,
+                  [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
+  }
+}
+
+}  // namespace
+
+void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId id) {
+  const Sequence& s = sequences.at(id);
+  to.put_text(identity(stages));
+  for (int layer = 0; layer < stages.shape.layers; ++layer) {
+    to.put(s.tokens[layer]);
+    for (int head = 0; head < stages.shape.kv_heads; ++head) sequences.policy(id, layer, head).save(to);
+    RowWriter rows(to, *stages.storage);
+    if (!s.residual.empty()) s.residual[layer].save(rows);
+    const int64_t streamed = stages.placement->streamed_units(id, layer);
+    to.put(streamed);
+    stages.placement->stream(layer, {&id, 1},
+                             [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
+    for_each_unit(stages, id, layer, streamed, sequences.stored_units(s, layer),
+                  [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });
+  }
+}
+
+SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, const std::string& what) {
+  const std::string written = from.get_text();
+  if (written != identity(stages)) {
+    throw std::invalid_argument("cannot load " + what + ": it holds a sequence of " + written +
+                                "; this cache is " + identity(stages));
+  }
+  const SequenceId id = sequences.add();
+  try {
+    for (int layer = 0; layer < stages.shape.layers; ++layer) read_layer(from, stages, sequences, id, layer);
+  } catch (...) {
+    sequences.release(id);
+    throw;
+  }
+  return id;
+}
+
+}  // namespace kv

@@ -1,0 +1,236 @@
+// Writers and readers over memory and files; a file is checked whole before it is read.
+#include "variants/core/snapshot.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "variants/core/checksum.h"
+
+namespace kv {
+namespace {
+
+constexpr std::string_view kMagic = "kvlabseq";
+constexpr uint32_t kVersion = 1;
+constexpr size_t kBufferBytes = 1 << 20;
+
+struct Counter : Writer {
+  size_t bytes = 0;
+  void write(const std::byte*, size_t n) override { bytes += n; }
+};
+
+struct MemoryWriter : Writer {
+  explicit MemoryWriter(std::byte* p) : to(p) {}
+  std::byte* to;
+  void write(const std::byte* data, size_t n) override { to = std::copy_n(data, n, to); }
+};
+
+struct MemoryReader : Reader {
+  explicit MemoryReader(std::span<const std::byte> bytes) : left(bytes) {}
+  std::span<const std::byte> left;
+  void read(std::byte* data, size_t n) override {
+    if (n > left.size()) throw std::logic_error("a snapshot is read past its end");
+    std::copy_n(left.data(), n, data);
+    left = left.subspan(n);
+  }
+};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  // False if the system had yet to tell of a failed write.
+  bool close_now() { return close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+// A file under a passing name, which is gone again unless it is kept.
+class FileWriter : public Writer {
+ public:
+  explicit FileWriter(const std::string& path)
+      : path_(path),
+        passing_(path + ".tmp" + std::to_string(getpid())),
+        fd_(open(passing_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    if (fd_.get() < 0) fail();
+    buffer_.reserve(kBufferBytes);
+  }
+  ~FileWriter() override {
+    if (!kept_ && fd_.get() >= 0) unlink(passing_.c_str());
+  }
+
+  void write(const std::byte* data, size_t n) override {
+    crc_ = extend_crc32c(crc_, data, n);
+    while (n > 0) {
+      const size_t take = std::min(n, kBufferBytes - buffer_.size());
+      buffer_.insert(buffer_.end(), data, data + take);
+      if (buffer_.size() == kBufferBytes) flush();
+      data += take;
+      n -= take;
+    }
+  }
+
+  void finish() {
+    put(crc_);
+    flush();
+    if (fsync(fd_.get()) != 0) fail();
+    if (rename(passing_.c_str(), path_.c_str()) != 0) fail();
+    kept_ = true;
+    if (!fd_.close_now()) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw std::runtime_error("cannot save '" + path_ + "': " + std::strerror(errno));
+  }
+
+  void flush() {
+    for (size_t done = 0; done < buffer_.size();) {
+      const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail();
+      done += static_cast<size_t>(n);
+    }
+    buffer_.clear();
+  }
+
+  std::string path_, passing_;
+  Descriptor fd_;
+  std::vector<std::byte> buffer_;
+  uint32_t crc_ = 0;
+  bool kept_ = false;
+};
+
+class FileReader : public Reader {
+ public:
+  explicit FileReader(const std::string& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_.get() < 0) refuse(std::strerror(errno));
+    buffer_.resize(kBufferBytes);
+  }
+
+  // Reads all of the file once, then starts again behind the header.
+  void check() {
+    struct stat status;
+    if (fstat(fd_.get(), &status) != 0) refuse(std::strerror(errno));
+    std::array<char, kMagic.size()> magic{};
+    const int64_t header = static_cast<int64_t>(magic.size() + sizeof(kVersion));
+    const int64_t body = status.st_size - header - static_cast<int64_t>(sizeof(uint32_t));
+    if (body < 0) refuse("it is too short to be a saved sequence");
+    uint32_t crc = 0;
+    std::vector<std::byte> piece(kBufferBytes);
+    for (int64_t left = header + body; left > 0;) {
+      const size_t n = static_cast<size_t>(std::min<int64_t>(left, kBufferBytes));
+      read(piece.data(), n);
+      crc = extend_crc32c(crc, piece.data(), n);
+      left -= static_cast<int64_t>(n);
+    }
+    const auto stored = get<uint32_t>();
+    rewind();
+    get(std::span<char>(magic));
+    if (std::string_view(magic.data(), magic.size()) != kMagic) refuse("it is not a saved sequence");
+    if (crc != stored) refuse("it is damaged or cut short (its checksum does not match)");
+    const auto version = get<uint32_t>();
+    if (version != kVersion) {
+      refuse("its format is version " + std::to_string(version) + "; this program reads version " +
+             std::to_string(kVersion));
+    }
+  }
+
+  void read(std::byte* data, size_t n) override {
+    while (n > 0) {
+      if (at_ == end_) refill();
+      const size_t take = std::min(n, end_ - at_);
+      std::copy_n(buffer_.data() + at_, take, data);
+      at_ += take;
+      data += take;
+      n -= take;
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw std::invalid_argument("cannot load '" + path_ + "': " + why);
+  }
+
+  void rewind() {
+    lseek(fd_.get(), 0, SEEK_SET);
+    at_ = end_ = 0;
+  }
+
+  void refill() {
+    ssize_t n;
+    do {
+      n = ::read(fd_.get(), buffer_.data(), buffer_.size());
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) refuse(std::strerror(errno));
+    if (n == 0) refuse("it became shorter while it was read");
+    at_ = 0;
+    end_ = static_cast<size_t>(n);
+  }
+
+  std::string path_;
+  Descriptor fd_;
+  std::vector<std::byte> buffer_;
+  size_t at_ = 0, end_ = 0;
+};
+
+size_t size_of(const std::function<void(Writer&)>& write) {
+  Counter counter;
+  write(counter);
+  return counter.bytes;
+}
+
+}  // namespace
+
+void Writer::put_text(std::string_view text) {
+  put(static_cast<uint64_t>(text.size()));
+  put(std::span<const char>(text));
+}
+
+std::string Reader::get_text() {
+  std::string text(get<uint64_t>(), '\0');
+  get(std::span<char>(text));
+  return text;
+}
+
+Snapshot::Snapshot(Memory& memory, const std::function<void(Writer&)>& write)
+    : block_(memory, size_of(write), ByteKind::kPayload) {
+  MemoryWriter writer(block_.data());
+  write(writer);
+}
+
+void Snapshot::read(const std::function<void(Reader&)>& read) const {
+  MemoryReader reader({block_.data(), block_.size()});
+  read(reader);
+}
+
+void write_file(const std::string& path, const std::function<void(Writer&)>& write) {
+  FileWriter writer(path);
+  writer.put(std::span<const char>(kMagic));
+  writer.put(kVersion);
+  write(writer);
+  writer.finish();
+}
+
+void read_file(const std::string& path, const std::function<void(Reader&)>& read) {
+  FileReader reader(path);
+  reader.check();
+  read(reader);
+}
+
+}  // namespace kv

@@ -1,0 +1,272 @@
+// A recursive-descent parser of one page; every mistake is shown under the character where it was seen.
+#include "variants/core/spec.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "variants/list.h"
+
+namespace kv {
+namespace {
+
+// Edit distance, for "did you mean".
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string join(const std::vector<std::string_view>& names) {
+  std::string all;
+  for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
+// "known: a, b, c" and, where one is near, "; did you mean 'b'?".
+std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
+  std::string text = "known: " + (names.empty() ? "none" : join(names));
+  const auto nearest = std::min_element(
+      names.begin(), names.end(),
+      [&](std::string_view a, std::string_view b) { return distance(wrong, a) < distance(wrong, b); });
+  if (nearest != names.end() && distance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 3)) {
+    text += "; did you mean '" + std::string(*nearest) + "'?";
+  }
+  return text;
+}
+
+template <class Table>
+std::vector<std::string_view> names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  for (const auto* entry : table) names.push_back(entry->name);
+  return names;
+}
+
+template <class Table>
+const Entry* find(const Table& table, std::string_view name) {
+  for (const auto* entry : table) {
+    if (entry->name == name) return entry;
+  }
+  return nullptr;
+}
+
+Stage default_stage(const Entry& entry) {
+  Stage stage{std::string(entry.name), {}};
+  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
+  return stage;
+}
+
+// Reads a whole text as one number; false if it is none.
+template <class T>
+bool read_number(std::string_view text, T& number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+// "0.250" -> "0.25"; empty if the text is not a decimal fraction between 0 and 1, both left out.
+std::string canonical_share(std::string_view text) {
+  if (text.find_first_not_of("0123456789.") != std::string_view::npos) return "";
+  double share = 0.0;
+  if (!read_number(text, share) || !(share > 0.0 && share < 1.0)) return "";
+  std::array<char, 400> printed;  // 2^-1074 has 327 digits
+  const auto [end, error] =
+      std::to_chars(printed.data(), printed.data() + printed.size(), share, std::chars_format::fixed);
+  return error == std::errc() ? std::string(printed.data(), end) : "";
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Spec parse() {
+    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
+              default_stage(*kRetentions.front())};
+    spec.placement = stage(entry(kPlacements, "placement"));
+    if (next_stage()) {
+      const std::string_view name = peek_name();
+      if (find(kRetentions, name)) {
+        spec.retention = stage(entry(kRetentions, "retention"));
+      } else {
+        if (!find(kCodecs, name)) {
+          std::vector<std::string_view> both = names_of(kCodecs);
+          for (const std::string_view r : names_of(kRetentions)) both.push_back(r);
+          fail("no codec or retention is called '" + std::string(name) + "'; " + known_names(name, both));
+        }
+        spec.codec = stage(entry(kCodecs, "codec"));
+        if (next_stage()) spec.retention = stage(entry(kRetentions, "retention"));
+      }
+    }
+    if (at_ != text_.size()) fail("expected the end of the spec");
+    return spec;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " +
+                                std::string(at_, ' ') + "^");
+  }
+
+  static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+
+  std::string_view peek_name() const {
+    size_t end = at_;
+    while (end < text_.size() && is_name(text_[end])) ++end;
+    return text_.substr(at_, end - at_);
+  }
+
+  bool take(char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  bool next_stage() {
+    if (at_ == text_.size()) return false;
+    if (!take('/')) fail("expected '/', '(' or the end");
+    return true;
+  }
+
+  template <class Table>
+  const Entry& entry(const Table& table, const std::string& kind) {
+    const std::string_view name = peek_name();
+    if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
+    const Entry* found = find(table, name);
+    if (!found)
+      fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
+    at_ += name.size();
+    return *found;
+  }
+
+  Stage stage(const Entry& entry) {
+    Stage result = default_stage(entry);
+    if (!take('(')) return result;
+    std::vector<std::string_view> given;
+    do {
+      const Parameter& p = parameter(entry, given);
+      result.values[std::string(p.name)] = value(p);
+    } while (take(','));
+    if (!take(')')) fail("expected ',' or ')'");
+    return result;
+  }
+
+  const Parameter& parameter(const Entry& entry, std::vector<std::string_view>& given) {
+    const std::string_view key = peek_name();
+    std::vector<std::string_view> keys;
+    for (const Parameter& p : entry.parameters) keys.push_back(p.name);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " +
+           known_names(key, keys));
+    }
+    if (std::find(given.begin(), given.end(), key) != given.end())
+      fail("'" + std::string(key) + "' is given twice");
+    given.push_back(key);
+    at_ += key.size();
+    if (!take('=')) fail("expected '=' after '" + std::string(key) + "'");
+    return entry.parameters[static_cast<size_t>(found - keys.begin())];
+  }
+
+  std::string value(const Parameter& p) {
+    size_t end = at_;
+    while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
+    const std::string_view text = text_.substr(at_, end - at_);
+    std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
+    if (p.kind == Parameter::Kind::kRows) wants += ": at least 1, or a share of max_tokens as in 0.25";
+    std::string checked(text);
+    if (p.kind == Parameter::Kind::kChoice) {
+      if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
+    } else if (p.kind != Parameter::Kind::kText) {
+      checked = number(p, text);
+      if (checked.empty()) fail(wants);
+    }
+    at_ = end;
+    return checked;
+  }
+
+  // The canonical text of a number, since 016 and 16 are one value and must print alike; empty if it is not
+  // one that `p` takes.
+  static std::string number(const Parameter& p, std::string_view text) {
+    int64_t whole = 0;
+    if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
+    return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+std::string print_stage(const Stage& stage, const Entry& entry) {
+  std::string arguments;
+  for (const Parameter& p : entry.parameters) {
+    const std::string& value = stage.values.at(std::string(p.name));
+    if (value == p.fallback) continue;
+    arguments += (arguments.empty() ? "" : ",") + std::string(p.name) + "=" + value;
+  }
+  return stage.name + (arguments.empty() ? "" : "(" + arguments + ")");
+}
+
+template <class Table>
+const auto& checked_find(const Table& table, const Stage& stage) {
+  for (const auto* entry : table) {
+    if (entry->name == stage.name) return *entry;
+  }
+  throw std::logic_error("no variant is called '" + stage.name + "'");
+}
+
+}  // namespace
+
+int64_t Stage::integer(const std::string& key) const { return std::stoll(values.at(key)); }
+int64_t Stage::rows(const std::string& key, int64_t whole) const {
+  const std::string& value = values.at(key);
+  if (value.find('.') == std::string::npos) return std::stoll(value);
+  return std::max<int64_t>(1, std::llround(std::stod(value) * static_cast<double>(whole)));
+}
+const std::string& Stage::text(const std::string& key) const { return values.at(key); }
+
+std::string Parameter::range() const {
+  if (kind == Kind::kText) return "any text without ',' and ')'";
+  const std::string numbers = std::to_string(min) + "…" + std::to_string(max);
+  if (kind == Kind::kInteger) return numbers;
+  if (kind == Kind::kRows) return "rows or 0.x";
+  std::string all;
+  for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
+  return all;
+}
+
+std::vector<std::string> Parameter::trial_values() const {
+  std::vector<std::string> values;
+  for (const std::string_view choice : choices) {
+    if (choice != fallback) values.emplace_back(choice);
+  }
+  for (const int64_t trial : trials) values.push_back(std::to_string(trial));
+  return values;
+}
+
+std::string Spec::print() const {
+  std::string text = print_stage(placement, placement_of(*this));
+  const std::string c = print_stage(codec, codec_of(*this));
+  const std::string r = print_stage(retention, retention_of(*this));
+  if (c != kCodecs.front()->name) text += "/" + c;
+  if (r != kRetentions.front()->name) text += "/" + r;
+  return text;
+}
+
+Spec parse_spec(std::string_view text) { return Parser(text).parse(); }
+
+const PlacementEntry& placement_of(const Spec& spec) { return checked_find(kPlacements, spec.placement); }
+const CodecEntry& codec_of(const Spec& spec) { return checked_find(kCodecs, spec.codec); }
+const RetentionEntry& retention_of(const Spec& spec) { return checked_find(kRetentions, spec.retention); }
+
+}  // namespace kv

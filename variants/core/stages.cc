@@ -1,0 +1,23 @@
+// Makes the stages of a spec in the order in which one needs the other.
+#include "variants/core/stages.h"
+
+#include "variants/core/build.h"
+#include "variants/core/layout.h"
+
+namespace kv {
+
+Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
+    : spec(s),
+      shape(of),
+      memory(where),
+      retention(retention_of(spec)),
+      codec(codec_of(spec).make(spec.codec)),
+      unit(unit_layout(codec, shape.head_dim)) {
+  const int64_t slots = retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens});
+  placement = placement_of(spec).make(spec.placement, placement_context(shape, unit, slots, &memory));
+  if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);
+  storage = make_storage(
+      {memory, codec, unit, shape.kv_heads, shape.head_dim, *placement, rotated ? &*rotated : nullptr});
+}
+
+}  // namespace kv

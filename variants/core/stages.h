@@ -1,0 +1,34 @@
+// The three stages of a spec and the storage below them, made for one shape: what the parts of a cache share.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "variants/core/cache.h"
+#include "variants/core/registry.h"
+#include "variants/core/rotated_rows.h"
+#include "variants/storage/storage.h"
+
+namespace kv {
+
+struct Stages {
+  // The memory outlives the stages.
+  Stages(const Spec& spec, const CacheShape& shape, Memory& memory);
+  Stages(const Stages&) = delete;
+  Stages& operator=(const Stages&) = delete;
+
+  // Of the states of all kv heads, [layers, kv_heads].
+  size_t index(int layer, int head) const { return static_cast<size_t>(layer) * shape.kv_heads + head; }
+
+  const Spec spec;
+  const CacheShape shape;
+  Memory& memory;
+  const RetentionEntry& retention;
+  const Codec codec;
+  const UnitLayout unit;
+  std::unique_ptr<Placement> placement;
+  std::optional<RotatedRows> rotated;  // positions=cache
+  std::unique_ptr<Storage> storage;
+};
+
+}  // namespace kv

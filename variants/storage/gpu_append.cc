@@ -1,0 +1,188 @@
+// Uploads rows with the lists that kernels need, in one block, and launches the encoders.
+#include "variants/storage/gpu_append.h"
+
+#include <algorithm>
+#include <map>
+
+namespace kv {
+namespace {
+
+// As appends see pages of `units` units that lie so many bytes apart.
+cuda::Layout append_layout(const UnitLayout& unit, const std::array<int64_t, kPlanes>& distance,
+                           int64_t units, int head_dim) {
+  const auto side = [&](const Encoding& e, int data, int meta) {
+    return cuda::SideLayout{e, static_cast<int32_t>(unit.stride[data]),
+                            static_cast<int32_t>(unit.stride[meta]), static_cast<int32_t>(distance[data]),
+                            static_cast<int32_t>(distance[meta])};
+  };
+  return {.k = side(unit.k, kKData, kKMeta),
+          .v = side(unit.v, kVData, kVMeta),
+          .head_dim = head_dim,
+          .unit_rows = static_cast<int32_t>(unit.rows),
+          .page_units = static_cast<int32_t>(units)};
+}
+
+cuda::Page page_of(const UnitAddress& at) {
+  return {at.plane[kKData], at.plane[kKMeta], at.plane[kVData], at.plane[kVMeta]};
+}
+
+const std::byte* bytes_of(const float* rows) { return reinterpret_cast<const std::byte*>(rows); }
+
+}  // namespace
+
+void GpuAppend::store(const NewRows& rows) {
+  tasks_.clear();  // of a call that failed
+  evicting_tasks_.clear();
+  rows.residual ? store_through_residual(rows) : store_slots(rows);
+}
+
+// Where the GPU chooses the slots, there is one token.
+void GpuAppend::store_slots(const NewRows& in) {
+  const int64_t d = context_.head_dim;
+  for (int head = 0; head < context_.kv_heads; ++head) {
+    Retention& policy = *in.heads[static_cast<size_t>(head)];
+    // Of several tokens for one slot only the last may be stored; launches have no order inside.
+    std::map<int64_t, int64_t> token_of_slot;
+    for (int64_t i = 0; i < in.n; ++i) {
+      const int64_t row = (head * in.n + i) * d;
+      const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+      if (slot != Retention::kChosenByDevice) {
+        token_of_slot[slot] = i;
+      } else {
+        evicting_tasks_.push_back({policy.device_scores(), slot_runs(in, head, policy.slots()),
+                                   bytes_of(in.k + row), bytes_of(in.v + row)});
+      }
+    }
+    for (const auto& [slot, i] : token_of_slot) {
+      const int64_t row = (head * in.n + i) * d;
+      tasks_.push_back({context_.placement.at(in.sequence, in.layer, head, slot), bytes_of(in.k + row),
+                        bytes_of(in.v + row)});
+    }
+  }
+  encode_tasks(context_.unit, false);
+  evict_and_encode(in.first);
+}
+
+SlotRuns GpuAppend::slot_runs(const NewRows& in, int head, int64_t slots) const {
+  const auto at = [&](int64_t slot) { return context_.placement.at(in.sequence, in.layer, head, slot); };
+  SlotRuns runs{std::min(context_.placement.run_units(), slots), {}, {}};
+  for (int64_t slot = 0; slot < slots; slot += runs.units) runs.first.push_back(at(slot));
+  if (runs.units == 1) return runs;
+  const UnitAddress second = at(1);
+  for (int p = 0; p < kPlanes; ++p) runs.distance[p] = second.plane[p] - runs.first.front().plane[p];
+  return runs;
+}
+
+// Rows go to the buffer up to the one that makes a unit older than the residual rows; that unit is encoded
+// before the next row takes its place. The heads go in step.
+void GpuAppend::store_through_residual(const NewRows& in) {
+  const UnitLayout& unit = context_.unit;
+  const UnitLayout raw_unit = ResidualBuffer::layout(context_.head_dim);
+  const int64_t d = context_.head_dim;
+  ResidualBuffer& residual = *in.residual;
+  for (int64_t i = 0; i < in.n; ++i) {
+    int64_t slot = 0;
+    for (int head = 0; head < context_.kv_heads; ++head) {
+      const int64_t row = (head * in.n + i) * d;
+      slot = in.heads[static_cast<size_t>(head)]->admit({in.k + row, static_cast<size_t>(d)});
+      tasks_.push_back({residual.address(head, slot), bytes_of(in.k + row), bytes_of(in.v + row)});
+    }
+    const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
+    if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
+    encode_tasks(raw_unit, false);
+    for (int head = 0; head < context_.kv_heads; ++head) {
+      const UnitAddress raw = residual.address(head, encoded - unit.rows);
+      tasks_.push_back({context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1),
+                        raw.plane[kKData], raw.plane[kVData]});
+    }
+    encode_tasks(unit, true);
+  }
+  encode_tasks(raw_unit, false);
+  residual.advance(in.first + in.n);
+}
+
+void GpuAppend::encode_tasks(const UnitLayout& unit, bool half) {
+  if (tasks_.empty()) return;
+  const cuda::Layout layout = append_layout(unit, unit.bytes, 1, context_.head_dim);
+  Upload upload;
+  const size_t row_bytes = static_cast<size_t>(unit.rows * context_.head_dim) * sizeof(float);
+  std::vector<cuda::Page> pages;
+  std::vector<size_t> rows_at;
+  for (const EncodeTask& task : tasks_) {
+    pages.push_back(page_of(task.to));
+    if (half) continue;
+    rows_at.push_back(upload.add(std::span(task.k, row_bytes)));
+    rows_at.push_back(upload.add(std::span(task.v, row_bytes)));
+  }
+  const size_t pages_at = upload.add(std::span<const cuda::Page>(pages));
+  const size_t jobs_at = upload.reserve<cuda::AppendJob>(tasks_.size());
+  const std::byte* base = fit(upload.size());
+  std::vector<cuda::AppendJob> jobs;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    jobs.push_back({.k = half ? tasks_[i].k : base + rows_at[2 * i],
+                    .v = half ? tasks_[i].v : base + rows_at[2 * i + 1],
+                    .pages = reinterpret_cast<const cuda::Page*>(base + pages_at) + i,
+                    .slots = nullptr,
+                    .first = 0,
+                    .units = 1});
+  }
+  upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
+  gpu_.copy(input_.data(), upload.data(), upload.size());
+  // A grid has at most 65535 blocks on its second axis.
+  constexpr size_t kMostJobs = 65535;
+  for (size_t first = 0; first < jobs.size(); first += kMostJobs) {
+    gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at) + first, half},
+                static_cast<int>(std::min(kMostJobs, jobs.size() - first)), 1);
+  }
+  gpu_.synchronize();
+  tasks_.clear();
+}
+
+// The token's rows go up, its slot and what is in it stay there.
+void GpuAppend::evict_and_encode(int64_t token) {
+  if (evicting_tasks_.empty()) return;
+  const SlotRuns& runs = evicting_tasks_.front().slots;
+  const cuda::Layout layout = append_layout(context_.unit, runs.distance, runs.units, context_.head_dim);
+  Upload upload;
+  const size_t row_bytes = static_cast<size_t>(context_.head_dim) * sizeof(float);
+  std::vector<size_t> k_at, v_at, pages_at;
+  std::vector<cuda::ScoredSlots> heads;
+  for (const EvictingTask& task : evicting_tasks_) {
+    std::vector<cuda::Page> pages;
+    for (const UnitAddress& first : task.slots.first) pages.push_back(page_of(first));
+    k_at.push_back(upload.add(std::span(task.k, row_bytes)));
+    v_at.push_back(upload.add(std::span(task.v, row_bytes)));
+    pages_at.push_back(upload.add(std::span<const cuda::Page>(pages)));
+    heads.push_back({task.scores->token, task.scores->score});
+  }
+  const size_t heads_at = upload.add(std::span<const cuda::ScoredSlots>(heads));
+  const size_t slots_at = upload.reserve<int32_t>(heads.size());
+  const size_t jobs_at = upload.reserve<cuda::AppendJob>(heads.size());
+  std::byte* const base = fit(upload.size());
+  int32_t* const slots = reinterpret_cast<int32_t*>(base + slots_at);
+  std::vector<cuda::AppendJob> jobs;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    jobs.push_back({.k = base + k_at[i],
+                    .v = base + v_at[i],
+                    .pages = reinterpret_cast<const cuda::Page*>(base + pages_at[i]),
+                    .slots = slots + i,
+                    .first = 0,
+                    .units = 1});
+  }
+  upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
+  gpu_.copy(base, upload.data(), upload.size());
+  const DeviceScores& policy = *evicting_tasks_.front().scores;
+  const int count = static_cast<int>(heads.size());
+  gpu_.choose_slots({.heads = reinterpret_cast<const cuda::ScoredSlots*>(base + heads_at),
+                     .slot = slots,
+                     .budget = policy.budget,
+                     .recent = policy.recent,
+                     .count = static_cast<int32_t>(token),
+                     .newest_query = policy.newest_query},
+                    count);
+  gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at), false}, count, 1);
+  gpu_.synchronize();
+  evicting_tasks_.clear();
+}
+
+}  // namespace kv

@@ -1,0 +1,64 @@
+// New rows into a GPU's memory: they are uploaded as f32 and encoded there, all units of a call in one
+// launch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/gpu.h"
+#include "variants/storage/device_scores.h"
+#include "variants/storage/gpu_batch.h"
+#include "variants/storage/storage.h"
+
+namespace kv {
+
+// One unit to encode: k and v [unit.rows, head_dim], f32 of the host or, where they waited in a residual
+// buffer, f16 of the GPU.
+struct EncodeTask {
+  UnitAddress to;
+  const std::byte *k, *v;
+};
+
+// Where a head's slots lie: in runs of `units` at equal distances, the first unit of each.
+struct SlotRuns {
+  int64_t units;
+  std::array<int64_t, kPlanes> distance;  // bytes
+  std::vector<UnitAddress> first;
+};
+
+// A head's new token, for which the GPU chooses the slot that is overwritten. k and v [head_dim], f32 of the
+// host.
+struct EvictingTask {
+  const DeviceScores* scores;
+  SlotRuns slots;  // all of them; in equal runs for all tasks of a call
+  const std::byte *k, *v;
+};
+
+class GpuAppend {
+ public:
+  explicit GpuAppend(const StorageContext& context) : context_(context), gpu_(*context.memory.gpu()) {}
+
+  // As Storage::store.
+  void store(const NewRows& rows);
+
+ private:
+  void store_slots(const NewRows& in);
+  void store_through_residual(const NewRows& in);
+  SlotRuns slot_runs(const NewRows& in, int head, int64_t slots) const;
+  // Encodes and forgets tasks_: of f32 rows of the host, or of f16 rows of the GPU.
+  void encode_tasks(const UnitLayout& unit, bool half);
+  // Chooses each head's slot and encodes its new token there, all on the GPU; then forgets evicting_tasks_.
+  // `token`: its number, of all heads alike.
+  void evict_and_encode(int64_t token);
+  std::byte* fit(size_t bytes) { return fit_on_gpu(context_.memory, input_, bytes); }
+
+  const StorageContext context_;
+  cuda::Gpu& gpu_;
+  Block input_;
+  std::vector<EncodeTask> tasks_;
+  std::vector<EvictingTask> evicting_tasks_;
+};
+
+}  // namespace kv

@@ -1,0 +1,84 @@
+// Attention over rows where they lie: in a GPU's memory, or outside it, from where they pass through it piece
+// by piece, the next ones on their way while kernels read others.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/gpu.h"
+#include "variants/codec/codec.h"
+#include "variants/placement/placement.h"
+#include "variants/storage/gpu_batch.h"
+
+namespace kv {
+
+// Rows that lie outside the GPU's memory: pieces of kSplitRows rows, of all heads of an input, before the
+// rows of the problems' spans.
+struct PieceSource {
+  const UnitLayout& unit;
+  std::vector<int64_t> rows;                       // [inputs]
+  std::function<void(const PieceVisitor&)> visit;  // as Placement::stream() does it
+};
+
+// Keys that are rotated before attention reads them, in a copy (positions=cache). None of them is streamed.
+struct RotatedKeys {
+  std::span<const float> angles;  // [positions, 2, head_dim / 2] of the host: more with time, else the same
+  bool half_split = false;        // which channels are pairs, as in variants/core/rope.h
+  std::vector<std::vector<int32_t>> positions;  // [problems] of each row, in the cache
+};
+
+class GpuAttention {
+ public:
+  // The memory has a GPU. It holds what this needs while it works, as workspace.
+  GpuAttention(Memory& memory, const Codec& codec, int head_dim);
+
+  // As kv::attend, for spans and attention weights of the GPU's memory; q and out are the host's. All
+  // problems have one group. Those of an input, one a kv head, lie one behind the other.
+  void attend(std::span<const HeadQueries> problems, const PieceSource* source, const RotatedKeys* rotated);
+  // Whether the last of them took the fast kernel.
+  bool fast() const { return fast_; }
+
+ private:
+  struct Slots;
+  struct Placed;
+  struct Offsets;
+
+  GpuBatch pack(std::span<const HeadQueries> problems, const PieceSource* source, bool copies) const;
+  Slots make_slots(const GpuBatch& batch, const PieceSource* source);
+  std::vector<cuda::Page> pages_of(const GpuBatch& batch, const Slots& slots, int problem) const;
+  void place_copies(GpuBatch& batch, Slots& slots);
+  Offsets upload_lists(GpuBatch& batch, const Slots& slots, const RotatedKeys* rotated) const;
+  Placed place(GpuBatch& batch, Slots& slots, const RotatedKeys* rotated);
+  void place_inputs(const Offsets& at, const std::byte* input, Placed& placed) const;
+  void place_outputs(const GpuBatch& batch, Placed& placed);
+  void point_problems(GpuBatch& batch, const Offsets& at, const std::byte* input, const Placed& placed) const;
+  std::vector<cuda::CopyJob> resident_copies(const GpuBatch& batch, const Offsets& at,
+                                             const std::byte* input) const;
+  std::vector<cuda::CopyJob> slot_copies(const GpuBatch& batch, const Slots& slots, const Offsets& at,
+                                         const std::byte* input) const;
+  const float* angles_on_gpu(const RotatedKeys& rotated);
+  cuda::CopyParams copying(const GpuBatch& batch, const Placed& at, const cuda::CopyJob* jobs) const;
+
+  cuda::MergeParams merging(const GpuBatch& batch, const Placed& at) const;
+  void decode(const GpuBatch& batch, const Placed& at, bool residual, const ItemRange& items);
+  void attend_simple(const GpuBatch& batch, const Placed& at, const ItemRange& problems,
+                     const ItemRange& splits);
+  void run_resident(const GpuBatch& batch, const Placed& at);
+  void run_pieces(const GpuBatch& batch, const Placed& at, const Slots& slots, const PieceSource& source);
+  void run_piece(const GpuBatch& batch, const Placed& at, size_t input, size_t piece);
+  void collect(std::span<const HeadQueries> problems, const float* from, int64_t numbers);
+  std::byte* fit(Block& block, size_t bytes);
+
+  Memory& memory_;
+  cuda::Gpu& gpu_;
+  const Codec codec_;
+  const int head_dim_;
+  bool fast_ = true;
+  Block input_, output_, slots_, copy_, angles_;
+  size_t angles_there_ = 0;
+  std::vector<float> collected_;  // the host's
+};
+
+}  // namespace kv

@@ -1,0 +1,194 @@
+// What a storage does, by the CPU's kernels.
+#include "variants/storage/host.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/format/encoding.h"
+#include "variants/core/scratch.h"
+#include "variants/storage/unit_batch.h"
+
+namespace kv {
+namespace {
+
+// Below this many elements a parallel loop costs more than it saves.
+constexpr int64_t kParallelElements = 1 << 16;
+
+int64_t rows_of(const HeadQueries& p) { return p.visible + p.n - 1; }
+
+// K, then V, each [rows, head_dim].
+void decode_span(const Span& span, int head_dim, float* to) {
+  decode_rows(span.k, head_dim, 0, span.rows, to);
+  decode_rows(span.v, head_dim, 0, span.rows, to + span.rows * head_dim);
+}
+
+}  // namespace
+
+void HostStorage::store(const NewRows& rows) {
+  rows.residual ? store_through_residual(rows) : store_slots(rows);
+}
+
+void HostStorage::store_slots(const NewRows& in) {
+  const int heads = context_.kv_heads;
+  const int64_t d = context_.head_dim;
+#pragma omp parallel if (in.n * heads * d > kParallelElements)
+  {
+    UnitBatch batch(context_.unit, context_.head_dim);
+#pragma omp for schedule(static)
+    for (int head = 0; head < heads; ++head) {
+      Retention& policy = *in.heads[static_cast<size_t>(head)];
+      for (int64_t i = 0; i < in.n; ++i) {
+        const int64_t row = (head * in.n + i) * d;
+        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
+        batch.add(context_.placement.at(in.sequence, in.layer, head, slot), in.k + row, in.v + row);
+      }
+    }
+    batch.flush();
+  }
+}
+
+void HostStorage::store_through_residual(const NewRows& in) {
+  const UnitLayout& unit = context_.unit;
+  const int heads = context_.kv_heads, head_dim = context_.head_dim;
+  ResidualBuffer& residual = *in.residual;
+#pragma omp parallel if (in.n * heads * head_dim > kParallelElements)
+  {
+    UnitBatch raw(ResidualBuffer::layout(head_dim), head_dim), units(unit, head_dim);
+    std::vector<float> k(static_cast<size_t>(unit.rows * head_dim)), v(k.size());
+#pragma omp for schedule(static)
+    for (int head = 0; head < heads; ++head) {
+      Retention& policy = *in.heads[static_cast<size_t>(head)];
+      for (int64_t i = 0; i < in.n; ++i) {
+        const int64_t row = (head * in.n + i) * head_dim;
+        const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});
+        raw.add(residual.address(head, slot), in.k + row, in.v + row);
+        // The unit that has just become older than the residual rows.
+        const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
+        if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
+        raw.flush();
+        residual.get(head, encoded - unit.rows, unit.rows, k.data(), v.data());
+        units.add(context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1), k.data(),
+                  v.data());
+        units.flush();
+      }
+    }
+    raw.flush();
+  }
+  residual.advance(in.first + in.n);
+}
+
+void HostStorage::view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) {
+  if (context_.codec.read_copy) decode(views, copy_, decoded_);
+  if (context_.rotated) context_.rotated->rotate_keys(views, heads);
+}
+
+void HostStorage::attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) {
+  for (const HeadQueries& p : problems) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
+  if (streamed) return attend_streamed(problems, *streamed);
+  const size_t bytes = attention_workspace_bytes(problems, context_.head_dim);
+  kv::attend(problems, context_.head_dim, fit(context_.memory, workspace_, bytes));
+}
+
+// First what comes in pieces, in the order in which it comes, then what is in memory.
+void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed) {
+  const size_t bytes = PiecewiseAttention::workspace_bytes(problems, context_.head_dim);
+  PiecewiseAttention attention(problems, context_.head_dim, fit(context_.memory, workspace_, bytes));
+  std::vector<PiecewiseAttention::Piece> work;
+  std::vector<std::span<const Span>> views;
+  context_.placement.stream(streamed.layer, streamed.sequences, [&](size_t input, const Piece& piece) {
+    const std::vector<Span> spans = piece_spans(piece);
+    views.clear();
+    for (const Span& span : spans) views.push_back({&span, 1});
+    if (context_.codec.read_copy) decode(views, piece_copy_, piece_decoded_);
+    const int64_t begin = piece.first_unit * context_.unit.rows;
+    const int64_t end = begin + piece.units * context_.unit.rows;
+    work.clear();
+    for (size_t head = 0; head < views.size(); ++head)
+      work.push_back({input * views.size() + head, views[head], begin, end});
+    attention.run(work);
+  });
+  work.clear();
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const int64_t begin = streamed.rows[i / static_cast<size_t>(context_.kv_heads)];
+    work.push_back({i, problems[i].spans, begin, rows_of(problems[i])});
+  }
+  attention.run(work);
+  attention.finish();
+}
+
+// One span a head.
+std::vector<Span> HostStorage::piece_spans(const Piece& piece) const {
+  const UnitLayout& unit = context_.unit;
+  std::vector<Span> spans;
+  for (int head = 0; head < context_.kv_heads; ++head) {
+    std::array<const std::byte*, kPlanes> base{};
+    for (int p = 0; p < kPlanes; ++p)
+      base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
+    spans.push_back(make_span(unit, base, unit.bytes, piece.units * unit.rows));
+  }
+  return spans;
+}
+
+// read=copy: every row decoded to f32 in the workspace; the views then show the copy, through `decoded`.
+void HostStorage::decode(std::span<std::span<const Span>> views, Block& copy, std::vector<Span>& decoded) {
+  const int head_dim = context_.head_dim;
+  const int64_t row_bytes = head_dim * static_cast<int64_t>(sizeof(float));
+  std::vector<Span> encoded;
+  for (const auto& spans : views) encoded.insert(encoded.end(), spans.begin(), spans.end());
+  int64_t rows = 0;
+  for (const Span& span : encoded) rows += span.rows;
+  std::byte* to = fit(context_.memory, copy, static_cast<size_t>(2 * rows * row_bytes));
+  decoded.clear();
+  std::vector<float*> target;
+  for (const Span& span : encoded) {
+    decoded.push_back({.k = {.data = to, .stride = row_bytes},
+                       .v = {.data = to + span.rows * row_bytes, .stride = row_bytes},
+                       .rows = span.rows});
+    target.push_back(reinterpret_cast<float*>(to));
+    to += 2 * span.rows * row_bytes;
+  }
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t i = 0; i < encoded.size(); ++i) decode_span(encoded[i], head_dim, target[i]);
+  size_t first = 0;
+  for (auto& spans : views) {
+    spans = std::span(decoded).subspan(first, spans.size());
+    first += spans.size();
+  }
+}
+
+// Zeroed room in the workspace for the weights of each scored problem's rows.
+void HostStorage::accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) {
+  int64_t rows = 0;
+  for (size_t i = 0; i < problems.size(); ++i) rows += scored[i] ? rows_of(problems[i]) : 0;
+  float* next =
+      reinterpret_cast<float*>(fit(context_.memory, weights_, static_cast<size_t>(rows) * sizeof(float)));
+  std::fill_n(next, rows, 0.0f);
+  for (size_t i = 0; i < problems.size(); ++i) {
+    if (!scored[i]) continue;
+    problems[i].attention_weights = next;
+    next += rows_of(problems[i]);
+  }
+}
+
+void HostStorage::observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) {
+  for (size_t i = 0; i < problems.size(); ++i) {
+    if (scored[i])
+      scored[i]->observe({problems[i].attention_weights, static_cast<size_t>(scored[i]->slots())});
+  }
+}
+
+std::string HostStorage::kernel() const {
+  if (!prefilled_) return kernel_of(1);
+  return kernel_of(kPrefillTokens) + (decoded_steps_ ? " + " + kernel_of(1) : "");
+}
+
+// For steps of so many tokens. Results name what was read by these words.
+std::string HostStorage::kernel_of(int64_t tokens) const {
+  const Codec& codec = context_.codec;
+  const Encoding v = codec.read_copy ? Encoding{} : codec.v;
+  if (context_.rotated) return attention_kernel_name({}, v, tokens) + " of turned copy";
+  if (codec.read_copy) return attention_kernel_name({}, {}, tokens) + " of decoded copy";
+  return attention_kernel_name(codec.k, codec.v, tokens);
+}
+
+}  // namespace kv

@@ -1,0 +1,38 @@
+// Rows in the host's memory, worked on by the CPU's kernels.
+#pragma once
+
+#include "variants/storage/storage.h"
+
+namespace kv {
+
+class HostStorage : public Storage {
+ public:
+  explicit HostStorage(const StorageContext& context) : context_(context) {}
+
+  void store(const NewRows& rows) override;
+  void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) override;
+  void attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) override;
+  void accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) override;
+  void observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) override;
+  std::vector<Span> read_back(std::vector<Span> spans) override { return spans; }
+  void write_rows(Writer& to, const std::byte* rows, size_t bytes) override { to.write(rows, bytes); }
+  void read_rows(Reader& from, std::byte* rows, size_t bytes) override { from.read(rows, bytes); }
+  std::string kernel() const override;
+
+ private:
+  void store_slots(const NewRows& in);
+  void store_through_residual(const NewRows& in);
+  void attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed);
+  std::vector<Span> piece_spans(const Piece& piece) const;
+  void decode(std::span<std::span<const Span>> views, Block& copy, std::vector<Span>& decoded);
+  std::string kernel_of(int64_t tokens) const;
+
+  const StorageContext context_;
+  std::vector<Span> decoded_,
+      piece_decoded_;        // read=copy: what the views of a step and of a piece point into
+  Block copy_, piece_copy_;  // read=copy: the decoded rows of both
+  Block workspace_, weights_;
+  bool prefilled_ = false, decoded_steps_ = false;  // which paths of attention have run
+};
+
+}  // namespace kv

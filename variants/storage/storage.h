@@ -1,0 +1,90 @@
+// Where rows live and who computes on them: the host's memory and the CPU's kernels (host.h), or a GPU's
+// memory and its kernels (gpu.h). A cache knows this page alone.
+//
+// Rows are stored by it, attended to by it and read back by it. Which slot a token gets (retention) and where
+// a slot's bytes are (placement) is asked of the other stages on the way.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "variants/codec/codec.h"
+#include "variants/core/memory.h"
+#include "variants/core/residual_buffer.h"
+#include "variants/core/rotated_rows.h"
+#include "variants/core/snapshot.h"
+#include "variants/placement/placement.h"
+#include "variants/retention/retention.h"
+
+namespace kv {
+
+// What a storage works with; all of it outlives the storage.
+struct StorageContext {
+  Memory& memory;
+  const Codec& codec;
+  const UnitLayout& unit;
+  int kv_heads, head_dim;
+  Placement& placement;
+  RotatedRows* rotated;  // positions=cache; else null
+};
+
+// The new tokens of one sequence's layer.
+struct NewRows {
+  int sequence, layer;
+  int64_t first, n;                                   // tokens [first, first + n) of the sequence
+  const float* k;                                     // [kv_heads, n, head_dim]
+  const float* v;                                     // [kv_heads, n, head_dim]
+  std::span<const std::unique_ptr<Retention>> heads;  // [kv_heads]
+  ResidualBuffer* residual;                           // null where rows are encoded one by one
+};
+
+// The rows of a step that lie where kernels do not read: they come in pieces, before those of the spans.
+struct StreamedRows {
+  int layer;
+  std::vector<int> sequences;  // [inputs]
+  std::vector<int64_t> rows;   // [inputs] the first so many of each kv head; whole pieces
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  // Stores each head's rows in the slots that its policy chooses. The placement has reserved the units.
+  virtual void store(const NewRows& rows) = 0;
+
+  // Makes each view, one head's rows in slot order, show them as attention reads them: decoded where the
+  // codec has read=copy, keys rotated where the spec has positions=cache. heads[i] knows the tokens of view
+  // i. What the views then show is valid until the next call.
+  virtual void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) = 0;
+
+  // As kv::attend, over spans that view() has shown. The problems of an input, one a kv head, follow one
+  // another. `streamed`: null if all rows are in the spans.
+  virtual void attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) = 0;
+
+  // `scored` [problems]: the policies that want to know what their rows were given by attention; null where
+  // none does. First gives those problems somewhere to add the attention weights to, then, once attention has
+  // run, tells each policy the sums, unless it is the policy's own scores that they were added to.
+  virtual void accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) = 0;
+  virtual void observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) = 0;
+
+  // The same spans over bytes that the host can read, until the next call.
+  virtual std::vector<Span> read_back(std::vector<Span> spans) = 0;
+
+  // Stored bytes to a file or a snapshot, and from there.
+  virtual void write_rows(Writer& to, const std::byte* rows, size_t bytes) = 0;
+  virtual void read_rows(Reader& from, std::byte* rows, size_t bytes) = 0;
+
+  // Of the attention kernels that have run, for example "avx3_zen4/f16".
+  virtual std::string kernel() const = 0;
+};
+
+// The storage of the context's memory.
+std::unique_ptr<Storage> make_storage(const StorageContext& context);
+
+// Why rows of this head_dim cannot be kept in the memory of `gpu` (null: the host's), or empty if they can.
+std::string unstorable_reason(const cuda::Gpu* gpu, int head_dim);
+
+}  // namespace kv
