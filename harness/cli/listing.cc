@@ -102,7 +102,9 @@ std::string listing() {
   }
   text += "\ninstruction sets of this machine, best first\n  ";
   for (const std::string& isa : cpu::available_isas()) text += isa + " ";
-  return text + "\n";
+  text += "\n";
+  const std::string left_out = cpu::why_isas_are_missing();
+  return left_out.empty() ? text : text + "  " + left_out + "\n";
 }
 
 }  // namespace kv::cli

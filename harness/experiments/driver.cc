@@ -13,6 +13,7 @@
 #include "harness/experiments/plan.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/run_context.h"
+#include "kernels/cpu/isa.h"
 
 namespace kv::experiments {
 namespace {
@@ -141,6 +142,7 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   const memory::ThreadCount threads(context.threads());
   // Everything that a user can have got wrong is checked before anything is written.
   const Sweep sweep = plan_sweep(config, context);
+  if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);
   results::ResultsFolder results(options.out, config.as_run, options.resume);
   try {
     nlohmann::json environment = describe(config, context);

@@ -19,19 +19,28 @@ std::string lower_name(int64_t target) {
   return name;
 }
 
-// Highway gives better targets lower bits. Its one-lane target is left out: our own scalar path serves there.
-std::vector<int64_t> supported() {
-  std::vector<int64_t> targets;
+struct Targets {
+  std::vector<int64_t> built, left_out;  // of those that this machine runs; best first
+};
+
+Targets find_targets() {
   hwy::SetSupportedTargetsForTest(0);  // 0: forget a forced one
-  int64_t mask = hwy::SupportedTargets() & HWY_TARGETS & ~int64_t{HWY_SCALAR};
-  for (; mask != 0; mask &= mask - 1) targets.push_back(mask & -mask);
-  return targets;
+  // Highway gives better targets lower bits.
+  const auto supported = [](int64_t mask) {
+    std::vector<int64_t> found;
+    for (mask &= hwy::SupportedTargets(); mask != 0; mask &= mask - 1) found.push_back(mask & -mask);
+    return found;
+  };
+  // Its one-lane target is left out: our own scalar path serves there.
+  return {supported(HWY_TARGETS & ~int64_t{HWY_SCALAR}), supported(int64_t{KVLAB_ABSENT_TARGETS})};
 }
 
-const std::vector<int64_t>& all_targets() {
-  static const std::vector<int64_t> targets = supported();
-  return targets;
+const Targets& targets() {
+  static const Targets found = find_targets();
+  return found;
 }
+
+const std::vector<int64_t>& all_targets() { return targets().built; }
 
 struct Active {
   std::string name;
@@ -55,6 +64,12 @@ std::vector<std::string> available_isas() {
   for (const int64_t target : all_targets()) names.push_back(lower_name(target));
   names.push_back("scalar");
   return names;
+}
+
+std::string why_isas_are_missing() {
+  if (targets().left_out.empty()) return "";
+  return "this machine has " + lower_name(targets().left_out.front()) +
+         ", which this build leaves out; cmake --preset release -DKVLAB_ALL_ISAS=ON compiles it";
 }
 
 std::string_view active_isa() { return active().name; }

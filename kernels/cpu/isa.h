@@ -12,6 +12,9 @@ namespace kv::cpu {
 // against.
 std::vector<std::string> available_isas();
 
+// A line for the user where this machine could run others that this build, made on another machine, left out; else empty.
+std::string why_isas_are_missing();
+
 // The one in use: "avx3_zen4", "avx2", …, or "scalar".
 std::string_view active_isa();
 
