@@ -1,6 +1,5 @@
-// Rows to stored units, a warp a unit: lane l holds octet l of a row. The bytes are those of encode_unit in
-// kernels/format/encoding.h, since scales and codes come from the same functions (kernels/format/)
-// and maxima do not depend on their order.
+// Rows to stored units, a warp a unit: lane l holds octet l of a row. The bytes are those of the scalar encoders of
+// kernels/format/, since scales and codes come from its functions and maxima do not depend on their order.
 #pragma once
 
 #include "kernels/cuda/attention/octet.h"

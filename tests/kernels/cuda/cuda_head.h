@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/pages.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "tests/kernels/format/unit.h"
 
