@@ -1,8 +1,6 @@
 """What breaks a rule of layering_test.py or size_test.py, by the rule's message: why it may, or who will fix it."""
 
 LAYERING = {
-    "kernels/cuda and kernels/cuda/attention need each other": "a launch is named by the kernels and by the host: split gpu.h",
-    "kernels/cuda and kernels/cuda/encode need each other": "a launch is named by the kernels and by the host: split gpu.h",
     "variants and variants/core need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
     "variants/codec and variants/core need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
     "variants/core and variants/placement need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",

@@ -2,8 +2,8 @@
 // kernels/format/, since scales and codes come from its functions and maxima do not depend on their order.
 #pragma once
 
-#include "kernels/cuda/attention/octet.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/simt/simt.h"
 #include "kernels/format/bits.h"
 
 namespace kv::cuda {

@@ -2,7 +2,7 @@
 // width, so lanes never share a byte; of interleaved codes, each lies in another word.
 #pragma once
 
-#include "kernels/cuda/pages.h"
+#include "kernels/cuda/rows/pages.h"
 #include "kernels/format/bits.h"
 #include "kernels/format/list.h"
 #include "kernels/math.h"
