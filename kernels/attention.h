@@ -22,7 +22,6 @@ inline constexpr int kTileRows = 64;      // rows whose scores are held at once
 inline constexpr int kSplitRows = 512;    // rows of one partial result (split-KV)
 inline constexpr int kQueryBlock = 32;    // query rows that share one pass over the keys
 inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend() works on at once
-inline constexpr int kMaxHeadDim = 512;
 
 // Tokens of a step from which on it is worked on as a prefill, where tokens fill vector lanes 32 at a time.
 // With fewer, lanes would lie idle, and the other path is faster.

@@ -9,6 +9,8 @@
 
 namespace kv {
 
+inline constexpr int kMaxHeadDim = 512;  // numbers of a row; always a multiple of 8
+
 // How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format
 // has them.
 enum class Format : uint8_t {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "harness/verify/reference/attention.h"
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 #include "variants/core/build.h"
 #include "variants/core/registry.h"
 

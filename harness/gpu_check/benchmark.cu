@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "harness/gpu_check/checks.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::gpu_check {
 namespace {

@@ -9,6 +9,8 @@
 #include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/numbers.h"
 #include "kernels/cuda/attention/plan.h"
+#include "kernels/format/descriptor.h"
+#include "kernels/format/encoding.h"
 
 namespace kv::gpu_check {
 namespace {
@@ -265,9 +267,15 @@ std::vector<float> Scene::decoded(const Pool& pool, int problem, bool v) const {
   const cuda::SideLayout& side = v ? pool.layout.v : pool.layout.k;
   const auto codes = units_of(pool, problem, v ? kVData : kKData);
   const auto scales = units_of(pool, problem, v ? kVMeta : kKMeta);
-  const Side stored{codes.data(), scales.data(), side.data_bytes, side.meta_bytes, side.encoding};
-  std::vector<float> all(static_cast<size_t>(pool.rows[problem]) * static_cast<size_t>(shape_.head_dim));
-  decode_rows(stored, shape_.head_dim, 0, pool.rows[problem], all.data());
+  const FormatDescriptor& format = descriptor_of(side.encoding.format);
+  const int32_t rows = pool.rows[problem], group = side.encoding.group;
+  std::vector<float> all(static_cast<size_t>(rows) * static_cast<size_t>(shape_.head_dim));
+  for (int32_t row = 0; row < rows; row += group) {
+    const int64_t unit = row / group;
+    format.decode(side.encoding, shape_.head_dim, codes.data() + unit * side.data_bytes,
+                  scales.data() + unit * side.meta_bytes, 0, std::min(group, rows - row),
+                  all.data() + int64_t{row} * shape_.head_dim);
+  }
   return all;
 }
 
@@ -281,7 +289,8 @@ bool Scene::bytes_are_the_cpus(int problem) const {
     int64_t number = first_number(main_, 0, problem, v);
     for (int64_t unit = 0; unit < main_.rows[problem] / side.encoding.group; ++unit) {
       for (float& x : rows) x = normal_number(seed_, number++);
-      encode_unit(side.encoding, shape_.head_dim, rows.data(), want_codes.data() + unit * side.data_bytes,
+      descriptor_of(side.encoding.format)
+          .encode(side.encoding, shape_.head_dim, rows.data(), want_codes.data() + unit * side.data_bytes,
                   want_scales.data() + unit * side.meta_bytes);
     }
     if (codes != want_codes || scales != want_scales) return false;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/gpu.h"
-#include "kernels/format/encoding.h"
+#include "kernels/span.h"
 
 namespace kv::gpu_check {
 

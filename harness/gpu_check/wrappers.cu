@@ -1,4 +1,4 @@
-// Each wrapper of kernels/cuda/simt_device.h by itself: the shim takes their meaning for granted, so the
+// Each wrapper of kernels/cuda/simt/device.h by itself: the shim takes their meaning for granted, so the
 // first thing that a GPU has to show is that it means the same.
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "harness/gpu_check/checks.h"
 #include "harness/gpu_check/numbers.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 #include "kernels/math.h"
 
 namespace kv::gpu_check {

@@ -6,6 +6,7 @@
 #include "harness/memory/ledger.h"
 #include "harness/memory/run_context.h"
 #include "harness/verify/verify.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/build.h"
 #include "variants/core/registry.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "harness/verify/metrics/metrics.h"
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 #include "variants/core/build.h"
 
 namespace kv::verify {

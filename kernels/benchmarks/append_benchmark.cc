@@ -25,6 +25,7 @@
 
 #include "kernels/benchmarks/benchmark.h"
 #include "kernels/cpu/ceilings/copy.h"
+#include "kernels/encode.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 

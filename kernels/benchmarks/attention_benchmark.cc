@@ -18,7 +18,7 @@
 #include "kernels/attention.h"
 #include "kernels/benchmarks/benchmark.h"
 #include "kernels/cpu/ceilings/stream.h"
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 
 namespace kv::bench {

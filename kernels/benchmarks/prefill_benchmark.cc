@@ -28,6 +28,7 @@
 #include "kernels/benchmarks/eigen_gemm.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/encode/params.h"
 
 namespace kv::cuda {
 

@@ -2,39 +2,30 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
-#include "kernels/cpu/encode/convert.h"
-
 namespace kv {
 namespace {
 
-// scale [n] and zero [n] of a unit.
-struct ChannelMeta {
-  float scale[kMaxHeadDim], zero[kMaxHeadDim];
+void load_grids(const Encoding& encoding, int n, const std::byte* meta, ChannelGrids& grids) {
+  for (int i = 0; i < n; ++i) {
+    const Grid grid = stored_channel_grid(encoding.bits, n, meta, i);
+    grids.scale[i] = grid.scale;
+    grids.zero[i] = grid.zero;
+  }
+}
 
-  void load_from(const Encoding& encoding, int n, const std::byte* meta) {
-    if (half_meta(encoding.bits)) {
-      cpu::convert_f16_to_f32(meta, scale, n);
-      cpu::convert_f16_to_f32(meta + 2 * n, zero, n);
+void store_grids(const Encoding& encoding, int n, const ChannelGrids& grids, std::byte* meta) {
+  for (int i = 0; i < n; ++i) {
+    if (half_meta(encoding.bits)) {  // exact: grid_f16 made them
+      store(meta, i, f32_to_f16(grids.scale[i]));
+      store(meta, n + i, f32_to_f16(grids.zero[i]));
     } else {
-      std::memcpy(scale, meta, sizeof(float) * static_cast<size_t>(n));
-      std::memcpy(zero, meta + 4 * n, sizeof(float) * static_cast<size_t>(n));
+      store(meta, i, grids.scale[i]);
+      store(meta, n + i, grids.zero[i]);
     }
   }
-  void store_to(const Encoding& encoding, int n, std::byte* meta) const {
-    for (int i = 0; i < n; ++i) {
-      if (half_meta(encoding.bits)) {  // exact: grid_f16 made them
-        store(meta, i, f32_to_f16(scale[i]));
-        store(meta, n + i, f32_to_f16(zero[i]));
-      } else {
-        store(meta, i, scale[i]);
-        store(meta, n + i, zero[i]);
-      }
-    }
-  }
-};
+}
 
-void make_channel_grids(const Encoding& encoding, int n, const float* rows, ChannelMeta& grids) {
+void make_channel_grids(const Encoding& encoding, int n, const float* rows, ChannelGrids& grids) {
   float low[kMaxHeadDim], high[kMaxHeadDim];
   uint32_t magnitude[kMaxHeadDim] = {};
   std::copy_n(rows, n, low);
@@ -71,9 +62,9 @@ std::vector<Encoding> ChannelFormat::samples() {
 
 void ChannelFormat::encode(const Encoding& e, int head_dim, const float* rows, std::byte* data,
                            std::byte* meta) {
-  ChannelMeta grids;
+  ChannelGrids grids;
   make_channel_grids(e, head_dim, rows, grids);
-  grids.store_to(e, head_dim, meta);
+  store_grids(e, head_dim, grids, meta);
   float inverse_scale[kMaxHeadDim];
   for (int i = 0; i < head_dim; ++i) inverse_scale[i] = inverse(grids.scale[i]);
   uint16_t codes[kMaxHeadDim];
@@ -88,8 +79,13 @@ void ChannelFormat::encode(const Encoding& e, int head_dim, const float* rows, s
 
 void ChannelFormat::decode(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta,
                            int first, int count, float* out) {
-  ChannelMeta grids;
-  grids.load_from(e, head_dim, meta);
+  ChannelGrids grids;
+  load_grids(e, head_dim, meta, grids);
+  decode_on(grids, e, head_dim, data, first, count, out);
+}
+
+void ChannelFormat::decode_on(const ChannelGrids& grids, const Encoding& e, int head_dim,
+                              const std::byte* data, int first, int count, float* out) {
   uint16_t codes[kMaxHeadDim];
   const int64_t row_bytes = packed_bytes(e.bits, head_dim);
   data += first * row_bytes;

@@ -54,6 +54,11 @@ KV_HD inline Grid stored_channel_grid(int bits, int head_dim, const std::byte* m
   return {load<float>(meta, head_dim + channel), load<float>(meta, channel)};
 }
 
+// The grids of all channels of a unit.
+struct ChannelGrids {
+  float scale[kMaxHeadDim], zero[kMaxHeadDim];
+};
+
 struct ChannelFormat : UniformFormat {
   static constexpr Format kFormat = Format::kChannel;
   static constexpr Scaling kScaling = Scaling::kChannel;
@@ -67,6 +72,9 @@ struct ChannelFormat : UniformFormat {
   // Scales are read once for all the rows.
   static void decode(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta, int first,
                      int count, float* out);
+  // The same for grids that were read already: decode() but for the conversion of f16.
+  static void decode_on(const ChannelGrids& grids, const Encoding& e, int head_dim, const std::byte* data,
+                        int first, int count, float* out);
 };
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// From rows of f32 to stored units and back, for every Format.
+// Sizes and names of stored units, for every Format. kernels/encode.h makes units of rows, and rows of units.
 //
 // A unit is `encoding.group` rows: its codes lie in the data plane, its scales and zero points in the meta plane,
 // so that codes are dense and aligned whatever the metadata. D is head_dim; numbers are little-endian. Each
@@ -18,9 +18,7 @@
 //    bits > 8  the same                       D scales, D zeros: f32  the same                  2^126
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "kernels/span.h"
@@ -33,25 +31,6 @@ std::string unsupported_reason(const Encoding& encoding, int head_dim);
 // Bytes of one unit's codes, and of its scales and zero points.
 int64_t unit_data_bytes(const Encoding& encoding, int head_dim);
 int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
-
-// Rows [encoding.group, head_dim] and where their unit goes. meta may be null where unit_meta_bytes is 0.
-struct UnitJob {
-  const float* rows;
-  std::byte* data;
-  std::byte* meta;
-};
-
-// Encodes each job's rows, in their order. The bytes are the same on every instruction set.
-void encode_units(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs);
-// The same for one unit.
-void encode_unit(const Encoding& encoding, int head_dim, const float* rows, std::byte* data, std::byte* meta);
-
-// Row `row` (0 … group-1) of a unit -> out [head_dim].
-void decode_row(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta, int row,
-                float* out);
-
-// Rows [first, first + count) of a span's side -> out [count, head_dim].
-void decode_rows(const Side& side, int head_dim, int64_t first, int64_t count, float* out);
 
 // The format's name in kernel columns and messages, for example "f16", "token4" or "channel2g32".
 std::string encoding_name(const Encoding& encoding);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
-
 namespace kv {
 namespace {
 

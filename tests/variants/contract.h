@@ -16,6 +16,7 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/verify/reference/attention.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/build.h"
 #include "variants/list.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 
 namespace kv {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 #include "variants/core/scratch.h"
 
 namespace kv {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 #include "variants/core/scratch.h"
 #include "variants/storage/unit_batch.h"
 

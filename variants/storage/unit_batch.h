@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 #include "variants/placement/placement.h"
 
 namespace kv {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention_task.h"
-#include "kernels/format/encoding.h"
+#include "kernels/format/descriptor.h"
 
 namespace kv::cpu {
 namespace {
@@ -21,8 +21,9 @@ void for_each_row(const AttentionTask& task, int head_dim, Visit visit) {
     const auto decode = [&](const Side& side, float* out) {
       const int64_t unit = at.row / side.encoding.group;
       const std::byte* meta = side.meta ? side.meta + unit * side.meta_stride : nullptr;
-      decode_row(side.encoding, head_dim, side.data + unit * side.stride, meta,
-                 static_cast<int>(at.row % side.encoding.group), out);
+      descriptor_of(side.encoding.format)
+          .decode(side.encoding, head_dim, side.data + unit * side.stride, meta,
+                  static_cast<int>(at.row % side.encoding.group), 1, out);
     };
     decode(span.k, k.data());
     decode(span.v, v.data());

@@ -22,8 +22,8 @@
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/block_codes-inl.h"
-#include "kernels/cpu/attention/lane_sums-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {

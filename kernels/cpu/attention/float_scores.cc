@@ -15,9 +15,9 @@
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/float_loads-inl.h"
-#include "kernels/cpu/attention/lane_sums-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {

@@ -10,9 +10,9 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention/codes-inl.h"
-#include "kernels/cpu/attention/lane_sums-inl.h"
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/format/bytes.h"
 
 KV_BEFORE_NAMESPACE();

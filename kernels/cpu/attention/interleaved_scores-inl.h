@@ -22,8 +22,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention/interleaved_codes-inl.h"
-#include "kernels/cpu/attention/lane_sums-inl.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {

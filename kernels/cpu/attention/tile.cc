@@ -1,6 +1,6 @@
 #include "kernels/cpu/attention/tile.h"
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 namespace kv::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 namespace kv::cpu {
 

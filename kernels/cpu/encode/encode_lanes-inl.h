@@ -16,11 +16,10 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/attention.h"
-#include "kernels/cpu/attention/lane_sums-inl.h"
 #include "kernels/cpu/attributes-inl.h"
 #include "kernels/cpu/encode/prefetch.h"
 #include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/format/bits.h"
 #include "kernels/format/list.h"
 

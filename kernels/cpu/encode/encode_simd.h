@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 namespace kv::cpu {
 

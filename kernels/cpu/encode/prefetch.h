@@ -2,7 +2,7 @@
 // each store would wait for its own. Private to kernels/cpu.
 #pragma once
 
-#include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 namespace kv::cpu {
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "kernels/cuda/attention/octet.h"
 #include "kernels/cuda/attention/params.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
 

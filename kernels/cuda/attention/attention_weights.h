@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/params.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
 

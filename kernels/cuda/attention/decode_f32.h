@@ -2,10 +2,10 @@
 // the rest of a warp takes other rows, and all of a block's queries use a row while it is there.
 #pragma once
 
-#include "kernels/cuda/attention/octet.h"
 #include "kernels/cuda/attention/params.h"
 #include "kernels/cuda/attention/results.h"
 #include "kernels/cuda/attention/tile.h"
+#include "kernels/cuda/rows/octet.h"
 
 namespace kv::cuda {
 

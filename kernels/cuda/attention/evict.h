@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention/params.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 #include "kernels/math.h"
 
 namespace kv::cuda {

@@ -1,27 +1,10 @@
-// What each kernel is launched with. Plain data, so that the host can fill it in without a CUDA compiler; all
-// pointers are the device's.
+// What each kernel of attention/ is launched with. Plain data, so that the host can fill it in without a CUDA
+// compiler; all pointers are the device's.
 #pragma once
 
 #include "kernels/cuda/attention/problem.h"
 
 namespace kv::cuda {
-
-// New units of one (sequence, layer, kv head): unit u goes to unit slots[u] of the pages, or to first + u
-// where there are no slots.
-struct AppendJob {
-  const std::byte* k;  // [units * unit_rows, head_dim], f32 or f16
-  const std::byte* v;
-  const Page* pages;
-  const int32_t* slots;  // [units] or null
-  int32_t first;
-  int32_t units;
-};
-
-struct AppendParams {
-  Layout layout;
-  const AppendJob* jobs;  // [blocks_y]
-  bool half;              // the rows are f16
-};
 
 // All rows of one (sequence, layer, kv head) as f32: those of the pages, and then the raw ones.
 struct CopyJob {

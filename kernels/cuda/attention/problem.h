@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/pages.h"
+#include "kernels/cuda/rows/pages.h"
 
 namespace kv::cuda {
 

@@ -3,9 +3,9 @@
 // they do; with positions=cache (variants/core/rotated_rows.h) keys are rotated (RoPE) on the way.
 #pragma once
 
-#include "kernels/cuda/attention/octet.h"
 #include "kernels/cuda/attention/params.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
 

@@ -8,8 +8,8 @@
 // pairs are exact. Scales never touch an element: they go to the queries, to the scores or to the weights.
 #pragma once
 
-#include "kernels/cuda/pages.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/rows/pages.h"
+#include "kernels/cuda/simt/simt.h"
 #include "kernels/format/list.h"
 
 namespace kv::cuda {

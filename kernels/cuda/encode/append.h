@@ -2,8 +2,8 @@
 // placement (pages) and every codec (encode.h).
 #pragma once
 
-#include "kernels/cuda/attention/params.h"
 #include "kernels/cuda/encode/encode.h"
+#include "kernels/cuda/encode/params.h"
 
 namespace kv::cuda {
 

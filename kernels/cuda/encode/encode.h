@@ -1,10 +1,9 @@
-// Rows to stored units, a warp a unit: lane l holds octet l of a row. The bytes are those of encode_unit in
-// kernels/format/encoding.h, since scales and codes come from the same functions (kernels/format/)
-// and maxima do not depend on their order.
+// Rows to stored units, a warp a unit: lane l holds octet l of a row. The bytes are those of the scalar encoders of
+// kernels/format/, since scales and codes come from its functions and maxima do not depend on their order.
 #pragma once
 
-#include "kernels/cuda/attention/octet.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/simt/simt.h"
 #include "kernels/format/bits.h"
 
 namespace kv::cuda {

@@ -9,6 +9,7 @@
 #include "harness/experiments/recall.h"
 #include "harness/model/sampling.h"
 #include "harness/model/token_ids.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "tests/harness/model/model_support.h"
 

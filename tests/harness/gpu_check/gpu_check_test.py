@@ -64,7 +64,7 @@ def test_no_compiler_or_no_folder_is_a_line(tmp_path):
 
 def test_every_source_that_it_builds_is_there():
     names = {source.name for source in run.SOURCES}
-    assert {"cuda_gpu.cu", "decode_kivi.cu", "main.cu", "scene.cc", "encoding.cc", "convert_scalar.cc"} <= names
+    assert {"cuda_gpu.cu", "decode_kivi.cu", "main.cu", "scene.cc", "encoding.cc", "channel.cc"} <= names
     assert all(source.is_file() for source in run.SOURCES)
 
 

@@ -15,6 +15,7 @@
 #include "harness/verify/reference/attention.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 
 namespace kv::test {

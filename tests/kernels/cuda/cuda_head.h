@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/pages.h"
+#include "kernels/cuda/rows/pages.h"
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "tests/kernels/format/unit.h"
 

@@ -198,7 +198,7 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
 
 // ---- the wrappers ----
 
-// The definition of simt_device.h, with operands put together by hand.
+// The definition of simt/device.h, with operands put together by hand.
 template <class Multiply, class Narrow>
 void expect_product(Multiply multiply, Narrow narrow) {
   std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8, 1.0f);

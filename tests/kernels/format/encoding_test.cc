@@ -1,5 +1,6 @@
 // Encodings bit by bit: the packer, FP8, and what every format promises of any row.
 #include "kernels/format/encoding.h"
+#include "kernels/encode.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "kernels/math.h"
 

@@ -1,4 +1,4 @@
-// kernels/cuda/simt.h without a GPU: the same names over simt::Machine. Slow, and exact where the GPU is.
+// kernels/cuda/simt/simt.h without a GPU: the same names over simt::Machine. Slow, and exact where the GPU is.
 #pragma once
 
 #include <bit>
@@ -137,7 +137,7 @@ struct TileOperands {
   float a[8], b[4];
 };
 
-// By the definition in simt_device.h, element by element.
+// By the definition in simt/device.h, element by element.
 inline void multiply_tiles(const char* operation, const TileOperands& own, float (&c)[4]) {
   const std::byte* meeting = Machine::current().meet(operation, 0, &own, sizeof own);
   const int g = lane() / 4, t = lane() % 4;

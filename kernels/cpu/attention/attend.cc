@@ -1,4 +1,5 @@
-// Cuts problems into tasks, runs the tasks on all threads, and merges partial results in a fixed order.
+// attend(): cuts problems into tasks, runs them on all threads with the active instruction set, and merges partial
+// results in a fixed order.
 #include "kernels/attention.h"
 
 #include <omp.h>

@@ -1,4 +1,4 @@
-// kernels/cuda/simt.h on a GPU. Every wrapper stands for an instruction or two; the PTX they are written in
+// kernels/cuda/simt/simt.h on a GPU. Every wrapper stands for an instruction or two; the PTX they are written in
 // needs sm_80.
 #pragma once
 

@@ -2,7 +2,7 @@
 // width, so lanes never share a byte; of interleaved codes, each lies in another word.
 #pragma once
 
-#include "kernels/cuda/pages.h"
+#include "kernels/cuda/rows/pages.h"
 #include "kernels/format/bits.h"
 #include "kernels/format/list.h"
 #include "kernels/math.h"
@@ -67,7 +67,7 @@ KV_HD inline void decode_codes(ChannelFormat, const Encoding& encoding, int head
   }
 }
 
-// Elements [first, first + 8) of a row of any format, exactly as kernels/format/encoding.h decodes them.
+// Elements [first, first + 8) of a row of any format, exactly as kernels/encode.h decodes them.
 KV_HD inline void decode_octet(const Encoding& encoding, int head_dim, const StoredRow& row, int first,
                                float (&x)[kOctet]) {
   visit_format(encoding.format, [&](auto format) {
