@@ -21,7 +21,7 @@ class FillerWorkload : public workload::Workload {
   explicit FillerWorkload(const CacheShape& s)
       : shape_{.layers = s.layers, .q_heads = s.q_heads, .kv_heads = s.kv_heads, .head_dim = s.head_dim},
         values_(1 << 16) {
-    random::fill_normal(random::key({1}), values_);
+    math::random::fill_normal(math::random::key({1}), values_);
   }
   const workload::WorkloadShape& shape() const override { return shape_; }
   std::string name() const override { return "filler"; }

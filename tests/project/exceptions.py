@@ -23,8 +23,6 @@ LAYERING = {
     "variants/core and variants/storage need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
     "variants/retention and variants/storage need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
     "harness/gpu_check/convert_scalar.cc defines names of kv::cpu outside kv::gpu_check": "stands in for kernels/cpu where nvcc compiles alone",
-    "harness/math/random.cc defines names of kv::random outside kv::math": "older than the rule of one namespace a folder",
-    "harness/math/random.h defines names of kv::random outside kv::math": "older than the rule of one namespace a folder",
 }
 
 SIZES = {
