@@ -6,7 +6,7 @@
 #include "harness/verify/reference/attention.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/core/spec.h"
 
 namespace kv::experiments {
 namespace {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/core/spec.h"
 
 namespace kv::model {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/memory/ledger.h"
 #include "harness/workload/token_feed.h"
 #include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/core/spec.h"
 
 namespace kv::tables {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/verify/verify.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/core/spec.h"
 
 namespace kv::verify {
 namespace {
