@@ -5,8 +5,8 @@
 
 #include "harness/verify/reference/attention.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/build.h"
-#include "variants/core/spec.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {

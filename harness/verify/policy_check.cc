@@ -7,8 +7,8 @@
 #include "harness/memory/run_context.h"
 #include "harness/verify/verify.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/build.h"
-#include "variants/core/spec.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::verify {
 namespace {

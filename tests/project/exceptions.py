@@ -16,12 +16,6 @@ LAYERING = {
     "kernels/cpu/encode and kernels/format need each other": "attend() and encode_units() pick the instruction set: their definitions belong to kernels/cpu",
     "kernels/cuda and kernels/cuda/attention need each other": "a launch is named by the kernels and by the host: split gpu.h",
     "kernels/cuda and kernels/cuda/encode need each other": "a launch is named by the kernels and by the host: split gpu.h",
-    "variants and variants/core need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
-    "variants/codec and variants/core need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
-    "variants/core and variants/placement need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
-    "variants/core and variants/retention need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
-    "variants/core and variants/storage need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
-    "variants/retention and variants/storage need each other": "the interfaces of stages lie beside their entries, and cache.cc beside what is below them",
     "harness/gpu_check/convert_scalar.cc defines names of kv::cpu outside kv::gpu_check": "stands in for kernels/cpu where nvcc compiles alone",
 }
 

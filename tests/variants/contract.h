@@ -17,7 +17,7 @@
 #include "harness/memory/ledger.h"
 #include "harness/verify/reference/attention.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 #include "variants/list.h"
 
 namespace kv {

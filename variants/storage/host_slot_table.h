@@ -1,7 +1,7 @@
 // The slot table that the host keeps.
 #pragma once
 
-#include "variants/storage/slot_table.h"
+#include "variants/core/slot_table.h"
 
 namespace kv {
 

@@ -1,5 +1,5 @@
 // The size of a slot table, and a copy of one.
-#include "variants/storage/slot_table.h"
+#include "variants/core/slot_table.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Spans over units, and whether a block can hold them.
-#include "variants/placement/placement.h"
+#include "variants/core/placement.h"
 
 namespace kv {
 

@@ -1,4 +1,4 @@
-// What a variant's own file declares, its entry. The one table in variants/list.h lists them all.
+// The entry that a variant's own file defines. The one table in variants/list.h lists them all.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "variants/codec/codec.h"
-#include "variants/placement/placement.h"
-#include "variants/retention/retention.h"
+#include "variants/core/codec.h"
+#include "variants/core/placement.h"
+#include "variants/core/retention.h"
 
 namespace kv {
 

@@ -1,5 +1,5 @@
 // Values of parameters, read from their text.
-#include "variants/core/registry.h"
+#include "variants/core/entry.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // A recursive-descent parser of one page; every mistake is shown under the character where it was seen.
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "variants/core/registry.h"
+#include "variants/core/entry.h"
 
 namespace kv {
 
