@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "variants/core/registry.h"
+#include "variants/core/entry.h"
 
 #define KVLAB_PLACEMENTS(X) \
   X(contiguous)             \

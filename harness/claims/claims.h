@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/claims/figure.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::claims {
 

@@ -12,7 +12,7 @@
 #include "harness/config/geometry.h"
 #include "harness/results/side_results.h"
 #include "kernels/attention.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::claims {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 #include "variants/list.h"
 
 namespace kv::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 namespace kv::cli {
 

@@ -8,7 +8,7 @@
 
 #include "harness/config/experiment_info.h"
 #include "harness/config/geometry.h"
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 namespace kv::config {
 

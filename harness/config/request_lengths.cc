@@ -126,11 +126,11 @@ void check_lengths(const std::string& text) {
 std::vector<int64_t> draw_lengths(const std::string& text, int sequences, uint64_t seed) {
   check_lengths(text);
   if (is_length_list(text)) return numbers(text, text);
-  const uint64_t key = random::key({seed, 0x6c656e67746873});  // "lengths"
+  const uint64_t key = math::random::key({seed, 0x6c656e67746873});  // "lengths"
   std::vector<int64_t> lengths;
   if (const std::string path = argument(text, "trace"); !path.empty()) {
     const std::vector<int64_t> all = read_trace(path);
-    const uint64_t start = random::below(key, 0, all.size());
+    const uint64_t start = math::random::below(key, 0, all.size());
     for (int i = 0; i < sequences; ++i)
       lengths.push_back(all[(start + static_cast<uint64_t>(i)) % all.size()]);
     return lengths;
@@ -138,8 +138,8 @@ std::vector<int64_t> draw_lengths(const std::string& text, int sequences, uint64
   const std::string uniform = argument(text, "uniform");
   const Bounds b = bounds(text, uniform.empty() ? argument(text, "zipf") : uniform);
   for (uint64_t i = 0; i < static_cast<uint64_t>(sequences); ++i) {
-    lengths.push_back(uniform.empty() ? log_uniform(b, random::uniform(key, i))
-                                      : b.min + static_cast<int64_t>(random::below(
+    lengths.push_back(uniform.empty() ? log_uniform(b, math::random::uniform(key, i))
+                                      : b.min + static_cast<int64_t>(math::random::below(
                                                     key, i, static_cast<uint64_t>(b.max - b.min + 1))));
   }
   return lengths;

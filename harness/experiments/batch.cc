@@ -9,7 +9,7 @@
 #include "harness/io/bytes.h"
 #include "harness/measure/timed_cells.h"
 #include "harness/measure/timed_tasks.h"
-#include "variants/core/registry.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {

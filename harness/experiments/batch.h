@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::experiments {
 

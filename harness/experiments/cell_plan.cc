@@ -4,7 +4,7 @@
 
 #include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
-#include "variants/core/registry.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {

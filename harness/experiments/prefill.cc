@@ -17,7 +17,7 @@
 #include "harness/math/stats.h"
 #include "harness/measure/timed_cells.h"
 #include "harness/measure/timed_tasks.h"
-#include "variants/core/registry.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "harness/verify/reference/attention.h"
 #include "kernels/encode.h"
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {

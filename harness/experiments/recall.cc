@@ -42,9 +42,10 @@ std::vector<int> random_ids(const measure::SweepPoint& point, int64_t count) {
   const int vocab = point.source->model()->config().vocab_size;
   std::vector<int> ids;
   for (int s = 0; s < point.batch; ++s) {
-    const uint64_t key = random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
+    const uint64_t key = math::random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
     for (int64_t i = 0; i < count; ++i) {
-      const auto drawn = random::below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(vocab - kMarks));
+      const auto drawn =
+          math::random::below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(vocab - kMarks));
       ids.push_back(kMarks + static_cast<int>(drawn));
     }
   }

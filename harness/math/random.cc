@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace kv::random {
+namespace kv::math::random {
 namespace {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
@@ -96,4 +96,4 @@ void fill_normal(uint64_t key, std::span<float> out) {
   }
 }
 
-}  // namespace kv::random
+}  // namespace kv::math::random

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <span>
 
-namespace kv::random {
+namespace kv::math::random {
 
 // One strong 64-bit hash of all the parts, order included.
 uint64_t key(std::initializer_list<uint64_t> parts);
@@ -28,4 +28,4 @@ struct CosSin {
 };
 CosSin cos_sin_of_turn(float turn);
 
-}  // namespace kv::random
+}  // namespace kv::math::random

@@ -9,7 +9,7 @@
 #include "harness/verify/policy_check.h"
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/registry.h"
+#include "variants/cache/spec.h"
 
 namespace kv::measure {
 namespace {

@@ -13,7 +13,7 @@
 #include "harness/results/cell_result.h"
 #include "harness/verify/verify.h"
 #include "harness/workload/token_feed.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::measure {
 

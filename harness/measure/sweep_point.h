@@ -13,7 +13,7 @@
 #include "harness/memory/run_context.h"
 #include "harness/results/value.h"
 #include "harness/workload/sources.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::measure {
 

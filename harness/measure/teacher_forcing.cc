@@ -8,9 +8,9 @@
 
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
-#include "variants/core/residual_buffer.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
+#include "variants/storage/residual_buffer.h"
 
 namespace kv::measure {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::model {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/model/model.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::model {
 

@@ -39,8 +39,8 @@ int next_token(std::span<const float> logits, const Sampling& sampling, int sequ
   double sum = 0;
   for (const float x : logits)
     up_to.push_back(sum += std::exp((double{x} - *largest) / sampling.temperature));
-  const uint64_t key = random::key({sampling.seed, kStream, static_cast<uint64_t>(sequence)});
-  const double drawn = random::uniform(key, static_cast<uint64_t>(position)) * sum;
+  const uint64_t key = math::random::key({sampling.seed, kStream, static_cast<uint64_t>(sequence)});
+  const double drawn = math::random::uniform(key, static_cast<uint64_t>(position)) * sum;
   const auto token = std::upper_bound(up_to.begin(), up_to.end(), drawn) - up_to.begin();
   return static_cast<int>(std::min<std::ptrdiff_t>(token, std::ssize(logits) - 1));
 }

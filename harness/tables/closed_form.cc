@@ -6,8 +6,8 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/workload/token_feed.h"
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::tables {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::tables {
 

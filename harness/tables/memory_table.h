@@ -10,7 +10,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
 #include "harness/results/schema.h"
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 namespace kv::tables {
 

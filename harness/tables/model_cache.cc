@@ -6,8 +6,8 @@
 #include "harness/math/random.h"
 #include "harness/memory/ledger.h"
 #include "harness/workload/token_feed.h"
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::tables {
 namespace {
@@ -21,7 +21,7 @@ class FillerWorkload : public workload::Workload {
   explicit FillerWorkload(const CacheShape& s)
       : shape_{.layers = s.layers, .q_heads = s.q_heads, .kv_heads = s.kv_heads, .head_dim = s.head_dim},
         values_(1 << 16) {
-    random::fill_normal(random::key({1}), values_);
+    math::random::fill_normal(math::random::key({1}), values_);
   }
   const workload::WorkloadShape& shape() const override { return shape_; }
   std::string name() const override { return "filler"; }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/config/geometry.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::tables {
 

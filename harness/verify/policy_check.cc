@@ -8,8 +8,8 @@
 #include "harness/verify/verify.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/build.h"
-#include "variants/core/registry.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::verify {
 namespace {

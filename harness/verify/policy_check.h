@@ -14,7 +14,7 @@
 #include "harness/verify/reference/replay.h"
 #include "harness/workload/workload.h"
 #include "kernels/span.h"
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 namespace kv::cuda {
 class Gpu;

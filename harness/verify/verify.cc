@@ -7,7 +7,7 @@
 
 #include "harness/verify/metrics/metrics.h"
 #include "kernels/encode.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::verify {
 namespace {

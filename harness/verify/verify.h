@@ -19,7 +19,7 @@
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/reference/attention.h"
 #include "harness/workload/workload.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::verify {
 

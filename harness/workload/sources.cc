@@ -8,7 +8,7 @@
 #include "harness/memory/ledger.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 namespace kv::workload {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/config/config.h"
 #include "harness/model/model.h"
 #include "harness/workload/workload.h"
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 namespace kv::cuda {
 class Gpu;

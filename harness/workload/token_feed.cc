@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "variants/core/registry.h"
+#include "variants/cache/spec.h"
 
 namespace kv::workload {
 

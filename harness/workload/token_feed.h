@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/workload/workload.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv::workload {
 

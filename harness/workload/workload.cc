@@ -108,7 +108,7 @@ void scale(std::span<float> x, float factor) {
 HeadTable unit_vectors(const WorkloadShape& shape, uint64_t seed) {
   HeadTable table(shape, static_cast<size_t>(shape.head_dim));
   for (size_t head = 0; head < table.heads(); ++head) {
-    random::fill_normal(random::key({seed, kDirection, head}), table[head]);
+    math::random::fill_normal(math::random::key({seed, kDirection, head}), table[head]);
     scale(table[head], static_cast<float>(1 / std::sqrt(dot(table[head], table[head]))));
   }
   return table;
@@ -126,11 +126,11 @@ class Outliers : public Family {
     for (size_t head = 0; head < factors_.heads(); ++head) {
       const std::span<float> factors = factors_[head];
       std::fill(factors.begin(), factors.end(), 1.0f);
-      const uint64_t channel_key = random::key({seed, kOutlierChannel, head});
+      const uint64_t channel_key = math::random::key({seed, kOutlierChannel, head});
       for (size_t drawn = 0, i = 0; drawn < count; ++i) {
-        float& factor = factors[random::below(channel_key, i, dim)];
+        float& factor = factors[math::random::below(channel_key, i, dim)];
         if (factor != 1) continue;
-        const double x = random::uniform(random::key({seed, kOutlierFactor, head}), drawn++);
+        const double x = math::random::uniform(math::random::key({seed, kOutlierFactor, head}), drawn++);
         factor = static_cast<float>(12 * std::pow(40.0 / 12, x));
       }
     }
@@ -175,7 +175,7 @@ class Heavy : public Family {
     set_along(q, std::sqrt(static_cast<double>(q.size())), u_[row.head]);
   }
   void shape_k(const Row& row, std::span<float> k) const override {
-    const double x = random::uniform(random::key({row.key, kHeavyWeight}), 0);
+    const double x = math::random::uniform(math::random::key({row.key, kHeavyWeight}), 0);
     set_along(k, -kExponent * std::log(x), u_[row.head]);
   }
 
@@ -189,16 +189,16 @@ class Local : public Family {
   Local(const WorkloadShape& shape, uint64_t seed)
       : pairs_(static_cast<size_t>(shape.head_dim / 2)), waves_(shape, pairs_ * 2) {
     for (size_t head = 0; head < waves_.heads(); ++head) {
-      const uint64_t frequency = random::key({seed, kFrequency, head}),
-                     phase = random::key({seed, kPhase, head});
+      const uint64_t frequency = math::random::key({seed, kFrequency, head}),
+                     phase = math::random::key({seed, kPhase, head});
       for (size_t i = 0; i < pairs_; ++i) {
         // |w| of the logistic distribution of scale 1 / (16 pi), one draw from each of `pairs` equally likely
         // strata.
         const double p =
-            (static_cast<double>(i) + random::uniform(frequency, i)) / static_cast<double>(pairs_);
+            (static_cast<double>(i) + math::random::uniform(frequency, i)) / static_cast<double>(pairs_);
         const double w = std::log((1 + p) / (1 - p)) / (16 * std::numbers::pi);
         waves_[head][2 * i] = static_cast<float>(w / (2 * std::numbers::pi));
-        waves_[head][2 * i + 1] = static_cast<float>(random::uniform(phase, i));
+        waves_[head][2 * i + 1] = static_cast<float>(math::random::uniform(phase, i));
       }
     }
   }
@@ -215,7 +215,7 @@ class Local : public Family {
     for (size_t i = 0; i < pairs_; ++i) {
       const double turns =
           static_cast<double>(row.token) * waves[2 * i] + waves[2 * i + 1];  // from phase 0 on: >= 0
-      const auto [cos, sin] = random::cos_sin_of_turn(
+      const auto [cos, sin] = math::random::cos_sin_of_turn(
           static_cast<float>(turns - static_cast<double>(static_cast<int64_t>(turns))));
       x[2 * i] = 0.5f * x[2 * i] + a * cos;
       x[2 * i + 1] = 0.5f * x[2 * i + 1] + a * sin;
@@ -279,11 +279,11 @@ class Synthetic : public Workload {
     for (int head = 0; head < heads; ++head) {
       for (int64_t i = 0; i < part.n; ++i) {
         const int64_t token = part.first + i;
-        const uint64_t key = random::key({seed_, stream, static_cast<uint64_t>(part.sequence),
-                                          static_cast<uint64_t>(part.layer), static_cast<uint64_t>(head),
-                                          static_cast<uint64_t>(token)});
+        const uint64_t key = math::random::key({seed_, stream, static_cast<uint64_t>(part.sequence),
+                                                static_cast<uint64_t>(part.layer),
+                                                static_cast<uint64_t>(head), static_cast<uint64_t>(token)});
         const std::span<float> x(out + (head * part.n + i) * dim, static_cast<size_t>(dim));
-        random::fill_normal(key, x);
+        math::random::fill_normal(key, x);
         const Row row{static_cast<size_t>(part.layer * shape_.kv_heads + head / group), token, key};
         (family_.get()->*shaper)(row, x);
       }

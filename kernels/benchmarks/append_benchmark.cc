@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
       for (const int threads : {1, 2}) {
         for (const Encoding& encoding : sample_encodings()) {
           if (encoding.group > shape.tokens)
-            continue;  // a residual buffer gathers such units (variants/core/residual_buffer.h)
+            continue;  // a residual buffer gathers such units (variants/storage/residual_buffer.h)
           const std::string name = encoding_name(encoding) + "/" + shape.name + "/D" +
                                    std::to_string(head_dim) + "/t" + std::to_string(threads);
           benchmark::RegisterBenchmark(name.c_str(), [encoding, &shape, head_dim,

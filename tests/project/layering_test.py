@@ -20,7 +20,9 @@ ROOMS = [
     "kernels/cpu",
     "kernels/cuda",
     "kernels/benchmarks",
+    "variants/core",
     "variants",
+    *(f"variants/{room}" for room in ["codec", "placement", "retention", "storage", "cache"]),
     *(f"harness/{room}" for room in ["gpu_check", "io", "math", "memory", "config", "verify/metrics", "results"]),
     *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "experiments", "claims", "cli"]),
     "harness",
@@ -125,9 +127,9 @@ def test_no_exception_outlives_its_reason():
 
 def test_the_project_is_really_read():
     read = sources(PROJECT, folders=LAYERS)
-    assert Path("kernels/span.h") in read and Path("variants/core/cache.h") in read
-    folders = {str(file.parent) for file in read if file.parts[0] == "harness"}
-    assert folders - {"harness/verify/reference"} <= set(ROOMS), "a folder of harness/ that has no place in the order"
+    assert Path("kernels/span.h") in read and Path("variants/cache/cache.h") in read
+    folders = {str(file.parent) for file in read if file.parts[0] in ("variants", "harness")}
+    assert folders - {"harness/verify/reference"} <= set(ROOMS), "a folder that has no place in the order"
 
 
 def plant(folder, files):
@@ -140,18 +142,24 @@ def plant(folder, files):
 @pytest.mark.parametrize(
     "file, line",
     [
-        ("kernels/cpu/attend.cc", '#include "variants/core/cache.h"'),
-        ("kernels/cpu/attend.cc", "#include <variants/core/cache.h>"),
+        ("kernels/cpu/attend.cc", '#include "variants/cache/cache.h"'),
+        ("kernels/cpu/attend.cc", "#include <variants/cache/cache.h>"),
         ("kernels/cuda/attend.cu", '  #  include "../../harness/ledger.h"'),
         ("kernels/format/f16.cc", '#include "kernels/cpu/isa.h"'),
         ("kernels/cpu/attend.cc", '#include "kernels/benchmarks/benchmark.h"'),
         ("variants/codec/f16.cc", '#include "harness/memory/ledger.h"'),
+        ("variants/codec/f16.cc", '#include "variants/cache/spec.h"'),
+        ("variants/core/entry.h", '#include "variants/list.h"'),
+        ("variants/core/slot_table.h", '#include "variants/storage/host_slot_table.h"'),
+        ("variants/list.h", '#include "variants/codec/parameters.h"'),
+        ("variants/retention/evicting.h", '#include "variants/storage/host_slot_table.h"'),
+        ("variants/storage/storage.h", '#include "variants/cache/sequence.h"'),
         ("harness/experiments/driver.cc", '#include "tests/helpers.h"'),
         ("harness/io/paths.cc", '#include "harness/config/config.h"'),
         ("harness/measure/cell.h", '#include "harness/experiments/list.h"'),
         ("harness/claims/reproduce.cc", '#include "harness/cli/terminal.h"'),
         ("harness/verify/reference/attention.cc", '#include "kernels/span.h"'),
-        ("harness/verify/reference/attention.h", '#include "variants/core/spec.h"'),
+        ("harness/verify/reference/attention.h", '#include "variants/cache/spec.h"'),
         ("harness/verify/reference/attention.cc", '#include "../verify.h"'),
         ("harness/verify/reference/h2o.cc", '#include "variants/list.h"'),
         ("harness/verify/reference/h2o.cc", '#include "harness/memory/ledger.h"'),  # it includes variants/core/memory.h
@@ -168,9 +176,13 @@ def test_an_include_upwards_is_found(tmp_path, file, line):
     [
         ("kernels/cpu/attend.cc", '#include "kernels/span.h"'),
         ("kernels/cpu/attend.cc", "#include <vector>"),
-        ("variants/core/cache.cc", '#include "kernels/span.h"'),
-        ("variants/core/cache.cc", '#include "cache.h"'),
-        ("harness/experiments/driver.cc", '#include "variants/core/cache.h"'),
+        ("variants/cache/cache.cc", '#include "kernels/span.h"'),
+        ("variants/cache/cache.cc", '#include "cache.h"'),
+        ("variants/cache/spec.cc", '#include "variants/list.h"'),
+        ("variants/codec/f16.cc", '#include "variants/list.h"'),
+        ("variants/list.h", '#include "variants/core/entry.h"'),
+        ("variants/retention/h2o.cc", '#include "variants/retention/evicting.h"'),
+        ("harness/experiments/driver.cc", '#include "variants/cache/cache.h"'),
         ("harness/cli/eval.cc", '#include "harness/experiments/driver.h"'),
         ("harness/main.cc", '#include "harness/cli/eval.h"'),
         ("tests/cache_test.cc", '#include "harness/verify/reference/attention.h"'),

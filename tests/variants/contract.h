@@ -18,7 +18,7 @@
 #include "harness/verify/reference/attention.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 #include "variants/list.h"
 
 namespace kv {

@@ -1,5 +1,5 @@
 // Spec strings: what parses, what it prints as, and what a mistake is told.
-#include "variants/core/spec.h"
+#include "variants/cache/spec.h"
 
 #include <gtest/gtest.h>
 

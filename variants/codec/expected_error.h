@@ -1,7 +1,7 @@
 // The errors that codecs declare, derived: relative L2 of a uniform grid over N(0,1) rows.
 #pragma once
 
-#include "variants/codec/codec.h"
+#include "variants/core/codec.h"
 
 namespace kv {
 

@@ -1,7 +1,7 @@
 // What the quantised codecs' parameters have in common.
 #pragma once
 
-#include "variants/core/registry.h"
+#include "variants/core/entry.h"
 
 namespace kv {
 

@@ -5,27 +5,6 @@
 
 namespace kv {
 
-Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
-               const std::array<int64_t, kPlanes>& unit_stride, int64_t rows) {
-  // A side whose own groups are as long as the unit moves by units; one with shorter groups lies densely
-  // inside.
-  const auto side = [&](const Encoding& encoding, int data, int meta) {
-    const bool whole = encoding.group == unit.rows;
-    return Side{.data = base[data],
-                .meta = unit.bytes[meta] ? base[meta] : nullptr,
-                .stride = whole ? unit_stride[data] : unit.stride[data],
-                .meta_stride = whole ? unit_stride[meta] : unit.stride[meta],
-                .encoding = encoding};
-  };
-  return {.k = side(unit.k, kKData, kKMeta), .v = side(unit.v, kVData, kVMeta), .rows = rows};
-}
-
-std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows) {
-  if (rows % unit_rows == 0) return "";
-  return what + " of " + std::to_string(rows) + " rows would cut the codec's groups of " +
-         std::to_string(unit_rows) + " rows; its rows must be a multiple of " + std::to_string(unit_rows);
-}
-
 Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
                ByteKind meta_kind, AxisOrder order, Tier tier)
     : context_(&context), capacity_(capacity_units), order_(order) {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "variants/placement/placement.h"
+#include "variants/core/placement.h"
 
 namespace kv {
 

@@ -5,15 +5,15 @@
 //
 // The ledger counts, a slot: an i32 token id, and an f32 score where the policy has one. The score is what
 // the policy says it is. A table of scores that come from attention may be a device's, which then chooses the
-// victim (variants/storage/slot_table.h). The host then knows how many tokens there are, and asks which only
+// victim (variants/core/slot_table.h). The host then knows how many tokens there are, and asks which only
 // for those who want to see them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "variants/retention/retention.h"
-#include "variants/storage/slot_table.h"
+#include "variants/core/retention.h"
+#include "variants/core/slot_table.h"
 
 namespace kv {
 

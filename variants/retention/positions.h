@@ -1,7 +1,7 @@
 // The parameter of every retention that drops tokens: where RoPE takes its positions from.
 #pragma once
 
-#include "variants/core/registry.h"
+#include "variants/core/entry.h"
 
 namespace kv {
 

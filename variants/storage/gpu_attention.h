@@ -8,8 +8,8 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/gpu.h"
-#include "variants/codec/codec.h"
-#include "variants/placement/placement.h"
+#include "variants/core/codec.h"
+#include "variants/core/placement.h"
 #include "variants/storage/gpu_batch.h"
 
 namespace kv {

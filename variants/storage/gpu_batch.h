@@ -8,7 +8,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/attention/params.h"
-#include "variants/codec/codec.h"
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
 
 namespace kv {

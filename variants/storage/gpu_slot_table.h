@@ -1,8 +1,8 @@
 // The slot table of a policy that scores by attention, in a GPU's memory.
 #pragma once
 
+#include "variants/core/slot_table.h"
 #include "variants/storage/device_scores.h"
-#include "variants/storage/slot_table.h"
 
 namespace kv {
 

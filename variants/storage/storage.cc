@@ -4,7 +4,7 @@
 #include "variants/storage/gpu.h"
 #include "variants/storage/gpu_slot_table.h"
 #include "variants/storage/host.h"
-#include "variants/storage/slot_table.h"
+#include "variants/storage/host_slot_table.h"
 
 namespace kv {
 

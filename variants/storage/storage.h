@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "variants/codec/codec.h"
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
-#include "variants/core/residual_buffer.h"
-#include "variants/core/rotated_rows.h"
+#include "variants/core/placement.h"
+#include "variants/core/retention.h"
 #include "variants/core/snapshot.h"
-#include "variants/placement/placement.h"
-#include "variants/retention/retention.h"
+#include "variants/storage/residual_buffer.h"
+#include "variants/storage/rotated_rows.h"
 
 namespace kv {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "kernels/encode.h"
-#include "variants/placement/placement.h"
+#include "variants/core/placement.h"
 
 namespace kv {
 

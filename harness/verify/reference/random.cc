@@ -14,8 +14,8 @@ class Random : public Rule {
   int64_t capacity() const override { return budget_; }
   std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const override {
     std::vector<double> cost(slots.size(), kInfinite);
-    const uint64_t stream = kv::random::key({seed_, static_cast<uint64_t>(arrival.layer_head)});
-    cost[kv::random::below(stream, static_cast<uint64_t>(arrival.token), slots.size())] = 0.0;
+    const uint64_t stream = math::random::key({seed_, static_cast<uint64_t>(arrival.layer_head)});
+    cost[math::random::below(stream, static_cast<uint64_t>(arrival.token), slots.size())] = 0.0;
     return cost;
   }
 

@@ -1,6 +1,6 @@
 // Rows to an f32 copy of them, for caches that are read through one: attention then runs over the copy. With
 // read=copy that is the arm that fused kernels are compared with, since it reads and writes far more than
-// they do; with positions=cache (variants/core/rotated_rows.h) keys are rotated (RoPE) on the way.
+// they do; with positions=cache (variants/storage/rotated_rows.h) keys are rotated (RoPE) on the way.
 #pragma once
 
 #include "kernels/cuda/attention/params.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace kv::random {
+namespace kv::math::random {
 namespace {
 
 TEST(Random, NormalsHaveTheMomentsAndTailsOfN01) {
@@ -95,4 +95,4 @@ TEST(Random, KeysDependOnEveryPartAndItsPlace) {
 }
 
 }  // namespace
-}  // namespace kv::random
+}  // namespace kv::math::random

@@ -23,7 +23,7 @@ struct EvictionRule {
   bool newest_query = false;  // a score is what the newest query alone gave, and not the sum of all
 };
 
-struct DeviceScores;  // device_scores.h: known to the storage that keeps them
+struct DeviceScores;  // variants/storage/device_scores.h: known to the storage that keeps them
 
 class SlotTable {
  public:
@@ -73,17 +73,8 @@ class SlotTable {
   Block block_;  // i32 [slots] token ids, then f32 [slots] scores; counted as metadata
 };
 
-class HostSlotTable : public SlotTable {
- public:
-  HostSlotTable(Memory& memory, int64_t slots, SlotScores scores);
-  HostSlotTable(const HostSlotTable& other);
-  std::unique_ptr<SlotTable> clone() const override { return std::make_unique<HostSlotTable>(*this); }
-
- private:
-  void copy(void* to, const void* from, size_t bytes) const override;
-};
-
-// A table where scores of this kind are computed. `rule` matters to scores of attention.
+// A table where scores of this kind are computed: made by the storage (variants/storage/storage.cc). `rule`
+// matters to scores of attention.
 std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotScores scores,
                                            const EvictionRule& rule);
 

@@ -1,5 +1,5 @@
 // A step's attention, from views to what the retention keeps of them.
-#include "variants/core/attend.h"
+#include "variants/cache/attend.h"
 
 #include <algorithm>
 #include <stdexcept>

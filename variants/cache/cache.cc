@@ -6,18 +6,18 @@
 //
 // Each concern has its own file: sequences and what they hold (sequence.h), appending (append.h), attending
 // (attend.h), state to bytes and back (serialize.h).
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
 #include "kernels/attention.h"
-#include "variants/core/append.h"
-#include "variants/core/attend.h"
-#include "variants/core/build.h"
+#include "variants/cache/append.h"
+#include "variants/cache/attend.h"
+#include "variants/cache/build.h"
+#include "variants/cache/serialize.h"
 #include "variants/core/scratch.h"
-#include "variants/core/serialize.h"
 
 namespace kv {
 namespace {

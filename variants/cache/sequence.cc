@@ -1,5 +1,5 @@
 // Everything that can fail comes first, so that a sequence is there whole or not at all.
-#include "variants/core/sequence.h"
+#include "variants/cache/sequence.h"
 
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
 // Row r of a head lies at r modulo the buffer's capacity.
-#include "variants/core/residual_buffer.h"
+#include "variants/storage/residual_buffer.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "variants/core/sequence.h"
+#include "variants/cache/sequence.h"
 
 namespace kv {
 

@@ -14,8 +14,8 @@
 
 #include "kernels/span.h"
 #include "variants/core/memory.h"
+#include "variants/core/retention.h"
 #include "variants/core/rope.h"
-#include "variants/retention/retention.h"
 
 namespace kv {
 

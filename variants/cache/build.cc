@@ -1,11 +1,11 @@
 // What a spec's cache will hold, and why there may be none: all that needs no cache to be built.
-#include "variants/core/build.h"
+#include "variants/cache/build.h"
 
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
-#include "variants/core/layout.h"
-#include "variants/core/residual_buffer.h"
+#include "variants/cache/layout.h"
 #include "variants/list.h"
+#include "variants/storage/residual_buffer.h"
 #include "variants/storage/storage.h"
 
 namespace kv {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "variants/core/sequence.h"
+#include "variants/cache/sequence.h"
 #include "variants/core/snapshot.h"
 
 namespace kv {

@@ -1,9 +1,9 @@
 // What a codec's rows look like to a placement.
 #pragma once
 
-#include "variants/codec/codec.h"
-#include "variants/core/cache.h"
-#include "variants/placement/placement.h"
+#include "variants/cache/cache.h"
+#include "variants/core/codec.h"
+#include "variants/core/placement.h"
 
 namespace kv {
 

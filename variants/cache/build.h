@@ -4,8 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "variants/codec/codec.h"
-#include "variants/core/cache.h"
+#include "variants/cache/cache.h"
 
 namespace kv {
 

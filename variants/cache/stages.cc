@@ -1,8 +1,8 @@
 // Makes the stages of a spec in the order in which one needs the other.
-#include "variants/core/stages.h"
+#include "variants/cache/stages.h"
 
-#include "variants/core/build.h"
-#include "variants/core/layout.h"
+#include "variants/cache/build.h"
+#include "variants/cache/layout.h"
 
 namespace kv {
 

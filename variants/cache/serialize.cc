@@ -1,5 +1,5 @@
 // The order of the bytes: identity, then each layer's tokens, policies, residual rows and units.
-#include "variants/core/serialize.h"
+#include "variants/cache/serialize.h"
 
 #include <sstream>
 #include <stdexcept>

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "kernels/span.h"
+#include "variants/cache/spec.h"
 #include "variants/core/memory.h"
 #include "variants/core/rope.h"
 #include "variants/core/snapshot.h"
-#include "variants/core/spec.h"
 
 namespace kv {
 

@@ -1,19 +1,30 @@
-// What a variant's own file declares, and how the rest finds it: by the one table in variants/list.h.
+// The entry that a variant's own file defines. The one table in variants/list.h lists them all.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "variants/codec/codec.h"
-#include "variants/core/spec.h"
-#include "variants/placement/placement.h"
-#include "variants/retention/retention.h"
+#include "variants/core/codec.h"
+#include "variants/core/placement.h"
+#include "variants/core/retention.h"
 
 namespace kv {
+
+// One stage with every parameter filled in, as checked text (`"16"`, `"0.25"`, `"copy"`, `"q8_0"`).
+struct Stage {
+  std::string name;
+  std::map<std::string, std::string> values;
+
+  int64_t integer(const std::string& key) const;
+  // A number of rows that may be given as a share of `whole`: then rounded to the nearest, at least 1.
+  int64_t rows(const std::string& key, int64_t whole) const;
+  const std::string& text(const std::string& key) const;
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
 
 struct Parameter {
   // kRows: a number of rows, or a share of max_tokens as in "0.25".
@@ -95,10 +106,5 @@ struct RetentionEntry : Entry {
   // A sequence's first step is its prompt and must hold all of it.
   bool cuts_prompt = false;
 };
-
-// The entries that a (checked) spec names.
-const PlacementEntry& placement_of(const Spec& spec);
-const CodecEntry& codec_of(const Spec& spec);
-const RetentionEntry& retention_of(const Spec& spec);
 
 }  // namespace kv

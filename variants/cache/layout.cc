@@ -1,5 +1,5 @@
 // Sizes of a unit's planes, from the formats' own sizes.
-#include "variants/core/layout.h"
+#include "variants/cache/layout.h"
 
 #include "kernels/format/encoding.h"
 

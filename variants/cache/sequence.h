@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "variants/core/residual_buffer.h"
+#include "variants/cache/stages.h"
 #include "variants/core/span_list.h"
-#include "variants/core/stages.h"
+#include "variants/storage/residual_buffer.h"
 
 namespace kv {
 

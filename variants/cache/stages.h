@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "variants/core/cache.h"
-#include "variants/core/registry.h"
-#include "variants/core/rotated_rows.h"
+#include "variants/cache/cache.h"
+#include "variants/core/entry.h"
+#include "variants/storage/rotated_rows.h"
 #include "variants/storage/storage.h"
 
 namespace kv {

@@ -1,5 +1,5 @@
 // Keys are decoded and rotated in one f32 copy of all views; queries in another.
-#include "variants/core/rotated_rows.h"
+#include "variants/storage/rotated_rows.h"
 
 #include <algorithm>
 #include <numeric>

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "kernels/span.h"
-#include "variants/codec/codec.h"
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
+#include "variants/core/placement.h"
 #include "variants/core/snapshot.h"
 #include "variants/core/span_list.h"
-#include "variants/placement/placement.h"
 
 namespace kv {
 
