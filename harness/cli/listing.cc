@@ -100,7 +100,7 @@ std::string listing() {
             padded(std::string(m->unit) + ", " + std::string(m->better) + " is better", 24) +
             std::string(m->help) + "\n";
   }
-  text += "\ninstruction sets of this machine, best first\n  ";
+  text += "\ninstruction sets of this build and machine, best first\n  ";
   for (const std::string& isa : cpu::available_isas()) text += isa + " ";
   text += "\n";
   const std::string left_out = cpu::why_isas_are_missing();

@@ -67,9 +67,14 @@ std::vector<std::string> available_isas() {
 }
 
 std::string why_isas_are_missing() {
-  if (targets().left_out.empty()) return "";
-  return "this machine has " + lower_name(targets().left_out.front()) +
-         ", which this build leaves out; cmake --preset release -DKVLAB_ALL_ISAS=ON compiles it";
+#ifdef KVLAB_ISAS_BY_DEFAULT
+  const std::vector<int64_t>&built = targets().built, &left_out = targets().left_out;
+  if (!left_out.empty() && (built.empty() || left_out.front() < built.front())) {
+    return "this machine has " + lower_name(left_out.front()) +
+           ", which this build leaves out; cmake --preset release -DKVLAB_ISAS=all compiles it";
+  }
+#endif
+  return "";
 }
 
 std::string_view active_isa() { return active().name; }
@@ -87,8 +92,8 @@ void force_isa(std::string_view isa) {
   if (found == names.end()) {
     std::string known = "auto";
     for (const std::string& name : names) known += ", " + name;
-    throw std::invalid_argument("isa '" + std::string(isa) + "' is not available on this machine; it has " +
-                                known);
+    throw std::invalid_argument("isa '" + std::string(isa) + "' is not available; there are " + known +
+                                ", and others of this machine in a build with -DKVLAB_ISAS=all");
   }
   const size_t index = static_cast<size_t>(found - names.begin());
   hwy::SetSupportedTargetsForTest(index < all_targets().size() ? all_targets()[index] : 0);

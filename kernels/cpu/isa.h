@@ -8,11 +8,11 @@
 
 namespace kv::cpu {
 
-// Targets this machine can run, best first, then "scalar": the plain path that the others are checked
+// Targets of this build that this machine can run, best first, then "scalar": the plain path that the others are checked
 // against.
 std::vector<std::string> available_isas();
 
-// A line for the user where this machine could run others that this build, made on another machine, left out; else empty.
+// A line for the user where this machine has better ones than this build, made for another machine; else empty.
 std::string why_isas_are_missing();
 
 // The one in use: "avx3_zen4", "avx2", …, or "scalar".

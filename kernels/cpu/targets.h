@@ -1,7 +1,7 @@
 // The Highway targets we build: SSE4 (no f16 conversion), AVX2, AVX3 (AVX-512), AVX3_DL (with VNNI's dot
 // products). NEON and SVE where the compiler is for Arm. Where there is none of them, our own scalar path
-// serves, and not what Highway has for that. Those that kernels/CMakeLists.txt found missing on the building machine
-// are left out. Include before any Highway header.
+// serves, and not what Highway has for that. Those that KVLAB_ISAS (kernels/cmake)
+// does not name are left out. Include before any Highway header.
 #pragma once
 
 #define HWY_WANT_AVX3_DL
