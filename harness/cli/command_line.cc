@@ -1,5 +1,8 @@
 #include "harness/cli/command_line.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -216,9 +219,22 @@ int report(const std::exception& e) {
   return bug ? 1 : kUserError;
 }
 
+// Files opened later would take the numbers of streams that the caller has closed, and get what is printed.
+void open_standard_streams() {
+  while (true) {
+    const int fd = open("/dev/null", O_RDONLY);  // so that writing to it is still an error
+    if (fd < 0) return;
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 int command_line(int argc, char** argv) {
+  open_standard_streams();
   // A file that may not grow is then an error like a full disk, and not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");

@@ -11,6 +11,7 @@
 
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
+#include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/run_context.h"
 #include "kernels/cpu/isa.h"
@@ -99,6 +100,25 @@ std::string describe_point(const measure::SweepPoint& point) {
          std::to_string(point.seq_len) + " tokens";
 }
 
+// The point's rows. What ended all of its cells ends no other point's, unless it is the user's mistake or results
+// cannot be written.
+std::vector<results::CellResult> measure_point(const measure::SweepPoint& point,
+                                               const measure::RunControl& control,
+                                               results::ResultsFolder& results) {
+  try {
+    return experiment_of(point).run(point, control, results);
+  } catch (const std::invalid_argument&) {
+    throw;
+  } catch (...) {
+    std::vector<results::CellResult> rows;
+    for (const auto& cell : measure::make_cells(point)) {
+      if (measure::runs(*cell)) measure::mark_exception(*cell);
+      rows.push_back(cell->result);
+    }
+    return rows;
+  }
+}
+
 // False if it was stopped.
 bool run_point(const measure::SweepPoint& point, const measure::RunControl& control,
                const RunOptions& options, results::ResultsFolder& results) {
@@ -108,7 +128,7 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   results.drop_cells(keys);
   const memory::ThreadCount threads(point.threads);
   set_allocator(point.experiment->measure.allocator);
-  const std::vector<results::CellResult> rows = experiment_of(point).run(point, control, results);
+  const std::vector<results::CellResult> rows = measure_point(point, control, results);
   if (rows.empty()) return false;
   results.add_cells(rows);
   note_rows(rows, options);
@@ -143,9 +163,10 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   // Everything that a user can have got wrong is checked before anything is written.
   const Sweep sweep = plan_sweep(config, context);
   if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);
+  nlohmann::json environment = describe(config, context);
+  if (options.resume) results::require_same_environment(options.out, environment);
   results::ResultsFolder results(options.out, config.as_run, options.resume);
   try {
-    nlohmann::json environment = describe(config, context);
     environment["started"] = results.started().value_or(utc_now());
     results.write_environment(environment);
     const bool finished = run_points(sweep.points, options, results);

@@ -20,7 +20,7 @@ std::string system_reason() { return std::strerror(errno); }
 
 AppendFile::AppendFile(const fs::path& path) : path_(path) {
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw std::runtime_error("cannot write " + path.string() + ": " + system_reason());
+  if (fd_ < 0) throw WriteError("cannot write " + path.string() + ": " + system_reason());
 }
 
 AppendFile::~AppendFile() { close(fd_); }
@@ -33,8 +33,8 @@ void AppendFile::append(const std::string& text) {
     if (n < 0) {
       const std::string reason = system_reason();
       if (ftruncate(fd_, before) != 0)
-        throw std::runtime_error("cannot write or restore " + path_.string() + ": " + reason);
-      throw std::runtime_error("cannot write " + path_.string() + ": " + reason);
+        throw WriteError("cannot write or restore " + path_.string() + ": " + reason);
+      throw WriteError("cannot write " + path_.string() + ": " + reason);
     }
     done += static_cast<size_t>(n);
   }
@@ -44,7 +44,7 @@ void AppendFile::sync() {
   // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to
   // do.
   if (fsync(fd_) != 0 && errno != EINVAL)
-    throw std::runtime_error("cannot write " + path_.string() + ": " + system_reason());
+    throw WriteError("cannot write " + path_.string() + ": " + system_reason());
 }
 
 void write_whole(const fs::path& path, const std::string& text) {

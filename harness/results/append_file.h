@@ -2,9 +2,15 @@
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 namespace kv::results {
+
+// Results that cannot be kept: path and the system's reason.
+struct WriteError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // Text that only grows, and never by half a line: what could not be written whole is taken back.
 class AppendFile {
@@ -13,7 +19,7 @@ class AppendFile {
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
-  // Throws std::runtime_error: path and the system's reason.
+  // Both throw WriteError.
   void append(const std::string& text);
   void sync();
 

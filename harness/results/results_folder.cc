@@ -33,6 +33,11 @@ std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& sche
   return std::make_unique<AppendFile>(path);
 }
 
+// As it was written; discarded, in nlohmann's words, where there is none.
+nlohmann::json environment_in(const fs::path& folder) {
+  return nlohmann::json::parse(read_whole(folder / "env.json"), nullptr, false);
+}
+
 }  // namespace
 
 void require_new_folder(const fs::path& path) {
@@ -58,35 +63,50 @@ void require_new_folder(const fs::path& path) {
   }
 }
 
+void require_same_environment(const fs::path& path, const nlohmann::json& now) {
+  const nlohmann::json then = environment_in(path);
+  if (!then.is_object()) return;
+  std::string differences;
+  for (const char* name : {"/kvlab/version", "/kvlab/git_commit", "/kvlab/git_dirty", "/compiler", "/flags",
+                           "/cpu/model", "/isa", "/device/name", "/threads"}) {
+    const nlohmann::json::json_pointer field(name);
+    if (!then.contains(field) || !now.contains(field) || then[field] == now[field]) continue;
+    differences += (differences.empty() ? "" : ", ") + field.back() + " was " + then[field].dump() +
+                   " and is " + now[field].dump();
+  }
+  if (differences.empty()) return;
+  throw std::invalid_argument("--resume: what " + path.string() + " holds was measured otherwise: " +
+                              differences + "; go on where it was begun, or measure anew in another folder");
+}
+
 ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bool resume) : path_(path) {
   std::error_code error;
-  const bool there = resume && fs::exists(path / "config.toml", error);
-  if (!there) require_new_folder(path);
-  if (there && read_whole(path / "config.toml") != config) {
+  const auto holds_a_run = [&] { return resume && fs::exists(path / "config.toml", error); };
+  if (!holds_a_run()) require_new_folder(path);
+  made_folder_ = fs::create_directories(path, error);
+  if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
+  // What is here belongs to whoever holds the lock, so it is looked at again behind it.
+  lock_.emplace(path);
+  goes_on_ = holds_a_run();
+  if (!goes_on_) require_new_folder(path);
+  if (goes_on_ && read_whole(path / "config.toml") != config) {
     throw std::invalid_argument(path.string() +
                                 " was made with another config; --resume needs the same config and options");
   }
-  made_folder_ = !fs::exists(path, error);
-  fs::create_directories(path, error);
-  if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
   try {
-    lock_.emplace(path);
     // The config first: whatever else a killed run leaves, it can be resumed.
-    if (!there) write_whole(path / "config.toml", config);
+    if (!goes_on_) write_whole(path / "config.toml", config);
     if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_schema());
     open_tables();
     write_whole(path / "columns.json", columns_json(cell_schema().columns()));
   } catch (...) {
-    if (!there) discard();
+    discard_if_empty();
     throw;
   }
 }
 
 void ResultsFolder::discard_if_empty() {
-  if (cells_.empty()) discard();
-}
-
-void ResultsFolder::discard() {
+  if (goes_on_ || !cells_.empty()) return;
   std::error_code ignored;
   for (const char* name : {"cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "env.json",
                            "benchmark.json", "columns.json", "config.toml"}) {
@@ -148,10 +168,9 @@ void ResultsFolder::add_cells(std::span<const CellResult> rows) {
 }
 
 std::optional<std::string> ResultsFolder::started() const {
-  const auto environment = nlohmann::json::parse(read_whole(path_ / "env.json"), nullptr, false);
-  if (!environment.is_object() || !environment.contains("started") || !environment["started"].is_string())
-    return std::nullopt;
-  return environment["started"].get<std::string>();
+  const nlohmann::json then = environment_in(path_);
+  if (!then.is_object() || !then.contains("started") || !then["started"].is_string()) return std::nullopt;
+  return then["started"].get<std::string>();
 }
 
 void ResultsFolder::write_environment(const nlohmann::json& environment) {

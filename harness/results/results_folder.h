@@ -27,6 +27,10 @@ namespace kv::results {
 // Throws std::invalid_argument unless a new run may write to `path`: nothing is there, or an empty folder.
 void require_new_folder(const std::filesystem::path& path);
 
+// Throws std::invalid_argument with what differs if the run in `path` was begun by another build, with other
+// instructions or threads, or on another kind of machine than `now` describes: cells of one table are compared.
+void require_same_environment(const std::filesystem::path& path, const nlohmann::json& now);
+
 class ResultsFolder {
  public:
   // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
@@ -50,7 +54,8 @@ class ResultsFolder {
   // When the run began that this one goes on with, if it does.
   std::optional<std::string> started() const;
   void write_environment(const nlohmann::json& environment);
-  // Takes back what was written if no cell is finished: a run that could not begin leaves no folder behind.
+  // Takes back what was written by a new run of which no cell is finished: one that could not begin leaves no
+  // folder behind. What an earlier run wrote stays.
   void discard_if_empty();
   // From the samples on disk, in Google Benchmark's format.
   void write_benchmark_json(const nlohmann::json& environment);
@@ -58,10 +63,9 @@ class ResultsFolder {
  private:
   // Rewrites the tables with the rows of finished cells alone, and opens them for more.
   void open_tables();
-  void discard();
 
   std::filesystem::path path_;
-  bool made_folder_ = false;
+  bool made_folder_ = false, goes_on_ = false;
   std::optional<FolderLock> lock_;
   std::vector<CellResult> cells_;
   std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_, positions_file_, texts_file_;

@@ -96,3 +96,57 @@ def test_one_run_at_a_time_in_a_folder(config, tmp_path):
     child.kill()
     child.communicate()
     assert_refused(second, "another kvlab is writing to")
+
+
+def test_starts_at_the_same_moment_leave_one_run_whole(config, tmp_path):
+    small = ["--set", 'sweep.variants=["contiguous"]', "--set", "sweep.seq_len=8", "--set", 'experiment="decode"']
+    for trial in range(30):
+        folder = tmp_path / str(trial)
+        command = [PROGRAM, "run", str(config), "--out", str(folder), "--no-plots", *small]
+        both = [subprocess.Popen(command, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                for _ in range(2)]  # fmt: skip
+        errors = [child.communicate(timeout=TIMEOUT_S)[1] for child in both]
+        assert 0 in [child.returncode for child in both], errors
+        for child, error in zip(both, errors):
+            assert child.returncode == 0 or any(s in error for s in ("another kvlab", "already holds results")), error
+        assert len(cells_by_key(folder)) == 2  # and the A/A test
+        assert json.loads((folder / "env.json").read_text())["finished"]
+
+
+def test_closed_streams_get_nothing_into_the_tables(config, uninterrupted, tmp_path):
+    whole, _ = uninterrupted
+    folder = tmp_path / "closed"
+    command = [PROGRAM, "run", str(config), "--out", str(folder), "--no-plots"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command], env=ENV, timeout=TIMEOUT_S,
+                          stdout=subprocess.DEVNULL)
+    assert done.returncode == 0
+    assert_complete(folder, whole)
+    assert run(config, folder, "--resume").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "section, name, value",
+    [("kvlab", "git_commit", "0123456"), (None, "isa", "avx9"), (None, "threads", 64), ("cpu", "model", "another CPU")],
+)
+def test_cells_of_two_builds_or_machines_are_not_mixed(config, uninterrupted, tmp_path, section, name, value):
+    whole, _ = uninterrupted
+    folder = tmp_path / "mixed"
+    subprocess.run(["cp", "-r", whole, folder], check=True)
+    lines = (folder / "cells.csv").read_text().splitlines(keepends=True)
+    (folder / "cells.csv").write_text("".join(lines[:-3]))  # some is left to do
+    environment = json.loads((folder / "env.json").read_text())
+    (environment[section] if section else environment)[name] = value
+    (folder / "env.json").write_text(json.dumps(environment))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert_refused(run(config, folder, "--resume"), f"{name} was {json.dumps(value)} and is", str(folder))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_table_of_another_version_is_named(config, uninterrupted, tmp_path):
+    whole, _ = uninterrupted
+    folder = tmp_path / "older"
+    subprocess.run(["cp", "-r", whole, folder], check=True)
+    text = (folder / "cells.csv").read_text()
+    (folder / "cells.csv").write_text(text.replace("step_p50_us", "step_median", 1))
+    assert_refused(run(config, folder, "--resume"), "'step_median' instead of 'step_p50_us'", "another version")
+    assert (folder / "cells.csv").read_text().startswith(text[:20])
