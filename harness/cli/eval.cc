@@ -203,13 +203,10 @@ std::vector<results::CellResult> run_eval(const EvalOptions& options) {
       cell.result.status = results::Status::kUnsupported;
       cell.result.reason = reason;
     } else {
-      try {
+      measure::attempt(cell, [&] {
         outputs.push_back(run_variant(cell, layers, options.prompt, context.gpu()));
         tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
-      } catch (const std::bad_alloc&) {
-        cell.result.status = results::Status::kOutOfMemory;
-        cell.result.reason = "ran out of memory";
-      }
+      });
     }
     rows.push_back(cell.result);
   }

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <new>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
-#include "harness/io/bytes.h"
-#include "harness/measure/timed_cells.h"
+#include "harness/measure/compare_cell.h"
 #include "harness/measure/timed_tasks.h"
 #include "variants/cache/spec.h"
 
@@ -60,9 +58,7 @@ class BatchRun {
     for (const auto& cell : cells) {
       if (measure::runs(*cell)) tasks.push_back(measure::step_task(*cell, feed(*cell), 0, steps_, results_));
     }
-    std::vector<measure::Cell*> all;
-    for (const auto& cell : cells) all.push_back(cell.get());
-    if (!measure::time_cells(tasks, all, point_.experiment->measure.repetitions, control_)) return false;
+    if (!measure::run_interleaved(tasks, point_.experiment->measure.repetitions, control_.stop)) return false;
     for (const auto& cell : cells) {
       if (measure::runs(*cell)) cell->summarise();
     }
@@ -74,7 +70,7 @@ class BatchRun {
   // forks that the timed steps run on.
   void prepare(measure::Cell& cell) {
     const Spec written = cell.spec;
-    try {
+    measure::attempt(cell, [&] {
       cell.workload = point_.source->workload(written, point_.seq_len);
       start(cell, written, 1);
       cell.ledger->reset_peaks();
@@ -84,10 +80,7 @@ class BatchRun {
       check(cell);
       if (!measure::runs(cell)) return;
       start(cell, written, 2);
-    } catch (const std::bad_alloc& e) {
-      measure::mark(cell, results::Status::kOutOfMemory,
-                    "ran out of memory at " + io::human_bytes(point_.memory_bytes) + " (" + e.what() + ")");
-    }
+    });
   }
 
   // The batch before its timed steps, in a cache with room for it `times` over.

@@ -1,7 +1,6 @@
 // The budget experiment: the error of retentions and codecs against the bytes that they hold, as means over the
 // last tokens.
 #include <algorithm>
-#include <new>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
@@ -32,12 +31,10 @@ class BudgetRun {
       : point_(point), first_(std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps)) {}
 
   void measure(measure::Cell& cell) {
-    try {
+    measure::attempt(cell, [&] {
       cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len));
       decode(cell);
-    } catch (const std::bad_alloc&) {
-      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
-    }
+    });
     cell.cache.reset();
   }
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
-#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -85,11 +84,15 @@ constexpr std::array kOperations = std::to_array<Operation>({
 });
 
 // One operation again and again. What it made is released, and its memory is back, before the next.
-class OperationTask : public measure::TimedTask {
+class OperationTask : public measure::CellTask {
  public:
-  OperationTask(const measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
+  OperationTask(measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
                 results::ResultsFolder& results)
-      : cell_(cell), operation_(operation), subject_(subject), iterations_(iterations), results_(results) {}
+      : CellTask(cell),
+        operation_(operation),
+        subject_(subject),
+        iterations_(iterations),
+        results_(results) {}
 
   std::string name() const override { return cell_.key + " " + operation_.name; }
   int iterations() const override { return iterations_; }
@@ -120,7 +123,6 @@ class OperationTask : public measure::TimedTask {
   }
 
  private:
-  const measure::Cell& cell_;
   const Operation& operation_;
   Subject& subject_;
   const int iterations_;
@@ -138,7 +140,7 @@ class CheckpointRun {
   // False if it was stopped.
   bool measure(measure::Cell& cell) {
     bool finished = true;
-    try {
+    measure::attempt(cell, [&] {
       fill(cell);
       Subject subject{*cell.cache, cell.ids.front(), folder_.file()};
       const std::string difference = resumes_exactly(cell, subject);
@@ -147,9 +149,7 @@ class CheckpointRun {
       } else if (measure::runs(cell)) {
         finished = time(cell, subject);
       }
-    } catch (const std::bad_alloc&) {
-      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
-    }
+    });
     cell.cache.reset();
     return finished;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
@@ -120,7 +119,7 @@ class GenerateRun {
 
   void write(Writing& w) {
     measure::Cell& cell = *w.cell;
-    try {
+    measure::attempt(cell, [&] {
       measure::open_cache(cell, point_, point_.batch);
       model::CachedModel model(*point_.source->model(), *cell.cache, point_.batch);
       measure::Stopwatch watch;
@@ -131,11 +130,7 @@ class GenerateRun {
       cell.result.tokens_per_s = static_cast<double>(w.ids.size()) / seconds;
       cell.result.status = results::Status::kOk;
       cell.cache.reset();
-    } catch (const std::invalid_argument& e) {
-      measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
-    } catch (const std::bad_alloc&) {
-      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
-    }
+    });
   }
 
   // The last token that was chosen has not been read.

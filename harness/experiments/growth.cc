@@ -26,11 +26,11 @@ void plan_growth(measure::SweepPoint& point) {
 }
 
 // One iteration is a whole run from an empty cache.
-class GrowthTask : public measure::TimedTask {
+class GrowthTask : public measure::CellTask {
  public:
   GrowthTask(measure::Cell& cell, int batch, bool attend, const std::vector<GrowthBytes>& bytes,
              results::ResultsFolder& results)
-      : cell_(cell), attend_(attend), feed_(*cell.workload, batch), bytes_(bytes), results_(results) {}
+      : CellTask(cell), attend_(attend), feed_(*cell.workload, batch), bytes_(bytes), results_(results) {}
 
   std::string name() const override { return cell_.key; }
   int iterations() const override { return 1; }
@@ -75,7 +75,6 @@ class GrowthTask : public measure::TimedTask {
     return row;
   }
 
-  measure::Cell& cell_;
   const bool attend_;
   workload::TokenFeed feed_;
   const std::vector<GrowthBytes>& bytes_;

@@ -7,15 +7,13 @@
 // All three store the prompt in the variant's cache; the first two attend to the prompt's own rows, as
 // frameworks do, and the third to the rows as stored. Times are of storing and attending together.
 #include <algorithm>
-#include <new>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/prefill_check.h"
 #include "harness/experiments/score_attention.h"
-#include "harness/io/bytes.h"
 #include "harness/math/stats.h"
-#include "harness/measure/timed_cells.h"
+#include "harness/measure/compare_cell.h"
 #include "harness/measure/timed_tasks.h"
 #include "variants/cache/spec.h"
 
@@ -99,7 +97,7 @@ class PrefillCell {
 
   // Verifies and accounts, and leaves the prompt ready to be timed.
   void prepare() {
-    try {
+    measure::attempt(*cell_, [&] {
       cell_->workload = point_.source->workload(cell_->spec, point_.seq_len);
       for (int i = 0; i < point_.batch; ++i) {
         for (int layer = 0; layer < point_.source->shape().layers; ++layer)
@@ -111,10 +109,7 @@ class PrefillCell {
       cell_->prompt = step_tokens();
       cell_->account(std::vector<int64_t>(cell_->ids.size(), point_.seq_len));
       check();
-    } catch (const std::bad_alloc&) {
-      measure::mark(*cell_, results::Status::kOutOfMemory,
-                    "ran out of memory at " + io::human_bytes(point_.memory_bytes));
-    }
+    });
     close();
   }
 
@@ -200,10 +195,11 @@ class PrefillCell {
 };
 
 // A prompt into a new cache, several times a repetition where it is short.
-class PrefillTask : public measure::TimedTask {
+class PrefillTask : public measure::CellTask {
  public:
-  PrefillTask(PrefillCell& prefill, results::ResultsFolder& results) : prefill_(prefill), results_(results) {}
-  std::string name() const override { return prefill_.cell().key; }
+  PrefillTask(PrefillCell& prefill, results::ResultsFolder& results)
+      : CellTask(prefill.cell()), prefill_(prefill), results_(results) {}
+  std::string name() const override { return cell_.key; }
   int iterations() const override {
     return static_cast<int>(std::clamp<int64_t>(kTokens / prefill_.tokens(), 1, 16));
   }
@@ -223,11 +219,11 @@ class PrefillTask : public measure::TimedTask {
   void end() override {
     std::vector<results::SampleResult> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
-      rows.push_back(measure::sample_of(prefill_.cell(), repetition_, i, "prefill"));
+      rows.push_back(measure::sample_of(cell_, repetition_, i, "prefill"));
       rows.back().step_us = times_[i].step_us();
     }
     results_.add_samples(rows);
-    prefill_.cell().steps.push_back(times_);
+    cell_.steps.push_back(times_);
   }
 
  private:
@@ -245,12 +241,10 @@ using PrefillCells = std::vector<std::unique_ptr<PrefillCell>>;
 bool time_prefill(const measure::SweepPoint& point, const measure::RunControl& control,
                   results::ResultsFolder& results, const PrefillCells& cells) {
   std::vector<std::unique_ptr<measure::TimedTask>> tasks;
-  std::vector<measure::Cell*> timed;
   for (const auto& c : cells) {
-    timed.push_back(&c->cell());
     if (measure::runs(c->cell())) tasks.push_back(std::make_unique<PrefillTask>(*c, results));
   }
-  return measure::time_cells(tasks, timed, point.experiment->measure.repetitions, control);
+  return measure::run_interleaved(tasks, point.experiment->measure.repetitions, control.stop);
 }
 
 std::vector<results::CellResult> run_prefill(const measure::SweepPoint& point,

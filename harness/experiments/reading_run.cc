@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <optional>
 #include <stdexcept>
 
@@ -65,28 +64,24 @@ class ReadingRun {
     };
     if (!measure::read_together(passages_, schedule_of(point_), reference, readings, go_on)) return false;
     for (ReadingCell* c : read) {
-      if (c->reading) close(*c);
+      if (c->reading) measure::attempt(*c->cell, [&] { close(*c); });
     }
     return true;
   }
 
   bool open(ReadingCell& c) const {
     measure::Cell& cell = *c.cell;
-    try {
+    measure::attempt(cell, [&] {
       measure::open_cache(cell, point_, point_.batch);
       c.reading.emplace(model_, *cell.cache, passages_);
-    } catch (const std::invalid_argument& e) {
-      measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
-    } catch (const std::bad_alloc&) {
-      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
-    }
+    });
     return measure::runs(cell);
   }
 
   void close(ReadingCell& c) const {
     measure::Cell& cell = *c.cell;
     measure::Reading& reading = *c.reading;
-    if (!reading.failure.empty()) return measure::mark(cell, results::Status::kOutOfMemory, reading.failure);
+    if (reading.failure) std::rethrow_exception(reading.failure);
     const std::span<const SequenceId> ids = reading.decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
     const int64_t first_step = std::min(schedule_of(point_).tokens(0), passages_.length);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <new>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
@@ -80,7 +79,7 @@ class StreamRun {
   void read(StreamCell& c) {
     measure::Cell& cell = *c.cell;
     c.predictions.resize(static_cast<size_t>(point_.batch * point_.seq_len));
-    try {
+    measure::attempt(cell, [&] {
       measure::Stopwatch watch;
       c.recomputed > 0 ? recompute(c) : read_with_cache(c);
       const double seconds = watch.lap();
@@ -89,11 +88,7 @@ class StreamRun {
       cell.result.status = results::Status::kOk;
       const int64_t step = point_.experiment->measure.step_tokens;
       if (c.recomputed == 0 && step > 1) record_chunks(cell, step, difference_from_decode(c));
-    } catch (const std::invalid_argument& e) {
-      measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
-    } catch (const std::bad_alloc&) {
-      measure::mark(cell, results::Status::kOutOfMemory, "ran out of memory");
-    }
+    });
   }
 
   void recompute(StreamCell& c) {

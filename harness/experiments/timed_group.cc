@@ -1,11 +1,9 @@
 #include "harness/experiments/timed_group.h"
 
 #include <algorithm>
-#include <new>
 #include <stdexcept>
 
-#include "harness/io/bytes.h"
-#include "harness/measure/timed_cells.h"
+#include "harness/measure/compare_cell.h"
 
 namespace kv::experiments {
 
@@ -16,11 +14,11 @@ bool TimedGroup::run(const std::vector<measure::Cell*>& group) {
   }
   Tasks tasks;
   for (measure::Cell* cell : group) {
-    if (measure::runs(*cell)) add_tasks(*cell, tasks);
+    if (measure::runs(*cell)) measure::attempt(*cell, [&] { add_tasks(*cell, tasks); });
   }
   if (tasks.empty()) return true;
   add_comparisons(group, tasks);
-  if (!measure::time_cells(tasks, group, point_.experiment->measure.repetitions, control_)) return false;
+  if (!measure::run_interleaved(tasks, point_.experiment->measure.repetitions, control_.stop)) return false;
   for (measure::Cell* cell : group) {
     if (!measure::runs(*cell)) continue;
     summarise(*cell);
@@ -30,19 +28,12 @@ bool TimedGroup::run(const std::vector<measure::Cell*>& group) {
 }
 
 void TimedGroup::prepare(measure::Cell& cell) {
-  try {
+  measure::attempt(cell, [&] {
     cell.workload = point_.source->workload(cell.spec, point_.seq_len);
     verify(cell);
     if (!measure::runs(cell)) return measure::mark(cell, results::Status::kFailed, cell.result.reason);
     make_ready(cell);
-  } catch (const OutOfBlocks& e) {
-    measure::mark(cell, results::Status::kOutOfMemory, e.what());
-  } catch (const std::bad_alloc&) {
-    measure::mark(cell, results::Status::kOutOfMemory,
-                  "ran out of memory at " + io::human_bytes(point_.memory_bytes));
-  } catch (const std::invalid_argument& e) {
-    measure::mark(cell, results::Status::kUnsupported, e.what());  // not at this geometry
-  }
+  });
 }
 
 int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {

@@ -1,11 +1,14 @@
 #include "harness/measure/cell.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/io/bytes.h"
 #include "harness/math/stats.h"
 #include "harness/memory/machine.h"
+#include "harness/results/append_file.h"
 #include "harness/verify/policy_check.h"
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
@@ -208,6 +211,27 @@ bool runs(const Cell& cell) {
 void mark(Cell& cell, results::Status status, const std::string& reason) {
   cell.result.fail(status, reason);
   cell.cache.reset();
+}
+
+void mark_exception(Cell& cell) {
+  using results::Status;
+  try {
+    throw;
+  } catch (const results::WriteError&) {
+    throw;
+  } catch (const OutOfBlocks& e) {
+    mark(cell, Status::kOutOfMemory, e.what());
+  } catch (const std::bad_alloc&) {
+    const int64_t limit = cell.ledger ? cell.ledger->limit_bytes() : INT64_MAX;
+    mark(cell, Status::kOutOfMemory,
+         "ran out of memory" + (limit == INT64_MAX ? "" : " at " + io::human_bytes(limit)));
+  } catch (const std::invalid_argument& e) {
+    mark(cell, Status::kUnsupported, e.what());  // not at this geometry
+  } catch (const std::logic_error& e) {
+    mark(cell, Status::kFailed, std::string("internal error: ") + e.what());
+  } catch (const std::exception& e) {
+    mark(cell, Status::kFailed, e.what());
+  }
 }
 
 void open_cache(Cell& cell, const SweepPoint& point, int sequences) {

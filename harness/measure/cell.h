@@ -80,6 +80,17 @@ bool runs(const Cell& cell);
 void set_errors(results::CellResult& result, const verify::Errors& errors);
 // Ends the cell before its time: unsupported, out of memory or failed.
 void mark(Cell& cell, results::Status status, const std::string& reason);
+// The same for the exception that is being handled. Results that cannot be written end the run: it is thrown again.
+void mark_exception(Cell& cell);
+// Does a part of the cell's measurement. What it throws ends this cell, and no other.
+template <class Part>
+void attempt(Cell& cell, const Part& part) {
+  try {
+    part();
+  } catch (...) {
+    mark_exception(cell);
+  }
+}
 // An empty cache for `sequences` sequences of the point's length, with a ledger of its own.
 void open_cache(Cell& cell, const SweepPoint& point, int sequences);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <new>
 #include <stdexcept>
 
 #include "harness/measure/timing.h"
@@ -60,22 +59,14 @@ struct Step {
 };
 
 void read_all(const Step& step, std::span<Reading* const> readings) {
-  std::vector<std::exception_ptr> thrown(readings.size());
 #pragma omp parallel for schedule(dynamic, 1)
   for (size_t i = 0; i < readings.size(); ++i) {
-    if (!readings[i]->failure.empty()) continue;
+    if (readings[i]->failure) continue;
     try {
       step.read(*readings[i]);
-    } catch (const OutOfBlocks& e) {
-      readings[i]->failure = e.what();
-    } catch (const std::bad_alloc&) {
-      readings[i]->failure = "ran out of memory";
     } catch (...) {
-      thrown[i] = std::current_exception();
+      readings[i]->failure = std::current_exception();
     }
-  }
-  for (const std::exception_ptr& e : thrown) {
-    if (e) std::rethrow_exception(e);
   }
 }
 
@@ -115,7 +106,7 @@ std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const
   read_together(passages, schedule, reference, pointers, [](int64_t) { return true; });
   std::vector<std::vector<Prediction>> predictions;
   for (const auto& reading : readings) {
-    if (!reading->failure.empty()) throw std::bad_alloc();
+    if (reading->failure) std::rethrow_exception(reading->failure);
     predictions.push_back(std::move(reading->predictions));
   }
   return predictions;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -48,7 +49,7 @@ struct Reading {
   model::CachedModel decoder;
   std::vector<Prediction> predictions;  // [sequences, length]
   double seconds = 0;                   // in the model and its cache
-  std::string failure;                  // why it stopped early: out of memory
+  std::exception_ptr failure;           // why it stopped early
 };
 
 // After every step `go_on` is asked, with the step's tokens of a sequence; returns false where it did.

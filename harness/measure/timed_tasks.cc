@@ -7,11 +7,11 @@ namespace kv::measure {
 namespace {
 
 // Decode steps on a fork of the base sequences, so that every repetition starts from the same state.
-class StepTask : public TimedTask {
+class StepTask : public CellTask {
  public:
   StepTask(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
            results::ResultsFolder& results)
-      : cell_(cell), feed_(feed), base_(base), steps_(steps), results_(results) {}
+      : CellTask(cell), feed_(feed), base_(base), steps_(steps), results_(results) {}
 
   std::string name() const override { return cell_.key; }
   int iterations() const override { return static_cast<int>(steps_); }
@@ -46,7 +46,6 @@ class StepTask : public TimedTask {
   }
 
  private:
-  Cell& cell_;
   workload::TokenFeed& feed_;
   const int64_t base_, steps_;
   results::ResultsFolder& results_;
@@ -62,11 +61,11 @@ bool shares_storage(Cache& cache, SequenceId a, SequenceId b) {
 }
 
 // Attention alone, each time over another copy of the cache, so that its rows have left the last-level cache.
-class ColdTask : public TimedTask {
+class ColdTask : public CellTask {
  public:
   ColdTask(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends, int replicas,
            results::ResultsFolder& results)
-      : cell_(cell),
+      : CellTask(cell),
         feed_(feed),
         tokens_(tokens),
         attends_(attends),
@@ -136,7 +135,6 @@ class ColdTask : public TimedTask {
     }
   }
 
-  Cell& cell_;
   workload::TokenFeed& feed_;
   const int64_t tokens_;
   const int attends_;
@@ -150,6 +148,12 @@ class ColdTask : public TimedTask {
 };
 
 }  // namespace
+
+void CellTask::handle_exception() {
+  cell_.steps.clear();
+  cell_.cold_us.clear();
+  mark_exception(cell_);
+}
 
 results::SampleResult sample_of(const Cell& cell, int repetition, size_t sample, const char* kind) {
   results::SampleResult row(cell.result);

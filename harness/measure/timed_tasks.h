@@ -12,6 +12,17 @@
 
 namespace kv::measure {
 
+// A task of one cell: what it throws ends that cell, and no other.
+class CellTask : public TimedTask {
+ public:
+  explicit CellTask(Cell& cell) : cell_(cell) {}
+  bool goes_on() const override { return runs(cell_); }
+  void handle_exception() override;
+
+ protected:
+  Cell& cell_;
+};
+
 results::SampleResult sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
 
 // Decode steps base … base + steps - 1, on forks of the cell's sequences, so that every repetition starts

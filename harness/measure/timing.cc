@@ -38,7 +38,7 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       stopped = stopped || stop();
-      if (stopped || failure) {
+      if (stopped || failure || !tasks[i]->goes_on()) {
         for (auto _ : state) state.SetIterationTime(1e-9);
         return;
       }
@@ -47,7 +47,11 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
         for (auto _ : state) state.SetIterationTime(tasks[i]->run());
         tasks[i]->end();
       } catch (...) {
-        failure = std::current_exception();
+        try {
+          tasks[i]->handle_exception();
+        } catch (...) {
+          failure = std::current_exception();
+        }
         state.SkipWithError("stopped by an exception");
       }
     };

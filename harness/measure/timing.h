@@ -19,10 +19,13 @@ class TimedTask {
   virtual void begin(int repetition) = 0;
   virtual double run() = 0;  // seconds
   virtual void end() = 0;
+  virtual bool goes_on() const { return true; }  // false: its repetitions to come are left out
+  // Called while an exception of begin, run or end is handled. What this throws ends all tasks.
+  virtual void handle_exception() { throw; }
 };
 
 // All repetitions of all tasks, in random order. Between any two, `stop` is asked: true ends it early.
-// Returns false if it was ended. An exception of a task ends it too, and is thrown again from here.
+// Returns false if it was ended. An exception that a task does not handle ends it too, and is thrown again here.
 bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repetitions,
                      const std::function<bool()>& stop);
 

@@ -24,6 +24,7 @@ class Ledger : public Memory {
   explicit Ledger(int64_t limit_bytes = INT64_MAX, kv::cuda::Gpu* gpu = nullptr)
       : limit_bytes_(limit_bytes), gpu_(gpu) {}
   ~Ledger() override;
+  int64_t limit_bytes() const { return limit_bytes_; }
 
   // Aligned to 64, not zeroed and not touched. Blocks still held when the ledger dies are freed with it.
   std::byte* allocate(size_t bytes, ByteKind kind) override;

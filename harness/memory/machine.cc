@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 
 namespace kv::memory {
@@ -44,19 +45,66 @@ int64_t last_level_cache_bytes() {
   return int64_t{32} << 20;
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// File names of a control group's version.
+struct GroupFiles {
+  const char *limit, *use, *reclaimable;
+};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"},
+    kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+
+// Pages of files that can be dropped count as use, and are no lack of memory.
+int64_t reclaimable_bytes(const fs::path& group, const GroupFiles& files) {
+  std::ifstream statistics(group / "memory.stat");
+  std::string name;
+  for (int64_t bytes = 0; statistics >> name >> bytes;) {
+    if (name == files.reclaimable) return bytes;
+  }
+  return 0;
+}
+
+int64_t group_available_bytes(const fs::path& group, const GroupFiles& files) {
+  int64_t limit = 0, use = 0;  // the limit is no number ("max") where there is none
+  if (!(std::ifstream(group / files.limit) >> limit) || !(std::ifstream(group / files.use) >> use))
+    return INT64_MAX;
+  return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - reclaimable_bytes(group, files)));
+}
+
+// Of a group and all around it, up to the root. In a container the path may be the host's, which is not there.
+int64_t least_available_bytes(const fs::path& root, fs::path path, const GroupFiles& files) {
+  int64_t least = INT64_MAX;
+  for (path = path.relative_path();; path = path.parent_path()) {
+    least = std::min(least, group_available_bytes(root / path, files));
+    if (path.empty()) return least;
+  }
+}
+
+}  // namespace
+
+// A line is "0::/path" in version 2, and "4:memory:/path" or "4:cpu,memory:/path" in version 1.
+int64_t cgroup_available_bytes(const fs::path& membership, const fs::path& root) {
+  int64_t least = INT64_MAX;
+  std::ifstream file(membership);
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    if (controllers == ",,") least = std::min(least, least_available_bytes(root, path, kVersion2));
+    if (controllers.find(",memory,") != std::string::npos)
+      least = std::min(least, least_available_bytes(root / "memory", path, kVersion1));
+  }
+  return least;
+}
+
 int64_t available_memory_bytes() {
   const std::string kib = proc_value("/proc/meminfo", "MemAvailable");
-  int64_t available = kib.empty() ? total_memory_bytes() : std::stoll(kib) * 1024;
-  // A container may have less than the machine: control groups, version 2 and 1.
-  const std::string groups[][2] = {
-      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-      {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
-  for (const auto& [limit_file, use_file] : groups) {
-    int64_t limit = 0, use = 0;  // not a number where there is no limit
-    if (std::ifstream(limit_file) >> limit && std::ifstream(use_file) >> use)
-      available = std::min(available, std::max<int64_t>(0, limit - use));
-  }
-  return available;
+  const int64_t available = kib.empty() ? total_memory_bytes() : std::stoll(kib) * 1024;
+  // A container may have less than the machine.
+  return std::min(available, cgroup_available_bytes("/proc/self/cgroup", "/sys/fs/cgroup"));
 }
 
 int64_t peak_rss_bytes() {

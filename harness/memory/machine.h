@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 namespace kv::memory {
 
 int64_t total_memory_bytes();
 int64_t available_memory_bytes();  // what the system thinks a process may still use
+// What the control groups of `membership`, a file like /proc/self/cgroup, leave below `root`, where they are mounted:
+// the least of the process's own group and those around it, version 2 and 1. INT64_MAX without a limit.
+int64_t cgroup_available_bytes(const std::filesystem::path& membership, const std::filesystem::path& root);
 int64_t peak_rss_bytes();          // of this process
 int64_t cache_bytes(int level);    // a data cache of one core; 0 where the system does not say
 int64_t last_level_cache_bytes();  // 32 MiB where the system does not say

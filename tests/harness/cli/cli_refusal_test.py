@@ -1,11 +1,14 @@
 """What is refused, each in one line: settings, variants, configs, arguments, folders, full disks."""
 
 import csv
+import json
+import os
 import subprocess
 
 import pytest
 from program import (
-    CONFIG, assert_complete, assert_refused, cells_by_key, kvlab, lines_by_cell, no_file_beyond, run, without_gpu,
+    CONFIG, assert_complete, assert_refused, cells_by_key, kvlab, lines_by_cell, no_file_beyond, run, table,
+    without_gpu,
 )  # fmt: skip
 
 
@@ -175,6 +178,27 @@ def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_pat
     assert_complete(folder, whole)
     after = lines_by_cell(folder / "cells.csv")
     assert all(after[cell] == line for cell, line in before.items())
+
+
+def test_a_full_spill_disk_ends_one_cell(config, tmp_path):
+    """128 tokens fit into the file that may not grow beyond 1 MiB, 2048 do not; the run and its other cells go on."""
+    spilling = "tiered(hot=64,warm=0)"
+    more = ["--set", f'sweep.variants=["contiguous", "{spilling}"]', "--set", "sweep.seq_len=[2048, 128]",
+            "--set", "model.head_dim=128", "--set", 'experiment="decode"']  # fmt: skip
+    done = run(config, tmp_path / "out", *more, preexec_fn=no_file_beyond(1 << 20))
+    assert done.returncode == 1, done.stderr
+    rows = [row for row in table(tmp_path / "out" / "cells.csv") if not row["cell"].endswith(" null")]
+    assert {(row["variant"], row["seq_len"], row["status"]) for row in rows} == {
+        ("contiguous", "2048", "ok"), (spilling, "2048", "failed"), ("contiguous", "128", "ok"), (spilling, "128", "ok")}
+    (failed,) = [row for row in rows if row["status"] == "failed"]
+    assert "File too large" in failed["reason"] and failed["step_p50_us"] == ""
+    assert json.loads((tmp_path / "out" / "env.json").read_text())["finished"]
+
+
+def test_a_pipe_that_nobody_writes_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    for arguments in (["run", tmp_path / "pipe.toml"], ["tables", "--model", tmp_path / "pipe.toml"]):
+        assert_refused(kvlab(*arguments, timeout=20), "pipe.toml: it is not a regular file")
 
 
 def test_a_full_terminal_is_an_error():
