@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 
+#include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 
 namespace kv::config {
@@ -78,9 +78,9 @@ const std::vector<const char*> kPositions{"max_position_embeddings", "n_position
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& path) : path_(path) {
-    std::ifstream file(path);
-    if (!file) throw std::invalid_argument("cannot read " + path + "; a Hugging Face config.json is needed");
-    config_ = json::parse(file, nullptr, false);
+    if (!std::filesystem::exists(path))
+      throw std::invalid_argument("cannot read " + path + "; a Hugging Face config.json is needed");
+    config_ = json::parse(io::read_text(path), nullptr, false);
     if (!config_.is_object()) fail("not a JSON object; a Hugging Face config.json is one");
     if (config_.contains("text_config") && config_["text_config"].is_object()) use_text_config();
     const auto family = class_defaults().find(text("model_type"));

@@ -2,12 +2,13 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 
 #include "harness/io/csv.h"
+#include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
 
@@ -68,27 +69,41 @@ std::optional<double> number_in(const std::string& field) {
   return error == std::errc() && at == end ? std::optional(value) : std::nullopt;
 }
 
+// Prompt and answer together, each checked for itself: -5 and 10 are not a request of 5 tokens.
+int64_t request_length(const std::string& path, size_t line, double prompt, double answer) {
+  for (const double tokens : {prompt, answer}) {
+    if (tokens >= 0 && tokens <= kMaxLength) continue;
+    std::ostringstream text;
+    text << path << ":" << line << ": " << tokens << " tokens; a request has 0 to " << kMaxLength
+         << " in its prompt and in its answer";
+    throw std::invalid_argument(text.str());
+  }
+  return static_cast<int64_t>(prompt + answer);
+}
+
 std::vector<int64_t> read_azure(const std::string& path) {
   std::vector<int64_t> lengths;
-  const io::CsvTable table = io::read_csv(path);
+  const io::CsvTable table = io::read_csv(path, io::LastLine::kWhole);
   if (!table.header.empty() && table.header != kAzureColumns)
     throw std::invalid_argument(path + ": its columns are not TIMESTAMP,ContextTokens,GeneratedTokens");
   for (const io::CsvRecord& request : table.records) {
     const auto prompt = number_in(request[1]), answer = number_in(request[2]);
-    if (!prompt || !answer) throw std::invalid_argument(path + ": a request without its numbers of tokens");
-    lengths.push_back(static_cast<int64_t>(*prompt + *answer));
+    if (!prompt || !answer)
+      throw std::invalid_argument(path + ":" + std::to_string(lengths.size() + 2) +
+                                  ": ContextTokens and GeneratedTokens must be numbers");
+    lengths.push_back(request_length(path, lengths.size() + 2, *prompt, *answer));
   }
   return lengths;
 }
 
 std::vector<int64_t> read_mooncake(const std::string& path) {
   std::vector<int64_t> lengths;
-  std::ifstream file(path);
+  std::istringstream file(io::read_text(path));
   for (std::string line; std::getline(file, line);) {
     try {
       const nlohmann::json request = nlohmann::json::parse(line);
-      lengths.push_back(request.at("input_length").get<int64_t>() +
-                        request.at("output_length").get<int64_t>());
+      lengths.push_back(request_length(path, lengths.size() + 1, request.at("input_length").get<double>(),
+                                       request.at("output_length").get<double>()));
     } catch (const nlohmann::json::exception&) {
       throw std::invalid_argument(path + ":" + std::to_string(lengths.size() + 1) +
                                   ": not a JSON object with input_length and output_length");

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/io/mapped_file.h"
+
 namespace kv::config {
 namespace {
 
@@ -23,7 +25,7 @@ std::string line_of(const toml::node& node) {
 
 toml::table parse_toml_file(const std::string& path) {
   try {
-    return toml::parse_file(path);
+    return toml::parse(io::read_text(path), path);
   } catch (const toml::parse_error& e) {
     throw std::invalid_argument(path + ":" + std::to_string(e.source().begin.line) + ": " +
                                 std::string(e.description()));

@@ -2,25 +2,24 @@
 
 #include <csv.h>
 
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
+
+#include "harness/io/mapped_file.h"
 
 namespace kv::io {
 namespace {
 
-// Up to the last line feed: what comes after it was cut off.
-std::string whole_lines(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  std::string lines = std::move(text).str();
-  lines.erase(lines.rfind('\n') == std::string::npos ? 0 : lines.rfind('\n') + 1);
+std::string lines_of(const std::filesystem::path& path, LastLine last_line) {
+  std::string lines = read_text(path.string());
+  if (last_line == LastLine::kTorn)
+    lines.erase(lines.rfind('\n') == std::string::npos ? 0 : lines.rfind('\n') + 1);
+  else if (!lines.empty() && lines.back() != '\n')
+    lines += '\n';
   return lines;
 }
 
-std::vector<CsvRecord> parse_records(const std::filesystem::path& path) {
-  const std::string text = whole_lines(path);
+std::vector<CsvRecord> parse_records(const std::filesystem::path& path, LastLine last_line) {
+  const std::string text = lines_of(path, last_line);
   struct Parse {
     std::vector<CsvRecord> records;
     CsvRecord record;
@@ -59,9 +58,9 @@ std::string csv_line(const CsvRecord& fields) {
   return line + "\n";
 }
 
-CsvTable read_csv(const std::filesystem::path& path) {
+CsvTable read_csv(const std::filesystem::path& path, LastLine last_line) {
   CsvTable table;
-  for (CsvRecord& record : parse_records(path)) {
+  for (CsvRecord& record : parse_records(path, last_line)) {
     if (table.header.empty()) {
       table.header = std::move(record);
       continue;

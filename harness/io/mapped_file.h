@@ -10,7 +10,8 @@ namespace kv::io {
 class MappedFile {
  public:
   // Throws std::invalid_argument with the path and the system's reason if it cannot be opened or is not a
-  // regular file.
+  // regular file. Where somebody cuts the file off while it is mapped, reading on ends the program with exit code 2
+  // and a line that names the file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -23,5 +24,8 @@ class MappedFile {
   std::string path_;
   std::span<const std::byte> bytes_;  // empty for an empty file, which cannot be mapped
 };
+
+// All of a file. Throws as MappedFile does.
+std::string read_text(const std::string& path);
 
 }  // namespace kv::io

@@ -5,12 +5,12 @@
 // (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "harness/config/geometry.h"
+#include "harness/io/mapped_file.h"
 #include "harness/io/safetensors.h"
 #include "harness/model/weights.h"
 
@@ -21,9 +21,9 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 json read_json(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::invalid_argument("cannot read " + path + "; a Hugging Face model folder has it");
-  json object = json::parse(file, nullptr, false);
+  if (!fs::exists(path))
+    throw std::invalid_argument("cannot read " + path + "; a Hugging Face model folder has it");
+  json object = json::parse(io::read_text(path), nullptr, false);
   if (!object.is_object()) throw std::invalid_argument(path + ": not a JSON object");
   return object;
 }

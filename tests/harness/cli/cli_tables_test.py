@@ -173,7 +173,7 @@ def test_the_listing_has_every_model():
     [
         (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
         (["--model", "missing.json"], ["missing.json"]),
-        (["--model", "/dev/null"], ["/dev/null", "JSON"]),
+        (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
         (["--variants", "contiguous/f17"], ["f17"]),
         (["--variants", " ;"], ["--variants is empty"]),
         (["--lengths", "4K"], ["--lengths '4K'"]),

@@ -13,6 +13,7 @@
 #include "harness/experiments/score_attention.h"
 #include "harness/memory/ledger.h"
 #include "harness/verify/reference/attention.h"
+#include "tests/message_of.h"
 
 namespace kv {
 namespace {
@@ -223,6 +224,21 @@ TEST(RequestLengths, ComeFromTraces) {
   };
   EXPECT_EQ(draw("a.csv"), (std::vector<int64_t>{418, 418}));
   EXPECT_EQ(draw("m.jsonl"), (std::vector<int64_t>{15, 15}));
+  const auto refusal_of = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+    return message_of([&] { draw(name); });
+  };
+  // The last line may lack its line feed.
+  std::ofstream(folder / "cut.csv") << "TIMESTAMP,ContextTokens,GeneratedTokens\n0,3,4";
+  EXPECT_EQ(draw("cut.csv"), (std::vector<int64_t>{7, 7}));
+  const std::string head = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  for (const char* line : {"0,-5,10\n", "0,1e30,1\n", "0,nan,1\n"})
+    EXPECT_TRUE(refusal_of("t.csv", head + "0,1,1\n" + line).find("t.csv:3: ") != std::string::npos) << line;
+  for (const char* numbers : {R"("input_length": -5, "output_length": 10)",
+                              R"("input_length": 9223372036854775807, "output_length": 9223372036854775807)"})
+    EXPECT_TRUE(refusal_of("t.jsonl", "{" + std::string(numbers) + "}\n").find("t.jsonl:1: ") !=
+                std::string::npos)
+        << numbers;
   EXPECT_THROW(draw("bad.jsonl"), std::invalid_argument);
   EXPECT_THROW(draw("absent.csv"), std::invalid_argument);
   fs::remove_all(folder);
