@@ -30,7 +30,7 @@ Exact attend_exactly(const std::vector<float>& q, const std::vector<float>& k, c
   for (size_t first = 0; first < q.size(); first += d) {
     const double sum = exponentials(q.data() + first, k, d, p);
     for (size_t r = 0; r < p.size(); ++r) {
-      exact.mass[r] += p[r] / sum;
+      exact.weights[r] += p[r] / sum;
       for (size_t i = 0; i < d; ++i) exact.out[first + i] += p[r] / sum * double{v[r * d + i]};
     }
   }

@@ -6,8 +6,8 @@
 namespace kv::gpu_check {
 
 struct Exact {
-  std::vector<double> out;   // [group, head_dim]
-  std::vector<double> mass;  // [rows] probability that each row got, summed over the group
+  std::vector<double> out;      // [group, head_dim]
+  std::vector<double> weights;  // [rows] probability that each row got, summed over the group
 };
 
 // q [group, head_dim], k and v [rows, head_dim].

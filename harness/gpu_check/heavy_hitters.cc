@@ -42,12 +42,12 @@ HeavyHitters::HeavyHitters(cuda::Gpu& gpu, const WriteNumbers& write, const Heav
   std::vector<cuda::Page> pages;
   std::vector<cuda::AppendJob> jobs;
   std::vector<cuda::ScoredSlots> scored;
-  std::vector<float*> mass;
+  std::vector<float*> weights;
   for (int32_t i = 0; i < shape.heads; ++i) {
     pages.push_back(
         {.k = k_.as<std::byte>() + i * budget * row_bytes, .v = v_.as<std::byte>() + i * budget * row_bytes});
     scored.push_back({token_.as<int32_t>() + i * budget, score_.as<float>() + i * budget});
-    mass.push_back(scored.back().score);
+    weights.push_back(scored.back().score);
   }
   pages_ = upload(gpu, pages);
   for (int32_t i = 0; i < shape.heads; ++i) {
@@ -61,7 +61,7 @@ HeavyHitters::HeavyHitters(cuda::Gpu& gpu, const WriteNumbers& write, const Heav
   }
   jobs_ = upload(gpu, jobs);
   scored_slots_ = upload(gpu, scored);
-  mass_ = upload(gpu, mass);
+  weights_ = upload(gpu, weights);
 }
 
 void HeavyHitters::step() {
@@ -102,8 +102,9 @@ void HeavyHitters::attend() {
   const cuda::MergeParams merge{on_gpu,      partials, shape_.group, shape_.head_dim, log_sum_.as<float>(),
                                 shape_.group};
   gpu_.decode({layout_, items_.as<cuda::WorkItem>(), merge, counters_.as<unsigned>(), false}, shape_.heads);
-  gpu_.add_mass({on_gpu, log_sum_.as<float>(), mass_.as<float*>(), shape_.group, shape_.group}, shape_.heads,
-                rows());
+  gpu_.add_attention_weights(
+      {on_gpu, log_sum_.as<float>(), weights_.as<float*>(), shape_.group, shape_.group}, shape_.heads,
+      rows());
 }
 
 template <class T>
@@ -169,7 +170,7 @@ std::string HeavyHitters::difference(int index, const Head& before) const {
   const Head after = head(index);
   if (after.token != before.token) return "tokens";
   for (size_t slot = 0; slot < after.score.size(); ++slot) {
-    const double score = double{before.score[slot]} + want.mass[slot];
+    const double score = double{before.score[slot]} + want.weights[slot];
     if (!(std::fabs(double{after.score[slot]} - score) <= kBound * (score + 1.0))) return "scores";
   }
   return "";

@@ -43,7 +43,7 @@ class HeavyHitters {
   int32_t count_ = 0;
   cuda::Layout layout_;
   DeviceBytes k_, v_, pages_, token_, score_, scored_slots_, slot_, new_rows_, jobs_, q_, out_, problems_,
-      items_, max_, sum_, values_, logits_, log_sum_, counters_, mass_;
+      items_, max_, sum_, values_, logits_, log_sum_, counters_, weights_;
 };
 
 }  // namespace kv::gpu_check

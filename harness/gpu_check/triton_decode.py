@@ -62,13 +62,13 @@ def decode_split(q, k, v, k_scale, v_scale, k_zero, v_zero, values, maxima, sums
                 s *= tl.load(k_scale + base + row, mask=there, other=0.0).to(tl.float32)[None, :]
         s = tl.where(there[None, :], s * scale, -float("inf"))
         higher = tl.maximum(m, tl.max(s, 1))
-        shrink = tl.exp2(m - higher)
+        rescale = tl.exp2(m - higher)
         p = tl.exp2(s - higher[:, None])
-        total = total * shrink + tl.sum(p, 1)
-        acc *= shrink[:, None]
+        total = total * rescale + tl.sum(p, 1)
+        acc *= rescale[:, None]
         code = tl.load(v + place, mask=there[:, None], other=0)
         if BITS == 4:
-            acc_high *= shrink[:, None]
+            acc_high *= rescale[:, None]
             factor = tl.load(v_scale + base + row, mask=there, other=0.0).to(tl.float32)
             zero = tl.load(v_zero + base + row, mask=there, other=0.0).to(tl.float32)
             weight = (p * factor[None, :]).to(tl.float16)

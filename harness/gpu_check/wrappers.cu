@@ -250,9 +250,9 @@ bool queues_wait(cuda::CudaGpu& gpu) {
   cuda::Gpu::Mark done[kSlots] = {};
   for (int i = 0; i < kPieces; ++i) {
     uint32_t* slot = slots.as<uint32_t>() + i % kSlots * kWords;
-    if (i >= kSlots) gpu.wait(Queue::kAhead, done[i % kSlots]);
-    gpu.copy_ahead(slot, pinned + static_cast<size_t>(i) * kBytes, kBytes);
-    gpu.wait(Queue::kMain, gpu.mark(Queue::kAhead));
+    if (i >= kSlots) gpu.wait(Queue::kPrefetch, done[i % kSlots]);
+    gpu.prefetch(slot, pinned + static_cast<size_t>(i) * kBytes, kBytes);
+    gpu.wait(Queue::kMain, gpu.mark(Queue::kPrefetch));
     add_words<<<1, 256, 0, gpu.stream()>>>(slot, kWords, sums.as<unsigned long long>() + i);
     KV_CHECK(cudaGetLastError());
     done[i % kSlots] = gpu.mark(Queue::kMain);

@@ -2,7 +2,7 @@
 // rows, turn by turn. `ctest` does not run this; build and run `ratio_benchmark`.
 //
 //   layout   rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16,
-//   likewise scores   without and with the mass that each row got, which heavy-hitter policies ask for ragged
+//   likewise scores   without and with the weights that each row got, which heavy-hitter policies ask for ragged
 //   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
 //
 //   us       microseconds of the first way (median of the turns)
@@ -56,20 +56,20 @@ struct Step {
 
 struct Queries {
   int group, head_dim;
-  std::vector<float> q, out, mass;
+  std::vector<float> q, out, weights;
   Queries(const Shape& s, int64_t problems)
       : group(s.q_heads / s.kv_heads),
         head_dim(s.head_dim),
         q(static_cast<size_t>(problems * group * head_dim)),
         out(q.size()),
-        mass(static_cast<size_t>(s.kv_heads * s.rows)) {
+        weights(static_cast<size_t>(s.kv_heads * s.rows)) {
     std::mt19937 rng(3);
     std::normal_distribution<float> normal;
     for (float& x : q) x = normal(rng);
   }
-  // Of spans in step.spans, all of them set; with_mass gives each head its rows of `mass`.
-  void ask(Step& step, bool with_mass) {
-    float* room = mass.data();
+  // Of spans in step.spans, all of them set; with_weights gives each head its rows of `weights`.
+  void add_problems(Step& step, bool with_weights) {
+    float* next = weights.data();
     for (const auto& spans : step.spans) {
       const int64_t at = std::ssize(step.problems) * group * head_dim;
       const int64_t rows = std::accumulate(spans.begin(), spans.end(), int64_t{0},
@@ -79,8 +79,8 @@ struct Queries {
                                .spans = spans,
                                .group = group,
                                .visible = rows,
-                               .attention_weights = with_mass ? room : nullptr});
-      room += rows;
+                               .attention_weights = with_weights ? next : nullptr});
+      next += rows;
     }
   }
 };
@@ -100,7 +100,7 @@ std::vector<Step> layouts(const Rows& rows, const Shape& s, Queries& queries) {
     steps[1].spans.push_back(rows.chunks(head, kChunk, in_order));
     steps[2].spans.push_back(rows.chunks(head, kBlock, shuffled));
   }
-  for (Step& step : steps) queries.ask(step, false);
+  for (Step& step : steps) queries.add_problems(step, false);
   return steps;
 }
 
@@ -108,7 +108,7 @@ std::vector<Step> scores(const Rows& rows, const Shape& s, Queries& queries) {
   std::vector<Step> steps(2);
   for (Step& step : steps) {
     for (int head = 0; head < s.kv_heads; ++head) step.spans.push_back({rows.part(head, 0, s.rows)});
-    queries.ask(step, &step == &steps[1]);
+    queries.add_problems(step, &step == &steps[1]);
   }
   return steps;
 }
@@ -126,7 +126,7 @@ std::vector<Step> batches(const Rows& rows, const Shape& s, Queries& queries) {
         steps[static_cast<size_t>(way)].spans.push_back({rows.part(head, first[way], length[way])});
     }
   }
-  for (Step& step : steps) queries.ask(step, false);
+  for (Step& step : steps) queries.add_problems(step, false);
   return steps;
 }
 
@@ -174,7 +174,7 @@ void compare(benchmark::State& state, const Kind& kind, const Codec& codec, cons
 }
 
 const Kind kKinds[] = {{"layout", layouts, {"chunks", "blocks"}, 1},
-                       {"scores", scores, {"with_mass"}, 1},
+                       {"scores", scores, {"with_weights"}, 1},
                        {"ragged", batches, {"one_long"}, kBatch}};
 
 void add(const Kind& kind, const Codec& codec, const Shape& shape, int threads) {

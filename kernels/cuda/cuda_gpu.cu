@@ -114,7 +114,7 @@ void CudaGpu::synchronize() {
   KV_CHECK(cudaStreamSynchronize(stream_));
 }
 
-void CudaGpu::copy_ahead(void* to, const void* from, size_t bytes) {
+void CudaGpu::prefetch(void* to, const void* from, size_t bytes) {
   KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ahead_));
 }
 
@@ -182,9 +182,9 @@ void CudaGpu::merge(const MergeParams& params, int problems) {
   KV_CHECK(cudaGetLastError());
 }
 
-void CudaGpu::add_mass(const MassParams& params, int problems, int most_rows) {
+void CudaGpu::add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) {
   const dim3 grid(blocks(most_rows, kAttendThreads), static_cast<unsigned>(problems));
-  cuda::add_mass<<<grid, kAttendThreads, 0, stream_>>>(params);
+  cuda::add_attention_weights<<<grid, kAttendThreads, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 

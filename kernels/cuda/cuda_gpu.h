@@ -32,7 +32,7 @@ class CudaGpu : public Gpu {
   void release_pinned(std::byte* p) noexcept override;
   void copy(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
-  void copy_ahead(void* to, const void* from, size_t bytes) override;
+  void prefetch(void* to, const void* from, size_t bytes) override;
   Mark mark(Queue queue) override;
   void wait(Queue queue, Mark mark) override;
   void wait(Mark mark) override;
@@ -42,7 +42,7 @@ class CudaGpu : public Gpu {
   int decode_queries(const Layout& layout, int queries) const override;
   void decode(const DecodeParams& params, int items) override;
   void merge(const MergeParams& params, int problems) override;
-  void add_mass(const MassParams& params, int problems, int most_rows) override;
+  void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) override;
   void choose_slots(const EvictParams& params, int heads) override;
 
  private:

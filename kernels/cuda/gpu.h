@@ -25,7 +25,7 @@ struct GpuInfo {
 class Gpu {
  public:
   // Each runs what it is given in order, and neither waits for the other unless it is told to.
-  enum class Queue { kMain, kAhead };
+  enum class Queue { kMain, kPrefetch };
   // What a queue had been given when this was made.
   using Mark = int64_t;
 
@@ -43,9 +43,9 @@ class Gpu {
   // Until all is done, in both queues.
   virtual void synchronize() = 0;
 
-  // Copies in the queue kAhead and returns at once: both sides stay as they are until that is waited for. The
+  // Copies in the queue kPrefetch and returns at once: both sides stay as they are until that is waited for. The
   // host's memory is pinned.
-  virtual void copy_ahead(void* to, const void* from, size_t bytes) = 0;
+  virtual void prefetch(void* to, const void* from, size_t bytes) = 0;
   // At most kMarks are in use at once: an older one then stands for a newer.
   static constexpr int kMarks = 64;
   virtual Mark mark(Queue queue) = 0;
@@ -62,7 +62,7 @@ class Gpu {
   virtual int decode_queries(const Layout& layout, int queries) const = 0;
   virtual void decode(const DecodeParams& params, int items) = 0;
   virtual void merge(const MergeParams& params, int problems) = 0;
-  virtual void add_mass(const MassParams& params, int problems, int most_rows) = 0;
+  virtual void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) = 0;
   virtual void choose_slots(const EvictParams& params, int heads) = 0;
 };
 

@@ -70,7 +70,7 @@ TEST(CudaTiers, ChangeNoBit) {
     const std::string spec = "tiered(" + tiers + ")" + rest;
     if (!unsupported_reason(parse_spec(spec)).empty()) continue;  // a disk without direct reads
     for (const int64_t n : rest == "/f16" ? std::vector<int64_t>{1, 9} : std::vector<int64_t>{1}) {
-      const auto want = outputs_on_gpu("contiguous" + rest, Late::kAhead, n);
+      const auto want = outputs_on_gpu("contiguous" + rest, Late::kPrefetch, n);
       EXPECT_EQ(outputs_on_gpu(spec, Late::kBoth, n), want) << spec << " " << n;
       cpu::force_isa("scalar");
       EXPECT_LT(relative_l2(want, outputs(parse_spec(spec), nullptr, n)), 1e-5) << spec << " " << n;
@@ -86,7 +86,7 @@ TEST(CudaTiers, NoticeEveryWaitThatIsMissing) {
   ASSERT_GT(whole.waits, 3 + 2);  // for each piece of both long sequences, and for a slot that is used again
   for (int64_t skipped = 0; skipped < whole.waits; ++skipped) {
     bool noticed = false;
-    for (const auto late : {Late::kAhead, Late::kMain}) {
+    for (const auto late : {Late::kPrefetch, Late::kMain}) {
       SimtGpu gpu(1, late);
       gpu.skipped_wait = skipped;
       noticed = noticed || outputs(spec, &gpu, 1) != want;

@@ -140,7 +140,7 @@ std::string GpuStorage::kernel() const {
   const cuda::GpuInfo info = gpu_.info();
   const std::string name = "cuda" + std::to_string(info.major) + std::to_string(info.minor) +
                            (attention_.fast() ? "_decode/" : "_simple/");
-  if (context_.rotated) return name + "f32 of turned copy";
+  if (context_.rotated) return name + "f32 of rotated copy";
   if (context_.codec.read_copy) return name + "f32 of decoded copy";
   return name + encodings_name(context_.codec.k, context_.codec.v);
 }

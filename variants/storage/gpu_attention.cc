@@ -84,8 +84,8 @@ void GpuAttention::attend(std::span<const HeadQueries> problems, const PieceSour
   if (source) run_pieces(batch, at, slots, *source);
   if (!batch.block_queries) gpu_.merge(merging(batch, at), batch.count());
   if (batch.logits > 0) {
-    gpu_.add_mass({at.problems, at.log_sum, at.weights, batch.group, batch.most_queries}, batch.count(),
-                  batch.most_rows);
+    gpu_.add_attention_weights({at.problems, at.log_sum, at.weights, batch.group, batch.most_queries},
+                               batch.count(), batch.most_rows);
   }
   fast_ = batch.block_queries > 0;
   collect(problems, at.out, batch.outputs);
@@ -352,13 +352,13 @@ void GpuAttention::run_pieces(const GpuBatch& batch, const Placed& at, const Slo
   size_t piece = 0;
   source.visit([&](size_t input, const Piece& from) {
     const size_t slot = piece % batch.slots;
-    if (piece >= batch.slots) gpu_.wait(Queue::kAhead, done[piece % done.size()]);
+    if (piece >= batch.slots) gpu_.wait(Queue::kPrefetch, done[piece % done.size()]);
     for (int p = 0; p < kPlanes; ++p) {
       const auto bytes = static_cast<size_t>(slots.plane_bytes[p]);
-      if (bytes > 0) gpu_.copy_ahead(slots.plane(slot, p), from.base[p], bytes);
+      if (bytes > 0) gpu_.prefetch(slots.plane(slot, p), from.base[p], bytes);
     }
     if (piece > 0) gpu_.wait(copied);
-    copied = gpu_.mark(Queue::kAhead);
+    copied = gpu_.mark(Queue::kPrefetch);
     gpu_.wait(Queue::kMain, copied);
     run_piece(batch, at, input, piece);
     done[piece % done.size()] = gpu_.mark(Queue::kMain);

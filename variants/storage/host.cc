@@ -186,7 +186,7 @@ std::string HostStorage::kernel() const {
 std::string HostStorage::kernel_of(int64_t tokens) const {
   const Codec& codec = context_.codec;
   const Encoding v = codec.read_copy ? Encoding{} : codec.v;
-  if (context_.rotated) return attention_kernel_name({}, v, tokens) + " of turned copy";
+  if (context_.rotated) return attention_kernel_name({}, v, tokens) + " of rotated copy";
   if (codec.read_copy) return attention_kernel_name({}, {}, tokens) + " of decoded copy";
   return attention_kernel_name(codec.k, codec.v, tokens);
 }

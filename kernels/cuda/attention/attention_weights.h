@@ -10,17 +10,17 @@
 namespace kv::cuda {
 
 // Grid: [ceil(most rows / threads), problems].
-KV_KERNEL add_mass(MassParams params) {
+KV_KERNEL add_attention_weights(AttentionWeightsParams params) {
   const Problem p = params.problems[simt::block_y()];
   const int row = simt::block_x() * simt::threads() + simt::thread();
   if (!p.logits || row >= rows_of(p)) return;
   const float* log_sum = params.log_sum + int64_t{simt::block_y()} * params.most_queries;
-  float mass = 0.0f;
+  float sum = 0.0f;
   for (int query = 0; query < params.group * p.n; ++query) {
     if (row >= p.visible + query % p.n) continue;
-    mass += simt::exp2(p.logits[int64_t{query} * rows_of(p) + row] - log_sum[query]);
+    sum += simt::exp2(p.logits[int64_t{query} * rows_of(p) + row] - log_sum[query]);
   }
-  params.mass[simt::block_y()][row] += mass;
+  params.weights[simt::block_y()][row] += sum;
 }
 
 }  // namespace kv::cuda

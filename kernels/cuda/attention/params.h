@@ -60,10 +60,10 @@ struct DecodeParams {
   bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
 };
 
-struct MassParams {
+struct AttentionWeightsParams {
   const Problem* problems;  // [blocks_y], with logits
   const float* log_sum;     // [problems, most_queries] of the merge
-  float* const* mass;       // [problems]: [rows] each, added to; or null
+  float* const* weights;    // [problems]: [rows] each, added to; or null
   int32_t group;
   int32_t most_queries;
 };

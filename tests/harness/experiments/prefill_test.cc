@@ -182,7 +182,7 @@ TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
           "[\"doubling/f16\", \"paged(block=32)/kivi\", \"paged/f16/ring(window=50)\", \"segmented/q4_0\", "
           "\"paged/f32/snapkv\"]\nlengths = [\"uniform(1,200)\", \"7,300,7\"]\nbatch = [4, "
           "5]\n[measure]\nrepetitions = 1\n");
-  // A list is one batch, not one a value of the batch axis; and the null A/B.
+  // A list is one batch, not one a value of the batch axis; and the A/A test.
   ASSERT_EQ(rows.size(), 3u * 6);
   for (const results::CellResult& row : rows) {
     EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;

@@ -76,7 +76,7 @@ TEST(Stats, TellsFasterFromSlower) {
             math::Verdict::kSlower);
 }
 
-// The null A/B: two sets from one distribution must seldom be told apart, but an interval that never errs is
+// The A/A test: two sets from one distribution must seldom be told apart, but an interval that never errs is
 // too wide.
 TEST(Stats, NullComparisonIsSeldomDecided) {
   for (int repetitions : {5, 10, 20}) {

@@ -305,15 +305,15 @@ TEST(HuggingFaceFolder, ForTheCacheNothingIsTurned) {
   TinyHuggingFace().write(folder.path());
   const model::Model model(folder.path().string());
   const std::vector<int> ids = {4, 4};
-  bool turned = false;
+  bool rotated = false;
   const auto look = [&](int layer, int64_t n, const float*, const float* k, const float*, float* out) {
     std::fill_n(out, 4 * n * 8, 0.0f);
-    if (layer == 0) turned = !std::equal(k, k + 8, k + 8);
+    if (layer == 0) rotated = !std::equal(k, k + 8, k + 8);
   };
   model.forward(ids, 0, look, model::Rotary::kCache);
-  EXPECT_FALSE(turned);
+  EXPECT_FALSE(rotated);
   model.forward(ids, 0, look);
-  EXPECT_TRUE(turned);
+  EXPECT_TRUE(rotated);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ struct GpuProblem {
 
   GpuCase shape;
   GpuHead encoded, tail;
-  std::vector<float> q, out, logits, mass;
+  std::vector<float> q, out, logits, weights;
 };
 
 // The problems of one launch: one codec, head_dim and group, any lengths.
@@ -141,15 +141,15 @@ class GpuBatch {
   bool counters_are_zero() const {
     return std::all_of(counters_.begin(), counters_.end(), [](unsigned count) { return count == 0; });
   }
-  void add_mass(unsigned seed) {
-    std::vector<float*> mass;
+  void add_attention_weights(unsigned seed) {
+    std::vector<float*> weights;
     for (GpuProblem& p : problems_) {
-      p.mass.resize(static_cast<size_t>(p.shape.rows), 0.0f);
-      mass.push_back(p.mass.data());
+      p.weights.resize(static_cast<size_t>(p.shape.rows), 0.0f);
+      weights.push_back(p.weights.data());
     }
     launch({(most_rows_ + kThreads - 1) / kThreads, problems()}, {.seed = seed}, [&] {
-      cuda::add_mass(
-          {args_.data(), log_sum_.data(), mass.data(), problems_.front().shape.group, most_queries_});
+      cuda::add_attention_weights(
+          {args_.data(), log_sum_.data(), weights.data(), problems_.front().shape.group, most_queries_});
     });
   }
 

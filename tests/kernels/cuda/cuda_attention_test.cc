@@ -107,13 +107,13 @@ TEST(CudaScores, MassIsTheSumOfTheProbabilities) {
   std::vector<GpuProblem> problems =
       make_problems({{.codec = same(kF16s), .group = 4, .rows = 150, .placing = kPaged},
                      {.codec = same(kF16s), .group = 4, .rows = 33, .n = 5, .placing = kPaged}});
-  problems[0].mass.assign(150, 0.25f);  // what earlier steps gave
+  problems[0].weights.assign(150, 0.25f);  // what earlier steps gave
   GpuBatch batch(problems, GpuBatch::Path::kSimple, true);
   batch.attend_simple({.seed = 1});
   batch.merge(2);
-  batch.add_mass(3);
+  batch.add_attention_weights(3);
   for (const GpuProblem& p : problems) {
-    std::vector<double> want(p.mass.size(), p.shape.rows == 150 ? 0.25 : 0.0);
+    std::vector<double> want(p.weights.size(), p.shape.rows == 150 ? 0.25 : 0.0);
     const std::vector<float> k = p.decoded(false), v = p.decoded(true);
     for (int query = 0; query < p.shape.group * p.shape.n; ++query) {
       const auto one =
@@ -122,7 +122,7 @@ TEST(CudaScores, MassIsTheSumOfTheProbabilities) {
         want[static_cast<size_t>(i)] += one.probabilities[i];
       }
     }
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(p.mass[i], want[i], 1e-5 * want[i]) << i;
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(p.weights[i], want[i], 1e-5 * want[i]) << i;
   }
 }
 

@@ -148,15 +148,15 @@ TEST(CudaDecode, KeepsTheScoresThatH2oAsksFor) {
       make_problems({{.codec = kivi(4), .group = 3, .rows = 64 + 20, .tail_rows = 20, .placing = kTiny}});
   GpuBatch batch(problems, GpuBatch::Path::kFast, true);
   ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
-  batch.add_mass(3);
+  batch.add_attention_weights(3);
   const GpuProblem& p = problems.front();
-  std::vector<double> want(p.mass.size(), 0.0);
+  std::vector<double> want(p.weights.size(), 0.0);
   const std::vector<float> k = p.decoded(false), v = p.decoded(true);
   for (int query = 0; query < 3; ++query) {
     const auto one = reference::attend(p.row(p.q, query), k, v, p.shape.rows);
     for (size_t i = 0; i < want.size(); ++i) want[i] += one.probabilities[static_cast<Eigen::Index>(i)];
   }
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(p.mass[i], want[i], 1e-5 * want[i]) << i;
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(p.weights[i], want[i], 1e-5 * want[i]) << i;
 }
 
 }  // namespace

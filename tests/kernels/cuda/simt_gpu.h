@@ -1,7 +1,7 @@
 // kernels/cuda/gpu.h over the shim: "device memory" is the CPU's.
 //
 // The two queues are as unkind as the machine: what they are given runs when somebody waits for it, and the
-// copies of kAhead either as late as the waits allow or as early. So a wait that is missing changes what
+// copies of kPrefetch either as late as the waits allow or as early. So a wait that is missing changes what
 // comes out, one way or the other.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace kv::test {
 
 class SimtGpu : public cuda::Gpu {
  public:
-  enum class Late { kAhead, kMain, kBoth };
+  enum class Late { kPrefetch, kMain, kBoth };
 
   explicit SimtGpu(unsigned seed = 1, Late late = Late::kBoth) : seed_(seed), late_(late) {}
   int64_t pinned_bytes = 0;  // asked for in all
@@ -49,9 +49,9 @@ class SimtGpu : public cuda::Gpu {
   }
   void synchronize() override { finish(); }
 
-  void copy_ahead(void* to, const void* from, size_t bytes) override {
+  void prefetch(void* to, const void* from, size_t bytes) override {
     ++copies_ahead;
-    give(Queue::kAhead, [=] { std::memcpy(to, from, bytes); });
+    give(Queue::kPrefetch, [=] { std::memcpy(to, from, bytes); });
   }
   Mark mark(Queue queue) override {
     marks_.push_back({queue, of(queue).end()});
@@ -91,10 +91,11 @@ class SimtGpu : public cuda::Gpu {
     launch({blocks(params.most_queries, cuda::kMergeQueries), problems}, cuda::kMergeWarps, 0,
            [=] { cuda::merge_splits(params); });
   }
-  void add_mass(const cuda::MassParams& params, int problems, int most_rows) override {
+  void add_attention_weights(const cuda::AttentionWeightsParams& params, int problems,
+                             int most_rows) override {
     const int threads = cuda::kAttendWarps * simt::kWarp;
     launch({(most_rows + threads - 1) / threads, problems}, cuda::kAttendWarps, 0,
-           [=] { cuda::add_mass(params); });
+           [=] { cuda::add_attention_weights(params); });
   }
   void choose_slots(const cuda::EvictParams& params, int heads) override {
     choices += heads;
