@@ -51,7 +51,7 @@ void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suf
   }
 }
 
-std::string aa_suffix(const std::string& suffix) { return suffix.empty() ? "null" : suffix + " null"; }
+std::string aa_suffix(const std::string& suffix) { return suffix.empty() ? "aa_test" : suffix + " aa_test"; }
 
 bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes) {
   cell.needed_bytes = needed_bytes;

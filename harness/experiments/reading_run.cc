@@ -118,16 +118,16 @@ class ReadingRun {
   const measure::Passages passages_;
 };
 
-// With paired differences an interval can leave out 0 by a millionth. A change of the mean loss that lies
-// within this on either side, 0.1 % of the perplexity, is called negligible.
+// Equivalence comes before difference: with paired differences an interval can leave out 0 by a millionth. A change of
+// the mean loss whose interval lies within this on either side, 0.1 % of the perplexity, is called negligible.
 constexpr double kNegligible = 1e-3;  // nats
 
 std::string verdict_of(const measure::PredictionSummary& s, bool is_reference) {
   if (is_reference) return "baseline";
   if (s.kl_max == 0 && s.p_change_rms == 0) return "identical";
   const auto [low, high] = s.loss_change.interval;
-  if (low <= 0 && high >= 0) return "ambiguous";
   if (std::max(-low, high) < kNegligible) return "negligible";
+  if (low <= 0 && high >= 0) return "ambiguous";
   return low > 0 ? "worse" : "better";
 }
 

@@ -265,19 +265,20 @@ void Cell::summarise() {
     result.attend_p50_us = attend;
     result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
   }
-  result.step_p50_us = math::median(all);
   result.step_p90_us = math::percentile(all, 90);
   result.step_p99_us = math::percentile(all, 99);
   result.step_max_us = *std::max_element(all.begin(), all.end());
-  const math::ConfidenceInterval step = math::median_interval(step_medians(*this));
+  // A repetition is the unit of statistics: the median that is reported is the one whose interval is.
+  const std::vector<double> medians = step_medians(*this);
+  const math::ConfidenceInterval step = math::median_interval(medians);
+  result.step_p50_us = math::median(medians);
   result.step_ci_low_us = step.low;
   result.step_ci_high_us = step.high;
   result.repetitions = static_cast<int64_t>(steps.size());
   result.samples = static_cast<int64_t>(all.size());
   if (cold_us.empty()) return;
-  std::vector<double> cold;
-  for (const auto& repetition : cold_us) cold.insert(cold.end(), repetition.begin(), repetition.end());
-  const math::ConfidenceInterval interval = math::median_interval(math::repetition_medians(cold_us));
+  const std::vector<double> cold = math::repetition_medians(cold_us);
+  const math::ConfidenceInterval interval = math::median_interval(cold);
   result.cold_attend_p50_us = math::median(cold);
   result.cold_ci_low_us = interval.low;
   result.cold_ci_high_us = interval.high;

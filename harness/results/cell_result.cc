@@ -183,7 +183,7 @@ Fields comparison() {
       {"cold_ratio_ci_low", "1", &C::cold_ratio_ci_low, ""},
       {"cold_ratio_ci_high", "1", &C::cold_ratio_ci_high, ""},
       {"verdict", "", &C::verdict,
-       "of times: baseline, faster, slower, ambiguous, or null, the A/A test: the baseline against itself; "
+       "of times: baseline, faster, slower, ambiguous, or aa_test, the baseline against itself; "
        "of losses: baseline, worse, better, negligible, ambiguous, or identical"},
       {"repetitions", "", &C::repetitions, "interleaved repetitions"},
       {"samples", "", &C::samples, "steps in all"},

@@ -86,8 +86,9 @@ struct CellResult : PredictionResult {
   const Number& metric(std::string_view name) const { return metrics[verify::metric_index(name)]; }
 
   // The baseline measured a second time.
-  bool is_aa_test() const { return verdict == kAaVerdict; }
-  static constexpr const char* kAaVerdict = "null";
+  // Older tables say "null", which readers of CSV take for a missing value.
+  bool is_aa_test() const { return verdict == kAaVerdict || verdict == "null"; }
+  static constexpr const char* kAaVerdict = "aa_test";
 
   void fail(Status how, std::string why) {
     status = how;

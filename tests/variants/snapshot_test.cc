@@ -5,8 +5,11 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 
 #include "tests/variants/contract.h"
 #include "variants/core/checksum.h"
@@ -38,6 +41,8 @@ TEST(Checksum, DoesNotDependOnWhereItIsCut) {
     EXPECT_EQ(extend_crc32c(extend_crc32c(0, data, cut), data + cut, text.size() - cut), crc(text));
   }
 }
+
+class LyingFile : public testing::TestWithParam<const char*> {};
 
 class SavedFile : public testing::Test {
  protected:
@@ -102,6 +107,77 @@ TEST_F(SavedFile, IsRefusedWhenAnyByteHasChanged) {
     }
   }
 }
+
+// The bytes with a checksum that is right for them.
+std::string sealed(std::string bytes) {
+  const uint32_t sum = crc(std::string_view(bytes).substr(0, bytes.size() - sizeof(uint32_t)));
+  std::memcpy(bytes.data() + bytes.size() - sizeof sum, &sum, sizeof sum);
+  return bytes;
+}
+
+// Whatever a file says whose checksum is right, it is refused, or gives a sequence that can be used. Each of its bytes
+// is changed, and eight at a time become numbers that are far off; the sanitizers watch what is read and written.
+TEST_P(LyingFile, IsRefusedOrHarmless) {
+  const CacheShape shape{
+      .layers = 2, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 1300, .max_sequences = 3};
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec(GetParam()), shape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const int64_t n = std::string(GetParam()).starts_with("tiered") ? 1200 : 40;
+  drive(*cache, id, make_tokens(shape, n + 2, 1), std::vector<int64_t>{n, 1, 1});
+  const std::string path = passing_path("lying");
+  cache->save(id, path);
+  std::string bytes;
+  {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto held = [&] { return ledger.payload().current_bytes + ledger.metadata().current_bytes; };
+  const int64_t before = held();
+  const Tokens next = make_tokens(shape, 1, 2);
+  int refused = 0, tried = 0;
+  const auto load = [&](const std::string& changed) {
+    std::filesystem::remove(path);
+    std::ofstream(path, std::ios::binary) << sealed(changed);
+    ++tried;
+    try {
+      const SequenceId loaded = cache->load(path);
+      if (cache->tokens(loaded, 0) < shape.max_tokens) drive(*cache, loaded, next, std::vector<int64_t>{1});
+      cache->release(loaded);
+    } catch (const std::invalid_argument& e) {
+      ++refused;
+      EXPECT_EQ(std::string(e.what()).rfind("cannot load '", 0), 0u) << e.what();
+    }
+    EXPECT_EQ(held(), before);
+  };
+  // Beyond this many bytes come rows, any of which may be.
+  const size_t most = std::min<size_t>(bytes.size() - 12, 420);
+  for (size_t i = 0; i < most; ++i) {
+    for (const int flip : {0x01, 0x80}) {
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(changed[i] ^ flip);
+      load(changed);
+    }
+    for (const int64_t number :
+         {int64_t{-1}, int64_t{1} << 40, std::numeric_limits<int64_t>::max(), int64_t{1300}}) {
+      std::string changed = bytes;
+      std::memcpy(changed.data() + i, &number, sizeof number);
+      load(changed);
+    }
+  }
+  load(bytes + std::string(8, '\0'));
+  EXPECT_GT(refused, tried / 4);
+  std::filesystem::remove(path);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Snapshot, LyingFile,
+    testing::Values("contiguous", "contiguous/q8_0", "concat/f16", "doubling", "segmented", "paged",
+                    "paged/kivi", "contiguous/kivi(bits=2)", "contiguous/token(bits=4)",
+                    "tiered(hot=256,warm=256)", "tiered(hot=256,warm=256)/q8_0",
+                    "contiguous/f32/ring(window=24,sinks=4)", "contiguous/f32/h2o(heavy=16,recent=8)",
+                    "contiguous/f32/tova(budget=24)", "contiguous/f32/knorm(budget=24)",
+                    "contiguous/f32/random(budget=24)", "paged/f32/snapkv(budget=24,window=8)"));
 
 TEST_F(SavedFile, ARefusedOneChangesNothing) {
   const int64_t held = ledger_.payload().current_bytes;

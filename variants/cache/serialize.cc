@@ -47,6 +47,8 @@ std::string identity(const Stages& stages) {
          ", max_tokens " + std::to_string(s.max_tokens) + (stages.rotated ? rope_identity(s.rope) : "");
 }
 
+constexpr size_t kMostIdentity = 1 << 16;  // bytes
+
 // Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
 template <class Visit>
 void for_each_unit(const Stages& stages, SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
@@ -74,21 +76,32 @@ void write_piece(Writer& to, const Stages& stages, const Piece& piece) {
   }
 }
 
+// Numbers from a file say where rows go, so each is checked before it is used: a checksum shows damage, not intent.
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(std::string("its ") + what + " cannot be");
+}
+
 void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId id, int layer) {
   Sequence& s = sequences.at(id);
   RowReader rows(from, *stages.storage);
-  s.tokens[layer] = from.get<int64_t>();
-  for (int head = 0; head < stages.shape.kv_heads; ++head) sequences.policy(id, layer, head).load(from);
+  const auto tokens = from.get<int64_t>();
+  require(tokens >= 0 && tokens <= stages.shape.max_tokens, "number of tokens");
+  s.tokens[layer] = tokens;
+  for (int head = 0; head < stages.shape.kv_heads; ++head)
+    require(sequences.policy(id, layer, head).load(from, tokens), "table of kept tokens");
   if (!s.residual.empty()) {
     s.residual[layer].advance(s.tokens[layer]);
     s.residual[layer].load(rows);
   }
   // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
   const int64_t units = sequences.stored_units(s, layer), streamed = from.get<int64_t>();
+  const int64_t piece = kSplitRows / stages.unit.rows;
+  require(streamed >= 0 && streamed <= units && streamed % piece == 0, "number of streamed rows");
   for (int64_t done = 0, next; done < units; done = next) {
-    next = done < streamed ? done + kSplitRows / stages.unit.rows : units;
+    next = done < streamed ? done + piece : units;
     const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
     stages.placement->reserve(layer, {&growth, 1});
+    require(stages.placement->streamed_units(id, layer) <= done, "number of streamed rows");
     for_each_unit(stages, id, layer, done, next,
                   [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
   }
@@ -114,7 +127,7 @@ void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId
 }
 
 SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, const std::string& what) {
-  const std::string written = from.get_text();
+  const std::string written = from.get_text(kMostIdentity);
   if (written != identity(stages)) {
     throw std::invalid_argument("cannot load " + what + ": it holds a sequence of " + written +
                                 "; this cache is " + identity(stages));
@@ -122,6 +135,10 @@ SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, con
   const SequenceId id = sequences.add();
   try {
     for (int layer = 0; layer < stages.shape.layers; ++layer) read_layer(from, stages, sequences, id, layer);
+    require(from.at_end(), "length");
+  } catch (const std::invalid_argument& e) {
+    sequences.release(id);
+    throw std::invalid_argument("cannot load " + what + ": " + e.what());
   } catch (...) {
     sequences.release(id);
     throw;

@@ -12,7 +12,8 @@ namespace kv {
 void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId id);
 
 // A new sequence with what was written. `what`: where the bytes are from, as messages name it. Throws
-// std::invalid_argument if another spec or shape wrote them; where it throws, nothing has changed.
+// std::invalid_argument if another spec or shape wrote them, or if they contradict each other; where it throws,
+// nothing has changed.
 SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, const std::string& what);
 
 }  // namespace kv

@@ -76,7 +76,8 @@ class Retention {
 
   // The state between two steps, and back into a fresh one of the same settings.
   virtual void save(Writer& to) const = 0;
-  virtual void load(Reader& from) = 0;
+  // False, and then of no use, if what is read is no state after `tokens` tokens.
+  virtual bool load(Reader& from, int64_t tokens) = 0;
 };
 
 }  // namespace kv

@@ -141,6 +141,7 @@ class FileReader : public Reader {
     }
     const auto stored = get<uint32_t>();
     rewind();
+    left_ = status.st_size;
     get(std::span<char>(magic));
     if (std::string_view(magic.data(), magic.size()) != kMagic) refuse("it is not a saved sequence");
     if (crc != stored) refuse("it is damaged or cut short (its checksum does not match)");
@@ -151,7 +152,10 @@ class FileReader : public Reader {
     }
   }
 
+  bool at_end() const override { return left_ == static_cast<int64_t>(sizeof(uint32_t)); }
+
   void read(std::byte* data, size_t n) override {
+    left_ -= static_cast<int64_t>(n);
     while (n > 0) {
       if (at_ == end_) refill();
       const size_t take = std::min(n, end_ - at_);
@@ -187,6 +191,7 @@ class FileReader : public Reader {
   Descriptor fd_;
   std::vector<std::byte> buffer_;
   size_t at_ = 0, end_ = 0;
+  int64_t left_ = 0;  // bytes to the end of the file, once it is checked
 };
 
 size_t size_of(const std::function<void(Writer&)>& write) {
@@ -202,8 +207,10 @@ void Writer::put_text(std::string_view text) {
   put(std::span<const char>(text));
 }
 
-std::string Reader::get_text() {
-  std::string text(get<uint64_t>(), '\0');
+std::string Reader::get_text(size_t most) {
+  const auto bytes = get<uint64_t>();
+  if (bytes > most) throw std::invalid_argument("a text of " + std::to_string(bytes) + " bytes");
+  std::string text(bytes, '\0');
   get(std::span<char>(text));
   return text;
 }

@@ -38,6 +38,7 @@ class Reader {
   // Exactly `bytes`; to ask for more than there are is a bug (std::logic_error), since files are checked
   // first.
   virtual void read(std::byte* data, size_t bytes) = 0;
+  virtual bool at_end() const { return true; }  // false where a file is known to hold more
 
   template <class T>
   void get(std::span<T> values) {
@@ -50,7 +51,8 @@ class Reader {
     get(std::span<T>(&value, 1));
     return value;
   }
-  std::string get_text();
+  // Throws std::invalid_argument for a text of more than `most` bytes.
+  std::string get_text(size_t most);
 };
 
 // A sequence that is set aside in memory, counted as payload. Lives no longer than its Memory.

@@ -45,15 +45,21 @@ void Evicting::save(Writer& to) const {
   if (scored_) to.put(std::span<const float>(table_->read_scores(slots())));
 }
 
-void Evicting::load(Reader& from) {
+bool Evicting::load(Reader& from, int64_t tokens) {
   count_ = from.get<int64_t>();
+  if (count_ != tokens) return false;
   std::vector<int32_t> ids(static_cast<size_t>(slots()));
   from.get(std::span(ids));
   table_->write_tokens(ids);
-  if (!scored_) return;
-  std::vector<float> scores(ids.size());
-  from.get(std::span(scores));
-  table_->write_scores(scores);
+  if (scored_) {
+    std::vector<float> scores(ids.size());
+    from.get(std::span(scores));
+    table_->write_scores(scores);
+  }
+  // A token was admitted, and has one slot.
+  std::sort(ids.begin(), ids.end());
+  return ids.empty() ||
+         (ids.front() >= 0 && ids.back() < count_ && std::adjacent_find(ids.begin(), ids.end()) == ids.end());
 }
 
 }  // namespace kv

@@ -30,7 +30,7 @@ class Evicting : public Retention {
   Slice next(int64_t remaining) override;
   const DeviceScores* device_scores() const final { return table_->device(); }
   void save(Writer& to) const final;
-  void load(Reader& from) final;
+  bool load(Reader& from, int64_t tokens) final;
 
   // Bytes that a state of `budget` slots, of which at most max_tokens are ever used, takes.
   static int64_t metadata_bytes(int64_t budget, int64_t max_tokens, SlotScores scores);

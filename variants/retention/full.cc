@@ -12,7 +12,10 @@ class Full : public Retention {
   int64_t token_at(int64_t slot) const override { return slot; }
   int64_t slots_after(int64_t tokens) const override { return tokens; }
   void save(Writer& to) const override { to.put(count_); }
-  void load(Reader& from) override { count_ = from.get<int64_t>(); }
+  bool load(Reader& from, int64_t tokens) override {
+    count_ = from.get<int64_t>();
+    return count_ == tokens;
+  }
 
  private:
   int64_t count_ = 0;

@@ -46,7 +46,10 @@ class Ring : public Retention {
     return {.tokens = std::clamp<int64_t>(sinks_ + window_ - count_, 1, remaining)};
   }
   void save(Writer& to) const override { to.put(count_); }
-  void load(Reader& from) override { count_ = from.get<int64_t>(); }
+  bool load(Reader& from, int64_t tokens) override {
+    count_ = from.get<int64_t>();
+    return count_ == tokens;
+  }
 
  private:
   int64_t window_, sinks_;

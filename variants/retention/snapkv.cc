@@ -12,6 +12,7 @@
 //
 // Counted in the ledger: an i32 token id for each of the `budget` slots. Votes are workspace.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -110,9 +111,17 @@ class SnapKv : public Retention {
     for (const int64_t number : {count_, prompt_, dropped_}) to.put(number);
     if (dropped_ > 0) to.put(std::span<const int32_t>(kept(), static_cast<size_t>(settings_.budget)));
   }
-  void load(Reader& from) override {
+  bool load(Reader& from, int64_t tokens) override {
     for (int64_t* number : {&count_, &prompt_, &dropped_}) *number = from.get<int64_t>();
-    if (dropped_ > 0) from.get(std::span(kept(), static_cast<size_t>(settings_.budget)));
+    if (count_ != tokens) return false;
+    if (prompt_ == 0) return dropped_ == 0;
+    if (prompt_ <= settings_.budget || prompt_ > count_ || dropped_ != prompt_ - settings_.budget)
+      return false;
+    const std::span kept_tokens(kept(), static_cast<size_t>(settings_.budget));
+    from.get(kept_tokens);
+    return kept_tokens.front() >= 0 && kept_tokens.back() < prompt_ &&
+           std::adjacent_find(kept_tokens.begin(), kept_tokens.end(), std::greater_equal<>()) ==
+               kept_tokens.end();
   }
 
   static int64_t bytes(const Settings& settings, int64_t max_tokens) {

@@ -201,16 +201,16 @@ def test_few_repetitions_give_no_interval(config, tmp_path):
     assert done.returncode == 0, done.stderr
     for row in cells_by_key(tmp_path / "out").values():
         assert row["step_ci_low_us"] == row["step_ci_high_us"] == row["ratio_ci_low"] == row["ratio_ci_high"] == ""
-        assert row["verdict"] in ("baseline", "null", "ambiguous")
+        assert row["verdict"] in ("baseline", "aa_test", "ambiguous")
     assert "–" not in done.stdout and "found a difference" not in done.stdout
 
 
 def test_null_cell_is_the_baseline_again(results):
     cells = cells_by_key(results)
-    nulls = [row for row in cells.values() if row["verdict"] == "null"]
+    nulls = [row for row in cells.values() if row["verdict"] == "aa_test"]
     assert len(nulls) == 3
     for row in nulls:
-        assert row["cell"] == next(c for c in cells if row["cell"].startswith(c)) + " null"
+        assert row["cell"] == next(c for c in cells if row["cell"].startswith(c)) + " aa_test"
         assert row["versus"] == row["variant"] == "contiguous"
         assert float(row["ratio_ci_low"]) <= float(row["ratio_p50"]) <= float(row["ratio_ci_high"])
 
