@@ -48,7 +48,8 @@ verify::Errors check_last(const Checked& c) {
                        .q = rows[2 * i].data(),
                        .out = rows[2 * i + 1].data()});
   }
-  return verify::verify(*c.cell.cache, *c.cell.workload, c.tokens(), outputs);
+  return verify::verify(*c.cell.cache, *c.cell.workload, c.tokens(), outputs,
+                        c.prompts.front().chunks.front().n);
 }
 
 // What the first sequence attended to: the rows as stored, or the prompt's own.

@@ -105,6 +105,23 @@ def test_eval_agrees_with_an_independent_fp64(tmp_path, dtype, prompt):
         assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * N * 8 * (2 if "f16" in spec else 4)
 
 
+def test_eval_of_a_prompt_that_is_cut_at_the_dumps_end(tmp_path):
+    """Its last query saw all tokens, of which the cache has only four left."""
+    values = make_dump(tmp_path / "dump", "F32")
+    done = kvlab("eval", tmp_path / "dump", "--variants", "contiguous/snapkv(budget=4,window=2);paged/f16/snapkv(budget=4,window=2)",
+                 "--prompt", N, "--out", tmp_path / "out")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outputs = read_tensors(tmp_path / "out" / "outputs.safetensors")
+    exact, rounded = table(tmp_path / "out" / "cells.csv")
+    for row in (exact, rounded):
+        assert row["status"] == "ok", row["reason"]
+        assert float(row["err_retention_rel_l2"]) == 0 < float(row["err_kernel_rel_l2"]) < 1e-5
+        assert float(row["err_rel_l2"]) == pytest.approx(
+            relative_l2(outputs[row["variant"]][1], causal_attention(values)), rel=1e-3, abs=1e-12)
+        assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * 4 * 8 * (2 if "f16" in row["variant"] else 4)
+    assert float(exact["err_codec_rel_l2"]) == 0 and 1e-5 < float(rounded["err_codec_rel_l2"]) < 1e-3
+
+
 @pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
 def test_eval_of_mha_and_mqa(tmp_path, q_heads, kv_heads, dim):
     values = make_dump(tmp_path / "d", "F32", q_heads, kv_heads, dim)
