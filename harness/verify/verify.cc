@@ -18,6 +18,7 @@ struct Collected {
   std::vector<double> got, full, kept, stored;
   std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
   int heads = 0;
+  std::string overflow;  // of the first head that has one
 };
 
 void append(std::vector<double>& to, const Eigen::VectorXd& values) {
@@ -101,6 +102,11 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
     if (kv_head != std::exchange(stored_head, kv_head)) {
       stored = {};
       stored = stored_rows(cache, output.sequence, output.layer, kv_head);
+      if (c.overflow.empty() && !all_finite(stored)) {
+        c.overflow = overflow_of(cache, output.sequence, output.layer, kv_head, all);
+        if (!c.overflow.empty())
+          c.overflow += " (layer " + std::to_string(of.layer) + ", kv head " + std::to_string(kv_head) + ")";
+      }
     }
     check_head(cache, output, h, all, stored, tokens, c);
   }
@@ -145,6 +151,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
     check_heads(*uncut, there, outputs[i], heads, workload, tokens, c);
   }
   Errors e;
+  e.overflow = c.overflow;
   e.kernel_bound = kernel_error_bound(cache.spec());
   for (size_t i = 0; i < e.metrics.size(); ++i) {
     const Metric& m = *metrics()[i];
@@ -169,6 +176,7 @@ Errors mean_of(std::span<const Errors> errors) {
   Errors mean;
   mean.kernel_bound = errors[0].kernel_bound;
   for (const Errors& e : errors) {
+    if (mean.overflow.empty()) mean.overflow = e.overflow;
     mean.kernel_rel_l2 = larger(mean.kernel_rel_l2, e.kernel_rel_l2);
     for (size_t i = 0; i < e.metrics.size(); ++i) {
       double& of_all = mean.metrics[i];
@@ -185,6 +193,8 @@ Errors mean_of(std::span<const Errors> errors) {
 }
 
 std::string Errors::failure() const {
+  // Before all others, since no arithmetic makes numbers of what was lost.
+  if (!overflow.empty()) return overflow;
   // Written so that NaN fails.
   if (!(kernel_rel_l2 <= kernel_bound)) {
     return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +

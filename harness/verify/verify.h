@@ -36,6 +36,7 @@ struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
   double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
+  std::string overflow;     // which value the codec could not hold, if there is one
   // Empty if all is within its bound, else what is not.
   std::string failure() const;
   // By its name in the metrics table.

@@ -142,6 +142,30 @@ def one_value(value):
     return tensors
 
 
+@pytest.mark.parametrize("value", [65519.0, 65520.0, -70000.0])
+def test_a_value_beyond_a_codecs_range_is_named(tmp_path, value):
+    write_tensors(tmp_path / "dump", one_value(value))
+    held = ["contiguous", "contiguous/bf16"]
+    lost = ["contiguous/f16", "contiguous/kivi(bits=2)", "paged/f16/ring(window=2)"]
+    done = kvlab("eval", tmp_path / "dump", "--variants", ";".join(held + lost), "--out", tmp_path / "out")
+    assert done.returncode == (0 if abs(value) < 65520 else 1), done.stderr
+    reasons = {row["variant"]: (row["status"], row["reason"]) for row in table(tmp_path / "out" / "cells.csv")}
+    ok, failed = ("ok", ""), ("failed", f"V of token 2 reaches {abs(value):.0f}, but f16 holds only magnitudes below 65520 "
+                              "(layer 0, kv head 0)")  # fmt: skip
+    assert {reasons[variant] for variant in held} == {ok}
+    assert {reasons[variant] for variant in lost} == {ok if abs(value) < 65520 else failed}, reasons
+    assert done.stderr.count(failed[1]) == (0 if abs(value) < 65520 else len(lost)), done.stderr
+
+
+def test_a_value_that_the_residual_buffer_lost_is_named_once_it_is_encoded(tmp_path):
+    tensors = good_tensors(q=[1, 2, 9, 8], k=[1, 1, 9, 8], v=[1, 1, 9, 8])
+    tensors["k"] = ("F32", [1, 1, 9, 8], encode([0.5] * 20 + [1e5] + [0.5] * 51, "F32"))
+    write_tensors(tmp_path / "dump", tensors)
+    done = kvlab("eval", tmp_path / "dump", "--variants", "contiguous/kivi(bits=2,residual=0,group=8)", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "K of token 2 reaches 100000, but f16, the residual buffer, holds only magnitudes below 65520" in done.stderr
+
+
 def raw_file(header, data=b""):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
