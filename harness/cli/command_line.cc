@@ -151,6 +151,11 @@ int list(const ListOptions& options) {
 
 int eval(const EvalOptions& options) {
   const std::vector<results::CellResult> cells = run_eval(options);
+  for (const results::CellResult& cell : cells) {
+    if (cell.status == results::Status::kOk) continue;
+    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
+                 cell.reason.c_str());
+  }
   print(summary(cells) + "\nresults: " + options.out + "\n");
   return any_failed(cells) ? kCellFailed : 0;
 }

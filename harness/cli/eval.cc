@@ -86,7 +86,7 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
                     .q = q.data() + i * s.q_heads * d,
                     .out = out.data() + i * s.q_heads * d});
   }
-  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last);
+  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last, cell.prompt);
   measure::set_errors(cell.result, errors);
   // By cause only the last token's can be told; the totals are of every token.
   std::vector<double> got(outputs.begin(), outputs.end()), want;
