@@ -1,0 +1,115 @@
+"""Input that is deep, long or in no encoding: one line of bounded length, and nothing that was finished is lost."""
+
+import json
+import os
+import struct
+
+import pytest
+from cli_eval_test import make_dump
+from program import CONFIG, assert_refused, kvlab, run, table
+
+DEEP = 100_000
+HUGE = "x" * 4_000_000
+MODEL = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("a = " + "[" * DEEP + "]" * DEEP, [":1: brackets are nested more than 64 deep"]),
+        ("title = 'x'\na = " + "{a=" * DEEP, [":2: brackets are nested more than 64 deep"]),
+        (".".join("a" * 40_000) + " = 1", [":1: a dotted key is more than 16 deep"]),
+        ("title = '.[.['\n# " + "." * 20 + "[" * 70 + "\n[" + ".".join("a" * 40_000) + "]", [":3: a dotted key is"]),
+        (f'experiment = "{HUGE}"', [":1: experiment must be one of decode", "x'"]),
+        (f"{HUGE} = 1\n{CONFIG}", [":1: x", "is not a key that is known here; known: "]),
+        (f'sweep.variants = "{HUGE}"\nexperiment = "decode"', [":1: sweep.variants has a mistake"]),
+        ('experiment = "a\\nb\\u001b[31m"', ["not 'a b"]),
+    ],
+    ids=range(8),
+)
+def test_a_config_is_refused_briefly(tmp_path, text, parts):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    done = run(path, tmp_path / "out")
+    done.stderr = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("  "))  # a spec's place
+    assert_refused_briefly(done, *parts)
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "setting, parts",
+    [
+        ("sweep.seq_len=" + "[" * DEEP, ["--set", "brackets are nested more than 64 deep"]),
+        (".".join("a" * DEEP)[:DEEP] + "=1", ["--set", "a dotted key is more than 16 deep"]),
+        ("isa=" + "x" * DEEP, ["x"]),
+    ],
+    ids=range(3),
+)
+def test_a_setting_is_refused_briefly(tmp_path, setting, parts):
+    config = tmp_path / "tiny.toml"
+    config.write_text(CONFIG)
+    assert_refused_briefly(run(config, tmp_path / "out", "--set", setting), *parts)
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
+        ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
+        (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
+        (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
+        ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
+    ],
+    ids=range(5),
+)
+def test_a_model_config_is_refused_briefly(tmp_path, text, parts):
+    (tmp_path / "config.json").write_text(text)
+    assert_refused_briefly(kvlab("tables", "--model", tmp_path / "config.json"), "config.json: ", *parts)
+
+
+@pytest.mark.parametrize(
+    "header, parts",
+    [
+        ("[" * DEEP + "]" * DEEP, ["its header is nested deeper than the format allows"]),
+        ('{"q": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 0]}}', ["its header has a number that is too large"]),
+        ('{"q": {"dtype": "' + HUGE + '", "shape": [0], "data_offsets": [0, 0]}}', ['tensor "q": unknown dtype', "known are"]),
+    ],
+    ids=range(3),
+)
+def test_a_dump_is_refused_briefly(tmp_path, header, parts):
+    (tmp_path / "dump").write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    assert_refused_briefly(kvlab("eval", tmp_path / "dump", "--variants", "concat", "--out", tmp_path / "out"), *parts)
+
+
+def test_a_trace_is_refused_briefly(tmp_path):
+    (tmp_path / "trace.jsonl").write_text('{"input_length": ' + "[" * DEEP + "]" * DEEP + "}\n")
+    config = tmp_path / "tiny.toml"
+    config.write_text(CONFIG)
+    settings = ["experiment=batch", "sweep.batch=2", f"batch.lengths=trace({tmp_path / 'trace.jsonl'})"]
+    done = run(config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
+    assert_refused_briefly(done, "trace.jsonl:1: its brackets are nested more than 64 deep")
+
+
+def test_a_path_that_is_no_utf8_loses_no_results(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    make_dump(folder / "d", "F32")
+    done = kvlab("eval", folder / "d", "--variants", "concat", "--out", folder / "out", text=False)
+    assert done.returncode == 0, done.stderr
+    assert [row["status"] for row in table(folder / "out" / "cells.csv")] == ["ok"]
+    assert json.loads((folder / "out" / "env.json").read_text())["config"]["path"].endswith("caf\ufffd/d")
+    (folder / "out" / "config.toml").read_text(encoding="utf-8")
+
+    config = folder / os.fsdecode(b"\xff.toml")
+    config.write_text(CONFIG)
+    done = run(config, folder / "run", "--set", "sweep.seq_len=8", "--set", "experiment=decode", text=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "run" / "env.json").read_text())["config"]["name"] == "\ufffd"
+    (folder / "run" / "config.toml").read_text(encoding="utf-8")
+
+
+def test_a_name_that_the_system_refuses_gets_our_words(tmp_path):
+    for arguments in (["run", "x" * 300], ["tables", "--model", f"{'x' * 300}.json"], ["eval", "x" * 300, "--variants", "concat"]):
+        done = kvlab(*arguments, *([] if arguments[0] == "tables" else ["--out", tmp_path / "out"]))
+        assert_refused_briefly(done, "xxx")
+        assert "filesystem error" not in done.stderr
