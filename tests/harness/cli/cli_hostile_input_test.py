@@ -11,6 +11,22 @@ from program import CONFIG, assert_refused, kvlab, run, table
 DEEP = 100_000
 HUGE = "x" * 4_000_000
 MODEL = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+CLAIM = """
+document = "d"
+{head}
+[[claim]]
+id = "i"
+text = "t"
+where = "w"
+quote = "q"
+check = "formula"
+{keys}
+"""
+
+
+def assert_refused_briefly(done, *parts):
+    assert_refused(done, *parts)
+    assert len(done.stderr) < 2500
 
 
 @pytest.mark.parametrize(
@@ -88,6 +104,41 @@ def test_a_trace_is_refused_briefly(tmp_path):
     settings = ["experiment=batch", "sweep.batch=2", f"batch.lengths=trace({tmp_path / 'trace.jsonl'})"]
     done = run(config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
     assert_refused_briefly(done, "trace.jsonl:1: its brackets are nested more than 64 deep")
+
+
+def chain(n, link):
+    return "[define]\na0 = 1\n" + "".join(f'a{i} = "{link.format(i - 1)}"\n' for i in range(1, n + 1))
+
+
+@pytest.mark.parametrize(
+    "head, keys, parts",
+    [
+        ("", 'published = "1"\ncomputed = "1e400"', ["i.computed '1e400' has the number 1e400"]),
+        ("", 'published = "1e400"\ncomputed = 1', ["i.published has the number 1e400"]),
+        ("", 'published = "1e99999999999"\ncomputed = 1', ["i.published has the number 1e99999999999"]),
+        ("", f'published = "{"1" * 200_000}"\ncomputed = 1', ["i.published is a text of 200000 bytes"]),
+        ("", f'published = "1"\ntolerance = "{"1" * 200_000} %"\ncomputed = 1', ["i.tolerance is a text of 200002 bytes"]),
+        ("", f'published = "1"\ncomputed = "{"(" * DEEP}1{")" * DEEP}"', ["i.computed is an expression of 200001 bytes"]),
+        (chain(20_000, "a{0}"), 'published = "1"\ncomputed = "a20000"', ["i.computed has 'a", "defined by one another"]),
+        (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
+        ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
+         ["i.tokens has 'c', whose bytes depend on it"]),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_a_claim_is_refused_briefly(tmp_path, head, keys, parts):
+    (tmp_path / "bad.toml").write_text(CLAIM.format(head=head, keys=keys))
+    done = kvlab("reproduce", tmp_path / "bad.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
+    assert_refused_briefly(done, "bad.toml:", *parts)
+
+
+def test_a_chain_of_definitions_is_looked_up_once_a_name(tmp_path):
+    """Every name has the one before it twice: 2^60 paths, and 60 names."""
+    text = CLAIM.format(head=chain(60, "(a{0} + a{0}) / 2"), keys='published = "1"\ncomputed = "a60"')
+    (tmp_path / "chain.toml").write_text(text)
+    done = kvlab("reproduce", tmp_path / "chain.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "figures: reproduced" in done.stdout
 
 
 def test_a_path_that_is_no_utf8_loses_no_results(tmp_path):
