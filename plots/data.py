@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,12 @@ def load_runs(folders: list[Path]) -> list[Run]:
         names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
     if len(set(names)) < len(names):
         raise BadResults(f"{folders[0]}: two of the folders carry the same name, or one was given twice")
-    return [load_run(folder, name) for folder, name in zip(folders, names)]
+    return [load_run(folder, as_utf8(name)) for folder, name in zip(folders, names)]
+
+
+def as_utf8(name: str) -> str:
+    """A folder's name may be any bytes; what is written into the report may not."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def load_run(folder: Path, name: str) -> Run:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from data import CELL_COLUMNS, BadResults, load_run
 from page import flatten, run_line
 from prepare import measured
-from support import first_line, report
+from support import PLOTS, first_line, report
 from synthetic import synthetic_run
+
+
+def test_a_folder_whose_name_is_no_utf8_has_a_report(tmp_path):
+    folder = synthetic_run(tmp_path / os.fsdecode(b"caf\xe9"), lengths=(256,))
+    done = subprocess.run([sys.executable, PLOTS / "report.py", folder], capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert b"caf\xe9/report.html" in done.stdout
+    assert "<title>kvlab · caf\ufffd" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_empty_fields_are_not_measured(tmp_path):
