@@ -22,6 +22,7 @@ COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
 """.split()
+csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
 # And their styles in claims.html.
 VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}
 MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
@@ -56,7 +57,7 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, restval=""))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadClaims(f"{path}: cannot be read ({error})") from None
     missing = [column for column in COLUMNS if rows and column not in rows[0]]
     if missing:
@@ -82,7 +83,7 @@ def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
 def write_claims(folder: Path, out: Path) -> Path:
     """Writes report.html, which opens without a network; the template escapes every value."""
     from data import read_env  # needs polars, which comparing two folders does not
-    from page import flatten
+    from page import flatten, nested
 
     rows = read_claims(folder)
     env = read_env(folder / "env.json")
@@ -98,7 +99,7 @@ def write_claims(folder: Path, out: Path) -> Path:
         styles=VERDICTS,
         sources=list(sources(rows)),
         env=list(flatten(env)),
-        machine=env.get("cpu", {}).get("model", "machine not recorded"),
+        machine=nested(env, "cpu", "model") or "machine not recorded",
     )
     path.write_text(page, encoding="utf-8")
     return path
