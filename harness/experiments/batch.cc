@@ -5,7 +5,7 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
-#include "harness/measure/compare_cell.h"
+#include "harness/measure/compare_cells.h"
 #include "harness/measure/timed_tasks.h"
 #include "variants/cache/spec.h"
 
@@ -152,11 +152,12 @@ std::vector<results::CellResult> run_batch(const measure::SweepPoint& point,
   for (const auto& cell : cells) cell->result.lengths = point.lengths;
   BatchRun run(point, control, results);
   if (!run.run(cells)) return {};
+  std::vector<measure::Comparison> comparisons;
+  for (const auto& cell : cells)
+    comparisons.push_back({cell.get(), cells.front().get(), cells.front()->result.variant});
+  measure::compare_cells(comparisons);
   std::vector<results::CellResult> rows;
-  for (const auto& cell : cells) {
-    measure::compare_cell(*cell, *cells.front(), cells.front()->result.variant);
-    rows.push_back(cell->result);
-  }
+  for (const auto& cell : cells) rows.push_back(cell->result);
   return rows;
 }
 

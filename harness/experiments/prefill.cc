@@ -14,8 +14,8 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/prefill_check.h"
 #include "harness/experiments/score_attention.h"
-#include "harness/math/stats.h"
-#include "harness/measure/compare_cell.h"
+#include "harness/math/medians.h"
+#include "harness/measure/compare_cells.h"
 #include "harness/measure/timed_tasks.h"
 #include "variants/cache/spec.h"
 
@@ -264,15 +264,17 @@ std::vector<results::CellResult> run_prefill(const measure::SweepPoint& point,
     if (measure::runs(c->cell())) c->prepare();
   }
   if (!time_prefill(point, control, results, cells)) return {};
-  std::vector<results::CellResult> rows;
+  std::vector<measure::Comparison> comparisons;
   PrefillCell* baseline = nullptr;
   for (const auto& c : cells) {
     // Every variant's arms are compared with its own materialised one, its first.
     if (!baseline || !(c->cell().spec == baseline->cell().spec)) baseline = c.get();
     c->summarise();
-    measure::compare_cell(c->cell(), baseline->cell(), kMaterialised);
-    rows.push_back(c->cell().result);
+    comparisons.push_back({&c->cell(), &baseline->cell(), kMaterialised});
   }
+  measure::compare_cells(comparisons);
+  std::vector<results::CellResult> rows;
+  for (const auto& c : cells) rows.push_back(c->cell().result);
   return rows;
 }
 

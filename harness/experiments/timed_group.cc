@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "harness/measure/compare_cell.h"
+#include "harness/measure/compare_cells.h"
 
 namespace kv::experiments {
 
@@ -46,11 +46,14 @@ int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {
 
 std::vector<results::CellResult> compared_rows(const measure::Cells& cells) {
   const measure::Cell& baseline = *cells.front();
+  std::vector<measure::Comparison> comparisons;
+  for (const auto& cell : cells) {
+    if (cell->group == baseline.group) comparisons.push_back({cell.get(), &baseline, baseline.spec.print()});
+  }
+  measure::compare_cells(comparisons);
   std::vector<results::CellResult> rows;
   for (const auto& cell : cells) {
-    if (cell->group == baseline.group) {
-      measure::compare_cell(*cell, baseline, baseline.spec.print());
-    } else if (!cell->steps.empty() && !baseline.steps.empty()) {
+    if (cell->group != baseline.group && !cell->steps.empty() && !baseline.steps.empty()) {
       cell->result.reason =
           "not compared: it does not fit into memory together with " + baseline.spec.print();
     }

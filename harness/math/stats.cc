@@ -63,14 +63,6 @@ std::vector<double> repetition_medians(std::span<const std::vector<double>> repe
   return medians;
 }
 
-ConfidenceInterval median_interval(std::span<const double> samples) {
-  require(!samples.empty(), "median_interval: needs samples");
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (samples.size() < kMinSamples) return {-kInfinity, kInfinity};
-  std::vector<double> drawn;
-  return bootstrap([&](uint64_t i) { return resampled_median(samples, random::key({kSeed, i}), drawn); });
-}
-
 double mean_of(std::span<const Stretch> stretches) {
   require(!stretches.empty(), "mean_of: needs stretches");
   double sum = 0, count = 0;
@@ -109,24 +101,6 @@ ConfidenceInterval mean_interval(std::span<const Stretch> stretches) {
   });
 }
 
-Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b, Pairing pairing) {
-  const auto positive = [](double x) { return x > 0; };
-  require(!a.empty() && !b.empty() && std::all_of(a.begin(), a.end(), positive) &&
-              std::all_of(b.begin(), b.end(), positive),
-          "ratio_of_medians: needs positive samples on both sides");
-  const bool paired = pairing == Pairing::kPairedByIndex;
-  require(!paired || a.size() == b.size(), "ratio_of_medians: paired sides must have as many samples");
-  const double value = median(a) / median(b);
-  if (std::min(a.size(), b.size()) < kMinSamples)
-    return {value, {0, std::numeric_limits<double>::infinity()}};
-  std::vector<double> drawn;
-  return {
-      value, bootstrap([&](uint64_t i) {
-        const uint64_t key_a = random::key({kSeed, i}), key_b = paired ? key_a : random::key({kSeed, i, 1});
-        return resampled_median(a, key_a, drawn) / resampled_median(b, key_b, drawn);
-      })};
-}
-
 Estimate estimate(std::span<const std::vector<double>> sides,
                   const std::function<double(std::span<const double>)>& statistic) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -146,12 +120,6 @@ Estimate estimate(std::span<const std::vector<double>> sides,
               medians[side] = resampled_median(sides[side], random::key({kSeed, i}), drawn);
             return statistic(medians);
           })};
-}
-
-Verdict compare(const Ratio& a_over_b) {
-  if (a_over_b.interval.high < 1) return Verdict::kFaster;
-  if (a_over_b.interval.low > 1) return Verdict::kSlower;
-  return Verdict::kAmbiguous;
 }
 
 }  // namespace kv::math

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "harness/io/bytes.h"
-#include "harness/math/stats.h"
+#include "harness/math/medians.h"
 #include "harness/memory/machine.h"
 #include "harness/results/append_file.h"
 #include "harness/verify/policy_check.h"

@@ -77,7 +77,7 @@ struct CellResult : PredictionResult {
 
   // The comparison with another cell.
   std::string versus;
-  Number ratio_p50, ratio_ci_low, ratio_ci_high;
+  Number ratio_p50, ratio_ci_low, ratio_ci_high, ratio_confidence;
   Number cold_ratio_p50, cold_ratio_ci_low, cold_ratio_ci_high;
   std::string verdict;
   Integer repetitions, samples;

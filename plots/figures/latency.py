@@ -13,7 +13,7 @@ from style import length_axis, log_axis, microseconds_text
 @figure(
     "latency",
     "Step latency against sequence length",
-    "Lower is better. Median time of a step with its 95 % bootstrap interval; where intervals overlap, "
+    "Lower is better. Median time of a step with its 95 % interval; where intervals overlap, "
     "this run does not show which variant is faster.",
 )
 def latency(tables: Tables):

@@ -41,7 +41,7 @@ def prefill_workspace(tables: Tables):
 @figure(
     "prefill_time",
     "Prefill: time against prompt length",
-    "Lower is better. Median time of a whole prompt, storing included, with its 95 % bootstrap interval.",
+    "Lower is better. Median time of a whole prompt, storing included, with its 95 % interval.",
 )
 def prefill_time(tables: Tables):
     rows = prefill_arms(tables.cells, "prefill_p50_us").with_columns(

@@ -1,7 +1,8 @@
 """Every time in cells.csv, recomputed from the samples: by this page's own arithmetic, which shares no code with kvlab."""
 
-import random
-from statistics import median
+from functools import lru_cache
+from math import atan, cos, exp, log, pi, sqrt
+from statistics import median, variance
 
 import pytest
 from program import REPETITIONS, STEPS, cells_by_key, run, table
@@ -17,6 +18,44 @@ def percentile(values, p):
     rank = p / 100 * (len(ordered) - 1)
     low = int(rank)
     return ordered[low] + (rank - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
+def simpson(function, low, high, steps=400):
+    at = [function(low + (high - low) * i / steps) for i in range(steps + 1)]
+    return (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2])) * (high - low) / steps / 3
+
+
+def beyond(t, degrees):
+    """The probability of Student's t beyond -t and t, by t = sqrt(degrees) tan(angle), whose density is a power of a cosine."""
+    density = lambda angle: max(cos(angle), 0.0) ** (degrees - 1)  # noqa: E731
+    return simpson(density, atan(abs(t) / sqrt(degrees)), pi / 2) / simpson(density, 0, pi / 2)
+
+
+@lru_cache
+def quantile(confidence, degrees):
+    low, high = 0.0, 200.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if beyond(middle, degrees) > 1 - confidence else (low, middle)
+    return low
+
+
+def median_variance(medians):
+    """Of the logarithm of the median: an odd number's is sqrt(pi / 2) (1 - 0.58 / n) times as wide as the mean's."""
+    n = len(medians)
+    return pi / 2 * (1 - 0.58 / n) ** 2 * variance(map(log, medians)) / n
+
+
+def interval_of_median(medians):
+    reach = exp(quantile(0.95, len(medians) - 1) * sqrt(median_variance(medians)))
+    return median(medians) / reach, median(medians) * reach
+
+
+def welch(a, b):
+    """The standard error of log(median(a) / median(b)), and its degrees of freedom."""
+    of_a, of_b = median_variance(a), median_variance(b)
+    both = of_a + of_b
+    return sqrt(both), both**2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +91,9 @@ def test_times_are_those_of_the_samples(runs):
             took = median(x for repetition in values(samples[cell, "step"], part) for x in repetition)
             said = row[part.replace("_us", "_p50_us")]
             assert float(said or 0) == EXACT(took, rel=1e-7, abs=1e-9), part
-        # Of five medians drawn from five, the smallest is their median in 5.8 % of all draws: the interval is the range.
-        assert float(row["step_ci_low_us"]) == EXACT(min(medians), rel=1e-7)
-        assert float(row["step_ci_high_us"]) == EXACT(max(medians), rel=1e-7)
+        low, high = interval_of_median(medians)
+        assert float(row["step_ci_low_us"]) == EXACT(low, rel=1e-6)
+        assert float(row["step_ci_high_us"]) == EXACT(high, rel=1e-6)
         for step in (sample for rows in samples[cell, "step"].values() for sample in rows):
             assert float(step["step_us"]) == EXACT(sum(float(step[part] or 0) for part in PARTS), rel=1e-6)
 
@@ -74,8 +113,9 @@ def test_cold_times_are_those_of_the_samples(config, tmp_path):
     for cell, row in cells.items():
         medians = [median(repetition) for repetition in values(samples[cell], "attend_us")]
         assert float(row["cold_attend_p50_us"]) == EXACT(median(medians), rel=1e-7)
-        assert float(row["cold_ci_low_us"]) == EXACT(min(medians), rel=1e-7)
-        assert float(row["cold_ci_high_us"]) == EXACT(max(medians), rel=1e-7)
+        low, high = interval_of_median(medians)
+        assert float(row["cold_ci_low_us"]) == EXACT(low, rel=1e-6)
+        assert float(row["cold_ci_high_us"]) == EXACT(high, rel=1e-6)
         assert float(row["cold_read_gbps"]) == EXACT(
             int(row["bytes_payload"]) / float(row["cold_attend_p50_us"]) / 1e3, rel=1e-6)
         share = float(row["cold_read_gbps"]) / float(row["cold_ceiling_gbps"])
@@ -84,7 +124,7 @@ def test_cold_times_are_those_of_the_samples(config, tmp_path):
 
 def test_ratios_and_verdicts_are_those_of_the_samples(runs):
     _, cells, samples = runs
-    draw = random.Random(1)
+    points = {}  # of the sweep: [(row, ratio, standard error, degrees, p)]
     compared = 0
     for cell, row in cells.items():
         if not row["versus"]:
@@ -95,16 +135,32 @@ def test_ratios_and_verdicts_are_those_of_the_samples(runs):
                         and all(other[name] == row[name] for name in place))  # fmt: skip
         assert cells[baseline]["variant"] == row["versus"]
         own, base = ([median(r) for r in values(samples[key, "step"], "step_us")] for key in (cell, baseline))
-        assert float(row["ratio_p50"]) == EXACT(median(own) / median(base), rel=1e-7)
-        ratios = [median(draw.choices(own, k=5)) / median(draw.choices(base, k=5)) for _ in range(20000)]
-        low, high = float(row["ratio_ci_low"]), float(row["ratio_ci_high"])
-        slack = 1e-7
-        assert percentile(ratios, 1.2) * (1 - slack) <= low <= percentile(ratios, 4) * (1 + slack)
-        assert percentile(ratios, 96) * (1 - slack) <= high <= percentile(ratios, 98.8) * (1 + slack)
-        if row["verdict"] != "aa_test":
-            assert row["verdict"] == ("faster" if high < 1 else "slower" if low > 1 else "ambiguous")
+        ratio = median(own) / median(base)
+        assert float(row["ratio_p50"]) == EXACT(ratio, rel=1e-7)
+        error, degrees = welch(own, base)
+        found = (row, ratio, error, degrees, beyond(log(ratio) / error, degrees))
+        if row["verdict"] == "aa_test":
+            check_interval(*found[:4], 0.95)
+        else:
+            points.setdefault(tuple(row[name] for name in place), []).append(found)
         compared += 1
     assert compared >= 18
+    for comparisons in points.values():
+        failed = False
+        for rank, (row, ratio, error, degrees, p) in enumerate(sorted(comparisons, key=lambda found: found[-1])):
+            if not failed:
+                level = 0.05 / (len(comparisons) - rank)  # Holm's
+                failed = p >= level
+            low, high = check_interval(row, ratio, error, degrees, 1 - level)
+            assert row["verdict"] == ("faster" if high < 1 else "slower" if low > 1 else "ambiguous")
+
+
+def check_interval(row, ratio, error, degrees, confidence):
+    assert float(row["ratio_confidence"]) == EXACT(confidence, rel=1e-7)
+    reach = exp(quantile(confidence, degrees) * error)
+    low, high = float(row["ratio_ci_low"]), float(row["ratio_ci_high"])
+    assert low == EXACT(ratio / reach, rel=1e-5) and high == EXACT(ratio * reach, rel=1e-5)
+    return low, high
 
 
 def test_read_rates_are_bytes_over_time(runs):

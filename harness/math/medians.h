@@ -1,0 +1,46 @@
+// Intervals of medians of times, and verdicts on their ratios.
+//
+// One value a repetition: steps inside one share its clock, its neighbours and its memory layout, are correlated, and
+// would give intervals that are far too narrow. Of so few values a percentile bootstrap of the median is too narrow
+// (at 7 repetitions it covers 87 %), since it can only give one of the values. So this is Student's interval of the
+// logarithms of the repetitions' medians (times are skewed to the right), around their median instead of their mean;
+// of a ratio, Welch's. tests/harness/math/coverage_test.cc measures what they cover.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "harness/math/stats.h"
+
+namespace kv::math {
+
+inline constexpr double kConfidence = 0.95;
+
+// The number that Student's t of this many degrees of freedom (any positive number) exceeds, in either direction, with
+// probability 1 - confidence.
+double student_quantile(double confidence, double degrees);
+
+// Of the median of positive times, one a repetition. Fewer than kMinSamples of them give (-infinity, infinity).
+ConfidenceInterval median_interval(std::span<const double> times, double confidence = kConfidence);
+
+// median(a) / median(b), of independent positive times, one a repetition.
+struct Ratio {
+  double value;
+  double standard_error;  // of log(value)
+  double degrees;         // of freedom; 0 where a side has fewer than kMinSamples times
+  // (-infinity, infinity) without degrees of freedom.
+  ConfidenceInterval interval(double confidence = kConfidence) const;
+  // The probability of a ratio as far from 1 as this if the true one is 1; 1 without degrees of freedom.
+  double p_value() const;
+};
+Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b);
+
+enum class Verdict { kFaster, kSlower, kAmbiguous };
+// Is a, a time, faster or slower than b? Ambiguous where the ratio's interval contains 1.
+Verdict compare(const ConfidenceInterval& a_over_b);
+
+// Holm's method (1979): the confidence at which each comparison's interval is to be taken, so that all verdicts that
+// compare() gives on them are right together with probability `confidence`. One comparison keeps it.
+std::vector<double> holm_confidences(std::span<const double> p_values, double confidence = kConfidence);
+
+}  // namespace kv::math
