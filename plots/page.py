@@ -145,6 +145,7 @@ def summary_row(row: Mapping) -> dict:
         "ratio_interval": span(row["ratio_ci_low"], row["ratio_ci_high"], lambda v: f"{v:.3f}"),
         "versus": row["versus"] or "",
         "verdict": "A/A test" if row["aa_test"] else row["verdict"] or "–",
+        "noise": row["noise"] or "",
         "error": number(row["err_rel_l2"], ".2e"),
         "max_abs": number(row["err_max_abs"], ".2e"),
         "cosine": number(row["err_cosine"], ".6f"),

@@ -55,7 +55,7 @@ std::string row_name(const results::CellResult& row) {
 std::string verdict_text(const results::CellResult& row) {
   if (row.verdict == "baseline" || !row.ratio_p50) return row.verdict;
   return with_interval(row.ratio_p50, row.ratio_ci_low, row.ratio_ci_high, "%.2f") +
-         (row.is_aa_test() ? "" : " " + row.verdict);
+         (row.is_aa_test() ? "" : " " + row.verdict) + (row.noise.empty() ? "" : ", noisy");
 }
 
 std::string percent(const std::optional<double>& share) {
@@ -301,18 +301,39 @@ std::string aa_line(std::span<const results::CellResult> cells) {
          " comparisons of the baseline with itself found a difference (5 % are to be expected)\n";
 }
 
+// How quiet the machine was.
+std::string noise_line(std::span<const results::CellResult> cells) {
+  int timed = 0, noisy = 0;
+  std::optional<double> steal, others;
+  const results::CellResult* first = nullptr;
+  for (const results::CellResult& row : cells) {
+    if (!row.step_p50_us && !row.prefill_p50_us) continue;
+    ++timed;
+    noisy += !row.noise.empty();
+    if (!row.noise.empty() && !first) first = &row;
+    if (row.steal_share) steal = std::max(steal.value_or(0), *row.steal_share);
+    if (row.others_share) others = std::max(others.value_or(0), *row.others_share);
+  }
+  if (timed == 0) return "";
+  std::string text = "Noise: other processes took at most " + percent(others) +
+                     " of the processors, the hypervisor " + percent(steal) + "; " + std::to_string(noisy) +
+                     " of " + std::to_string(timed) + " timed cells are noisy";
+  return text + (first ? ", as " + first->cell + ": " + first->noise : "") + "\n";
+}
+
 }  // namespace
 
 std::string summary(std::span<const results::CellResult> cells) {
   const auto points = grouped(cells, sweep_point_name);
-  if (points.size() > kMostSweepPoints) return experiment_tables(cells, points.size()) + aa_line(cells);
+  if (points.size() > kMostSweepPoints)
+    return experiment_tables(cells, points.size()) + aa_line(cells) + noise_line(cells);
   std::string text;
   for (const auto& [name, own] : points) {
     std::vector<Strings> table{head_of(kind_of(*own.front()))};
     for (const results::CellResult* row : own) table.push_back(table_row(*row));
     text += "\n" + name + "\n" + fitted(std::move(table));
   }
-  return text + aa_line(cells);
+  return text + aa_line(cells) + noise_line(cells);
 }
 
 }  // namespace kv::cli

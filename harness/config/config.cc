@@ -79,6 +79,7 @@ WorkloadConfig read_workload(Section section) {
 void read_measure(Section& section, MeasureConfig& m) {
   m.repetitions = static_cast<int>(section.integer("repetitions", m.repetitions, 1, 1000));
   m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
+  m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
   m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
   m.attend = section.boolean("attend", m.attend);
   if (section.has("aa_test") && section.has("null_ab"))

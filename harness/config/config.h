@@ -40,6 +40,7 @@ struct MeasureConfig {
   int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
                         // checkpoint: operations a repetition
   int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  int retries = 1;      // of a sweep point whose times were disturbed; what still is then is marked as noisy
   bool attend = true;   // growth: false measures append and view alone
   bool aa_test = true;  // each sweep point measures its first variant a second time; or spelled null_ab
   int64_t step_tokens = 1;          // quality, recall: 1 is decode; more is the faster chunked mode

@@ -13,6 +13,7 @@
 #include "harness/experiments/plan.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
+#include "harness/measure/noise.h"
 #include "harness/memory/run_context.h"
 #include "kernels/cpu/isa.h"
 
@@ -119,17 +120,30 @@ std::vector<results::CellResult> measure_point(const measure::SweepPoint& point,
   }
 }
 
+std::string first_noise(const std::vector<results::CellResult>& rows) {
+  const auto row = std::find_if(rows.begin(), rows.end(), [](const auto& r) { return !r.noise.empty(); });
+  return row == rows.end() ? "" : row->noise;
+}
+
 // False if it was stopped.
 bool run_point(const measure::SweepPoint& point, const measure::RunControl& control,
                const RunOptions& options, results::ResultsFolder& results) {
   // Cells are only comparable if they were measured together, so a half-written sweep point is measured again.
   std::vector<std::string> keys;
   for (const measure::PlannedCell& cell : point.cells) keys.push_back(cell.key);
-  results.drop_cells(keys);
   const memory::ThreadCount threads(point.threads);
-  set_allocator(point.experiment->measure.allocator);
-  const std::vector<results::CellResult> rows = measure_point(point, control, results);
-  if (rows.empty()) return false;
+  std::vector<results::CellResult> rows;
+  bool noisy = true;
+  for (int retries = 0; noisy && retries <= point.experiment->measure.retries; ++retries) {
+    results.drop_cells(keys);
+    set_allocator(point.experiment->measure.allocator);
+    const measure::NoiseMeter meter;
+    rows = measure_point(point, control, results);
+    if (rows.empty()) return false;
+    noisy = measure::mark_noise(rows, meter);
+    if (noisy && retries < point.experiment->measure.retries)
+      options.note(describe_point(point) + ": measured again, since " + first_noise(rows));
+  }
   results.add_cells(rows);
   note_rows(rows, options);
   return true;

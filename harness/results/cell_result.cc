@@ -196,6 +196,10 @@ Fields comparison() {
        "of losses: baseline, worse, better, negligible, ambiguous, or identical"},
       {"repetitions", "", &C::repetitions, "interleaved repetitions"},
       {"samples", "", &C::samples, "steps in all"},
+      {"steal_share", "1", &C::steal_share,
+       "of the processors' time, what the hypervisor gave to other machines meanwhile"},
+      {"others_share", "1", &C::others_share, "of the processors' time, what other processes took meanwhile"},
+      {"noise", "", &C::noise, "what disturbed these times; empty for quiet ones"},
   };
 }
 

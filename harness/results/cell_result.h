@@ -81,6 +81,8 @@ struct CellResult : PredictionResult {
   Number cold_ratio_p50, cold_ratio_ci_low, cold_ratio_ci_high;
   std::string verdict;
   Integer repetitions, samples;
+  Number steal_share, others_share;
+  std::string noise;
 
   // By its name in the metrics table.
   Number& metric(std::string_view name) { return metrics[verify::metric_index(name)]; }

@@ -55,6 +55,7 @@ variants = ["contiguous", "contiguous/fifo(budget=16)", "contiguous/k8v16"]
 seq_len = 64
 [measure]
 repetitions = 2
+retries = 0
 steps = 2
 cold_steps = 0
 """

@@ -29,6 +29,7 @@ variants = ["contiguous", "contiguous/f16", "doubling", "doubling(read=copy)", "
 seq_len = [32, {TOKENS}]
 [measure]
 repetitions = {REPETITIONS}
+retries = 0
 steps = {STEPS}
 cold_steps = 0
 """

@@ -55,7 +55,7 @@ class Experiment : public testing::Test {
 std::string prefill_config(const std::string& variants, const std::string& more = "") {
   return "experiment = \"prefill\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 16\n[sweep]\nvariants = " +
          variants +
-         "\nseq_len = [256, 512, 1024]\nchunk = [64, 128]\n[measure]\nrepetitions = 1\nnull_ab = false\n" +
+         "\nseq_len = [256, 512, 1024]\nchunk = [64, 128]\n[measure]\nrepetitions = 1\nretries = 0\nnull_ab = false\n" +
          more;
 }
 
@@ -109,7 +109,7 @@ TEST_F(Experiment, PrefillVerifiesCodecsAndRefusesArmsThatCannotBe) {
 TEST_F(Experiment, PrefillInChunksIsOfTheCacheUnderTest) {
   const std::vector<results::CellResult> rows =
       run("experiment = \"prefill\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n[sweep]\nvariants = "
-          "\"contiguous/token(bits=4)\"\nseq_len = 300\nchunk = 64\n[measure]\nrepetitions = 1\nnull_ab = "
+          "\"contiguous/token(bits=4)\"\nseq_len = 300\nchunk = 64\n[measure]\nrepetitions = 1\nretries = 0\nnull_ab = "
           "false\n");
   ASSERT_EQ(rows.size(), 4u);
   const results::CellResult &tiled = rows[3], &chunked = rows[2];
@@ -130,7 +130,7 @@ TEST_F(Experiment, PrefillInChunksIsOfTheCacheUnderTest) {
 TEST_F(Experiment, PrefillGoesOnWhereTheScoresDoNotFit) {
   std::vector<results::CellResult> rows =
       run("experiment = \"prefill\"\n[model]\nq_heads = 512\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
-          "[\"contiguous\"]\nseq_len = [64, 8192]\nchunk = 8192\n[measure]\nrepetitions = 1\nnull_ab = "
+          "[\"contiguous\"]\nseq_len = [64, 8192]\nchunk = 8192\n[measure]\nrepetitions = 1\nretries = 0\nnull_ab = "
           "false\nmemory_share = 0.01\n");
   ASSERT_EQ(rows.size(), 4u);
   const results::Status status = rows[2].status;
@@ -178,7 +178,7 @@ TEST_F(Experiment, BatchWasteIsWhatCanBeCounted) {
       run("experiment = \"batch\"\n[model]\nq_heads = 1\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
           "[\"contiguous\", \"paged(block=1)\", \"paged\", \"paged(order=shuffled)\", "
           "\"paged(block=64)\"]\nlengths = "
-          "\"16,32,500\"\n[measure]\nrepetitions = 1\nsteps = 40\nnull_ab = false\n");
+          "\"16,32,500\"\n[measure]\nrepetitions = 1\nretries = 0\nsteps = 40\nnull_ab = false\n");
   ASSERT_EQ(rows.size(), 5u);
   const int64_t rows_held[] = {3 * 500, 548, 16 + 32 + 512, 16 + 32 + 512, 64 + 64 + 512};
   const int64_t block[] = {0, 1, 16, 16, 64};
@@ -208,7 +208,7 @@ TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
           "2\n[sweep]\nvariants = "
           "[\"doubling/f16\", \"paged(block=32)/kivi\", \"paged/f16/ring(window=50)\", \"segmented/q4_0\", "
           "\"paged/f32/snapkv\"]\nlengths = [\"uniform(1,200)\", \"7,300,7\"]\nbatch = [4, "
-          "5]\n[measure]\nrepetitions = 1\n");
+          "5]\n[measure]\nrepetitions = 1\nretries = 0\n");
   // A list is one batch, not one a value of the batch axis; and the A/A test.
   ASSERT_EQ(rows.size(), 3u * 6);
   for (const results::CellResult& row : rows) {

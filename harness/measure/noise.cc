@@ -1,0 +1,101 @@
+#include "harness/measure/noise.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace kv::measure {
+namespace {
+
+constexpr const char* kStat = "/proc/stat";
+
+double own_cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * share);
+  return text;
+}
+
+void add(std::string& text, const std::string& more) { text += (text.empty() ? "" : "; ") + more; }
+
+void add_interval(std::string& text, const char* of, const results::Number& low,
+                  const results::Number& high) {
+  if (low && high && *high > kWidestInterval * *low) {
+    char ratio[32];
+    std::snprintf(ratio, sizeof ratio, "%.1f", *high / *low);
+    add(text, std::string(of) + " interval reaches to " + ratio + " times its lower end");
+  }
+}
+
+}  // namespace
+
+std::optional<CpuTime> cpu_time(const std::filesystem::path& stat) {
+  std::ifstream file(stat);
+  std::string cpu;
+  // user nice system idle iowait irq softirq steal; guests' time is in user's already
+  int64_t field[8] = {};
+  file >> cpu;
+  for (int64_t& f : field) file >> f;
+  if (!file || cpu != "cpu") return std::nullopt;
+  CpuTime time{.idle = field[3] + field[4], .stolen = field[7]};
+  for (const int64_t f : field) time.total += f;
+  return time;
+}
+
+NoiseMeter::NoiseMeter() : start_(cpu_time(kStat)), own_seconds_(own_cpu_seconds()) {}
+
+results::Number NoiseMeter::steal_share() const {
+  const std::optional<CpuTime> now = cpu_time(kStat);
+  if (!start_ || !now || now->total <= start_->total) return {};
+  return static_cast<double>(now->stolen - start_->stolen) / static_cast<double>(now->total - start_->total);
+}
+
+results::Number NoiseMeter::others_share() const {
+  const std::optional<CpuTime> now = cpu_time(kStat);
+  if (!start_ || !now || now->total <= start_->total) return {};
+  const auto busy = [](const CpuTime& t) { return t.total - t.idle - t.stolen; };
+  const double own = (own_cpu_seconds() - own_seconds_) * static_cast<double>(sysconf(_SC_CLK_TCK));
+  const double others = static_cast<double>(busy(*now) - busy(*start_)) - own;
+  // Ticks are coarser than the process's own clock.
+  return std::max(0.0, others / static_cast<double>(now->total - start_->total));
+}
+
+std::string noise_of(const results::CellResult& row) {
+  if (!row.step_p50_us && !row.prefill_p50_us) return "";
+  std::string text;
+  if (row.steal_share && *row.steal_share > kMostStealShare)
+    add(text, "the hypervisor took " + percent(*row.steal_share) + " of the processors");
+  if (row.others_share && *row.others_share > kMostOthersShare)
+    add(text, "other processes took " + percent(*row.others_share) + " of the processors");
+  add_interval(text, "the step's", row.step_ci_low_us, row.step_ci_high_us);
+  add_interval(text, "the prompt's", row.prefill_ci_low_us, row.prefill_ci_high_us);
+  if (row.cold_ceiling_share && *row.cold_ceiling_share > kMostCeilingShare)
+    add(text, "cold reads at " + percent(*row.cold_ceiling_share) + " of what memory delivers");
+  return text;
+}
+
+bool mark_noise(std::span<results::CellResult> rows, const NoiseMeter& meter) {
+  const results::Number steal = meter.steal_share(), others = meter.others_share();
+  bool noisy = false;
+  for (results::CellResult& row : rows) {
+    if (!row.step_p50_us && !row.prefill_p50_us) continue;
+    row.steal_share = steal;
+    row.others_share = others;
+    row.noise = noise_of(row);
+    noisy |= !row.noise.empty();
+  }
+  return noisy;
+}
+
+}  // namespace kv::measure

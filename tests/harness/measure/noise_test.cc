@@ -1,0 +1,81 @@
+#include "harness/measure/noise.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+namespace kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Noise, CpuTimeIsThatOfTheFirstLine) {
+  const fs::path stat = fs::temp_directory_path() / ("kvlab-stat-" + std::to_string(getpid()));
+  std::ofstream(stat) << "cpu  10 2 30 400 50 6 7 80 9 1\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+  const auto time = measure::cpu_time(stat);
+  ASSERT_TRUE(time);
+  EXPECT_EQ(time->total, 10 + 2 + 30 + 400 + 50 + 6 + 7 + 80);
+  EXPECT_EQ(time->idle, 450);
+  EXPECT_EQ(time->stolen, 80);
+  std::ofstream(stat) << "cpu 1 2 3\n";
+  EXPECT_FALSE(measure::cpu_time(stat));
+  fs::remove(stat);
+  EXPECT_FALSE(measure::cpu_time(stat));
+}
+
+results::CellResult timed(double low, double high) {
+  results::CellResult row;
+  row.step_p50_us = (low + high) / 2;
+  row.step_ci_low_us = low;
+  row.step_ci_high_us = high;
+  return row;
+}
+
+TEST(Noise, EachSourceIsNamed) {
+  EXPECT_EQ(measure::noise_of(timed(100, 104)), "");
+  EXPECT_EQ(measure::noise_of(timed(100, 200)), "the step's interval reaches to 2.0 times its lower end");
+  results::CellResult row = timed(100, 104);
+  row.steal_share = 0.021;
+  EXPECT_EQ(measure::noise_of(row), "the hypervisor took 2 % of the processors");
+  row.others_share = 0.31;
+  EXPECT_EQ(measure::noise_of(row),
+            "the hypervisor took 2 % of the processors; other processes took 31 % of the processors");
+  row = timed(100, 104);
+  row.steal_share = measure::kMostStealShare;
+  row.others_share = measure::kMostOthersShare;
+  row.cold_ceiling_share = 1.05;
+  EXPECT_EQ(measure::noise_of(row), "");
+  row.cold_ceiling_share = 1.59;
+  EXPECT_EQ(measure::noise_of(row), "cold reads at 159 % of what memory delivers");
+  row.step_p50_us.reset();
+  EXPECT_EQ(measure::noise_of(row), "");
+}
+
+TEST(Noise, OnlyTimedRowsAreMarked) {
+  std::vector<results::CellResult> rows{timed(100, 300), timed(100, 104), {}};
+  const measure::NoiseMeter meter;
+  EXPECT_TRUE(measure::mark_noise(rows, meter));
+  EXPECT_NE(rows[0].noise, "");
+  EXPECT_FALSE(rows[2].steal_share);
+  EXPECT_EQ(rows[2].noise, "");
+}
+
+// A process's own work is not another's: two seconds of ticks, or the share would be made of rounding.
+TEST(Noise, OwnWorkIsNotOthers) {
+  const measure::NoiseMeter meter;
+  const auto start = measure::cpu_time("/proc/stat");
+  if (!start) GTEST_SKIP() << "no /proc/stat here";
+  volatile double sum = 0;
+  for (auto now = start; now->total - start->total < 60; now = measure::cpu_time("/proc/stat"))
+    for (int i = 0; i < 100000; ++i) sum = sum + i;
+  ASSERT_TRUE(meter.others_share());
+  EXPECT_GE(*meter.others_share(), 0);
+  EXPECT_LE(*meter.others_share(), 1.0);
+}
+
+}  // namespace
+}  // namespace kv
