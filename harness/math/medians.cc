@@ -68,7 +68,13 @@ double student_quantile(double confidence, double degrees) {
 ConfidenceInterval median_interval(std::span<const double> times, double confidence) {
   const Side side = side_of(times);
   if (times.size() < kMinSamples) return kAnything;
-  return around(side.median, std::sqrt(side.variance), student_quantile(confidence, side.degrees));
+  const ConfidenceInterval all =
+      around(side.median, std::sqrt(side.variance), student_quantile(confidence, side.degrees));
+  // One disturbed repetition makes the interval long on both sides. Neither end need lie further out than twice as far as
+  // the last value on its side: so far out lies the true median of 5 normal values in 0.6 % of all samples, of 9 in 0.01 %.
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  const double middle = std::exp(side.median);
+  return {std::max(all.low, *least * *least / middle), std::min(all.high, *most * *most / middle)};
 }
 
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b) {

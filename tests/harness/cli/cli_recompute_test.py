@@ -48,7 +48,8 @@ def median_variance(medians):
 
 def interval_of_median(medians):
     reach = exp(quantile(0.95, len(medians) - 1) * sqrt(median_variance(medians)))
-    return median(medians) / reach, median(medians) * reach
+    middle = median(medians)  # no end lies further out than twice as far as the last value on its side
+    return max(middle / reach, min(medians) ** 2 / middle), min(middle * reach, max(medians) ** 2 / middle)
 
 
 def welch(a, b):
