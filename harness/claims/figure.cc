@@ -19,6 +19,7 @@ struct Unit {
   double factor;
   std::string_view binary = {};  // what it is often taken for, a power of 1024
   double binary_factor = 0;
+  bool duration = false;
 };
 
 constexpr double kKi = 1024.0, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
@@ -38,9 +39,9 @@ constexpr std::array kUnits = std::to_array<Unit>({
     {"MiB", kMi},
     {"GiB", kGi},
     {"TiB", kTi},
-    {"s", 1},
-    {"ms", 1e-3},
-    {"us", 1e-6},
+    {"s", 1, {}, 0, true},
+    {"ms", 1e-3, {}, 0, true},
+    {"us", 1e-6, {}, 0, true},
     {"tok/s", 1},
     {"GB/s", 1e9},
     {"TB/s", 1e12},
@@ -80,20 +81,25 @@ double last_digit_of(const std::string& number) {
   return std::pow(10.0, exponent - decimals);
 }
 
-std::vector<UnitReading> readings(const std::string& name) {
+const Unit& unit_named(const std::string& name) {
   for (const Unit& unit : kUnits) {
-    if (unit.name != name) continue;
-    std::vector<UnitReading> all{{unit.factor, name}};
-    if (!unit.binary.empty()) all.push_back({unit.binary_factor, std::string(unit.binary)});
-    return all;
+    if (unit.name == name) return unit;
   }
   std::string known;
   for (const Unit& unit : kUnits) known += (known.empty() ? "" : ", ") + std::string(unit.name);
   throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known);
 }
 
-Figure::Relation relation_of(const std::string& sign) {
-  if (sign == "<=" || sign == "up to") return Figure::Relation::kAtMost;
+std::vector<UnitReading> readings(const Unit& unit) {
+  std::vector<UnitReading> all{{unit.factor, std::string(unit.name)}};
+  if (!unit.binary.empty()) all.push_back({unit.binary_factor, std::string(unit.binary)});
+  return all;
+}
+
+Figure::Relation relation_of(const std::string& sign, bool range) {
+  if (sign == "up to ") return Figure::Relation::kUpTo;
+  if (range) return Figure::Relation::kBetween;
+  if (sign == "<=") return Figure::Relation::kAtMost;
   if (sign == "<") return Figure::Relation::kBelow;
   if (sign == ">=") return Figure::Relation::kAtLeast;
   if (sign == ">") return Figure::Relation::kAbove;
@@ -132,15 +138,17 @@ Figure parse_figure(const std::string& given) {
     f.exponent_of = m[1].matched ? m[1].str() : "T";
     f.low = f.high = !m[1].matched ? 0 : m[2].matched ? std::stod(m[2]) : 1;
   } else if (std::regex_match(text, m, kNumber)) {
-    const std::string first = without_commas(m[2]), sign = m[1].str() == "up to " ? "up to" : m[1].str();
+    const std::string first = without_commas(m[2]), sign = m[1];
     f.about = sign == "~";
-    f.relation = m[4].matched ? Figure::Relation::kBetween : relation_of(sign);
+    f.relation = relation_of(sign, m[4].matched);
     f.low = f.high = std::stod(first);
     if (m[4].matched) f.high = std::stod(without_commas(m[4]));
     if (f.high < f.low)
       throw std::invalid_argument("has a range that ends before it begins: '" + given + "'");
     f.last_digit = last_digit_of(first);
-    f.units = readings(m[5].length() ? m[5].str() : m[3].str());
+    const Unit& unit = unit_named(m[5].length() ? m[5].str() : m[3].str());
+    f.units = readings(unit);
+    f.duration = unit.duration;
   } else {
     throw std::invalid_argument(
         "must be a figure such as \"0.67 MB\", \"~200x\", \"<0.5 %\", \"30-50 %\", \"yes\" or \"O(T^2)\", "
@@ -161,24 +169,31 @@ Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const
       return {.low = low * scale};
     case Relation::kAbove:
       return {.low = std::nextafter(low * scale, INFINITY)};
+    case Relation::kUpTo:
+      return {around(tolerance).low * scale, high * scale};
     case Relation::kEqual:
     case Relation::kBetween:
       break;
   }
+  const Window window = around(tolerance);
+  return {window.low * scale, window.high * scale};
+}
+
+Window Figure::around(const Tolerance& tolerance) const {
   switch (tolerance.kind) {
     case Tolerance::Kind::kShare:
-      return {low * (1 - tolerance.value) * scale, high * (1 + tolerance.value) * scale};
+      return {low * (1 - tolerance.value), high * (1 + tolerance.value)};
     case Tolerance::Kind::kFactor:
-      return {low / tolerance.value * scale, high * tolerance.value * scale};
+      return {low / tolerance.value, high * tolerance.value};
     case Tolerance::Kind::kPlusMinus:
-      return {(low - tolerance.value) * scale, (high + tolerance.value) * scale};
+      return {low - tolerance.value, high + tolerance.value};
     case Tolerance::Kind::kAsPrinted:
       break;
   }
   if (truth) return {low, high};
-  if (about) return {low * (1 - kAboutShare) * scale, high * (1 + kAboutShare) * scale};
+  if (about) return {low * (1 - kAboutShare), high * (1 + kAboutShare)};
   const double slack = exponent() ? kExponentTolerance : last_digit / 2;
-  return {(low - slack) * scale, (high + slack) * scale};
+  return {low - slack, high + slack};
 }
 
 std::string Figure::in_unit(double value, const UnitReading& unit) const {

@@ -121,20 +121,22 @@ class Keys {
 };
 
 void require_keys(Keys& keys, const Statement& s) {
-  const auto kind = std::find_if(check_kinds().begin(), check_kinds().end(),
-                                 [&](const CheckKind& k) { return k.name == s.check; });
+  const CheckKind& kind = kind_of(s);
   const auto need = [&](bool needed, const char* key, bool there) {
     if (needed && !there) keys.holder("check").fail("check", "is \"" + s.check + "\", which needs " + key);
   };
-  need(kind->bytes, "bytes, tokens and model", !s.bytes.empty() && !s.tokens.empty());
-  need(kind->computed, "computed", !s.computed.empty());
-  need(kind->measured, "measured and cells", !s.measured.empty() && !s.quantities.empty());
-  need(kind->over, "over, and computed or measured",
+  need(kind.bytes, "bytes, tokens and model", !s.bytes.empty() && !s.tokens.empty());
+  need(kind.computed, "computed", !s.computed.empty());
+  need(kind.measured, "measured and cells", !s.measured.empty() && !s.quantities.empty());
+  need(kind.over, "over, and computed or measured",
        !s.over.empty() && !(s.computed.empty() && s.measured.empty()));
   need(s.check == "none", "reason", !s.reason.empty());
   need(s.check == "ordering", "a bound as published, such as \">1\" or \"<1\"",
        s.check != "ordering" || (s.published.relation != Figure::Relation::kEqual &&
                                  s.published.relation != Figure::Relation::kBetween));
+  if (kind.bounds && !s.measured.empty())
+    keys.holder("measured")
+        .fail("measured", "cannot be compared with a " + s.check + "; give it a figure of its own");
   if (s.check != "growth law" && (s.published.exponent() || !s.over.empty()))
     keys.holder("check").fail("check", "must be \"growth law\" where there is O(…) or over");
 }
@@ -235,6 +237,7 @@ Statement read_statement(config::Section& claim, config::Section* figure_section
   s.name = keys.text("name");
   s.check = keys.holder("check").choice("check", "", names_of(check_kinds()));
   s.exact = keys.holder("replica").choice("replica", "exact", {"exact", "qualitative"}) == "exact";
+  s.by_construction = keys.text("by_construction");
   s.note = keys.text("note");
   s.reason = keys.text("reason");
   s.define = define;

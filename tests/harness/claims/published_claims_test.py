@@ -20,7 +20,8 @@ CLAIMS = HOME / "configs" / "claims"
 COMMITTED = HOME / "results" / "epyc-2core" / "reproduce"
 sys.path.insert(0, str(HOME / "plots"))
 
-from claims import BadClaims, disagreements, put_between_markers, read_claims, write_claims
+from claims import VERDICTS, BadClaims, disagreements, put_between_markers, read_claims, write_claims
+from verdict_changes import CHANGES, why_changed
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
@@ -162,6 +163,15 @@ def test_quotes_and_figures_are_in_the_source(number):
             assert not printed or printed[1] in text, (claim["id"], figure)
 
 
+def test_every_list_of_verdicts_is_the_programs():
+    header = (HOME / "harness" / "claims" / "verdict.h").read_text()
+    names = set(re.findall(r'inline constexpr Verdict k\w+\{\s*"([^"]+)"', header))
+    readme = (CLAIMS / "README.md").read_text()
+    table = readme[readme.index("| verdict | meaning |") : readme.index("- A figure has the worst verdict")]
+    assert names and set(VERDICTS) == names == set(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE))
+    assert list(VERDICTS) == re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)
+
+
 # --- Two folders of verdicts -------------------------------------------------------------------------------
 
 
@@ -178,6 +188,13 @@ def test_only_verdicts_that_no_machine_decides_are_compared():
         "s/gone: committed reproduced, fresh no such figure",
         "s/new/f: committed no such figure, fresh contradicted",
     ]
+
+
+def test_a_verdict_that_a_rule_has_changed_is_no_difference():
+    assert all(change.why and {change.before, change.after} <= set(VERDICTS) for change in CHANGES)
+    assert why_changed("004-long-context/rates/1M FP16", "contradicted", "consistent")
+    assert not why_changed("004-long-context/rates/1M FP16", "contradicted", "reproduced")
+    assert not why_changed("004-long-context/row-bytes", "reproduced", "consistent")
 
 
 def test_the_comparison_is_a_command(tmp_path):

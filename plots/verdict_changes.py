@@ -1,0 +1,61 @@
+"""Verdicts that a changed rule or claim file gives another name than the committed run has.
+
+For `claims.py COMMITTED FRESH`. Once ./kvlab reproduce is run again and committed, none of these occurs: empty the table.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+
+class Change(NamedTuple):
+    figure: str  # source/claim/figure, with * for any text
+    before: str
+    after: str
+    why: str
+
+
+BOUND = "a bound is no prediction: what is published below it is consistent with it"
+REPLICA = "other inputs, or another size, than the source's contradict nothing"
+NOISE = "it was measured, and the interval leaves it open"
+CONSTRUCTION = "the claim file says why it could not have come out otherwise"
+REPRODUCED, CONTRADICTED, NOT_TESTABLE = "reproduced", "contradicted", "not testable here"
+CONSISTENT, DIFFERS, BY_CONSTRUCTION = "consistent", "differs in this replica", "true by construction"
+
+CHANGES = [
+    Change("004-long-context/rates/*", REPRODUCED, CONSISTENT, BOUND),
+    Change("004-long-context/rates/*", CONTRADICTED, CONSISTENT, BOUND),
+    Change("004-long-context/rates-window/*", REPRODUCED, CONSISTENT, BOUND),
+    Change("004-long-context/done-rates/200K in VRAM", REPRODUCED, CONSISTENT, BOUND),
+    Change("004-long-context/test-plan/LongContext_200K_NoOOM", REPRODUCED, CONSISTENT, BOUND),
+    Change("kivi/bytes/cache alone", REPRODUCED, CONSISTENT, BOUND),
+    Change("kivi/bytes/larger batch from the cache alone", REPRODUCED, CONSISTENT, BOUND),
+    Change("000-design-answer/paged-saving/*", CONTRADICTED, DIFFERS, REPLICA),
+    Change("003-tract-in-place/int4-axis/K with outlier channels, ratio", CONTRADICTED, DIFFERS, REPLICA),
+    Change("003-tract-in-place/int8/kvlab-recall-1m", CONTRADICTED, DIFFERS, REPLICA),
+    Change("hf-quantised-cache/saving/*", CONTRADICTED, DIFFERS, REPLICA),
+    Change("vllm/waste/*, reserving the longest length", CONTRADICTED, DIFFERS, REPLICA),
+    Change("004-long-context/eviction", NOT_TESTABLE, "inconclusive", NOISE),
+    Change("h2o/heavy-hitters/attention falls with distance (workload local)", NOT_TESTABLE, "inconclusive", NOISE),
+    Change("000-design-answer/padding/*", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("001-numpy-readme/on-demand/less *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("001-numpy-readme/precision/FP32, *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("001-numpy-readme/precision-quality/FP32", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("001-numpy-readme/step-work/*, pairs of positions", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("002-kv-cache-note/computation/K and V projections, *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("003-tract-in-place/bits/*, codes alone", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("004-long-context/any-gpu", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("004-long-context/deltanet/against the context", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("004-long-context/rates/2K FP32 *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("004-long-context/scales-with-context", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+    Change("vllm/waste/*, blocks of 16 tokens", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
+]
+
+
+def why_changed(figure: str, before: str, after: str) -> str:
+    """Empty where no change explains it."""
+    for change in CHANGES:
+        if (before, after) == (change.before, change.after) and fnmatchcase(figure, change.figure):
+            return change.why
+    return ""
