@@ -20,6 +20,9 @@ BOUND = "a bound is no prediction: what is published below it is consistent with
 REPLICA = "other inputs, or another size, than the source's contradict nothing"
 NOISE = "it was measured, and the interval leaves it open"
 CONSTRUCTION = "the claim file says why it could not have come out otherwise"
+DIGIT = "half a unit of the last digit is more than the 10 % behind a ~"
+THOUSAND_MIB = "4800 MiB are printed as 4.8 GB"
+NO_GAIN = "half and double of a ratio had room for no gain at all"
 REPRODUCED, CONTRADICTED, NOT_TESTABLE = "reproduced", "contradicted", "not testable here"
 CONSISTENT, DIFFERS, BY_CONSTRUCTION = "consistent", "differs in this replica", "true by construction"
 
@@ -38,6 +41,14 @@ CHANGES = [
     Change("vllm/waste/*, reserving the longest length", CONTRADICTED, DIFFERS, REPLICA),
     Change("004-long-context/eviction", NOT_TESTABLE, "inconclusive", NOISE),
     Change("h2o/heavy-hitters/attention falls with distance (workload local)", NOT_TESTABLE, "inconclusive", NOISE),
+    Change("000-design-answer/integers/INT8, K per channel (KIVI)", CONTRADICTED, REPRODUCED, DIGIT),
+    Change("000-design-answer/integers/INT4, a scale a token and head", CONTRADICTED, REPRODUCED, DIGIT),
+    Change("000-design-answer/integers/INT4, blocks of 32 (q4_0)", CONTRADICTED, REPRODUCED, DIGIT),
+    Change("004-long-context/fp16/decimal digits", CONTRADICTED, REPRODUCED, DIGIT),
+    Change("004-long-context/memory-fp32/200K, *", CONTRADICTED, REPRODUCED, THOUSAND_MIB),
+    Change("004-long-context/memory-optimised/200K, *", CONTRADICTED, REPRODUCED, THOUSAND_MIB),
+    Change("003-tract-in-place/int4-axis/K without, ratio", REPRODUCED, DIFFERS, NO_GAIN),
+    Change("003-tract-in-place/int4-axis/kvlab-recall-1m, ratio", REPRODUCED, DIFFERS, NO_GAIN),
     Change("000-design-answer/padding/*", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
     Change("001-numpy-readme/on-demand/less *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
     Change("001-numpy-readme/precision/FP32, *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),

@@ -53,11 +53,11 @@ Trial trial_of(const Statement& s, const Reading& reading, const UnitReading& un
 std::vector<Trial> trials(const Statement& s, const Quantities& quantities, tables::CountedBytes& counted) {
   std::vector<Trial> all;
   for (const double k : {1024.0, 1000.0}) {
-    for (size_t unit = 0; unit < s.published.units.size(); ++unit) {
-      const Reading reading{k, unit > 0};
+    for (const UnitReading& unit : s.published.units) {
+      const Reading reading{k, unit.prefixes};
       const Evaluated found = evaluate(s, reading, quantities, counted);
       if (k == 1000.0 && !found.used_k) return all;
-      all.push_back(trial_of(s, reading, s.published.units[unit], found));
+      all.push_back(trial_of(s, reading, unit, found));
     }
   }
   return all;
@@ -92,10 +92,10 @@ const Trial& best_of(const std::vector<Trial>& all) {
 // "with K = 1024 and MB = MiB"; empty where all was read as it is mostly meant.
 std::string reading_text(const Figure& figure, const Trial& trial) {
   const bool usual_k = !trial.found.used_k || trial.reading.k == 1024;
-  if (usual_k && !trial.reading.binary) return "";
+  if (usual_k && trial.unit.read_as.empty()) return "";
   std::string text = trial.found.used_k ? "K = " + short_number(trial.reading.k) : "";
-  if (trial.reading.binary)
-    text += (text.empty() ? "" : " and ") + figure.units.front().name + " = " + trial.unit.name;
+  if (!trial.unit.read_as.empty())
+    text += (text.empty() ? "" : " and ") + figure.units.front().name + " = " + trial.unit.read_as;
   return "with " + text;
 }
 
@@ -106,7 +106,8 @@ std::string workings(const Figure& figure, const std::vector<Trial>& all) {
   if (!first.found.computed) return "";
   std::string text = first.found.arithmetic + " = ";
   for (const Trial& trial : all) {
-    if (&trial != &first) text += trial.reading.binary ? " or " : "; with K = 1000 ";
+    if (!trial.unit.read_as.empty() && trial.unit.read_as != trial.unit.name) continue;  // lies between the two
+    if (&trial != &first) text += trial.unit.read_as.empty() ? "; with K = 1000 " : " or ";
     text += figure.in_unit(*trial.found.computed, trial.unit);
   }
   return text + times_off(figure, *first.found.computed);

@@ -91,9 +91,31 @@ const Unit& unit_named(const std::string& name) {
 }
 
 std::vector<UnitReading> readings(const Unit& unit) {
-  std::vector<UnitReading> all{{unit.factor, std::string(unit.name)}};
-  if (!unit.binary.empty()) all.push_back({unit.binary_factor, std::string(unit.binary)});
+  const std::string name(unit.name), binary(unit.binary);
+  std::vector<UnitReading> all{{unit.factor, name}};
+  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, {kMi, kGi}});
+  // 4800 MiB printed as 4.8 GB.
+  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", {kMi, 1000 * kMi}});
   return all;
+}
+
+// What decimals mean: 1.28 - 0.005 is 1.275, which a sum of binary fractions misses.
+double as_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return std::stod(text);
+}
+
+// A ratio whose gain is `factor` times as large.
+double with_gain(double ratio, double factor) {
+  return ratio >= 1 ? 1 + (ratio - 1) * factor : 1 / (1 + (1 / ratio - 1) * factor);
+}
+
+// The least and the most of a range of which both ends are off by a factor.
+Window off_by_factor(const Figure& f, double factor) {
+  if (!f.is_ratio()) return {f.low / factor, f.high * factor};
+  return {std::min(with_gain(f.low, factor), with_gain(f.low, 1 / factor)),
+          std::max(with_gain(f.high, factor), with_gain(f.high, 1 / factor))};
 }
 
 Figure::Relation relation_of(const std::string& sign, bool range) {
@@ -176,7 +198,8 @@ Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const
       break;
   }
   const Window window = around(tolerance);
-  return {window.low * scale, window.high * scale};
+  return {side == Side::kAtMost ? -INFINITY : window.low * scale,
+          side == Side::kAtLeast ? INFINITY : window.high * scale};
 }
 
 Window Figure::around(const Tolerance& tolerance) const {
@@ -184,16 +207,15 @@ Window Figure::around(const Tolerance& tolerance) const {
     case Tolerance::Kind::kShare:
       return {low * (1 - tolerance.value), high * (1 + tolerance.value)};
     case Tolerance::Kind::kFactor:
-      return {low / tolerance.value, high * tolerance.value};
+      return off_by_factor(*this, tolerance.value);
     case Tolerance::Kind::kPlusMinus:
       return {low - tolerance.value, high + tolerance.value};
     case Tolerance::Kind::kAsPrinted:
       break;
   }
   if (truth) return {low, high};
-  if (about) return {low * (1 - kAboutShare), high * (1 + kAboutShare)};
-  const double slack = exponent() ? kExponentTolerance : last_digit / 2;
-  return {low - slack, high + slack};
+  const double slack = exponent() ? kExponentTolerance : last_digit / 2, share = about ? kAboutShare : 0;
+  return {as_decimal(low - std::max(slack, share * low)), as_decimal(high + std::max(slack, share * high))};
 }
 
 std::string Figure::in_unit(double value, const UnitReading& unit) const {

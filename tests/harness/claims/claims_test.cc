@@ -98,6 +98,21 @@ TEST_F(Claims, AFigureInBinaryUnitsIsReproducedAndSaysSo) {
   EXPECT_EQ(row.computed, "48 MiB");
 }
 
+TEST_F(Claims, AGigabyteMayBeAThousandMebibytes) {
+  const claims::FigureResult row =
+      only("check = \"formula\"\npublished = \"4.8 GB\"\ncomputed = \"200 * K * 24576\"");
+  EXPECT_EQ(row.verdict, "reproduced");
+  EXPECT_EQ(row.reason, "with K = 1024 and GB = 1000 MiB");
+}
+
+TEST_F(Claims, AFigureCanBeReadAsOneSided) {
+  const std::string keys =
+      "check = \"formula\"\npublished = \"1×\"\ntolerance = \"10 %\"\nread_as = \"at most\"\n";
+  EXPECT_EQ(only(keys + "computed = \"0.65\"").verdict, "reproduced");
+  EXPECT_EQ(only(keys + "computed = \"1.2\"").verdict, "contradicted");
+  EXPECT_EQ(only("check = \"formula\"\npublished = \"up to 8×\"\ncomputed = \"3\"").verdict, "consistent");
+}
+
 TEST_F(Claims, ATablesRowsAndFiguresAreFiguresEach) {
   const std::vector<claims::FigureResult> rows = figures(
       "check = \"formula\"\ncolumns = [\"n\", \"square\", \"cube\"]\nrows = [[2, \"4\", \"8\"], [3, \"9\", "
@@ -285,6 +300,12 @@ TEST_F(ClaimMistakes, OfAClaimsKeys) {
   expect("check = \"closed form\"\npublished = \"1 B\"\nbytes = { c = \"contiguos\" }\ntokens = 1",
          "contiguos");
   expect("check = \"none\"\npublished = \"1\"", "which needs reason");
+  expect("check = \"formula\"\npublished = \"1.1×\"\ncomputed = \"1\"\ntolerance = \"20 %\"",
+         "has room for 1x");
+  expect("check = \"formula\"\npublished = \"1×\"\ncomputed = \"1\"\ntolerance = \"factor 2\"",
+         "has room for 1x");
+  expect("check = \"formula\"\npublished = \"<2\"\ncomputed = \"1\"\nread_as = \"at most\"",
+         "without a sign");
 }
 
 TEST_F(ClaimMistakes, OfRunsAndTheirCells) {

@@ -26,13 +26,15 @@ TEST(Figure, AgreesWithinHalfAUnitOfItsLastDigit) {
 TEST(Figure, ReadsUnitsAsPrintedAndAsPowersOf1024) {
   EXPECT_DOUBLE_EQ(window_of("48 MB", "as printed", 1).low, 47.5 * 1048576);
   EXPECT_EQ(claims::parse_figure("48 MB").units.at(1).name, "MiB");
+  EXPECT_TRUE(window_of("1.28 GB", "as printed", 2).contains(1275 * 1048576.0));  // 1.275 thousand MiB
   EXPECT_EQ(claims::parse_figure("48 MiB").units.size(), 1u);
   EXPECT_EQ(claims::parse_figure("25 tok/s").units.size(), 1u);
 }
 
 TEST(Figure, TakesSignsAndRangesAtTheirWord) {
   EXPECT_DOUBLE_EQ(window_of("~200×").low, 180);
-  EXPECT_DOUBLE_EQ(window_of("~4×").low, 3.6);  // 10 %, whatever the digits alone would allow
+  EXPECT_DOUBLE_EQ(window_of("~4×").low, 3.5);  // half a unit, which is more than 10 %
+  EXPECT_DOUBLE_EQ(window_of("~4.0×").low, 3.6);
   EXPECT_TRUE(window_of("≤12").contains(12) && !window_of("≤12").contains(12.01) &&
               window_of("≤12").contains(0));
   EXPECT_TRUE(window_of(">1×").contains(1.0000001) && !window_of(">1×").contains(1));
@@ -55,8 +57,13 @@ TEST(Figure, KnowsTruthsAndGrowthLaws) {
 }
 
 TEST(Figure, TakesAClaimsOwnTolerance) {
-  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").low, 10.5);
-  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").high, 42);
+  EXPECT_DOUBLE_EQ(window_of("20 ms", "factor 2").low, 10e-3);
+  EXPECT_DOUBLE_EQ(window_of("20 ms", "factor 2").high, 40e-3);
+  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").low, 11);  // of the gain
+  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").high, 41);
+  EXPECT_DOUBLE_EQ(window_of("1.10×", "factor 2").low, 1.05);
+  EXPECT_DOUBLE_EQ(window_of("1.10×", "factor 2").high, 1.2);
+  EXPECT_DOUBLE_EQ(window_of("0.5×", "factor 2").low, 1.0 / 3);
   EXPECT_NEAR(window_of("100 GB/s", "5 %").high, 105e9, 1e-3);
   EXPECT_DOUBLE_EQ(window_of("O(T)", "±0.3").high, 1.3);
   for (const char* bad : {"", "close", "5", "factor 0.5", "-1 %"})
