@@ -23,6 +23,9 @@ CONSTRUCTION = "the claim file says why it could not have come out otherwise"
 DIGIT = "half a unit of the last digit is more than the 10 % behind a ~"
 THOUSAND_MIB = "4800 MiB are printed as 4.8 GB"
 NO_GAIN = "half and double of a ratio had room for no gain at all"
+IN_FP16 = "the range names no precision: it is right in FP16"
+SSD = "an SSD lies below the RAM"
+NO_SINKS = "data without sinks have nothing to recover"
 REPRODUCED, CONTRADICTED, NOT_TESTABLE = "reproduced", "contradicted", "not testable here"
 CONSISTENT, DIFFERS, BY_CONSTRUCTION = "consistent", "differs in this replica", "true by construction"
 
@@ -49,6 +52,9 @@ CHANGES = [
     Change("004-long-context/memory-optimised/200K, *", CONTRADICTED, REPRODUCED, THOUSAND_MIB),
     Change("003-tract-in-place/int4-axis/K without, ratio", REPRODUCED, DIFFERS, NO_GAIN),
     Change("003-tract-in-place/int4-axis/kvlab-recall-1m, ratio", REPRODUCED, DIFFERS, NO_GAIN),
+    Change("001-numpy-readme/22-gb/long contexts, 131,072 tokens", CONTRADICTED, REPRODUCED, IN_FP16),
+    Change("004-long-context/memory-offload-ram", CONTRADICTED, BY_CONSTRUCTION, SSD),
+    Change("streaming-llm/sinks/no token does (workload gaussian)", REPRODUCED, DIFFERS, NO_SINKS),
     Change("000-design-answer/padding/*", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
     Change("001-numpy-readme/on-demand/less *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
     Change("001-numpy-readme/precision/FP32, *", REPRODUCED, BY_CONSTRUCTION, CONSTRUCTION),
