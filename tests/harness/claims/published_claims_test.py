@@ -135,11 +135,14 @@ def test_a_quantised_cache_in_practice_keeps_its_newest_raw(figures):
 # --- What ships --------------------------------------------------------------------------------------------
 
 
-def test_every_claim_file_quotes_its_source():
+def test_every_claim_file_names_and_quotes_its_source():
     files = sorted(CLAIMS.glob("*.toml"))
     assert [file.stem[:3] for file in files][:5] == ["000", "001", "002", "003", "004"] and len(files) >= 11
     for file in files:
-        for claim in tomllib.loads(file.read_text())["claim"]:
+        claims = tomllib.loads(file.read_text())
+        assert re.search(r"arXiv:\d{4}\.\d{5}|\b[a-z.]+\.(com|co|edu|ai|org)/\S+", claims["document"]), file.name
+        assert "shared/" not in file.read_text(), (file.name, "is nowhere but here")
+        for claim in claims["claim"]:
             assert claim["quote"].strip() and claim["where"].strip(), (file.name, claim["id"])
 
 
