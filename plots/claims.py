@@ -23,6 +23,7 @@ COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
 """.split()
+csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
 # Those of harness/claims/verdict.h, with their styles in page.html and what they mean.
 VERDICTS = {
     "reproduced": ("reproduced", "the computed value agrees, and so does all of the measured 95 % interval"),
@@ -65,7 +66,7 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, restval=""))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadClaims(f"{path}: cannot be read ({error})") from None
     missing = [column for column in COLUMNS if rows and column not in rows[0]]
     if missing:
@@ -91,7 +92,7 @@ def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
 def write_claims(folder: Path, out: Path) -> Path:
     """Writes report.html, which opens without a network; the template escapes every value."""
     from data import read_env  # needs polars, which comparing two folders does not
-    from page import flatten
+    from page import flatten, nested
 
     rows = read_claims(folder)
     env = read_env(folder / "env.json")
@@ -108,7 +109,7 @@ def write_claims(folder: Path, out: Path) -> Path:
         meanings={verdict: meaning for verdict, (_, meaning) in VERDICTS.items()},
         sources=list(sources(rows)),
         env=list(flatten(env)),
-        machine=env.get("cpu", {}).get("model", "machine not recorded"),
+        machine=nested(env, "cpu", "model") or "machine not recorded",
     )
     path.write_text(page, encoding="utf-8")
     return path

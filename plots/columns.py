@@ -14,6 +14,7 @@ TEXT = set(
     """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus
     verdict prompt text full_text""".split()
 )
+TYPES = ("text", "integer", "number")
 
 
 class BadResults(Exception):
@@ -37,19 +38,31 @@ def read_columns(path: Path) -> dict[str, Column]:
     """The columns of cells.csv by name and by alias; none where there is no such file. Throws BadResults."""
     if not path.exists():
         return {}
+    entries = read_json(path)
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
         columns = [
             Column(e["name"], e["type"], e.get("unit") or "", e.get("meaning") or "", tuple(e.get("aliases") or ()))
             for e in entries
         ]
+    except (KeyError, TypeError, AttributeError):
+        columns = [Column("", type="")]
+    for column in columns:
+        texts = (column.name, column.type, column.unit, column.meaning, *column.aliases)
+        if not all(isinstance(text, str) for text in texts) or column.type not in TYPES:
+            raise BadResults(f"{path}: needs an array of objects with name and type")
+    return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}
+
+
+def read_json(path: Path):
+    """Throws BadResults."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise BadResults(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise BadResults(f"{path}: its brackets are nested too deep") from None
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a number of thousands of digits
         raise BadResults(f"{path}: cannot be read ({error})") from None
-    except (KeyError, TypeError, AttributeError):
-        raise BadResults(f"{path}: needs an array of objects with name and type") from None
-    return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}
 
 
 def guessed(name: str, values: Iterable[str]) -> Column:

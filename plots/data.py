@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from columns import BadResults, Column, guessed, read_columns
+from columns import BadResults, Column, guessed, read_columns, read_json
 
 # What every version has written. Any other column may be absent from an older folder.
 CELL_COLUMNS = """
@@ -26,7 +26,11 @@ POSITION_COLUMNS = """
     cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high
     top1_agreement
 """.split()
+# Tables of env.json with the texts that titles are made of.
+ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
+
+csv.field_size_limit(2**31 - 1)  # the texts that models write are longer than the module's own limit
 
 
 @dataclass
@@ -49,7 +53,12 @@ def load_runs(folders: list[Path]) -> list[Run]:
         names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
     if len(set(names)) < len(names):
         raise BadResults(f"{folders[0]}: two of the folders carry the same name, or one was given twice")
-    return [load_run(folder, name) for folder, name in zip(folders, names)]
+    return [load_run(folder, as_utf8(name)) for folder, name in zip(folders, names)]
+
+
+def as_utf8(name: str) -> str:
+    """A folder's name may be any bytes; what is written into the report may not."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def load_run(folder: Path, name: str) -> Run:
@@ -110,15 +119,18 @@ def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         last = content.count("\n") + 1
         raise BadResults(f"{path}:{last}: the last line is torn (no line end); finish the run with --resume")
     reader = csv.reader(io.StringIO(content, newline=""))
-    header = next(reader)
     rows, lines = [], []
-    for row in reader:
-        if len(row) != len(header):
-            raise BadResults(
-                f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"
-            )
-        rows.append(row)
-        lines.append(reader.line_num)
+    try:
+        header = next(reader)
+        for row in reader:
+            if len(row) != len(header):
+                raise BadResults(
+                    f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"
+                )
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise BadResults(f"{path}:{reader.line_num}: not a CSV file ({error})") from None
     return header, rows, lines
 
 
@@ -147,14 +159,18 @@ def read_text(path: Path) -> str:
 
 
 def read_env(path: Path) -> dict:
+    """What a run says of its machine and its config; a fact may be missing, but is of its kind. Throws BadResults."""
     if not path.exists():
         return {}
-    try:
-        env = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise BadResults(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from None
+    env = read_json(path)
     if not isinstance(env, dict):
         raise BadResults(f"{path}: holds a JSON {type(env).__name__} where an object is expected")
+    for table, *keys in ENV_TEXTS:
+        if not isinstance(env.get(table, {}), dict):
+            raise BadResults(f"{path}: {table} must be an object")
+        for key in keys:
+            if not isinstance(env.get(table, {}).get(key, ""), str):
+                raise BadResults(f"{path}: {table}.{key} must be text in quotes")
     return env
 
 

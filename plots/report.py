@@ -34,6 +34,7 @@ def main() -> int:
         "--out", type=Path, help="one report of all the folders here, rather than one in each"
     )
     options = arguments.parse_args()
+    sys.stdout.reconfigure(errors="surrogateescape")  # a path is printed as it is, and may be no UTF-8
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
         complaint = "claims have a report of their own; give --out one folder of claims, or runs alone"
         print(f"error: {complaint}", file=sys.stderr)

@@ -10,6 +10,7 @@
 #include "harness/claims/read_statement.h"
 #include "harness/config/section.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
 
 namespace kv::claims {
 namespace {
@@ -166,7 +167,7 @@ ClaimFile load_claims(const std::string& path) {
   const toml::table root = config::parse_toml_file(path);
   config::Section top(root, path, "");
   ClaimFile file;
-  file.name = fs::path(path).stem().string();
+  file.name = io::as_utf8(fs::path(path).stem().string());
   file.path = path;
   file.title = top.text("title", file.name);
   file.document = top.text("document", "");

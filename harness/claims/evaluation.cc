@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/claims/expression.h"
 
@@ -37,6 +38,11 @@ math::Estimate over_corners(const std::vector<std::vector<double>>& sides,
   std::vector<double> medians;
   for (const std::vector<double>& side : sides) medians.push_back(math::median(side));
   const double middle = value_of(medians);
+  // Each doubles the corners.
+  constexpr size_t kMostSides = 12;
+  if (sides.size() > kMostSides)
+    throw NotMeasured("it depends on " + std::to_string(sides.size()) + " values with intervals; at most " +
+                      std::to_string(kMostSides) + " can be combined");
   math::ConfidenceInterval interval{middle, middle};
   for (size_t corner = 0; corner < size_t{1} << sides.size(); ++corner) {
     for (size_t i = 0; i < sides.size(); ++i) medians[i] = corner >> i & 1 ? beside[i].high : beside[i].low;
@@ -82,7 +88,7 @@ class Evaluation {
   std::string arithmetic() {
     if (!s_.over.empty()) return s_.computed;
     const Expression expression(s_.computed);
-    const std::string numbers = expression.with_numbers(lookup(false, 0));
+    const std::string numbers = expression.with_numbers(lookup(false));
     return expression.names().size() == 1 && expression.text() == expression.names().front()
                ? formula_of(expression.text())
                : numbers;
@@ -109,14 +115,20 @@ class Evaluation {
   }
 
   double value(const std::string& expression, bool counted) {
-    return Expression(expression).value(lookup(counted, 0));
+    found_.clear();
+    return Expression(expression).value(lookup(counted));
   }
 
-  Lookup lookup(bool counted, int depth) {
-    return [this, counted, depth](const std::string& name) { return find(name, counted, depth); };
+  // What a name stands for is found once a value: one that is defined by another twice would be found 2^n times in a chain.
+  // load_claims has refused names that are defined by themselves.
+  Lookup lookup(bool counted) {
+    return [this, counted](const std::string& name) {
+      const auto known = found_.find({name, counted});
+      return known != found_.end() ? known->second : found_[{name, counted}] = find(name, counted);
+    };
   }
 
-  double find(const std::string& name, bool counted, int depth) {
+  double find(const std::string& name, bool counted) {
     if (name == "K") {
       used_k_ = true;
       return reading_.k;
@@ -124,17 +136,16 @@ class Evaluation {
     if (name == "MB") return reading_.prefixes.mega;
     if (name == "GB") return reading_.prefixes.giga;
     if (name == s_.over) return length_;
-    if (const auto spec = s_.bytes.find(name); spec != s_.bytes.end())
-      return bytes(spec->second, counted, depth);
+    if (const auto spec = s_.bytes.find(name); spec != s_.bytes.end()) return bytes(spec->second, counted);
     if (const auto median = medians_.find(name); median != medians_.end()) return median->second;
     if (const auto text = s_.define.find(name); text != s_.define.end())
-      return Expression(text->second).value(lookup(counted, depth + 1));
+      return Expression(text->second).value(lookup(counted));
     throw std::logic_error("load_claims let the name '" + name + "' pass");
   }
 
-  tables::CacheSize size_of(const std::string& spec, int depth) {
+  tables::CacheSize size_of(const std::string& spec) {
     const auto whole = [&](const char* key, const std::string& expression, double most) {
-      const double value = Expression(expression).value(lookup(false, depth + 1));
+      const double value = Expression(expression).value(lookup(false));
       if (!(value >= 1 && value <= most))
         throw std::invalid_argument(std::string(key) + " is " + short_number(value) +
                                     "; it must be from 1 to " + short_number(most));
@@ -146,8 +157,8 @@ class Evaluation {
     return size;
   }
 
-  double bytes(const std::string& spec, bool counted, int depth) {
-    const tables::CacheSize size = size_of(spec, depth);
+  double bytes(const std::string& spec, bool counted) {
+    const tables::CacheSize size = size_of(spec);
     if (!counted) return static_cast<double>(tables::bytes_by_form(size));
     const auto held = counted_.of(size);
     if (!held) throw NotCounted();
@@ -158,7 +169,7 @@ class Evaluation {
   std::string formula_of(const std::string& name) {
     const auto spec = s_.bytes.find(name);
     if (spec == s_.bytes.end()) return s_.define.count(name) ? s_.define.at(name) : name;
-    const tables::CacheSize size = size_of(spec->second, 0);
+    const tables::CacheSize size = size_of(spec->second);
     const CacheShape& m = size.shape;
     const double values =
         2.0 * m.layers * m.kv_heads * m.head_dim * m.max_sequences * static_cast<double>(size.tokens);
@@ -183,6 +194,7 @@ class Evaluation {
   double length_ = 0;
   bool used_k_ = false;
   std::map<std::string, double> medians_;
+  std::map<std::pair<std::string, bool>, double> found_;  // by name, and whether bytes are counted
 };
 
 }  // namespace

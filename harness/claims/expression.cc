@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -28,6 +29,26 @@ mu::Parser parser_of(const std::string& text) {
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
+// muParser would take such a number for a name that is empty.
+void refuse_huge_numbers(const std::string& text) {
+  const char *at = text.data(), *const end = at + text.size();
+  while (at < end) {
+    if (!in_name(*at) && *at != '.') {
+      ++at;
+      continue;
+    }
+    double value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    const bool digit = std::isdigit(static_cast<unsigned char>(*at)) || *at == '.';
+    if (digit && error == std::errc::result_out_of_range) {
+      throw std::invalid_argument("'" + text + "' has the number " + std::string(at, next) +
+                                  "; what is computed with lies between 1e-307 and 1e308");
+    }
+    at = digit && next > at ? next : at + 1;
+    while (!digit && at < end && in_name(*at)) ++at;  // the rest of a name
+  }
+}
+
 std::string number(double x) {
   char text[32];
   std::snprintf(text, sizeof text, std::abs(x) < 1e15 && x == std::floor(x) ? "%.0f" : "%.6g", x);
@@ -37,6 +58,12 @@ std::string number(double x) {
 }  // namespace
 
 Expression::Expression(std::string text) : text_(std::move(text)) {
+  constexpr size_t kMost = 4096;
+  if (text_.size() > kMost) {
+    throw std::invalid_argument("is an expression of " + std::to_string(text_.size()) + " bytes; at most " +
+                                std::to_string(kMost) + " are read");
+  }
+  refuse_huge_numbers(text_);
   try {
     mu::Parser parser = parser_of(text_);
     std::map<std::string, double> ones;

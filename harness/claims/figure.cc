@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <regex>
@@ -72,10 +73,28 @@ std::string without_commas(std::string text) {
   return text;
 }
 
+double number_in(const std::string& digits) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc()) {
+    throw std::invalid_argument("has the number " + digits +
+                                "; figures that are read lie between 1e-307 and 1e308");
+  }
+  return value;
+}
+
+// std::regex recurses once a character.
+void refuse_long(const std::string& text) {
+  constexpr size_t kMost = 200;
+  if (text.size() <= kMost) return;
+  throw std::invalid_argument("is a text of " + std::to_string(text.size()) +
+                              " bytes; a figure has at most " + std::to_string(kMost));
+}
+
 // "0.670" -> 0.001, "4.2e14" -> 1e13.
 double last_digit_of(const std::string& number) {
   const size_t e = number.find_first_of("eE"), point = number.find('.');
-  const double exponent = e == std::string::npos ? 0 : std::stod(number.substr(e + 1));
+  const double exponent = e == std::string::npos ? 0 : number_in(number.substr(e + 1));
   const double decimals =
       point == std::string::npos ? 0 : static_cast<double>(std::min(e, number.size()) - point - 1);
   return std::pow(10.0, exponent - decimals);
@@ -131,15 +150,16 @@ Figure::Relation relation_of(const std::string& sign, bool range) {
 }  // namespace
 
 Tolerance parse_tolerance(const std::string& given) {
+  refuse_long(given);
   const std::string text = plain(given);
   std::smatch m;
   if (text == "as printed") return {};
   if (std::regex_match(text, m, std::regex(R"((\d+\.?\d*) ?%)")))
-    return {Tolerance::Kind::kShare, std::stod(m[1]) / 100};
-  if (std::regex_match(text, m, std::regex(R"(factor (\d+\.?\d*))")) && std::stod(m[1]) >= 1)
-    return {Tolerance::Kind::kFactor, std::stod(m[1])};
+    return {Tolerance::Kind::kShare, number_in(m[1]) / 100};
+  if (std::regex_match(text, m, std::regex(R"(factor (\d+\.?\d*))")) && number_in(m[1]) >= 1)
+    return {Tolerance::Kind::kFactor, number_in(m[1])};
   if (std::regex_match(text, m, std::regex(R"(\+- ?(\d+\.?\d*))")))
-    return {Tolerance::Kind::kPlusMinus, std::stod(m[1])};
+    return {Tolerance::Kind::kPlusMinus, number_in(m[1])};
   throw std::invalid_argument("must be \"as printed\", \"5 %\", \"factor 2\" or \"+-0.2\", not '" + given +
                               "'");
 }
@@ -148,6 +168,7 @@ Figure parse_figure(const std::string& given) {
   static const std::regex kExponent(R"(O\((?:1|([A-Z])(?:\^(\d\.?\d*))?)\))");
   static const std::regex kNumber(
       R"((up to |~|<=|>=|<|>)? ?(\d[\d,]*\.?\d*(?:[eE]\d+)?) ?(x|%)?(?: ?- ?(\d[\d,]*\.?\d*))? ?(\S*))");
+  refuse_long(given);
   Figure f;
   f.text = given;
   f.units = {{1.0, ""}};
@@ -158,13 +179,13 @@ Figure parse_figure(const std::string& given) {
     f.low = f.high = text.ends_with("es");
   } else if (std::regex_match(text, m, kExponent)) {
     f.exponent_of = m[1].matched ? m[1].str() : "T";
-    f.low = f.high = !m[1].matched ? 0 : m[2].matched ? std::stod(m[2]) : 1;
+    f.low = f.high = !m[1].matched ? 0 : m[2].matched ? number_in(m[2]) : 1;
   } else if (std::regex_match(text, m, kNumber)) {
     const std::string first = without_commas(m[2]), sign = m[1];
     f.about = sign == "~";
     f.relation = relation_of(sign, m[4].matched);
-    f.low = f.high = std::stod(first);
-    if (m[4].matched) f.high = std::stod(without_commas(m[4]));
+    f.low = f.high = number_in(first);
+    if (m[4].matched) f.high = number_in(without_commas(m[4]));
     if (f.high < f.low)
       throw std::invalid_argument("has a range that ends before it begins: '" + given + "'");
     f.last_digit = last_digit_of(first);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -165,27 +166,60 @@ std::set<std::string> known_names(const Statement& s) {
   return names;
 }
 
-// Throws for a name that stands for nothing, or for itself, in an expression or in what it is defined by.
-void check_names(const Statement& s, const std::string& expression, std::vector<std::string> inside) {
-  const std::set<std::string> known = known_names(s);
-  const Expression parsed(expression);
-  for (const std::string& name : parsed.names()) {
-    if (!known.count(name)) {
+// Looks for names that stand for nothing, or for themselves, in expressions and in what these are defined by. Each name is
+// looked into once: a chain in which every name has the one before it twice has 2^n paths.
+class NameCheck {
+ public:
+  // `sizes`: of expressions that say how large the caches are, so that they cannot depend on their bytes.
+  NameCheck(const Statement& s, bool sizes) : s_(s), known_(known_names(s)), sizes_(sizes) {}
+
+  void check(const std::string& expression) { depth_of(expression, 0); }
+
+ private:
+  static constexpr int kMostDeep = 100;  // names are looked up by recursion
+
+  // How many definitions lie below, one in the other.
+  int depth_of(const std::string& expression, int above) {
+    int deepest = 0;
+    const Expression parsed(expression);
+    for (const std::string& name : parsed.names()) {
+      refuse_unknown(name);
+      const bool defined =
+          s_.define.count(name) && name != s_.over && !s_.bytes.count(name) && !s_.quantities.count(name);
+      if (defined) deepest = std::max(deepest, 1 + depth_of_name(name, above + 1));
+    }
+    return deepest;
+  }
+
+  int depth_of_name(const std::string& name, int above) {
+    const auto [found, first] = depths_.emplace(name, kInside);
+    if (found->second == kInside && !first)
+      throw std::invalid_argument("has '" + name + "', which is defined by itself");
+    if (first && above <= kMostDeep) found->second = depth_of(s_.define.at(name), above);
+    if (above + std::max(found->second, 0) > kMostDeep) {
+      throw std::invalid_argument("has '" + name + "', which is one of more than " +
+                                  std::to_string(kMostDeep) + " that are defined by one another");
+    }
+    return found->second;
+  }
+
+  void refuse_unknown(const std::string& name) const {
+    if (!known_.count(name)) {
       std::string list;
-      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+      for (const std::string& k : known_) list += (list.empty() ? "" : ", ") + k;
       throw std::invalid_argument("has '" + name +
                                   "', which is not a name that is known here; known: " + list);
     }
-    if (std::count(inside.begin(), inside.end(), name))
-      throw std::invalid_argument("has '" + name + "', which is defined by itself");
-    const bool defined =
-        s.define.count(name) && name != s.over && !s.bytes.count(name) && !s.quantities.count(name);
-    if (!defined) continue;
-    inside.push_back(name);
-    check_names(s, s.define.at(name), inside);
-    inside.pop_back();
+    if (sizes_ && name != s_.over && s_.bytes.count(name))
+      throw std::invalid_argument("has '" + name + "', whose bytes depend on it");
   }
-}
+
+  static constexpr int kInside = -1;  // it is being looked into
+  const Statement& s_;
+  const std::set<std::string> known_;
+  const bool sizes_;
+  std::map<std::string, int> depths_;
+};
 
 void read_bytes(Keys& keys, const CacheShape& model, Statement& s) {
   s.model = model;
@@ -284,14 +318,14 @@ Statement read_statement(config::Section& claim, config::Section* figure_section
       s.quantities[name] = read_quantity(section, row);
   }
   require_keys(keys, s);
-  const std::pair<const char*, const std::string&> expressions[] = {{"computed", s.computed},
-                                                                    {"measured", s.measured},
-                                                                    {"tokens", s.tokens},
-                                                                    {"batch", s.batch},
-                                                                    {"reserve", s.reserve}};
-  for (const auto& [key, text] : expressions) {
-    if (!text.empty()) keys.checked(key, [&, &expression = text] { check_names(s, expression, {}); });
-  }
+  const auto check_names = [&](NameCheck names, const char* key, const std::string& expression) {
+    if (!expression.empty()) keys.checked(key, [&] { names.check(expression); });
+  };
+  check_names({s, false}, "computed", s.computed);
+  check_names({s, false}, "measured", s.measured);
+  check_names({s, true}, "tokens", s.tokens);
+  check_names({s, true}, "batch", s.batch);
+  check_names({s, true}, "reserve", s.reserve);
   return s;
 }
 

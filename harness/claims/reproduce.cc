@@ -1,6 +1,5 @@
 #include "harness/claims/reproduce.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
@@ -8,6 +7,7 @@
 #include "harness/claims/claims_text.h"
 #include "harness/claims/quantities.h"
 #include "harness/experiments/list.h"
+#include "harness/io/json.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"
 #include "harness/results/csv.h"
@@ -149,7 +149,7 @@ void write(const std::vector<ClaimFile>& files, const ReproduceOptions& options,
            const std::vector<FigureResult>& figures) {
   nlohmann::json environment = measure::describe_environment();
   environment["quick"] = options.quick;
-  results::write_whole(options.out / "env.json", environment.dump(2) + "\n");
+  results::write_whole(options.out / "env.json", io::json_text(environment, 2) + "\n");
   results::write_whole(options.out / "claims.csv", results::csv_text(figure_schema(), figures));
   results::write_whole(options.out / "claims.md", claims_markdown(files, figures));
   results::write_whole(options.out / "summary.md", claims_summary(files, figures));

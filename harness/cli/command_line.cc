@@ -7,9 +7,9 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,6 +22,8 @@
 #include "harness/cli/summary.h"
 #include "harness/cli/tables.h"
 #include "harness/experiments/generate.h"
+#include "harness/io/json.h"
+#include "harness/io/text.h"
 #include "harness/measure/environment.h"
 #include "harness/model/logits.h"
 #include "harness/version.h"
@@ -151,6 +153,11 @@ int list(const ListOptions& options) {
 
 int eval(const EvalOptions& options) {
   const std::vector<results::CellResult> cells = run_eval(options);
+  for (const results::CellResult& cell : cells) {
+    if (cell.status == results::Status::kOk) continue;
+    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
+                 cell.reason.c_str());
+  }
   print(summary(cells) + "\nresults: " + options.out + "\n");
   return any_failed(cells) ? kCellFailed : 0;
 }
@@ -165,7 +172,7 @@ class Commands {
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
     commands_.emplace_back(
         app.add_subcommand("environment", "print what env.json says of the machine and the build"),
-        [] { return print(measure::describe_environment().dump(2) + "\n"); });
+        [] { return print(io::json_text(measure::describe_environment(), 2) + "\n"); });
     add("sample", "print what a model writes, with the full f32 cache", sample_,
         [](const experiments::SampleOptions& options) {
           return print(experiments::sample_documents(options));
@@ -206,6 +213,12 @@ class Commands {
   TablesOptions tables_;
 };
 
+// The library's own words for a path that the system refuses are its function's name and three quotations.
+std::string words_of(const std::exception& e) {
+  const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
+  return refused ? "cannot use " + refused->path1().string() + ": " + refused->code().message() : e.what();
+}
+
 // The exit code for an exception, which is said in one line.
 int report(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e)) {
@@ -215,7 +228,7 @@ int report(const std::exception& e) {
   // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.
   const bool bug =
       dynamic_cast<const std::logic_error*>(&e) && !dynamic_cast<const std::invalid_argument*>(&e);
-  std::fprintf(stderr, "kvlab: %s%s\n", bug ? "internal error: " : "", e.what());
+  std::fprintf(stderr, "kvlab: %s%s\n", bug ? "internal error: " : "", io::as_message(words_of(e)).c_str());
   return bug ? 1 : kUserError;
 }
 
@@ -239,7 +252,7 @@ int command_line(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return std::string("kvlab: ") + error.what() + " (--help shows how)\n";
+    return "kvlab: " + io::as_message(error.what()) + " (--help shows how)\n";
   });
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);

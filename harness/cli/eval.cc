@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
 #include "harness/cli/variants_option.h"
+#include "harness/io/json.h"
 #include "harness/io/safetensors.h"
+#include "harness/io/text.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
 #include "harness/results/results_folder.h"
@@ -86,7 +87,7 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
                     .q = q.data() + i * s.q_heads * d,
                     .out = out.data() + i * s.q_heads * d});
   }
-  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last);
+  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last, cell.prompt);
   measure::set_errors(cell.result, errors);
   // By cause only the last token's can be told; the totals are of every token.
   std::vector<double> got(outputs.begin(), outputs.end()), want;
@@ -130,10 +131,11 @@ std::vector<float> run_variant(measure::Cell& cell, const std::vector<Layer>& la
 
 void name_cell(measure::Cell& cell, const memory::RunContext& context) {
   const workload::WorkloadShape& s = cell.workload->shape();
-  cell.key = "eval dump " + cell.spec.print();
+  const std::string variant = io::as_utf8(cell.spec.print());  // a spec may hold a path
+  cell.key = "eval dump " + variant;
   results::CellResult& row = cell.result;
   row.cell = cell.key;
-  row.variant = cell.spec.print();
+  row.variant = variant;
   row.device = context.device();
   row.threads = context.threads();
   row.experiment = "eval";
@@ -155,7 +157,7 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
   nlohmann::json environment = measure::describe_environment();
   environment["threads"] = context.threads();
   environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
-  const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  const auto quoted = [](const std::string& text) { return io::json_text(text); };
   results::ResultsFolder results(out,
                                  "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
                                      "\nvariants = " + quoted(options.variants) +

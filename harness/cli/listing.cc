@@ -3,9 +3,11 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 #include <vector>
 
 #include "harness/config/geometry.h"
+#include "harness/config/section.h"
 #include "harness/experiments/list.h"
 #include "harness/io/paths.h"
 #include "harness/results/side_results.h"
@@ -52,8 +54,8 @@ std::string configs() {
   for (const auto& file : files) {
     std::string title;
     try {
-      title = toml::parse_file(file.string())["title"].value_or("");
-    } catch (const toml::parse_error&) {
+      title = config::parse_toml_file(file.string())["title"].value_or("");
+    } catch (const std::invalid_argument&) {
       title = "(not valid TOML)";
     }
     text += "  " + padded("configs/" + file.filename().string(), 32) + title + "\n";

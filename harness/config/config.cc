@@ -11,6 +11,7 @@
 #include "harness/config/overrides.h"
 #include "harness/config/section.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
 #include "kernels/attention.h"
 
 namespace kv::config {
@@ -229,7 +230,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   apply_overrides(root, overrides, std::filesystem::path(config.path).stem().string(), catalog);
 
   Section top(root, config.path, "");
-  config.name = top.text("name", "");
+  config.name = io::as_utf8(top.text("name", ""));
   config.title = top.text("title", config.name);
   config.seed = static_cast<uint64_t>(top.integer("seed", 1, 0, INT64_MAX));
   config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
@@ -244,7 +245,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   top.refuse_the_rest(table_of);
   std::ostringstream as_run;
   as_run << root << "\n";
-  config.as_run = as_run.str();
+  config.as_run = io::as_utf8(as_run.str());
   return config;
 }
 

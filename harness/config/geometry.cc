@@ -4,10 +4,10 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 
+#include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 
@@ -80,7 +80,7 @@ class ConfigFile {
   explicit ConfigFile(const std::string& path) : path_(path) {
     if (!std::filesystem::exists(path))
       throw std::invalid_argument("cannot read " + path + "; a Hugging Face config.json is needed");
-    config_ = json::parse(io::read_text(path), nullptr, false);
+    config_ = io::parse_json(io::read_text(path), path);
     if (!config_.is_object()) fail("not a JSON object; a Hugging Face config.json is one");
     if (config_.contains("text_config") && config_["text_config"].is_object()) use_text_config();
     const auto family = class_defaults().find(text("model_type"));
@@ -153,7 +153,7 @@ class ConfigFile {
     if (!key) fail("'" + std::string(keys.front()) + "' is missing; a Hugging Face config.json has it");
     const json& value = config_[key];
     if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > most) {
-      fail("'" + std::string(key) + "' must be a positive integer, not " + value.dump());
+      fail("'" + std::string(key) + "' must be a positive integer, not " + io::shown(value));
     }
     return value.get<int64_t>();
   }
@@ -224,7 +224,7 @@ class ConfigFile {
     if (type == "full_attention" || type == "attention") return Keeps::kAll;
     if (type == "sliding_attention") return Keeps::kWindow;
     if (type == "linear_attention" || type == "mamba" || type == "conv") return Keeps::kNothing;
-    fail("'layer_types' has " + type.dump() +
+    fail("'layer_types' has " + io::shown(type) +
          ", and kvlab knows full_attention, sliding_attention, linear_attention, mamba and conv");
   }
 

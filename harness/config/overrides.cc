@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "harness/config/toml_depth.h"
 #include "harness/io/paths.h"
 
 namespace kv::config {
@@ -35,6 +36,7 @@ void apply_override(toml::table& root, const std::string& assignment) {
                                 ": expected key=value, as in --set measure.repetitions=3");
   }
   const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
+  refuse_deep_toml(key + " = " + text, "--set");
   toml::table parsed;
   try {
     parsed = toml::parse("value = " + text);

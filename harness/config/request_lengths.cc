@@ -2,12 +2,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/io/csv.h"
+#include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
@@ -101,7 +101,7 @@ std::vector<int64_t> read_mooncake(const std::string& path) {
   std::istringstream file(io::read_text(path));
   for (std::string line; std::getline(file, line);) {
     try {
-      const nlohmann::json request = nlohmann::json::parse(line);
+      const nlohmann::json request = io::parse_json(line, path + ":" + std::to_string(lengths.size() + 1));
       lengths.push_back(request_length(path, lengths.size() + 1, request.at("input_length").get<double>(),
                                        request.at("output_length").get<double>()));
     } catch (const nlohmann::json::exception&) {

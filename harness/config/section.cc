@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/config/toml_depth.h"
 #include "harness/io/mapped_file.h"
 
 namespace kv::config {
@@ -23,14 +24,17 @@ std::string line_of(const toml::node& node) {
 
 }  // namespace
 
-toml::table parse_toml_file(const std::string& path) {
+toml::table parse_toml(std::string_view text, const std::string& path) {
+  refuse_deep_toml(text, path);
   try {
-    return toml::parse(io::read_text(path), path);
+    return toml::parse(text, path);
   } catch (const toml::parse_error& e) {
     throw std::invalid_argument(path + ":" + std::to_string(e.source().begin.line) + ": " +
                                 std::string(e.description()));
   }
 }
+
+toml::table parse_toml_file(const std::string& path) { return parse_toml(io::read_text(path), path); }
 
 Section::Section(const toml::table& table, std::string file, std::string path)
     : table_(&table), file_(std::move(file)), path_(std::move(path)) {}

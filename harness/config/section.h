@@ -13,8 +13,10 @@
 
 namespace kv::config {
 
-// Throws std::invalid_argument with file and line for what is not TOML.
+// Throws std::invalid_argument with file and line for what is not TOML, or too deep.
 toml::table parse_toml_file(const std::string& path);
+// `path`: of the text, for messages.
+toml::table parse_toml(std::string_view text, const std::string& path);
 
 // Every function that reads a key throws std::invalid_argument for a value of another kind, and says what
 // would be right.

@@ -9,6 +9,7 @@
 #include "harness/experiments/quality.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/io/paths.h"
+#include "harness/io/text.h"
 #include "harness/math/stats.h"
 #include "harness/model/sampling.h"
 
@@ -157,9 +158,10 @@ class GenerateRun {
       row.temperature = w.sampling.temperature;
       row.sequence = s;
       if (leaves < written) row.common_tokens = static_cast<int64_t>(leaves);
-      row.prompt = text_of(got.first(static_cast<size_t>(prompt)));
-      row.text = text_of(got.subspan(static_cast<size_t>(prompt)));
-      row.full_text = text_of(want.subspan(static_cast<size_t>(prompt)));
+      // A model may write a part of a character, and the report reads UTF-8.
+      row.prompt = io::as_utf8(text_of(got.first(static_cast<size_t>(prompt))));
+      row.text = io::as_utf8(text_of(got.subspan(static_cast<size_t>(prompt))));
+      row.full_text = io::as_utf8(text_of(want.subspan(static_cast<size_t>(prompt))));
       rows.push_back(std::move(row));
     }
     results_.add_texts(rows);

@@ -1,12 +1,14 @@
-// The prefill experiment: a whole prompt into an empty cache, three ways.
+// The prefill experiment: a whole prompt into an empty cache, four ways.
 //
-//   materialised  the scores of all tokens against all, in memory at once: O(S^2) workspace
-//   chunked       the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)
-//   tiled         the cache's own attention, whose scores never leave a tile: O(1)
+//   materialised          the scores of all tokens against all, in memory at once: O(S^2) workspace
+//   materialised_chunked  the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)
+//   chunked               the cache's own attention, C tokens a step: O(1)
+//   tiled                 the same, the whole prompt in one step: its scores never leave a tile
 //
-// All three store the prompt in the variant's cache; the first two attend to the prompt's own rows, as
-// frameworks do, and the third to the rows as stored. Times are of storing and attending together.
+// All store the prompt in the variant's cache; the first two attend to the prompt's own rows, as frameworks do,
+// and the others to the rows as stored. Times are of storing and attending together.
 #include <algorithm>
+#include <functional>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
@@ -22,25 +24,27 @@ namespace {
 
 struct Arm {
   const char* name;
-  int64_t chunk;  // tokens whose scores are in memory at once; 0: none are
-
-  bool tiled() const { return chunk == 0; }
+  bool by_cache;      // attends with the cache's own attention to the rows as stored
+  int64_t step;       // tokens a step; without the cache, their scores are in memory at once
+  bool whole = true;  // the prompt is one step
 };
 
 constexpr const char* kMaterialised = "materialised";
 
-// A chunk that is no shorter than the prompt would be the materialised arm again.
+// A chunk that is no shorter than the prompt would be an arm of the whole prompt again.
 std::vector<Arm> arms(const measure::SweepPoint& point) {
-  std::vector<Arm> arms{{kMaterialised, point.seq_len}};
+  std::vector<Arm> arms{{kMaterialised, false, point.seq_len}};
   for (const int64_t chunk : point.experiment->axes.chunk) {
-    if (chunk < point.seq_len) arms.push_back({"chunked", chunk});
+    if (chunk >= point.seq_len) continue;
+    arms.push_back({"materialised_chunked", false, chunk, false});
+    arms.push_back({"chunked", true, chunk, false});
   }
-  arms.push_back({"tiled", 0});
+  arms.push_back({"tiled", true, point.seq_len});
   return arms;
 }
 
 std::string suffix(const Arm& arm) {
-  return std::string(arm.name) + (std::string(arm.name) == "chunked" ? " c" + std::to_string(arm.chunk) : "");
+  return std::string(arm.name) + (arm.whole ? "" : " c" + std::to_string(arm.step));
 }
 
 // The cache, the prompt with its outputs, and the scores. In floating point first: the closed form, in whole
@@ -49,7 +53,7 @@ int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const A
   const workload::WorkloadShape& s = point.source->shape();
   const double prompt = sizeof(float) * measure::value_count(point, 2.0 * s.q_heads + 4.0 * s.kv_heads,
                                                              static_cast<double>(point.seq_len));
-  const double scores = score_bytes(s, std::min(arm.chunk, point.seq_len), point.seq_len);
+  const double scores = arm.by_cache ? 0.0 : score_bytes(s, arm.step, point.seq_len);
   if (prompt + scores > 1e15) return static_cast<int64_t>(std::min(prompt + scores, 1e18));
   const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
   return static_cast<int64_t>(prompt + scores) +
@@ -60,9 +64,9 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size
                               const std::string& suffix) {
   measure::PlannedCell& cell = add_cell(point, spec, suffix);
   cell.arm = arm;
-  if (cell.is_measured() && !arms(point)[arm].tiled() && retention_of(spec).scores) {
+  if (cell.is_measured() && !arms(point)[arm].by_cache && retention_of(spec).scores) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "what it keeps depends on its own attention, which only the tiled arm runs";
+    cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
   }
   return cell;
 }
@@ -89,7 +93,7 @@ class PrefillCell {
     results::CellResult& row = cell_->result;
     row.phase = "prefill";
     row.arm = arm_.name;
-    if (std::string(arm_.name) == "chunked") row.chunk_tokens = arm_.chunk;
+    if (!arm_.whole) row.chunk_tokens = arm_.step;
   }
 
   measure::Cell& cell() { return *cell_; }
@@ -101,14 +105,17 @@ class PrefillCell {
       cell_->workload = point_.source->workload(cell_->spec, point_.seq_len);
       for (int i = 0; i < point_.batch; ++i) {
         for (int layer = 0; layer < point_.source->shape().layers; ++layer)
-          prompts_.emplace_back(*cell_->workload, i, layer, point_.seq_len, step_tokens());
+          prompts_.emplace_back(*cell_->workload, i, layer, point_.seq_len, arm_.step);
       }
       open();
-      run();
-      cell_->result.kernel = arm_.tiled() ? cell_->cache->kernel() : "eigen/f32";
-      cell_->prompt = step_tokens();
+      PromptCheck check(*cell_, prompts_, arm_.by_cache);
+      run([&](int sequence, size_t chunk) {
+        if (sequence == 0) check.add(chunk);
+      });
+      cell_->result.kernel = arm_.by_cache ? cell_->cache->kernel() : "eigen/f32";
+      cell_->prompt = arm_.step;
       cell_->account(std::vector<int64_t>(cell_->ids.size(), point_.seq_len));
-      check();
+      record(check.finish());
     });
     close();
   }
@@ -124,12 +131,13 @@ class PrefillCell {
   }
 
   // One sequence after another, each chunk through all layers.
-  void run() {
+  void run(const std::function<void(int sequence, size_t chunk)>& done = nullptr) {
     const int layers = point_.source->shape().layers;
     for (int i = 0; i < point_.batch; ++i) {
       const size_t chunks = prompts_.front().chunks.size();
       for (size_t c = 0; c < chunks; ++c) {
         for (int layer = 0; layer < layers; ++layer) step(prompt(i, layer), c, layer, cell_->ids[i]);
+        if (done) done(i, c);
       }
     }
   }
@@ -150,7 +158,6 @@ class PrefillCell {
   }
 
  private:
-  int64_t step_tokens() const { return arm_.tiled() ? point_.seq_len : arm_.chunk; }
   Prompt& prompt(int sequence, int layer) {
     return prompts_[static_cast<size_t>(sequence * point_.source->shape().layers + layer)];
   }
@@ -162,9 +169,9 @@ class PrefillCell {
                        .q = c.q.data(),
                        .k = c.k.data(),
                        .v = c.v.data(),
-                       .out = arm_.tiled() ? c.out.data() : nullptr};
+                       .out = arm_.by_cache ? c.out.data() : nullptr};
     cell_->cache->step(layer, {&in, 1});
-    if (arm_.tiled()) return;
+    if (arm_.by_cache) return;
     attend_with_scores({.q = c.q.data(),
                         .out = c.out.data(),
                         .k = prompt.k.data(),
@@ -175,9 +182,8 @@ class PrefillCell {
                        point_.source->shape(), *cell_->ledger);
   }
 
-  void check() {
-    const verify::Errors errors = check_prompts(*cell_, prompts_, arm_.tiled());
-    if (arm_.tiled()) {
+  void record(const verify::Errors& errors) {
+    if (arm_.by_cache) {
       measure::set_errors(cell_->result, errors);
     } else {
       cell_->result.metric("err_rel_l2") = errors.metric("err_rel_l2");

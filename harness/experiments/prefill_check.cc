@@ -4,25 +4,12 @@
 #include <cmath>
 
 #include "harness/verify/reference/attention.h"
-#include "kernels/encode.h"
+#include "harness/verify/rows.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {
-
-// What is checked of one cell.
-struct Checked {
-  const measure::Cell& cell;
-  std::span<const Prompt> prompts;
-  bool stored;
-
-  const CacheShape& shape() const { return cell.cache->shape(); }
-  int64_t tokens() const {
-    const Prompt::Chunk& last = prompts.front().chunks.back();
-    return last.first + last.n;
-  }
-};
 
 // The rows of a prompt's last token in `from` [heads, n, head_dim].
 std::vector<float> last_rows(const std::vector<float>& from, int64_t n, int64_t head_dim) {
@@ -30,44 +17,6 @@ std::vector<float> last_rows(const std::vector<float>& from, int64_t n, int64_t 
   for (auto end = from.begin() + n * head_dim;; end += n * head_dim) {
     rows.insert(rows.end(), end - head_dim, end);
     if (end == from.end()) return rows;
-  }
-}
-
-verify::Errors check_last(const Checked& c) {
-  std::vector<std::vector<float>> rows;  // q and out of the last token, [q_heads, head_dim] each
-  std::vector<verify::Output> outputs;
-  rows.reserve(2 * c.prompts.size());
-  for (size_t i = 0; i < c.prompts.size(); ++i) {
-    const Prompt::Chunk& last = c.prompts[i].chunks.back();
-    const int layers = c.shape().layers, sequence = static_cast<int>(i) / layers;
-    rows.push_back(last_rows(last.q, last.n, c.shape().head_dim));
-    rows.push_back(last_rows(last.out, last.n, c.shape().head_dim));
-    outputs.push_back({.sequence = c.cell.ids[static_cast<size_t>(sequence)],
-                       .workload_sequence = sequence,
-                       .layer = static_cast<int>(i) % layers,
-                       .q = rows[2 * i].data(),
-                       .out = rows[2 * i + 1].data()});
-  }
-  return verify::verify(*c.cell.cache, *c.cell.workload, c.tokens(), outputs);
-}
-
-// What the first sequence attended to: the rows as stored, or the prompt's own.
-void read_rows(const Checked& c, int layer, int kv_head, std::vector<float>& k, std::vector<float>& v) {
-  const int d = c.shape().head_dim;
-  const int64_t size = c.tokens() * d;
-  if (!c.stored) {
-    const Prompt& own = c.prompts[static_cast<size_t>(layer)];
-    k.assign(own.k.begin() + kv_head * size, own.k.begin() + (kv_head + 1) * size);
-    v.assign(own.v.begin() + kv_head * size, own.v.begin() + (kv_head + 1) * size);
-    return;
-  }
-  k.resize(static_cast<size_t>(size));
-  v.resize(k.size());
-  int64_t at = 0;
-  for (const Span& span : c.cell.cache->spans(c.cell.ids.front(), layer, kv_head)) {
-    decode_rows(span.k, d, 0, span.rows, k.data() + at * d);
-    decode_rows(span.v, d, 0, span.rows, v.data() + at * d);
-    at += span.rows;
   }
 }
 
@@ -82,26 +31,6 @@ double token_error(const Prompt::Chunk& chunk, int64_t t, int head, size_t head_
   const std::vector<double> got(chunk.out.begin() + static_cast<int64_t>(at),
                                 chunk.out.begin() + static_cast<int64_t>(at + head_dim));
   return verify::relative_l2(got, {want.data(), head_dim});
-}
-
-// The first, the middle and the last token of every chunk of the first sequence's layers; the first and the
-// last head.
-double worst_token_error(const Checked& c) {
-  double worst = 0.0;
-  std::vector<float> k, v;
-  for (int layer = 0; layer < c.shape().layers; ++layer) {
-    for (const int head : {0, c.shape().q_heads - 1}) {
-      read_rows(c, layer, head / c.shape().group(), k, v);
-      for (const Prompt::Chunk& chunk : c.prompts[static_cast<size_t>(layer)].chunks) {
-        for (const int64_t t : {int64_t{0}, chunk.n / 2, chunk.n - 1}) {
-          const double error = token_error(chunk, t, head, static_cast<size_t>(c.shape().head_dim), k, v);
-          if (!(error <= worst)) worst = error;  // NaN stays
-          if (std::isnan(worst)) return worst;
-        }
-      }
-    }
-  }
-  return worst;
 }
 
 }  // namespace
@@ -123,16 +52,65 @@ Prompt::Prompt(const workload::Workload& workload, int sequence, int layer, int6
   }
 }
 
-verify::Errors check_prompts(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored) {
-  const Checked c{cell, prompts, stored};
+void PromptCheck::add(size_t chunk) {
+  if (stored_ && !retention_of(cell_.spec).keeps_all) return;  // most of what these queries saw is gone
+  const auto d = static_cast<size_t>(shape().head_dim);
+  std::vector<float> k, v;
+  for (int layer = 0; layer < shape().layers; ++layer) {
+    const Prompt::Chunk& c = prompts_[static_cast<size_t>(layer)].chunks[chunk];
+    for (const int head : {0, shape().q_heads - 1}) {
+      read_rows(layer, head / shape().group(), c.first + c.n, k, v);
+      for (const int64_t t : {int64_t{0}, c.n / 2, c.n - 1}) {
+        const double error = token_error(c, t, head, d, k, v);
+        if (!(error <= worst_)) worst_ = error;  // NaN stays
+      }
+    }
+  }
+}
+
+verify::Errors PromptCheck::finish() const {
   verify::Errors errors;
-  errors.kernel_bound = kernel_error_bound(cell.spec);
-  if (stored) errors = check_last(c);
-  if (stored && !retention_of(cell.spec).keeps_all) return errors;
-  const double worst = worst_token_error(c);
-  if (!(worst <= errors.kernel_rel_l2)) errors.kernel_rel_l2 = worst;  // NaN stays
-  if (!stored) errors.metric("err_rel_l2") = worst;
+  errors.kernel_bound = kernel_error_bound(cell_.spec);
+  if (stored_) errors = check_last();
+  if (!(worst_ <= errors.kernel_rel_l2)) errors.kernel_rel_l2 = worst_;  // NaN stays
+  if (!stored_) errors.metric("err_rel_l2") = worst_;
   return errors;
+}
+
+verify::Errors PromptCheck::check_last() const {
+  std::vector<std::vector<float>> rows;  // q and out of the last token, [q_heads, head_dim] each
+  std::vector<verify::Output> outputs;
+  rows.reserve(2 * prompts_.size());
+  const std::vector<Prompt::Chunk>& chunks = prompts_.front().chunks;
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    const Prompt::Chunk& last = prompts_[i].chunks.back();
+    const int layers = shape().layers, sequence = static_cast<int>(i) / layers;
+    rows.push_back(last_rows(last.q, last.n, shape().head_dim));
+    rows.push_back(last_rows(last.out, last.n, shape().head_dim));
+    outputs.push_back({.sequence = cell_.ids[static_cast<size_t>(sequence)],
+                       .workload_sequence = sequence,
+                       .layer = static_cast<int>(i) % layers,
+                       .q = rows[2 * i].data(),
+                       .out = rows[2 * i + 1].data()});
+  }
+  return verify::verify(*cell_.cache, *cell_.workload, chunks.back().first + chunks.back().n, outputs,
+                        chunks.front().n);
+}
+
+// The first rows that the first sequence attended to: as stored, or the prompt's own.
+void PromptCheck::read_rows(int layer, int kv_head, int64_t rows, std::vector<float>& k,
+                            std::vector<float>& v) const {
+  const int d = shape().head_dim;
+  if (stored_) {
+    verify::HeadRows stored = verify::stored_rows(*cell_.cache, cell_.ids.front(), layer, kv_head);
+    k = std::move(stored.k);
+    v = std::move(stored.v);
+    return;
+  }
+  const Prompt& own = prompts_[static_cast<size_t>(layer)];
+  const int64_t head = static_cast<int64_t>(own.k.size()) / shape().kv_heads;
+  k.assign(own.k.begin() + kv_head * head, own.k.begin() + kv_head * head + rows * d);
+  v.assign(own.v.begin() + kv_head * head, own.v.begin() + kv_head * head + rows * d);
 }
 
 }  // namespace kv::experiments

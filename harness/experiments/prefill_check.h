@@ -24,9 +24,30 @@ struct Prompt {
   Prompt(const workload::Workload& workload, int sequence, int layer, int64_t tokens, int64_t chunk);
 };
 
-// Compares the outputs of some tokens with FP64. `prompts` [sequences, layers], which the cell's cache has
-// been given. `stored`: they attended to the rows as stored; then the last token is compared with all the causes
-// of its error. Others are wherever the rows that they saw are still there.
-verify::Errors check_prompts(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored);
+// Compares outputs of a prompt with FP64 over the rows that they attended to: the first, the middle and the last token
+// of every chunk of the first sequence, and the last token of all sequences with all the causes of its error.
+class PromptCheck {
+ public:
+  // `prompts` [sequences, layers]. `stored`: they attend to the rows as stored in the cell's cache, else to their own;
+  // those have no causes to tell.
+  PromptCheck(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored)
+      : cell_(cell), prompts_(prompts), stored_(stored) {}
+
+  // Once all layers of the first sequence have taken this chunk, and none the next: a codec may encode rows later that
+  // these queries saw raw.
+  void add(size_t chunk);
+  // Once all have taken all.
+  verify::Errors finish() const;
+
+ private:
+  const CacheShape& shape() const { return cell_.cache->shape(); }
+  verify::Errors check_last() const;
+  void read_rows(int layer, int kv_head, int64_t rows, std::vector<float>& k, std::vector<float>& v) const;
+
+  const measure::Cell& cell_;
+  std::span<const Prompt> prompts_;
+  bool stored_;
+  double worst_ = 0.0;
+};
 
 }  // namespace kv::experiments

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
+#include "harness/measure/chunk_replay.h"
 
 namespace kv::experiments {
 namespace {
@@ -107,9 +108,13 @@ class ReadingRun {
     double difference = 0;
     for (int64_t i = passages_.first; i < passages_.length; ++i) {
       const auto at = static_cast<size_t>(i);
-      difference = std::max(difference, std::abs(again[at].loss - c.reading->predictions[at].loss));
+      const double change = std::abs(again[at].loss - c.reading->predictions[at].loss);
+      if (!(change <= difference)) difference = change;  // NaN stays
     }
-    record_chunks(*c.cell, chunked.step, difference);
+    record_chunks(*c.cell, chunked.step, difference, [&] {
+      return measure::replay_difference(model_, passages_, passages_.length, chunked, c.cell->spec,
+                                        model::Rotary::kTrained, point_.context->gpu());
+    });
   }
 
   const measure::SweepPoint& point_;
@@ -224,14 +229,23 @@ void check_length(const measure::SweepPoint& point, int64_t length, const std::s
                               " positions: give " + setting + " at most " + std::to_string(most - rest));
 }
 
-void record_chunks(measure::Cell& cell, int64_t step, double difference) {
+void record_chunks(measure::Cell& cell, int64_t step, double difference,
+                   const std::function<double()>& replay) {
   cell.result.arm = "chunked";
   cell.result.chunk_tokens = step;
   cell.result.chunk_max_diff = difference;
   constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
-  if (difference <= kRounding || !measure::agrees_in_chunks(cell.spec)) return;
+  std::string& check = cell.result.chunk_check;
+  check = measure::agrees_in_chunks(cell.spec) ? "losses" : "none";
+  if (check == "none" || difference <= kRounding) return;
+  check = "answers";
+  const double answers = replay(),
+               bound = 2 * kernel_error_bound(cell.spec);  // each way has the kernel's error
+  if (answers <= bound) return;
   cell.result.fail(results::Status::kFailed,
-                   "reading in chunks changes a loss by " + std::to_string(difference) + " nats");
+                   "reading in chunks changes a loss by " + verify::in_short(difference) +
+                       " nats, and outputs of the same q, k and v by " + verify::in_short(answers) +
+                       " (bound " + verify::in_short(bound) + ")");
 }
 
 void fit_readings(measure::SweepPoint& point) {

@@ -2,6 +2,7 @@
 // f32 cache's: what the quality and recall experiments share.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,9 +28,11 @@ std::string where(const measure::SweepPoint& point);
 void check_length(const measure::SweepPoint& point, int64_t length, const std::string& setting,
                   int64_t rest = 0);
 
-// Of a cell that was read `step` tokens at a time: says so, and by how much a loss differs from decode's at
-// most. Fails the cell where that is more than rounding, though the two must agree.
-void record_chunks(measure::Cell& cell, int64_t step, double difference);
+// Of a cell that was read `step` tokens at a time: says so, by how much a loss differs from decode's at most, and
+// how the two were compared. Where losses differ by more than rounding though chunks must agree with decode, `replay`
+// decides: what replay_difference returns for it. Fails the cell if that is more than its kernel's error.
+void record_chunks(measure::Cell& cell, int64_t step, double difference,
+                   const std::function<double()>& replay);
 
 // Decides memory of the listed cells and which are read side by side: with the reference, `point.batch`
 // sequences of `point.seq_len` tokens.

@@ -8,6 +8,7 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_run.h"
+#include "harness/measure/chunk_replay.h"
 #include "harness/measure/prediction.h"
 #include "harness/measure/timing.h"
 #include "harness/model/cached_model.h"
@@ -87,7 +88,11 @@ class StreamRun {
       cell.result.tokens_per_s = static_cast<double>(c.predictions.size()) / seconds;
       cell.result.status = results::Status::kOk;
       const int64_t step = point_.experiment->measure.step_tokens;
-      if (c.recomputed == 0 && step > 1) record_chunks(cell, step, difference_from_decode(c));
+      if (c.recomputed > 0 || step == 1) return;
+      record_chunks(cell, step, difference_from_decode(c), [&] {
+        return measure::replay_difference(model_, passages_, proven_tokens(), {.prompt = 0, .step = step},
+                                          cell.spec, model::Rotary::kBeyond, point_.context->gpu());
+      });
     });
   }
 
@@ -121,9 +126,11 @@ class StreamRun {
     account(cell, decoder);
   }
 
+  int64_t proven_tokens() const { return std::min(kProvenTokens, passages_.length); }
+
   // The largest of a loss, over the first tokens again, one by one.
   double difference_from_decode(const StreamCell& c) const {
-    const int64_t length = std::min(kProvenTokens, passages_.length);
+    const int64_t length = proven_tokens();
     memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
     const auto cache = build_cache(c.cell->spec, cache_shape(point_, point_.batch), ledger);
     model::CachedModel decoder(model_, *cache, point_.batch, model::Rotary::kBeyond);
@@ -131,8 +138,9 @@ class StreamRun {
     for (int64_t t = 0; t < length && !control_.stop(); ++t) read_step(decoder, t, 1, again);
     double most = 0;
     for (size_t i = 0; i < again.size(); ++i) {
-      if (static_cast<int64_t>(i) % passages_.length < length)
-        most = std::max(most, std::abs(again[i].loss - c.predictions[i].loss));
+      if (static_cast<int64_t>(i) % passages_.length >= length) continue;
+      const double change = std::abs(again[i].loss - c.predictions[i].loss);
+      if (!(change <= most)) most = change;  // NaN stays
     }
     return most;
   }

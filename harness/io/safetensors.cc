@@ -12,11 +12,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include "harness/io/json.h"
 
 namespace kv::io {
 namespace {
@@ -122,6 +123,8 @@ json parse_header(std::string_view text, const Place& place) {
   } catch (const json::parse_error& error) {
     place.refuse("its header is not JSON: error at byte " + std::to_string(error.byte) + " of " +
                  std::to_string(text.size()));
+  } catch (const json::out_of_range&) {
+    place.refuse("its header has a number that is too large");
   }
   if (!header.is_object())
     place.refuse(std::string("its header must be a JSON object, not ") + header.type_name());
@@ -217,7 +220,7 @@ std::string header_of(std::span<const NamedTensor> tensors) {
     header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   return text;
 }

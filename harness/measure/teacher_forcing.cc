@@ -14,14 +14,6 @@
 namespace kv::measure {
 namespace {
 
-std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t n) {
-  std::vector<int> ids;
-  for (int s = 0; s < passages.sequences; ++s) {
-    for (int64_t i = 0; i < n; ++i) ids.push_back(passages.id(s, first + i));
-  }
-  return ids;
-}
-
 // One step of all readings: tokens [first, first + n) of every sequence.
 struct Step {
   const Passages& passages;
@@ -71,6 +63,14 @@ void read_all(const Step& step, std::span<Reading* const> readings) {
 }
 
 }  // namespace
+
+std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t n) {
+  std::vector<int> ids;
+  for (int s = 0; s < passages.sequences; ++s) {
+    for (int64_t i = 0; i < n; ++i) ids.push_back(passages.id(s, first + i));
+  }
+  return ids;
+}
 
 bool agrees_in_chunks(const Spec& spec) {
   return !retention_of(spec).cuts_prompt && !ResidualBuffer::needed(codec_of(spec).make(spec.codec));

@@ -28,6 +28,9 @@ struct Passages {
   int id(int sequence, int64_t at) const { return ids[static_cast<size_t>(sequence * (length + 1) + at)]; }
 };
 
+// Tokens [first, first + n) of every sequence: [sequences, n].
+std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t n);
+
 // How it is read. With 1 token a step this is decode; more tokens a step are faster, and the same wherever a
 // query may see only what decode would show it (agrees_in_chunks).
 struct StepSchedule {
@@ -36,9 +39,9 @@ struct StepSchedule {
   int64_t tokens(int64_t first) const { return first == 0 && prompt > 0 ? prompt : step; }
 };
 
-// Whether steps of several tokens must predict what decode does: not if rows are encoded a group at a time (a
-// chunk's first queries then see encoded what decode would still have raw), or if the first step is cut as a
-// prompt.
+// Whether a cache must answer steps of several tokens as it answers the same q, k and v in decode: not if rows
+// are encoded a group at a time (a chunk's first queries then see encoded what decode would still have raw), or if
+// the first step is cut as a prompt.
 bool agrees_in_chunks(const Spec& spec);
 
 struct Reading {

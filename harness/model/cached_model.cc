@@ -80,6 +80,7 @@ void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, c
                       .out = out_.data() + i * q_size});
   }
   cache_.step(layer, inputs);
+  if (observer_) observer_(layer, inputs);
   swap_axes(out_.data(), sequences, s.q_heads, row, out);
 }
 

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "harness/model/model.h"
@@ -29,6 +31,10 @@ class CachedModel {
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
   std::vector<float> step(std::span<const int> ids, int64_t n);
 
+  // Called after each layer's step, with what the cache was given and what it answered.
+  using Observer = std::function<void(int layer, std::span<const StepInput> inputs)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   std::span<const SequenceId> sequences() const { return ids_; }
   int64_t tokens() const { return tokens_; }  // a sequence, so far
 
@@ -40,6 +46,7 @@ class CachedModel {
   Rotary rotary_;
   std::vector<SequenceId> ids_;
   int64_t tokens_ = 0;
+  Observer observer_;
   std::vector<float> q_, k_, v_, out_;  // [sequences, heads, n, head_dim]
 };
 

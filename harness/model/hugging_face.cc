@@ -5,11 +5,11 @@
 // (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's.
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "harness/config/geometry.h"
+#include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/safetensors.h"
 #include "harness/model/weights.h"
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 json read_json(const std::string& path) {
   if (!fs::exists(path))
     throw std::invalid_argument("cannot read " + path + "; a Hugging Face model folder has it");
-  json object = json::parse(io::read_text(path), nullptr, false);
+  json object = io::parse_json(io::read_text(path), path);
   if (!object.is_object()) throw std::invalid_argument(path + ": not a JSON object");
   return object;
 }
@@ -39,7 +39,7 @@ class Settings {
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const {
     const auto found = object_.find(key);
     refuse("'" + key + "' " +
-           (found == object_.end() ? "is missing; expected " : "is " + found->dump() + ", expected ") +
+           (found == object_.end() ? "is missing; expected " : "is " + io::shown(*found) + ", expected ") +
            expected);
   }
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
+
+#include "harness/io/json.h"
 
 namespace kv::results {
 namespace {
@@ -55,7 +56,7 @@ std::string benchmark_json(std::span<const SampleResult> samples, std::span<cons
                                   {"executable", "kvlab"},
                                   {"num_cpus", environment["cpu"]["cores"]},
                                   {"library_build_type", "release"}};
-  return nlohmann::json{{"context", context}, {"benchmarks", benchmarks}}.dump(1) + "\n";
+  return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";
 }
 
 }  // namespace kv::results

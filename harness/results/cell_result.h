@@ -68,6 +68,7 @@ struct CellResult : PredictionResult {
   Number perplexity, perplexity_se;
   Integer peak_bytes;
   Number tokens_per_s, chunk_max_diff;
+  std::string chunk_check;
   Integer distance, passage_tokens, trained_tokens;
   Number temperature;
   Integer generated_tokens;

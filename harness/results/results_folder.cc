@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
+#include "harness/io/json.h"
 #include "harness/results/benchmark_json.h"
 #include "harness/results/csv.h"
 
@@ -35,7 +35,8 @@ std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& sche
 
 // As it was written; discarded, in nlohmann's words, where there is none.
 nlohmann::json environment_in(const fs::path& folder) {
-  return nlohmann::json::parse(read_whole(folder / "env.json"), nullptr, false);
+  const fs::path path = folder / "env.json";
+  return io::parse_json(read_whole(path), path.string());
 }
 
 }  // namespace
@@ -71,8 +72,8 @@ void require_same_environment(const fs::path& path, const nlohmann::json& now) {
                            "/cpu/model", "/isa", "/device/name", "/threads"}) {
     const nlohmann::json::json_pointer field(name);
     if (!then.contains(field) || !now.contains(field) || then[field] == now[field]) continue;
-    differences += (differences.empty() ? "" : ", ") + field.back() + " was " + then[field].dump() +
-                   " and is " + now[field].dump();
+    differences += (differences.empty() ? "" : ", ") + field.back() + " was " + io::shown(then[field]) +
+                   " and is " + io::shown(now[field]);
   }
   if (differences.empty()) return;
   throw std::invalid_argument("--resume: what " + path.string() + " holds was measured otherwise: " +
@@ -174,7 +175,7 @@ std::optional<std::string> ResultsFolder::started() const {
 }
 
 void ResultsFolder::write_environment(const nlohmann::json& environment) {
-  write_whole(path_ / "env.json", environment.dump(2) + "\n");
+  write_whole(path_ / "env.json", io::json_text(environment, 2) + "\n");
 }
 
 void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {

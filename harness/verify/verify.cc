@@ -6,72 +6,19 @@
 #include <utility>
 
 #include "harness/verify/metrics/metrics.h"
-#include "kernels/encode.h"
+#include "harness/verify/rows.h"
 #include "variants/cache/build.h"
+#include "variants/cache/spec.h"
 
 namespace kv::verify {
 namespace {
-
-// Rows of one head, [rows, head_dim].
-struct HeadRows {
-  std::vector<float> k, v;
-};
-
-// All tokens of some kv heads as they came, read in chunks since a whole sequence of all heads may not fit.
-std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequence, int layer, int64_t tokens,
-                                 const std::vector<bool>& wanted) {
-  constexpr int64_t kChunk = 4096;
-  const int heads = workload.shape().kv_heads, d = workload.shape().head_dim;
-  std::vector<HeadRows> rows(static_cast<size_t>(heads));
-  for (int h = 0; h < heads; ++h) {
-    if (!wanted[static_cast<size_t>(h)]) continue;
-    for (auto* to : {&rows[static_cast<size_t>(h)].k, &rows[static_cast<size_t>(h)].v})
-      to->reserve(static_cast<size_t>(tokens * d));
-  }
-  std::vector<float> k(static_cast<size_t>(heads * std::min(kChunk, tokens) * d)), v(k.size());
-  for (int64_t first = 0; first < tokens; first += kChunk) {
-    const int64_t n = std::min(kChunk, tokens - first);
-    workload.read(sequence, layer, first, n, nullptr, k.data(), v.data());
-    for (int h = 0; h < heads; ++h) {
-      if (!wanted[static_cast<size_t>(h)]) continue;
-      HeadRows& to = rows[static_cast<size_t>(h)];
-      to.k.insert(to.k.end(), k.begin() + h * n * d, k.begin() + (h + 1) * n * d);
-      to.v.insert(to.v.end(), v.begin() + h * n * d, v.begin() + (h + 1) * n * d);
-    }
-  }
-  return rows;
-}
-
-HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int d) {
-  HeadRows some;
-  for (const int64_t t : tokens) {
-    some.k.insert(some.k.end(), all.k.begin() + t * d, all.k.begin() + (t + 1) * d);
-    some.v.insert(some.v.end(), all.v.begin() + t * d, all.v.begin() + (t + 1) * d);
-  }
-  return some;
-}
-
-HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int head) {
-  const int d = cache.shape().head_dim;
-  const std::vector<Span> spans = cache.spans(id, layer, head);
-  int64_t rows = 0;
-  for (const Span& span : spans) rows += span.rows;
-  HeadRows stored{std::vector<float>(static_cast<size_t>(rows * d)),
-                  std::vector<float>(static_cast<size_t>(rows * d))};
-  int64_t at = 0;
-  for (const Span& span : spans) {
-    decode_rows(span.k, d, 0, span.rows, stored.k.data() + at * d);
-    decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
-    at += span.rows;
-  }
-  return stored;
-}
 
 // Outputs of the checked heads, one after another.
 struct Collected {
   std::vector<double> got, full, kept, stored;
   std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
   int heads = 0;
+  std::string overflow;  // of the first head that has one
 };
 
 void append(std::vector<double>& to, const Eigen::VectorXd& values) {
@@ -139,6 +86,32 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   ++c.heads;
 }
 
+// Some query heads of an output, in ascending order. `output` says where in `cache` the rows are that it saw,
+// `of` which of the workload's they are.
+void check_heads(Cache& cache, const Output& output, const Output& of, std::span<const int> heads,
+                 const workload::Workload& workload, int64_t tokens, Collected& c) {
+  const int group = cache.shape().group();
+  std::vector<bool> wanted(static_cast<size_t>(cache.shape().kv_heads), false);
+  for (const int h : heads) wanted[static_cast<size_t>(h / group)] = true;
+  const auto rows = read_heads(workload, of.workload_sequence, of.layer, tokens, wanted);
+  HeadRows stored;
+  int stored_head = -1;
+  for (const int h : heads) {  // those of a kv head follow each other
+    const int kv_head = h / group;
+    const HeadRows& all = rows[static_cast<size_t>(kv_head)];
+    if (kv_head != std::exchange(stored_head, kv_head)) {
+      stored = {};
+      stored = stored_rows(cache, output.sequence, output.layer, kv_head);
+      if (c.overflow.empty() && !all_finite(stored)) {
+        c.overflow = overflow_of(cache, output.sequence, output.layer, kv_head, all);
+        if (!c.overflow.empty())
+          c.overflow += " (layer " + std::to_string(of.layer) + ", kv head " + std::to_string(kv_head) + ")";
+      }
+    }
+    check_head(cache, output, h, all, stored, tokens, c);
+  }
+}
+
 }  // namespace
 
 reference::Rotation rotation_of(const Rope& rope, int head_dim) {
@@ -152,7 +125,8 @@ double relative_l2(std::span<const double> a, std::span<const double> b) {
 }
 
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
-              std::span<const Output> outputs) {
+              std::span<const Output> outputs, int64_t prompt) {
+  const bool cut = retention_of(cache.spec()).cuts_prompt && prompt == tokens;
   const int q_heads = cache.shape().q_heads;
   const int64_t total = static_cast<int64_t>(outputs.size()) * q_heads;
   const int64_t checked = std::min<int64_t>(total, kMaxCheckedHeads);
@@ -165,21 +139,19 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
       ++next;
     }
     if (heads.empty()) continue;
-    std::vector<bool> wanted(static_cast<size_t>(cache.shape().kv_heads), false);
-    for (const int h : heads) wanted[static_cast<size_t>(h / cache.shape().group())] = true;
-    const auto rows = read_heads(workload, outputs[i].workload_sequence, outputs[i].layer, tokens, wanted);
-    HeadRows stored;
-    int stored_head = -1;
-    for (const int h : heads) {  // in order: those of a kv head follow each other
-      const int kv_head = h / cache.shape().group();
-      if (kv_head != std::exchange(stored_head, kv_head)) {
-        stored = {};
-        stored = stored_rows(cache, outputs[i].sequence, outputs[i].layer, kv_head);
-      }
-      check_head(cache, outputs[i], h, rows[static_cast<size_t>(kv_head)], stored, tokens, c);
+    if (!cut) {
+      check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, c);
+      continue;
     }
+    memory::Ledger ledger;
+    const auto uncut =
+        before_the_cut(cache, workload, outputs[i].workload_sequence, outputs[i].layer, tokens, ledger);
+    Output there = outputs[i];
+    there.sequence = there.layer = 0;
+    check_heads(*uncut, there, outputs[i], heads, workload, tokens, c);
   }
   Errors e;
+  e.overflow = c.overflow;
   e.kernel_bound = kernel_error_bound(cache.spec());
   for (size_t i = 0; i < e.metrics.size(); ++i) {
     const Metric& m = *metrics()[i];
@@ -204,6 +176,7 @@ Errors mean_of(std::span<const Errors> errors) {
   Errors mean;
   mean.kernel_bound = errors[0].kernel_bound;
   for (const Errors& e : errors) {
+    if (mean.overflow.empty()) mean.overflow = e.overflow;
     mean.kernel_rel_l2 = larger(mean.kernel_rel_l2, e.kernel_rel_l2);
     for (size_t i = 0; i < e.metrics.size(); ++i) {
       double& of_all = mean.metrics[i];
@@ -220,6 +193,8 @@ Errors mean_of(std::span<const Errors> errors) {
 }
 
 std::string Errors::failure() const {
+  // Before all others, since no arithmetic makes numbers of what was lost.
+  if (!overflow.empty()) return overflow;
   // Written so that NaN fails.
   if (!(kernel_rel_l2 <= kernel_bound)) {
     return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +

@@ -36,6 +36,7 @@ struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
   double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
+  std::string overflow;     // which value the codec could not hold, if there is one
   // Empty if all is within its bound, else what is not.
   std::string failure() const;
   // By its name in the metrics table.
@@ -48,10 +49,12 @@ struct Errors {
 Errors mean_of(std::span<const Errors> errors);
 
 // Checks at most kMaxCheckedHeads query heads, spread evenly over outputs and heads: at 131072 tokens each
-// costs FP64 work of tens of milliseconds.
+// costs FP64 work of tens of milliseconds. `prompt`: tokens of the step that the outputs come from, if it was the
+// sequences' first. A retention that cuts prompts has by now dropped rows that those queries still saw: they are
+// compared with attention over all.
 inline constexpr int kMaxCheckedHeads = 48;
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
-              std::span<const Output> outputs);
+              std::span<const Output> outputs, int64_t prompt = 0);
 
 // For messages: "1.2e-05".
 std::string in_short(double x);

@@ -64,7 +64,8 @@ def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:
     """The cells of the prefill experiment in panels, one a variant, a line an `arm_text`."""
     rows = of_experiment(cells, "prefill", column)
     chunk = pl.col("chunk_tokens").cast(pl.Int64).cast(pl.String)
-    arm = pl.when(chunk.is_null()).then("arm").otherwise(pl.format("chunks of {} tokens", chunk))
+    scores = pl.when(pl.col("arm") == "chunked").then(pl.lit("")).otherwise(pl.lit("materialised, "))
+    arm = pl.when(chunk.is_null()).then("arm").otherwise(pl.format("{}chunks of {} tokens", scores, chunk))
     rows = with_panel(rows).with_columns(arm_text=arm)
     several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
     return rows.with_columns(panel=several if rows["variant"].n_unique() > 1 else pl.col("panel"))

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from data import CELL_COLUMNS, BadResults, load_run
+from page import flatten, run_line
 from prepare import measured
-from support import first_line, report
+from support import PLOTS, first_line, report
 from synthetic import synthetic_run
+
+
+def test_a_folder_whose_name_is_no_utf8_has_a_report(tmp_path):
+    folder = synthetic_run(tmp_path / os.fsdecode(b"caf\xe9"), lengths=(256,))
+    done = subprocess.run([sys.executable, PLOTS / "report.py", folder], capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert b"caf\xe9/report.html" in done.stdout
+    assert "<title>kvlab · caf\ufffd" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_empty_fields_are_not_measured(tmp_path):
@@ -65,3 +78,55 @@ def test_bad_input_exits_with_2(tmp_path):
     blocked = report(synthetic_run(tmp_path / "run", lengths=(256,)), "--out", tmp_path / "file")
     assert blocked.returncode == 2
     assert "cannot be written" in first_line(blocked)
+
+
+def test_a_long_field_is_read(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    header, *rows = (folder / "cells.csv").read_text().splitlines()
+    fields = rows[0].split(",")
+    fields[header.split(",").index("reason")] = "x" * 500_000
+    (folder / "cells.csv").write_text("\n".join([header, ",".join(fields), *rows[1:]]) + "\n")
+    assert "x" * 500_000 in load_run(folder, "run").cells["reason"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[1]", "a JSON list where an object is expected"),
+        ('{"cpu": []}', "cpu must be an object"),
+        ('{"cpu": null}', "cpu must be an object"),
+        ('{"cpu": {"model": ["a", "b"]}}', "cpu.model must be text"),
+        ('{"config": {"name": {"a": 1}}}', "config.name must be text"),
+        ('{"model": {"name": 7}}', "model.name must be text"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"cpu": {"bytes": ' + "1" * 10_000 + "}}", "cannot be read"),
+        ("{", ":1: not valid JSON"),
+    ],
+)
+def test_an_odd_environment_gets_one_line(tmp_path, content, complaint):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    (folder / "env.json").write_text(content)
+    with pytest.raises(BadResults) as error:
+        load_run(folder, "run")
+    assert "env.json" in str(error.value) and complaint in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"cpu": {}, "notes": [], "free_bytes": 1e400, "used_bytes": NaN}'])
+def test_what_the_environment_lacks_is_not_recorded(tmp_path, content):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    (folder / "env.json").write_text(content)
+    run = load_run(folder, "run")
+    assert "machine not recorded" in run_line(run)
+    list(flatten(run.env))
+
+
+@pytest.mark.parametrize(
+    "entries", ['[{"name": [], "type": "text"}]', '[{"name": "cell", "type": 3}]', "[3]", "3", "[" * 100_000]
+)
+def test_odd_columns_get_one_line(tmp_path, entries):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    (folder / "columns.json").write_text(entries)
+    with pytest.raises(BadResults) as error:
+        load_run(folder, "run")
+    assert "columns.json" in str(error.value) and "\n" not in str(error.value)

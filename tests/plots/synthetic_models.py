@@ -30,7 +30,7 @@ def checkpoint_cells(workload, lengths) -> list[dict]:
 
 
 def prefill_cells(workload) -> list[dict]:
-    arms = (("materialised", ""), ("chunked", 64), ("chunked", 128), ("tiled", ""))
+    arms = (("materialised", ""), ("materialised_chunked", 64), ("chunked", 64), ("chunked", 128), ("tiled", ""))
     return [
         cell_without_times("prefill", f"contiguous/f32/full {arm}{chunk}", length, workload, **times(length),
                            bytes_workspace_peak=length * (chunk or 64), arm=arm, chunk_tokens=chunk)

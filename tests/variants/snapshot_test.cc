@@ -173,7 +173,7 @@ TEST_P(LyingFile, IsRefusedOrHarmless) {
 INSTANTIATE_TEST_SUITE_P(
     Snapshot, LyingFile,
     testing::Values("contiguous", "contiguous/q8_0", "concat/f16", "doubling", "segmented", "paged",
-                    "paged/kivi", "contiguous/kivi(bits=2)", "contiguous/token(bits=4)",
+                    "paged(block=32)/kivi", "contiguous/kivi(bits=2)", "contiguous/token(bits=4)",
                     "tiered(hot=256,warm=256)", "tiered(hot=256,warm=256)/q8_0",
                     "contiguous/f32/ring(window=24,sinks=4)", "contiguous/f32/h2o(heavy=16,recent=8)",
                     "contiguous/f32/tova(budget=24)", "contiguous/f32/knorm(budget=24)",

@@ -127,23 +127,24 @@ void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId
 }
 
 SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, const std::string& what) {
-  const std::string written = from.get_text(kMostIdentity);
-  if (written != identity(stages)) {
-    throw std::invalid_argument("cannot load " + what + ": it holds a sequence of " + written +
-                                "; this cache is " + identity(stages));
-  }
-  const SequenceId id = sequences.add();
+  SequenceId id = -1;
   try {
+    const std::string written = from.get_text(kMostIdentity);
+    if (written != identity(stages)) {
+      throw std::invalid_argument("it holds a sequence of " + written + "; this cache is " +
+                                  identity(stages));
+    }
+    id = sequences.add();
     for (int layer = 0; layer < stages.shape.layers; ++layer) read_layer(from, stages, sequences, id, layer);
     require(from.at_end(), "length");
+    return id;
   } catch (const std::invalid_argument& e) {
-    sequences.release(id);
+    if (id >= 0) sequences.release(id);
     throw std::invalid_argument("cannot load " + what + ": " + e.what());
   } catch (...) {
-    sequences.release(id);
+    if (id >= 0) sequences.release(id);
     throw;
   }
-  return id;
 }
 
 }  // namespace kv

@@ -36,6 +36,8 @@ std::string join(const std::vector<std::string_view>& names) {
 
 // "known: a, b, c" and, where one is near, "; did you mean 'b'?".
 std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
+  constexpr size_t kLongest = 64;  // nobody means a name of ours by a longer one
+  wrong = wrong.substr(0, kLongest);
   std::string text = "known: " + (names.empty() ? "none" : join(names));
   const auto nearest = std::min_element(
       names.begin(), names.end(),
@@ -101,7 +103,7 @@ class Parser {
         if (!find(kCodecs, name)) {
           std::vector<std::string_view> both = names_of(kCodecs);
           for (const std::string_view r : names_of(kRetentions)) both.push_back(r);
-          fail("no codec or retention is called '" + std::string(name) + "'; " + known_names(name, both));
+          fail("no codec or retention is called " + quoted(name) + "; " + known_names(name, both));
         }
         spec.codec = stage(entry(kCodecs, "codec"));
         if (next_stage()) spec.retention = stage(entry(kRetentions, "retention"));
@@ -113,8 +115,19 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::invalid_argument("spec: " + what + "\n  " + std::string(text_) + "\n  " +
-                                std::string(at_, ' ') + "^");
+    constexpr size_t kShown = 100;  // on either side of the mistake
+    const size_t first = at_ > kShown ? at_ - kShown : 0;
+    std::string around(text_.substr(first, 2 * kShown));
+    std::replace_if(
+        around.begin(), around.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    throw std::invalid_argument("spec: " + what + "\n  " + around + "\n  " + std::string(at_ - first, ' ') +
+                                "^");
+  }
+
+  // A name as messages have it.
+  static std::string quoted(std::string_view name) {
+    constexpr size_t kShown = 60;
+    return "'" + std::string(name.substr(0, kShown)) + (name.size() > kShown ? "…'" : "'");
   }
 
   static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
@@ -142,8 +155,7 @@ class Parser {
     const std::string_view name = peek_name();
     if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
-    if (!found)
-      fail("no " + kind + " is called '" + std::string(name) + "'; " + known_names(name, names_of(table)));
+    if (!found) fail("no " + kind + " is called " + quoted(name) + "; " + known_names(name, names_of(table)));
     at_ += name.size();
     return *found;
   }
@@ -166,7 +178,7 @@ class Parser {
     for (const Parameter& p : entry.parameters) keys.push_back(p.name);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
-      fail("'" + std::string(entry.name) + "' has no parameter '" + std::string(key) + "'; " +
+      fail("'" + std::string(entry.name) + "' has no parameter " + quoted(key) + "; " +
            known_names(key, keys));
     }
     if (std::find(given.begin(), given.end(), key) != given.end())

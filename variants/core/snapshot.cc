@@ -209,7 +209,8 @@ void Writer::put_text(std::string_view text) {
 
 std::string Reader::get_text(size_t most) {
   const auto bytes = get<uint64_t>();
-  if (bytes > most) throw std::invalid_argument("a text of " + std::to_string(bytes) + " bytes");
+  if (bytes > most)
+    throw std::invalid_argument("its first text would have " + std::to_string(bytes) + " bytes");
   std::string text(bytes, '\0');
   get(std::span<char>(text));
   return text;

@@ -105,6 +105,23 @@ def test_eval_agrees_with_an_independent_fp64(tmp_path, dtype, prompt):
         assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * N * 8 * (2 if "f16" in spec else 4)
 
 
+def test_eval_of_a_prompt_that_is_cut_at_the_dumps_end(tmp_path):
+    """Its last query saw all tokens, of which the cache has only four left."""
+    values = make_dump(tmp_path / "dump", "F32")
+    done = kvlab("eval", tmp_path / "dump", "--variants", "contiguous/snapkv(budget=4,window=2);paged/f16/snapkv(budget=4,window=2)",
+                 "--prompt", N, "--out", tmp_path / "out")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outputs = read_tensors(tmp_path / "out" / "outputs.safetensors")
+    exact, rounded = table(tmp_path / "out" / "cells.csv")
+    for row in (exact, rounded):
+        assert row["status"] == "ok", row["reason"]
+        assert float(row["err_retention_rel_l2"]) == 0 < float(row["err_kernel_rel_l2"]) < 1e-5
+        assert float(row["err_rel_l2"]) == pytest.approx(
+            relative_l2(outputs[row["variant"]][1], causal_attention(values)), rel=1e-3, abs=1e-12)
+        assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * 4 * 8 * (2 if "f16" in row["variant"] else 4)
+    assert float(exact["err_codec_rel_l2"]) == 0 and 1e-5 < float(rounded["err_codec_rel_l2"]) < 1e-3
+
+
 @pytest.mark.parametrize("q_heads, kv_heads, dim", [(3, 3, 8), (6, 1, 16)])
 def test_eval_of_mha_and_mqa(tmp_path, q_heads, kv_heads, dim):
     values = make_dump(tmp_path / "d", "F32", q_heads, kv_heads, dim)
@@ -123,6 +140,30 @@ def one_value(value):
     tensors = good_tensors()
     tensors["v"] = ("F32", [1, 1, 3, 8], encode([0.5] * 20 + [value] + [0.5] * 3, "F32"))
     return tensors
+
+
+@pytest.mark.parametrize("value", [65519.0, 65520.0, -70000.0])
+def test_a_value_beyond_a_codecs_range_is_named(tmp_path, value):
+    write_tensors(tmp_path / "dump", one_value(value))
+    held = ["contiguous", "contiguous/bf16"]
+    lost = ["contiguous/f16", "contiguous/kivi(bits=2)", "paged/f16/ring(window=2)"]
+    done = kvlab("eval", tmp_path / "dump", "--variants", ";".join(held + lost), "--out", tmp_path / "out")
+    assert done.returncode == (0 if abs(value) < 65520 else 1), done.stderr
+    reasons = {row["variant"]: (row["status"], row["reason"]) for row in table(tmp_path / "out" / "cells.csv")}
+    ok, failed = ("ok", ""), ("failed", f"V of token 2 reaches {abs(value):.0f}, but f16 holds only magnitudes below 65520 "
+                              "(layer 0, kv head 0)")  # fmt: skip
+    assert {reasons[variant] for variant in held} == {ok}
+    assert {reasons[variant] for variant in lost} == {ok if abs(value) < 65520 else failed}, reasons
+    assert done.stderr.count(failed[1]) == (0 if abs(value) < 65520 else len(lost)), done.stderr
+
+
+def test_a_value_that_the_residual_buffer_lost_is_named_once_it_is_encoded(tmp_path):
+    tensors = good_tensors(q=[1, 2, 9, 8], k=[1, 1, 9, 8], v=[1, 1, 9, 8])
+    tensors["k"] = ("F32", [1, 1, 9, 8], encode([0.5] * 20 + [1e5] + [0.5] * 51, "F32"))
+    write_tensors(tmp_path / "dump", tensors)
+    done = kvlab("eval", tmp_path / "dump", "--variants", "contiguous/kivi(bits=2,residual=0,group=8)", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "K of token 2 reaches 100000, but f16, the residual buffer, holds only magnitudes below 65520" in done.stderr
 
 
 def raw_file(header, data=b""):

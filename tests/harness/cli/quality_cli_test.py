@@ -147,8 +147,19 @@ def test_chunks_say_so_and_prove_it(results, tmp_path):
     for decode, chunked in zip(rows_of(results, "quality"), table(tmp_path / "out" / "cells.csv")):
         assert decode["arm"] == decode["chunk_max_diff"] == ""
         assert chunked["arm"] == "chunked" and chunked["chunk_tokens"] == "8"
-        assert 0 < float(chunked["chunk_max_diff"]) < 2e-3
+        assert 0 < float(chunked["chunk_max_diff"]) < 2e-3 and chunked["chunk_check"] == "losses"
         assert float(chunked["loss"]) == pytest.approx(float(decode["loss"]), abs=1e-4)
+
+
+def test_chunks_whose_rounding_decides_have_not_failed(tmp_path):
+    """The keys of one word have one norm: which of them goes is decided by the last bit of a matrix product."""
+    done = run(tmp_path / "out", experiment="quality", quality__step_tokens=16, quality__seq_len=256, quality__budget=32,
+               quality__variants='["contiguous/knorm(budget={budget})","contiguous/kivi(bits=2,residual=0)"]')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    knorm, kivi = table(tmp_path / "out" / "cells.csv")
+    assert knorm["status"] == kivi["status"] == "ok", knorm["reason"] + kivi["reason"]
+    assert knorm["chunk_check"] == "answers" and float(knorm["chunk_max_diff"]) > 2e-3
+    assert kivi["chunk_check"] == "none"
 
 
 def test_a_prompt_is_not_scored(tmp_path):

@@ -72,7 +72,7 @@ double workspace(const std::vector<results::CellResult>& rows, const std::string
 
 TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
   const std::vector<results::CellResult> rows = run(prefill_config("[\"contiguous\"]"));
-  ASSERT_EQ(rows.size(), 12u);
+  ASSERT_EQ(rows.size(), 18u);
   for (const results::CellResult& row : rows) {
     EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;
     EXPECT_EQ(row.phase, "prefill");
@@ -82,8 +82,10 @@ TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
   // f32 scores of 4 heads, and nothing else.
   for (const int64_t tokens : {256, 512, 1024}) {
     EXPECT_EQ(workspace(rows, "materialised", tokens), 4.0 * 4 * tokens * tokens);
-    for (const int64_t chunk : {64, 128})
-      EXPECT_EQ(workspace(rows, "chunked", tokens, chunk), 4.0 * 4 * chunk * tokens);
+    for (const int64_t chunk : {64, 128}) {
+      EXPECT_EQ(workspace(rows, "materialised_chunked", tokens, chunk), 4.0 * 4 * chunk * tokens);
+      EXPECT_EQ(workspace(rows, "chunked", tokens, chunk), workspace(rows, "chunked", 256, chunk));
+    }
     EXPECT_EQ(workspace(rows, "tiled", tokens), workspace(rows, "tiled", 256));
   }
 }
@@ -91,12 +93,37 @@ TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
 TEST_F(Experiment, PrefillVerifiesCodecsAndRefusesArmsThatCannotBe) {
   const std::vector<results::CellResult> rows =
       run(prefill_config("[\"paged(block=16)/kivi(group=16,residual=32)\", "
-                         "\"contiguous/f16/ring(window=100)\", \"contiguous/f32/h2o\"]"));
-  ASSERT_EQ(rows.size(), 36u);
+                         "\"contiguous/f16/ring(window=100)\", \"contiguous/f32/h2o\", "
+                         "\"contiguous/f16/snapkv(budget=60,window=20)\"]"));
+  ASSERT_EQ(rows.size(), 4u * 18);
   for (const results::CellResult& row : rows) {
-    const bool scores = row.variant.find("h2o") != std::string::npos && row.arm != "tiled";
+    const bool scores =
+        (row.variant.find("h2o") != std::string::npos || row.variant.find("snapkv") != std::string::npos) &&
+        row.arm.find("materialised") == 0;
     EXPECT_EQ(row.status, scores ? results::Status::kUnsupported : results::Status::kOk)
         << row.cell << ": " << row.reason;
+  }
+}
+
+// The codec's error shows wherever the cache attends, and only there.
+TEST_F(Experiment, PrefillInChunksIsOfTheCacheUnderTest) {
+  const std::vector<results::CellResult> rows =
+      run("experiment = \"prefill\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n[sweep]\nvariants = "
+          "\"contiguous/token(bits=4)\"\nseq_len = 300\nchunk = 64\n[measure]\nrepetitions = 1\nnull_ab = "
+          "false\n");
+  ASSERT_EQ(rows.size(), 4u);
+  const results::CellResult &tiled = rows[3], &chunked = rows[2];
+  ASSERT_EQ(tiled.arm, "tiled");
+  ASSERT_EQ(chunked.arm, "chunked");
+  EXPECT_EQ(chunked.kernel, tiled.kernel);
+  for (const results::CellResult* row : {&chunked, &tiled}) {
+    const double error = row->metric("err_rel_l2").value();
+    EXPECT_TRUE(0.03 < error && error < 0.3) << error;
+    EXPECT_EQ(row->err_codec_rel_l2.value(), tiled.err_codec_rel_l2.value()) << "the same rows are stored";
+  }
+  for (const results::CellResult* row : {&rows[0], &rows[1]}) {
+    EXPECT_EQ(row->kernel, "eigen/f32");
+    EXPECT_LT(row->metric("err_rel_l2").value(), 1e-5);
   }
 }
 

@@ -156,7 +156,7 @@ case "$*" in
   *) exit 1 ;;
 esac
 for last; do :; done
-cp PROGRAM "$last"
+cp "PROGRAM" "$last"
 cat >&2 <<END
 ptxas info    : Compiling entry function '_Z3foo' for 'sm_90a'
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
@@ -192,10 +192,12 @@ def pretend(folder, kernel_status="ok"):
     folder.mkdir()
     (folder / "driver.cc").write_text(DRIVER)
     subprocess.run([shutil.which("g++"), "-shared", "-fPIC", folder / "driver.cc", "-o", folder / "libcuda.so.1"], check=True)
-    (folder / "program").write_text(
-        f"#!{sys.executable}\nimport json, sys, time\nrows = {rows_of_a_gpu(kernel_status)!r}[sys.argv[1]]\n"
+    (folder / "rows.py").write_text(
+        f"import json, sys, time\nrows = {rows_of_a_gpu(kernel_status)!r}[sys.argv[1]]\n"
         "time.sleep(0.3 * (sys.argv[1] == 'benchmark'))\nprint(*map(json.dumps, rows), sep='\\n')\n"
         "sys.exit(any(row.get('status') == 'failed' for row in rows))\n")
+    # Not in a #! line, which ends at the first space of the interpreter's path.
+    (folder / "program").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder}/rows.py" "$@"\n')
     (folder / "nvcc").write_text(COMPILER.replace("PROGRAM", str(folder / "program")))
     (folder / "nvidia-smi").write_text(SMI)
     for name in ("program", "nvcc", "nvidia-smi"):
@@ -207,7 +209,7 @@ def pretend(folder, kernel_status="ok"):
 @pytest.mark.skipif(has_driver(), reason="this machine has a GPU")
 @pytest.mark.parametrize(("kernels", "code"), [("ok", 0), ("failed", 1)])
 def test_the_command_leaves_its_results_and_a_line_for_all_that_was_timed(tmp_path, kernels, code):
-    environment = pretend(tmp_path / "tools", kernels)
+    environment = pretend(tmp_path / "the tools", kernels)
     done = subprocess.run([HOME / "kvlab", "gpu-check", "--out", tmp_path / "out"], env=environment, capture_output=True,
                           text=True, timeout=60)
     assert done.returncode == code, done.stderr

@@ -173,6 +173,15 @@ TEST_F(Verify, WrongStoredRowsAreTheCodecs) {
   EXPECT_GT(e.metric("err_attn_kl"), 0);
 }
 
+// f32 holds every value that came.
+TEST_F(Verify, AnInfiniteRowIsNotTheCodecsRange) {
+  cache_.head(0, 1).v[3 * kDim] = std::numeric_limits<float>::infinity();
+  attend();
+  const verify::Errors e = verify();
+  EXPECT_EQ(e.overflow, "");
+  EXPECT_NE(e.failure().find("attention differs from FP64"), std::string::npos) << e.failure();
+}
+
 TEST_F(Verify, DroppedTokensAreRetentions) {
   evict(7);
   attend();

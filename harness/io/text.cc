@@ -1,0 +1,37 @@
+#include "harness/io/text.h"
+
+#include "harness/io/json.h"
+
+namespace kv::io {
+namespace {
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+}  // namespace
+
+std::string as_utf8(std::string_view text) {
+  // Its writer replaces what is not UTF-8, and its parser takes back what the writer escaped.
+  return nlohmann::json::parse(json_text(text)).get<std::string>();
+}
+
+std::string shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t first = most - most / 3, last = text.size() - most / 3;
+  while (first > 0 && continues_character(text[first])) --first;
+  while (last < text.size() && continues_character(text[last])) ++last;
+  return text.substr(0, first) + " … " + text.substr(last);
+}
+
+std::string as_message(std::string_view text) {
+  constexpr size_t kMost = 2000;
+  std::string message = shortened(as_utf8(text), kMost);
+  for (size_t i = 0; i < message.size(); ++i) {
+    const bool next_line = message[i] == '\n' && message.compare(i + 1, 2, "  ") == 0;
+    if (is_control(message[i]) && !next_line) message[i] = ' ';
+  }
+  return message;
+}
+
+}  // namespace kv::io

@@ -1,0 +1,19 @@
+// What others wrote, fit to be shown or stored: a name of a file may be any bytes, a value of a config any number of them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kv::io {
+
+// Each byte that belongs to no character as U+FFFD.
+std::string as_utf8(std::string_view text);
+
+// At most about so many bytes of it, the middle left out: a message begins with the place and ends with what is right.
+std::string shortened(const std::string& text, size_t most);
+
+// A message as a terminal is given it: UTF-8, no control characters, a few lines at most however much it quotes.
+// Lines that are indented, as a spec with its mistake marked, stay lines of their own.
+std::string as_message(std::string_view text);
+
+}  // namespace kv::io
