@@ -276,14 +276,14 @@ std::vector<results::CellResult> run_prefill(const measure::SweepPoint& point,
   return rows;
 }
 
-constexpr std::string_view kAxes[] = {"chunk"};
+constexpr std::string_view kPrefillAxes[] = {"chunk"};
 
 }  // namespace
 
 constinit const Experiment kPrefill{
     .info = {.name = "prefill",
              .help = "a whole prompt: scores materialised, in chunks, and tiled",
-             .own_axes = kAxes},
+             .own_axes = kPrefillAxes},
     .fixed_tokens = 4000.0,
     .plan = plan_prefill,
     .run = run_prefill};

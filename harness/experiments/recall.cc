@@ -69,7 +69,7 @@ std::vector<results::CellResult> run_recall(const measure::SweepPoint& point,
   return rows;
 }
 
-constexpr std::string_view kAxes[] = {"passage"};
+constexpr std::string_view kRecallAxes[] = {"passage"};
 
 }  // namespace
 
@@ -90,7 +90,7 @@ constinit const Experiment kRecall{
     .info = {.name = "recall",
              .help = "a passage comes again at a distance: the loss on its second copy",
              .length_axis = config::LengthAxis::kDistance,
-             .own_axes = kAxes,
+             .own_axes = kRecallAxes,
              .needs_model = true},
     .check = check_recall,
     .plan = plan_recall,

@@ -25,14 +25,14 @@ constexpr size_t kHeaderBytes = kHeaderFields * sizeof(int32_t);
 constexpr int64_t kMaxSide = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void refuse_file(const std::string& path, const std::string& reason) {
   throw std::invalid_argument("model " + path + ": " + reason + " (expected a llama2.c legacy v0 file)");
 }
 
 void check_divides(const std::string& path, const char* what, int whole, const char* by, int part) {
   if (whole % part == 0) return;
-  refuse(path, std::string(what) + " " + std::to_string(whole) + " is not a multiple of " + by + " " +
-                   std::to_string(part));
+  refuse_file(path, std::string(what) + " " + std::to_string(whole) + " is not a multiple of " + by + " " +
+                        std::to_string(part));
 }
 
 struct Header {
@@ -42,8 +42,8 @@ struct Header {
 
 Header read_header(const io::MappedFile& file) {
   if (file.bytes().size() < kHeaderBytes) {
-    refuse(file.path(), "found " + std::to_string(file.bytes().size()) + " bytes, expected a header of " +
-                            std::to_string(kHeaderBytes));
+    refuse_file(file.path(), "found " + std::to_string(file.bytes().size()) +
+                                 " bytes, expected a header of " + std::to_string(kHeaderBytes));
   }
   std::array<int32_t, kHeaderFields> raw;
   std::memcpy(raw.data(), file.bytes().data(), kHeaderBytes);
@@ -55,8 +55,8 @@ Header read_header(const io::MappedFile& file) {
     const int64_t value = is_vocab ? std::abs(int64_t{raw[i]}) : raw[i];
     const int64_t limit = i == 2 ? kMaxLayers : kMaxSide;
     if (value < 1 || value > limit) {
-      refuse(file.path(), std::string("header field ") + names[i] + " is " + std::to_string(raw[i]) +
-                              ", expected 1 to " + std::to_string(limit));
+      refuse_file(file.path(), std::string("header field ") + names[i] + " is " + std::to_string(raw[i]) +
+                                   ", expected 1 to " + std::to_string(limit));
     }
     field[i] = static_cast<int>(value);
   }
@@ -119,8 +119,8 @@ Header checked_header(const io::MappedFile& file) {
   const int64_t expected = static_cast<int64_t>(kHeaderBytes) + values * static_cast<int64_t>(sizeof(float));
   const int64_t found = static_cast<int64_t>(file.bytes().size());
   if (found != expected) {
-    refuse(file.path(),
-           "its header makes " + std::to_string(expected) + " bytes, found " + std::to_string(found));
+    refuse_file(file.path(),
+                "its header makes " + std::to_string(expected) + " bytes, found " + std::to_string(found));
   }
   return header;
 }
@@ -148,8 +148,8 @@ void check_rotary_table(const std::string& path, const Tensors& tensors, const M
   tensors[kSin].read(config.max_tokens - 1, 1, found.data() + pairs);
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::abs(want[i] - found[i]) <= kRounding) continue;
-    refuse(path, "its rotary table is not that of theta 10000: the last row has " + std::to_string(found[i]) +
-                     " where " + std::to_string(want[i]) + " belongs");
+    refuse_file(path, "its rotary table is not that of theta 10000: the last row has " +
+                          std::to_string(found[i]) + " where " + std::to_string(want[i]) + " belongs");
   }
 }
 

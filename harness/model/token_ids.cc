@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "ids are read as they 
 namespace kv::model {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_ids(const std::string& path, const std::string& what) {
   throw std::invalid_argument("token ids " + path + ": " + what);
 }
 
@@ -42,31 +42,31 @@ Ids npy_ids(const io::MappedFile& file) {
   const std::span<const std::byte> bytes = file.bytes();
   const char* text = reinterpret_cast<const char*>(bytes.data());
   if (bytes.size() < 12 || std::memcmp(text, "\x93NUMPY", 6) != 0) {
-    refuse(file.path(), "not a .npy file: it does not begin with \\x93NUMPY and a header");
+    refuse_ids(file.path(), "not a .npy file: it does not begin with \\x93NUMPY and a header");
   }
   const bool short_length = text[6] == 1;
   uint32_t length = 0;
   std::memcpy(&length, text + 8, short_length ? 2 : 4);
   const size_t start = short_length ? 10 : 12;
-  if (length > bytes.size() - start) refuse(file.path(), "it ends in its .npy header");
+  if (length > bytes.size() - start) refuse_ids(file.path(), "it ends in its .npy header");
   const std::string_view header(text + start, length);
   const std::string type = between(header, "'descr': '", '\''), shape = between(header, "'shape': (", ')');
   if (type != "<u2" && type != "<u4" && type != "<i4" && type != "<i8")
-    refuse(file.path(), "its elements are '" + type + "'; expected <u2, <u4, <i4 or <i8");
+    refuse_ids(file.path(), "its elements are '" + type + "'; expected <u2, <u4, <i4 or <i8");
   if (shape.empty() || shape.find(',') < shape.size() - 1)
-    refuse(file.path(), "its shape is (" + shape + "); expected one dimension");
+    refuse_ids(file.path(), "its shape is (" + shape + "); expected one dimension");
   const Ids ids{type[1], static_cast<size_t>(type[2] - '0'), bytes.subspan(start + length)};
   const size_t count = ids.data.size() / ids.bytes;
   const std::string stated = std::to_string(count);
   if ((shape != stated && shape != stated + ",") || ids.data.size() % ids.bytes != 0)
-    refuse(file.path(), "its shape is (" + shape + "), its data holds " + stated + " ids");
+    refuse_ids(file.path(), "its shape is (" + shape + "), its data holds " + stated + " ids");
   return ids;
 }
 
 Ids raw_ids(const io::MappedFile& file, size_t bytes) {
   if (file.bytes().size() % bytes != 0) {
-    refuse(file.path(), "its " + std::to_string(file.bytes().size()) + " bytes are not whole ids of " +
-                            std::to_string(bytes));
+    refuse_ids(file.path(), "its " + std::to_string(file.bytes().size()) + " bytes are not whole ids of " +
+                                std::to_string(bytes));
   }
   return {'u', bytes, file.bytes()};
 }
@@ -117,12 +117,12 @@ std::vector<int> read_token_file(const std::string& path, int vocab_size) {
   const std::string extension = std::filesystem::path(path).extension();
   const Ids ids = extension == ".npy" ? npy_ids(file) : raw_ids(file, extension == ".u16" ? 2 : 4);
   std::vector<int> tokens(ids.data.size() / ids.bytes);
-  if (tokens.empty()) refuse(path, "it holds no ids");
+  if (tokens.empty()) refuse_ids(path, "it holds no ids");
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int64_t id = id_at(ids, i);
     if (id < 0 || id >= vocab_size) {
-      refuse(path, "id " + std::to_string(id) + " at place " + std::to_string(i) +
-                       " is not in the model's vocabulary, 0 to " + std::to_string(vocab_size - 1));
+      refuse_ids(path, "id " + std::to_string(id) + " at place " + std::to_string(i) +
+                           " is not in the model's vocabulary, 0 to " + std::to_string(vocab_size - 1));
     }
     tokens[i] = static_cast<int>(id);
   }

@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string system_reason() { return std::strerror(errno); }
-
 // The table with the rows of `keep`'s cells alone, ready for more.
 template <class Row>
 std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& schema,
@@ -48,7 +46,7 @@ void require_new_folder(const fs::path& path) {
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   if (access(there.c_str(), W_OK) != 0)
     throw std::invalid_argument("--out " + path.string() + ": cannot write to " + there.string() + ": " +
-                                system_reason());
+                                std::strerror(errno));
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status))
     throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");

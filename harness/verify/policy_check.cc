@@ -23,7 +23,7 @@ struct Heads {
   std::vector<float> q, k, v;
 };
 
-Heads read_heads(const workload::Workload& workload, int64_t n, int64_t max_tokens) {
+Heads heads_of(const workload::Workload& workload, int64_t n, int64_t max_tokens) {
   const workload::WorkloadShape& w = workload.shape();
   const int kv_heads = std::min(w.kv_heads, kCheckedKvHeads), group = w.q_heads / w.kv_heads;
   Heads heads{{.layers = 1,
@@ -164,7 +164,7 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
   const int64_t n = affordable_tokens(spec, workload.shape(), most, prompt);
   if (n < prompt || retention.slots(spec.retention, {max_tokens, n, prompt}) >= n) return check;
 
-  const Heads heads = read_heads(workload, n, max_tokens);
+  const Heads heads = heads_of(workload, n, max_tokens);
   const Observed seen = observe(spec, heads, prompt, gpu);
   const Codec codec = codec_of(spec).make(spec.codec);
   const int d = heads.shape.head_dim;

@@ -122,7 +122,9 @@ def test_what_the_environment_lacks_is_not_recorded(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "entries", ['[{"name": [], "type": "text"}]', '[{"name": "cell", "type": 3}]', "[3]", "3", "[" * 100_000]
+    "entries",
+    ['[{"name": [], "type": "text"}]', '[{"name": "cell", "type": 3}]', "[3]", "3", "[" * 100_000],
+    ids=["name", "type", "number in list", "number", "deep"],
 )
 def test_odd_columns_get_one_line(tmp_path, entries):
     folder = synthetic_run(tmp_path / "run", lengths=(256,))

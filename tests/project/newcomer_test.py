@@ -23,7 +23,7 @@ NEW = Path(__file__).parent / "newcomer"
 TIMEOUT_S = 300
 SETTINGS = """CMAKE_BUILD_TYPE CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_CXX_FLAGS CMAKE_C_COMPILER_LAUNCHER
 CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER KVLAB_CUDA KVLAB_ISAS
-KVLAB_WARNINGS_ARE_ERRORS""".split()
+KVLAB_UNITY KVLAB_WARNINGS_ARE_ERRORS""".split()
 
 
 @dataclass
@@ -90,9 +90,20 @@ def headers_by_object():
     return found
 
 
+def files_of(source):
+    """Those that a file of a unity build includes; else itself."""
+    if "/Unity/" not in str(source):
+        return {str(source)}
+    return set(re.findall(r'^#include "(.+)"$', source.read_text(), re.M))
+
+
 def build(project):
     """Builds kvlab in the copy by ninja's own commands; returns the sources that had to be compiled."""
     folder = project / ".build"
+
+    def original(text):
+        return text.replace(str(folder), str(BUILD)).replace(str(project), str(HOME))
+
     settings = [argument for name in SETTINGS for argument in cached(name)]
     in_folder(project, "cmake", "-S", project, "-B", folder, "-G", "Ninja", *settings)
     old = set(in_folder(BUILD, "ninja", "-t", "commands", "harness/kvlab").splitlines())
@@ -108,11 +119,12 @@ def build(project):
                 continue
             made = made.group(1)
             (folder / made).parent.mkdir(parents=True, exist_ok=True)
-            same = command.replace(str(folder), str(BUILD)).replace(str(project), str(HOME)) in old
+            files = files_of(folder / source.group(1))
+            same = original(command) in old and files_of(Path(original(source.group(1)))) == {*map(original, files)}
             if same and made in headers and not headers[made] & edited:
                 shutil.copy(BUILD / made, folder / made)
                 continue
-            compiled.append(str(Path(source.group(1)).relative_to(project)))
+            compiled += [str(Path(file).relative_to(project)) for file in files]
             jobs.append(pool.submit(in_folder, folder, "sh", "-c", command))
             if made.endswith(".gch"):  # the others include it
                 jobs[-1].result()

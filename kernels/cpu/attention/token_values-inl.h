@@ -173,6 +173,7 @@ HWY_NOINLINE void add_values(DI di, const std::byte* const* rows, int pairs, con
       constexpr int kFirst = kPass * decltype(index)::value;
       hn::Vec<DI> acc[kQueries][kWide][kPass];
       sum_slots<kBits, kPack, kFirst, kPass, kWide, kQueries>(di, pairs, weights, prefetcher, acc, load);
+      HWY_UNROLL(4)  // constant indices, or GCC keeps the sums in memory: 1.6 times the function's time
       for (int r = 0; r < kQueries; ++r) {
         const auto step = hn::Set(df, weights.step[r]), zero = hn::Set(df, weights.zero[r]);
         for (int x = 0; x < kWide; ++x) {
