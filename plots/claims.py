@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 import jinja2
+from verdict_changes import why_changed
 
 HERE = Path(__file__).parent
 COLUMNS = """
@@ -23,8 +24,16 @@ COLUMNS = """
     quote setting
 """.split()
 csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
-# And their styles in claims.html.
-VERDICTS = {"reproduced": "reproduced", "contradicted": "contradicted", "not testable here": "untestable"}
+# Those of harness/claims/verdict.h, with their styles in page.html and what they mean.
+VERDICTS = {
+    "reproduced": ("reproduced", "the computed value agrees, and so does all of the measured 95 % interval"),
+    "consistent": ("consistent", "a bound, or a figure given as “up to”, allows it; nothing here reaches it"),
+    "true by construction": ("construction", "agrees, and would have agreed whatever was computed or measured"),
+    "inconclusive": ("inconclusive", "the measured interval crosses the edge of the tolerance"),
+    "differs in this replica": ("differs", "disagrees, on other hardware, inputs or another size or model"),
+    "contradicted": ("contradicted", "disagrees, by the source’s own numbers or in its own setting"),
+    "not testable here": ("untestable", "needs what is missing: a GPU, a large model, another codec"),
+}
 MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
 
 
@@ -96,7 +105,8 @@ def write_claims(folder: Path, out: Path) -> Path:
         title="published claims",
         counts=Counter(row["verdict"] for row in rows),
         quick=env.get("quick", False),
-        styles=VERDICTS,
+        styles={verdict: style for verdict, (style, _) in VERDICTS.items()},
+        meanings={verdict: meaning for verdict, (_, meaning) in VERDICTS.items()},
         sources=list(sources(rows)),
         env=list(flatten(env)),
         machine=nested(env, "cpu", "model") or "machine not recorded",
@@ -106,7 +116,7 @@ def write_claims(folder: Path, out: Path) -> Path:
 
 
 def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) -> list[str]:
-    """Figures of no machine's that have another verdict, or that only one of the two has."""
+    """Figures of no machine's that have another verdict, or that only one of the two has, unless the rule has changed."""
 
     def settled(rows: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
         return {
@@ -117,8 +127,9 @@ def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) 
     lines = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key, "no such figure"), new.get(key, "no such figure")
-        if before != after:
-            lines.append(f"{'/'.join(part for part in key if part)}: committed {before}, fresh {after}")
+        name = "/".join(part for part in key if part)
+        if before != after and not why_changed(name, before, after):
+            lines.append(f"{name}: committed {before}, fresh {after}")
     return lines
 
 

@@ -10,20 +10,22 @@
 namespace kv::claims {
 namespace {
 
-enum class Agreement { kAgrees, kContradicts, kUndecided };
+// The best first.
+enum class Agreement { kAgrees, kAllows, kUndecided, kDisagrees };
 
-Agreement agreement(const Window& window, const math::ConfidenceInterval& interval) {
+Agreement of_values(const Figure& figure, const Window& window, const math::ConfidenceInterval& interval) {
   if (window.contains(interval.low) && window.contains(interval.high)) return Agreement::kAgrees;
-  if (interval.high < window.low || interval.low > window.high) return Agreement::kContradicts;
-  return Agreement::kUndecided;
+  if (interval.low > window.high) return Agreement::kDisagrees;
+  if (figure.relation == Figure::Relation::kUpTo && interval.high <= window.high) return Agreement::kAllows;
+  return interval.high < window.low ? Agreement::kDisagrees : Agreement::kUndecided;
 }
 
-Agreement agreement(const Window& window, const Evaluated& v) {
-  const auto computed = v.computed ? agreement(window, {*v.computed, *v.computed}) : Agreement::kAgrees;
-  const auto measured = v.measured ? agreement(window, v.measured->interval) : Agreement::kAgrees;
-  if (computed == Agreement::kContradicts || measured == Agreement::kContradicts)
-    return Agreement::kContradicts;
-  return measured;
+// Of a duration the least that is possible, of anything else the most.
+Agreement of_bound(const Figure& figure, const Window& window, double bound) {
+  const Window possible = figure.duration ? Window{.low = bound} : Window{.high = bound};
+  if (possible.high < window.low || window.high < possible.low) return Agreement::kDisagrees;
+  const bool all = window.low <= possible.low && possible.high <= window.high;
+  return all ? Agreement::kAgrees : Agreement::kAllows;
 }
 
 // A statement under one reading.
@@ -32,18 +34,30 @@ struct Trial {
   UnitReading unit;
   Window window;
   Evaluated found;
-  Agreement agreement;
+  Agreement computed = Agreement::kAgrees, measured = Agreement::kAgrees;
+
+  Agreement agreement() const { return std::max(computed, measured); }
 };
+
+Trial trial_of(const Statement& s, const Reading& reading, const UnitReading& unit, Evaluated found) {
+  Trial trial{reading, unit, s.published.window(s.tolerance, unit), std::move(found)};
+  if (const auto& computed = trial.found.computed) {
+    trial.computed = kind_of(s).bounds ? of_bound(s.published, trial.window, *computed)
+                                       : of_values(s.published, trial.window, {*computed, *computed});
+  }
+  if (const auto& measured = trial.found.measured)
+    trial.measured = of_values(s.published, trial.window, measured->interval);
+  return trial;
+}
 
 std::vector<Trial> trials(const Statement& s, const Quantities& quantities, tables::CountedBytes& counted) {
   std::vector<Trial> all;
   for (const double k : {1024.0, 1000.0}) {
-    for (size_t unit = 0; unit < s.published.units.size(); ++unit) {
-      const Reading reading{k, unit > 0};
+    for (const UnitReading& unit : s.published.units) {
+      const Reading reading{k, unit.prefixes};
       const Evaluated found = evaluate(s, reading, quantities, counted);
       if (k == 1000.0 && !found.used_k) return all;
-      const Window window = s.published.window(s.tolerance, s.published.units[unit]);
-      all.push_back({reading, s.published.units[unit], window, found, agreement(window, found)});
+      all.push_back(trial_of(s, reading, unit, found));
     }
   }
   return all;
@@ -69,23 +83,19 @@ std::string times_off(const Figure& figure, double value) {
   return ", the published figure " + short_number(share) + " times that";
 }
 
-// The first reading under which everything agrees; else one that leaves it open; else the literal one.
+// The first reading of those under which the figure comes out best.
 const Trial& best_of(const std::vector<Trial>& all) {
-  for (const Agreement wanted : {Agreement::kAgrees, Agreement::kUndecided}) {
-    for (const Trial& trial : all) {
-      if (trial.agreement == wanted) return trial;
-    }
-  }
-  return all.front();
+  return *std::min_element(all.begin(), all.end(),
+                           [](const Trial& a, const Trial& b) { return a.agreement() < b.agreement(); });
 }
 
 // "with K = 1024 and MB = MiB"; empty where all was read as it is mostly meant.
 std::string reading_text(const Figure& figure, const Trial& trial) {
   const bool usual_k = !trial.found.used_k || trial.reading.k == 1024;
-  if (usual_k && !trial.reading.binary) return "";
+  if (usual_k && trial.unit.read_as.empty()) return "";
   std::string text = trial.found.used_k ? "K = " + short_number(trial.reading.k) : "";
-  if (trial.reading.binary)
-    text += (text.empty() ? "" : " and ") + figure.units.front().name + " = " + trial.unit.name;
+  if (!trial.unit.read_as.empty())
+    text += (text.empty() ? "" : " and ") + figure.units.front().name + " = " + trial.unit.read_as;
   return "with " + text;
 }
 
@@ -96,7 +106,8 @@ std::string workings(const Figure& figure, const std::vector<Trial>& all) {
   if (!first.found.computed) return "";
   std::string text = first.found.arithmetic + " = ";
   for (const Trial& trial : all) {
-    if (&trial != &first) text += trial.reading.binary ? " or " : "; with K = 1000 ";
+    if (!trial.unit.read_as.empty() && trial.unit.read_as != trial.unit.name) continue;  // lies between the two
+    if (&trial != &first) text += trial.unit.read_as.empty() ? "; with K = 1000 " : " or ";
     text += figure.in_unit(*trial.found.computed, trial.unit);
   }
   return text + times_off(figure, *first.found.computed);
@@ -114,17 +125,60 @@ std::string what_agrees(const Figure& figure, const Trial& trial) {
   return edge(window.low) + " to " + edge(window.high) + " would agree";
 }
 
-std::string reason_of(const Figure& figure, const std::vector<Trial>& all, const Trial& chosen) {
-  if (chosen.agreement == Agreement::kAgrees) return reading_text(figure, chosen);
-  if (chosen.agreement == Agreement::kUndecided)
-    return "this run cannot tell: " + what_agrees(figure, chosen) + ", and its interval crosses that edge";
-  const auto& computed = chosen.found.computed;
-  return computed && !chosen.window.contains(*computed) ? workings(figure, all) : what_agrees(figure, chosen);
+std::string disagreement(const Statement& s, const std::vector<Trial>& all, const Trial& chosen) {
+  if (chosen.computed != Agreement::kDisagrees) return what_agrees(s.published, chosen);
+  const char* end = s.published.duration ? ": the least that is possible" : ": the most that is possible";
+  return workings(s.published, all) + (kind_of(s).bounds && !s.published.truth ? end : "");
 }
 
-const char* verdict_of(Agreement agreement) {
-  if (agreement == Agreement::kAgrees) return kReproduced;
-  return agreement == Agreement::kContradicts ? kContradicted : kNotTestable;
+std::string reason_of(const Statement& s, const std::vector<Trial>& all, const Trial& chosen) {
+  const Figure& figure = s.published;
+  switch (chosen.agreement()) {
+    case Agreement::kAgrees:
+      return reading_text(figure, chosen);
+    case Agreement::kAllows:
+      if (chosen.computed != Agreement::kAllows)
+        return "less than the figure, which is the most that is reached";
+      if (figure.truth) return "nothing that is computed forbids it; nothing was run";
+      return "a bound: " + figure.in_unit(*chosen.found.computed, chosen.unit) + " is the " +
+             (figure.duration ? "least" : "most") + " that is possible";
+    case Agreement::kUndecided:
+      return "this run cannot tell: " + what_agrees(figure, chosen) + ", and its interval crosses that edge";
+    case Agreement::kDisagrees:
+      break;
+  }
+  return disagreement(s, all, chosen);
+}
+
+const Verdict& verdict_of(const Statement& s, const Trial& trial) {
+  // What a time is here says nothing of what it was where the source measured it.
+  const bool same_setting = s.exact && (trial.computed == Agreement::kDisagrees || !s.depends_on_machine());
+  switch (trial.agreement()) {
+    case Agreement::kAgrees:
+      return s.by_construction.empty() ? kReproduced : kByConstruction;
+    case Agreement::kAllows:
+      return s.by_construction.empty() ? kConsistent : kByConstruction;
+    case Agreement::kUndecided:
+      return kInconclusive;
+    case Agreement::kDisagrees:
+      break;
+  }
+  return same_setting ? kContradicted : kDiffers;
+}
+
+Outcome outcome_of(const Statement& s, const std::vector<Trial>& all, const Trial& chosen) {
+  Outcome outcome{.verdict = verdict_of(s, chosen), .reason = reason_of(s, all, chosen)};
+  if (outcome.verdict.name == kByConstruction.name) outcome.reason = s.by_construction;
+  if (chosen.found.computed) {
+    outcome.computed_value = chosen.found.computed;
+    outcome.computed = s.published.in_unit(*chosen.found.computed, chosen.unit);
+  }
+  if (const auto& measured = chosen.found.measured) {
+    outcome.measured_value = measured->value;
+    outcome.interval = measured->interval;
+    outcome.measured = with_interval(s.published, chosen.unit, *measured);
+  }
+  return outcome;
 }
 
 }  // namespace
@@ -139,18 +193,7 @@ Outcome check(const Statement& s, const Quantities& quantities, tables::CountedB
   } catch (const std::invalid_argument& e) {
     throw std::invalid_argument(s.where + ": " + e.what());
   }
-  const Trial& chosen = best_of(all);
-  Outcome outcome{.verdict = verdict_of(chosen.agreement), .reason = reason_of(s.published, all, chosen)};
-  if (chosen.found.computed) {
-    outcome.computed_value = chosen.found.computed;
-    outcome.computed = s.published.in_unit(*chosen.found.computed, chosen.unit);
-  }
-  if (const auto& measured = chosen.found.measured) {
-    outcome.measured_value = measured->value;
-    outcome.interval = measured->interval;
-    outcome.measured = with_interval(s.published, chosen.unit, *measured);
-  }
-  return outcome;
+  return outcome_of(s, all, best_of(all));
 }
 
 }  // namespace kv::claims

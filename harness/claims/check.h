@@ -1,9 +1,10 @@
-// Holds one published figure against what is computed and what is measured, and gives the verdict.
+// Compares one published figure with what is computed and what is measured, and gives the verdict (verdict.h).
 //
 // The rule, the same for every claim: a value agrees if it lies in the figure's window (figure.h), a measured
-// one if all of its 95 % interval does, and contradicts it if all of it lies outside. A figure is reproduced
-// if everything that there is agrees, and contradicted if anything contradicts it. What straddles the
-// window's edge, or could not run, is not testable here. Documents write MB for 2^20 bytes and K for 1024
+// one if all of its 95 % interval does, and disagrees if all of it lies outside. A bound agrees only if every
+// value that it allows lies in the window, and disagrees if none does. A figure's verdict is that of the
+// worst of what there is. Disagreement contradicts the source only in its own setting: by arithmetic on its
+// own numbers, or by what is the same on every machine. Documents write MB for 2^20 bytes and K for 1024
 // tokens; a figure that comes out under one such reading for everything in it is reproduced, and the reason
 // says under which.
 #pragma once
@@ -13,17 +14,15 @@
 
 #include "harness/claims/claims.h"
 #include "harness/claims/quantities.h"
+#include "harness/claims/verdict.h"
 #include "harness/math/stats.h"
 #include "harness/tables/closed_form.h"
 
 namespace kv::claims {
 
-inline constexpr const char* kReproduced = "reproduced";
-inline constexpr const char* kContradicted = "contradicted";
-inline constexpr const char* kNotTestable = "not testable here";
-
 struct Outcome {
-  std::string verdict, reason;
+  Verdict verdict;
+  std::string reason;
   // In the figure's unit, the latter with its interval; empty where there is none.
   std::string computed = {}, measured = {};
   // In the base unit.

@@ -134,19 +134,28 @@ void add_claims(ClaimFile file, std::vector<ClaimFile>& chosen) {
 
 const std::vector<CheckKind>& check_kinds() {
   static const std::vector<CheckKind> kinds{
-      {"closed form", true, false, false, false,
+      {"closed form", true, false, false, false, false,
        "bytes that a spec holds at a length; counted by the ledger as well where that is small enough"},
-      {"formula", false, true, false, false,
+      {"formula", false, true, false, false, false,
        "arithmetic on figures that the source or the model's shape gives"},
-      {"roofline", false, true, false, false, "a time or rate that follows from bytes and bandwidths"},
-      {"measurement", false, false, true, false,
+      {"bound", false, true, false, false, true,
+       "the most that is possible by arithmetic, of a time the least; what the source did may be less"},
+      {"roofline", false, true, false, false, true,
+       "a bound on a rate or a time that follows from bytes and bandwidths"},
+      {"measurement", false, false, true, false, false,
        "values of cells that the driver measures here, with an interval"},
-      {"ordering", false, false, true, false, "a measured ratio against a bound: which of two is better"},
-      {"growth law", false, false, false, true,
+      {"ordering", false, false, true, false, false,
+       "a measured ratio against a bound: which of two is better"},
+      {"growth law", false, false, false, true, false,
        "the exponent of a value over lengths, fitted in log and log"},
-      {"none", false, false, false, false, "cannot be checked here, for the reason given"},
+      {"none", false, false, false, false, false, "cannot be checked here, for the reason given"},
   };
   return kinds;
+}
+
+const CheckKind& kind_of(const Statement& statement) {
+  const auto named = [&](const CheckKind& kind) { return kind.name == statement.check; };
+  return *std::find_if(check_kinds().begin(), check_kinds().end(), named);
 }
 
 bool Statement::depends_on_machine() const {

@@ -18,6 +18,7 @@ namespace kv::claims {
 struct CheckKind {
   std::string_view name;
   bool bytes, computed, measured, over;  // keys that it needs
+  bool bounds;                           // `computed` is the most that is possible, of a duration the least
   std::string_view help;
 };
 const std::vector<CheckKind>& check_kinds();
@@ -50,11 +51,14 @@ struct Statement {
   std::map<std::string, Quantity> quantities;
   std::string over;  // growth law: the variable, and its values
   std::vector<int64_t> lengths;
+  std::string by_construction;  // why it agrees whatever is computed or measured; else empty
   std::string note, reason;
   std::string where;  // file and line, for messages
 
   bool depends_on_machine() const;
 };
+
+const CheckKind& kind_of(const Statement& statement);
 
 struct Claim {
   std::string id, text, place, quote, setting;

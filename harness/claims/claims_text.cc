@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/claims/check.h"
+#include "harness/claims/verdict.h"
 #include "harness/io/aligned_text.h"
 
 namespace kv::claims {
 namespace {
-
-constexpr const char* kVerdicts[] = {kReproduced, kContradicted, kNotTestable};
 
 // The rows of one claim, in order.
 std::vector<const FigureResult*> rows_of(const ClaimFile& file, const Claim& claim,
@@ -21,18 +19,26 @@ std::vector<const FigureResult*> rows_of(const ClaimFile& file, const Claim& cla
   return rows;
 }
 
-int count_of(const std::vector<const FigureResult*>& rows, const char* verdict) {
-  return static_cast<int>(std::count_if(rows.begin(), rows.end(),
-                                        [&](const FigureResult* row) { return row->verdict == verdict; }));
+int count_of(const std::vector<const FigureResult*>& rows, const Verdict& verdict) {
+  return static_cast<int>(std::count_if(
+      rows.begin(), rows.end(), [&](const FigureResult* row) { return row->verdict == verdict.name; }));
+}
+
+// What is explained first comes first.
+std::vector<const Verdict*> by_rank() {
+  std::vector<const Verdict*> verdicts(kVerdicts.begin(), kVerdicts.end());
+  std::sort(verdicts.begin(), verdicts.end(),
+            [](const Verdict* a, const Verdict* b) { return a->rank < b->rank; });
+  return verdicts;
 }
 
 // "7 reproduced, 2 contradicted"; of a single figure the verdict alone.
 std::string verdicts(const std::vector<const FigureResult*>& rows) {
   if (rows.size() == 1) return rows.front()->verdict;
   std::string text;
-  for (const char* verdict : kVerdicts) {
-    const int n = count_of(rows, verdict);
-    if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + verdict;
+  for (const Verdict* verdict : kVerdicts) {
+    const int n = count_of(rows, *verdict);
+    if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + std::string(verdict->name);
   }
   return text;
 }
@@ -91,13 +97,12 @@ void for_each_claim(const std::vector<ClaimFile>& files, std::span<const FigureR
 // What a reader of the terminal gets of a claim's reasons; claims.md has them all.
 constexpr size_t kReasonsShown = 3;
 
-// Those of figures that did not come out come first.
 std::vector<std::string> reasons_of(const std::vector<const FigureResult*>& rows) {
   std::vector<std::string> reasons;
-  for (const bool reproduced : {false, true}) {
+  for (const Verdict* verdict : by_rank()) {
     for (const FigureResult* row : rows) {
       const std::string &reason = row->reason, &figure = row->figure;
-      if (reason.empty() || (row->verdict == kReproduced) != reproduced) continue;
+      if (reason.empty() || row->verdict != verdict->name) continue;
       reasons.push_back(figure.empty() ? reason : figure + ": " + reason);
     }
   }
@@ -140,7 +145,7 @@ std::vector<const FigureResult*> contradicted(std::span<const FigureResult* cons
   for (const FigureResult* row : rows) {
     const bool known = std::any_of(first.begin(), first.end(),
                                    [&](const FigureResult* r) { return r->claim == row->claim; });
-    if (row->verdict == kContradicted && !known) first.push_back(row);
+    if (row->verdict == kContradicted.name && !known) first.push_back(row);
   }
   std::stable_sort(first.begin(), first.end(), [](const FigureResult* a, const FigureResult* b) {
     const auto rank = [](const FigureResult& r) { return !r.is_exact() + 2 * r.depends_on_machine(); };
@@ -162,9 +167,22 @@ std::string contradicted_text(std::span<const FigureResult* const> rows) {
   return text;
 }
 
+// Those that a figure has, in the order of the table.
+std::vector<const Verdict*> verdicts_of(std::span<const FigureResult> figures) {
+  std::vector<const Verdict*> given;
+  for (const Verdict* verdict : kVerdicts) {
+    const auto is = [&](const FigureResult& row) { return row.verdict == verdict->name; };
+    if (std::any_of(figures.begin(), figures.end(), is)) given.push_back(verdict);
+  }
+  return given;
+}
+
 std::string by_source(const std::vector<ClaimFile>& files, std::span<const FigureResult> figures) {
-  std::string text =
-      head({"source", "reproduced", "contradicted", "not testable here", "what was contradicted"});
+  const std::vector<const Verdict*> given = verdicts_of(figures);
+  std::vector<std::string> columns{"source"};
+  for (const Verdict* verdict : given) columns.emplace_back(verdict->name);
+  columns.emplace_back("what was contradicted");
+  std::string text = head(columns);
   for (const ClaimFile& file : files) {
     std::vector<const FigureResult*> rows;
     for (const FigureResult& row : figures) {
@@ -172,18 +190,19 @@ std::string by_source(const std::vector<ClaimFile>& files, std::span<const Figur
     }
     if (rows.empty()) continue;
     std::vector<std::string> fields{file.title};
-    for (const char* verdict : kVerdicts) fields.push_back(std::to_string(count_of(rows, verdict)));
+    for (const Verdict* verdict : given) fields.push_back(std::to_string(count_of(rows, *verdict)));
     fields.push_back(contradicted_text(rows));
     text += line(fields);
   }
   return text;
 }
 
-// Why a claim's first figure that was not reproduced was not: the file's own words where it has some.
+// Why the figure that needs it most has its verdict: the file's own words where it has some.
 std::string why(const std::vector<const FigureResult*>& rows) {
-  for (const char* verdict : {kContradicted, kNotTestable}) {
+  for (const Verdict* verdict : by_rank()) {
+    if (verdict == &kReproduced) continue;
     for (const FigureResult* row : rows) {
-      if (row->verdict != verdict) continue;
+      if (row->verdict != verdict->name) continue;
       const std::string replica = row->is_exact() ? "" : "qualitative replica: ";
       return replica + (row->note.empty() ? row->reason : row->note);
     }

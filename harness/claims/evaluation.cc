@@ -16,7 +16,7 @@ namespace {
 using Lookup = std::function<double(const std::string&)>;
 using Statistic = std::function<double(std::span<const double>)>;
 
-constexpr double kMebi = 1024.0 * 1024.0, kMostTokens = 1e12, kMostSequences = 65536;
+constexpr double kMostTokens = 1e12, kMostSequences = 65536;
 
 // A cache that is too large to be filled here: its figures are computed only.
 struct NotCounted {};
@@ -133,8 +133,8 @@ class Evaluation {
       used_k_ = true;
       return reading_.k;
     }
-    if (name == "MB") return reading_.binary ? kMebi : 1e6;
-    if (name == "GB") return reading_.binary ? kMebi * 1024 : 1e9;
+    if (name == "MB") return reading_.prefixes.mega;
+    if (name == "GB") return reading_.prefixes.giga;
     if (name == s_.over) return length_;
     if (const auto spec = s_.bytes.find(name); spec != s_.bytes.end()) return bytes(spec->second, counted);
     if (const auto median = medians_.find(name); median != medians_.end()) return median->second;

@@ -12,10 +12,10 @@
 
 namespace kv::claims {
 
-// What a document may mean by K tokens and MB. The name K stands for one, MB and GB for the other.
+// What a document may mean by K tokens, MB and GB, which are names for it in expressions.
 struct Reading {
   double k = 1024;
-  bool binary = false;  // MB is 2^20 bytes, GB 2^30
+  Prefixes prefixes = {};
 };
 
 struct Evaluated {

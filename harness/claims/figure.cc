@@ -20,6 +20,7 @@ struct Unit {
   double factor;
   std::string_view binary = {};  // what it is often taken for, a power of 1024
   double binary_factor = 0;
+  bool duration = false;
 };
 
 constexpr double kKi = 1024.0, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
@@ -39,9 +40,9 @@ constexpr std::array kUnits = std::to_array<Unit>({
     {"MiB", kMi},
     {"GiB", kGi},
     {"TiB", kTi},
-    {"s", 1},
-    {"ms", 1e-3},
-    {"us", 1e-6},
+    {"s", 1, {}, 0, true},
+    {"ms", 1e-3, {}, 0, true},
+    {"us", 1e-6, {}, 0, true},
     {"tok/s", 1},
     {"GB/s", 1e9},
     {"TB/s", 1e12},
@@ -99,20 +100,47 @@ double last_digit_of(const std::string& number) {
   return std::pow(10.0, exponent - decimals);
 }
 
-std::vector<UnitReading> readings(const std::string& name) {
+const Unit& unit_named(const std::string& name) {
   for (const Unit& unit : kUnits) {
-    if (unit.name != name) continue;
-    std::vector<UnitReading> all{{unit.factor, name}};
-    if (!unit.binary.empty()) all.push_back({unit.binary_factor, std::string(unit.binary)});
-    return all;
+    if (unit.name == name) return unit;
   }
   std::string known;
   for (const Unit& unit : kUnits) known += (known.empty() ? "" : ", ") + std::string(unit.name);
   throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known);
 }
 
-Figure::Relation relation_of(const std::string& sign) {
-  if (sign == "<=" || sign == "up to") return Figure::Relation::kAtMost;
+std::vector<UnitReading> readings(const Unit& unit) {
+  const std::string name(unit.name), binary(unit.binary);
+  std::vector<UnitReading> all{{unit.factor, name}};
+  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, {kMi, kGi}});
+  // 4800 MiB printed as 4.8 GB.
+  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", {kMi, 1000 * kMi}});
+  return all;
+}
+
+// What decimals mean: 1.28 - 0.005 is 1.275, which a sum of binary fractions misses.
+double as_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return std::stod(text);
+}
+
+// A ratio whose gain is `factor` times as large.
+double with_gain(double ratio, double factor) {
+  return ratio >= 1 ? 1 + (ratio - 1) * factor : 1 / (1 + (1 / ratio - 1) * factor);
+}
+
+// The least and the most of a range of which both ends are off by a factor.
+Window off_by_factor(const Figure& f, double factor) {
+  if (!f.is_ratio()) return {f.low / factor, f.high * factor};
+  return {std::min(with_gain(f.low, factor), with_gain(f.low, 1 / factor)),
+          std::max(with_gain(f.high, factor), with_gain(f.high, 1 / factor))};
+}
+
+Figure::Relation relation_of(const std::string& sign, bool range) {
+  if (sign == "up to ") return Figure::Relation::kUpTo;
+  if (range) return Figure::Relation::kBetween;
+  if (sign == "<=") return Figure::Relation::kAtMost;
   if (sign == "<") return Figure::Relation::kBelow;
   if (sign == ">=") return Figure::Relation::kAtLeast;
   if (sign == ">") return Figure::Relation::kAbove;
@@ -153,15 +181,17 @@ Figure parse_figure(const std::string& given) {
     f.exponent_of = m[1].matched ? m[1].str() : "T";
     f.low = f.high = !m[1].matched ? 0 : m[2].matched ? number_in(m[2]) : 1;
   } else if (std::regex_match(text, m, kNumber)) {
-    const std::string first = without_commas(m[2]), sign = m[1].str() == "up to " ? "up to" : m[1].str();
+    const std::string first = without_commas(m[2]), sign = m[1];
     f.about = sign == "~";
-    f.relation = m[4].matched ? Figure::Relation::kBetween : relation_of(sign);
+    f.relation = relation_of(sign, m[4].matched);
     f.low = f.high = number_in(first);
     if (m[4].matched) f.high = number_in(without_commas(m[4]));
     if (f.high < f.low)
       throw std::invalid_argument("has a range that ends before it begins: '" + given + "'");
     f.last_digit = last_digit_of(first);
-    f.units = readings(m[5].length() ? m[5].str() : m[3].str());
+    const Unit& unit = unit_named(m[5].length() ? m[5].str() : m[3].str());
+    f.units = readings(unit);
+    f.duration = unit.duration;
   } else {
     throw std::invalid_argument(
         "must be a figure such as \"0.67 MB\", \"~200x\", \"<0.5 %\", \"30-50 %\", \"yes\" or \"O(T^2)\", "
@@ -182,24 +212,31 @@ Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const
       return {.low = low * scale};
     case Relation::kAbove:
       return {.low = std::nextafter(low * scale, INFINITY)};
+    case Relation::kUpTo:
+      return {around(tolerance).low * scale, high * scale};
     case Relation::kEqual:
     case Relation::kBetween:
       break;
   }
+  const Window window = around(tolerance);
+  return {side == Side::kAtMost ? -INFINITY : window.low * scale,
+          side == Side::kAtLeast ? INFINITY : window.high * scale};
+}
+
+Window Figure::around(const Tolerance& tolerance) const {
   switch (tolerance.kind) {
     case Tolerance::Kind::kShare:
-      return {low * (1 - tolerance.value) * scale, high * (1 + tolerance.value) * scale};
+      return {low * (1 - tolerance.value), high * (1 + tolerance.value)};
     case Tolerance::Kind::kFactor:
-      return {low / tolerance.value * scale, high * tolerance.value * scale};
+      return off_by_factor(*this, tolerance.value);
     case Tolerance::Kind::kPlusMinus:
-      return {(low - tolerance.value) * scale, (high + tolerance.value) * scale};
+      return {low - tolerance.value, high + tolerance.value};
     case Tolerance::Kind::kAsPrinted:
       break;
   }
   if (truth) return {low, high};
-  if (about) return {low * (1 - kAboutShare) * scale, high * (1 + kAboutShare) * scale};
-  const double slack = exponent() ? kExponentTolerance : last_digit / 2;
-  return {(low - slack) * scale, (high + slack) * scale};
+  const double slack = exponent() ? kExponentTolerance : last_digit / 2, share = about ? kAboutShare : 0;
+  return {as_decimal(low - std::max(slack, share * low)), as_decimal(high + std::max(slack, share * high))};
 }
 
 std::string Figure::in_unit(double value, const UnitReading& unit) const {

@@ -121,21 +121,38 @@ class Keys {
   const Texts& row_;
 };
 
+// A tolerance of its own within which a ratio may as well be 1 tests nothing; and 1 has no gain to be a factor of.
+bool reaches_no_effect(const Statement& s) {
+  const Figure& f = s.published;
+  const bool two_sided = f.side == Figure::Side::kBoth &&
+                         (f.relation == Figure::Relation::kEqual || f.relation == Figure::Relation::kBetween);
+  if (!f.is_ratio() || !two_sided || s.tolerance.kind == Tolerance::Kind::kAsPrinted) return false;
+  const bool is_one = f.low <= 1 && f.high >= 1;
+  return is_one ? s.tolerance.kind == Tolerance::Kind::kFactor
+                : f.window(s.tolerance, f.units.front()).contains(1);
+}
+
 void require_keys(Keys& keys, const Statement& s) {
-  const auto kind = std::find_if(check_kinds().begin(), check_kinds().end(),
-                                 [&](const CheckKind& k) { return k.name == s.check; });
+  const CheckKind& kind = kind_of(s);
   const auto need = [&](bool needed, const char* key, bool there) {
     if (needed && !there) keys.holder("check").fail("check", "is \"" + s.check + "\", which needs " + key);
   };
-  need(kind->bytes, "bytes, tokens and model", !s.bytes.empty() && !s.tokens.empty());
-  need(kind->computed, "computed", !s.computed.empty());
-  need(kind->measured, "measured and cells", !s.measured.empty() && !s.quantities.empty());
-  need(kind->over, "over, and computed or measured",
+  need(kind.bytes, "bytes, tokens and model", !s.bytes.empty() && !s.tokens.empty());
+  need(kind.computed, "computed", !s.computed.empty());
+  need(kind.measured, "measured and cells", !s.measured.empty() && !s.quantities.empty());
+  need(kind.over, "over, and computed or measured",
        !s.over.empty() && !(s.computed.empty() && s.measured.empty()));
   need(s.check == "none", "reason", !s.reason.empty());
   need(s.check == "ordering", "a bound as published, such as \">1\" or \"<1\"",
        s.check != "ordering" || (s.published.relation != Figure::Relation::kEqual &&
                                  s.published.relation != Figure::Relation::kBetween));
+  if (kind.bounds && !s.measured.empty())
+    keys.holder("measured")
+        .fail("measured", "cannot be compared with a " + s.check + "; give it a figure of its own");
+  if (reaches_no_effect(s))
+    keys.holder("tolerance")
+        .fail("tolerance",
+              "has room for 1x, no effect at all, around '" + s.published.text + "'; a smaller one can fail");
   if (s.check != "growth law" && (s.published.exponent() || !s.over.empty()))
     keys.holder("check").fail("check", "must be \"growth law\" where there is O(…) or over");
 }
@@ -224,6 +241,16 @@ void read_bytes(Keys& keys, const CacheShape& model, Statement& s) {
   if (s.computed.empty() && s.bytes.size() == 1) s.computed = s.bytes.begin()->first;
 }
 
+Figure::Side read_side(Keys& keys, const Figure& figure) {
+  const std::string side = keys.holder("read_as").choice("read_as", "", {"", "at most", "at least"});
+  const bool has_sign =
+      figure.relation != Figure::Relation::kEqual && figure.relation != Figure::Relation::kBetween;
+  if (!side.empty() && (has_sign || figure.truth))
+    keys.holder("read_as").fail("read_as", "is for a figure without a sign, not '" + figure.text + "'");
+  if (side.empty()) return Figure::Side::kBoth;
+  return side == "at most" ? Figure::Side::kAtMost : Figure::Side::kAtLeast;
+}
+
 void read_over(Keys& keys, Statement& s) {
   if (!keys.has("over")) return;
   config::Section section = keys.holder("over").section("over");
@@ -265,10 +292,12 @@ Statement read_statement(config::Section& claim, config::Section* figure_section
   const std::string figure = keys.text("published"), tolerance = keys.text("tolerance", "as printed");
   keys.checked("published", [&] { s.published = parse_figure(figure); });
   keys.checked("tolerance", [&] { s.tolerance = parse_tolerance(tolerance); });
+  s.published.side = read_side(keys, s.published);
   s.where = keys.holder("id").place();
   s.name = keys.text("name");
   s.check = keys.holder("check").choice("check", "", names_of(check_kinds()));
   s.exact = keys.holder("replica").choice("replica", "exact", {"exact", "qualitative"}) == "exact";
+  s.by_construction = keys.text("by_construction");
   s.note = keys.text("note");
   s.reason = keys.text("reason");
   s.define = define;

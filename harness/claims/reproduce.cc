@@ -117,7 +117,7 @@ FigureResult figure_result(const ClaimFile& file, const Claim& claim, const Stat
     row.interval_low = outcome.interval->low;
     row.interval_high = outcome.interval->high;
   }
-  row.verdict = outcome.verdict;
+  row.verdict = outcome.verdict.name;
   row.reason = outcome.reason;
   row.note = s.note;
   row.text = claim.text;
