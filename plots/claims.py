@@ -115,7 +115,7 @@ def write_claims(folder: Path, out: Path) -> Path:
 
 
 def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) -> list[str]:
-    """Figures of no machine's that have another verdict, or that only one of the two has, unless the rule has changed."""
+    """Figures of no machine's that have another verdict, or that only one of the two has."""
 
     def settled(rows: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
         return {
