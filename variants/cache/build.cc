@@ -69,8 +69,11 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
 std::string clash_of_stages(const Spec& spec) {
   const Codec codec = codec_of(spec).make(spec.codec);
   if (ResidualBuffer::needed(codec) && !retention_of(spec).keeps_all) {
+    const std::string how = codec.unit_rows() > 1
+                                ? "encodes groups of " + std::to_string(codec.unit_rows()) + " rows together"
+                                : "keeps its newest rows raw until newer ones come";
     return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
-           "' encodes groups of " + std::to_string(codec.unit_rows()) + " rows together";
+           "' " + how;
   }
   const PlacementEntry& placement = placement_of(spec);
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";

@@ -34,7 +34,7 @@ Codec make(const Stage& stage) {
   return {.k = by_channel ? per_channel : per_token(k_bits),
           .v = per_token(v_bits),
           .rows_together = group,
-          .residual = stage.integer("residual"),
+          .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
           .k_error = affine_error(k_bits, by_channel ? GridSize{group, group} : kWholeRow),
           .v_error = affine_error(v_bits, kWholeRow)};
@@ -50,7 +50,7 @@ const CodecEntry kivi{
                     Parameter::integer("k_bits", "0", 0, 16, {8}, "bits a code of K; 0: as `bits`"),
                     Parameter::integer("v_bits", "0", 0, 16, {3}, "bits a code of V; 0: as `bits`"),
                     Parameter::integer("group", "32", 8, 256, {8}, "tokens under one scale of a channel"),
-                    Parameter::integer("residual", "128", 0, 4096, {0, 40}, "newest rows kept raw, at least"),
+                    residual_parameter("128"),
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
                     read_parameter()}},
     make};

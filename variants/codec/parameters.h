@@ -11,6 +11,12 @@ inline Parameter read_parameter() {
   return Parameter::choice("read", {"fused", "copy"},
                            "decode inside attention, or all rows to an f32 copy first");
 }
+// Codecs are compared with equally many raw rows: a few of them hide most of the error of 2 bits.
+inline Parameter residual_parameter(std::string_view fallback) {
+  return Parameter::integer("residual", fallback, 0, 4096, {0, 40}, "newest rows kept raw (f16), at least");
+}
+inline int64_t residual_rows(const Stage& stage) { return stage.integer("residual"); }
+
 inline bool reads_copy(const Stage& stage) { return stage.text("read") == "copy"; }
 
 }  // namespace kv

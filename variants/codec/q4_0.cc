@@ -11,14 +11,19 @@ namespace {
 Codec make(const Stage& stage) {
   const Encoding block{.format = Format::kQ4_0, .bits = 4};
   const Interval error{0.080, 0.097};
-  return {.k = block, .v = block, .read_copy = reads_copy(stage), .k_error = error, .v_error = error};
+  return {.k = block,
+          .v = block,
+          .residual = residual_rows(stage),
+          .read_copy = reads_copy(stage),
+          .k_error = error,
+          .v_error = error};
 }
 }  // namespace
 
 const CodecEntry q4_0{{.name = "q4_0",
                        .help = "4-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
-                       .parameters = {read_parameter()}},
+                       .parameters = {residual_parameter("0"), read_parameter()}},
                       make};
 
 }  // namespace kv::codec

@@ -11,14 +11,19 @@ namespace {
 Codec make(const Stage& stage) {
   const Encoding block{.format = Format::kQ8_0, .bits = 8};
   const Interval error = symmetric_error(8, {32, 32});
-  return {.k = block, .v = block, .read_copy = reads_copy(stage), .k_error = error, .v_error = error};
+  return {.k = block,
+          .v = block,
+          .residual = residual_rows(stage),
+          .read_copy = reads_copy(stage),
+          .k_error = error,
+          .v_error = error};
 }
 }  // namespace
 
 const CodecEntry q8_0{{.name = "q8_0",
                        .help = "8-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
-                       .parameters = {read_parameter()}},
+                       .parameters = {residual_parameter("0"), read_parameter()}},
                       make};
 
 }  // namespace kv::codec

@@ -12,7 +12,12 @@ Codec make(const Stage& stage) {
   const int bits = static_cast<int>(stage.integer("bits"));
   const bool affine = stage.text("mode") == "affine";
   const Encoding row{.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
-  Codec codec{.k = row, .v = row, .read_copy = reads_copy(stage), .k_error = {}, .v_error = {}};
+  Codec codec{.k = row,
+              .v = row,
+              .residual = residual_rows(stage),
+              .read_copy = reads_copy(stage),
+              .k_error = {},
+              .v_error = {}};
   if (!affine && bits < 2) return codec;  // unsupported_reason says why there is no such codec
   codec.k_error = codec.v_error = affine ? affine_error(bits, kWholeRow) : symmetric_error(bits, kWholeRow);
   return codec;
@@ -26,7 +31,7 @@ const CodecEntry token{
      .parameters = {Parameter::integer("bits", "8", 1, 16, {3}, "bits a code"),
                     Parameter::choice("mode", {"affine", "symmetric"},
                                       "from min to max with a zero point, or from -absmax to absmax"),
-                    read_parameter()}},
+                    residual_parameter("0"), read_parameter()}},
     make};
 
 }  // namespace kv::codec

@@ -29,7 +29,9 @@ std::vector<std::string> Parameter::trial_values() const {
   for (const std::string_view choice : choices) {
     if (choice != fallback) values.emplace_back(choice);
   }
-  for (const int64_t trial : trials) values.push_back(std::to_string(trial));
+  for (const int64_t trial : trials) {
+    if (std::to_string(trial) != fallback) values.push_back(std::to_string(trial));
+  }
   return values;
 }
 
