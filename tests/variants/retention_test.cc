@@ -162,7 +162,7 @@ TEST(Registry, CodecsThatEncodeRowsTogetherAreRefusedWithTheReason) {
       ++pairs;
     }
   }
-  if (pairs == 0) GTEST_SKIP() << "no codec in the registry encodes rows together";
+  EXPECT_GT(pairs, 0);
 }
 
 // The error that 64 rows of 1024 make in the answers to the last 256 queries, as a share of random's.
