@@ -5,9 +5,8 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/memory/run_context.h"
+#include "harness/verify/rows.h"
 #include "harness/verify/verify.h"
-#include "kernels/encode.h"
-#include "kernels/format/encoding.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 
@@ -116,17 +115,6 @@ int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, in
 }
 
 }  // namespace
-
-std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
-  std::vector<float> out(rows.size());
-  std::vector<std::byte> data(static_cast<size_t>(unit_data_bytes(encoding, head_dim)));
-  std::vector<std::byte> meta(static_cast<size_t>(unit_meta_bytes(encoding, head_dim)));
-  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(head_dim)) {
-    encode_unit(encoding, head_dim, rows.data() + at, data.data(), meta.data());
-    decode_row(encoding, head_dim, data.data(), meta.data(), 0, out.data() + at);
-  }
-  return out;
-}
 
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
   const Stage& stage = spec.retention;

@@ -53,9 +53,6 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
                          const workload::Workload& workload, int64_t max_tokens, int64_t prompt,
                          cuda::Gpu* gpu = nullptr);
 
-// rows [.., head_dim] as they come back from an encoding that takes them one by one.
-std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
-
 // The FP64 policy of a spec's retention, which has one.
 reference::Policy policy_of(const Spec& spec, int64_t max_tokens);
 

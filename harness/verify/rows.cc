@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
+#include <stdexcept>
 
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
@@ -14,7 +16,8 @@
 namespace kv::verify {
 namespace {
 
-constexpr int64_t kChunk = 4096;  // tokens that are read at once
+constexpr int64_t kChunk = 4096;                                   // tokens that are read at once
+constexpr Encoding kResidual{.format = Format::kF16, .bits = 16};  // of rows that wait in a residual buffer
 
 bool finite(std::span<const float> rows) {
   return std::all_of(rows.begin(), rows.end(), [](float x) { return std::isfinite(x); });
@@ -136,6 +139,72 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   return stored;
 }
 
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows) {
+  const auto unit = static_cast<size_t>(encoding.group * head_dim), units = rows.size() / unit;
+  if (rows.size() != units * unit) throw std::logic_error("rows to encode that are no whole units");
+  const int64_t data_bytes = unit_data_bytes(encoding, head_dim),
+                meta_bytes = unit_meta_bytes(encoding, head_dim);
+  std::vector<std::byte> data(units * static_cast<size_t>(data_bytes)),
+      meta(units * static_cast<size_t>(meta_bytes));
+  std::vector<UnitJob> jobs;
+  for (size_t i = 0; i < units; ++i) {
+    jobs.push_back({rows.data() + i * unit, data.data() + i * static_cast<size_t>(data_bytes),
+                    meta.data() + i * static_cast<size_t>(meta_bytes)});
+  }
+  encode_units(encoding, head_dim, jobs);
+  const Side side{data.data(), meta.data(), data_bytes, meta_bytes, encoding};
+  std::vector<float> out(rows.size());
+  decode_rows(side, head_dim, 0, static_cast<int64_t>(rows.size()) / head_dim, out.data());
+  return out;
+}
+
+namespace {
+
+// The first row of a side, counted from its row `first`, that is not what the encoding makes of the row that `came`;
+// -1 if all are. `buffered`: they came through a residual buffer.
+int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float>& came, int head_dim,
+                        bool buffered) {
+  const std::vector<float> want =
+      through_codec(side.encoding, head_dim, buffered ? through_codec(kResidual, head_dim, came) : came);
+  std::vector<float> got(want.size());
+  const auto d = static_cast<size_t>(head_dim), rows = got.size() / d;
+  decode_rows(side, head_dim, first, static_cast<int64_t>(rows), got.data());
+  for (size_t row = 0; row < rows; ++row) {
+    if (std::memcmp(got.data() + row * d, want.data() + row * d, d * sizeof(float)) != 0)
+      return static_cast<int64_t>(row);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
+  const int d = cache.shape().head_dim;
+  const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
+  const Codec codec = codec_of(cache.spec()).make(cache.spec().codec);
+  const bool buffered = ResidualBuffer::needed(codec);
+  const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
+  int64_t slot = 0;
+  for (const Span& span : cache.spans(id, layer, kv_head)) {
+    if (slot + span.rows > std::ssize(kept)) return "more rows are stored than tokens are kept";
+    for (int64_t first = 0; first < span.rows; first += chunk) {
+      const int64_t count = std::min(chunk, span.rows - first);
+      const std::span tokens(kept.data() + slot + first, static_cast<size_t>(count));
+      const HeadRows came = pick(all, tokens, d);
+      for (const bool is_v : {false, true}) {
+        const Side& side = is_v ? span.v : span.k;
+        const int64_t row = first_misplaced(side, first, is_v ? came.v : came.k, d, buffered);
+        if (row < 0) continue;
+        return std::string(is_v ? "V" : "K") + " of token " +
+               std::to_string(tokens[static_cast<size_t>(row)]) + " is not as " +
+               encoding_name(side.encoding) + " stores it";
+      }
+    }
+    slot += span.rows;
+  }
+  return "";
+}
+
 bool all_finite(const HeadRows& rows) { return finite(rows.k) && finite(rows.v); }
 
 std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
@@ -151,8 +220,7 @@ std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, con
       const int64_t unit = row / side.encoding.group * side.encoding.group,
                     rows = std::min<int64_t>(side.encoding.group, span.rows - unit);
       const std::span tokens(kept.data() + first + unit, static_cast<size_t>(rows));
-      const Stored places[] = {{side.encoding, ""},
-                               {{.format = Format::kF16, .bits = 16}, ", the residual buffer,"}};
+      const Stored places[] = {{side.encoding, ""}, {kResidual, ", the residual buffer,"}};
       return named(is_v ? 'V' : 'K', tokens, is_v ? all.v : all.k, d, {places, size_t{1} + buffered});
     }
     first += span.rows;

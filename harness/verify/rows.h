@@ -27,6 +27,13 @@ HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim
 // In slot order, decoded.
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
+// rows [.., head_dim], whole units of the encoding, as they come back from it.
+std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
+
+// Which row that is stored is not, to the bit, what the codec makes of the token that the cache says is there: "V of
+// token 3 is not as q8_0 stores it". Empty if all are. `all` are the head's tokens as they came.
+std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all);
+
 bool all_finite(const HeadRows& rows);
 
 // Which value the codec could not hold, where a row is stored as infinities or NaN: "V of token 3 reaches 70000, but

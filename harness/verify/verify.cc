@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "harness/verify/codec_check.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/rows.h"
 #include "variants/cache/build.h"
@@ -18,8 +19,13 @@ struct Collected {
   std::vector<double> got, full, kept, stored;
   std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
   int heads = 0;
-  std::string overflow;  // of the first head that has one
+  std::string overflow;   // of the first head that has one
+  std::string misstored;  // what is wrong with the stored rows of the first head where they are not right
 };
+
+std::string head_of(int layer, int kv_head) {
+  return " (layer " + std::to_string(layer) + ", kv head " + std::to_string(kv_head) + ")";
+}
 
 void append(std::vector<double>& to, const Eigen::VectorXd& values) {
   to.insert(to.end(), values.data(), values.data() + values.size());
@@ -104,8 +110,11 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
       stored = stored_rows(cache, output.sequence, output.layer, kv_head);
       if (c.overflow.empty() && !all_finite(stored)) {
         c.overflow = overflow_of(cache, output.sequence, output.layer, kv_head, all);
-        if (!c.overflow.empty())
-          c.overflow += " (layer " + std::to_string(of.layer) + ", kv head " + std::to_string(kv_head) + ")";
+        if (!c.overflow.empty()) c.overflow += head_of(of.layer, kv_head);
+      }
+      if (c.misstored.empty()) {
+        c.misstored = misplaced_row(cache, output.sequence, output.layer, kv_head, all);
+        if (!c.misstored.empty()) c.misstored += head_of(of.layer, kv_head);
       }
     }
     check_head(cache, output, h, all, stored, tokens, c);
@@ -152,6 +161,8 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   }
   Errors e;
   e.overflow = c.overflow;
+  e.misstored = codec_failure(codec_of(cache.spec()).make(cache.spec().codec), cache.shape().head_dim);
+  if (e.misstored.empty()) e.misstored = c.misstored;
   e.kernel_bound = kernel_error_bound(cache.spec());
   for (size_t i = 0; i < e.metrics.size(); ++i) {
     const Metric& m = *metrics()[i];
@@ -177,6 +188,7 @@ Errors mean_of(std::span<const Errors> errors) {
   mean.kernel_bound = errors[0].kernel_bound;
   for (const Errors& e : errors) {
     if (mean.overflow.empty()) mean.overflow = e.overflow;
+    if (mean.misstored.empty()) mean.misstored = e.misstored;
     mean.kernel_rel_l2 = larger(mean.kernel_rel_l2, e.kernel_rel_l2);
     for (size_t i = 0; i < e.metrics.size(); ++i) {
       double& of_all = mean.metrics[i];
@@ -200,6 +212,7 @@ std::string Errors::failure() const {
     return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +
            in_short(kernel_bound) + ")";
   }
+  if (!misstored.empty()) return misstored;
   if (!std::isfinite(metric("err_rel_l2"))) return "the output is not finite";
   return "";
 }

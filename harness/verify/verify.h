@@ -6,6 +6,10 @@
 //   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
 //   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
 //
+// The error of the codec has no limit, as a large channel of the workload may cost all others their bits. Instead
+// each stored row must be, to the bit, what the codec makes of its token (rows.h), and the codec as good as it states
+// (codec_check.h).
+//
 // With positions=cache the tokens come before RoPE: in O_full they are rotated by their positions, in O_kept
 // and O_stored by their cache positions.
 #pragma once
@@ -37,6 +41,7 @@ struct Errors {
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
   double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
   std::string overflow;     // which value the codec could not hold, if there is one
+  std::string misstored;    // why the rows are not those that the codec states, if they are not
   // Empty if all is within its bound, else what is not.
   std::string failure() const;
   // By its name in the metrics table.

@@ -11,6 +11,7 @@
 
 #include "harness/verify/policy_check.h"
 #include "harness/verify/reference/replay.h"
+#include "harness/verify/rows.h"
 #include "harness/workload/workload.h"
 #include "tests/variants/contract.h"
 

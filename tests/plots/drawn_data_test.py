@@ -1,0 +1,376 @@
+"""What each chart draws is what the CSV files say, read here by other means than plots/ has.
+
+Every layer of every specification in report.html is turned back into points: the values of its rows in the fields that
+its channels name. They are compared with points made from the CSV files, which are read with the csv module alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from statistics import median
+
+import pytest
+from figures.list import FIGURES
+from support import report
+from synthetic import synthetic_run
+
+MODELS = ("quality", "recall", "generate", "stream")
+OWN = ("budget", "checkpoint", "prefill", "batch", *MODELS)
+FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class Files:
+    """The tables of a results folder: fields as numbers where they are, None where nothing was measured."""
+
+    def __init__(self, folder):
+        self.cells = [row for row in rows_of(folder / "cells.csv") if row["status"] == "ok" and row["verdict"] != "aa_test"]
+        by_key = {row["cell"]: row for row in self.cells}
+        joined = lambda name: [(by_key[row["cell"]], row) for row in rows_of(folder / name) if row["cell"] in by_key]
+        self.growth, self.positions = joined("growth.csv"), joined("positions.csv")
+
+    def of(self, *experiments):
+        return [row for row in self.cells if row["experiment"] in experiments]
+
+    def common(self):
+        return [row for row in self.cells if row["experiment"] not in OWN]
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return [{name: number(field) for name, field in row.items()} for row in csv.DictReader(file)]
+
+
+def number(field):
+    try:
+        return float(field) if field else None
+    except ValueError:
+        return field
+
+
+def points(rows):
+    """How often each tuple is there, numbers to nine digits; those that lack a value are not drawn."""
+    digits = lambda value: float(f"{value:.9g}") if isinstance(value, (int, float)) else value
+    return Counter(tuple(map(digits, row)) for row in rows if None not in row)
+
+
+def layers(spec):
+    inside = spec.get("spec", spec)
+    for layer in inside.get("layer", [inside]):
+        mark = layer["mark"]
+        steps = [*inside.get("transform", []), *layer.get("transform", [])]
+        filters = {step["filter"] for step in steps}
+        yield mark["type"] if isinstance(mark, dict) else mark, layer["encoding"], filters
+
+
+def is_shown(row, filters, lengths):
+    for text in filters:
+        if text == "datum.seq_len == length":
+            shown = row["seq_len"] in lengths
+        else:
+            negated, field = re.fullmatch(r"(!?)datum\.(\w+)", text).groups()
+            shown = bool(row[field]) != bool(negated)
+        if not shown:
+            return False
+    return True
+
+
+def menu(spec):
+    """The lengths that the chart's menu offers; none where it has no menu."""
+    for parameter in spec.get("params", []):
+        if parameter["name"] == "length":
+            options = parameter.get("bind", {}).get("options", [parameter["value"]])
+            assert parameter["value"] == max(options)
+            return options
+    return []
+
+
+def drawn(spec, mark, *channels):
+    """The points of the layers of this mark that have all these channels; at each length of the menu, if there is one."""
+    found = []
+    for kind, encoding, filters in layers(spec):
+        fields = [encoding.get(channel, {}).get("field") for channel in channels]
+        if kind == mark and None not in fields:
+            found += [[row.get(field) for field in fields] for row in spec["data"]["values"]
+                      if is_shown(row, filters, menu(spec))]  # fmt: skip
+    assert found, f"no layer of {mark} with {channels}"
+    return points(found)
+
+
+def title(spec, channel):
+    """The title of the axis: of the first layer that has one."""
+    axes = [encoding[channel].get("axis") or {} for _, encoding, _ in layers(spec) if channel in encoding]
+    return next(axis["title"] for axis in axes if axis.get("title"))
+
+
+def held(row, *more):
+    return sum(row[name] or 0 for name in ("bytes_payload", "bytes_metadata", "bytes_slack", *more))
+
+
+def check_memory(spec, files):
+    want = points((row["variant"], row["seq_len"], held(row, "bytes_workspace_peak")) for row in files.common()
+                  if row["bytes_payload"])  # fmt: skip
+    assert title(spec, "y") == "peak memory, all layers"
+    for mark in ("line", "point"):
+        assert set(drawn(spec, mark, "color", "x", "y")) == set(want)  # once where workloads and experiments agree
+
+
+def check_bytes(spec, files):
+    kinds = {"payload": "bytes_payload", "metadata": "bytes_metadata", "workspace peak": "bytes_workspace_peak",
+             "slack": "bytes_slack"}  # fmt: skip
+    unit = UNITS[re.search(r"\[(\w+)\]", title(spec, "x"))[1]]
+    want = points((row["variant"], kind, row[column] / row["seq_len"] / row["batch"] / unit)
+                  for row in files.common() for kind, column in kinds.items() if row[column])  # fmt: skip
+    assert set(drawn(spec, "bar", "y", "color", "x")) == set(want)
+
+
+def check_latency(spec, files):
+    cells = files.common()
+    assert title(spec, "y") == "time of one step, p50 [µs]"
+    for mark in ("line", "point"):
+        want = points((row["variant"], row["seq_len"], row["step_p50_us"]) for row in cells)
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((row["variant"], row["seq_len"], row["step_ci_low_us"], row["step_ci_high_us"]) for row in cells
+                  if row["step_p50_us"])  # fmt: skip
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
+    assert drawn(spec, "area", "fill", "x", "y", "y2") == want
+
+
+def check_growth(spec, files):
+    """Few enough steps that none is left out."""
+    steps = [(cell["variant"], row["token"], row["step_us"], row["repetition"]) for cell, row in files.growth]
+    assert drawn(spec, "line", "color", "x", "y", "detail") == points(steps)
+    assert drawn(spec, "circle", "color", "x", "y") == points(step[:3] for step in steps)
+    marked = [step[:3] for step in steps if step[3] == 0 and step[1] in [3 << power for power in range(20)]]
+    assert drawn(spec, "point", "shape", "x", "y") == points(marked)
+
+
+def check_growth_total(spec, files):
+    spent, reached = defaultdict(float), defaultdict(list)
+    for cell, row in sorted(files.growth, key=lambda pair: pair[1]["token"]):
+        line = cell["variant"], row["repetition"]
+        spent[line] += row["append_us"] + row["view_us"]
+        if math.log2(row["token"]).is_integer():
+            reached[cell["variant"], row["token"]].append(spent[line])
+    want = points((*line, median(times)) for line, times in reached.items())
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+
+
+def front(rows):
+    """Of points (panel, x, y, …), those of the panel that none to the left is as low as."""
+    return [row for row in rows if not any(
+        other[0] == row[0] and other[1:3] != row[1:3] and other[1] <= row[1] and other[2] <= row[2] for other in rows)]  # fmt: skip
+
+
+def check_pareto(spec, files):
+    cells = [row for row in files.common() if row["step_p50_us"] and row["err_rel_l2"]]
+    at = [((row["experiment"], row["seq_len"]), held(row, "bytes_workspace_peak") / row["batch"] / row["seq_len"] / 1024,
+           max(row["err_rel_l2"], FLOOR), row["variant"], row["step_p50_us"]) for row in cells]  # fmt: skip
+    assert title(spec, "y") == "relative L2 error of the output"
+    want = points((variant, *point, time) for _, *point, variant, time in at)
+    assert drawn(spec, "point", "stroke", "x", "y", "fill") == want
+    assert drawn(spec, "point", "shape", "x", "y", "fill") == want
+    best = set(points(row[1:3] for row in front(at)))
+    assert set(drawn(spec, "line", "x", "y")) == best
+
+
+def check_bandwidth(spec, files):
+    cells = [row for row in files.common()]
+    temperatures = [("hot cache", "ceiling_share"), ("cold cache", "cold_ceiling_share")]
+    want = points((row["variant"], row["seq_len"], row[share], name) for row in cells for name, share in temperatures)
+    rows = spec["data"]["values"]
+    for row in rows:
+        row["temperature"] = row["panel"].split(" · ")[-1]
+    shown = points((row["variant"], row["seq_len"], row["share"], row["temperature"]) for row in rows)
+    assert shown == want
+    every = points(point[:3] for point in want.elements())
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == every
+    assert title(spec, "y") == "% of measured read bandwidth"
+
+
+def heat_cells(files):
+    """(cell, whether it is cold): hot ones only where the read bandwidth says that the rows are cache-resident."""
+    for row in files.common():
+        if row["cold_ceiling_share"] is not None:
+            yield row, True
+            if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]:
+                yield row, False
+
+
+def place(row, cold):
+    tokens = row["seq_len"]
+    length = f"{tokens / 1024:.0f}K" if tokens % 1024 == 0 else f"{tokens:.0f}"
+    shape = f"{row['q_heads']:.0f}/{row['kv_heads']:.0f} heads of {row['head_dim']:.0f}"
+    return row["variant"], f"{length} · {row['threads']:.0f}t", f"{shape} · {'cold' if cold else 'hot'}"
+
+
+def heat_table(spec):
+    panel = spec["facet"]["field"]
+    return points((row["variant"], row["column"], row[panel], row["label"]) for row in spec["data"]["values"])
+
+
+def check_kernels(spec, files):
+    want = []
+    for row, cold in heat_cells(files):
+        prefix = "cold_" if cold else ""
+        share = row[f"{prefix}bound_share"]
+        share = row[f"{prefix}ceiling_share"] if share is None else share
+        want.append((*place(row, cold), f"{round(100 * share)}"))
+    assert heat_table(spec) == points(want)
+    labels = points((variant, column, label) for variant, column, _, label in want)
+    assert labels <= drawn(spec, "text", "y", "x", "text")
+
+
+def check_kernels_ratio(spec, files):
+    want = []
+    for row, cold in heat_cells(files):
+        ratio = row["cold_ratio_p50" if cold else "ratio_p50"]
+        if ratio is not None:
+            want.append((*place(row, cold), f"{ratio:.2f}"))
+    assert heat_table(spec) == points(want)
+    labels = points((variant, column, label) for variant, column, _, label in want)
+    assert labels <= drawn(spec, "text", "y", "x", "text")
+
+
+def check_budget(spec, files):
+    want = points((row["series"], row["held_bytes_per_token"] / 1024, max(row["err_rel_l2"], FLOOR))
+                  for row in files.of("budget"))  # fmt: skip
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+
+
+def check_checkpoint(spec, files):
+    columns = {"save": "save_p50_us", "load": "load_p50_us", "snapshot": "freeze_p50_us", "restore": "unfreeze_p50_us",
+               "fork": "fork_p50_us"}  # fmt: skip
+    want = [(row["variant"], operation, row["seq_len"], row[column]) for row in files.of("checkpoint")
+            for operation, column in columns.items()]  # fmt: skip
+    shown = ((row["panel"], row["operation"], row["seq_len"], row["time"]) for row in spec["data"]["values"])
+    assert points(shown) == points(want)
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == points(point[1:] for point in want)
+
+
+def arm(row):
+    if row["chunk_tokens"] is None:
+        return row["arm"]
+    return f"{'' if row['arm'] == 'chunked' else 'materialised, '}chunks of {row['chunk_tokens']:.0f} tokens"
+
+
+def check_prefill_workspace(spec, files):
+    want = points((arm(row), row["seq_len"], row["bytes_workspace_peak"]) for row in files.of("prefill"))
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+
+
+def check_prefill_time(spec, files):
+    cells = files.of("prefill")
+    assert title(spec, "y") == "time of the prompt, p50 [µs]"
+    want = points((arm(row), row["seq_len"], row["prefill_p50_us"]) for row in cells)
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((row["seq_len"], row["prefill_ci_low_us"], row["prefill_ci_high_us"]) for row in cells)
+    assert drawn(spec, "rule", "x", "y", "y2") == want
+
+
+def check_batch_waste(spec, files):
+    kinds = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
+    want = [(f"lengths {row['lengths']}, batch {row['batch']:.0f}", row["variant"], kind,
+             row[column] / row["bytes_payload"])
+            for row in files.of("batch") for kind, column in kinds.items() if row[column]]  # fmt: skip
+    values = spec["data"]["values"]
+    shown = ((row["panel"], row["variant"], row["kind"], row["times_payload"]) for row in values)
+    assert points(shown) == points(want)
+    assert drawn(spec, "bar", "y", "color", "x") == points(point[1:] for point in want)
+
+
+def check_quality(spec, files, value):
+    cells = [row for row in files.of("quality") if row["kl_mean"]]
+    at = [(row["seq_len"], row["held_bytes_per_token"], row[value], row["series"]) for row in cells]
+    want = points((series, *point) for _, *point, series in at)
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((row["series"], row["held_bytes_per_token"], row[f"{value}_ci_low"], row[f"{value}_ci_high"])
+                  for row in cells)  # fmt: skip
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
+    best = set(points(row[1:3] for row in front(at)))
+    assert best <= set(drawn(spec, "line", "x", "y"))
+
+
+def check_quality_kl(spec, files):
+    check_quality(spec, files, "kl_mean")
+
+
+def check_quality_loss(spec, files):
+    check_quality(spec, files, "loss_change")
+
+
+def check_kl_position(spec, files):
+    """In the middle of a bucket on a log axis, the first of which begins at 4."""
+    buckets = [(cell["series"], math.sqrt(max(row["position_first"], 4) * (row["position_last"] + 1)), row)
+               for cell, row in files.positions if row["kl_mean"]]  # fmt: skip
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == points((*at, row["kl_mean"]) for *at, row in buckets)
+    ends = points((*at, row["kl_mean_ci_low"], row["kl_mean_ci_high"]) for *at, row in buckets)
+    assert drawn(spec, "area", "fill", "x", "y", "y2") == ends
+
+
+def losses(row):
+    return row["loss"] - 1.96 * row["loss_se"], row["loss"] + 1.96 * row["loss_se"]
+
+
+def check_recall(spec, files):
+    cells = files.of("recall")
+    for mark in ("line", "point"):
+        want = points((row["series"], row["distance"], row["loss"]) for row in cells)
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((row["series"], row["distance"], *losses(row)) for row in cells)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
+
+
+def check_recall_budget(spec, files):
+    cells = files.of("recall")
+    dropping = {row["series"] for row in cells if row["kept_tokens"] < row["seq_len"]}
+    cells = [row for row in cells if row["series"] in dropping]
+    for mark in ("line", "point"):
+        want = points((row["series"], row["kept_tokens"], row["loss"]) for row in cells)
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((row["series"], row["kept_tokens"], *losses(row)) for row in cells)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
+    full = {(row["loss"],) for row in files.of("recall") if row["verdict"] == "baseline"}
+    assert full <= set(drawn(spec, "rule", "y"))
+
+
+def check_stream(spec, files):
+    stretches = [(cell["variant"], row["position_last"] + 1, row) for cell, row in files.positions
+                 if cell["experiment"] == "stream"]  # fmt: skip
+    for mark in ("line", "point"):
+        want = points((*at, math.exp(row["loss"])) for *at, row in stretches)
+        assert drawn(spec, mark, "color", "x", "y") == want
+    want = points((*at, *map(math.exp, losses(row))) for *at, row in stretches)
+    assert drawn(spec, "area", "fill", "x", "y", "y2") == want
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The specifications as the report has them, and the files that it was drawn from."""
+    folder = tmp_path_factory.mktemp("drawn") / "run"
+    synthetic_run(folder, lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    html = (folder / "report.html").read_text()
+    found = re.search(r'id="specs">(.*?)</script>', html, re.DOTALL)
+    return json.loads(found[1]), Files(folder)
+
+
+@pytest.mark.parametrize("name", [figure.name for figure in FIGURES])
+def test_a_chart_draws_what_the_files_say(page, name):
+    specs, files = page
+    check = globals().get(f"check_{name}")
+    assert check, f"write check_{name} above: what the chart has to draw, read from the CSV files"
+    check(specs[name], files)
