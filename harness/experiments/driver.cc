@@ -131,11 +131,12 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   // Cells are only comparable if they were measured together, so a half-written sweep point is measured again.
   std::vector<std::string> keys;
   for (const measure::PlannedCell& cell : point.cells) keys.push_back(cell.key);
+  results.drop_cells(keys);
   const memory::ThreadCount threads(point.threads);
   std::vector<results::CellResult> rows;
   bool noisy = true;
   for (int retries = 0; noisy && retries <= point.experiment->measure.retries; ++retries) {
-    results.drop_cells(keys);
+    if (retries > 0) results.drop_unfinished();
     set_allocator(point.experiment->measure.allocator);
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);

@@ -136,6 +136,8 @@ void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
   }
 }
 
+void ResultsFolder::drop_unfinished() { open_tables(); }
+
 bool ResultsFolder::has_cell(const std::string& key) const {
   return std::any_of(cells_.begin(), cells_.end(), [&](const CellResult& row) { return row.cell == key; });
 }

@@ -49,6 +49,8 @@ class ResultsFolder {
   void add_texts(std::span<const TextResult> rows);
   // A sweep point's cells, all or none, on disk when this returns.
   void add_cells(std::span<const CellResult> rows);
+  // Forgets what was measured of cells that are not in cells.csv (yet).
+  void drop_unfinished();
   // Forgets these cells and their samples, where there are any.
   void drop_cells(const std::vector<std::string>& keys);
   // When the run began that this one goes on with, if it does.

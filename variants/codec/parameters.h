@@ -1,9 +1,17 @@
 // What the quantised codecs' parameters have in common.
 #pragma once
 
+#include "variants/core/codec.h"
 #include "variants/core/entry.h"
 
 namespace kv {
+
+// A codec with the defaults of its parameters, for another that is made of it.
+inline Codec default_codec(const CodecEntry& entry) {
+  Stage defaults{std::string(entry.name), {}};
+  for (const Parameter& p : entry.parameters) defaults.values.emplace(p.name, p.fallback);
+  return entry.make(defaults);
+}
 
 // Two arms of every quantised codec: whether "quantised is slower" comes from the codes or from the way they
 // are read.

@@ -15,10 +15,7 @@ const std::array kSides{&f16, &f32, &bf16, &fp8, &q8_0, &q4_0, &token};
 
 Codec side(const std::string& name) {
   for (const CodecEntry* entry : kSides) {
-    if (entry->name != name) continue;
-    Stage defaults{name, {}};
-    for (const Parameter& p : entry->parameters) defaults.values.emplace(p.name, p.fallback);
-    return entry->make(defaults);
+    if (entry->name == name) return default_codec(*entry);
   }
   throw std::logic_error("split has no side called '" + name + "'");
 }

@@ -17,7 +17,7 @@ import pytest
 HOME = Path(os.environ["KVLAB_HOME"])
 PROGRAM = os.environ["KVLAB_PROGRAM"]
 ENVIRONMENT = HOME / ".build" / "transformers"
-REQUIREMENTS = HOME / "tests" / "requirements-transformers.txt"
+REQUIREMENTS = Path(__file__).parent / "requirements-transformers.txt"
 SYSTEM_PYTHON = "/usr/bin/python3"  # the one that Debian's packages are for
 CASES = """llama llama_mha_tied_theta llama_bias_llama3 llama_linear llama_f16_shards llama_bf16_tied
     mistral_window_head_dim mistral_bf16_shards qwen2""".split()
@@ -51,7 +51,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         pytest.skip(f"no PyTorch and transformers here: {said[-1] if said else error}")
     folder = tmp_path_factory.mktemp("models")
-    run(ENVIRONMENT / "bin" / "python", HOME / "tests" / "transformers_models.py", folder)
+    run(ENVIRONMENT / "bin" / "python", Path(__file__).parent / "transformers_models.py", folder)
     return folder
 
 

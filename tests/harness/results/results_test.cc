@@ -271,6 +271,21 @@ TEST_F(Results, ResumeKeepsFinishedCellsAndDropsTheSamplesOfOthers) {
   EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 1u);
 }
 
+// A sweep point that is measured again leaves nothing of what was measured first.
+TEST_F(Results, WhatIsUnfinishedCanBeForgotten) {
+  const fs::path out = folder_ / "out";
+  results::ResultsFolder results(out, "config", false);
+  const std::vector<results::CellResult> done{cell("a")};
+  const std::vector<results::SampleResult> samples{results::SampleResult(cell("a")),
+                                                   results::SampleResult(cell("b"))};
+  results.add_samples(samples);
+  results.add_cells(done);
+  results.drop_unfinished();
+  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 1u);
+  results.add_samples(std::span(samples).last(1));
+  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 2u);
+}
+
 TEST_F(Results, OneWriterAFolder) {
   const fs::path out = folder_ / "out";
   {
