@@ -106,7 +106,8 @@ std::string workings(const Figure& figure, const std::vector<Trial>& all) {
   if (!first.found.computed) return "";
   std::string text = first.found.arithmetic + " = ";
   for (const Trial& trial : all) {
-    if (!trial.unit.read_as.empty() && trial.unit.read_as != trial.unit.name) continue;  // lies between the two
+    if (!trial.unit.read_as.empty() && trial.unit.read_as != trial.unit.name)
+      continue;  // lies between the two
     if (&trial != &first) text += trial.unit.read_as.empty() ? "; with K = 1000 " : " or ";
     text += figure.in_unit(*trial.found.computed, trial.unit);
   }

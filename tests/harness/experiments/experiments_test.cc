@@ -143,7 +143,8 @@ TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
 TEST_F(Experiments, CheckpointTimesEveryOperation) {
   auto rows =
       run("experiment = 'checkpoint'\nsweep.seq_len = 64\nsweep.batch = 2\nmeasure.steps = 2\n"
-          "measure.repetitions = 3\nmeasure.retries = 0\nsweep.variants = ['contiguous', 'contiguous/f16/ring(window=8)', "
+          "measure.repetitions = 3\nmeasure.retries = 0\nsweep.variants = ['contiguous', "
+          "'contiguous/f16/ring(window=8)', "
           "'segmented(rows=16)', 'contiguous/kivi(residual=8,group=8)', 'tiered(hot=8,warm=8)']\n");
   ASSERT_EQ(rows.size(), 5u);
   for (const auto& [variant, row] : rows) {
