@@ -1,0 +1,164 @@
+"""Planted bugs: a text of a file, what stands there instead, and the tests that should notice.
+
+Most are in what is reported: statistics, times, bytes, errors, verdicts, tables and charts. A test is named by its file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    file: str
+    old: str  # occurs once
+    new: str
+    tests: str  # names of test files, the quickest first
+
+
+MEDIANS, STATS = "harness/math/medians.cc", "harness/math/stats.cc"
+CELL, LEDGER = "harness/measure/cell.cc", "harness/memory/ledger.cc"
+COMPARE, NOISE = "harness/measure/compare_cells.cc", "harness/measure/noise.cc"
+ROWS, VERIFY = "harness/verify/rows.cc", "harness/verify/verify.cc"
+DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_group.cc"
+RESULTS = "harness/results/results_folder.cc"
+RESIDUAL = "variants/storage/residual_buffer.cc"
+CHARTS = "drawn_data_test"
+
+MUTANTS = [
+    # Statistics
+    Mutant(STATS, "const double rank = p / 100 *", "const double rank = p / 110 *", "stats_test"),
+    Mutant(STATS, "return percentile(samples, 50)", "return percentile(samples, 40)", "stats_test"),
+    Mutant(STATS, "squares * n / (n - 1)", "squares", "stats_test"),
+    Mutant(STATS, "kLowPercent = 2.5", "kLowPercent = 10", "stats_test claims_test"),
+    Mutant(MEDIANS, "const double less = n % 2 ? 0.58 : 0.85;", "const double less = 2;", "medians_test coverage_test cli_recompute_test"),
+    Mutant(MEDIANS, "std::max(n - 1, 1.0) / n, n - 1}", "std::max(n - 1, 1.0), n - 1}", "medians_test coverage_test"),
+    Mutant(MEDIANS, "std::sqrt(of_a.variance + of_b.variance), 0}", "std::sqrt(of_a.variance), 0}", "medians_test coverage_test"),
+    Mutant(MEDIANS, "if (a_over_b.high < 1) return Verdict::kFaster", "if (a_over_b.low < 1) return Verdict::kFaster", "medians_test"),
+    Mutant(MEDIANS, "static_cast<double>(order.size() - rank)", "1.0", "medians_test coverage_test"),
+    Mutant(MEDIANS, "failed |= p_values[order[rank]] >= level;", "", "medians_test"),
+    Mutant(MEDIANS, "std::exp(of_a.median - of_b.median)", "std::exp(of_b.median - of_a.median)", "medians_test"),
+    # Times and verdicts of a cell
+    Mutant(CELL, "result.step_p90_us = math::percentile(all, 90)", "result.step_p90_us = math::percentile(all, 99)", "cli_recompute_test"),
+    Mutant(CELL, "result.step_p99_us = math::percentile(all, 99)", "result.step_p99_us = math::percentile(all, 90)", "cli_recompute_test"),
+    Mutant(CELL, "result.step_p50_us = math::median(medians)", "result.step_p50_us = math::median(all)", "cli_recompute_test"),
+    Mutant(CELL, "math::median_interval(medians)", "math::median_interval(all)", "cli_recompute_test"),
+    Mutant(CELL, "result.step_ci_low_us = step.low", "result.step_ci_low_us = step.high", "cli_recompute_test"),
+    Mutant(CELL, "result.samples = static_cast<int64_t>(all.size())", "result.samples = static_cast<int64_t>(steps.size())", "cli_recompute_test"),
+    Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_recompute_test cli_run_test"),
+    Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_recompute_test"),
+    Mutant(CELL, "result.cold_ci_low_us = interval.low", "result.cold_ci_low_us = step.low", "cli_recompute_test"),
+    Mutant(CELL, "failure.empty() ? results::Status::kOk : results::Status::kFailed", "results::Status::kOk", "broken_variants_test"),
+    Mutant(CELL, "errors.failure().empty() ? evictions.failure() : errors.failure()", "errors.failure()", "broken_variants_test"),
+    Mutant(CELL, "result.err_codec_rel_l2 = errors.codec_rel_l2", "result.err_codec_rel_l2 = errors.kernel_rel_l2", "experiments_test cli_run_test"),
+    Mutant(COMPARE, "if (!row.is_aa_test()) row.verdict", "row.verdict", "cli_recompute_test"),
+    Mutant(COMPARE, "ratio.interval(confidence);", "ratio.interval();", "cli_recompute_test"),
+    Mutant(COMPARE, "math::ratio_of_medians(step_medians(*of.cell), step_medians(*of.baseline))", "math::ratio_of_medians(step_medians(*of.baseline), step_medians(*of.cell))", "cli_recompute_test"),
+    Mutant("harness/measure/timing.cc", "random_interleaving=true", "random_interleaving=false", "cli_recompute_test"),
+    Mutant(GROUP, "if (!measure::runs(*cell)) continue;\n    summarise(*cell);", "summarise(*cell);", "broken_variants_test experiments_test"),
+    # Noise
+    Mutant(NOISE, "time.total += f", "time.total = f", "noise_test"),
+    Mutant(NOISE, "field[3] + field[4]", "field[3]", "noise_test"),
+    Mutant(NOISE, "*row.others_share > kMostOthersShare", "*row.others_share < kMostOthersShare", "noise_test"),
+    Mutant(NOISE, "*row.cold_ceiling_share > kMostCeilingShare", "*row.cold_ceiling_share > 2", "noise_test"),
+    Mutant(DRIVER, "if (retries > 0) results.drop_unfinished();", "", "claims_test cli_run_test"),
+    # Bytes
+    Mutant(LEDGER, "count.peak_bytes = std::max(count.peak_bytes, count.current_bytes)", "count.peak_bytes = count.current_bytes", "ledger_test"),
+    Mutant(LEDGER, "copied_bytes_ += static_cast<int64_t>(bytes)", "copied_bytes_ += 1", "ledger_test placement_test"),
+    Mutant(LEDGER, "if (by_kind != allocator_bytes_)", "if (false)", "ledger_test"),
+    Mutant(CELL, "result.bytes_slack = payload - in_memory", "result.bytes_slack = payload", "experiments_test cli_run_test"),
+    Mutant(CELL, "result.bytes_copied = copied - read_back_bytes_", "result.bytes_copied = copied", "experiments_test cli_recompute_test cli_run_test"),
+    Mutant("harness/experiments/growth.cc", "row.bytes_slack = bytes_[t].slack", "row.bytes_slack = bytes_[t].payload", "cli_recompute_test"),
+    Mutant("harness/experiments/growth.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
+    Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),
+    Mutant(RESIDUAL, "rows - residual_rows(codec)) / unit * unit", "rows - 2 * residual_rows(codec)) / unit * unit", "codec_test snapshot_test"),
+    Mutant("variants/placement/doubling.cc", "std::bit_ceil(static_cast<uint64_t>(units))", "2 * std::bit_ceil(static_cast<uint64_t>(units))", "placement_test"),
+    Mutant("variants/placement/paged.cc", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
+    # Errors and what makes a cell fail
+    Mutant("harness/verify/metrics/max_abs.cc", "(a - b).abs().maxCoeff", "(a - b).abs().minCoeff", "metrics_test"),
+    Mutant("harness/verify/metrics/rel_l2.cc", "difference / norm", "difference", "metrics_test"),
+    Mutant("harness/verify/metrics/cosine.cc", "a.dot(b) / norms", "std::abs(a.dot(b)) / norms", "metrics_test"),
+    Mutant("harness/verify/metrics/attn_kl.cc", "std::log(want[i] / got[i])", "std::log(got[i] / want[i])", "metrics_test"),
+    Mutant(VERIFY, "if (!misstored.empty()) return misstored;", "", "broken_variants_test verify_test"),
+    Mutant(ROWS, "if (row < 0) continue;\n        return", "continue;\n        return", "broken_variants_test verify_test"),
+    Mutant("harness/verify/codec_check.cc", "stated.low <= error && error <= stated.high", "error <= stated.high", "codec_check_test"),
+    Mutant("harness/verify/reference/attention.cc", "const Index visible = first + i + 1;", "const Index visible = first + i;", "reference_attention_test verify_test"),
+    # Retention and placement
+    Mutant("variants/retention/ring.cc", "sinks_ + (token - sinks_) % window_;", "sinks_ + token % window_;", "retention_test"),
+    Mutant("variants/retention/h2o.cc", "token[slot] > count() - recent_;", "token[slot] > count() - recent_ - 1;", "retention_policies_test retention_test"),
+    Mutant("variants/retention/h2o.cc", "score[slot] += weights[slot]", "score[slot] = weights[slot]", "retention_policies_test"),
+    # Folders
+    Mutant(RESULTS, "if (keep.count(row.cell)) text", "text", "results_test"),
+    Mutant(RESULTS, 'read_whole(path / "config.toml") != config', 'read_whole(path / "config.toml") == config', "results_test cli_resume_test"),
+    Mutant("harness/results/folder_lock.cc", "errno == EWOULDBLOCK", "errno == 0", "results_test"),
+    # Formats
+    Mutant("kernels/format/bits.h", "return i % words * 32 + i / words * bits;", "return i / words * 32 + i % words * bits;", "encoding_test attention_codes_test"),
+    Mutant("kernels/format/token.h", "static_cast<float>((1 << (bits - 1)) - 1)", "static_cast<float>(1 << (bits - 1))", "encoding_test codec_test"),
+    Mutant("kernels/format/q8_0.h", "std::bit_cast<float>(largest_bits) / 127.0f", "std::bit_cast<float>(largest_bits) / 128.0f", "ggml_blocks_test"),
+    Mutant("kernels/format/q8_0.h", "0x3effffffu", "0x3e000000u", "ggml_blocks_test"),
+    Mutant("kernels/format/channel.h", "if (f16_to_f32(h) <= x) return h;", "return h;", "encoding_test codec_test"),
+    Mutant("kernels/format/channel.h", "return 2 * (half_meta(e.bits) ? 2 : 4) * int64_t{head_dim};", "return 2 * 4 * int64_t{head_dim};", "encoding_test codec_test"),
+    Mutant("variants/codec/q8_0.cc", "symmetric_error(8, {32, 32})", "symmetric_error(4, {32, 32})", "codec_check_test codec_test"),
+    Mutant("variants/codec/kivi.cc", "affine_error(v_bits, kWholeRow)", "affine_error(k_bits, kWholeRow)", "codec_check_test codec_test"),
+    # More retentions
+    Mutant("variants/retention/knorm.cc", "sum += double{x} * x;", "sum += x;", "retention_policies_test"),
+    Mutant("variants/retention/knorm.cc", "std::max_element(score.begin()", "std::min_element(score.begin()", "retention_policies_test"),
+    Mutant("variants/retention/tova.cc", "room - 1), .scored = false}", "room), .scored = false}", "retention_policies_test"),
+    Mutant("variants/retention/snapkv.cc", "values[a] > values[b] : a < b;", "values[a] > values[b] : a > b;", "retention_policies_test retention_test"),
+    Mutant("variants/retention/snapkv.cc", "reach = kernel / 2;", "reach = kernel;", "retention_policies_test"),
+    Mutant("variants/retention/snapkv.cc", "dropped_ = prompt_ - settings_.budget;", "dropped_ = prompt_ - settings_.budget - 1;", "retention_policies_test retention_test"),
+    # Losses
+    Mutant("harness/measure/prediction.cc", ".loss_change = reference.log_p[token] - got.log_p[token]", ".loss_change = got.log_p[token] - reference.log_p[token]", "quality_test"),
+    Mutant("harness/measure/prediction.cc", "kl += std::exp(reference.log_p[i])", "kl += std::exp(got.log_p[i])", "quality_test"),
+    Mutant("harness/measure/prediction.cc", "s.kl_p99 = math::percentile(kl, 99)", "s.kl_p99 = math::percentile(kl, 90)", "quality_test"),
+    Mutant("harness/measure/prediction.cc", ".same_top = got.top == reference.top", ".same_top = true", "quality_test"),
+    Mutant("harness/measure/prediction.cc", "for (int64_t at = first; at < last; at += kStretch)", "for (int64_t at = 0; at < last; at += kStretch)", "quality_test"),
+    # Claims
+    Mutant("harness/claims/figure.cc", '{"GB", 1e9, "GiB", kGi}', '{"GB", 1e9, "GiB", kMi}', "figure_test claims_test"),
+    Mutant("harness/claims/figure.cc", "return std::pow(10.0, exponent - decimals);", "return std::pow(10.0, decimals - exponent);", "figure_test"),
+    Mutant("harness/claims/figure.cc", '{"ms", 1e-3, {}, 0, true}', '{"ms", 1e-6, {}, 0, true}', "figure_test claims_test"),
+    Mutant("harness/claims/check.cc", "if (interval.low > window.high) return Agreement::kDisagrees;", "", "claims_test"),
+    Mutant("harness/claims/check.cc", "figure.duration ? Window{.low = bound} : Window{.high = bound}", "Window{.high = bound}", "claims_test"),
+    Mutant("harness/claims/check.cc", "return same_setting ? kContradicted : kDiffers;", "return kContradicted;", "claims_test"),
+    Mutant("harness/claims/check.cc", "Agreement agreement() const { return std::max(computed, measured); }", "Agreement agreement() const { return std::min(computed, measured); }", "claims_test"),
+    # Configs and what is read
+    Mutant("harness/config/placeholder.cc", "operation == '/' ? budget / n : budget - n", "operation == '/' ? budget / n : budget + n", "config_test"),
+    Mutant("harness/config/placeholder.cc", "if (operation == '/' && budget % n != 0)", "if (false)", "config_test"),
+    Mutant("harness/config/request_lengths.cc", "return static_cast<int64_t>(prompt + answer);", "return static_cast<int64_t>(prompt);", "config_test prefill_test"),
+    Mutant("harness/config/request_lengths.cc", "if (tokens >= 0 && tokens <= kMaxLength) continue;", "if (tokens <= kMaxLength) continue;", "config_test prefill_test"),
+    Mutant("harness/config/request_lengths.cc", "static_cast<double>(b.max) + 1.0;", "static_cast<double>(b.max);", "config_test prefill_test"),
+    Mutant("harness/io/bytes.cc", "step(units) - 0.5", "step(units)", "bytes_test"),
+    Mutant("harness/io/bytes.cc", "units == Units::kBinary ? 1024.0 : 1000.0", "1024.0", "bytes_test"),
+    Mutant("harness/memory/machine.cc", "limit - std::max<int64_t>(0, use - reclaimable_bytes(group, files))", "limit - use", "machine_test"),
+    Mutant("harness/memory/machine.cc", "least = std::min(least, group_available_bytes(root / path, files));", "least = group_available_bytes(root / path, files);", "machine_test"),
+    Mutant("harness/results/benchmark_json.cc", "times.size() / 2)", "times.size() / 4)", "cli_run_test results_test"),
+    Mutant(RESULTS, 'then[field] == now[field]) continue', 'then[field] != now[field]) continue', "cli_resume_test"),
+    # Terminal
+    Mutant("harness/cli/summary.cc", "decided += *row.ratio_ci_low > 1.0 || *row.ratio_ci_high < 1.0;", "decided += *row.ratio_ci_low > 1.0;", "summary_test"),
+    Mutant("harness/cli/summary.cc", "noisy += !row.noise.empty();", "", "summary_test"),
+    Mutant("harness/cli/summary.cc", "constexpr size_t kMostSweepPoints =", "constexpr size_t kMostSweepPoints = 1000 +", "summary_test"),
+    # Roofline
+    Mutant("harness/measure/roofline.cc", "compute_us > memory_us ?", "compute_us < memory_us ?", "roofline_test"),
+    Mutant("harness/measure/roofline.cc", "/ peaks.codes", "/ peaks.floats", "roofline_test"),
+    # Charts
+    Mutant("plots/figures/latency.py", 'log_axis(alt.Y, "step_p50_us"', 'log_axis(alt.Y, "step_p90_us"', CHARTS),
+    Mutant("plots/figures/latency.py", 'base.encode(alt.Y("step_ci_low_us:Q")', 'base.encode(alt.Y("step_p50_us:Q")', CHARTS),
+    Mutant("plots/figures/memory.py", 'bytes_axis("bytes_peak"', 'bytes_axis("bytes_payload"', CHARTS),
+    Mutant("plots/figures/memory.py", 'pl.col("bytes") > 0', 'pl.col("bytes") > 1e6', CHARTS),
+    Mutant("plots/prepare.py", "best_before.is_null() |", "best_before.is_null() &", CHARTS),
+    Mutant("plots/prepare.py", "(pl.col(column) > 0 for column in columns)", "(pl.col(column) > 5 for column in columns)", CHARTS),
+    Mutant("plots/figures/prefill.py", 'alt.Y2("prefill_ci_high_us:Q")', 'alt.Y2("prefill_p50_us:Q")', CHARTS),
+    Mutant("plots/figures/growth.py", 'log_axis(alt.Y, "total_us"', 'log_axis(alt.Y, "low_us"', CHARTS),
+    Mutant("plots/figures/growth.py", 'pl.col("append_us") + pl.col("view_us").fill_null(0)', 'pl.col("append_us")', CHARTS + " growth_figures_test"),
+    Mutant("plots/figures/growth.py", 'extremes = (pl.col("step_us").arg_max(), pl.col("step_us").arg_min())', 'extremes = (pl.col("step_us").arg_min(),)', CHARTS + " growth_figures_test"),
+    Mutant("plots/figures/quality.py", 'base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()', 'base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean:Q")).mark_area()', CHARTS),
+    Mutant("plots/figures/roofline.py", 'low=pl.col("ceiling_share") * pl.col("us") / pl.col("high_us")', 'low=pl.col("ceiling_share") * pl.col("us") / pl.col("low_us")', CHARTS + " roofline_figures_test"),
+    Mutant("plots/figures/roofline.py", 'cells.filter(pl.col("cold_ceiling_share").is_not_null() & (pl.col("seq_len") > 0))', 'cells.filter(pl.col("cold_ceiling_share") > 0.5)', CHARTS + " roofline_figures_test"),
+    Mutant("plots/figures/recall.py", 'full = recalls.filter(pl.col("verdict") == "baseline")', 'full = recalls.filter(pl.col("verdict") != "baseline")', CHARTS),
+    Mutant("plots/figures/batch.py", 'pl.col("bytes") > 0', 'pl.col("bytes") > 1e6', CHARTS),
+    Mutant("plots/prepare.py", '(pl.col("error") < best_before)', '(pl.col("error") <= best_before)', CHARTS),
+    Mutant("plots/prepare.py", '(pl.col("status") == "ok") & ~is_aa_test()', '(pl.col("status") == "ok")', CHARTS),
+    # Attention, whose oracles are elsewhere
+    Mutant("kernels/cpu/attention/attend.cc", "place(int64_t split, int64_t query) const { return split * held + query % held; }", "place(int64_t split, int64_t query) const { return split * held + query % 1; }", "attention_test"),
+    Mutant("kernels/cpu/attention/attend.cc", "rows = p.visible + p.n - 1;", "rows = p.visible + p.n;", "attention_test"),
+    Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
+]
