@@ -12,7 +12,8 @@
 #include "simt/machine.h"
 
 #define KV_DEVICE inline
-#define KV_KERNEL inline void
+// Static: nvcc makes a function of the same name that starts the kernel on a GPU, and the linker would take that one.
+#define KV_KERNEL static inline void
 #define KV_UNROLL
 #define KV_LAUNCH_BOUNDS(threads, blocks)
 
