@@ -112,6 +112,7 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
         c.overflow = overflow_of(cache, output.sequence, output.layer, kv_head, all);
         if (!c.overflow.empty()) c.overflow += head_of(of.layer, kv_head);
       }
+      require_set(cache.kept(output.sequence, output.layer, kv_head), tokens);
       if (c.misstored.empty()) {
         c.misstored = misplaced_row(cache, output.sequence, output.layer, kv_head, all);
         if (!c.misstored.empty()) c.misstored += head_of(of.layer, kv_head);
