@@ -71,6 +71,7 @@ class Machine:
 
     def add(self, name, body=""):
         script = self.bin / name
+        script.unlink(missing_ok=True)  # writing through the link of a real tool would replace the tool
         script.write_text(f'#!{shutil.which("sh")}\necho "{name} $*" >>"$LOG"\n{body}\n')
         script.chmod(0o755)
 
