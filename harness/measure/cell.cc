@@ -93,6 +93,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.bytes_copied = copied - read_back_bytes_;
   const AttendWork used = attend_work(*cache, ids);
   read_back_bytes_ += ledger->copied_bytes() - copied;
+  reads_in_place = ledger->copied_bytes() == copied && ledger->disk().current_bytes == 0;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> alike(lengths.size(), prompt);
   const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts.empty() ? alike : prompts);

@@ -42,6 +42,7 @@ struct Cell {
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend]
   int64_t read_bytes = 0;                     // that one attend reads
+  bool reads_in_place = false;                // not copies of them, or rows in files
   MultiplyAdds multiply_adds;                 // that it does
 
   // The whole step of one token of all sequences and layers.

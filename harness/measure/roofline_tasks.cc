@@ -1,5 +1,7 @@
 #include "harness/measure/roofline_tasks.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -7,7 +9,6 @@
 #include "harness/measure/roofline.h"
 #include "harness/memory/machine.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
-#include "kernels/cpu/ceilings/stream.h"
 
 namespace kv::measure {
 namespace {
@@ -23,7 +24,73 @@ int64_t hot_bytes(const Cell& cell) {
   return std::min(static_cast<int64_t>((bytes + step - 1) / step * step), cold_bytes());
 }
 
+// Enough that a repetition takes about a millisecond.
+int iterations_of(int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 3, 200));
+}
+
+constexpr int64_t kLongest = 16 << 10;  // of a stretch, so that threads share them out evenly
+
+// `units` of `unit_bytes`, `stride` apart.
+void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int64_t stride,
+                   std::vector<cpu::Stretch>& out) {
+  if (!data || unit_bytes == 0) return;
+  if (stride == unit_bytes) {
+    unit_bytes *= units;
+    units = 1;
+  }
+  for (int64_t unit = 0; unit < units; ++unit) {
+    for (int64_t from = 0; from < unit_bytes; from += kLongest) {
+      out.push_back(
+          {data + unit * stride + from, static_cast<size_t>(std::min(kLongest, unit_bytes - from))});
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids) {
+  std::vector<cpu::Stretch> rows;
+  const CacheShape& shape = cache.shape();
+  const auto add = [&](const Side& side, int64_t count) {
+    const int64_t whole = units(side, count);
+    add_stretches(side.data, whole, unit_data_bytes(side.encoding, shape.head_dim), side.stride, rows);
+    add_stretches(side.meta, whole, unit_meta_bytes(side.encoding, shape.head_dim), side.meta_stride, rows);
+  };
+  for (const SequenceId id : ids) {
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        for (const Span& span : cache.spans(id, layer, head)) {
+          add(span.k, span.rows);
+          add(span.v, span.rows);
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+int RowsBandwidthTask::iterations() const { return iterations_of(cell_.read_bytes); }
+
+// Where the rows lie may have changed since the last repetition.
+void RowsBandwidthTask::begin(int) {
+  rows_ = stored_rows(*cell_.cache, cell_.ids);
+  parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
+  bytes_ = 0;
+  for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
+  sum_ = sum_ + cpu::read_stretches(parts_);
+}
+
+double RowsBandwidthTask::run() {
+  Stopwatch watch;
+  const uint64_t sum = cpu::read_stretches(parts_);
+  const double seconds = watch.lap();
+  sum_ = sum_ + sum;
+  gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
+  return seconds;
+}
+
+double RowsBandwidthTask::gbps() const { return math::median(gbps_); }
 
 ReadBandwidthTask::ReadBandwidthTask(int64_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {
   block_ = Block(ledger_, static_cast<size_t>(bytes_), ByteKind::kPayload);
@@ -32,10 +99,7 @@ ReadBandwidthTask::ReadBandwidthTask(int64_t bytes) : bytes_((bytes + 4095) / 40
 
 std::string ReadBandwidthTask::name() const { return "read bandwidth " + std::to_string(bytes_); }
 
-// Enough that a repetition takes about a millisecond.
-int ReadBandwidthTask::iterations() const {
-  return static_cast<int>(std::clamp<int64_t>((16 << 20) / bytes_, 3, 200));
-}
+int ReadBandwidthTask::iterations() const { return iterations_of(bytes_); }
 
 void ReadBandwidthTask::begin(int) { sum_ = sum_ + cpu::read_all(block_.data(), block_.size()); }
 
@@ -86,8 +150,15 @@ RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold,
     tasks.push_back(std::move(task));
   };
   if (cold) add_read(cold_bytes());
-  for (const Cell* cell : group) {
-    if (runs(*cell)) add_read(hot_bytes(*cell));
+  for (Cell* cell : group) {
+    if (!runs(*cell)) continue;
+    if (!cell->reads_in_place) {
+      add_read(hot_bytes(*cell));
+      continue;
+    }
+    auto task = std::make_unique<RowsBandwidthTask>(*cell);
+    rows_[cell] = task.get();
+    tasks.push_back(std::move(task));
   }
   const auto add_peak = [&](PeakTask::Kind kind) {
     auto task = std::make_unique<PeakTask>(kind);
@@ -99,18 +170,23 @@ RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold,
   codes_ = add_peak(PeakTask::Kind::kCodes);
 }
 
+double RooflineTasks::hot_gbps(const Cell& cell) const {
+  const auto rows = rows_.find(&cell);
+  return rows != rows_.end() ? rows->second->gbps() : reads_.at(hot_bytes(cell))->gbps();
+}
+
 void RooflineTasks::write(Cell& cell) const {
   const double multiply_seconds =
       seconds_of(cell.multiply_adds, {floats_->per_second(), codes_->per_second()});
   cell.result.multiply_adds = cell.multiply_adds.total();
   cell.result.multiply_add_peak_per_s = static_cast<double>(cell.multiply_adds.total()) / multiply_seconds;
   results::CellResult& row = cell.result;
-  const double hot_gbps = reads_.at(hot_bytes(cell))->gbps();
-  const Roofline hot = roofline_of(cell.read_bytes, hot_gbps, multiply_seconds);
-  row.ceiling_gbps = hot_gbps;
+  const double hot_ceiling = hot_gbps(cell);
+  const Roofline hot = roofline_of(cell.read_bytes, hot_ceiling, multiply_seconds);
+  row.ceiling_gbps = hot_ceiling;
   row.bound = hot.limit;
   row.bound_us = hot.us;
-  if (row.read_gbps) row.ceiling_share = *row.read_gbps / hot_gbps;
+  if (row.read_gbps) row.ceiling_share = *row.read_gbps / hot_ceiling;
   if (row.attend_p50_us) row.bound_share = hot.us / *row.attend_p50_us;
   if (!cold_) return;
   const double cold_gbps = reads_.at(cold_bytes())->gbps();

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "harness/measure/cell.h"
+#include "harness/measure/timed_tasks.h"
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
+#include "kernels/cpu/ceilings/stream.h"
 
 namespace kv::measure {
 
@@ -30,6 +32,29 @@ class ReadBandwidthTask : public TimedTask {
   memory::Ledger ledger_;
   Block block_;
   volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
+  std::vector<double> gbps_;
+};
+
+// The stored rows that attention over these sequences reads: whole units of K and V with their scales and zero points,
+// head by head in the order of the spans, in stretches of 16 KiB at most.
+std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids);
+
+// Reading a cell's own rows and nothing else, on all threads. The rows must be read in place.
+class RowsBandwidthTask : public CellTask {
+ public:
+  explicit RowsBandwidthTask(Cell& cell) : CellTask(cell) {}
+  std::string name() const override { return cell_.key + " read bandwidth"; }
+  int iterations() const override;
+  void begin(int repetition) override;
+  double run() override;
+  void end() override {}
+  double gbps() const;
+
+ private:
+  std::vector<cpu::Stretch> rows_;
+  std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
+  int64_t bytes_ = 0;
+  volatile uint64_t sum_ = 0;
   std::vector<double> gbps_;
 };
 
@@ -63,8 +88,12 @@ class RooflineTasks {
   void write(Cell& cell) const;
 
  private:
+  double hot_gbps(const Cell& cell) const;
+
   bool cold_;
-  std::map<int64_t, const ReadBandwidthTask*> reads_;  // by bytes
+  std::map<const Cell*, const RowsBandwidthTask*> rows_;
+  std::map<int64_t, const ReadBandwidthTask*>
+      reads_;  // by bytes: cold, or instead of rows that are not read in place
   const PeakTask *floats_, *codes_;
 };
 

@@ -78,7 +78,9 @@ Fields roofline() {
       {"read_gbps", "GB/s", &C::read_gbps,
        "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"},
       {"ceiling_gbps", "GB/s", &C::ceiling_gbps,
-       "measured read bandwidth: reading as many bytes, over and over, and nothing else"},
+       "measured read bandwidth: reading the same rows in the same order, over and over, and nothing else "
+       "(of rows that "
+       "are copied before each read, or lie in files: as many other bytes)"},
       {"ceiling_share", "1", &C::ceiling_share, "share of measured read bandwidth: read_gbps / ceiling_gbps"},
       {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"},
       {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,

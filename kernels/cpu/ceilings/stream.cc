@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "kernels/cpu/targets.h"
@@ -17,6 +18,14 @@ HWY_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+uint32_t sum_of_lanes(hn::Vec<hn::ScalableTag<uint32_t>> v) {
+  const hn::ScalableTag<uint32_t> d;
+  // Not SumOfLanes: GCC's AVX-512 headers add the lanes as signed numbers, which may not overflow.
+  HWY_ALIGN uint32_t sums[hn::MaxLanes(d)];
+  hn::Store(v, d, sums);
+  return std::accumulate(sums, sums + hn::Lanes(d), uint32_t{0});
+}
 
 // `words` is a multiple of 4 streams x 4 vectors.
 uint64_t sum_words(const uint32_t* HWY_RESTRICT p, size_t words) {
@@ -33,10 +42,37 @@ uint64_t sum_words(const uint32_t* HWY_RESTRICT p, size_t words) {
     c = hn::Add(c, hn::Load(d, p + 2 * quarter + i + lanes));
     e = hn::Add(e, hn::Load(d, p + 3 * quarter + i + lanes));
   }
-  // Not SumOfLanes: GCC's AVX-512 headers add the lanes as signed numbers, which may not overflow.
-  HWY_ALIGN uint32_t sums[hn::MaxLanes(d)];
-  hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, sums);
-  return std::accumulate(sums, sums + lanes, uint32_t{0});
+  return sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
+}
+
+// In four streams, too; what does not fill a vector of each follows.
+uint32_t sum_stretch(const std::byte* data, size_t bytes) {
+  const hn::ScalableTag<uint32_t> d;
+  const size_t vector = hn::Lanes(d) * sizeof(uint32_t), quarter = bytes / (4 * vector) * vector;
+  const auto load = [&](const std::byte* p) { return hn::LoadU(d, reinterpret_cast<const uint32_t*>(p)); };
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  const std::byte* p = data;
+  for (const std::byte* const end = data + quarter; p < end; p += vector) {
+    a = hn::Add(a, load(p));
+    b = hn::Add(b, load(p + quarter));
+    c = hn::Add(c, load(p + 2 * quarter));
+    e = hn::Add(e, load(p + 3 * quarter));
+  }
+  const std::byte* const end = data + bytes;
+  for (p = data + 4 * quarter; p + vector <= end; p += vector) a = hn::Add(a, load(p));
+  uint32_t sum = sum_of_lanes(hn::Add(hn::Add(a, b), hn::Add(c, e)));
+  for (; p < end; p += sizeof(uint32_t)) {
+    uint32_t word = 0;
+    std::memcpy(&word, p, std::min(sizeof word, static_cast<size_t>(end - p)));
+    sum += word;
+  }
+  return sum;
+}
+
+uint64_t sum_stretches(std::span<const Stretch> stretches) {
+  uint64_t sum = 0;
+  for (const Stretch& stretch : stretches) sum += sum_stretch(stretch.data, stretch.bytes);
+  return sum;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -47,6 +83,7 @@ HWY_AFTER_NAMESPACE();
 namespace kv::cpu {
 
 HWY_EXPORT(sum_words);
+HWY_EXPORT(sum_stretches);
 
 uint64_t read_all(const std::byte* data, size_t bytes) {
   constexpr size_t kPage = 4096;
@@ -60,6 +97,25 @@ uint64_t read_all(const std::byte* data, size_t bytes) {
     const auto* p = reinterpret_cast<const uint32_t*>(data + first * kPage);
     if (last > first) sum += HWY_DYNAMIC_DISPATCH(sum_words)(p, (last - first) * kPage / sizeof(uint32_t));
   }
+  return sum;
+}
+
+std::vector<std::span<const Stretch>> share_out(std::span<const Stretch> stretches, size_t threads) {
+  size_t bytes = 0;
+  for (const Stretch& stretch : stretches) bytes += stretch.bytes;
+  std::vector<std::span<const Stretch>> parts(threads);
+  size_t before = 0, begin = 0, end = 0;
+  for (size_t part = 0; part < threads; ++part, begin = end) {
+    while (end < stretches.size() && before * threads < bytes * (part + 1)) before += stretches[end++].bytes;
+    parts[part] = stretches.subspan(begin, end - begin);
+  }
+  return parts;
+}
+
+uint64_t read_stretches(std::span<const std::span<const Stretch>> parts) {
+  uint64_t sum = 0;
+#pragma omp parallel for reduction(+ : sum) schedule(static, 1)
+  for (size_t part = 0; part < parts.size(); ++part) sum += HWY_DYNAMIC_DISPATCH(sum_stretches)(parts[part]);
   return sum;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace kv::cpu {
 
@@ -10,5 +12,17 @@ namespace kv::cpu {
 // over its own stretch in several streams at once, since one stream alone does not keep memory busy. Returns
 // the sum, so that the reads cannot be left out.
 uint64_t read_all(const std::byte* data, size_t bytes);
+
+// Consecutive bytes, at any address.
+struct Stretch {
+  const std::byte* data;
+  size_t bytes;
+};
+
+// The stretches in `threads` parts that follow one another, of about as many bytes each; none is cut.
+std::vector<std::span<const Stretch>> share_out(std::span<const Stretch> stretches, size_t threads);
+
+// Adds up stretches, each as little-endian 32-bit words, the last one filled up with zeros; a part on each thread.
+uint64_t read_stretches(std::span<const std::span<const Stretch>> parts);
 
 }  // namespace kv::cpu

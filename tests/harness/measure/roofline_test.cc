@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
+
 #include "harness/measure/cell.h"
+#include "harness/measure/roofline_tasks.h"
 #include "harness/workload/workload.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
 #include "kernels/cpu/isa.h"
@@ -54,14 +57,22 @@ TEST(Peaks, CountTheLanesOfEveryInstructionSetAndThread) {
 constexpr CacheShape kShape{.layers = 2, .q_heads = 6, .kv_heads = 2, .head_dim = 64, .max_tokens = 200};
 constexpr int64_t kTokens = 150;
 
-measure::AttendWork work_of(const std::string& spec) {
+struct Filled {
   memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec(spec), kShape, ledger);
-  const auto workload =
-      workload::make_synthetic("gaussian", {.layers = 2, .q_heads = 6, .kv_heads = 2, .head_dim = 64}, 1);
-  const std::vector<SequenceId> ids{cache->add_sequence()};
-  workload::prefill(*cache, *workload, ids, 0, kTokens);
-  return measure::attend_work(*cache, ids);
+  std::unique_ptr<Cache> cache;
+  std::vector<SequenceId> ids;
+
+  explicit Filled(const std::string& spec) : cache(build_cache(parse_spec(spec), kShape, ledger)) {
+    const auto workload =
+        workload::make_synthetic("gaussian", {.layers = 2, .q_heads = 6, .kv_heads = 2, .head_dim = 64}, 1);
+    ids = {cache->add_sequence()};
+    workload::prefill(*cache, *workload, ids, 0, kTokens);
+  }
+};
+
+measure::AttendWork work_of(const std::string& spec) {
+  Filled filled(spec);
+  return measure::attend_work(*filled.cache, filled.ids);
 }
 
 // Of all layers: a score and a weighted value for each query head and row.
@@ -101,6 +112,28 @@ TEST(Work, TheScalarPathDecodesAllRows) {
   const Isa scalar("scalar");
   EXPECT_EQ(work_of("contiguous/q8_0").multiply_adds.codes, 0);
   EXPECT_EQ(work_of("contiguous/q8_0").multiply_adds.floats, multiply_adds(kTokens));
+}
+
+// What hot attention is compared with reads each byte that attention reads, once.
+TEST(StoredRows, AreTheBytesThatAttentionReads) {
+  for (const char* spec : {"contiguous", "contiguous(layout=bshd)/f16", "concat/q8_0", "doubling/q4_0",
+                           "segmented(rows=16)/token(bits=3)", "paged(block=1,order=shuffled)/token(bits=4)",
+                           "paged(block=32)/kivi(bits=2)", "tiered(hot=64,warm=64)/fp8",
+                           "contiguous/kivi(bits=4,group=32,residual=64)", "contiguous/f16/ring(window=40)",
+                           "contiguous/f32/h2o(heavy=16,recent=16)"}) {
+    Filled filled(spec);
+    const measure::AttendWork work = measure::attend_work(*filled.cache, filled.ids);
+    std::vector<cpu::Stretch> rows = measure::stored_rows(*filled.cache, filled.ids);
+    std::ranges::sort(rows, {}, &cpu::Stretch::data);
+    int64_t bytes = 0;
+    const std::byte* end = nullptr;
+    for (const cpu::Stretch& stretch : rows) {
+      EXPECT_LE(end, stretch.data) << spec << " reads a row twice";
+      end = stretch.data + stretch.bytes;
+      bytes += static_cast<int64_t>(stretch.bytes);
+    }
+    EXPECT_EQ(bytes, work.payload + work.metadata) << spec;
+  }
 }
 
 }  // namespace
