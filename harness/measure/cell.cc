@@ -17,10 +17,6 @@
 namespace kv::measure {
 namespace {
 
-int64_t units(const Side& side, int64_t rows) {
-  return (rows + side.encoding.group - 1) / side.encoding.group;
-}
-
 // Payload among `bytes` of whole units: the rest of them are scales and zero points.
 int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
   const Codec codec = codec_of(spec).make(spec.codec);
@@ -44,6 +40,10 @@ double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
 }
 
 }  // namespace
+
+int64_t units(const Side& side, int64_t rows) {
+  return (rows + side.encoding.group - 1) / side.encoding.group;
+}
 
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
   AttendWork work;

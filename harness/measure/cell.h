@@ -22,6 +22,9 @@ struct StepTimes {
   double step_us() const { return append_us + view_us + attend_us; }
 };
 
+// That hold `rows` rows of a side, the last one perhaps in part.
+int64_t units(const Side& side, int64_t rows);
+
 // What one attend reads and does: counted from the spans, not told by the cache.
 struct AttendWork {
   int64_t payload = 0, metadata = 0;  // metadata: scales and zero points only

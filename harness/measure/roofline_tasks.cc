@@ -9,6 +9,7 @@
 #include "harness/measure/roofline.h"
 #include "harness/memory/machine.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
+#include "kernels/format/encoding.h"
 
 namespace kv::measure {
 namespace {
