@@ -137,6 +137,11 @@ double PeakTask::run() {
 
 double PeakTask::per_second() const { return math::median(per_second_); }
 
+double PeakTask::spread() const {
+  const auto [slowest, fastest] = std::ranges::minmax(per_second_);
+  return fastest / slowest;
+}
+
 double PeakTask::multiply_adds() const {
   return (kind_ == Kind::kFloats ? cpu::run_fma(rounds_) : cpu::run_dot16(rounds_)) / 2.0;
 }
@@ -182,6 +187,7 @@ void RooflineTasks::write(Cell& cell) const {
   cell.result.multiply_adds = cell.multiply_adds.total();
   cell.result.multiply_add_peak_per_s = static_cast<double>(cell.multiply_adds.total()) / multiply_seconds;
   results::CellResult& row = cell.result;
+  row.multiply_add_peak_spread = std::max(floats_->spread(), codes_->spread());
   const double hot_ceiling = hot_gbps(cell);
   const Roofline hot = roofline_of(cell.read_bytes, hot_ceiling, multiply_seconds);
   row.ceiling_gbps = hot_ceiling;

@@ -69,6 +69,7 @@ class PeakTask : public TimedTask {
   double run() override;
   void end() override {}
   double per_second() const;
+  double spread() const;  // the fastest repetition over the slowest
 
  private:
   double multiply_adds() const;  // does some, and says how many

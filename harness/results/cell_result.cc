@@ -90,6 +90,9 @@ Fields roofline() {
        "of one attend: 2 * head_dim for each query head and row that it keeps"},
       {"multiply_add_peak_per_s", "1/s", &C::multiply_add_peak_per_s,
        "measured peak, in registers, of the instructions that the kernel multiplies with"},
+      {"multiply_add_peak_spread", "1", &C::multiply_add_peak_spread,
+       "its fastest repetition over its slowest: above 1 where the clock changed, or another tenant used the "
+       "core"},
       {"bound", "", &C::bound,
        "roofline, which takes longer: memory (what is read, at ceiling_gbps) or compute (multiply_adds at "
        "their peak)"},

@@ -44,7 +44,7 @@ struct CellResult : PredictionResult {
   Number read_gbps, ceiling_gbps, ceiling_share;
   Number cold_read_gbps, cold_ceiling_gbps, cold_ceiling_share;
   Integer multiply_adds;
-  Number multiply_add_peak_per_s;
+  Number multiply_add_peak_per_s, multiply_add_peak_spread;
   std::string bound;
   Number bound_us, bound_share;
   std::string cold_bound;

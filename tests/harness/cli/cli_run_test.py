@@ -83,6 +83,7 @@ def test_times_are_ordered(results):
 def assert_share(row, kind):
     read, ceiling, took = (float(row[kind + c]) for c in ("read_gbps", "ceiling_gbps", "attend_p50_us"))
     assert read > 0 and float(row[kind + "ceiling_share"]) == pytest.approx(read / ceiling, rel=1e-6)
+    assert float(row["multiply_add_peak_spread"]) >= 1
     adds = int(row["multiply_adds"])
     assert adds == 2 * int(row["q_heads"]) * int(row["seq_len"]) * int(row["head_dim"])
     compute, memory = 1e6 * adds / float(row["multiply_add_peak_per_s"]), took * read / ceiling
