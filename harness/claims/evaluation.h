@@ -7,7 +7,7 @@
 
 #include "harness/claims/claims.h"
 #include "harness/claims/quantities.h"
-#include "harness/math/stats.h"
+#include "harness/math/medians.h"
 #include "harness/tables/closed_form.h"
 
 namespace kv::claims {

@@ -1,8 +1,10 @@
 #include "harness/math/medians.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -34,17 +36,35 @@ struct Side {
   double degrees;
 };
 
+bool is_positive(double x) { return x > 0; }
+
+// The variance of the median of these values.
+double variance_of_median(std::span<const double> values) {
+  const double n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double x : values) squares += (x - mean) * (x - mean);
+  const double wider = widening(values.size());
+  return wider * wider * squares / std::max(n - 1, 1.0) / n;
+}
+
 Side side_of(std::span<const double> times) {
-  if (times.empty() || !std::all_of(times.begin(), times.end(), [](double t) { return t > 0; }))
+  if (times.empty() || !std::ranges::all_of(times, is_positive))
     throw std::logic_error("intervals of medians need positive times");
   std::vector<double> logs(times.size());
-  std::transform(times.begin(), times.end(), logs.begin(), [](double t) { return std::log(t); });
-  const double n = static_cast<double>(logs.size());
-  const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / n;
-  double squares = 0;
-  for (const double x : logs) squares += (x - mean) * (x - mean);
-  const double wider = widening(logs.size());
-  return {std::log(median(times)), wider * wider * squares / std::max(n - 1, 1.0) / n, n - 1};
+  std::ranges::transform(times, logs.begin(), [](double t) { return std::log(t); });
+  return {std::log(median(times)), variance_of_median(logs), static_cast<double>(times.size()) - 1};
+}
+
+// Welch and Satterthwaite: the degrees of freedom of a sum of variances. Without any spread, those of all.
+double degrees_of(std::span<const Side> sides) {
+  double sum = 0, each = 0, all = 0;
+  for (const Side& side : sides) {
+    sum += side.variance;
+    each += side.variance * side.variance / side.degrees;
+    all += side.degrees;
+  }
+  return each > 0 ? sum * sum / each : all;
 }
 
 ConfidenceInterval around(double log_value, double standard_error, double quantile) {
@@ -81,11 +101,7 @@ Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b) {
   const Side of_a = side_of(a), of_b = side_of(b);
   Ratio ratio{std::exp(of_a.median - of_b.median), std::sqrt(of_a.variance + of_b.variance), 0};
   if (std::min(a.size(), b.size()) < kMinSamples) return ratio;
-  // Welch and Satterthwaite; two sides without any spread have all degrees of freedom.
-  const double both = of_a.variance + of_b.variance;
-  const double each =
-      of_a.variance * of_a.variance / of_a.degrees + of_b.variance * of_b.variance / of_b.degrees;
-  ratio.degrees = each > 0 ? both * both / each : of_a.degrees + of_b.degrees;
+  ratio.degrees = degrees_of(std::array{of_a, of_b});
   return ratio;
 }
 
@@ -97,6 +113,63 @@ ConfidenceInterval Ratio::interval(double confidence) const {
 double Ratio::p_value() const {
   if (degrees == 0 || value == 1) return 1;
   return standard_error > 0 ? beyond(std::log(value) / standard_error, degrees) : 0;
+}
+
+namespace {
+
+// What the statistic is, of one index after another where `together`, else of one side's values after another's: the
+// values that vary, a list for each thing that varies alone.
+std::vector<std::vector<double>> variations(std::span<const std::vector<double>> sides, bool together,
+                                            const std::function<double(std::span<const double>)>& statistic) {
+  std::vector<double> medians;
+  for (const std::vector<double>& side : sides) medians.push_back(median(side));
+  std::vector<std::vector<double>> found;
+  for (size_t alone = 0; alone < sides.size(); ++alone) {
+    if (sides[alone].size() == 1) continue;
+    std::vector<double> at = medians, values;
+    for (size_t i = 0; i < sides[alone].size(); ++i) {
+      for (size_t side = 0; side < sides.size(); ++side) {
+        if (sides[side].size() > 1 && (together || side == alone)) at[side] = sides[side][i];
+      }
+      values.push_back(statistic(at));
+    }
+    found.push_back(std::move(values));
+    if (together) break;
+  }
+  return found;
+}
+
+}  // namespace
+
+Estimate estimate(std::span<const std::vector<double>> sides,
+                  const std::function<double(std::span<const double>)>& statistic) {
+  std::vector<double> medians;
+  size_t fewest = SIZE_MAX, most = 1;  // values of a side that is not exact
+  for (const std::vector<double>& side : sides) {
+    medians.push_back(median(side));
+    if (side.size() == 1) continue;
+    fewest = std::min(fewest, side.size());
+    most = std::max(most, side.size());
+  }
+  double value = statistic(medians);
+  if (most == 1) return {value, {value, value}};
+  std::vector<std::vector<double>> varied = variations(sides, fewest == most, statistic);
+  if (fewest == most) value = median(varied.front());
+  if (fewest < kMinSamples) return {value, kAnything};
+  const bool positive = value > 0 && std::ranges::all_of(varied, [](const std::vector<double>& values) {
+                          return std::ranges::all_of(values, is_positive);
+                        });
+  std::vector<Side> each;
+  for (std::vector<double>& values : varied) {
+    if (positive) std::ranges::transform(values, values.begin(), [](double x) { return std::log(x); });
+    each.push_back({0, variance_of_median(values), static_cast<double>(values.size()) - 1});
+  }
+  double variance = 0;
+  for (const Side& side : each) variance += side.variance;
+  if (!std::isfinite(variance)) return {value, kAnything};
+  const double error = std::sqrt(variance), quantile = student_quantile(kConfidence, degrees_of(each));
+  if (positive) return {value, around(std::log(value), error, quantile)};
+  return {value, {value - quantile * error, value + quantile * error}};
 }
 
 Verdict compare(const ConfidenceInterval& a_over_b) {

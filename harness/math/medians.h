@@ -7,6 +7,7 @@
 // of a ratio, Welch's. tests/harness/math/coverage_test.cc measures what they cover.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,18 @@ struct Ratio {
   double p_value() const;
 };
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b);
+
+struct Estimate {
+  double value;
+  ConfidenceInterval interval;
+};
+// A statistic of several sides, as "concat / doubling - 1". Sides of as many values as each other belong together by
+// index, as repetitions of one sweep point and seeds of one workload do: the estimate is the median of what the statistic
+// is of each index, with Student's interval. Of unlike sides it is the statistic of their medians; each moves it alone,
+// and the variances add up (Welch). Logarithms are taken where all is positive. A side of one value is exact; with nothing
+// else the interval is the value. A side of 2 to kMinSamples - 1 values gives (-infinity, infinity).
+Estimate estimate(std::span<const std::vector<double>> sides,
+                  const std::function<double(std::span<const double> medians)>& statistic);
 
 enum class Verdict { kFaster, kSlower, kAmbiguous };
 // Is a, a time, faster or slower than b? Ambiguous where the ratio's interval contains 1.

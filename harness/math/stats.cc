@@ -27,16 +27,6 @@ double sorted_percentile(std::span<const double> sorted, double p) {
   return std::lerp(sorted[below], sorted[above], rank - static_cast<double>(below));
 }
 
-// The median of samples drawn with replacement; the draw depends on `key` alone, so two sides can share their
-// indices.
-double resampled_median(std::span<const double> samples, uint64_t key, std::vector<double>& drawn) {
-  drawn.resize(samples.size());
-  for (size_t i = 0; i < drawn.size(); ++i) drawn[i] = samples[random::below(key, i, samples.size())];
-  const auto upper = drawn.begin() + static_cast<ptrdiff_t>(drawn.size() / 2);
-  std::nth_element(drawn.begin(), upper, drawn.end());
-  return drawn.size() % 2 ? *upper : (*upper + *std::max_element(drawn.begin(), upper)) / 2;
-}
-
 // The middle 95 % of what `statistic(resample number)` gives.
 template <typename Statistic>
 ConfidenceInterval bootstrap(Statistic statistic) {
@@ -99,27 +89,6 @@ ConfidenceInterval mean_interval(std::span<const Stretch> stretches) {
     }
     return sum / count;
   });
-}
-
-Estimate estimate(std::span<const std::vector<double>> sides,
-                  const std::function<double(std::span<const double>)>& statistic) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::vector<double> medians;
-  bool exact = true, enough = true;
-  for (const std::vector<double>& side : sides) {
-    medians.push_back(median(side));
-    exact &= side.size() == 1;
-    enough &= side.size() == 1 || side.size() >= kMinSamples;
-  }
-  const double value = statistic(medians);
-  if (exact) return {value, {value, value}};
-  if (!enough) return {value, {-kInfinity, kInfinity}};
-  std::vector<double> drawn;
-  return {value, bootstrap([&](uint64_t i) {
-            for (size_t side = 0; side < sides.size(); ++side)
-              medians[side] = resampled_median(sides[side], random::key({kSeed, i}), drawn);
-            return statistic(medians);
-          })};
 }
 
 }  // namespace kv::math

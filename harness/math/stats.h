@@ -1,10 +1,9 @@
-// Percentiles, and bootstrap intervals of means and of any statistic of medians. Times have those of medians.h.
+// Percentiles, and bootstrap intervals of means over many samples. Medians of a few values have those of medians.h.
 //
 // Intervals are percentile bootstraps (Efron 1979): 2000 resamples under a fixed seed, 95 %, so that the same samples
 // always give the same interval.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,15 +35,5 @@ struct Stretch {
 double mean_of(std::span<const Stretch> stretches);
 double standard_error(std::span<const Stretch> stretches);
 ConfidenceInterval mean_interval(std::span<const Stretch> stretches);
-
-struct Estimate {
-  double value;
-  ConfidenceInterval interval;
-};
-// A statistic of the medians of several sides, as "concat / doubling - 1". Sides of one value are exact: with
-// nothing else the interval is the value. Equal numbers of samples are paired by index, as repetitions of one
-// block and seeds of one workload are.
-Estimate estimate(std::span<const std::vector<double>> sides,
-                  const std::function<double(std::span<const double> medians)>& statistic);
 
 }  // namespace kv::math

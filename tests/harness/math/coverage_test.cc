@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "harness/math/medians.h"
@@ -115,6 +116,28 @@ TEST(Coverage, OfMediansAndRatios) {
   }
   EXPECT_NEAR(medians / simulations, 95, 1);
   EXPECT_NEAR(ratios / simulations, 95, 1);
+}
+
+// What a claim measures over 7 seeds: by how much one variant's error exceeds another's on the same data.
+TEST(Coverage, OfAStatisticOverSeeds) {
+  std::mt19937 engine(4);
+  std::lognormal_distribution<double> data(0, 0.3), variant(0, 0.1);
+  for (const int seeds : {5, 7, 9}) {
+    int covered = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      std::vector<std::vector<double>> sides(2, std::vector<double>(static_cast<size_t>(seeds)));
+      for (size_t i = 0; i < sides[0].size(); ++i) {
+        const double level = data(engine);
+        sides[0][i] = 2 * level * variant(engine);
+        sides[1][i] = level * variant(engine);
+      }
+      covered += math::estimate(sides, [](std::span<const double> s) {
+                   return s[0] / s[1] - 1;
+                 }).interval.contains(1);
+    }
+    std::printf("a statistic over %d seeds: %.1f %%\n", seeds, 100.0 * covered / kRuns);
+    EXPECT_NEAR(100.0 * covered / kRuns, 95, 1.5) << seeds;
+  }
 }
 
 // 25 variants that take as long as their baseline: in how many runs is any of them called faster or slower?

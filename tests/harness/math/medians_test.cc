@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -111,6 +112,59 @@ TEST(Medians, HolmsLevels) {
   near({0.02, 0.03}, {0.05 / 2, 0.05});  // 0.02 < 0.025, and then 0.03 < 0.05
   near({0.03, 0.03}, {0.05 / 2, 0.05 / 2});
   EXPECT_TRUE(math::holm_confidences({}).empty());
+}
+
+double quotient(std::span<const double> sides) { return sides[0] / sides[1]; }
+
+math::Estimate quotient_of(std::vector<double> a, std::vector<double> b) {
+  return math::estimate(std::vector<std::vector<double>>{std::move(a), std::move(b)}, quotient);
+}
+
+TEST(Estimates, OfExactSidesAreExact) {
+  const math::Estimate found = quotient_of({6}, {3});
+  EXPECT_EQ(found.value, 2);
+  EXPECT_EQ(found.interval.low, 2);
+  EXPECT_EQ(found.interval.high, 2);
+}
+
+TEST(Estimates, OfOneVaryingSideAreThoseOfItsMedian) {
+  const std::vector<double> a = times(7, 100, 1);
+  const math::Ratio same = math::ratio_of_medians(a, std::vector<double>(7, 4.0));
+  const math::Estimate found = quotient_of(a, {4});
+  EXPECT_DOUBLE_EQ(found.value, same.value);
+  EXPECT_NEAR(std::log(found.interval.high / found.value),
+              same.standard_error * math::student_quantile(0.95, 6), 1e-12);
+}
+
+// What moves both sides of an index alike is no part of the quotient's spread.
+TEST(Estimates, SidesOfAsManyValuesBelongTogetherByIndex) {
+  const std::vector<double> a = times(7, 100, 1);
+  std::vector<double> twice = a;
+  for (double& x : twice) x *= 2;
+  const math::Estimate found = quotient_of(twice, a);
+  EXPECT_NEAR(found.interval.low, 2, 1e-9);
+  EXPECT_NEAR(found.interval.high, 2, 1e-9);
+}
+
+TEST(Estimates, UnlikeSidesAddTheirVariances) {
+  const std::vector<double> a = times(7, 100, 1), b = times(9, 50, 2);
+  const math::Ratio welch = math::ratio_of_medians(a, b);
+  const math::Estimate found = quotient_of(a, b);
+  EXPECT_NEAR(found.interval.low, welch.interval().low, 1e-9);
+  EXPECT_NEAR(found.interval.high, welch.interval().high, 1e-9);
+}
+
+TEST(Estimates, DifferencesMayBeOfEitherSign) {
+  const math::Estimate found = math::estimate(std::vector<std::vector<double>>{{1, 2, 3, 4, 5}, {3}},
+                                              [](std::span<const double> s) { return s[0] - s[1]; });
+  EXPECT_EQ(found.value, 0);
+  EXPECT_NEAR(found.interval.low, -found.interval.high, 1e-12);
+  EXPECT_GT(found.interval.high, 1.5);
+}
+
+TEST(Estimates, OfFewValuesSayNothing) {
+  EXPECT_TRUE(std::isinf(quotient_of({1, 2, 3, 4}, {3}).interval.high));
+  EXPECT_TRUE(std::isinf(quotient_of(times(5, 1, 1), {1, 2}).interval.low));
 }
 
 }  // namespace
