@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-import jinja2
-
-HERE = Path(__file__).parent
 COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
 """.split()
 csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
-# Those of harness/claims/verdict.h, with their styles in page.html and what they mean.
+# Those of harness/claims/verdict.h, with their styles in templates/style.css and what they mean.
 VERDICTS = {
     "reproduced": ("reproduced", "the computed value agrees, and so does all of the measured 95 % interval"),
     "consistent": ("consistent", "a bound, or a figure given as “up to”, allows it; nothing here reaches it"),
@@ -89,18 +86,17 @@ def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
 
 
 def write_claims(folder: Path, out: Path) -> Path:
-    """Writes report.html, which opens without a network; the template escapes every value."""
+    """Writes report.html, which opens without a network; its templates escape every value."""
     from data import read_env  # needs polars, which comparing two folders does not
     from page import flatten, nested
+    from templating import render
 
     rows = read_claims(folder)
     env = read_env(folder / "env.json")
-    template = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    ).get_template("claims.html")
     out.mkdir(parents=True, exist_ok=True)
     path = out / "report.html"
-    page = template.render(
+    page = render(
+        "claims.html",
         title="published claims",
         counts=Counter(row["verdict"] for row in rows),
         quick=env.get("quick", False),

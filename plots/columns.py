@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TEXT = set(
-    """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus
+    """cell variant device experiment phase workload lengths arm kind status reason kernel bound cold_bound series versus
     verdict prompt text full_text""".split()
 )
 TYPES = ("text", "integer", "number")

@@ -1,0 +1,320 @@
+"""What a run answers at each of its sweep points: fastest, smallest, most exact, on the Pareto front; how quiet it was.
+
+A variant is only called the fastest together with all others whose intervals overlap its own: nothing here tells them
+apart. Lossless is what the harness measured as such, not what a name promises.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import polars as pl
+from parts import Part, parts
+from prepare import DIMENSIONS, is_aa_test, with_absent, with_panel
+from style import bytes_text, length_text, microseconds_text
+
+Row = Mapping  # of cells.csv, with None where nothing was measured
+
+
+@dataclass(frozen=True)
+class Measure:
+    kind: str  # time, bytes or error: what the Pareto front and budgets use is the first of each kind
+    question: str
+    column: str
+    write: Callable[[float], str]
+    interval: tuple[str, str] | None = None  # columns
+
+
+def scientific(value: float) -> str:
+    return f"{value:.2g}"
+
+
+MEASURES = [
+    Measure("time", "Fastest step", "step_p50_us", microseconds_text, ("step_ci_low_us", "step_ci_high_us")),
+    Measure("time", "Fastest prompt", "prefill_p50_us", microseconds_text, ("prefill_ci_low_us", "prefill_ci_high_us")),
+    Measure("time", "Fastest cold attention", "cold_attend_p50_us", microseconds_text, ("cold_ci_low_us", "cold_ci_high_us")),
+    Measure("time", "Fastest save", "save_p50_us", microseconds_text),
+    Measure("time", "Fastest load", "load_p50_us", microseconds_text),
+    Measure("time", "Fastest snapshot", "freeze_p50_us", microseconds_text),
+    Measure("time", "Fastest restore", "unfreeze_p50_us", microseconds_text),
+    Measure("time", "Fastest fork", "fork_p50_us", microseconds_text),
+    Measure("bytes", "Smallest", "bytes_sequence", bytes_text),
+    Measure("error", "Most exact", "err_rel_l2", scientific),
+    Measure("error", "Closest to the full cache’s predictions", "kl_mean", scientific, ("kl_mean_ci_low", "kl_mean_ci_high")),
+    Measure("error", "Smallest change of the loss", "loss_change", scientific, ("loss_change_ci_low", "loss_change_ci_high")),
+]  # fmt: skip
+# Where a sweep point lies, besides the panel.
+PLACE = ["seq_len", "lengths", "distance", "temperature"]
+SEQUENCE_BYTES = ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak", "batch"]
+
+
+@dataclass(frozen=True)
+class Value:
+    name: str  # of the variant, for prefill with its arm
+    text: str
+    interval: str  # "" where none was measured
+
+
+@dataclass(frozen=True)
+class Answer:
+    question: str
+    best: Value
+    same: list[Value]  # what cannot be told from the best
+    note: str
+    columns: list[str]  # of cells.csv, which the answer rests on
+
+    @property
+    def told(self) -> str:
+        others = f", or {', '.join(v.name for v in self.same)}, which cannot be told from it" if self.same else ""
+        interval = f" ({self.best.interval})" if self.best.interval else ""
+        return f"{self.best.name}, {self.best.text}{interval}{others}"
+
+
+@dataclass(frozen=True)
+class Front:
+    front: list[str]
+    perhaps: list[str]  # behind by their medians, but not by their intervals
+    of: int
+    kinds: list[str]  # what was compared: time, bytes, error
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Within:
+    """The answers for all budgets from `size` to the next one's."""
+
+    size: float  # bytes of a sequence
+    answers: list[tuple[str, Answer | None]]  # (question, of what fits)
+    other_best: bool  # than the step before; else only more that cannot be told from it
+
+
+@dataclass(frozen=True)
+class Quiet:
+    lines: list[str]
+    noisy: list[tuple[str, list[str]]]  # (what disturbed them, variants)
+
+
+@dataclass(frozen=True)
+class Point:
+    panel: str
+    place: str
+    answers: list[Answer]
+    front: Front | None
+    within: list[Within]
+    quiet: Quiet
+    parts: list[Part]
+
+
+def points(cells: pl.DataFrame) -> list[Point]:
+    """The sweep points with a result, panel by panel in the order of the file, the longest of a panel first."""
+    numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
+    cells = with_absent(
+        cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
+        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
+         "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
+        ["lengths", "arm", "noise", "versus", "verdict"],
+    )  # fmt: skip
+    rows = with_panel(cells.with_row_index("order")).with_columns(aa_test=is_aa_test()).sort("order")
+    panels: dict[str, dict[tuple, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows.iter_rows(named=True):
+        panels[row["panel"]][tuple(row[column] for column in PLACE)].append(row)
+    found = []
+    for at in panels.values():
+        longest_first = sorted(at.values(), key=lambda rows: [-(rows[0][c] or 0) for c in ("seq_len", "distance")])
+        found += [point(rows) for rows in longest_first if any(row["status"] == "ok" for row in rows)]
+    return [p for p in found if p.answers]
+
+
+def point(rows: list[Row]) -> Point:
+    tested = [row for row in rows if row["status"] == "ok" and not row["aa_test"]]
+    answers = [answer for measure in MEASURES for answer in answers_to(tested, measure)]
+    first = rows[0]
+    panel = first["panel"] or first["experiment"] or ""
+    return Point(panel, place(first), answers, pareto(tested), list(within(tested)), quiet(rows), list(parts(tested)))
+
+
+def place(row: Row) -> str:
+    if row["distance"] is not None:
+        where = f"distance {row['distance']:.0f}"
+    elif row["lengths"]:
+        where = f"lengths {row['lengths']}"
+    else:
+        where = "length not recorded" if row["seq_len"] is None else f"{length_text(row['seq_len'])} tokens"
+    return where if row["temperature"] is None else f"{where} · temperature {row['temperature']:g}"
+
+
+def name_of(row: Row) -> str:
+    arm = (row["arm"] or "").replace("_", " ")
+    if arm and row["chunk_tokens"]:
+        arm += f" {row['chunk_tokens']:.0f}"
+    disk = f" and {bytes_text(row['bytes_disk'])} on disk" if row["bytes_disk"] else ""
+    return " · ".join(filter(None, (row["variant"], arm))) + disk
+
+
+def answers_to(rows: list[Row], measure: Measure) -> Iterator[Answer]:
+    """One, or none where there is nothing to compare; of errors also the best of those that lose something."""
+    if len(known(rows, measure)) < 2 or (measure.column == "loss_change" and known(rows, MEASURES[-2])):
+        return
+    if measure.kind == "error" and any(map(is_lossless, rows)):
+        lossless, lossy = ([row for row in rows if is_lossless(row) == wanted] for wanted in (True, False))
+        note = "no error by codec or retention; what is left is the rounding of f32 arithmetic"
+        yield best_of(lossless, measure, "Lossless", note, ties=known(lossless, measure))
+        if known(lossy, measure):
+            yield best_of(lossy, measure, "Most exact of the others")
+    else:
+        yield best_of(rows, measure, measure.question)
+        keeping = [row for row in rows if not evicts(row)]
+        if measure.kind == "time" and known(keeping, measure) and len(keeping) < len(rows):
+            yield best_of(keeping, measure, f"{measure.question} that keeps every token")
+
+
+def known(rows: list[Row], measure: Measure) -> list[Row]:
+    return [row for row in rows if row[measure.column] is not None]
+
+
+def best_of(rows: list[Row], measure: Measure, question: str = "", note: str = "", ties=None) -> Answer | None:
+    ranked = sorted(known(rows, measure), key=lambda row: row[measure.column])
+    if not ranked:
+        return None
+    best, *others = ranked
+    same = [row for row in others if row in ties] if ties else [row for row in others if overlap(best, row, measure)]
+    columns = [*sources(measure), *(measure.interval or ())]
+    if ties:
+        columns += ["err_codec_rel_l2", "err_retention_rel_l2"]
+    elif measure.kind == "time":
+        notes = [ratio_text(best), evicts(best), "" if ends(best, measure) else "no intervals were measured: medians alone decide"]
+        note = "; ".join(filter(None, notes))
+    return Answer(question, value(best, measure), [value(row, measure) for row in same], note, columns)
+
+
+def sources(measure: Measure) -> list[str]:
+    return SEQUENCE_BYTES if measure.column == "bytes_sequence" else [measure.column]
+
+
+def value(row: Row, measure: Measure) -> Value:
+    interval = " – ".join(map(measure.write, ends(row, measure) or ()))
+    return Value(name_of(row), measure.write(row[measure.column]), interval)
+
+
+def ends(row: Row, measure: Measure) -> tuple[float, float] | None:
+    low, high = (row[column] for column in measure.interval or (measure.column,) * 2)
+    return (low, high) if measure.interval and low is not None and high is not None else None
+
+
+def overlap(best: Row, other: Row, measure: Measure) -> bool:
+    """Of two in order; without intervals, whether they are equal as printed."""
+    reach, start = ends(best, measure), ends(other, measure)
+    if not reach or not start:
+        return measure.write(best[measure.column]) == measure.write(other[measure.column])
+    return start[0] <= reach[1]
+
+
+def ratio_text(row: Row) -> str:
+    if row["ratio_p50"] is None or row["ratio_ci_low"] is None or not row["versus"]:
+        return ""
+    interval = f"{row['ratio_ci_low']:.3g} – {row['ratio_ci_high']:.3g}"
+    return f"{row['ratio_p50']:.3g} of the time of {row['versus']} ({interval}): {row['verdict']}"
+
+
+def is_lossless(row: Row) -> bool:
+    return (row["err_codec_rel_l2"], row["err_retention_rel_l2"]) == (0, 0) or row["kl_mean"] == 0
+
+
+def evicts(row: Row) -> str:
+    """What it no longer has, or nothing."""
+    kept, length, error = row["kept_tokens"], row["seq_len"], row["err_rel_l2"]
+    if not row["err_retention_rel_l2"] and (kept is None or length is None or kept >= length):
+        return ""
+    what = "evicts tokens" if kept is None or length is None else f"keeps {kept:.0f} of {length:.0f} tokens"
+    return what if error is None else f"{what}, error {error:.2g}"
+
+
+def axes(rows: list[Row]) -> dict[str, Measure]:
+    """The first measure of each kind that these rows have."""
+    by = {m.kind: m for m in reversed(MEASURES) if len(known(rows, m)) > 1}
+    return {kind: by[kind] for kind in ("time", "bytes", "error") if kind in by}
+
+
+def pareto(rows: list[Row]) -> Front | None:
+    """Of all kinds measured, where there are two. Bytes are compared to three digits and errors to two, or a variant
+    would be on the front for the last bit of a sum."""
+    by = axes(rows)
+    if len(by) < 2:
+        return None
+    rows = [row for row in rows if all(row[m.column] is not None for m in by.values())]
+
+    def costs(row: Row) -> list[float]:
+        sized = [float(f"{row[by[kind].column]:.{digits}g}") for kind, digits in (("bytes", 3), ("error", 2)) if kind in by]
+        return sized[:-1] + [0.0] if "error" in by and is_lossless(row) else sized
+
+    def behind(row: Row, other: Row, certainly: bool) -> bool:
+        if any(theirs > ours for theirs, ours in zip(costs(other), costs(row))):
+            return False
+        if "time" not in by:
+            return costs(other) != costs(row)
+        column = by["time"].column
+        if not certainly:
+            return other[column] < row[column] or (other[column] == row[column] and costs(other) != costs(row))
+        return other[column] < row[column] and not overlap(other, row, by["time"])
+
+    dominated = [row for row in rows if any(behind(row, other, False) for other in rows)]
+    perhaps = [row for row in dominated if "time" in by and not any(behind(row, other, True) for other in rows)]
+    front = [name_of(row) for row in rows if row not in dominated]
+    return Front(front, [name_of(row) for row in perhaps], len(rows), list(by), [c for m in by.values() for c in sources(m)])
+
+
+def within(rows: list[Row]) -> Iterator[Within]:
+    by = axes(rows)
+    if "bytes" not in by or len(by) < 2:
+        return
+    size, before, best_before = by["bytes"].column, None, None
+    sized = sorted(known(rows, by["bytes"]), key=lambda row: row[size])
+    for bytes_, _ in groupby(sized, key=lambda row: row[size]):
+        fitting = [row for row in sized if row[size] <= bytes_]
+        keeping = [row for row in fitting if not evicts(row)]
+        questions = [("Fastest", fitting, "time"), ("Fastest that keeps every token", keeping, "time"), ("Most exact", fitting, "error")]
+        answers = [(question, best_of(among, by[kind])) for question, among, kind in questions if kind in by]
+        best = [answer and answer.best.name for _, answer in answers]
+        names = best, [answer and len(answer.same) for _, answer in answers]
+        if names != before:
+            yield Within(bytes_, answers, best != best_before)
+        before, best_before = names, best
+
+
+def quiet(rows: list[Row]) -> Quiet:
+    timed = [row for row in rows if row["status"] == "ok" and row["others_share"] is not None]
+    lines = []
+    if timed:
+        others, steal = (max(row[c] or 0 for row in timed) for c in ("others_share", "steal_share"))
+        lines.append(f"Other processes took at most {share(others)} of the processors, other virtual machines {share(steal)}.")
+    for row in rows:
+        if row["aa_test"] and row["ratio_p50"] is not None and row["ratio_ci_low"] is not None:
+            lines.append(aa_text(row))
+    noisy: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["noise"]:
+            noisy[row["noise"]].append(name_of(row) + (", A/A test" if row["aa_test"] else ""))
+    return Quiet(lines, list(noisy.items()))
+
+
+def share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def aa_text(row: Row) -> str:
+    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
+    measured = f"A/A test: {name_of(row)} takes {row['ratio_p50']:.3g} ({low:.3g} – {high:.3g}) of its own time"
+    if low <= 1 <= high:
+        return f"{measured}, which allows 1, as it should."
+    return f"{measured}, which leaves out 1: differences of {share(abs(row['ratio_p50'] - 1))} are within the noise here."
+
+
+def not_run(cells: pl.DataFrame) -> list[tuple[str, str, list[str]]]:
+    """(status, reason, variants), the reason with most variants first."""
+    groups: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for row in with_absent(cells, [], ["reason"]).filter(pl.col("status").fill_null("") != "ok").iter_rows(named=True):
+        groups[(row["status"] or "no status").replace("_", " "), row["reason"] or "no reason recorded"][row["variant"]] = None
+    return sorted(((*key, list(names)) for key, names in groups.items()), key=lambda group: -len(group[2]))

@@ -1,0 +1,162 @@
+"""What each of the three parts of a variant costs at a sweep point, all else the same: placement, codec, retention."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from style import bytes_text, microseconds_text
+
+Row = Mapping
+RETENTIONS = set("full ring h2o tova knorm snapkv random".split())
+# Bits of a code, where a variant does not say: those of the harness's `kvlab list`.
+CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4}
+COSTS = {
+    "variant": ["variant"],
+    "bits a value": ["bytes_payload", "bytes_metadata"],
+    "kept tokens": ["kept_tokens"],
+    "step, p50": ["step_p50_us", "step_ci_low_us", "step_ci_high_us"],
+    "time of the baseline’s": ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "versus"],
+    "verdict": ["verdict"],
+    "bytes a sequence": ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak", "batch"],
+    "error, rel. L2": ["err_rel_l2"],
+    "KL, mean": ["kl_mean", "kl_mean_ci_low", "kl_mean_ci_high"],
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    title: str
+    message: str
+    columns: list[tuple[str, list[str]]]  # (heading, columns of cells.csv)
+    rows: list[list[str]]
+
+
+def split(variant: str) -> tuple[str, str, str]:
+    """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full')."""
+    placement, *others = re.split(r"/(?![^(]*\))", variant)
+    is_retention = [other.partition("(")[0] in RETENTIONS for other in others]
+    codec = next((o for o, evicts in zip(others, is_retention) if not evicts), "f32")
+    return placement, codec, next((o for o, evicts in zip(others, is_retention) if evicts), "full")
+
+
+def parts(rows: list[Row]) -> Iterator[Part]:
+    """A table a part of which several were measured. Of prefill, whose arms differ, none."""
+    if not rows or any(row["arm"] for row in rows):
+        return
+    error = next((c for c in ("err_rel_l2", "kl_mean") if any(row[c] is not None for row in rows)), None)
+    time = "step_p50_us"
+    placements = alike(rows, 0)
+    if len(placements) > 1:
+        placements.sort(key=lambda row: row[time] or 0)
+        yield table("Placements", slowest(placements), placements, skip=("bits a value", "kept tokens"))
+    codecs = alike(rows, 1)
+    if len(codecs) > 1 and error:
+        codecs.sort(key=lambda row: row[error] or 0)
+        yield table("Codecs, the most exact first", best_codecs(codecs, error), codecs, skip=("kept tokens",))
+    policies = [row for row in rows if split(row["variant"])[2] != "full"]
+    if len(policies) > 1 and error:
+        policies.sort(key=lambda row: (row["kept_tokens"] or 0, row[error] or 0))
+        title = "Retentions, by the tokens that they keep, the most exact first"
+        yield table(title, best_policies(policies, error), policies, skip=("bits a value",))
+
+
+def alike(rows: list[Row], part: int) -> list[Row]:
+    """The largest group in which only this part differs; of equals the first."""
+    groups = defaultdict(list)
+    for row in rows:
+        named = split(row["variant"])
+        if part != 1 or named[2] == "full":
+            groups[named[:part] + named[part + 1 :]].append(row)
+    return max(groups.values(), key=len, default=[])
+
+
+def slowest(rows: list[Row]) -> str:
+    slower = [row for row in rows if row["verdict"] == "slower" and row["ratio_ci_low"] is not None]
+    same = [row for row in rows if row["verdict"] == "ambiguous"]
+    told = [f"{row['variant']} takes {ratio(row)} the time of {row['versus']}." for row in reversed(slower)]
+    if same:
+        names = ", ".join(row["variant"] for row in same)
+        told.append(f"Not shown to differ from {same[0]['versus']}: {names}.")
+    return " ".join(told)
+
+
+def ratio(row: Row) -> str:
+    if row["ratio_p50"] is None:
+        return ""
+    ends = "" if row["ratio_ci_low"] is None else f" ({row['ratio_ci_low']:.3g} – {row['ratio_ci_high']:.3g})"
+    return f"{row['ratio_p50']:.3g}×{ends}"
+
+
+def best_codecs(rows: list[Row], error: str) -> str:
+    """Among those whose codes have as many bits, of 8 and fewer."""
+    groups: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        count = code_bits(split(row["variant"])[1])
+        if row[error] is not None and count and count <= 8:
+            groups[count].append(row)
+    return " ".join(
+        f"Codes of {count} bits: {best_names(groups[count], error, 1)}."
+        for count in sorted(groups, reverse=True) if len(groups[count]) > 1
+    )  # fmt: skip
+
+
+def code_bits(codec: str) -> int | None:
+    written = re.search(r"\bbits=(\d+)", codec)
+    own = re.search(r"k_bits|v_bits", codec)
+    return int(written[1]) if written else None if own else CODE_BITS.get(codec.partition("(")[0])
+
+
+def best_names(rows: list[Row], error: str, part: int) -> str:
+    """Of rows in order: those that are equal as printed, and the error; one above 1 is larger than what it is of."""
+    least = f"{rows[0][error]:.2g}"
+    names = [split(row["variant"])[part] for row in rows if f"{row[error]:.2g}" == least]
+    large = ", an error larger than the output itself" if error == "err_rel_l2" and rows[0][error] > 1 else ""
+    return f"{' and '.join(dict.fromkeys(names))} lose{'s' * (len(set(names)) == 1)} least ({least}{large})"
+
+
+def bits(row: Row) -> float | None:
+    """Stored for an element of K or V, with its share of scales and raw rows."""
+    sizes = [row[c] for c in ("layers", "kv_heads", "head_dim", "batch", "seq_len")]
+    if row["lengths"] or row["bytes_payload"] is None or not all(sizes):
+        return None
+    values = 2.0
+    for size in sizes:
+        values *= size
+    return 8 * (row["bytes_payload"] + (row["bytes_metadata"] or 0)) / values
+
+
+def best_policies(rows: list[Row], error: str) -> str:
+    groups: dict[float, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row[error] is not None and row["kept_tokens"]:
+            groups[row["kept_tokens"]].append(row)
+    return " ".join(
+        f"With {kept:.0f} tokens kept {best_names(group, error, 2)}." for kept, group in groups.items() if len(group) > 1
+    )
+
+
+def table(title: str, message: str, rows: list[Row], skip: tuple[str, ...]) -> Part:
+    written = {heading: [write(row) for row in rows] for heading, write in WRITERS.items() if heading not in skip}
+    shown = {heading: texts for heading, texts in written.items() if any(texts)}
+    columns = [(heading, COSTS[heading]) for heading in shown]
+    return Part(title, message, columns, [list(row) for row in zip(*shown.values())])
+
+
+def optional(column: str, write: Callable) -> Callable[[Row], str]:
+    return lambda row: "" if row[column] is None else write(row[column])
+
+
+WRITERS: dict[str, Callable[[Row], str]] = {
+    "variant": lambda row: row["variant"],
+    "bits a value": lambda row: "" if bits(row) is None else f"{bits(row):.3g}",
+    "kept tokens": optional("kept_tokens", "{:.0f}".format),
+    "step, p50": optional("step_p50_us", microseconds_text),
+    "time of the baseline’s": ratio,
+    "verdict": lambda row: row["verdict"] or "",
+    "bytes a sequence": optional("bytes_sequence", bytes_text),
+    "error, rel. L2": optional("err_rel_l2", "{:.2g}".format),
+    "KL, mean": optional("kl_mean", "{:.2g}".format),
+}

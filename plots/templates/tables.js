@@ -1,0 +1,134 @@
+// Tables: search, filters, sorting within a sweep point, copies, and rows that open. cells-data holds what cells.csv has:
+// {columns: [{name, unit, meaning}], rows: [[value]], commands: [text], samples: {row: [{kind, low, median, high, counts}]}}.
+const cells = JSON.parse(document.getElementById("cells-data").textContent);
+const columnAt = Object.fromEntries(cells.columns.map((column, index) => [column.name, index]));
+const valueOf = (row, column) => cells.rows[row.dataset.cell][columnAt[column]];
+const rowsOf = (table) => [...table.querySelectorAll("tr[data-cell]")];
+const element = (tag, text = "", attributes = {}) => Object.assign(document.createElement(tag), { textContent: text }, attributes);
+
+function compare(a, b) {
+  if (a == null || b == null) return (a == null) - (b == null); // what was not measured comes last, whichever the direction
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function sortBy(table, heading) {
+  const next = { none: "ascending", ascending: "descending", descending: "none" }[heading.ariaSort];
+  for (const other of table.querySelectorAll("th[aria-sort]")) other.ariaSort = "none";
+  heading.ariaSort = next;
+  const sign = next === "descending" ? -1 : 1;
+  closeRows(table);
+  for (const body of table.tBodies) {
+    const key = (row) => (next === "none" ? Number(row.dataset.place) : valueOf(row, heading.dataset.column));
+    const rows = rowsOf(body).map((row) => [key(row), row]);
+    rows.sort(([a], [b]) => (a == null || b == null ? 1 : sign) * compare(a, b));
+    body.append(...rows.map(([, row]) => row));
+  }
+}
+
+function filter(table, tools) {
+  const wanted = tools.querySelector("input").value.trim().toLowerCase();
+  const facets = [...tools.querySelectorAll("select")].filter((select) => select.value);
+  closeRows(table);
+  let shown = 0;
+  for (const row of rowsOf(table)) {
+    row.hidden = !row.dataset.variant.toLowerCase().includes(wanted) || facets.some((f) => row.dataset[f.dataset.facet] !== f.value);
+    shown += !row.hidden;
+  }
+  for (const body of table.tBodies) body.hidden = !body.querySelector("tr[data-cell]:not([hidden])");
+  tools.querySelector("output").textContent = `${shown} of ${rowsOf(table).length} rows`;
+}
+
+const quoted = (value) => (value == null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+function asCsv(table) {
+  const picked = rowsOf(table).filter((row) => !row.hidden).map((row) => cells.rows[row.dataset.cell]);
+  const used = cells.columns.map((_, index) => index).filter((index) => picked.some((row) => row[index] != null));
+  return [used.map((i) => cells.columns[i].name), ...picked.map((row) => used.map((i) => quoted(row[i])))].map((line) => line.join(",") + "\n").join("");
+}
+function asMarkdown(table) {
+  const written = (cell) => [...cell.childNodes].filter((node) => !node.classList?.contains("tip")).map((node) => node.textContent.trim())
+    .filter(Boolean).join(" ").replace(/\s+/g, " ").replaceAll("|", "\\|");
+  const headings = [...table.tHead.rows[0].cells].map(written);
+  const line = (texts) => `| ${texts.join(" | ")} |\n`;
+  const rows = [...table.querySelectorAll("tbody:not([hidden]) > tr:not([hidden]):not(.opened)")].map((row) =>
+    line(row.matches(".group") ? [`**${written(row.cells[0])}**`, ...headings.slice(1).fill("")]
+      : [...row.cells].map(written).concat(Array(headings.length).fill("")).slice(0, headings.length)));
+  return line(headings) + line(headings.map((_, index) => (index ? "---:" : "---"))) + rows.join("");
+}
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // a browser that gives files no clipboard
+    const area = document.body.appendChild(element("textarea", text));
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+const xml = (tag, attributes) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const name in attributes) made.setAttribute(name, attributes[name]);
+  return made;
+};
+function histogram({ kind, low, median, high, counts }) {
+  const written = (us) => (us >= 1000 ? (us / 1000).toPrecision(3) + " ms" : us.toPrecision(3) + " µs"), most = Math.max(...counts);
+  const words = `${kind}: ${counts.reduce((a, b) => a + b)} samples, ${written(low)} to ${written(high)}, median ${written(median)}`;
+  const svg = xml("svg", { class: "samples", viewBox: `0 0 ${10 * counts.length} 60`, role: "img", "aria-label": words });
+  counts.forEach((count, bin) => svg.append(xml("rect", { x: 10 * bin + 1, y: 60 - (60 * count) / most, width: 8, height: (60 * count) / most })));
+  const figure = element("div");
+  figure.append(svg, element("small", words + "; log scale"));
+  return figure;
+}
+
+function closeRows(table) {
+  for (const row of table.querySelectorAll("tr.opened")) row.remove();
+  for (const button of table.querySelectorAll(".open[aria-expanded=true]")) button.ariaExpanded = "false";
+}
+function contents(row) {
+  const index = row.dataset.cell, inside = element("div", "", { className: "inside" });
+  const again = element("div"), button = element("button", "Copy the command", { type: "button" });
+  button.addEventListener("click", () => copy(cells.commands[index]));
+  again.append(element("strong", "Measure this cell again"), element("pre", cells.commands[index]), button);
+  const samples = element("div");
+  samples.append(element("strong", "Samples"), ...(cells.samples[index] ?? []).map(histogram));
+  if (!cells.samples[index]) samples.append(element("p", "samples.csv has none of this cell."));
+  const list = element("dl");
+  cells.columns.forEach(({ name, unit, meaning }, i) => {
+    const value = cells.rows[index][i];
+    if (value != null) list.append(element("dt", name, { title: meaning }), element("dd", unit && unit !== "1" ? `${value} ${unit}` : value));
+  });
+  const all = element("details");
+  all.append(element("summary", "All that was measured, and in which environment"), list, element("a", "The machine and the build", { href: "#environment" }));
+  inside.append(again, samples, all);
+  return inside;
+}
+function toggle(row) {
+  const button = row.querySelector(".open"), open = button.ariaExpanded === "true";
+  button.ariaExpanded = String(!open);
+  if (open) return row.nextElementSibling.remove();
+  const below = element("tr", "", { className: "opened" }), cell = element("td", "", { colSpan: row.closest("table").tHead.rows[0].cells.length });
+  cell.append(contents(row));
+  below.append(cell);
+  row.after(below);
+}
+
+for (const tools of document.querySelectorAll(".tools")) {
+  const table = document.getElementById(tools.dataset.table);
+  rowsOf(table).forEach((row, place) => (row.dataset.place = place));
+  for (const select of tools.querySelectorAll("select")) {
+    const values = [...new Set(rowsOf(table).map((row) => row.dataset[select.dataset.facet]))].sort();
+    select.append(...values.map((value) => element("option", value, { value })));
+    select.addEventListener("change", () => filter(table, tools));
+  }
+  tools.querySelector("input").addEventListener("input", () => filter(table, tools));
+  tools.addEventListener("click", async (event) => {
+    const format = event.target.dataset.copy;
+    if (!format) return;
+    await copy(format === "csv" ? asCsv(table) : asMarkdown(table));
+    tools.querySelector("output").textContent = `copied ${rowsOf(table).filter((row) => !row.hidden).length} rows`;
+  });
+  table.addEventListener("click", (event) => {
+    if (event.target.matches(".sort")) sortBy(table, event.target.closest("th"));
+    if (event.target.matches(".open")) toggle(event.target.closest("tr"));
+  });
+}
