@@ -23,6 +23,7 @@ AXES = {
     "chunk": "chunk_tokens", "threads": "threads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "passage": "passage_tokens", "temperature": "temperature",
 }  # fmt: skip
+NO_CACHE = "recompute("  # of stream, and no variant of a config
 LENGTHS = {"batch": "lengths", "recall": "distance"}  # of the others: seq_len
 
 
@@ -58,8 +59,9 @@ def command(row: Mapping, folder: Path, varying: set[str]) -> str:
     experiment = row["experiment"] or "decode"
     length = LENGTHS.get(experiment, "seq_len")
     lengths = set(LENGTHS.values()) | {"seq_len"}
-    variants = [row["variant"]] if not row.get("versus") or row.get("arm") else [row["versus"], row["variant"]]
-    settings = {"variants": list(dict.fromkeys(variants))}
+    compared = [row["versus"]] if row.get("versus") and not row.get("arm") else []
+    variants = [v for v in dict.fromkeys([*compared, row["variant"]]) if not v.startswith(NO_CACHE)]
+    settings: dict[str, list] = {"variants": variants} if variants else {}
     for key, column in AXES.items():
         is_axis = key == length or (key in varying and key not in lengths)
         if row.get(column) is not None and is_axis and not (key == "batch" and row.get("lengths")):

@@ -51,7 +51,7 @@ def parts(rows: list[Row]) -> Iterator[Part]:
     placements = alike(rows, 0)
     if len(placements) > 1:
         placements.sort(key=lambda row: row[time] or 0)
-        yield table("Placements", slowest(placements), placements, skip=("bits a value", "kept tokens"))
+        yield table("Placements", against_baseline(placements), placements, skip=("bits a value", "kept tokens"))
     codecs = alike(rows, 1)
     if len(codecs) > 1 and error:
         codecs.sort(key=lambda row: row[error] or 0)
@@ -73,14 +73,15 @@ def alike(rows: list[Row], part: int) -> list[Row]:
     return max(groups.values(), key=len, default=[])
 
 
-def slowest(rows: list[Row]) -> str:
-    slower = [row for row in rows if row["verdict"] == "slower" and row["ratio_ci_low"] is not None]
-    same = [row for row in rows if row["verdict"] == "ambiguous"]
-    told = [f"{row['variant']} takes {ratio(row)} the time of {row['versus']}." for row in reversed(slower)]
+def against_baseline(rows: list[Row]) -> str:
+    """The slowest first; what the intervals do not tell apart is not ranked."""
+    compared = [row for row in reversed(rows) if row["ratio_ci_low"] is not None and row["versus"]]
+    told = [row for row in compared if row["verdict"] in ("slower", "faster")]
+    sentences = [f"{row['variant']} takes {ratio(row)} the time of {row['versus']}." for row in told]
+    same = [f"{row['variant']} {ratio(row)}" for row in compared if row["verdict"] == "ambiguous"]
     if same:
-        names = ", ".join(row["variant"] for row in same)
-        told.append(f"Not shown to differ from {same[0]['versus']}: {names}.")
-    return " ".join(told)
+        sentences.append(f"Not shown to differ from {compared[0]['versus']}: {', '.join(same)}.")
+    return " ".join(sentences)
 
 
 def ratio(row: Row) -> str:

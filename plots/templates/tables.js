@@ -45,7 +45,7 @@ function asCsv(table) {
   return [used.map((i) => cells.columns[i].name), ...picked.map((row) => used.map((i) => quoted(row[i])))].map((line) => line.join(",") + "\n").join("");
 }
 function asMarkdown(table) {
-  const written = (cell) => [...cell.childNodes].filter((node) => !node.classList?.contains("tip")).map((node) => node.textContent.trim())
+  const written = (cell) => [...cell.childNodes].filter((node) => !node.matches?.(".tip, .printed")).map((node) => node.textContent.trim())
     .filter(Boolean).join(" ").replace(/\s+/g, " ").replaceAll("|", "\\|");
   const headings = [...table.tHead.rows[0].cells].map(written);
   const line = (texts) => `| ${texts.join(" | ")} |\n`;

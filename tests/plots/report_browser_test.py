@@ -1,16 +1,21 @@
-"""The report in a browser without a network: every chart, its tooltips and legends, and the tables."""
+"""The report's charts in a browser without a network: every chart, its tooltips and legends; and what stands in print.
+
+page_browser_test.py looks at the page around them.
+"""
 
 from __future__ import annotations
 
-import shutil
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
+from browser import chromium, open_report
 from figures.list import FIGURES
+from pdf_text import pages_and_text
 from support import report
 from synthetic import synthetic_run
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FIGURE_NAMES = [figure.name for figure in FIGURES]
 DRAWN = 20  # at least: the synthetic run has no cells for a chart that came later than it
 
@@ -18,24 +23,13 @@ DRAWN = 20  # at least: the synthetic run has no cells for a chart that came lat
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """(the page of a report with every figure, opened from disk in Chromium offline; what its console complained of)"""
-    if not CHROMIUM:
-        pytest.skip("Chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True, one_thread=True)
     done = report(folder)
     assert done.returncode == 0, done.stderr
-    complaints: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM)
-        context = browser.new_context(offline=True, viewport={"width": 1400, "height": 1000})
-        page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
-        page.goto((folder / "report.html").as_uri())
-        page.evaluate("window.drawn")
+    with chromium() as browser:
+        page, complaints = open_report(browser, folder)
+        page.evaluate("window.drawAll()")
         yield page, complaints
-        browser.close()
 
 
 def chart_of(page, name):
@@ -49,7 +43,7 @@ def chart_of(page, name):
 def test_every_figure_is_drawn(opened):
     page, complaints = opened
     drawn = page.evaluate("Object.keys(window.views)")
-    assert drawn == [name for name in FIGURE_NAMES if name in drawn]
+    assert set(drawn) <= set(FIGURE_NAMES)
     assert len(drawn) >= DRAWN
     for name in drawn:
         marks = page.evaluate(MARKS, name)
@@ -125,15 +119,11 @@ def test_the_table_shows_everything_escaped(opened):
     assert "Synthetic CPU <b>0</b>" in page.locator("main").inner_text()
     assert page.locator("main b").count() == 0
     assert "tokens/s" not in table and "distance" not in table  # they have a table of their own
-    page.locator("#filter").fill("q8_0")
-    visible = page.locator("tr[data-variant]:visible td:first-child").all_inner_texts()
-    assert visible
-    assert all("q8_0" in name for name in visible)
 
 
 def test_predictions_have_a_table_of_their_own(opened):
     page, _ = opened
-    predictions = page.locator("#predictions ~ .card table").first.inner_text()
+    predictions = page.locator("table#predicted").inner_text()
     for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
         assert expected in predictions
     assert "Tiny models exaggerate the loss of quality" in page.locator("main").inner_text()
@@ -150,6 +140,23 @@ def test_texts_stand_side_by_side_and_are_marked_where_they_differ(opened):
     assert "differs after 2 tokens" in cells[1][0]
     assert rows.nth(1).locator("mark").all_text_contents() == ["they & all", "<b>there</b>\nwas"]
     assert "…<i>Once</i> upon" in page.locator("details.card summary").first.inner_text()
+
+
+def test_print_has_every_chart_and_every_row(opened):
+    page, complaints = opened
+    _, text = pages_and_text(page.pdf(prefer_css_page_size=True))
+    rows = page.locator("tr[data-cell]")
+    variants = set(rows.evaluate_all("rows => rows.map((row) => row.dataset.variant)"))
+    assert len(variants) > 15
+    for variant in variants:
+        written = re.sub(r"\s", "", variant)
+        in_rows = page.locator(f'tr[data-variant="{variant}"]').count()
+        assert text.count(written) >= in_rows, variant
+    legends = page.evaluate("[...document.querySelectorAll('.chart svg text')].map((e) => e.textContent)")
+    assert len(legends) > 500
+    for words in set(legends):
+        assert unicodedata.normalize("NFKC", re.sub(r"\s", "", words)) in text
+    assert complaints == []
 
 
 # Walk Vega's scenegraph: its items carry their position, whichever way they are drawn.

@@ -1,0 +1,36 @@
+"""Opens a report from disk, in Chromium without a network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@contextmanager
+def chromium() -> Iterator:
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+def open_report(browser, folder: Path, before: str = "", **context) -> tuple:
+    """(the page, what its console complains of); `before` is a script that runs ahead of the page's own."""
+    complaints: list[str] = []
+    page = browser.new_context(offline=True, **{"viewport": {"width": 1400, "height": 1000}, **context}).new_page()
+    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+    if before:
+        page.add_init_script(before)
+    page.goto((folder / "report.html").as_uri())
+    return page, complaints

@@ -1,0 +1,249 @@
+"""The page around the charts, in a browser: answers, tables, keyboard, phone, dark, and what is drawn when."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from browser import chromium, open_report
+from synthetic import synthetic_run, write_csv
+from support import report
+
+COLUMNS = [
+    {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []},
+    {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": "encoded K and V", "aliases": []},
+]
+CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } });"
+ORDER = "rows => rows.filter((row) => row.checkVisibility()).map((row) => row.dataset.variant)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), later=True)
+    (folder / "columns.json").write_text(json.dumps(COLUMNS))
+    with (folder / "cells.csv").open() as file:
+        cell = next(csv.DictReader(file))["cell"]
+    samples = [{"cell": cell, "kind": "step", "step_us": 5 + 0.1 * number} for number in range(40)]
+    write_csv(folder / "samples.csv", list(samples[0]), samples)
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def opened(browser, folder):
+    page, complaints = open_report(browser, folder, CLIPBOARD)
+    yield page
+    assert complaints == []
+
+
+@pytest.fixture
+def table(opened):
+    """The table of a fresh page."""
+    opened.mouse.move(0, 0)
+    opened.reload()
+    return opened.locator("table#cells")
+
+
+def first_group(table):
+    return table.locator("tbody").first.locator("tr[data-cell]").evaluate_all(ORDER)
+
+
+def steps(table):
+    values = "rows => rows.map((row) => valueOf(row, 'step_p50_us'))"
+    return [body.locator("tr[data-cell]").evaluate_all(values) for body in table.locator("tbody").all()]
+
+
+def test_a_heading_sorts_within_each_sweep_point(table):
+    before = first_group(table)
+    heading = table.locator("th", has_text="step, p50")
+    for direction, reverse in (("ascending", False), ("descending", True)):
+        heading.locator("button").click()
+        assert heading.get_attribute("aria-sort") == direction
+        for group in steps(table):
+            known = [step for step in group if step is not None]
+            assert known == sorted(known, reverse=reverse)
+            assert group[: len(known)] == known  # what was not measured comes last
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "none" and first_group(table) == before
+
+
+def test_the_keyboard_sorts_and_opens(opened, table):
+    heading = table.locator("th", has_text="vs f32")
+    heading.locator("button").focus()
+    opened.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    opened.keyboard.press("Space")
+    assert heading.get_attribute("aria-sort") == "descending"
+    row = table.locator("tr[data-cell]").first
+    row.locator("button.open").focus()
+    opened.keyboard.press("Enter")
+    assert row.locator("button.open").get_attribute("aria-expanded") == "true"
+    assert table.locator("tr.opened").count() == 1
+    opened.keyboard.press("Enter")
+    assert table.locator("tr.opened").count() == 0
+
+
+def test_the_meaning_of_a_column_shows_for_pointer_and_keyboard(opened, table):
+    heading = table.locator("th", has_text="step, p50")
+    tip = heading.locator(".tip")
+    assert not tip.is_visible()
+    heading.locator("button").focus()
+    assert tip.is_visible() and tip.inner_text() == "step_p50_us [us]: append + <view> + attend"
+    assert heading.locator("button").get_attribute("aria-description") == tip.inner_text()
+    opened.locator("h1").click()
+    assert not tip.is_visible()
+    heading.hover()
+    assert tip.is_visible()
+
+
+def test_search_and_filters_narrow_the_rows(opened, table):
+    tools = opened.locator(".tools[data-table=cells]")
+    tools.locator("input[type=search]").fill("Q8_0")
+    shown = table.locator("tr[data-cell]").evaluate_all(ORDER)
+    assert shown and all("q8_0" in name for name in shown)
+    assert tools.locator("output").inner_text().startswith(f"{len(shown)} of ")
+    tools.locator("input[type=search]").fill("")
+    tools.locator("select[data-facet=placement]").select_option("doubling")
+    tools.locator("select[data-facet=codec]").select_option("f32")
+    shown = table.locator("tr[data-cell]").evaluate_all(ORDER)
+    assert set(shown) == {"doubling/f32/full", "doubling(read=copy)/f32/full"}
+    tools.locator("select[data-facet=placement]").select_option("")
+    tools.locator("select[data-facet=codec]").select_option("")
+    tools.locator("select[data-facet=status]").select_option("out of memory")
+    assert table.locator("tr[data-cell]").evaluate_all(ORDER) == ["paged(block=16)/out_of_memory"]
+    assert table.locator("tbody:visible").count() == 1  # no heading without rows
+
+
+def test_rows_are_copied_as_csv_and_as_markdown(opened, table):
+    tools = opened.locator(".tools[data-table=cells]")
+    tools.locator("input[type=search]").fill("doubling/f32")
+    tools.locator("[data-copy=csv]").click()
+    rows = list(csv.DictReader(io.StringIO(opened.evaluate("window.copied"))))
+    assert len(rows) == len(table.locator("tr[data-cell]").evaluate_all(ORDER))
+    assert {row["variant"] for row in rows} == {"doubling/f32/full"}
+    assert float(rows[0]["step_p50_us"]) > 0 and rows[0]["bytes_payload"].isdigit()
+    tools.locator("[data-copy=markdown]").click()
+    lines = opened.evaluate("window.copied").splitlines()
+    assert lines[0].startswith("| variant | memory | per token |") and set(lines[1]) == set("|-: ")
+    assert any(line.startswith("| doubling/f32/full | ") for line in lines)
+    assert len({line.count("|") for line in lines}) == 1
+    assert f"copied {len(rows)} rows" in tools.locator("output").inner_text()
+
+
+def test_a_row_opens_its_command_its_samples_and_all_that_was_measured(opened, table):
+    row = table.locator("tr[data-cell]").first
+    index = row.get_attribute("data-cell")
+    row.locator("button.open").click()
+    inside = table.locator("tr.opened")
+    assert inside.locator("pre").inner_text() == opened.evaluate(f"cells.commands[{index}]")
+    inside.locator("button", has_text="Copy the command").click()
+    assert opened.evaluate("window.copied").startswith("./kvlab run ")
+    inside.locator("summary").click()
+    assert "payload" in inside.locator("dl").inner_text() and "bytes" in inside.locator("dl").inner_text()
+    sampled = table.locator(f'tr[data-cell="{opened.evaluate("Object.keys(cells.samples)[0]")}"]')
+    if sampled.get_attribute("data-cell") != index:
+        sampled.locator("button.open").click()
+    label = table.locator("tr.opened svg.samples").get_attribute("aria-label")
+    assert label == "step: 40 samples, 5.00 µs to 8.90 µs, median 6.95 µs"
+
+
+def test_the_menu_and_the_budget_answer_for_other_points(opened, table):
+    assert opened.locator(".point:visible").count() == 1
+    menu = opened.locator("#point")
+    last = menu.locator("option").last.get_attribute("value")
+    menu.select_option(last)
+    assert opened.locator(".point:visible").get_attribute("id") == f"point-{last}"
+    menu.select_option("0")
+    point = opened.locator("#point-0")
+    point.locator("input.budget").fill("1")
+    assert point.locator("output").inner_text().startswith("Nothing measured fits; the smallest needs ")
+    point.locator("input.budget").fill("1e9")
+    told = point.locator("output").inner_text()
+    assert told.startswith("Fastest: contiguous/f16/full, ") and "Most exact: " in told
+    assert point.locator("tr.chosen").count() == 1
+
+
+def test_without_scripts_the_first_point_is_answered(browser, folder):
+    page, _ = open_report(browser, folder, java_script_enabled=False)
+    assert page.locator(".point:visible").count() == 1
+    assert "Fastest step" in page.locator("#point-0").inner_text()
+    assert page.locator("#cells tr[data-cell]:visible").count() > 20
+    assert not page.locator("#point").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1400, 3840])
+def test_the_page_never_scrolls_sideways(opened, table, width):
+    opened.set_viewport_size({"width": width, "height": 900})
+    opened.evaluate("window.drawAll()")
+    table.locator("button.open").first.click()
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.set_viewport_size({"width": 1400, "height": 1000})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(opened, table, scheme):
+    opened.emulate_media(color_scheme=scheme)
+    low = opened.evaluate(LOW_CONTRAST)
+    dark = opened.evaluate("luminance(getComputedStyle(document.body).backgroundColor) < 0.1")
+    opened.emulate_media(color_scheme="light")
+    assert low == [] and dark == (scheme == "dark")
+
+
+def test_a_screen_reader_finds_its_way(opened, table):
+    levels = opened.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((h) => Number(h.tagName[1]))")
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+    assert opened.locator("th:not([scope])").count() == 0
+    assert opened.evaluate("[...document.querySelectorAll('figure')].every((f) => document.getElementById(f.getAttribute('aria-labelledby')).textContent)")
+    unnamed = "[...document.querySelectorAll('.scroll, .chart')].filter((e) => !e.ariaLabel || e.tabIndex !== 0).length"
+    assert opened.evaluate(unnamed) == 0
+    opened.keyboard.press("Tab")
+    skip = opened.locator("a.skip")
+    assert skip.evaluate("link => link === document.activeElement && link.getBoundingClientRect().left >= 0")
+    outline = "link => parseFloat(getComputedStyle(link).outlineWidth)"
+    assert skip.evaluate(outline) >= 2
+
+
+def test_charts_are_drawn_when_they_come_near(browser, folder):
+    page, complaints = open_report(browser, folder, "window.requestIdleCallback = () => {};")
+    first, *_, last = page.evaluate("Object.keys(specs)")
+    page.locator(f"#{first}").scroll_into_view_if_needed()
+    page.locator(f"#chart-{first} :is(svg, canvas).marks").wait_for(timeout=30000)
+    assert last not in page.evaluate("Object.keys(window.views)")
+    page.locator(f"#{last}").scroll_into_view_if_needed()
+    page.locator(f"#chart-{last} :is(svg, canvas).marks").wait_for(timeout=30000)
+    assert complaints == []
+
+
+def test_the_others_are_drawn_when_the_browser_is_idle(opened, table):
+    opened.wait_for_function("Object.keys(window.views).length === Object.keys(specs).length", timeout=30000)
+
+
+# Of the text outside of charts against the nearest background below it: everything under 4.5 to 1.
+LOW_CONTRAST = """() => {
+  window.luminance = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => { for (; e; e = e.parentElement) {
+    const colour = getComputedStyle(e).backgroundColor;
+    if (colour !== "rgba(0, 0, 0, 0)") return colour;
+  } return "rgb(255, 255, 255)"; };
+  const low = new Set();
+  for (const e of document.querySelectorAll("main *")) {
+    const text = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!text || e.closest(".chart, option, script") || !e.checkVisibility()) continue;
+    const [a, b] = [getComputedStyle(e).color, behind(e)].map(luminance).sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) low.add(`${e.tagName}.${e.className} ${e.textContent.slice(0, 30)}`);
+  }
+  return [...low];
+}"""
