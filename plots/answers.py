@@ -67,9 +67,15 @@ class Answer:
     columns: list[str]  # of cells.csv, which the answer rests on
 
     @property
+    def others(self) -> str:
+        """What those of `same` are."""
+        return "Cannot be told from it" if self.best.interval else "The same, as printed"
+
+    @property
     def told(self) -> str:
-        others = f", or {', '.join(v.name for v in self.same)}, which cannot be told from it" if self.same else ""
         interval = f" ({self.best.interval})" if self.best.interval else ""
+        names = ", ".join(value.name for value in self.same)
+        others = f" ({self.others[0].lower()}{self.others[1:]}: {names})" if names else ""
         return f"{self.best.name}, {self.best.text}{interval}{others}"
 
 
@@ -78,7 +84,7 @@ class Front:
     front: list[str]
     perhaps: list[str]  # behind by their medians, but not by their intervals
     of: int
-    kinds: list[str]  # what was compared: time, bytes, error
+    kinds: list[str]  # what was compared
     columns: list[str]
 
 
@@ -165,9 +171,10 @@ def answers_to(rows: list[Row], measure: Measure) -> Iterator[Answer]:
         if known(lossy, measure):
             yield best_of(lossy, measure, "Most exact of the others")
     else:
-        yield best_of(rows, measure, measure.question)
+        fastest = best_of(rows, measure, measure.question)
+        yield fastest
         keeping = [row for row in rows if not evicts(row)]
-        if measure.kind == "time" and known(keeping, measure) and len(keeping) < len(rows):
+        if measure.kind == "time" and known(keeping, measure) and fastest.best.name not in map(name_of, keeping):
             yield best_of(keeping, measure, f"{measure.question} that keeps every token")
 
 
@@ -263,7 +270,8 @@ def pareto(rows: list[Row]) -> Front | None:
     dominated = [row for row in rows if any(behind(row, other, False) for other in rows)]
     perhaps = [row for row in dominated if "time" in by and not any(behind(row, other, True) for other in rows)]
     front = [name_of(row) for row in rows if row not in dominated]
-    return Front(front, [name_of(row) for row in perhaps], len(rows), list(by), [c for m in by.values() for c in sources(m)])
+    kinds = [m.question.replace("Fastest ", "") + " time" if kind == "time" else kind for kind, m in by.items()]
+    return Front(front, [name_of(row) for row in perhaps], len(rows), kinds, [c for m in by.values() for c in sources(m)])
 
 
 def within(rows: list[Row]) -> Iterator[Within]:

@@ -113,9 +113,10 @@ def code_bits(codec: str) -> int | None:
 def best_names(rows: list[Row], error: str, part: int) -> str:
     """Of rows in order: those that are equal as printed, and the error; one above 1 is larger than what it is of."""
     least = f"{rows[0][error]:.2g}"
-    names = [split(row["variant"])[part] for row in rows if f"{row[error]:.2g}" == least]
+    names = list(dict.fromkeys(split(row["variant"])[part] for row in rows if f"{row[error]:.2g}" == least))
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     large = ", an error larger than the output itself" if error == "err_rel_l2" and rows[0][error] > 1 else ""
-    return f"{' and '.join(dict.fromkeys(names))} lose{'s' * (len(set(names)) == 1)} least ({least}{large})"
+    return f"{listed} lose{'s' * (len(names) == 1)} least ({least}{large})"
 
 
 def bits(row: Row) -> float | None:

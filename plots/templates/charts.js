@@ -24,4 +24,3 @@ const drawNext = async () => {
   if (name) await window.draw(name), whenIdle(drawNext);
 };
 addEventListener("load", () => whenIdle(drawNext));
-addEventListener("beforeprint", window.drawAll);

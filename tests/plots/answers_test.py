@@ -55,6 +55,8 @@ def test_the_fastest_is_named_with_all_that_cannot_be_told_from_it():
     assert (fastest.best.name, fastest.best.text, fastest.best.interval) == ("contiguous/f16", "60 µs", "57 µs – 63 µs")
     assert names(fastest.same) == ["contiguous/q4_0"]
     assert "0.6 of the time of contiguous (0.543 – 0.663)" in fastest.note
+    assert fastest.told == "contiguous/f16, 60 µs (57 µs – 63 µs) (cannot be told from it: contiguous/q4_0)"
+    assert "Fastest step that keeps every token" not in [a.question for a in point.answers]  # it is one
     assert fastest.columns == ["step_p50_us", "step_ci_low_us", "step_ci_high_us"]
 
 
@@ -88,7 +90,7 @@ def test_the_pareto_front_by_medians_and_by_intervals():
     assert {"contiguous", "contiguous/f16", "contiguous/q4_0"} < set(front.front)
     assert front.perhaps == ["paged"]  # slower by its median, not by its interval, and as large to three digits
     assert "contiguous/token(bits=4)" not in front.front + front.perhaps
-    assert (front.of, front.kinds) == (8, ["time", "bytes", "error"])
+    assert (front.of, front.kinds) == (8, ["step time", "bytes", "error"])
 
 
 def test_a_budget_names_the_best_of_what_fits():
@@ -119,7 +121,7 @@ def test_parts_say_what_each_costs():
 def test_equal_errors_are_both_named():
     rows = [*DECODE[:-1], (*DECODE[-1][:6], 3.5, 128)]
     message = points(cells(rows))[0].parts[2].message
-    assert "ring(window=124,sinks=4) and tova(budget=128) lose least (3.5" in message
+    assert "With 128 tokens kept ring(window=124,sinks=4) and tova(budget=128) lose least (3.5" in message
 
 
 def test_how_quiet_the_machine_was():

@@ -213,6 +213,12 @@ def test_a_screen_reader_finds_its_way(opened, table):
     assert skip.evaluate(outline) >= 2
 
 
+def test_a_link_to_a_column_opens_its_meaning(opened, table):
+    assert not opened.locator("#column-step_p50_us").is_visible()
+    opened.locator("#answers a[href='#column-step_p50_us']").first.click()
+    opened.locator("#column-step_p50_us").wait_for(state="visible", timeout=5000)
+
+
 def test_charts_are_drawn_when_they_come_near(browser, folder):
     page, complaints = open_report(browser, folder, "window.requestIdleCallback = () => {};")
     first, *_, last = page.evaluate("Object.keys(specs)")

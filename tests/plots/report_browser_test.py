@@ -144,6 +144,8 @@ def test_texts_stand_side_by_side_and_are_marked_where_they_differ(opened):
 
 def test_print_has_every_chart_and_every_row(opened):
     page, complaints = opened
+    page.locator("details.card[open] > summary").first.click()
+    opened_before = page.locator("details[open]").count()
     _, text = pages_and_text(page.pdf(prefer_css_page_size=True))
     rows = page.locator("tr[data-cell]")
     variants = set(rows.evaluate_all("rows => rows.map((row) => row.dataset.variant)"))
@@ -152,9 +154,12 @@ def test_print_has_every_chart_and_every_row(opened):
         written = re.sub(r"\s", "", variant)
         in_rows = page.locator(f'tr[data-variant="{variant}"]').count()
         assert text.count(written) >= in_rows, variant
-    legends = page.evaluate("[...document.querySelectorAll('.chart svg text')].map((e) => e.textContent)")
-    assert len(legends) > 500
-    for words in set(legends):
+    texts = page.locator("details.card td").all_text_contents()
+    assert texts and all(re.sub(r"\s", "", words) in text for words in texts)  # though their details are closed
+    assert page.locator("details[open]").count() == opened_before
+    titles = page.locator(".chart svg .role-title-text").all_text_contents()
+    assert len(titles) >= DRAWN - 2  # a large chart is pixels
+    for words in titles:
         assert unicodedata.normalize("NFKC", re.sub(r"\s", "", words)) in text
     assert complaints == []
 
