@@ -30,6 +30,13 @@ class Drawn:
     spec: dict | None  # Vega-Lite; None where the figure is left out
     left_out: str  # the reason, where it is
 
+    @property
+    def name(self) -> str:
+        """For those who hear the page: what is drawn, and the message that the chart has as its title."""
+        text = self.spec.get("title", {}).get("text", "") if self.spec else ""
+        message = text if isinstance(text, str) else " ".join(text) if isinstance(text, list) else ""
+        return self.figure.title if message in ("", self.figure.title) else f"{self.figure.title}: {message}"
+
 
 def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> Path:
     """Everything in one file that opens without a network; the templates escape every value from the results."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from style import bytes_text, microseconds_text
 
 Row = Mapping
-RETENTIONS = set("full ring h2o tova knorm snapkv random".split())
+# A retention of whatever name says what bounds the tokens; these say so where all is as by default.
+RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 # Bits of a code, where a variant does not say: those of the harness's `kvlab list`.
 CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4}
 COSTS = {
@@ -37,9 +38,10 @@ class Part:
 def split(variant: str) -> tuple[str, str, str]:
     """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full')."""
     placement, *others = re.split(r"/(?![^(]*\))", variant)
-    is_retention = [other.partition("(")[0] in RETENTIONS for other in others]
-    codec = next((o for o, evicts in zip(others, is_retention) if not evicts), "f32")
-    return placement, codec, next((o for o, evicts in zip(others, is_retention) if evicts), "full")
+    if len(others) == 1 and RETENTION.match(others[0]):
+        return placement, "f32", others[0]
+    codec, retention = [*others, *("f32", "full")[len(others) :]][:2]
+    return placement, codec, retention
 
 
 def parts(rows: list[Row]) -> Iterator[Part]:

@@ -163,6 +163,9 @@ def test_a_point_without_times_is_answered_by_bytes_and_errors(tmp_path):
     [
         ("contiguous", ("contiguous", "f32", "full")),
         ("paged(block=16)/f16", ("paged(block=16)", "f16", "full")),
+        ("contiguous/k8v16", ("contiguous", "k8v16", "full")),
+        ("contiguous/fifo(budget=16)", ("contiguous", "f32", "fifo(budget=16)")),
+        ("contiguous/k8v16/none", ("contiguous", "k8v16", "none")),
         ("contiguous/ring(window=4,sinks=1)", ("contiguous", "f32", "ring(window=4,sinks=1)")),
         ("contiguous/split(k=q8_0,v=q4_0)/h2o(heavy=1,recent=1)", ("contiguous", "split(k=q8_0,v=q4_0)", "h2o(heavy=1,recent=1)")),
     ],

@@ -178,6 +178,9 @@ def test_without_scripts_the_first_point_is_answered(browser, folder):
     assert "Fastest step" in page.locator("#point-0").inner_text()
     assert page.locator("#cells tr[data-cell]:visible").count() > 20
     assert not page.locator("#point").is_visible()
+    picture = page.locator("noscript img").first
+    picture.scroll_into_view_if_needed()
+    assert picture.bounding_box()["width"] > 300
 
 
 @pytest.mark.parametrize("width", [390, 1400, 3840])
