@@ -48,6 +48,7 @@ MEASURES = [
 ]  # fmt: skip
 # Where a sweep point lies, besides the panel.
 PLACE = ["seq_len", "lengths", "distance", "temperature"]
+TOLD = 8  # names in a sentence
 SEQUENCE_BYTES = ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak", "batch"]
 
 
@@ -74,7 +75,8 @@ class Answer:
     @property
     def told(self) -> str:
         interval = f" ({self.best.interval})" if self.best.interval else ""
-        names = ", ".join(value.name for value in self.same)
+        names = ", ".join(value.name for value in self.same[:TOLD])
+        names += f" and {len(self.same) - TOLD} more" if len(self.same) > TOLD else ""
         others = f" ({self.others[0].lower()}{self.others[1:]}: {names})" if names else ""
         return f"{self.best.name}, {self.best.text}{interval}{others}"
 
@@ -257,21 +259,23 @@ def pareto(rows: list[Row]) -> Front | None:
         sized = [float(f"{row[by[kind].column]:.{digits}g}") for kind, digits in (("bytes", 3), ("error", 2)) if kind in by]
         return sized[:-1] + [0.0] if "error" in by and is_lossless(row) else sized
 
-    def behind(row: Row, other: Row, certainly: bool) -> bool:
-        if any(theirs > ours for theirs, ours in zip(costs(other), costs(row))):
-            return False
-        if "time" not in by:
-            return costs(other) != costs(row)
-        column = by["time"].column
-        if not certainly:
-            return other[column] < row[column] or (other[column] == row[column] and costs(other) != costs(row))
-        return other[column] < row[column] and not overlap(other, row, by["time"])
-
-    dominated = [row for row in rows if any(behind(row, other, False) for other in rows)]
-    perhaps = [row for row in dominated if "time" in by and not any(behind(row, other, True) for other in rows)]
-    front = [name_of(row) for row in rows if row not in dominated]
+    compared = [(row, costs(row)) for row in rows]
+    behind = [any(is_behind(ours, theirs, by.get("time")) for theirs in compared) for ours in compared]
+    surely = [any(is_behind(ours, theirs, by.get("time"), True) for theirs in compared) for ours in compared]
+    front = [name_of(row) for row, is_dominated in zip(rows, behind) if not is_dominated]
+    perhaps = [name_of(row) for row, medians, intervals in zip(rows, behind, surely) if medians and not intervals]
     kinds = [m.question.replace("Fastest ", "") + " time" if kind == "time" else kind for kind, m in by.items()]
-    return Front(front, [name_of(row) for row in perhaps], len(rows), kinds, [c for m in by.values() for c in sources(m)])
+    return Front(front, perhaps, len(rows), kinds, [c for m in by.values() for c in sources(m)])
+
+
+def is_behind(ours: tuple[Row, list[float]], theirs: tuple[Row, list[float]], time: Measure | None, certainly=False) -> bool:
+    """Is the second at least as good in everything and better in something? Certainly: by the intervals of time."""
+    (row, costs), (other, other_costs) = ours, theirs
+    if any(b > a for a, b in zip(costs, other_costs)):
+        return False
+    if time is None or row[time.column] == other[time.column]:
+        return other_costs != costs and not (certainly and time)
+    return other[time.column] < row[time.column] and not (certainly and overlap(other, row, time))
 
 
 def within(rows: list[Row]) -> Iterator[Within]:
