@@ -194,6 +194,8 @@ def test_the_page_never_scrolls_sideways(opened, table, width):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast(opened, table, scheme):
+    opened.evaluate("window.drawAll()")
+    assert opened.locator(".chart select").count() > 0
     opened.emulate_media(color_scheme=scheme)
     low = opened.evaluate(LOW_CONTRAST)
     dark = opened.evaluate("luminance(getComputedStyle(document.body).backgroundColor) < 0.1")
@@ -237,7 +239,7 @@ def test_the_others_are_drawn_when_the_browser_is_idle(opened, table):
     opened.wait_for_function("Object.keys(window.views).length === Object.keys(specs).length", timeout=30000)
 
 
-# Of the text outside of charts against the nearest background below it: everything under 4.5 to 1.
+# Of the text outside of drawings against the nearest background below it: everything under 4.5 to 1.
 LOW_CONTRAST = """() => {
   window.luminance = (colour) => {
     const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
@@ -249,8 +251,8 @@ LOW_CONTRAST = """() => {
   } return "rgb(255, 255, 255)"; };
   const low = new Set();
   for (const e of document.querySelectorAll("main *")) {
-    const text = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!text || e.closest(".chart, option, script") || !e.checkVisibility()) continue;
+    const text = e.matches("select, input") || [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!text || e.closest("svg, option, script, noscript") || !e.checkVisibility()) continue;
     const [a, b] = [getComputedStyle(e).color, behind(e)].map(luminance).sort((x, y) => y - x);
     if ((a + 0.05) / (b + 0.05) < 4.5) low.add(`${e.tagName}.${e.className} ${e.textContent.slice(0, 30)}`);
   }
