@@ -26,6 +26,7 @@ class Measure:
     column: str
     write: Callable[[float], str]
     interval: tuple[str, str] | None = None  # columns
+    ratio: str = ""  # what the columns of its ratio to `versus` begin with
 
 
 def scientific(value: float) -> str:
@@ -33,9 +34,9 @@ def scientific(value: float) -> str:
 
 
 MEASURES = [
-    Measure("time", "Fastest step", "step_p50_us", microseconds_text, ("step_ci_low_us", "step_ci_high_us")),
-    Measure("time", "Fastest prompt", "prefill_p50_us", microseconds_text, ("prefill_ci_low_us", "prefill_ci_high_us")),
-    Measure("time", "Fastest cold attention", "cold_attend_p50_us", microseconds_text, ("cold_ci_low_us", "cold_ci_high_us")),
+    Measure("time", "Fastest step", "step_p50_us", microseconds_text, ("step_ci_low_us", "step_ci_high_us"), "ratio"),
+    Measure("time", "Fastest prompt", "prefill_p50_us", microseconds_text, ("prefill_ci_low_us", "prefill_ci_high_us"), "ratio"),
+    Measure("time", "Fastest cold attention", "cold_attend_p50_us", microseconds_text, ("cold_ci_low_us", "cold_ci_high_us"), "cold_ratio"),
     Measure("time", "Fastest save", "save_p50_us", microseconds_text),
     Measure("time", "Fastest load", "load_p50_us", microseconds_text),
     Measure("time", "Fastest snapshot", "freeze_p50_us", microseconds_text),
@@ -194,7 +195,9 @@ def best_of(rows: list[Row], measure: Measure, question: str = "", note: str = "
     if ties:
         columns += ["err_codec_rel_l2", "err_retention_rel_l2"]
     elif measure.kind == "time":
-        notes = [ratio_text(best), evicts(best), "" if ends(best, measure) else "no intervals were measured: medians alone decide"]
+        ratio = ratio_text(best, measure.ratio)
+        columns += [measure.ratio + end for end in ("_p50", "_ci_low", "_ci_high") if ratio]
+        notes = [ratio, evicts(best), "" if ends(best, measure) else "no intervals were measured: medians alone decide"]
         note = "; ".join(filter(None, notes))
     return Answer(question, value(best, measure), [value(row, measure) for row in same], note, columns)
 
@@ -221,11 +224,12 @@ def overlap(best: Row, other: Row, measure: Measure) -> bool:
     return start[0] <= reach[1]
 
 
-def ratio_text(row: Row) -> str:
-    if row["ratio_p50"] is None or row["ratio_ci_low"] is None or not row["versus"]:
+def ratio_text(row: Row, prefix: str) -> str:
+    ratio, low, high = (row.get(prefix + column) for column in ("_p50", "_ci_low", "_ci_high"))
+    if not row["versus"] or None in (ratio, low, high):
         return ""
-    interval = f"{row['ratio_ci_low']:.3g} – {row['ratio_ci_high']:.3g}"
-    return f"{row['ratio_p50']:.3g} of the time of {row['versus']} ({interval}): {row['verdict']}"
+    verdict = "faster" if high < 1 else "slower" if low > 1 else "ambiguous"
+    return f"{ratio:.3g} of the time of {row['versus']} ({low:.3g} – {high:.3g}): {verdict}"
 
 
 def is_lossless(row: Row) -> bool:
@@ -309,6 +313,8 @@ def quiet(rows: list[Row]) -> Quiet:
     for row in rows:
         if row["noise"]:
             noisy[row["noise"]].append(name_of(row) + (", A/A test" if row["aa_test"] else ""))
+    if timed and not noisy:
+        lines.append("No cell is marked as noisy.")
     return Quiet(lines, list(noisy.items()))
 
 

@@ -57,7 +57,22 @@ def test_the_fastest_is_named_with_all_that_cannot_be_told_from_it():
     assert "0.6 of the time of contiguous (0.543 – 0.663)" in fastest.note
     assert fastest.told == "contiguous/f16, 60 µs (57 µs – 63 µs) (cannot be told from it: contiguous/q4_0)"
     assert "Fastest step that keeps every token" not in [a.question for a in point.answers]  # it is one
-    assert fastest.columns == ["step_p50_us", "step_ci_low_us", "step_ci_high_us"]
+    assert fastest.columns == ["step_p50_us", "step_ci_low_us", "step_ci_high_us", "ratio_p50", "ratio_ci_low", "ratio_ci_high"]
+
+
+def test_a_ratio_is_of_the_time_that_it_stands_beside():
+    cold = {"cold_attend_p50_us": "step_p50_us", "cold_ci_low_us": "step_ci_low_us", "cold_ci_high_us": "step_ci_high_us"}
+    rows = cells(DECODE[:6]).with_columns(**{name: 10 * pl.col(column) for name, column in cold.items()})
+    assert answer(points(rows)[0], "Fastest cold attention").note == ""
+    ratios = {"cold_ratio_p50": 0.9, "cold_ratio_ci_low": 0.8, "cold_ratio_ci_high": 1.1}
+    (point,) = points(rows.with_columns(**{name: pl.lit(ratio) for name, ratio in ratios.items()}))
+    assert answer(point, "Fastest cold attention").note == "0.9 of the time of contiguous (0.8 – 1.1): ambiguous"
+    assert answer(point, "Fastest step").note.startswith("0.6 of the time of contiguous")
+
+
+def test_a_quiet_point_says_that_none_is_noisy():
+    assert points(cells())[0].quiet.lines[-1] == "No cell is marked as noisy."
+    assert points(cells().drop("others_share", "steal_share"))[0].quiet.lines == []  # an older folder did not look
 
 
 def test_one_that_evicts_says_so_and_does_not_hide_the_fastest_that_keeps_all():
