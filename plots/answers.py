@@ -122,7 +122,8 @@ def points(cells: pl.DataFrame) -> list[Point]:
     numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
     cells = with_absent(
         cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
-        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
+        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens",
+         "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
          "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
         ["lengths", "arm", "noise", "versus", "verdict"],
     )  # fmt: skip
