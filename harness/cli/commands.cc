@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
 #include "harness/claims/claims_text.h"
@@ -19,6 +20,7 @@
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
 #include "harness/io/paths.h"
+#include "harness/results/cell_result.h"
 
 extern char** environ;
 
@@ -64,12 +66,13 @@ std::filesystem::path default_out(const std::string& name) {
   return io::project_home() / "results" / "local" / (name + "-" + stamp);
 }
 
-}  // namespace
-
+// Whether a cell's outputs failed their verification.
 bool any_failed(std::span<const results::CellResult> cells) {
   return std::any_of(cells.begin(), cells.end(),
                      [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
 }
+
+}  // namespace
 
 int run(const RunOptions& options) {
   const config::Config sweep = experiments::load_config(options.config, options.overrides);
@@ -97,6 +100,19 @@ int run(const RunOptions& options) {
   std::fflush(stdout);
   const int drawn = options.no_plots ? 0 : draw(folder.string());
   return any_failed(outcome.cells) ? kCellFailed : drawn;
+}
+
+int eval(const EvalOptions& options) {
+  const std::vector<results::CellResult> cells = run_eval(options);
+  for (const results::CellResult& cell : cells) {
+    if (cell.status == results::Status::kOk) continue;
+    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
+                 cell.reason.c_str());
+  }
+  std::printf("%s\nresults: %s\n", summary(cells).c_str(), options.out.c_str());
+  std::fflush(stdout);
+  const int drawn = options.no_plots ? 0 : draw(options.out);
+  return any_failed(cells) ? kCellFailed : drawn;
 }
 
 int reproduce(const ReproduceOptions& options) {
