@@ -61,6 +61,27 @@ std::vector<std::string> head(const Spec& spec) {
   return lines;
 }
 
+// What all columns begin with is said once, so that they are narrower: one table, not two, in a terminal of 80 columns.
+void drop_common_placement(io::TextTable& text) {
+  const std::string placement = text.heads.front().front();
+  const bool common =
+      text.heads.size() > 1 && std::all_of(text.heads.begin(), text.heads.end(),
+                                           [&](const auto& lines) { return lines.front() == placement; });
+  if (!common) return;
+  for (std::vector<std::string>& lines : text.heads) lines.erase(lines.begin());
+  text.facts += " All caches are " + placement + ".";
+}
+
+// Where the table ends, or goes beyond, what the model was trained for.
+std::string note_on_training(const MemoryTable& table) {
+  const int64_t trained = table.geometry.max_positions,
+                longest = *std::max_element(table.lengths.begin(), table.lengths.end());
+  if (trained == 0 || longest < trained) return "";
+  const std::string tokens = std::to_string(trained) + " tokens that the model was trained for";
+  return longest == trained ? "Ends with the " + tokens + "; --lengths asks for more."
+                            : "Goes beyond the " + tokens + ", as --lengths asks.";
+}
+
 }  // namespace
 
 void compute(MemoryTable& table, const std::function<void(int, int, const std::string&)>& progress) {
@@ -83,6 +104,7 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   text.facts = config::summary(table.geometry);
   text.corner = "tokens";
   for (const Spec& spec : table.variants) text.heads.push_back(head(spec));
+  drop_common_placement(text);
   bool computed = false, measured = false, disk = false;
   for (size_t i = 0; i < table.lengths.size(); ++i) {
     text.rows.push_back({std::to_string(table.lengths[i]), {}});
@@ -110,6 +132,7 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   text.notes.push_back({"", "Payload, metadata and slack of a cache made for so many tokens" +
                                 std::string(table.batch > 1 ? " a sequence" : "") +
                                 "; without workspace and weights."});
+  if (const std::string note = note_on_training(table); !note.empty()) text.notes.push_back({"", note});
   if (disk) text.notes.push_back({"", "Files are not in these figures; the CSV has them."});
   return text;
 }
