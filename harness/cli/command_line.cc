@@ -61,6 +61,8 @@ void add_options(CLI::App& app, RunOptions& options) {
 void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("name", options.names,
                  "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
+  app.add_flag("--list", options.list,
+               "only list the claims, those with all the words that are given as names");
   app.add_option("--out", options.out,
                  "results folder (default: results/local/reproduce-TIME in the project folder)");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));

@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "harness/claims/claims_list.h"
 #include "harness/claims/claims_text.h"
 #include "harness/claims/reproduce.h"
 #include "harness/cli/progress.h"
@@ -116,6 +117,10 @@ int eval(const EvalOptions& options) {
 }
 
 int reproduce(const ReproduceOptions& options) {
+  if (options.list) {
+    std::fputs(claims::claims_list(claims::choose_claims({}), options.names).c_str(), stdout);
+    return 0;
+  }
   const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
   const std::filesystem::path folder =
       options.out.empty() ? default_out("reproduce") : std::filesystem::path(options.out);

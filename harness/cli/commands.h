@@ -24,9 +24,9 @@ int run(const RunOptions& options);
 int eval(const EvalOptions& options);
 
 struct ReproduceOptions {
-  std::vector<std::string> names;  // of claim files; none: all
+  std::vector<std::string> names;  // of claim files, or with `list` words; none: all
   std::string out;                 // as RunOptions::out
-  bool quick = false, no_plots = false;
+  bool list = false, quick = false, no_plots = false;
   int threads = 0;
 };
 int reproduce(const ReproduceOptions& options);
