@@ -98,7 +98,7 @@ class Count {
   bool is_sparse(int layer) {
     if (!experts_key() || layer < get("first_k_dense_replace", 0)) return false;
     const double every = get("decoder_sparse_step", 1);
-    if (every < 1 || (layer + 1) % static_cast<int64_t>(every) != 0) return false;
+    if (every < 1 || every > 10'000 || (layer + 1) % static_cast<int64_t>(every) != 0) return false;
     return !has("mlp_only_layers") ||
            std::find(config_["mlp_only_layers"].begin(), config_["mlp_only_layers"].end(), layer) ==
                config_["mlp_only_layers"].end();
