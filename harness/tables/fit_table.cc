@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "harness/tables/memory_table.h"
 #include "harness/tables/model_cache.h"
 
 namespace kv::tables {
@@ -65,6 +66,12 @@ FitResult result_of(const FitTable& table, const Spec& spec, const Fit& fit, int
   return row;
 }
 
+std::string joined(const std::vector<std::string>& stages) {
+  std::string all;
+  for (const std::string& stage : stages) all += (all.empty() ? "" : "/") + stage;
+  return all;
+}
+
 // Beyond the tokens that the model was trained for, the figure is marked, not cut: a model can be extended.
 io::TextTable::Field context_field(const FitTable& table, int64_t left, const Spec& spec,
                                    io::TextTable& text) {
@@ -104,6 +111,8 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
   io::TextTable text;
   text.title = "What fits into " + table.budget_text + " with " + table.geometry.name;
   text.facts = config::summary(table.geometry) + " " + weights_sentence(table, units);
+  const std::string placement = common_placement(table.variants);
+  if (!placement.empty()) text.facts += " All caches are " + placement + ".";
   text.corner = "variant";
   text.heads.push_back({"longest", "context,", "batch " + std::to_string(table.batch)});
   for (const int64_t tokens : table.lengths)
@@ -113,7 +122,7 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
     std::vector<io::TextTable::Field> fields{context_field(table, left, spec, text)};
     for (const int64_t tokens : table.lengths)
       fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
-    text.rows.push_back({spec.print(), fields});
+    text.rows.push_back({placement.empty() ? spec.print() : joined(stages(spec, placement)), fields});
   }
   text.notes.push_back({"",
                         "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "

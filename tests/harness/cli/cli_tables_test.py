@@ -192,6 +192,8 @@ def test_the_usual_variants_are_one_table_in_80_columns(model):
     text = tables("--model", model, "--measure", "0B", env={**ENV, "COLUMNS": "80"}).stdout
     assert len(re.findall(r"^tokens ", text, re.M)) == 1
     assert "All caches are contiguous." in " ".join(text.split())
+    budget = tables("--model", model, "--budget", "80GiB", env={**ENV, "COLUMNS": "80"}).stdout
+    assert len(re.findall(r"^variant ", budget, re.M)) == 1 and re.search(r"^f16/ring\(window=4096\) ", budget, re.M)
     mixed = tables("--model", model, "--measure", "0B", "--variants", "contiguous/f16;paged/f16").stdout
     assert "All caches are" not in mixed and re.search("contiguous +paged", mixed)
 
