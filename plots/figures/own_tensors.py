@@ -56,10 +56,11 @@ def eval_error(tables: Tables):
     on_front = base.transform_filter("datum.front").encode(opacity=alt.value(1))
     front = on_front.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
     range_of_heads = base.mark_rule(strokeWidth=1.6).encode(style.colour(), y="best_head:Q", y2="worst_head:Q")
-    points = base.mark_point(size=110, strokeWidth=2.2, fill="white").encode(style.colour(), style.shape())
+    # Equal points nest in one another.
+    points = base.mark_point(strokeWidth=2.2).encode(style.colour(), style.shape(), alt.Size("size:Q", scale=None))
     layers = [front.encode(order="per_token:Q"), range_of_heads, points.add_params(legend_focus())]
     if len(style.shown) <= MOST_LABELLED and rows["panel"].n_unique() == 1:
-        label = on_front.mark_text(align="right", baseline="top", dx=-10, dy=5, fontSize=11, color=INK)
+        label = on_front.mark_text(align="right", baseline="top", dx=-14, dy=5, fontSize=11, color=INK)
         layers.append(label.encode(text="front_label:N"))
     return panels(alt.layer(*layers), rows)
 
@@ -69,7 +70,8 @@ def eval_error(tables: Tables):
     "Error of your tensors by layer and head, over the variant's own",
     "A panel is a variant with its error over the whole dump, a row of it a layer, a column a query head; panels are sorted "
     "from the smallest error to the largest. Orange heads lose more than the variant does on the whole, blue ones less: an "
-    "orange row is a layer that the variant does not suit, orange columns side by side are heads that share a KV head.",
+    "orange row is a layer that the variant does not suit, orange columns side by side are heads that share a KV head. "
+    "“+2” counts further variants with the very same errors.",
 )
 def eval_heads(tables: Tables):
     cells = with_absent(tables.cells, ["err_rel_l2"]).select("run", "cell", together="err_rel_l2")
@@ -79,30 +81,43 @@ def eval_heads(tables: Tables):
         raise NoData("no eval was run")
     if rows.select("layer", "q_head").n_unique() == 1:
         raise NoData("the dump has one layer and one head")
-    several = rows["run"].n_unique() > 1
-    rows = rows.sort("together", "run", "variant", "layer", "q_head", maintain_order=True).with_columns(
-        text("err_rel_l2", "{:.3g}".format),
-        times=pl.col("err_rel_l2") / pl.col("together"),
-        panel=pl.format(
-            "{}{}: {}",
-            pl.col("run") + " · " if several else pl.lit(""),
-            "variant",
-            pl.col("together").map_elements("{:.2g}".format, pl.String),
-        ),
+    rows = one_of_equals(rows.sort("together", "run", "variant", "layer", "q_head")).with_columns(
+        text("err_rel_l2", "{:.3g}".format), times=pl.col("err_rel_l2") / pl.col("together")
     )
     chart = alt.Chart().mark_rect(stroke="white", strokeWidth=0.5).encode(
         alt.X("q_head:O", title="query head", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
         alt.Y("layer:O", title="layer", axis=alt.Axis(labelOverlap=True)),
         times_colour(rows["times"]),
-        tooltip=tips(length=False, layer="layer", query_head="q_head", error="err_rel_l2_text"),
+        tooltip=[  # the panel names the variant, so that a name is in the page once for each of thousands of rows
+            alt.Tooltip(f"{field}:N", title=title)
+            for title, field in (("variant", "panel"), ("layer", "layer"), ("query head", "q_head"), ("error", "err_rel_l2_text"))
+        ],
     )  # fmt: skip
     layers, heads = rows["layer"].n_unique(), rows["q_head"].n_unique()
-    columns, widest = (3, 300) if heads <= 16 else (2, 420)
-    sized = chart.properties(width=min(max(18 * heads, 240), widest), height=min(max(16 * layers, 48), 420))
+    sized = chart.properties(width=min(max(18 * heads, 240), 300), height=min(max(16 * layers, 48), 300))
     titles = list(dict.fromkeys(rows["panel"]))
     return sized.facet(
-        alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=rows.to_dicts()), columns=columns
+        alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=rows.to_dicts()), columns=3
     )
+
+
+def one_of_equals(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first of the variants whose heads all have the same errors, as those that differ in the placement alone, with
+    `panel`: its name, how many more there are, and its error."""
+    several = rows["run"].n_unique() > 1
+    groups: dict[tuple, list[tuple]] = {}
+    for (run, variant, together), part in rows.group_by("run", "variant", "together", maintain_order=True):
+        name = f"{run} · {variant}" if several else variant
+        groups.setdefault((together, *part["err_rel_l2"]), []).append((run, variant, name))
+    titles = [
+        {"run": same[0][0], "variant": same[0][1], "panel": f"{same[0][2]}{more(len(same) - 1)}: {together:.2g}"}
+        for (together, *_), same in groups.items()
+    ]
+    return rows.join(pl.DataFrame(titles), on=["run", "variant"], maintain_order="left")
+
+
+def more(count: int) -> str:
+    return f" +{count}" if count else ""
 
 
 def times_colour(times: pl.Series) -> alt.Color:

@@ -85,6 +85,14 @@ INSTANTIATE_TEST_SUITE_P(Models, ParameterCount, testing::ValuesIn(kPublished), 
   return name;
 });
 
+TEST(SharedExperts, AreCountedWithTheirGate) {  // Qwen1.5-MoE-A2.7B
+  EXPECT_EQ(config::count_parameters(json::parse(R"({"model_type": "qwen2_moe", "hidden_size": 2048,
+      "intermediate_size": 5632, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts": 60,
+      "num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 24, "decoder_sparse_step": 1,
+      "vocab_size": 151936, "tie_word_embeddings": false})")),
+            14'315'784'192);
+}
+
 class IncompleteFile : public ParameterCount {};
 
 TEST_P(IncompleteFile, LeavesTheCountUnknown) {
