@@ -249,12 +249,9 @@ def check_eval_error(spec, files):
     cells = files.of("eval")
     at = [("", row["held_bytes_per_token"] / 1024, row["err_rel_l2"], row["variant"]) for row in cells]
     assert drawn(spec, "point", "shape", "x", "y") == points((variant, *point) for _, *point, variant in at)
-    ranges = []
-    for row in cells:
-        errors = [head["err_rel_l2"] for cell, head in files.heads if cell is row]
-        assert len(errors) == row["layers"] * row["q_heads"]
-        ranges.append((row["variant"], row["held_bytes_per_token"] / 1024, min(errors), max(errors)))
-    assert drawn(spec, "rule", "color", "x", "y", "y2") == points(ranges)
+    errors = {row["variant"]: [head["err_rel_l2"] for cell, head in files.heads if cell is row] for row in cells}
+    ranges = points((variant, per_token, min(errors[variant]), max(errors[variant])) for _, per_token, _, variant in at)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ranges
     best = front(at)
     assert len(best) == 2 and drawn(spec, "line", "x", "y") == points(row[1:3] for row in best)
 
@@ -267,8 +264,7 @@ def check_eval_heads(spec, files):
     want = points((f"{drawn_ones[cell['variant']]}: {cell['err_rel_l2']:.2g}", head["layer"], head["q_head"],
                    head["err_rel_l2"] / cell["err_rel_l2"]) for cell, head in files.heads if cell["variant"] in drawn_ones)  # fmt: skip
     assert sorted(len(variants) for variants in same.values()) == [1, 1, 4]
-    panel = spec["facet"]["field"]
-    assert points((row[panel], row["layer"], row["q_head"], row["times"]) for row in spec["data"]["values"]) == want
+    assert points((row["panel"], row["layer"], row["q_head"], row["times"]) for row in spec["data"]["values"]) == want
     assert drawn(spec, "rect", "y", "x", "color") == points(row[1:] for row in want.elements())
 
 
