@@ -8,17 +8,35 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import quote
 
 COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
 """.split()
+LATER = ["how", "run"]  # columns that folders of earlier versions lack
+# A file of a repository at a commit, an address, a preprint.
+ADDRESSES = re.compile(
+    r"(https://github\.com/[\w.-]+/[\w.-]+), file (?P<file>.+?) at commit (?P<commit>[0-9a-f]{7,40})"
+    r"|https://[^\s,;()]+[^\s,;().]|arXiv:(?P<preprint>\d{4}\.\d{4,5})"
+)
+CHECKS = {  # what a claim without a setting of its own is checked in
+    "closed form": "bytes by the closed form of a cache of this size, and counted by the ledger where it is small enough to build",
+    "formula": "arithmetic on the source's own figures",
+    "bound": "arithmetic: the most, or of a time the least, that is possible",
+    "roofline": "arithmetic on bytes and bandwidths: the most, or of a time the least, that is possible",
+    "measurement": "measured here",
+    "ordering": "measured here, one against the other",
+    "growth law": "the exponent over lengths",
+    "none": "nothing was run",
+}
 csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
 # Those of harness/claims/verdict.h, with their styles in templates/style.css and what they mean.
 VERDICTS = {
@@ -43,6 +61,23 @@ class Claim:
     figures: list[dict[str, str]]
     notes: list[str]
 
+    @property
+    def checks(self) -> str:
+        return "; ".join(dict.fromkeys(CHECKS.get(row["check"], row["check"]) for row in self.figures))
+
+    @property
+    def hows(self) -> list[tuple[str, str]]:
+        """(how they were checked, names of the figures that were checked so)"""
+        figures: dict[str, list[str]] = {}
+        for row in self.figures:
+            if row["how"]:
+                figures.setdefault(row["how"], []).append(row["figure"])
+        return [(how, "# " + "; ".join(names)) for how, names in figures.items()]
+
+    @property
+    def runs(self) -> list[str]:
+        return list(dict.fromkeys(row["run"] for row in self.figures if row["run"]))
+
 
 @dataclass
 class Source:
@@ -51,6 +86,35 @@ class Source:
     document: str
     claims: list[Claim]
     counts: Counter[str]  # of verdicts
+
+    @property
+    def address(self) -> str:
+        """Where it can be read; empty where its document names no place."""
+        return next((address for _, address in linked(self.document) if address), "")
+
+
+def linked(document: str) -> list[tuple[str, str]]:
+    """The text in parts, each with the address that it is a link to, or with an empty one."""
+    parts, end = [], 0
+    for found in ADDRESSES.finditer(document):
+        address = found[0]
+        if found["preprint"]:
+            address = f"https://arxiv.org/abs/{found['preprint']}"
+        elif found["file"]:
+            address = f"{found[1]}/blob/{found['commit']}/{quote(found['file'])}"
+        parts += [(document[end : found.start()], ""), (found[0], address)]
+        end = found.end()
+    return [(text, address) for text, address in [*parts, (document[end:], "")] if text]
+
+
+def measured_of(row: dict[str, str]) -> tuple[str, str]:
+    """The value as printed, and its interval or why it has none."""
+    value, bracket, interval = row["measured"].partition(" (")
+    if not value:
+        return "–", ""
+    if not bracket:
+        return value, "counted: no interval" if row["check"] == "closed form" else "one value: no interval"
+    return value, interval.removesuffix(")")
 
 
 def is_reproduction(folder: Path) -> bool:
@@ -68,6 +132,7 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     if missing:
         raise BadClaims(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
     for line, row in enumerate(rows, start=2):
+        row.update({column: row.get(column, "") for column in LATER})
         if row["verdict"] not in VERDICTS:
             raise BadClaims(f"{path}:{line}: the verdict '{row['verdict'][:40]}' is none of {', '.join(VERDICTS)}")
     return rows
@@ -103,6 +168,8 @@ def write_claims(folder: Path, out: Path) -> Path:
         styles={verdict: style for verdict, (style, _) in VERDICTS.items()},
         meanings={verdict: meaning for verdict, (_, meaning) in VERDICTS.items()},
         sources=list(sources(rows)),
+        linked=linked,
+        measured_of=measured_of,
         env=list(flatten(env)),
         machine=nested(env, "cpu", "model") or "machine not recorded",
     )

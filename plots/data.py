@@ -26,6 +26,7 @@ POSITION_COLUMNS = """
     cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high
     top1_agreement
 """.split()
+HEAD_COLUMNS = "cell variant layer q_head err_rel_l2".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
@@ -41,6 +42,7 @@ class Run:
     growth: pl.DataFrame  # one row a step; no rows where the run has no growth experiment
     positions: pl.DataFrame  # one row a bucket of positions of a quality experiment, likewise
     texts: pl.DataFrame  # one row a text of a generate experiment
+    heads: pl.DataFrame  # one row a query head of an eval
     columns: dict[str, Column]  # of cells.csv; none where the folder has no columns.json
     env: dict
     config: str  # the TOML as run, or ""
@@ -76,6 +78,7 @@ def load_run(folder: Path, name: str) -> Run:
         read_if_there(folder / "growth.csv", GROWTH_COLUMNS).with_columns(run),
         read_if_there(folder / "positions.csv", POSITION_COLUMNS).with_columns(run),
         read_if_there(folder / "texts.csv", TEXT_COLUMNS).with_columns(run),
+        read_if_there(folder / "heads.csv", HEAD_COLUMNS).with_columns(run),
         columns,
         read_env(folder / "env.json"),
         read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",

@@ -78,6 +78,7 @@ def tables_of(runs: list[Run]) -> Tables:
         cells,
         pl.concat([run.growth for run in runs], how="diagonal_relaxed"),
         pl.concat([run.positions for run in runs], how="diagonal_relaxed"),
+        pl.concat([run.heads for run in runs], how="diagonal_relaxed"),
         VariantStyle(set(in_common_figures["variant"])),
     )
 

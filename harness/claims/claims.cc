@@ -7,10 +7,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/claims/claims_list.h"
 #include "harness/claims/read_statement.h"
 #include "harness/config/section.h"
 #include "harness/io/paths.h"
 #include "harness/io/text.h"
+#include "variants/cache/near_names.h"
 
 namespace kv::claims {
 namespace {
@@ -90,27 +92,56 @@ std::vector<fs::path> all_files() {
   return files;
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
+  return did_you_mean(wrong, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
+// "; 2 claims contain it: 003-tract-in-place/update, …", of a name that is no file's; empty where none does.
+std::string where_it_is(const std::string& word, const std::vector<fs::path>& files) {
+  constexpr size_t kMostShown = 3;
+  std::vector<ClaimFile> loaded;
+  for (const fs::path& file : files) loaded.push_back(load_claims(file.string()));
+  std::vector<std::string> about = claims_about(loaded, word);
+  if (word.empty() || about.empty()) return "";
+  const std::string count =
+      std::to_string(about.size()) + (about.size() == 1 ? " claim contains" : " claims contain");
+  if (about.size() > kMostShown) {
+    about.resize(kMostShown);
+    about.push_back("…");
+  }
+  return "; " + count + " it: " + joined(about) + " (`kvlab reproduce --list '" + word + "'`)";
+}
+
 fs::path file_named(const std::string& name, const std::vector<fs::path>& files) {
   if (name.ends_with(".toml")) return io::find_input(name, "claim file");
   std::vector<fs::path> found;
-  std::string known;
+  std::vector<std::string> stems;
   for (const fs::path& file : files) {
     if (file.stem() == name) return file;
     if (file.stem().string().starts_with(name)) found.push_back(file);
-    known += (known.empty() ? "" : ", ") + file.stem().string();
+    stems.push_back(file.stem().string());
   }
   if (found.size() == 1) return found.front();
-  throw std::invalid_argument("'" + name + "' names " +
-                              (found.empty() ? "no claim file" : "several claim files") + "; there are " +
-                              known + ", or give a path that ends in .toml");
+  const std::string meant = suggestion(name, stems);
+  throw std::invalid_argument(
+      "'" + name + "' names " + (found.empty() ? "no claim file" : "several claim files") +
+      where_it_is(name, files) +
+      (meant.empty() ? "; there are " + joined(stems) + ", or give a path that ends in .toml" : meant));
 }
 
 void keep_claim(ClaimFile& file, const std::string& id) {
-  std::string known;
-  for (const Claim& claim : file.claims) known += (known.empty() ? "" : ", ") + claim.id;
+  std::vector<std::string> known;
+  for (const Claim& claim : file.claims) known.push_back(claim.id);
   std::erase_if(file.claims, [&](const Claim& claim) { return claim.id != id; });
   if (file.claims.empty())
-    throw std::invalid_argument("'" + id + "' is no claim of " + file.path + "; it has " + known);
+    throw std::invalid_argument("'" + id + "' is no claim of " + file.path + "; it has " + joined(known) +
+                                suggestion(id, known));
 }
 
 // Claims of a file that is chosen already join it: its runs are shared.

@@ -28,7 +28,10 @@ const results::Schema<FigureResult>& figure_schema() {
        {"document", "", &F::document, "the source"},
        {"where", "", &F::where, "section or table"},
        {"quote", "", &F::quote, "what the source says"},
-       {"setting", "", &F::setting, "what the source measured on"}});
+       {"setting", "", &F::setting, "what the source measured on, and what stands for it here"},
+       {"how", "", &F::how, "the expressions that were evaluated, and what their names stand for",
+        results::Later{}},
+       {"run", "", &F::run, "the sweep configs of the runs that the values come from", results::Later{}}});
   return schema;
 }
 

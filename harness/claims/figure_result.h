@@ -12,7 +12,7 @@ struct FigureResult {
   std::string published, computed, measured;
   results::Number computed_value, measured_value, interval_low, interval_high;
   std::string verdict, reason, note;
-  std::string text, title, document, where, quote, setting;
+  std::string text, title, document, where, quote, setting, how, run;
 
   bool is_exact() const { return replica == "exact"; }
   bool depends_on_machine() const { return machine == "yes"; }

@@ -6,6 +6,7 @@
 #include "harness/claims/check.h"
 #include "harness/claims/claims_text.h"
 #include "harness/claims/quantities.h"
+#include "harness/claims/what_was_run.h"
 #include "harness/experiments/list.h"
 #include "harness/io/json.h"
 #include "harness/measure/environment.h"
@@ -126,6 +127,8 @@ FigureResult figure_result(const ClaimFile& file, const Claim& claim, const Stat
   row.where = claim.place;
   row.quote = claim.quote;
   row.setting = claim.setting;
+  row.how = how_checked(s);
+  row.run = runs_of(file, s);
   return row;
 }
 

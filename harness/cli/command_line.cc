@@ -19,7 +19,6 @@
 #include "harness/cli/eval.h"
 #include "harness/cli/listing.h"
 #include "harness/cli/pairs.h"
-#include "harness/cli/summary.h"
 #include "harness/cli/tables.h"
 #include "harness/experiments/generate.h"
 #include "harness/io/json.h"
@@ -62,6 +61,8 @@ void add_options(CLI::App& app, RunOptions& options) {
 void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("name", options.names,
                  "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
+  app.add_flag("--list", options.list,
+               "only list the claims, those with all the words that are given as names");
   app.add_option("--out", options.out,
                  "results folder (default: results/local/reproduce-TIME in the project folder)");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
@@ -77,7 +78,9 @@ void add_options(CLI::App& tables, TablesOptions& options) {
           "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
       ->delimiter(',');
   tables.add_option("--variants", options.variants, "specs, separated by ';'");
-  tables.add_option("--lengths", options.lengths, "tokens: 1024,4096, or 1024..131072 for each doubling");
+  tables.add_option(
+      "--lengths", options.lengths,
+      "tokens: 1024,4096, or 1024..131072 for each doubling (default: up to what the model was trained for)");
   tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
       ->check(CLI::Range(1, 65536));
   tables.add_option(
@@ -85,7 +88,7 @@ void add_options(CLI::App& tables, TablesOptions& options) {
       "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
   tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
   tables.add_option("--weights", options.weights,
-                    "of the budget, as in 13.5GB (default: as the model's file has it)");
+                    "of the budget, as in 13.5GB (default: parameters x dtype of the model's file)");
   tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
       ->check(CLI::IsMember({"binary", "decimal"}));
   tables
@@ -107,6 +110,7 @@ void add_options(CLI::App& app, EvalOptions& options) {
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
   app.add_option("--device", options.device, "where caches live: cpu or cuda");
+  app.add_flag("--no-plots", options.no_plots, "leave the charts out");
 }
 
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
@@ -151,23 +155,13 @@ int list(const ListOptions& options) {
   return print(options.what.empty() ? listing() : columns_listing());
 }
 
-int eval(const EvalOptions& options) {
-  const std::vector<results::CellResult> cells = run_eval(options);
-  for (const results::CellResult& cell : cells) {
-    if (cell.status == results::Status::kOk) continue;
-    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
-                 cell.reason.c_str());
-  }
-  print(summary(cells) + "\nresults: " + options.out + "\n");
-  return any_failed(cells) ? kCellFailed : 0;
-}
-
 // The commands, each with its options and what it does.
 class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {
     add("run", "measure what a config says, then draw the charts", run_, run);
-    add("eval", "run your own tensors (safetensors) through variants", eval_, eval);
+    add("eval", "run your own tensors (safetensors) through variants, then draw error against bytes", eval_,
+        eval);
     add("list", "show variants, configs, workloads and metrics", list_, list);
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
     commands_.emplace_back(

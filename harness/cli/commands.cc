@@ -10,8 +10,10 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
+#include "harness/claims/claims_list.h"
 #include "harness/claims/claims_text.h"
 #include "harness/claims/reproduce.h"
 #include "harness/cli/progress.h"
@@ -19,6 +21,7 @@
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
 #include "harness/io/paths.h"
+#include "harness/results/cell_result.h"
 
 extern char** environ;
 
@@ -64,12 +67,13 @@ std::filesystem::path default_out(const std::string& name) {
   return io::project_home() / "results" / "local" / (name + "-" + stamp);
 }
 
-}  // namespace
-
+// Whether a cell's outputs failed their verification.
 bool any_failed(std::span<const results::CellResult> cells) {
   return std::any_of(cells.begin(), cells.end(),
                      [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
 }
+
+}  // namespace
 
 int run(const RunOptions& options) {
   const config::Config sweep = experiments::load_config(options.config, options.overrides);
@@ -99,7 +103,24 @@ int run(const RunOptions& options) {
   return any_failed(outcome.cells) ? kCellFailed : drawn;
 }
 
+int eval(const EvalOptions& options) {
+  const std::vector<results::CellResult> cells = run_eval(options);
+  for (const results::CellResult& cell : cells) {
+    if (cell.status == results::Status::kOk) continue;
+    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
+                 cell.reason.c_str());
+  }
+  std::printf("%s\nresults: %s\n", summary(cells).c_str(), options.out.c_str());
+  std::fflush(stdout);
+  const int drawn = options.no_plots ? 0 : draw(options.out);
+  return any_failed(cells) ? kCellFailed : drawn;
+}
+
 int reproduce(const ReproduceOptions& options) {
+  if (options.list) {
+    std::fputs(claims::claims_list(claims::choose_claims({}), options.names).c_str(), stdout);
+    return 0;
+  }
   const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
   const std::filesystem::path folder =
       options.out.empty() ? default_out("reproduce") : std::filesystem::path(options.out);

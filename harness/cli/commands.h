@@ -1,12 +1,11 @@
-// What `kvlab run` and `kvlab reproduce` do, and the exit codes of all commands.
+// What `kvlab run`, `kvlab eval` and `kvlab reproduce` do, and the exit codes of all commands.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
+#include "harness/cli/eval.h"
 #include "harness/config/config.h"
-#include "harness/results/cell_result.h"
 
 namespace kv::cli {
 
@@ -22,15 +21,14 @@ struct RunOptions {
 // Measures, prints, draws. Returns the exit code.
 int run(const RunOptions& options);
 
+int eval(const EvalOptions& options);
+
 struct ReproduceOptions {
-  std::vector<std::string> names;  // of claim files; none: all
+  std::vector<std::string> names;  // of claim files, or with `list` words; none: all
   std::string out;                 // as RunOptions::out
-  bool quick = false, no_plots = false;
+  bool list = false, quick = false, no_plots = false;
   int threads = 0;
 };
 int reproduce(const ReproduceOptions& options);
-
-// Whether a cell's outputs failed their verification.
-bool any_failed(std::span<const results::CellResult> cells);
 
 }  // namespace kv::cli

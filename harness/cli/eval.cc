@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "harness/cli/variants_option.h"
@@ -12,6 +14,8 @@
 #include "harness/io/text.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
+#include "harness/results/append_file.h"
+#include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/reference/attention.h"
@@ -64,9 +68,17 @@ void step_layer(Cache& cache, SequenceId id, int index, const Layer& layer, int6
   }
 }
 
-// The last token's errors by cause, and all tokens' against FP64.
+void set_output_errors(std::vector<results::Number>& metrics, std::span<const double> got,
+                       std::span<const double> want) {
+  for (size_t i = 0; i < verify::metrics().size(); ++i) {
+    const verify::Metric& m = *verify::metrics()[i];
+    if (m.of == verify::Metric::Of::kOutputs) metrics[i] = m.compute(got, want);
+  }
+}
+
+// The last token's errors by cause, and all tokens' against FP64; these by head, too.
 void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
-                  int64_t n) {
+                  int64_t n, std::span<results::HeadResult> heads) {
   const CacheShape& s = cell.cache->shape();
   const int64_t d = s.head_dim;
   std::vector<float> q, out;
@@ -90,18 +102,44 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
   const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last, cell.prompt);
   measure::set_errors(cell.result, errors);
   // By cause only the last token's can be told; the totals are of every token.
-  std::vector<double> got(outputs.begin(), outputs.end()), want;
+  std::vector<double> want;
   for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
-  for (size_t i = 0; i < verify::metrics().size(); ++i) {
-    const verify::Metric& m = *verify::metrics()[i];
-    if (m.of == verify::Metric::Of::kOutputs) cell.result.metrics[i] = m.compute(got, want);
+  const std::vector<double> got(outputs.begin(), outputs.end());
+  set_output_errors(cell.result.metrics, got, want);
+  const auto head_size = static_cast<size_t>(n * d);
+  for (size_t head = 0; head < heads.size(); ++head) {
+    const auto of_head = [&](const std::vector<double>& all) {
+      return std::span(all).subspan(head * head_size, head_size);
+    };
+    set_output_errors(heads[head].metrics, of_head(got), of_head(want));
   }
   cell.result.status = errors.failure().empty() ? results::Status::kOk : results::Status::kFailed;
   cell.result.reason = errors.failure();
 }
 
-std::vector<float> run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt,
-                               cuda::Gpu* gpu) {
+// What is written of all variants together.
+struct Evaluation {
+  std::vector<results::CellResult> rows;
+  std::vector<results::HeadResult> heads;
+  std::vector<io::NamedTensor> tensors;
+  std::vector<std::vector<float>> outputs;  // the tensors' values
+};
+
+// Of all layers.
+std::vector<results::HeadResult> heads_of(const results::CellResult& row) {
+  std::vector<results::HeadResult> heads;
+  for (int64_t layer = 0; layer < *row.layers; ++layer) {
+    for (int64_t q_head = 0; q_head < *row.q_heads; ++q_head) {
+      results::HeadResult& head = heads.emplace_back(row);
+      head.layer = layer;
+      head.q_head = q_head;
+    }
+  }
+  return heads;
+}
+
+void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt, cuda::Gpu* gpu,
+                 Evaluation& evaluation) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const int64_t n = cell.workload->max_tokens();
   cell.ledger = std::make_unique<memory::Ledger>(INT64_MAX, gpu);
@@ -125,8 +163,11 @@ std::vector<float> run_variant(measure::Cell& cell, const std::vector<Layer>& la
   cell.result.kernel = cell.cache->kernel();
   cell.prompt = prompt;
   cell.account({&n, 1});
-  write_errors(cell, layers, outputs, n);
-  return outputs;
+  std::vector<results::HeadResult> heads = heads_of(cell.result);
+  write_errors(cell, layers, outputs, n, heads);
+  evaluation.heads.insert(evaluation.heads.end(), heads.begin(), heads.end());
+  evaluation.tensors.push_back({cell.spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
+  evaluation.outputs.push_back(std::move(outputs));
 }
 
 void name_cell(measure::Cell& cell, const memory::RunContext& context) {
@@ -151,9 +192,9 @@ void name_cell(measure::Cell& cell, const memory::RunContext& context) {
 
 // All of it or nothing.
 void write_results(const EvalOptions& options, const memory::RunContext& context,
-                   const std::vector<results::CellResult>& rows,
-                   const std::vector<io::NamedTensor>& tensors) {
-  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors";
+                   const Evaluation& evaluation) {
+  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors",
+                                                head_file = out / "heads.csv";
   nlohmann::json environment = measure::describe_environment();
   environment["threads"] = context.threads();
   environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
@@ -165,11 +206,13 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
                                  false);
   try {
     results.write_environment(environment);
-    io::write_safetensors(tensor_file.string(), tensors);
-    results.add_cells(rows);
+    io::write_safetensors(tensor_file.string(), evaluation.tensors);
+    results::write_whole(head_file, results::csv_text(results::head_schema(), evaluation.heads));
+    results.add_cells(evaluation.rows);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(tensor_file, ignored);
+    std::filesystem::remove(head_file, ignored);
     results.discard_if_empty();
     throw;
   }
@@ -190,31 +233,26 @@ std::vector<results::CellResult> run_eval(const EvalOptions& options) {
   const std::filesystem::path out(options.out);
   results::require_new_folder(out);
   const std::vector<Layer> layers = read_layers(*dump);
-  std::vector<results::CellResult> rows;
-  std::vector<std::vector<float>> outputs;
-  std::vector<io::NamedTensor> tensors;
-  const workload::WorkloadShape& s = dump->shape();
+  const int head_dim = dump->shape().head_dim;
+  Evaluation evaluation;
   for (const Spec& spec : specs) {
     measure::Cell cell;
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, context);
-    const std::string reason = context.gpu() ? unsupported_reason(spec, s.head_dim, context.gpu())
-                                             : workload::unsupported_reason(spec, "dump", s.head_dim);
+    const std::string reason = context.gpu() ? unsupported_reason(spec, head_dim, context.gpu())
+                                             : workload::unsupported_reason(spec, "dump", head_dim);
     if (!reason.empty()) {
       cell.result.status = results::Status::kUnsupported;
       cell.result.reason = reason;
     } else {
-      measure::attempt(cell, [&] {
-        outputs.push_back(run_variant(cell, layers, options.prompt, context.gpu()));
-        tensors.push_back({spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
-      });
+      measure::attempt(cell, [&] { run_variant(cell, layers, options.prompt, context.gpu(), evaluation); });
     }
-    rows.push_back(cell.result);
+    evaluation.rows.push_back(cell.result);
   }
-  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].values = outputs[i];
-  write_results(options, context, rows, tensors);
-  return rows;
+  for (size_t i = 0; i < evaluation.tensors.size(); ++i) evaluation.tensors[i].values = evaluation.outputs[i];
+  write_results(options, context, evaluation);
+  return evaluation.rows;
 }
 
 }  // namespace kv::cli

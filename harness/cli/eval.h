@@ -17,10 +17,12 @@ struct EvalOptions {
   int threads = 0;
   std::string isa = "auto";
   std::string device = "cpu";
+  bool no_plots = false;
 };
 
-// Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, and outputs.safetensors
-// with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec. Returns the cells.
+// Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, heads.csv with the errors of
+// each layer's query heads, and outputs.safetensors with one f32 tensor [layers, q_heads, n, head_dim] a spec,
+// under the canonical spec. Returns the cells.
 // Throws std::invalid_argument, or std::runtime_error where the disk refuses; nothing is left behind then.
 std::vector<results::CellResult> run_eval(const EvalOptions& options);
 

@@ -77,6 +77,7 @@ std::string columns_listing() {
   add(results::growth_schema());
   add(results::position_schema());
   add(results::text_schema());
+  add(results::head_schema());
   return text;
 }
 

@@ -22,8 +22,6 @@
 namespace kv::cli {
 namespace {
 
-constexpr const char* kGrowthLengths = "1024..131072";
-constexpr const char* kFitLengths = "2048,8192,32768,131072";
 constexpr size_t kMostLengths = 1000;
 
 // Columns of the terminal that is written to; no limit elsewhere. $COLUMNS goes first.
@@ -63,6 +61,28 @@ std::vector<int64_t> parse_lengths(const std::string& text) {
     throw std::invalid_argument("--lengths is empty; write 1024,4096 or 1024..131072 (doubling)");
   if (lengths.size() > kMostLengths)
     throw std::invalid_argument("--lengths are more than " + std::to_string(kMostLengths));
+  return lengths;
+}
+
+// Where nobody asks for others, lengths end with the tokens that the model was trained for.
+int64_t last_length(const config::Geometry& g) {
+  constexpr int64_t kUsual = 131072;
+  return g.max_positions > 0 ? std::min(g.max_positions, tables::kMostTokens) : kUsual;
+}
+
+std::vector<int64_t> growth_lengths(const config::Geometry& g) {
+  const int64_t last = last_length(g);
+  std::vector<int64_t> lengths;
+  for (int64_t tokens = 1024; tokens < last; tokens *= 2) lengths.push_back(tokens);
+  lengths.push_back(last);
+  return lengths;
+}
+
+std::vector<int64_t> fit_lengths(const config::Geometry& g) {
+  std::vector<int64_t> lengths{2048, 8192, 32768, 131072};
+  const int64_t last = last_length(g);
+  std::erase_if(lengths, [&](int64_t tokens) { return tokens >= last; });
+  lengths.push_back(last);
   return lengths;
 }
 
@@ -111,16 +131,15 @@ class Document {
 std::string growth(const TablesOptions& options, const std::vector<config::Geometry>& models) {
   Document document(options, tables::memory_schema());
   const int64_t measured_up_to = io::parse_bytes(options.measure, "--measure");
-  const std::vector<int64_t> lengths =
-      parse_lengths(options.lengths.empty() ? kGrowthLengths : options.lengths);
   Progress progress(/*quiet=*/!isatty(STDERR_FILENO));
   for (const config::Geometry& geometry : models) {
-    tables::MemoryTable table{.geometry = geometry,
-                              .variants = parse_variants(options.variants),
-                              .lengths = lengths,
-                              .batch = options.batch,
-                              .measured_up_to = measured_up_to,
-                              .cells = {}};
+    tables::MemoryTable table{
+        .geometry = geometry,
+        .variants = parse_variants(options.variants),
+        .lengths = options.lengths.empty() ? growth_lengths(geometry) : parse_lengths(options.lengths),
+        .batch = options.batch,
+        .measured_up_to = measured_up_to,
+        .cells = {}};
     tables::compute(table, [&](int done, int total, const std::string& what) {
       progress.update(done, total, what, done, total);
     });
@@ -143,9 +162,13 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
   if (!option.empty()) {
     table.weights_bytes = io::parse_bytes(option, "--weights");
     table.weights_text = with_units(option, *table.weights_bytes, units);
+    table.weights_from = "given";
   } else if (g.weights_bytes > 0) {
     table.weights_bytes = g.weights_bytes;
-    table.weights_text = io::human_bytes(g.weights_bytes, units) + " (" + g.dtype + ")";
+    table.weights_from = g.parameters_computed ? "computed" : "stated";
+    table.weights_text = io::human_bytes(g.weights_bytes, units) + " (" + tables::grouped(g.parameters) +
+                         " parameters in " + g.dtype +
+                         (g.parameters_computed ? ", computed from its config.json)" : ")");
   }
 }
 
@@ -154,13 +177,14 @@ std::string fits(const TablesOptions& options, const std::vector<config::Geometr
   const io::Units units = options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary;
   const int64_t budget = io::parse_bytes(options.budget, "--budget");
   for (const config::Geometry& geometry : models) {
-    tables::FitTable table{.geometry = geometry,
-                           .variants = parse_variants(options.variants),
-                           .lengths = parse_lengths(options.lengths.empty() ? kFitLengths : options.lengths),
-                           .batch = options.batch,
-                           .budget_bytes = budget,
-                           .budget_text = with_units(options.budget, budget, units),
-                           .weights_text = {}};
+    tables::FitTable table{
+        .geometry = geometry,
+        .variants = parse_variants(options.variants),
+        .lengths = options.lengths.empty() ? fit_lengths(geometry) : parse_lengths(options.lengths),
+        .batch = options.batch,
+        .budget_bytes = budget,
+        .budget_text = with_units(options.budget, budget, units),
+        .weights_text = {}};
     add_weights(table, options.weights, units);
     document.add(table);
   }

@@ -11,7 +11,7 @@ struct TablesOptions {
   std::string variants =
       "contiguous/f32; contiguous/f16; contiguous/q8_0; contiguous/q4_0; contiguous/kivi(bits=2); "
       "contiguous/f16/ring(window=4096)";
-  // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: a choice that suits the table.
+  // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: up to those that the model was trained for.
   std::string lengths;
   int batch = 1;
   std::string units = "binary";

@@ -7,9 +7,11 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "harness/config/parameter_count.h"
 #include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
+#include "variants/cache/near_names.h"
 
 namespace kv::config {
 namespace {
@@ -125,6 +127,7 @@ class ConfigFile {
       if (!text_model.contains(key) && config_.contains(key)) text_model[key] = config_[key];
     }
     config_ = text_model;
+    has_other_weights_ = true;
   }
 
   // "config" says nothing: such a file is named after its folder.
@@ -230,7 +233,12 @@ class ConfigFile {
 
   void read_weights(Geometry& g) const {
     g.dtype = text(has("dtype") ? "dtype" : "torch_dtype");
-    if (has("num_parameters")) g.parameters = positive({"num_parameters"}, int64_t{1} << 50);
+    if (has("num_parameters")) {
+      g.parameters = positive({"num_parameters"}, int64_t{1} << 50);
+    } else if (!has_other_weights_) {
+      g.parameters = count_parameters(config_);
+      g.parameters_computed = g.parameters > 0;
+    }
     // Of quantised weights the dtype says nothing.
     if (has("quantization_config")) return;
     if (g.dtype == "bfloat16" || g.dtype == "float16") g.weights_bytes = 2 * g.parameters;
@@ -239,7 +247,13 @@ class ConfigFile {
 
   std::string path_;
   json config_;
+  bool has_other_weights_ = false;  // than the text model's: those of a multimodal one
 };
+
+// "; did you mean 'mistral-7b'?", or nothing.
+std::string meant_preset(const std::string& name, const std::vector<std::string>& presets) {
+  return did_you_mean(name, std::vector<std::string_view>(presets.begin(), presets.end()));
+}
 
 std::filesystem::path preset_folder() { return io::project_home() / "configs" / "models"; }
 
@@ -286,15 +300,24 @@ Geometry preset_geometry(const std::string& name) {
     g.name = name;
     return g;
   }
-  std::string known;
-  for (const std::string& n : preset_names()) known += (known.empty() ? "" : ", ") + n;
-  throw std::invalid_argument("model preset '" + name + "' is not one of: " + known);
+  const std::vector<std::string> names = preset_names();
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "; there are " : ", ") + n;
+  const std::string meant = meant_preset(name, names);
+  throw std::invalid_argument(
+      "there is no model '" + name + "' in configs/models" +
+      (meant.empty() ? all : meant + " `kvlab list --models` has all " + std::to_string(names.size())));
 }
 
 Geometry find_geometry(const std::string& name_or_path) {
   const bool path = name_or_path.find('/') != std::string::npos ||
                     std::filesystem::path(name_or_path).extension() == ".json";
-  return path ? read_geometry(name_or_path) : preset_geometry(name_or_path);
+  if (!path) return preset_geometry(name_or_path);
+  // A name on Hugging Face: "meta-llama/Llama-3.1-8B".
+  if (!std::filesystem::exists(name_or_path))
+    throw std::invalid_argument("cannot read " + name_or_path + "; a Hugging Face config.json is needed" +
+                                meant_preset(std::filesystem::path(name_or_path).filename(), preset_names()));
+  return read_geometry(name_or_path);
 }
 
 }  // namespace kv::config

@@ -20,7 +20,8 @@ struct Geometry {
   // 0 where the file does not say.
   int64_t max_positions = 0;  // tokens it was trained for
   int64_t parameters = 0;
-  int64_t weights_bytes = 0;  // parameters in the dtype that the file states
+  bool parameters_computed = false;  // from the shapes in the file, which does not state how many there are
+  int64_t weights_bytes = 0;         // parameters in the dtype that the file states
   std::string dtype;
 };
 
@@ -31,13 +32,13 @@ std::string summary(const Geometry& geometry);
 // files leave to the defaults of its class (Gemma's head_dim, its pattern of windows) is known. A model that
 // keeps something else than what Geometry can say is refused rather than counted wrongly.
 //
-// A key that is kvlab's own, "num_parameters", gives the size of the weights.
+// A key that is kvlab's own, "num_parameters", says how many parameters there are; without it they are computed, where
+// the file is complete and of a family that parameter_count.cc knows.
 //
 // Throws std::invalid_argument, naming the file and the key.
 Geometry read_geometry(const std::string& path);
 
-// configs/models/NAME.json of the project folder. Throws std::invalid_argument that lists the presets there
-// are.
+// configs/models/NAME.json of the project folder. Throws std::invalid_argument with the presets that may be meant.
 Geometry preset_geometry(const std::string& name);
 
 // The names of the presets, sorted.

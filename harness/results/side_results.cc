@@ -89,4 +89,23 @@ const Schema<TextResult>& text_schema() {
   return schema;
 }
 
+const Schema<HeadResult>& head_schema() {
+  using H = HeadResult;
+  static const Schema<H> schema("heads.csv", [] {
+    std::vector<Field<H>> fields{shared<H>("cell", &H::cell),
+                                 shared<H>("variant", &H::variant),
+                                 shared<H>("batch", &H::batch),
+                                 shared<H>("seq_len", &H::seq_len),
+                                 {"layer", "", &H::layer, "of the dump, from 0"},
+                                 {"q_head", "", &H::q_head, "query head of the layer, from 0"}};
+    for (size_t i = 0; i < verify::metrics().size(); ++i) {
+      const verify::Metric& metric = *verify::metrics()[i];
+      if (metric.of == verify::Metric::Of::kOutputs)
+        fields.push_back(shared<H>(metric.name, ListedNumber<H>{&H::metrics, i}));
+    }
+    return fields;
+  }());
+  return schema;
+}
+
 }  // namespace kv::results

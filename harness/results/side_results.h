@@ -1,8 +1,9 @@
 // The rows of the tables beside cells.csv: every timed sample, every step of a growth run, predictions by
-// position, and generated texts. Each says whose it is.
+// position, generated texts, and errors by layer and head. Each says whose it is.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/results/cell_result.h"
 #include "harness/results/schema.h"
@@ -48,9 +49,17 @@ struct TextResult : OfCell {
   std::string prompt, text, full_text;
 };
 
+// A layer's query head of an eval: heads.csv.
+struct HeadResult : OfCell {
+  using OfCell::OfCell;
+  Integer layer, q_head;
+  std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());  // those of outputs
+};
+
 const Schema<SampleResult>& sample_schema();
 const Schema<GrowthResult>& growth_schema();
 const Schema<PositionResult>& position_schema();
 const Schema<TextResult>& text_schema();
+const Schema<HeadResult>& head_schema();
 
 }  // namespace kv::results

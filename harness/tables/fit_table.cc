@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "harness/tables/memory_table.h"
 #include "harness/tables/model_cache.h"
 
 namespace kv::tables {
@@ -37,13 +38,6 @@ int64_t left_for_caches(const FitTable& table) {
   return table.budget_bytes - table.weights_bytes.value_or(0);
 }
 
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
 io::TextTable::Field field(const Fit& fit, int64_t most, io::TextTable& table) {
   const std::string text = fit.most == 0 ? "-" : fit.most == most ? "any" : grouped(fit.most);
   return {text, fit.reason.empty() ? "" : table.footnote(fit.reason)};
@@ -65,13 +59,41 @@ FitResult result_of(const FitTable& table, const Spec& spec, const Fit& fit, int
   row.variant = spec.print();
   row.budget_bytes = table.budget_bytes;
   if (table.weights_bytes) row.weights_bytes = *table.weights_bytes;
+  row.weights_from = table.weights_from;
   row.status = fit.most == 0 ? "none" : fit.most == most ? "unbounded" : "fits";
   row.reason = fit.reason;
   row.bytes = fit.bytes;
   return row;
 }
 
+std::string joined(const std::vector<std::string>& stages) {
+  std::string all;
+  for (const std::string& stage : stages) all += (all.empty() ? "" : "/") + stage;
+  return all;
+}
+
+// Beyond the tokens that the model was trained for, the figure is marked, not cut: a model can be extended.
+io::TextTable::Field context_field(const FitTable& table, int64_t left, const Spec& spec,
+                                   io::TextTable& text) {
+  const Fit fit = longest_context(table.geometry, spec, table.batch, left);
+  io::TextTable::Field shown = field(fit, kMostTokens, text);
+  const int64_t trained = table.geometry.max_positions;
+  if (trained == 0 || fit.most <= trained || fit.most == kMostTokens || !shown.mark.empty()) return shown;
+  shown.mark = "+";
+  if (text.notes.empty() || text.notes.front().mark != "+")
+    text.notes.insert(text.notes.begin(),
+                      {"+", "more than the " + grouped(trained) + " tokens that it was trained for"});
+  return shown;
+}
+
 }  // namespace
+
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
 
 Fit longest_context(const config::Geometry& geometry, const Spec& spec, int batch, int64_t bytes) {
   return largest(kMostTokens, bytes, [&](int64_t tokens) {
@@ -89,17 +111,18 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
   io::TextTable text;
   text.title = "What fits into " + table.budget_text + " with " + table.geometry.name;
   text.facts = config::summary(table.geometry) + " " + weights_sentence(table, units);
+  const std::string placement = common_placement(table.variants);
+  if (!placement.empty()) text.facts += " All caches are " + placement + ".";
   text.corner = "variant";
   text.heads.push_back({"longest", "context,", "batch " + std::to_string(table.batch)});
   for (const int64_t tokens : table.lengths)
     text.heads.push_back({"largest", "batch of", std::to_string(tokens)});
   const int64_t left = left_for_caches(table);
   for (const Spec& spec : table.variants) {
-    std::vector<io::TextTable::Field> fields{
-        field(longest_context(table.geometry, spec, table.batch, left), kMostTokens, text)};
+    std::vector<io::TextTable::Field> fields{context_field(table, left, spec, text)};
     for (const int64_t tokens : table.lengths)
       fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
-    text.rows.push_back({spec.print(), fields});
+    text.rows.push_back({placement.empty() ? spec.print() : joined(stages(spec, placement)), fields});
   }
   text.notes.push_back({"",
                         "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "
@@ -116,6 +139,8 @@ const results::Schema<FitResult>& fit_schema() {
        {"variant", "", &F::variant, "canonical spec"},
        {"budget_bytes", "bytes", &F::budget_bytes, "of weights and caches"},
        {"weights_bytes", "bytes", &F::weights_bytes, "empty where they are not known, and so not counted"},
+       {"weights_from", "", &F::weights_from,
+        "given (--weights), stated (in the model's file) or computed (from the shapes there)"},
        {"asked", "", &F::asked, "longest_context or largest_batch"},
        {"seq_len", "tokens", &F::seq_len, "of each sequence"},
        {"batch", "", &F::batch, "sequences"},

@@ -38,7 +38,11 @@ struct FitTable {
   int64_t budget_bytes = 0;
   std::optional<int64_t> weights_bytes = {};  // that take part of the budget, if they are known
   std::string budget_text, weights_text;      // what they are, as the user has put it
+  std::string weights_from = {};              // as FitResult::weights_from
 };
+
+// 8030261248 -> "8,030,261,248".
+std::string grouped(int64_t n);
 
 io::TextTable text_table(const FitTable& table, io::Units units);
 
@@ -46,6 +50,7 @@ io::TextTable text_table(const FitTable& table, io::Units units);
 struct FitResult {
   std::string model, variant;
   results::Integer budget_bytes, weights_bytes;
+  std::string weights_from;
   std::string asked;
   results::Integer seq_len, batch;
   std::string status, reason;

@@ -44,8 +44,19 @@ MemoryCell compute_cell(const ModelCache& cache, int64_t measured_up_to) {
   return cell;
 }
 
-// A stage a line: "contiguous", "kivi(bits=2)", "ring". A placement alone would not say that it stores f32.
-std::vector<std::string> head(const Spec& spec) {
+// Where the table ends, or goes beyond, what the model was trained for.
+std::string note_on_training(const MemoryTable& table) {
+  const int64_t trained = table.geometry.max_positions,
+                longest = *std::max_element(table.lengths.begin(), table.lengths.end());
+  if (trained == 0 || longest < trained) return "";
+  const std::string tokens = std::to_string(trained) + " tokens that the model was trained for";
+  return longest == trained ? "Ends with the " + tokens + "; --lengths asks for more."
+                            : "Goes beyond the " + tokens + ", as --lengths asks.";
+}
+
+}  // namespace
+
+std::vector<std::string> stages(const Spec& spec, const std::string& without) {
   std::vector<std::string> lines{""};
   int depth = 0;
   for (const char c : spec.print()) {
@@ -58,10 +69,17 @@ std::vector<std::string> head(const Spec& spec) {
   }
   static const Spec kDefaults = parse_spec("contiguous");
   if (spec.codec == kDefaults.codec) lines.insert(lines.begin() + 1, "f32");
+  if (lines.front() == without) lines.erase(lines.begin());
   return lines;
 }
 
-}  // namespace
+std::string common_placement(const std::vector<Spec>& variants) {
+  const std::string placement = stages(variants.front()).front();
+  const bool common =
+      variants.size() > 1 && std::all_of(variants.begin(), variants.end(),
+                                         [&](const Spec& spec) { return stages(spec).front() == placement; });
+  return common ? placement : "";
+}
 
 void compute(MemoryTable& table, const std::function<void(int, int, const std::string&)>& progress) {
   const int64_t limit = std::min(table.measured_up_to, memory::available_memory_bytes() / 2);
@@ -82,7 +100,9 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   text.title = "KV cache of " + table.geometry.name + ", batch " + std::to_string(table.batch);
   text.facts = config::summary(table.geometry);
   text.corner = "tokens";
-  for (const Spec& spec : table.variants) text.heads.push_back(head(spec));
+  const std::string placement = common_placement(table.variants);
+  if (!placement.empty()) text.facts += " All caches are " + placement + ".";
+  for (const Spec& spec : table.variants) text.heads.push_back(stages(spec, placement));
   bool computed = false, measured = false, disk = false;
   for (size_t i = 0; i < table.lengths.size(); ++i) {
     text.rows.push_back({std::to_string(table.lengths[i]), {}});
@@ -110,6 +130,7 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   text.notes.push_back({"", "Payload, metadata and slack of a cache made for so many tokens" +
                                 std::string(table.batch > 1 ? " a sequence" : "") +
                                 "; without workspace and weights."});
+  if (const std::string note = note_on_training(table); !note.empty()) text.notes.push_back({"", note});
   if (disk) text.notes.push_back({"", "Files are not in these figures; the CSV has them."});
   return text;
 }

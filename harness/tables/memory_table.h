@@ -36,6 +36,14 @@ struct MemoryTable {
 // next.
 void compute(MemoryTable& table, const std::function<void(int, int, const std::string&)>& progress);
 
+// The stages of a spec, `without` its placement where that is given: "contiguous", "kivi(bits=2)", "ring". A placement
+// alone would not say that it stores f32.
+std::vector<std::string> stages(const Spec& spec, const std::string& without = "");
+
+// The placement of several variants that share one, else empty. Said once, it makes tables narrower: one, and not two, in
+// a terminal of 80 columns.
+std::string common_placement(const std::vector<Spec>& variants);
+
 io::TextTable text_table(const MemoryTable& table, io::Units units);
 
 // A row of the table as CSV.

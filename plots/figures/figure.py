@@ -20,6 +20,7 @@ class Tables:
     cells: pl.DataFrame
     growth: pl.DataFrame
     positions: pl.DataFrame
+    heads: pl.DataFrame
     style: VariantStyle
 
 

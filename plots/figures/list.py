@@ -8,6 +8,8 @@ from figures.latency import latency
 from figures.growth import growth
 from figures.growth import growth_total
 from figures.pareto import pareto
+from figures.own_tensors import eval_error
+from figures.own_tensors import eval_heads
 from figures.bandwidth import bandwidth
 from figures.roofline import kernels
 from figures.roofline import kernels_ratio

@@ -19,7 +19,7 @@ from support import report
 from synthetic import synthetic_run
 
 MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", *MODELS)
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", *MODELS)
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -31,7 +31,7 @@ class Files:
         self.cells = [row for row in rows_of(folder / "cells.csv") if row["status"] == "ok" and row["verdict"] != "aa_test"]
         by_key = {row["cell"]: row for row in self.cells}
         joined = lambda name: [(by_key[row["cell"]], row) for row in rows_of(folder / name) if row["cell"] in by_key]
-        self.growth, self.positions = joined("growth.csv"), joined("positions.csv")
+        self.growth, self.positions, self.heads = joined("growth.csv"), joined("positions.csv"), joined("heads.csv")
 
     def of(self, *experiments):
         return [row for row in self.cells if row["experiment"] in experiments]
@@ -243,6 +243,29 @@ def check_budget(spec, files):
                   for row in files.of("budget"))  # fmt: skip
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == want
+
+
+def check_eval_error(spec, files):
+    cells = files.of("eval")
+    at = [("", row["held_bytes_per_token"] / 1024, row["err_rel_l2"], row["variant"]) for row in cells]
+    assert drawn(spec, "point", "shape", "x", "y") == points((variant, *point) for _, *point, variant in at)
+    errors = {row["variant"]: [head["err_rel_l2"] for cell, head in files.heads if cell is row] for row in cells}
+    ranges = points((variant, per_token, min(errors[variant]), max(errors[variant])) for _, per_token, _, variant in at)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ranges
+    best = front(at)
+    assert len(best) == 2 and drawn(spec, "line", "x", "y") == points(row[1:3] for row in best)
+
+
+def check_eval_heads(spec, files):
+    same = defaultdict(list)
+    for cell in files.of("eval"):
+        same[cell["err_rel_l2"]].append(cell["variant"])  # in the synthetic run, what has one error has all
+    drawn_ones = {min(variants): f"{min(variants)}{f' +{len(variants) - 1}' if variants[1:] else ''}" for variants in same.values()}
+    want = points((f"{drawn_ones[cell['variant']]}: {cell['err_rel_l2']:.2g}", head["layer"], head["q_head"],
+                   head["err_rel_l2"] / cell["err_rel_l2"]) for cell, head in files.heads if cell["variant"] in drawn_ones)  # fmt: skip
+    assert sorted(len(variants) for variants in same.values()) == [1, 1, 4]
+    assert points((row["panel"], row["layer"], row["q_head"], row["times"]) for row in spec["data"]["values"]) == want
+    assert drawn(spec, "rect", "y", "x", "color") == points(row[1:] for row in want.elements())
 
 
 def check_checkpoint(spec, files):

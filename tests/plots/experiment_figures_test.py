@@ -19,7 +19,7 @@ def test_later_experiments_do_not_disturb_the_others(tmp_path):
     assert done.returncode == 0, done.stderr
     for name in (
         "budget", "checkpoint", "prefill_workspace", "prefill_time", "batch_waste", "quality_kl", "quality_loss",
-        "kl_position", "recall", "recall_budget", "stream",
+        "kl_position", "recall", "recall_budget", "stream", "eval_error", "eval_heads",
     ):  # fmt: skip
         assert name in left_out(before)
         assert (after / "figures" / f"{name}.svg").exists()

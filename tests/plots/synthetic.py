@@ -12,6 +12,8 @@ from synthetic_models import (
     batch_cells,
     budget_cells,
     checkpoint_cells,
+    eval_cells,
+    head_rows,
     position_rows,
     prefill_cells,
     prediction_cells,
@@ -69,6 +71,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, stream_cells):
             cells += of_experiment(workloads[0])
         cells += checkpoint_cells(workloads[0], lengths)
+        cells += eval_cells()
         cells = [with_roofline(cell) for cell in cells]
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
@@ -82,6 +85,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     if later:
         positions = position_rows(cells) + stream_rows(cells)
         write_csv(folder / "positions.csv", list(positions[0]), positions)
+        write_csv(folder / "heads.csv", list(head_rows(cells)[0]), head_rows(cells))
         write_csv(folder / "texts.csv", list(text_rows()[0]), text_rows())
     if steps:
         write_csv(folder / "growth.csv", list(steps[0]), steps)

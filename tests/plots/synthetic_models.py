@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from synthetic_shape import cell_without_times
+from synthetic_shape import LAYERS, Q_HEADS, cell_without_times
 
 
 def budget_cells(workload) -> list[dict]:
@@ -48,6 +48,26 @@ def batch_cells(workload) -> list[dict]:
         cell_without_times("batch", "contiguous/f32/full", length, workload, lengths=lengths, waste_share=waste,
                            bytes_metadata=50, bytes_slack=1000 * waste, step_p50_us=5)
         for length, lengths, waste in ((500, "16,32,500", 0.5), (512, "uniform(16,512)", 0.25))
+    ]  # fmt: skip
+
+
+def eval_cells() -> list[dict]:
+    """A user's own tensors."""
+    return [
+        cell_without_times("eval", variant, 300, "dump", err_rel_l2=error, held_bytes_per_token=held, kept_tokens=300)
+        for variant, error, held in (
+            ("contiguous/f32/full", 3e-7, 2048), ("contiguous/f16/full", 4e-4, 1024), ("contiguous/q8_0/full", 6e-3, 1088),
+            ("doubling/f32/full", 3e-7, 4096), ("doubling(read=copy)/f32/full", 3e-7, 4097), ("concat/f32/full", 3e-7, 2049),
+        )
+    ]  # fmt: skip
+
+
+def head_rows(cells) -> list[dict]:
+    """The later a layer and the higher a head, the worse."""
+    return [
+        {"cell": cell["cell"], "variant": cell["variant"], "layer": layer, "q_head": head,
+         "err_rel_l2": cell["err_rel_l2"] * (0.5 + layer + head / 8)}
+        for cell in cells if cell["experiment"] == "eval" for layer in range(LAYERS) for head in range(Q_HEADS)
     ]  # fmt: skip
 
 

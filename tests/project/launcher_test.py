@@ -246,6 +246,12 @@ def test_an_old_cmake_is_named(machine, version, accepted):
     assert (f"cmake {version} is too old" in done.stderr) == (not accepted)
 
 
+@pytest.mark.parametrize("command", ["run", "eval", "reproduce"])
+def test_commands_that_draw_are_told_of_a_python(machine, command):
+    assert f"python={machine.project / '.venv/bin/python'}" in machine.run(command, "x").stdout
+    assert "python=none" in machine.run("tables").stdout
+
+
 def test_run_hands_over_a_python_that_is_made_once(machine):
     python = machine.project / ".venv/bin/python"
     assert f"python={python}" in machine.run("run", "x").stdout

@@ -4,29 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <numeric>
 #include <stdexcept>
-#include <utility>
 
+#include "variants/cache/near_names.h"
 #include "variants/list.h"
 
 namespace kv {
 namespace {
-
-// Edit distance, for "did you mean".
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::string join(const std::vector<std::string_view>& names) {
   std::string all;
@@ -36,16 +20,7 @@ std::string join(const std::vector<std::string_view>& names) {
 
 // "known: a, b, c" and, where one is near, "; did you mean 'b'?".
 std::string known_names(std::string_view wrong, const std::vector<std::string_view>& names) {
-  constexpr size_t kLongest = 64;  // nobody means a name of ours by a longer one
-  wrong = wrong.substr(0, kLongest);
-  std::string text = "known: " + (names.empty() ? "none" : join(names));
-  const auto nearest = std::min_element(
-      names.begin(), names.end(),
-      [&](std::string_view a, std::string_view b) { return distance(wrong, a) < distance(wrong, b); });
-  if (nearest != names.end() && distance(wrong, *nearest) <= std::max<size_t>(2, nearest->size() / 3)) {
-    text += "; did you mean '" + std::string(*nearest) + "'?";
-  }
-  return text;
+  return "known: " + (names.empty() ? "none" : join(names)) + did_you_mean(wrong, names);
 }
 
 template <class Table>

@@ -240,6 +240,4 @@ def test_the_report_shows_every_figure_and_escapes_it(tmp_path):
     with path.open(newline="") as file:
         assert page.count("<tr data-text=") == sum(1 for _ in csv.DictReader(file))
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
-    for row in read_claims(tmp_path / "run"):  # their addresses are text
-        page = page.replace(str(escape(row["document"])), "")
-    assert "http" not in re.sub(r"</?html[^>]*>", "", page)
+    assert not re.search(r"(src=|<link[^>]*href=.)(?!.data:)", page.replace('href="data:,"', ""))  # nothing is fetched

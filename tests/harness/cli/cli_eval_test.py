@@ -4,11 +4,13 @@ import csv
 import json
 import math
 import random
+import re
 import struct
+import sys
 import time
 
 import pytest
-from program import assert_refused, cells_by_key, kvlab, no_file_beyond, run, table, without_gpu
+from program import ENV, assert_refused, cells_by_key, kvlab, no_file_beyond, run, table, without_gpu
 
 PACK = {"F32": "f", "F16": "e"}
 
@@ -103,6 +105,42 @@ def test_eval_agrees_with_an_independent_fp64(tmp_path, dtype, prompt):
             str(LAYERS), "4", "2", "8", str(N)]
         assert float(row["err_rel_l2"]) == pytest.approx(error, rel=1e-3, abs=1e-12)
         assert int(row["bytes_payload"]) == LAYERS * 2 * 2 * N * 8 * (2 if "f16" in spec else 4)
+
+
+def test_eval_writes_the_error_of_every_head(tmp_path):
+    values = make_dump(tmp_path / "dump", "F32")
+    done = kvlab("eval", tmp_path / "dump", "--variants", "contiguous/token(bits=8);contiguous/ring(window=5)", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    want, size = causal_attention(values), N * 8
+    heads = table(tmp_path / "out" / "heads.csv")
+    assert [(row["layer"], row["q_head"]) for row in heads] == [(str(i), str(h)) for i in range(LAYERS) for h in range(4)] * 2
+    for variant, (_, got) in read_tensors(tmp_path / "out" / "outputs.safetensors").items():
+        rows = [row for row in heads if row["variant"] == variant]
+        for index, row in enumerate(rows):
+            part = slice(index * size, (index + 1) * size)
+            assert float(row["err_rel_l2"]) == pytest.approx(relative_l2(got[part], want[part]), rel=1e-3)
+            largest = max(abs(a - b) for a, b in zip(got[part], want[part]))
+            assert float(row["err_max_abs"]) == pytest.approx(largest, rel=1e-3)
+        (cell,) = (row for row in table(tmp_path / "out" / "cells.csv") if row["variant"] == variant)
+        assert min(float(row["err_rel_l2"]) for row in rows) < float(cell["err_rel_l2"]) < max(float(row["err_rel_l2"]) for row in rows)
+
+
+def test_eval_draws_its_report_and_keeps_its_results_where_that_fails(tmp_path):
+    make_dump(tmp_path / "dump", "F32")
+    command = ["eval", tmp_path / "dump", "--variants", "contiguous;contiguous/f16"]
+    drawn = kvlab(*command, "--out", tmp_path / "drawn", env={**ENV, "KVLAB_PYTHON": sys.executable})
+    assert drawn.returncode == 0, drawn.stderr
+    report = (tmp_path / "drawn" / "report.html").read_text()
+    assert '"eval_error"' in report and (tmp_path / "drawn" / "figures" / "eval_heads.svg").exists()
+    failed = kvlab(*command, "--out", tmp_path / "failed", env={**ENV, "KVLAB_PYTHON": "/bin/false"})
+    assert failed.returncode == 1 and not (tmp_path / "failed" / "report.html").exists()
+    plain = kvlab(*command, "--no-plots", "--out", tmp_path / "plain", env={**ENV, "KVLAB_PYTHON": "/bin/false"})
+    assert plain.returncode == 0
+    without = lambda text: re.sub("(drawn|failed|plain)", "", text).split("results:")[0]
+    assert without(failed.stdout) == without(plain.stdout) == without(drawn.stdout)
+    for name in ("cells.csv", "heads.csv", "outputs.safetensors"):
+        same = {(tmp_path / out / name).exists() and (tmp_path / out / name).stat().st_size > 0 for out in ("drawn", "failed", "plain")}
+        assert same == {True}, name
 
 
 def test_eval_of_a_prompt_that_is_cut_at_the_dumps_end(tmp_path):

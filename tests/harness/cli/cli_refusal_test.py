@@ -97,7 +97,7 @@ def test_a_variant_is_refused_with_its_place(config, tmp_path, spec, parts):
         ('experiment = "decode"\n[sweep]\nvariants = "concat"\n', ["sweep.seq_len is missing"]),
         ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n', ["[model] needs one of"]),
         ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n[model]\npreset = "gpt-9"\n',
-         ["gpt-9", "llama-3-8b"]),
+         ["gpt-9", "did you mean 'gpt2'?"]),
         ("\xff\x00", [":1: "]),
         (CONFIG + "[[decode]]\n[[decode]]\nseq_len = [8, 32]\n",
          ["two [[decode]] tables have the cell 'decode gaussian b1 s32 contiguous'", "give it to one of them"]),

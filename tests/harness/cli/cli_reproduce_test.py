@@ -2,9 +2,11 @@
 
 import csv
 import json
+import re
+import tomllib
 
 import pytest
-from program import kvlab, table
+from program import HOME, kvlab, table
 
 CLAIMS = """
 document = "a paper"
@@ -71,6 +73,14 @@ def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
     speed = verdicts["speed", ""]
     assert speed["machine"] == "yes"
     assert float(speed["interval_low"]) <= float(speed["measured_value"]) <= float(speed["interval_high"])
+    assert speed["how"].splitlines()[:2] == [
+        "measured: concat / doubling", "  concat = sum of step_us in run update, variant concat"]  # fmt: skip
+    assert tomllib.loads(speed["run"])["sweep"] == {"variants": ["concat", "doubling"], "seq_len": 128}
+    size = verdicts["size", "102.4 KB"]
+    assert size["how"].splitlines() == [
+        "computed: cache", "  cache = bytes of contiguous, layers 1, KV heads 2, head dim 64, tokens 100, batch 1"]  # fmt: skip
+    assert size["run"] == ""
+    assert verdicts["gpu", ""]["how"] == ""
     assert "102400 B" not in done.stdout and "102.4 KB" in done.stdout
     assert "4 figures: 2 reproduced, 1 contradicted, 1 not testable here" in done.stdout
     assert "> 100 tokens | 102.4 KB | 1 MB" in (out / "claims.md").read_text()
@@ -94,11 +104,55 @@ def test_one_claim_of_a_file_can_be_named(tmp_path):
     assert len(rows) == 18 and {row["claim"] for row in rows} == {"memory-table"}
 
 
+def listed(*words):
+    done = kvlab("reproduce", "--list", *words)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    return done.stdout
+
+
+def claims_in(text):
+    return re.findall(r"^  (\S+/\S+)  ", text, re.M)
+
+
+def test_the_list_has_every_claim_and_figure_with_its_source():
+    text, want, published = listed(), [], []
+    for path in sorted((HOME / "configs" / "claims").glob("*.toml")):
+        claims = tomllib.loads(path.read_text())
+        assert re.search(rf"^{re.escape(claims['title'])}  \S", text, re.M)
+        want += [f"{path.stem}/{claim['id']}" for claim in claims["claim"]]
+    assert claims_in(text) == want
+    figures = table(HOME / "results" / "xeon-2core" / "reproduce" / "claims.csv")
+    for row in figures:
+        assert row["published"] in text, row
+    assert text.endswith(f"{len(want)} claims with {len(figures)} figures of 11 sources; `kvlab reproduce NAME` checks one\n")
+
+
+def test_the_list_is_searched_by_words():
+    assert {name.split("/")[0] for name in claims_in(listed("tract"))} == {"003-tract-in-place"}  # in no "abstract"
+    assert claims_in(listed("TRACT", "reallocate")) == ["003-tract-in-place/reallocations"]  # in any case; in the text
+    assert {name.split("/")[0] for name in claims_in(listed("2402.02750"))} == {"kivi"}  # in the document
+    assert "flash-decoding/speedup" in claims_in(listed("50x faster than FlashAttention"))  # in the quote
+    assert claims_in(listed("zipf(16,2048), blocks")) == ["vllm/waste"]  # in a figure's name
+
+
+@pytest.mark.parametrize("words, message", [
+    (["trackt"], "no claim contains 'trackt'; did you mean 'tract'?"),
+    (["tract", "zipf"], "no claim contains all of these words"),
+])
+def test_a_search_without_a_hit_is_one_line(words, message):
+    done = kvlab("reproduce", "--list", *words)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["005"], "'005' names no claim file; there are 000-design-answer"),
         (["00"], "'00' names several claim files"),
+        (["tract"], "claims contain it: 003-tract-in-place/update"),
+        (["tract"], "; did you mean '003-tract-in-place'?"),
+        (["kivi/axes"], "did you mean 'axis'?"),
         (["001/nothing"], "'nothing' is no claim of"),
         (["missing.toml"], "claim file 'missing.toml' does not exist"),
     ],

@@ -153,6 +153,51 @@ def test_a_budget_says_the_longest_context_and_the_largest_batch(config_json):
     assert "nothing remains" in small
 
 
+def test_weights_are_computed_from_a_whole_config(config_json):
+    # Llama's layers: attention with 4 and 2 heads of 32, a gated MLP and two norms; embeddings and the head apart.
+    facts = dict(model_type="llama", hidden_size=64, vocab_size=100, intermediate_size=96, torch_dtype="bfloat16")
+    parameters = 2 * 100 * 64 + 2 * (64 * 32 * (2 * 4 + 2 * 2) + 3 * 64 * 96 + 2 * 64) + 64
+    args = ["--variants", "contiguous/f16", "--lengths", "100", "--budget", "1MB"]
+    sources = lambda model, *more: {(row["weights_bytes"], row["weights_from"]) for row in csv_table("--model", model, *args, *more)}
+    assert sources(config_json(**facts)) == {(str(2 * parameters), "computed")}
+    assert sources(config_json(**facts), "--weights", "5kB") == {("5000", "given")}
+    assert sources(config_json(**facts, num_parameters=7)) == {("14", "stated")}
+    assert sources(config_json()) == {("", "")}
+    text = " ".join(tables("--model", config_json(**facts), *args).stdout.split())
+    assert f"({parameters:,} parameters in bfloat16, computed from its config.json)" in text
+
+
+def test_lengths_end_with_the_tokens_that_the_model_was_trained_for(config_json):
+    def lengths(trained, *more):
+        facts = {"max_position_embeddings": trained} if trained else {}
+        rows = csv_table("--model", config_json(**facts), "--variants", "contiguous/f16", "--measure", "0B", *more)
+        return list(dict.fromkeys(int(row["seq_len"]) for row in rows if row.get("asked") != "longest_context"))
+
+    assert lengths(None) == [1024 << i for i in range(8)]
+    assert lengths(5000) == [1024, 2048, 4096, 5000] and lengths(512) == [512]
+    assert lengths(262144)[-2:] == [131072, 262144]
+    budget = ["--budget", "1GB", "--weights", "0B"]
+    assert lengths(8192, *budget) == [2048, 8192] and lengths(1024, *budget) == [1024]
+    assert lengths(8192, "--lengths", "16384") == [16384]
+    text = lambda *args: tables("--model", config_json(max_position_embeddings=8192), "--measure", "0B", *args).stdout
+    assert "Ends with the 8192 tokens that the model was trained for" in text()
+    assert "Goes beyond the 8192 tokens" in text("--lengths", "8192..16384")
+    assert "trained for, " not in text("--lengths", "1024") and "Ends with" not in text("--lengths", "1024")
+    fits = text("--variants", "contiguous/f16", "--budget", "8MiB", "--weights", "0B")
+    assert re.search(r"^contiguous/f16 +16,384\+ ", fits, re.M) and "+ more than the 8,192 tokens" in fits
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "gemma-3-27b"])
+def test_the_usual_variants_are_one_table_in_80_columns(model):
+    text = tables("--model", model, "--measure", "0B", env={**ENV, "COLUMNS": "80"}).stdout
+    assert len(re.findall(r"^tokens ", text, re.M)) == 1
+    assert "All caches are contiguous." in " ".join(text.split())
+    budget = tables("--model", model, "--budget", "80GiB", env={**ENV, "COLUMNS": "80"}).stdout
+    assert len(re.findall(r"^variant ", budget, re.M)) == 1 and re.search(r"^f16/ring\(window=4096\) ", budget, re.M)
+    mixed = tables("--model", model, "--measure", "0B", "--variants", "contiguous/f16;paged/f16").stdout
+    assert "All caches are" not in mixed and re.search("contiguous +paged", mixed)
+
+
 def test_the_models_readme_shows_what_the_command_prints():
     readme = (HOME / "configs" / "models" / "README.md").read_text()
     shown = readme[readme.index("KV cache of llama-3.1-8b"):]
@@ -172,6 +217,8 @@ def test_the_listing_has_every_model():
     "args, parts",
     [
         (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
+        (["--model", "Mistral-7B"], ["did you mean 'mistral-7b' or 'mistral-7b-v0.3'?", "list --models"]),
+        (["--model", "meta-llama/Llama-3.1-8B"], ["cannot read meta-llama/Llama-3.1-8B", "did you mean 'llama-3.1-8b'?"]),
         (["--model", "missing.json"], ["missing.json"]),
         (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
         (["--variants", "contiguous/f17"], ["f17"]),

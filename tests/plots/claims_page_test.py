@@ -1,0 +1,117 @@
+"""The page of `kvlab reproduce`: what it shows of each claim, its links, its filters, and its width on a phone."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+
+import pytest
+from claims import linked, measured_of, write_claims
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
+          "replica": "exact", "machine": "no", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
+ROWS = [
+    {"claim": "speed", "figure": "T=256", "check": "measurement", "published": "21×", "computed": "", "machine": "yes",
+     "measured": "26.38x (25.42–30.59)", "verdict": "reproduced", "reason": "", "text": "It is fast",
+     "quote": "21x <b>faster</b>", "setting": "concat over doubling, in an abstract way", "how": "measured: a / b", "run": "[run]\nx = 1"},
+    {"claim": "speed", "figure": "T=4096", "check": "measurement", "published": "709×", "computed": "", "measured": "1x (0.9–1.1)",
+     "verdict": "contradicted", "reason": "", "text": "It is fast", "quote": "21x <b>faster</b>",
+     "setting": "concat over doubling, in an abstract way", "how": "measured: a / b", "run": "[run]\nx = 1"},
+    {"claim": "size", "figure": "", "check": "closed form", "published": "1 MB", "computed": "1 MB", "measured": "1 MB",
+     "verdict": "reproduced", "reason": "", "text": "It is small", "quote": "a traction engine of 1 MB", "setting": "",
+     "how": "computed: cache", "run": ""},
+]  # fmt: skip
+
+
+def folder_of_claims(folder, columns=()):
+    rows = [{**SHARED, **row} for row in ROWS]
+    folder.mkdir()
+    with (folder / "claims.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [name for name in rows[0] if name not in columns], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def test_addresses_of_a_document_are_links():
+    assert linked("X, arXiv:2402.02750") == [("X, ", ""), ("arXiv:2402.02750", "https://arxiv.org/abs/2402.02750")]
+    assert linked("see https://a.org/b.html.") == [("see ", ""), ("https://a.org/b.html", "https://a.org/b.html"), (".", "")]
+    text = "https://github.com/o/r, file a/b c.md at commit 8e72eef09c"
+    assert linked(text) == [(text, "https://github.com/o/r/blob/8e72eef09c/a/b%20c.md")]
+    assert linked("no place <b>") == [("no place <b>", "")]
+
+
+def test_a_value_stands_apart_from_its_interval():
+    split = lambda measured, check="measurement": measured_of({"measured": measured, "check": check})
+    assert split("26.38x (25.42–30.59)") == ("26.38x", "25.42–30.59")
+    assert split("-0.1 nats (-0.2–0.01)") == ("-0.1 nats", "-0.2–0.01")
+    assert split("1 MB", "closed form") == ("1 MB", "counted: no interval")
+    assert split("yes") == ("yes", "one value: no interval") and split("") == ("–", "")
+
+
+def test_folders_of_earlier_versions_are_drawn(tmp_path):
+    page = write_claims(folder_of_claims(tmp_path / "old", columns=("how", "run")), tmp_path / "old").read_text(encoding="utf-8")
+    assert "./kvlab reproduce 007-paper/speed" in page and "measured: a / b" not in page
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """(the page in Chromium without a network, what its console complained of)"""
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    folder = folder_of_claims(tmp_path_factory.mktemp("claims") / "run")
+    path = write_claims(folder, folder)
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        page = browser.new_context(offline=True, viewport={"width": 1400, "height": 900}).new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url) if request.url.startswith("http") else None)
+        page.goto(path.as_uri())
+        yield page, complaints
+        browser.close()
+
+
+def shown(page):
+    return page.locator("tr[data-text]:visible td:nth-child(2)").all_inner_texts()
+
+
+def test_a_claim_shows_quote_setting_source_and_interval(page):
+    page, complaints = page
+    card = page.locator("article").first
+    text = card.inner_text()
+    for expected in ("It is fast", "“21x <b>faster</b>”", "Table 1", "Setting: concat over doubling", "26.38x\n25.42–30.59"):
+        assert expected in text, expected
+    assert card.locator("cite a").get_attribute("href") == "https://arxiv.org/abs/2401.00001"
+    assert card.locator("summary").inner_text() == "What was run, and how to check it again"
+    assert card.locator("pre").all_text_contents() == ["./kvlab reproduce 007-paper/speed", "measured: a / b", "[run]\nx = 1"]
+    assert "counted: no interval" in page.locator("article").nth(1).inner_text()
+    assert "Setting: bytes by the closed form" in page.locator("article").nth(1).inner_text()
+    assert complaints == []
+
+
+def test_figures_are_filtered_by_verdict_and_by_words(page):
+    page, complaints = page
+    button = page.locator("button[data-verdict=contradicted]")
+    button.click()
+    assert [text.split("\n")[0] for text in shown(page)] == ["T=4096"] and button.get_attribute("aria-pressed") == "true"
+    assert page.locator("#shown").inner_text() == "1 of 3 figures"
+    button.click()
+    for words, figures in (("tract", 1), ("ABSTRACT way", 2), ("paper", 3), ("21x <b>", 2), ("(", 0), ("small", 1)):
+        page.locator("#filter").fill(words)
+        assert len(shown(page)) == figures, words
+    assert page.locator("article:visible").count() == 1
+    page.locator("#filter").fill("")
+    assert page.locator("#shown").inner_text() == "3 figures" and complaints == []
+
+
+def test_a_phone_needs_no_scrolling_to_the_side(page):
+    page, _ = page
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for table in page.locator("table.claims").all():
+        assert table.evaluate("(table) => table.scrollWidth <= table.parentElement.clientWidth")
+    assert "measured" in page.locator("td[data-label=measured]").first.evaluate("(cell) => getComputedStyle(cell, '::before').content")

@@ -1,0 +1,18 @@
+// What somebody may have meant who wrote a name that there is not: variants, models, claims.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kv {
+
+// At most three of `names`, the nearest first; none where none is near. Near are those that a few changed letters
+// make of the wrong one, whatever its case, and those that contain it or begin it.
+std::vector<std::string_view> near_names(std::string_view wrong, std::span<const std::string_view> names);
+
+// "; did you mean 'a' or 'b'?", or nothing.
+std::string did_you_mean(std::string_view wrong, std::span<const std::string_view> names);
+
+}  // namespace kv
