@@ -29,6 +29,18 @@ int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
   return bytes / all * data;
 }
 
+// Whether a policy that could evict has had no reason to, in any of the sequences.
+results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
+                           std::span<const int64_t> prompts) {
+  const Stage& stage = cache.spec().retention;
+  const RetentionEntry& retention = retention_of(cache.spec());
+  if (retention.keeps_all) return {};
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (retention.slots(stage, {cache.shape().max_tokens, lengths[i], prompts[i]}) < lengths[i]) return 0;
+  }
+  return 1;
+}
+
 // The median of one phase over all samples.
 template <class Get>
 double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
@@ -120,6 +132,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.bytes_predicted = predicted;
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   result.held_bytes_per_token = static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
+  result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
   result.bytes_device_peak = ledger->device().peak_bytes;
   result.rss_peak_bytes = memory::peak_rss_bytes();
   read_bytes = used.payload + used.metadata;

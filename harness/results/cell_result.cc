@@ -9,107 +9,142 @@ namespace {
 using C = CellResult;
 using Fields = std::vector<Field<CellResult>>;
 
+// Experiments as results/README.md has them. A column that one of them fills in only sometimes names it, too.
+constexpr std::string_view kAll =
+    "decode growth prefill batch budget checkpoint quality recall generate stream eval";
+constexpr std::string_view kSteps = "decode growth batch";
+constexpr std::string_view kTimed = "decode growth prefill batch";
+constexpr std::string_view kReadings = "quality recall stream";
+constexpr std::string_view kCompared = "decode growth prefill batch quality recall stream";
+constexpr std::string_view kOutputs = "decode growth prefill batch budget checkpoint eval";
+constexpr std::string_view kJudged = "decode growth budget checkpoint";
+
+Field<C> by(std::string_view experiments, Field<C> field) {
+  field.experiments = experiments;
+  return field;
+}
+
 Fields identity() {
-  return {
-      {"cell", "", &C::cell, "key: experiment, workload, batch, length, variant"},
-      {"variant", "", &C::variant, "canonical spec; of stream also recompute(…), which has no cache"},
-      {"device", "", &C::device, "cpu or cuda: where the cache lives; which GPU, env.json says"},
-      {"threads", "", &C::threads, "threads of the run"},
-      {"experiment", "", &C::experiment, "as in the config"},
-      {"phase", "", &C::phase, "decode (one token a step) or prefill; times of the two are never mixed"},
-      {"workload", "", &C::workload, "where Q, K and V come from"},
-      {"layers", "", &C::layers, "measured layers; bytes and times are of all of them together"},
-      {"q_heads", "", &C::q_heads, "query heads of a layer"},
-      {"kv_heads", "", &C::kv_heads, "K and V heads of a layer"},
-      {"head_dim", "", &C::head_dim, "values of a head's row"},
-      {"batch", "", &C::batch, "sequences of a step"},
-      {"seq_len", "tokens", &C::seq_len,
-       "of a sequence at the end of the last step; of a ragged batch, of the longest"},
-      {"lengths", "", &C::lengths, "batch: what the lengths were drawn from"},
-      {"arm", "", &C::arm,
-       "prefill: materialised, materialised_chunked, chunked or tiled; of models: chunked"},
-      {"chunk_tokens", "tokens", &C::chunk_tokens,
-       "of a chunk: a step, or whose scores are in memory at once"},
-      {"status", "", &C::status, "ok, failed, unsupported or out_of_memory"},
-      {"reason", "", &C::reason, "why the status is not ok"},
-      {"kernel", "", &C::kernel, "instruction set and formats of the attention that ran"},
-  };
+  return written_by<C>(
+      kAll,
+      {
+          {"cell", "", &C::cell, "key: experiment, workload, batch, length, variant"},
+          {"variant", "", &C::variant, "canonical spec; of stream also recompute(…), which has no cache"},
+          one_of<C>(
+              {"device", "", &C::device, "cpu or cuda: where the cache lives; which GPU, env.json says"},
+              {"cpu", "cuda"}),
+          {"threads", "", &C::threads, "threads of the run"},
+          {"experiment", "", &C::experiment, "as in the config"},
+          one_of<C>({"phase", "", &C::phase,
+                     "decode (one token a step) or prefill; times of the two are never mixed"},
+                    {"decode", "prefill"}),
+          {"workload", "", &C::workload, "where Q, K and V come from"},
+          {"layers", "", &C::layers, "measured layers; bytes and times are of all of them together"},
+          {"q_heads", "", &C::q_heads, "query heads of a layer"},
+          {"kv_heads", "", &C::kv_heads, "K and V heads of a layer"},
+          {"head_dim", "", &C::head_dim, "values of a head's row"},
+          {"batch", "", &C::batch, "sequences of a step"},
+          {"seq_len", "tokens", &C::seq_len,
+           "of a sequence at the end of the last step; of a ragged batch, of the longest"},
+          by("batch", {"lengths", "", &C::lengths, "batch: what the lengths were drawn from"}),
+          by("prefill quality recall stream",
+             one_of<C>({"arm", "", &C::arm,
+                        "prefill: materialised, materialised_chunked, chunked or tiled; of models: chunked"},
+                       {"materialised", "materialised_chunked", "chunked", "tiled"})),
+          by("prefill quality recall stream", {"chunk_tokens", "tokens", &C::chunk_tokens,
+                                               "of a chunk: a step, or whose scores are in memory at once"}),
+          one_of<C>({"status", "", &C::status, "ok, failed, unsupported or out_of_memory"},
+                    {"ok", "failed", "unsupported", "out_of_memory"}),
+          {"reason", "", &C::reason, "why the status is not ok"},
+          {"kernel", "", &C::kernel, "instruction set and formats of the attention that ran"},
+      });
 }
 
 Fields bytes() {
-  return {
-      {"bytes_payload", "bytes", &C::bytes_payload, "encoded K and V of kept tokens"},
-      {"bytes_metadata", "bytes", &C::bytes_metadata,
-       "scales, zero points, block tables and scores, as allocated"},
-      {"bytes_slack", "bytes", &C::bytes_slack, "reserved for K and V but not in use"},
-      {"bytes_workspace_peak", "bytes", &C::bytes_workspace_peak,
-       "largest scratch buffers at once during the steps: partial results, scores, decoded or sliced copies"},
-      {"bytes_copied", "bytes", &C::bytes_copied,
-       "decode: moved by growth and slicing in `steps` steps; growth: in all steps"},
-      {"bytes_predicted", "bytes", &C::bytes_predicted, "closed form of payload + metadata + slack"},
-      {"bytes_device_peak", "bytes", &C::bytes_device_peak,
-       "most GPU memory held during the steps, of all kinds; 0 on the CPU"},
-      {"rss_peak_bytes", "bytes", &C::rss_peak_bytes, "resident memory of the process, its peak so far"},
-  };
+  return written_by<C>(
+      kAll,
+      {
+          {"bytes_payload", "bytes", &C::bytes_payload, "encoded K and V of kept tokens"},
+          {"bytes_metadata", "bytes", &C::bytes_metadata,
+           "scales, zero points, block tables and scores, as allocated"},
+          {"bytes_slack", "bytes", &C::bytes_slack, "reserved for K and V but not in use"},
+          {"bytes_workspace_peak", "bytes", &C::bytes_workspace_peak,
+           "largest scratch buffers at once during the steps: partial results, scores, decoded or sliced "
+           "copies"},
+          {"bytes_copied", "bytes", &C::bytes_copied,
+           "decode: moved by growth and slicing in `steps` steps; growth: in all steps"},
+          {"bytes_predicted", "bytes", &C::bytes_predicted, "closed form of payload + metadata + slack"},
+          {"bytes_device_peak", "bytes", &C::bytes_device_peak,
+           "most GPU memory held during the steps, of all kinds; 0 on the CPU"},
+          {"rss_peak_bytes", "bytes", &C::rss_peak_bytes, "resident memory of the process, its peak so far"},
+      });
 }
 
 Fields times() {
-  return {
-      {"append_p50_us", "us", &C::append_p50_us, "storing one token a sequence; p50 is a median"},
-      {"view_p50_us", "us", &C::view_p50_us,
-       "making the kept rows readable; copies only in read=copy variants"},
-      {"attend_p50_us", "us", &C::attend_p50_us, "attention over what is kept"},
-      {"step_p50_us", "us", &C::step_p50_us, "append + view + attend"},
-      {"step_p90_us", "us", &C::step_p90_us, ""},
-      {"step_p99_us", "us", &C::step_p99_us, ""},
-      {"step_max_us", "us", &C::step_max_us, ""},
-      {"step_ci_low_us", "us", &C::step_ci_low_us,
-       "95 % interval of the median step (Student's, over repetitions)"},
-      {"step_ci_high_us", "us", &C::step_ci_high_us, ""},
-      {"cold_attend_p50_us", "us", &C::cold_attend_p50_us,
-       "attention rotating over enough caches to leave the last-level cache"},
-      {"cold_ci_low_us", "us", &C::cold_ci_low_us, "its 95 % interval"},
-      {"cold_ci_high_us", "us", &C::cold_ci_high_us, ""},
-  };
+  return written_by<C>(
+      kSteps, {
+                  {"append_p50_us", "us", &C::append_p50_us, "storing one token a sequence; p50 is a median"},
+                  {"view_p50_us", "us", &C::view_p50_us,
+                   "making the kept rows readable; copies only in read=copy variants"},
+                  {"attend_p50_us", "us", &C::attend_p50_us, "attention over what is kept"},
+                  {"step_p50_us", "us", &C::step_p50_us, "append + view + attend"},
+                  {"step_p90_us", "us", &C::step_p90_us, "the 90th percentile of all steps"},
+                  {"step_p99_us", "us", &C::step_p99_us, "the 99th"},
+                  {"step_max_us", "us", &C::step_max_us, "the slowest step"},
+                  {"step_ci_low_us", "us", &C::step_ci_low_us,
+                   "95 % interval of the median step (Student's, over repetitions)"},
+                  {"step_ci_high_us", "us", &C::step_ci_high_us, "its upper end"},
+                  by("decode", {"cold_attend_p50_us", "us", &C::cold_attend_p50_us,
+                                "attention rotating over enough caches to leave the last-level cache"}),
+                  by("decode", {"cold_ci_low_us", "us", &C::cold_ci_low_us, "its 95 % interval"}),
+                  by("decode", {"cold_ci_high_us", "us", &C::cold_ci_high_us, "its upper end"}),
+              });
 }
 
 Fields roofline() {
-  return {
-      {"read_gbps", "GB/s", &C::read_gbps,
-       "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"},
-      {"ceiling_gbps", "GB/s", &C::ceiling_gbps,
-       "measured read bandwidth: reading the same rows in the same order, over and over, and nothing else "
-       "(of rows that "
-       "are copied before each read, or lie in files: as many other bytes)"},
-      {"ceiling_share", "1", &C::ceiling_share, "share of measured read bandwidth: read_gbps / ceiling_gbps"},
-      {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"},
-      {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
-       "measured read bandwidth over more than twice the last-level cache"},
-      {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"},
-      {"multiply_adds", "", &C::multiply_adds,
-       "of one attend: 2 * head_dim for each query head and row that it keeps"},
-      {"multiply_add_peak_per_s", "1/s", &C::multiply_add_peak_per_s,
-       "measured peak, in registers, of the instructions that the kernel multiplies with"},
-      {"multiply_add_peak_spread", "1", &C::multiply_add_peak_spread,
-       "its fastest repetition over its slowest: above 1 where the clock changed, or another tenant used the "
-       "core"},
-      {"bound", "", &C::bound,
-       "roofline, which takes longer: memory (what is read, at ceiling_gbps) or compute (multiply_adds at "
-       "their peak)"},
-      {"bound_us", "us", &C::bound_us, "that time: no attend is faster"},
-      {"bound_share", "1", &C::bound_share, "share of the roofline: bound_us / attend_p50_us"},
-      {"cold_bound", "", &C::cold_bound, "the same for cold_attend_p50_us, at cold_ceiling_gbps"},
-      {"cold_bound_us", "us", &C::cold_bound_us, ""},
-      {"cold_bound_share", "1", &C::cold_bound_share, ""},
-  };
+  return written_by<C>(
+      "decode",
+      {
+          by(kSteps, {"read_gbps", "GB/s", &C::read_gbps,
+                      "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"}),
+          {"ceiling_gbps", "GB/s", &C::ceiling_gbps,
+           "measured read bandwidth: reading the same rows in the same order, over and over, and nothing "
+           "else (of rows "
+           "that are copied before each read, or lie in files: as many other bytes)"},
+          {"ceiling_share", "1", &C::ceiling_share,
+           "share of measured read bandwidth: read_gbps / ceiling_gbps"},
+          {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"},
+          {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
+           "measured read bandwidth over more than twice the last-level cache"},
+          {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"},
+          {"multiply_adds", "", &C::multiply_adds,
+           "of one attend: 2 * head_dim for each query head and row that it keeps"},
+          {"multiply_add_peak_per_s", "1/s", &C::multiply_add_peak_per_s,
+           "measured peak, in registers, of the instructions that the kernel multiplies with"},
+          {"multiply_add_peak_spread", "1", &C::multiply_add_peak_spread,
+           "its fastest repetition over its slowest: above 1 where the clock changed, or another tenant used "
+           "the core"},
+          one_of<C>({"bound", "", &C::bound,
+                     "roofline, which takes longer: memory (what is read, at ceiling_gbps) or compute "
+                     "(multiply_adds at "
+                     "their peak)"},
+                    {"memory", "compute"}),
+          {"bound_us", "us", &C::bound_us, "that time: no attend is faster"},
+          {"bound_share", "1", &C::bound_share, "share of the roofline: bound_us / attend_p50_us"},
+          one_of<C>(
+              {"cold_bound", "", &C::cold_bound, "the same for cold_attend_p50_us, at cold_ceiling_gbps"},
+              {"memory", "compute"}),
+          {"cold_bound_us", "us", &C::cold_bound_us, "that time: no attend on cold rows is faster"},
+          {"cold_bound_share", "1", &C::cold_bound_share, "cold_bound_us / cold_attend_p50_us"},
+      });
 }
 
-// One column a metric: a new one needs nothing here, and files from before it can still be read.
+// One column a metric: a new one needs nothing here.
 Fields errors() {
   Fields fields;
   for (const verify::Metric* metric : verify::metrics()) {
     const ListedNumber<C> member{&C::metrics, fields.size()};
-    fields.push_back({metric->name, metric->unit, member, metric->help, Later{}});
+    fields.push_back({metric->name, metric->unit, member, metric->help});
   }
   fields.push_back({"err_codec_rel_l2", "1", &C::err_codec_rel_l2,
                     "FP64 on the stored rows against FP64 on the same tokens as they came"});
@@ -118,102 +153,148 @@ Fields errors() {
   fields.push_back({"err_kernel_rel_l2", "1", &C::err_kernel_rel_l2,
                     "the cache's output against FP64 on the stored rows; above 1e-5 (f32, f16, bf16, fp8) "
                     "or 2e-3 (integer codes) the cell has failed"});
-  return fields;
+  return written_by(kOutputs, std::move(fields));
 }
 
 Fields of_experiments() {
   return {
-      {"waste_share", "1", &C::waste_share, "batch: slack / (payload + metadata + slack)"},
-      {"prefill_p50_us", "us", &C::prefill_p50_us,
-       "storing and attending the whole prompt, all layers and sequences"},
-      {"prefill_ci_low_us", "us", &C::prefill_ci_low_us,
-       "95 % interval of the median (Student's, over repetitions)"},
-      {"prefill_ci_high_us", "us", &C::prefill_ci_high_us, ""},
-      {"prefill_tokens_per_s", "tokens/s", &C::prefill_tokens_per_s, ""},
-      {"err_positions", "tokens", &C::err_positions,
-       "budget: last tokens that errors are means over (err_max_abs and err_kernel_rel_l2: the largest)"},
-      {"kept_tokens", "tokens", &C::kept_tokens, "of a sequence, a layer and a head at the end"},
-      {"held_bytes_per_token", "bytes", &C::held_bytes_per_token,
-       "payload + metadata + slack + disk over all tokens given, evicted ones included"},
-      {"eviction_check", "", &C::eviction_check,
-       "fp64: evictions were compared with the FP64 policy; none: the retention has none; empty: nothing to "
-       "compare",
-       Later{}},
-      {"policy_choices", "", &C::policy_choices,
-       "evictions that were compared with the FP64 policy; 0 if that would cost too much"},
-      {"policy_disputed", "", &C::policy_disputed, "of these, near ties that f32 decided otherwise"},
-      {"bytes_disk", "bytes", &C::bytes_disk, "K and V in files, scales and zero points included"},
-      {"series", "", &C::series, "the variant as the config has it: the same at every {budget}"},
-      {"save_p50_us", "us", &C::save_p50_us, "checkpoint: one sequence to a file, synced to the disk"},
-      {"load_p50_us", "us", &C::load_p50_us, "and back, from the page cache"},
-      {"freeze_p50_us", "us", &C::freeze_p50_us, "one sequence to a snapshot in memory", {"snapshot_p50_us"}},
-      {"unfreeze_p50_us", "us", &C::unfreeze_p50_us, "a sequence restored from it", {"restore_p50_us"}},
-      {"fork_p50_us", "us", &C::fork_p50_us, "a second sequence of the same contents"},
-      {"saved_bytes", "bytes", &C::saved_bytes, "of the file"},
-      {"fork_bytes", "bytes", &C::fork_bytes, "held more after a fork, until the two differ"},
+      by("batch", {"waste_share", "1", &C::waste_share, "batch: slack / (payload + metadata + slack)"}),
+      by("prefill", {"prefill_p50_us", "us", &C::prefill_p50_us,
+                     "storing and attending the whole prompt, all layers and sequences"}),
+      by("prefill", {"prefill_ci_low_us", "us", &C::prefill_ci_low_us,
+                     "95 % interval of the median (Student's, over repetitions)"}),
+      by("prefill", {"prefill_ci_high_us", "us", &C::prefill_ci_high_us, "its upper end"}),
+      by("prefill", {"prefill_tokens_per_s", "tokens/s", &C::prefill_tokens_per_s,
+                     "tokens of all sequences / prefill_p50_us"}),
+      by(kJudged,
+         {"err_positions", "tokens", &C::err_positions,
+          "budget: last tokens that errors are means over (err_max_abs and err_kernel_rel_l2: the largest)"}),
+      by("decode growth budget checkpoint quality recall stream",
+         {"kept_tokens", "tokens", &C::kept_tokens, "of a sequence, a layer and a head at the end"}),
+      by(kAll, {"keeps_all", "", &C::keeps_all,
+                "1: the retention's budget is not below the sequence, so nothing was evicted and its policy "
+                "did nothing; 0: "
+                "tokens were evicted; empty: the retention keeps all by design"}),
+      by(kAll, {"held_bytes_per_token", "bytes", &C::held_bytes_per_token,
+                "payload + metadata + slack + disk over all tokens given, evicted ones included"}),
+      by(kJudged, one_of<C>({"eviction_check", "", &C::eviction_check,
+                             "fp64: evictions were compared with the FP64 policy; no_policy: the retention "
+                             "has none; empty: nothing to "
+                             "compare"},
+                            {"fp64", "no_policy"})),
+      by(kJudged, {"policy_choices", "", &C::policy_choices,
+                   "evictions that were compared with the FP64 policy; 0 if that would cost too much"}),
+      by(kJudged,
+         {"policy_disputed", "", &C::policy_disputed, "of these, near ties that f32 decided otherwise"}),
+      by(kAll, {"bytes_disk", "bytes", &C::bytes_disk, "K and V in files, scales and zero points included"}),
+      by(kAll, {"series", "", &C::series, "the variant as the config has it: the same at every {budget}"}),
+      by("checkpoint",
+         {"save_p50_us", "us", &C::save_p50_us, "checkpoint: one sequence to a file, synced to the disk"}),
+      by("checkpoint", {"load_p50_us", "us", &C::load_p50_us, "and back, from the page cache"}),
+      by("checkpoint", {"freeze_p50_us",
+                        "us",
+                        &C::freeze_p50_us,
+                        "one sequence to a snapshot in memory",
+                        {"snapshot_p50_us"}}),
+      by("checkpoint",
+         {"unfreeze_p50_us", "us", &C::unfreeze_p50_us, "a sequence restored from it", {"restore_p50_us"}}),
+      by("checkpoint", {"fork_p50_us", "us", &C::fork_p50_us, "a second sequence of the same contents"}),
+      by("checkpoint", {"saved_bytes", "bytes", &C::saved_bytes, "of the file"}),
+      by("checkpoint",
+         {"fork_bytes", "bytes", &C::fork_bytes, "held more after a fork, until the two differ"}),
   };
 }
 
 Fields perplexity() {
-  return {
-      {"perplexity", "", &C::perplexity, "exp(loss)"},
-      {"perplexity_se", "", &C::perplexity_se, "its standard error"},
-  };
+  return written_by<C>(kReadings, {
+                                      {"perplexity", "", &C::perplexity, "exp(loss)"},
+                                      {"perplexity_se", "", &C::perplexity_se, "its standard error"},
+                                  });
+}
+
+// A stream is compared by its losses alone.
+Fields of_losses() {
+  Fields fields = comparison_fields<C>();
+  for (Field<C>& field : fields)
+    field.experiments = field.name.starts_with("loss_change") ? kReadings : "quality recall";
+  return fields;
 }
 
 Fields of_models() {
-  return {
-      {"peak_bytes", "bytes", &C::peak_bytes, "largest sum of held bytes and workspace"},
-      {"tokens_per_s", "tokens/s", &C::tokens_per_s, "read or generated by one thread, the model included"},
-      {"chunk_max_diff", "nats", &C::chunk_max_diff,
-       "chunked: largest change of a loss of the first sequence against token by token"},
-      {"chunk_check", "", &C::chunk_check,
-       "chunked: losses: compared with token by token; answers: those to the same q, k and v, where rounding "
-       "of K and V alone decides what is evicted or encoded; none: chunks differ by design",
-       Later{}},
-      {"distance", "tokens", &C::distance, "recall: from the passage to its copy"},
-      {"passage_tokens", "tokens", &C::passage_tokens, "recall: of one copy"},
-      {"trained_tokens", "tokens", &C::trained_tokens, "stream: the context that the model was trained for"},
-      {"temperature", "", &C::temperature, "generate: 0 is greedy"},
-      {"generated_tokens", "tokens", &C::generated_tokens, "generate: of each sequence, after its prompt"},
-      {"common_tokens_p50", "tokens", &C::common_tokens_p50,
-       "generate: before the text differs from the full f32 cache's, median of the sequences"},
-      {"common_tokens_min", "tokens", &C::common_tokens_min, "and the fewest"},
-      {"same_texts", "", &C::same_texts, "generate: sequences that never differ from it"},
-  };
+  return written_by<C>(
+      "quality recall generate stream",
+      {
+          {"peak_bytes", "bytes", &C::peak_bytes, "largest sum of held bytes and workspace"},
+          {"tokens_per_s", "tokens/s", &C::tokens_per_s,
+           "read or generated by one thread, the model included"},
+          by(kReadings, {"chunk_max_diff", "nats", &C::chunk_max_diff,
+                         "chunked: largest change of a loss of the first sequence against token by token"}),
+          by(kReadings,
+             one_of<C>({"chunk_check", "", &C::chunk_check,
+                        "chunked: losses: compared with token by token; answers: those to the same q, k and "
+                        "v, where rounding "
+                        "of K and V alone decides what is evicted or encoded; by_design: chunks differ"},
+                       {"losses", "answers", "by_design"})),
+          by("recall", {"distance", "tokens", &C::distance, "recall: from the passage to its copy"}),
+          by("recall", {"passage_tokens", "tokens", &C::passage_tokens, "recall: of one copy"}),
+          by("stream", {"trained_tokens", "tokens", &C::trained_tokens,
+                        "stream: the context that the model was trained for"}),
+          by("generate", {"temperature", "", &C::temperature, "generate: 0 is greedy"}),
+          by("generate", {"generated_tokens", "tokens", &C::generated_tokens,
+                          "generate: of each sequence, after its prompt"}),
+          by("generate",
+             {"common_tokens_p50", "tokens", &C::common_tokens_p50,
+              "generate: before the text differs from the full f32 cache's, median of the sequences"}),
+          by("generate", {"common_tokens_min", "tokens", &C::common_tokens_min, "and the fewest"}),
+          by("generate", {"same_texts", "", &C::same_texts, "generate: sequences that never differ from it"}),
+      });
 }
 
 Fields comparison() {
-  return {
-      {"versus", "", &C::versus,
-       "the variant, or for prefill the arm, that times or losses are compared with"},
-      {"ratio_p50", "1", &C::ratio_p50, "median step / that of `versus`, over the interleaved repetitions"},
-      {"ratio_ci_low", "1", &C::ratio_ci_low,
-       "its interval; wide enough that all verdicts of the sweep point are right together with 95 % (Holm)"},
-      {"ratio_ci_high", "1", &C::ratio_ci_high, ""},
-      {"ratio_confidence", "1", &C::ratio_confidence,
-       "of this interval alone: 0.95 for one comparison, else more"},
-      {"cold_ratio_p50", "1", &C::cold_ratio_p50, "the same of cold_attend_p50_us"},
-      {"cold_ratio_ci_low", "1", &C::cold_ratio_ci_low, ""},
-      {"cold_ratio_ci_high", "1", &C::cold_ratio_ci_high, ""},
-      {"verdict", "", &C::verdict,
-       "of times: baseline, faster, slower, ambiguous, or aa_test, the baseline against itself; "
-       "of losses: baseline, worse, better, negligible, ambiguous, or identical"},
-      {"repetitions", "", &C::repetitions, "interleaved repetitions"},
-      {"samples", "", &C::samples, "steps in all"},
-      {"steal_share", "1", &C::steal_share,
-       "of the processors' time, what the hypervisor gave to other machines meanwhile"},
-      {"others_share", "1", &C::others_share, "of the processors' time, what other processes took meanwhile"},
-      {"noise", "", &C::noise, "what disturbed these times; empty for quiet ones"},
-  };
+  return written_by<C>(
+      kCompared,
+      {
+          by("decode growth prefill batch quality recall generate stream",
+             {"versus", "", &C::versus,
+              "the variant, or for prefill the arm, that times or losses are compared with"}),
+          by(kTimed, {"ratio_p50", "1", &C::ratio_p50,
+                      "median step / that of `versus`, over the interleaved repetitions"}),
+          by(kTimed, {"ratio_ci_low", "1", &C::ratio_ci_low,
+                      "its interval; wide enough that all verdicts of the sweep point are right together "
+                      "with 95 % (Holm)"}),
+          by(kTimed, {"ratio_ci_high", "1", &C::ratio_ci_high, "its upper end"}),
+          by(kTimed, {"ratio_confidence", "1", &C::ratio_confidence,
+                      "of this interval alone: 0.95 for one comparison, else more"}),
+          by("decode", {"cold_ratio_p50", "1", &C::cold_ratio_p50, "the same of cold_attend_p50_us"}),
+          by("decode",
+             {"cold_ratio_ci_low", "1", &C::cold_ratio_ci_low, "its interval, as wide as that of ratio_p50"}),
+          by("decode", {"cold_ratio_ci_high", "1", &C::cold_ratio_ci_high, "its upper end"}),
+          one_of<C>(
+              {"verdict", "", &C::verdict,
+               "of times: baseline, faster, slower, ambiguous, or aa_test, the baseline against itself; "
+               "of losses: baseline, worse, better, negligible, ambiguous, or identical"},
+              {"baseline", "aa_test", "faster", "slower", "ambiguous", "worse", "better", "negligible",
+               "identical"}),
+          by("decode growth prefill batch checkpoint",
+             {"repetitions", "", &C::repetitions, "interleaved repetitions"}),
+          by("decode growth prefill batch checkpoint", {"samples", "", &C::samples, "steps in all"}),
+          by(kTimed, {"steal_share", "1", &C::steal_share,
+                      "of the processors' time, what the hypervisor gave to other machines meanwhile"}),
+          by(kTimed, {"others_share", "1", &C::others_share,
+                      "of the processors' time, what other processes took meanwhile"}),
+          by(kTimed, {"noise", "", &C::noise, "what disturbed these times; empty for quiet ones"}),
+      });
 }
 
 Fields all_fields() {
   Fields all;
   for (const Fields& part :
-       {identity(), bytes(), times(), roofline(), errors(), of_experiments(), loss_fields<C>(), perplexity(),
-        comparison_fields<C>(), of_models(), comparison()})
+       {identity(), bytes(), times(), roofline(), errors(), of_experiments(),
+        written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
+  // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
+  const Fields first = identity();
+  for (size_t i = first.size(); i < all.size(); ++i) all[i].later = true;
   return all;
 }
 

@@ -57,7 +57,7 @@ struct CellResult : PredictionResult {
   // What single experiments add.
   Number waste_share;
   Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;
-  Integer err_positions, kept_tokens;
+  Integer err_positions, kept_tokens, keeps_all;
   Number held_bytes_per_token;
   std::string eviction_check;
   Integer policy_choices, policy_disputed;

@@ -20,6 +20,8 @@ struct Column {
   Type type;
   std::string_view meaning;
   std::vector<std::string_view> aliases;
+  std::string_view experiments = {};          // that write it, separated by spaces; empty of other tables
+  std::vector<std::string_view> values = {};  // all of them, of a text that is one of a few
 };
 
 // A field of a struct that is one of a list, which another table names: error metrics.
@@ -41,7 +43,9 @@ struct Field {
   std::string_view unit;
   Member member;
   std::string_view meaning;
-  Names aliases;  // other names under which the column can be read and asked for
+  Names aliases;                      // other names under which the column can be read and asked for
+  std::string_view experiments = {};  // as of Column
+  Names values = {};
   bool later = false;
 
   Field(std::string_view name_, std::string_view unit_, Member member_, std::string_view meaning_,
@@ -107,7 +111,9 @@ class Schema {
   const std::vector<Field<Row>>& fields() const { return fields_; }
   std::vector<Column> columns() const {
     std::vector<Column> columns;
-    for (const Field<Row>& f : fields_) columns.push_back({f.name, f.unit, f.type(), f.meaning, f.aliases});
+    for (const Field<Row>& f : fields_) {
+      columns.push_back({f.name, f.unit, f.type(), f.meaning, f.aliases, f.experiments, f.values});
+    }
     return columns;
   }
 
@@ -132,7 +138,25 @@ class Schema {
   std::vector<Field<Row>> fields_;
 };
 
-// [{"name", "unit", "type", "meaning", "aliases"}, …], in order.
+// A field that holds one of these texts or is empty. None may be a word that readers of CSV take for a missing
+// value: "none", "null", "NA", … (tests/harness/results).
+template <class Row>
+Field<Row> one_of(Field<Row> field, typename Field<Row>::Names values) {
+  field.values = std::move(values);
+  return field;
+}
+
+// Fields that these experiments fill in.
+template <class Row>
+std::vector<Field<Row>> written_by(std::string_view experiments, std::vector<Field<Row>> fields) {
+  for (Field<Row>& field : fields) {
+    if (field.experiments.empty()) field.experiments = experiments;
+  }
+  return fields;
+}
+
+// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values"}, …], in order; the last two where there
+// are any.
 std::string columns_json(const std::vector<Column>& columns);
 
 }  // namespace kv::results

@@ -137,7 +137,7 @@ reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
 PolicyCheck check_policy(const Spec& spec, const workload::Workload& workload, int64_t max_tokens,
                          int64_t prompt, cuda::Gpu* gpu) {
   if (retention_of(spec).keeps_all) return {};
-  if (!reference::find_oracle(spec.retention.name)) return {.oracle = "none"};
+  if (!reference::find_oracle(spec.retention.name)) return {.oracle = "no_policy"};
   return check_policy(spec, policy_of(spec, max_tokens), workload, max_tokens, prompt, gpu);
 }
 

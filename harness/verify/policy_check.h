@@ -30,7 +30,7 @@ inline double near_tie(double kernel_bound) { return kernel_bound > 1e-5 ? 2e-4 
 inline constexpr double kPolicyCheckWork = 5e8;
 
 struct PolicyCheck {
-  // fp64: compared with the FP64 policy; none: there is none; empty: nothing to compare, as nothing is
+  // fp64: compared with the FP64 policy; no_policy: there is none; empty: nothing to compare, as nothing is
   // evicted, or comparing would cost too much.
   std::string_view oracle;
   int64_t tokens = 0;       // that were compared

@@ -159,7 +159,7 @@ def test_chunks_whose_rounding_decides_have_not_failed(tmp_path):
     knorm, kivi = table(tmp_path / "out" / "cells.csv")
     assert knorm["status"] == kivi["status"] == "ok", knorm["reason"] + kivi["reason"]
     assert knorm["chunk_check"] == "answers" and float(knorm["chunk_max_diff"]) > 2e-3
-    assert kivi["chunk_check"] == "none"
+    assert kivi["chunk_check"] == "by_design"
 
 
 def test_a_prompt_is_not_scored(tmp_path):

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -13,8 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
+#include "harness/io/paths.h"
 #include "harness/results/csv.h"
 #include "tests/message_of.h"
 
@@ -238,6 +241,67 @@ TEST_F(Results, WriteWholeLeavesTheOldFileWhereTheDiskRefuses) {
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(read(path_), "old\n");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+// Every column says what it is, in which unit and where it is filled in.
+TEST(Schema, DescribesEveryColumn) {
+  const std::set<std::string> known{"decode",  "growth", "prefill",  "batch",  "budget", "checkpoint",
+                                    "quality", "recall", "generate", "stream", "eval"};
+  for (const results::Column& column : results::cell_schema().columns()) {
+    EXPECT_FALSE(column.meaning.empty()) << column.name;
+    EXPECT_FALSE(column.experiments.empty()) << column.name;
+    std::istringstream words{std::string(column.experiments)};
+    for (std::string word; words >> word;) EXPECT_TRUE(known.count(word)) << column.name << ": " << word;
+    EXPECT_TRUE(column.type != results::Type::kText || column.unit.empty()) << column.name;
+  }
+}
+
+// What committed runs hold: no experiment fills in a column that does not name it, and no text is unknown.
+TEST(Schema, AgreesWithTheCommittedRuns) {
+  std::set<std::string> experiments;
+  for (const auto& entry : fs::recursive_directory_iterator(io::project_home() / "results")) {
+    if (entry.path().filename() != "cells.csv" || entry.path().string().find("/local/") != std::string::npos)
+      continue;
+    for (const results::CellResult& row : results::read_csv(entry.path(), results::cell_schema())) {
+      experiments.insert(row.experiment);
+      for (const results::Field<results::CellResult>& field : results::cell_schema().fields()) {
+        const std::string text = field.text(row), where = entry.path().string() + ": " + row.cell + ": ";
+        if (text.empty()) continue;
+        EXPECT_NE((" " + std::string(field.experiments) + " ").find(" " + row.experiment + " "),
+                  std::string::npos)
+            << where << field.name;
+        const bool known = field.values.empty() ||
+                           std::find(field.values.begin(), field.values.end(), text) != field.values.end();
+        EXPECT_TRUE(known || text == "null" || text == "none") << where << field.name << " = " << text;
+      }
+    }
+  }
+  EXPECT_GE(experiments.size(), 9u);
+}
+
+// What pandas, polars, R's readr and data.table take for a missing value by default, or people do, in any case.
+TEST(Schema, WritesNoTextThatReadersTakeForMissing) {
+  const std::set<std::string> missing{"",    "na",   "n/a",    "#n/a",    "#n/a n/a", "#na",      "<na>",
+                                      "nan", "-nan", "null",   "none",    "-",        ".",        "nil",
+                                      "inf", "-inf", "1.#ind", "-1.#ind", "1.#qnan",  "-1.#qnan", "?"};
+  size_t texts = 0;
+  const auto check = [&](const auto& schema) {
+    for (const results::Column& column : schema.columns()) {
+      for (const std::string_view value : column.values) {
+        std::string lower(value);
+        std::transform(lower.begin(), lower.end(), lower.begin(),
+                       [](unsigned char c) { return std::tolower(c); });
+        EXPECT_FALSE(missing.count(lower)) << schema.table() << ": " << column.name << " = " << value;
+        ++texts;
+      }
+    }
+  };
+  check(results::cell_schema());
+  check(results::sample_schema());
+  check(results::growth_schema());
+  check(results::position_schema());
+  check(results::text_schema());
+  EXPECT_GT(texts, 30u);
 }
 
 results::CellResult cell(const std::string& key) {
