@@ -1,18 +1,16 @@
 #include "harness/cli/tables.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/cli/progress.h"
+#include "harness/cli/terminal.h"
 #include "harness/cli/variants_option.h"
+#include "harness/io/token_count.h"
 #include "harness/results/append_file.h"
 #include "harness/results/csv.h"
 #include "harness/tables/fit_table.h"
@@ -24,26 +22,14 @@ namespace {
 
 constexpr size_t kMostLengths = 1000;
 
-// Columns of the terminal that is written to; no limit elsewhere. $COLUMNS goes first.
-size_t output_width() {
-  const char* columns = std::getenv("COLUMNS");
-  if (const int width = columns ? std::atoi(columns) : 0; width > 0) return static_cast<size_t>(width);
-  winsize size{};
-  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    return size.ws_col;
-  return std::numeric_limits<size_t>::max();
-}
-
 int64_t parse_tokens(const std::string& text) {
-  int64_t tokens = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
-  if (error != std::errc() || end != text.data() + text.size() || tokens < 1 ||
-      tokens > tables::kMostTokens) {
+  const std::optional<int64_t> tokens = io::parse_token_count(text);
+  if (!tokens || *tokens < 1 || *tokens > tables::kMostTokens) {
     throw std::invalid_argument("--lengths '" + text + "' is no number of tokens from 1 to " +
                                 std::to_string(tables::kMostTokens) +
-                                "; write 1024,4096 or 1024..131072 (doubling)");
+                                "; write 1024,4096 or 4K,128K or 1024..128K (doubling)");
   }
-  return tokens;
+  return *tokens;
 }
 
 std::vector<int64_t> parse_lengths(const std::string& text) {
@@ -102,7 +88,7 @@ class Document {
   Document(const TablesOptions& options, const results::Schema<Row>& schema)
       : format_(format_of(options)),
         units_(options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary),
-        width_(options.out.empty() ? output_width() : std::numeric_limits<size_t>::max()),
+        width_(options.out.empty() ? terminal_width() : std::numeric_limits<size_t>::max()),
         schema_(schema) {}
 
   template <class Table>

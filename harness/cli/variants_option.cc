@@ -4,7 +4,20 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/config/braces.h"
+
 namespace kv::cli {
+namespace {
+
+std::vector<std::string> expanded(const std::string& text) {
+  try {
+    return config::expand_braces(text);
+  } catch (const std::invalid_argument& e) {
+    throw std::invalid_argument("--variants has a mistake in '" + text + "': " + e.what());
+  }
+}
+
+}  // namespace
 
 std::vector<Spec> parse_variants(const std::string& text) {
   std::vector<Spec> specs;
@@ -12,9 +25,10 @@ std::vector<Spec> parse_variants(const std::string& text) {
   for (std::string part; std::getline(parts, part, ';');) {
     const size_t first = part.find_first_not_of(" \n\t"), last = part.find_last_not_of(" \n\t");
     if (first == std::string::npos) continue;
-    specs.push_back(parse_spec(part.substr(first, last - first + 1)));
-    if (std::count(specs.begin(), specs.end(), specs.back()) > 1) {
-      throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
+    for (const std::string& spec : expanded(part.substr(first, last - first + 1))) {
+      specs.push_back(parse_spec(spec));
+      if (std::count(specs.begin(), specs.end(), specs.back()) > 1)
+        throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
     }
   }
   if (specs.empty())

@@ -8,7 +8,7 @@
 
 namespace kv::cli {
 
-// Specs, separated by ';'. Throws std::invalid_argument for none, and for one that is there twice.
+// Specs, separated by ';', with lists in braces (config/braces.h). Throws std::invalid_argument for none, and for one that is there twice.
 std::vector<Spec> parse_variants(const std::string& text);
 
 }  // namespace kv::cli

@@ -4,8 +4,10 @@
 #include <array>
 #include <stdexcept>
 
+#include "harness/config/braces.h"
 #include "harness/config/placeholder.h"
 #include "harness/config/request_lengths.h"
+#include "harness/io/suggestion.h"
 #include "kernels/attention.h"
 
 namespace kv::config {
@@ -27,25 +29,61 @@ std::string at_budget(const Section& section, const std::string& written, int64_
   }
 }
 
-// Each variant, at each budget if it depends on it.
+std::vector<std::string> without_lists(const Section& section, const std::string& written) {
+  try {
+    return expand_braces(written);
+  } catch (const std::invalid_argument& e) {
+    section.fail("variants", "has a mistake in '" + written + "': " + e.what());
+  }
+}
+
+// Each variant, for each item of its lists, at each budget if it depends on it.
 void expand_variants(const Section& section, Axes& axes) {
   axes.variants.clear();
   axes.series.clear();
-  const auto add = [&](const std::string& written, const std::string& text) {
+  const auto add = [&](const std::string& series, const std::string& text) {
     axes.variants.push_back(read_variant(section, text));
-    axes.series.push_back(written);
+    axes.series.push_back(series);
     if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)
       section.fail("variants", "names '" + axes.variants.back().print() + "' twice");
   };
   for (const std::string& written : axes.written) {
-    if (!has_placeholder(written)) {
-      add(written, written);
-      continue;
+    for (const std::string& series : without_lists(section, written)) {
+      if (!has_placeholder(series)) {
+        add(series, series);
+        continue;
+      }
+      if (axes.budget.empty())
+        section.fail("variants", "has '" + series +
+                                     "', but there is no axis budget = [...]; a list in braces has a comma, "
+                                     "as {f16,q8_0}");
+      for (const int64_t budget : axes.budget) add(series, at_budget(section, series, budget));
     }
-    if (axes.budget.empty())
-      section.fail("variants", "has '" + written + "', but there is no axis budget = [...]");
-    for (const int64_t budget : axes.budget) add(written, at_budget(section, written, budget));
   }
+}
+
+// Puts the baseline first: experiments compare with their first variant.
+void order_by_baseline(Section& section, Axes& axes) {
+  const bool own = section.has("baseline");
+  axes.baseline = section.text("baseline", axes.baseline);
+  if (axes.baseline.empty() || axes.variants.empty()) return;
+  const std::string key = own ? "baseline" : "variants";
+  std::vector<std::string> names;
+  for (const Spec& spec : axes.variants) names.push_back(spec.print());
+  std::string wanted = axes.baseline;
+  try {
+    wanted = parse_spec(wanted).print();
+  } catch (const std::invalid_argument&) {
+    // A text that is no spec is none of the variants either: what is near says more than a parser.
+  }
+  const auto at = std::find(names.begin(), names.end(), wanted) - names.begin();
+  if (at == std::ssize(names)) {
+    section.fail(
+        key, own ? "'" + wanted + "' is none of the variants" + io::did_you_mean(wanted, names)
+                 : "lacks the baseline '" + wanted + "' of [sweep]; give this table a baseline of its own");
+  }
+  std::rotate(axes.variants.begin(), axes.variants.begin() + at, axes.variants.begin() + at + 1);
+  std::rotate(axes.series.begin(), axes.series.begin() + at, axes.series.begin() + at + 1);
 }
 
 void read_lengths(Section& section, std::vector<std::string>& lengths) {
@@ -61,7 +99,7 @@ void read_lengths(Section& section, std::vector<std::string>& lengths) {
 }
 
 void read_tokens(Section& section, const std::string& key, std::vector<int64_t>& values) {
-  values = section.integers(key, values, 1, kMaxTokens);
+  values = section.token_list(key, values, 1, kMaxTokens);
   refuse_repeats(section, key, values);
 }
 
@@ -80,7 +118,8 @@ void read_workloads(Section& section, const std::vector<std::string>& known,
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::string list;
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    section.fail("workload", "must be among " + list + ", not '" + name + "'");
+    section.fail("workload",
+                 "must be among " + list + ", not '" + name + "'" + io::did_you_mean(name, known));
   }
 }
 
@@ -103,6 +142,7 @@ void read_axes(Section& section, Axes& axes, const std::vector<std::string>& wor
   axes.written = section.texts("variants", axes.written);
   read_tokens(section, "budget", axes.budget);
   expand_variants(section, axes);
+  order_by_baseline(section, axes);
   read_tokens(section, "seq_len", axes.seq_len);
   std::sort(axes.seq_len.begin(), axes.seq_len.end());
   read_small_integers(section, "batch", 4096, axes.batch);
@@ -133,8 +173,8 @@ std::string table_of(std::string_view key) {
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
   if (among({"family", "dump", "model", "tokenizer", "text"})) return "[workload]";
-  if (among({"variants", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage", "kv_heads",
-             "head_dim", "threads", "workload"}))
+  if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
+             "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
   if (among({"repetitions", "steps", "retries", "cold_steps", "attend", "aa_test", "null_ab", "allocator",
              "step_tokens", "prompt", "passages", "temperature", "recompute", "stride", "memory_share"}))

@@ -11,6 +11,7 @@
 #include "harness/config/overrides.h"
 #include "harness/config/section.h"
 #include "harness/io/paths.h"
+#include "harness/io/suggestion.h"
 #include "harness/io/text.h"
 #include "kernels/attention.h"
 
@@ -86,14 +87,14 @@ void read_measure(Section& section, MeasureConfig& m) {
     section.fail("null_ab", "is the older name of aa_test; give one of them");
   m.aa_test = section.boolean(section.has("null_ab") ? "null_ab" : "aa_test", m.aa_test);
   m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
-  m.step_tokens = section.integer("step_tokens", m.step_tokens, 1, kMaxTokens);
-  m.prompt = section.integer("prompt", m.prompt, 0, kMaxTokens);
+  m.step_tokens = section.tokens("step_tokens", m.step_tokens, 1, kMaxTokens);
+  m.prompt = section.tokens("prompt", m.prompt, 0, kMaxTokens);
   m.passages = section.choice("passages", m.passages, {"random", "text"});
   m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
   refuse_repeats(section, "temperature", m.temperature);
-  m.recompute = section.integers("recompute", m.recompute, 1, kMaxTokens);
+  m.recompute = section.token_list("recompute", m.recompute, 1, kMaxTokens);
   refuse_repeats(section, "recompute", m.recompute);
-  m.stride = section.integer("stride", m.stride, 1, kMaxTokens);
+  m.stride = section.tokens("stride", m.stride, 1, kMaxTokens);
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 
@@ -187,12 +188,18 @@ ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog
   return defaults;
 }
 
+std::vector<std::string_view> names_of(const Catalog& catalog) {
+  std::vector<std::string_view> names;
+  for (const ExperimentInfo& info : catalog.experiments) names.push_back(info.name);
+  return names;
+}
+
 std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog) {
   const ExperimentConfig defaults = read_defaults(top, config, catalog);
   const std::vector<std::string> kinds = top.texts("experiment", {});
   std::string names;
-  for (const ExperimentInfo& e : catalog.experiments)
-    names += (names.empty() ? "" : ", ") + std::string(e.name);
+  for (const std::string_view name : names_of(catalog))
+    names += (names.empty() ? "" : ", ") + std::string(name);
   require(!kinds.empty(), config.path,
           "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
@@ -202,7 +209,9 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
     known[std::string(info.name)] = read_own_tables(top, info, defaults, catalog);
   std::vector<ExperimentConfig> experiments;
   for (const std::string& kind : kinds) {
-    if (!known.count(kind)) top.fail("experiment", "must be one of " + names + ", not '" + kind + "'");
+    if (!known.count(kind))
+      top.fail("experiment", "must be one of " + names + ", not '" + kind + "'" +
+                                 io::did_you_mean(kind, names_of(catalog)));
     const ExperimentInfo& info = info_of(catalog, kind);
     for (const ExperimentConfig& experiment : known.at(kind)) {
       require(!experiment.axes.variants.empty(), config.path,

@@ -20,10 +20,11 @@ struct WorkloadConfig {
 };
 
 struct Axes {
-  std::vector<std::string> written;  // variants as the config has them, with their {budget}
+  std::vector<std::string> written;  // variants as the config has them, with their braces
   std::vector<int64_t> budget;       // what {budget} stands for
-  std::vector<Spec> variants;        // each of `written`, at each budget if it depends on it
-  std::vector<std::string> series;   // which of `written` each of `variants` comes from
+  std::vector<Spec> variants;        // each of `written`, expanded
+  std::vector<std::string> series;   // what each of `variants` was before {budget} became a number
+  std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
   std::vector<std::string> workload;

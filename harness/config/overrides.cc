@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
@@ -28,6 +29,19 @@ void override_value(toml::table& root, const std::string& key, const toml::node&
   at->insert_or_assign(part, value);
 }
 
+// TOML, in which [4K,128K] needs no quotes; what is none is text.
+toml::table value_of(const std::string& text) {
+  static const std::regex bare_count(R"(([\[,]\s*)(\d+[KkMm])(?=\s*[\],]))");
+  for (const std::string& value : {text, std::regex_replace(text, bare_count, "$1\"$2\"")}) {
+    try {
+      return toml::parse("value = " + value);
+    } catch (const toml::parse_error&) {
+      continue;
+    }
+  }
+  return toml::table{{"value", text}};
+}
+
 // `a.b.c=value`: the value is TOML, or else taken as text.
 void apply_override(toml::table& root, const std::string& assignment) {
   const size_t equals = assignment.find('=');
@@ -37,12 +51,7 @@ void apply_override(toml::table& root, const std::string& assignment) {
   }
   const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
   refuse_deep_toml(key + " = " + text, "--set");
-  toml::table parsed;
-  try {
-    parsed = toml::parse("value = " + text);
-  } catch (const toml::parse_error&) {
-    parsed.insert("value", text);
-  }
+  const toml::table parsed = value_of(text);
   override_value(root, key, *parsed.get("value"));
 }
 

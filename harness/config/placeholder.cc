@@ -13,7 +13,9 @@ constexpr std::string_view kName = "budget";
 }
 
 int64_t value_of(std::string_view inside, int64_t budget) {
-  const auto unknown = [&] { fail(inside, "is not known; there are {budget}, {budget/2} and {budget-4}"); };
+  const auto unknown = [&] {
+    fail(inside, "is not known; there are {budget}, {budget/2} and {budget-4}, and lists as {f16,q8_0}");
+  };
   if (inside.substr(0, kName.size()) != kName) unknown();
   if (inside == kName) return budget;
   const std::string_view number = inside.substr(kName.size() + 1);

@@ -1,5 +1,6 @@
 #include "harness/config/request_lengths.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "harness/io/json.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
+#include "harness/io/token_count.h"
 #include "harness/math/random.h"
 
 namespace kv::config {
@@ -30,21 +32,21 @@ std::string argument(const std::string& text, const std::string& name) {
 
 std::vector<int64_t> numbers(const std::string& text, const std::string& list) {
   std::vector<int64_t> values;
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  while (true) {
-    while (at < end && *at == ' ') ++at;
-    int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || value < 1 || value > kMaxLength) {
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    std::string_view item = std::string_view(list).substr(at, comma - at);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    const std::optional<int64_t> value = io::parse_token_count(item);
+    if (!value || *value < 1 || *value > kMaxLength) {
       refuse(text, "must hold lengths from 1 to " + std::to_string(kMaxLength) +
-                       "; known: a list as in 16,32,500, uniform(16,512), zipf(16,4096), trace(FILE)");
+                       ", separated by commas; known: a list as in 16,32,500 or 1K,128K, uniform(16,512), "
+                       "zipf(16,4096), trace(FILE)");
     }
-    values.push_back(value);
-    if (next == end) return values;
-    if (*next != ',') refuse(text, "must separate its lengths by commas");
-    at = next + 1;
+    values.push_back(*value);
+    at = comma + 1;
   }
+  return values;
 }
 
 struct Bounds {

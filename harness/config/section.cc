@@ -7,6 +7,8 @@
 
 #include "harness/config/toml_depth.h"
 #include "harness/io/mapped_file.h"
+#include "harness/io/suggestion.h"
+#include "harness/io/token_count.h"
 
 namespace kv::config {
 namespace {
@@ -72,13 +74,18 @@ std::string Section::choice(const std::string& key, const std::string& fallback,
                             const std::vector<std::string>& known) {
   const std::string value = text(key, fallback);
   if (std::find(known.begin(), known.end(), value) == known.end())
-    fail(key, "must be one of " + joined(known) + ", not '" + value + "'");
+    fail(key, "must be one of " + joined(known) + ", not '" + value + "'" + io::did_you_mean(value, known));
   return value;
 }
 
 int64_t Section::integer(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
   const toml::node* node = take(key);
   return node ? checked(key, *node, min, max) : fallback;
+}
+
+int64_t Section::tokens(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
+  const toml::node* node = take(key);
+  return node ? checked_tokens(key, *node, min, max) : fallback;
 }
 
 bool Section::boolean(const std::string& key, bool fallback) {
@@ -104,6 +111,13 @@ std::vector<int64_t> Section::integers(const std::string& key, const std::vector
                                        int64_t min, int64_t max) {
   std::vector<int64_t> values;
   for (const toml::node* node : items(key)) values.push_back(checked(key, *node, min, max));
+  return values.empty() ? fallback : values;
+}
+
+std::vector<int64_t> Section::token_list(const std::string& key, const std::vector<int64_t>& fallback,
+                                         int64_t min, int64_t max) {
+  std::vector<int64_t> values;
+  for (const toml::node* node : items(key)) values.push_back(checked_tokens(key, *node, min, max));
   return values.empty() ? fallback : values;
 }
 
@@ -184,7 +198,7 @@ void Section::refuse_the_rest(std::string (*table_of)(std::string_view key)) con
     if (asked_.count(name)) continue;
     const std::string table = table_of ? table_of(name) : "";
     if (!table.empty()) fail(name, "is not a key that is known here; it belongs in " + table);
-    fail(name, "is not a key that is known here; known: " + joined(asked_));
+    fail(name, "is not a key that is known here; known: " + joined(asked_) + io::did_you_mean(name, asked_));
   }
 }
 
@@ -212,12 +226,25 @@ double Section::checked(const std::string& key, const toml::node& node, double m
 
 int64_t Section::checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const {
   if (!node.is_integer()) fail(key, "must be a whole number");
-  const int64_t value = node.value<int64_t>().value();
-  if (value < min || value > max) {
-    fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " +
-                  std::to_string(value));
+  return in_range(key, node.value<int64_t>().value(), min, max);
+}
+
+int64_t Section::checked_tokens(const std::string& key, const toml::node& node, int64_t min,
+                                int64_t max) const {
+  if (!node.is_string()) {
+    if (!node.is_integer()) fail(key, "must be a whole number of tokens, as 131072 or \"128K\"");
+    return checked(key, node, min, max);
   }
-  return value;
+  const std::string text = node.value<std::string>().value();
+  const std::optional<int64_t> value = io::parse_token_count(text);
+  if (!value) fail(key, "must be a whole number of tokens, as 131072 or \"128K\", not '" + text + "'");
+  return in_range(key, *value, min, max);
+}
+
+int64_t Section::in_range(const std::string& key, int64_t value, int64_t min, int64_t max) const {
+  if (value >= min && value <= max) return value;
+  fail(key, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " +
+                std::to_string(value));
 }
 
 std::string Section::written(const std::string& key, const toml::node& node) const {

@@ -36,6 +36,8 @@ class Section {
   std::string choice(const std::string& key, const std::string& fallback,
                      const std::vector<std::string>& known);
   int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max);
+  // A number of tokens: 131072 or "128K".
+  int64_t tokens(const std::string& key, int64_t fallback, int64_t min, int64_t max);
   bool boolean(const std::string& key, bool fallback);
   double number(const std::string& key, double fallback, double min, double max);
   std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback, double min,
@@ -44,6 +46,8 @@ class Section {
   // One value or an array of them; never empty.
   std::vector<int64_t> integers(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
                                 int64_t max);
+  std::vector<int64_t> token_list(const std::string& key, const std::vector<int64_t>& fallback, int64_t min,
+                                  int64_t max);
   std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback);
 
   // Text, or a whole number as text. Other numbers are refused: reading them would lose digits that were
@@ -76,6 +80,8 @@ class Section {
   std::vector<const toml::node*> items(const std::string& key);
   double checked(const std::string& key, const toml::node& node, double min, double max) const;
   int64_t checked(const std::string& key, const toml::node& node, int64_t min, int64_t max) const;
+  int64_t checked_tokens(const std::string& key, const toml::node& node, int64_t min, int64_t max) const;
+  int64_t in_range(const std::string& key, int64_t value, int64_t min, int64_t max) const;
   std::string written(const std::string& key, const toml::node& node) const;
 
   const toml::table* table_;

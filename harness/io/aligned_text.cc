@@ -9,7 +9,7 @@ size_t text_width(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-std::string aligned_text(const std::vector<std::vector<std::string>>& rows) {
+std::string aligned_text(const std::vector<std::vector<std::string>>& rows, size_t left_columns) {
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], text_width(row[i]));
@@ -19,7 +19,7 @@ std::string aligned_text(const std::vector<std::vector<std::string>>& rows) {
     std::string line = " ";
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string gap(widths[i] - text_width(row[i]), ' ');
-      line += " " + (i == 0 ? row[i] + gap : gap + row[i]) + " ";
+      line += " " + (i < left_columns ? row[i] + gap : gap + row[i]) + " ";
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

@@ -1,8 +1,11 @@
 #include "harness/io/paths.h"
 
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
+#include <string>
 
+#include "harness/io/suggestion.h"
 #include "harness/version.h"
 
 namespace kv::io {
@@ -14,6 +17,30 @@ std::filesystem::path project_home() {
 
 namespace {
 
+// Files beside the one that is missing, here and in the project; of a bare name, the project's configs as well.
+std::set<std::string> names_beside(const std::filesystem::path& path) {
+  constexpr size_t kMost = 10000;
+  std::set<std::string> names;
+  const auto add = [&](const std::filesystem::path& folder, const std::filesystem::path& shown) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (names.size() < kMost) names.insert((shown / entry.path().filename()).string());
+    }
+  };
+  const std::filesystem::path parent = path.parent_path();
+  add(parent.empty() ? "." : parent, parent);
+  add(project_home() / parent, parent);
+  return names;
+}
+
+// "; did you mean 'configs/quickstart.toml'?", also for `quickstart` and `quickstart.toml`.
+std::string nearest_file(const std::filesystem::path& path) {
+  const std::string beside = did_you_mean(path.string(), names_beside(path));
+  if (!beside.empty() || path.has_parent_path()) return beside;
+  const std::string name = path.stem().string() + ".toml";
+  return did_you_mean("configs/" + name, names_beside("configs/" + name));
+}
+
 std::filesystem::path find(const std::string& path, const std::string& what) {
   const std::filesystem::path inside = project_home() / path;  // `path` itself where that is absolute
   std::error_code ignored;
@@ -21,7 +48,7 @@ std::filesystem::path find(const std::string& path, const std::string& what) {
     if (std::filesystem::exists(place, ignored)) return place;
   }
   throw std::invalid_argument(what + " '" + path + "' does not exist, neither here nor in " +
-                              project_home().string());
+                              project_home().string() + nearest_file(path));
 }
 
 }  // namespace

@@ -209,5 +209,90 @@ TEST_F(ConfigFile, SweepAndAnExperimentsTableTakeTheSameAxes) {
   }
 }
 
+// Experiments compare with their first variant, so the baseline is put there.
+TEST_F(ConfigFile, TheBaselineComesFirst) {
+  const auto first = [&](const std::string& more, size_t experiment) {
+    return load(kText + more).experiments[experiment].axes.variants.front().print();
+  };
+  EXPECT_EQ(first("", 0), "contiguous");
+  EXPECT_EQ(
+      first("[decode]\nvariants = 'paged(block={1,8})'\nbaseline = 'paged(block=8,order=sequential)'\n", 0),
+      "paged(block=8)");
+  const config::Axes axes =
+      load(kText + "[decode]\nvariants = ['concat', 'doubling', 'paged']\nbaseline = 'paged'\n")
+          .experiments[0]
+          .axes;
+  EXPECT_EQ(axes.series, (std::vector<std::string>{"paged", "concat", "doubling"}));
+}
+
+TEST_F(ConfigFile, ABaselineThatIsNoVariantIsRefusedWithTheNearest) {
+  const auto refused = [&](const std::string& more) { return message_of([&] { load(kText + more); }); };
+  EXPECT_NE(refused("[decode]\nvariants = ['concat', 'paged']\nbaseline = 'pagde'\n")
+                .find("decode.baseline 'pagde' is none of the variants; did you mean 'paged'?"),
+            std::string::npos);
+  config::Overrides o;
+  o.set = {"sweep.baseline=contiguous", "growth.variants=['concat']"};
+  EXPECT_NE(message_of([&] {
+              load(kText, o);
+            }).find("growth.variants lacks the baseline 'contiguous' of [sweep]; give this table a baseline"),
+            std::string::npos);
+}
+
+TEST_F(ConfigFile, ListsInBracesAndBudgetsAreDistinguished) {
+  const config::Axes axes =
+      load(kText + "[decode]\nvariants = 'contiguous/{f16,q8_0}/ring(window={budget})'\n" +
+           "budget = [8, 16]\n")
+          .experiments[0]
+          .axes;
+  std::vector<std::string> variants;
+  for (const Spec& spec : axes.variants) variants.push_back(spec.print());
+  EXPECT_EQ(variants,
+            (std::vector<std::string>{"contiguous/f16/ring(window=8)", "contiguous/f16/ring(window=16)",
+                                      "contiguous/q8_0/ring(window=8)", "contiguous/q8_0/ring(window=16)"}));
+  EXPECT_EQ(axes.series[0], "contiguous/f16/ring(window={budget})");
+  EXPECT_EQ(axes.series[3], "contiguous/q8_0/ring(window={budget})");
+  const auto refused = [&](const std::string& variants_) {
+    return message_of([&] { load(kText + "[decode]\nvariants = '" + variants_ + "'\n"); });
+  };
+  EXPECT_NE(refused("paged(block={1,01})").find("decode.variants names 'paged(block=1)' twice"),
+            std::string::npos);
+  EXPECT_NE(refused("paged(block={1,{2,3}})").find("braces inside braces are not known"), std::string::npos);
+  EXPECT_NE(refused("paged(block={1})").find("a list in braces has a comma, as {f16,q8_0}"),
+            std::string::npos);
+}
+
+TEST_F(ConfigFile, TokensMayBeWrittenInK) {
+  const auto lengths = [&](const std::string& set) {
+    config::Overrides o;
+    o.set = {set};
+    return load(kText, o).experiments[0].axes.seq_len;
+  };
+  const std::vector<int64_t> both{4096, 131072};
+  EXPECT_EQ(lengths("sweep.seq_len=[4K,128K]"), both);
+  EXPECT_EQ(lengths("sweep.seq_len=[4096, \"128K\"]"), both);
+  EXPECT_EQ(lengths("sweep.seq_len=1M"), std::vector<int64_t>{1 << 20});
+  EXPECT_NE(message_of([&] {
+              lengths("sweep.seq_len=128KB");
+            }).find("sweep.seq_len must be a whole number of tokens, as 131072 or \"128K\", not '128KB'"),
+            std::string::npos);
+}
+
+// Each kind of name, by the one mechanism.
+TEST_F(ConfigFile, MistypedNamesGetASuggestion) {
+  for (const auto& [set, meant] :
+       std::map<std::string, std::string>{{"sweep.varaints='concat'", "variants"},
+                                          {"experiment='decoed'", "decode"},
+                                          {"sweep.workload='gausian'", "gaussian"},
+                                          {"sweep.variants='pagde'", "paged"},
+                                          {"sweep.variants='paged(blok=8)'", "block"},
+                                          {"measure.allocator='worm'", "warm"},
+                                          {"sweeep.seq_len=8", "sweep"}}) {
+    config::Overrides o;
+    o.set = {set};
+    const std::string message = message_of([&] { load(kText, o); });
+    EXPECT_NE(message.find("did you mean '" + meant + "'"), std::string::npos) << set << ": " << message;
+  }
+}
+
 }  // namespace
 }  // namespace kv

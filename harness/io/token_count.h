@@ -1,0 +1,13 @@
+// Numbers of tokens as people write them: 131072, or 128K; 1M is 1024 K.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kv::io {
+
+// Nothing where the text is no such number, or one beyond 2^62.
+std::optional<int64_t> parse_token_count(std::string_view text);
+
+}  // namespace kv::io
