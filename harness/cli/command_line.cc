@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/completion.h"
 #include "harness/cli/eval.h"
 #include "harness/cli/listing.h"
 #include "harness/cli/pairs.h"
 #include "harness/cli/tables.h"
+#include "harness/cli/typos.h"
 #include "harness/experiments/generate.h"
 #include "harness/io/json.h"
 #include "harness/io/text.h"
@@ -30,10 +32,30 @@
 namespace kv::cli {
 namespace {
 
+struct CompletionOptions {
+  std::string shell;
+};
+
+// A command that the launcher carries out before it comes to this program.
+struct LauncherCommand {
+  const char *name, *help;
+};
+constexpr LauncherCommand kLauncherCommands[] = {
+    {"plot", "draw the charts of earlier runs"},
+    {"gpu-check", "check and time the GPU kernels on this machine; needs nvcc and Python"},
+    {"test", "build and run all tests; options go to ctest"}};
+
 struct ListOptions {
   std::string what;
   bool pairs = false, models = false;
 };
+
+void add_table_option(CLI::App& app, bool& full) {
+  app.add_option_function<std::string>(
+         "--table", [&full](const std::string& kind) { full = kind == "full"; },
+         "short (the answer, and what fits into 40 lines) or full (a table for every sweep point)")
+      ->check(one_of({"short", "full"}));
+}
 
 void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("config", options.config, "a sweep config, as configs/quickstart.toml")->required();
@@ -56,6 +78,7 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "what the model reads: text, or token ids (.npy, .u16, .u32)");
   app.add_flag("--resume", options.resume, "go on with an interrupted run in --out");
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
+  add_table_option(app, options.full);
 }
 
 void add_options(CLI::App& app, ReproduceOptions& options) {
@@ -77,10 +100,10 @@ void add_options(CLI::App& tables, TablesOptions& options) {
           "--model", options.models,
           "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
       ->delimiter(',');
-  tables.add_option("--variants", options.variants, "specs, separated by ';'");
+  tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
   tables.add_option(
       "--lengths", options.lengths,
-      "tokens: 1024,4096, or 1024..131072 for each doubling (default: up to what the model was trained for)");
+      "tokens: 1024,4096, or 1K..128K for each doubling (default: up to what the model was trained for)");
   tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
       ->check(CLI::Range(1, 65536));
   tables.add_option(
@@ -90,11 +113,11 @@ void add_options(CLI::App& tables, TablesOptions& options) {
   tables.add_option("--weights", options.weights,
                     "of the budget, as in 13.5GB (default: parameters x dtype of the model's file)");
   tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
-      ->check(CLI::IsMember({"binary", "decimal"}));
+      ->check(one_of({"binary", "decimal"}));
   tables
       .add_option("--format", options.format,
                   "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
-      ->check(CLI::IsMember({"terminal", "csv", "markdown", "latex"}));
+      ->check(one_of({"terminal", "csv", "markdown", "latex"}));
   tables.add_option("--out", options.out,
                     "file, as table.csv, table.md or table.tex (default: standard output)");
 }
@@ -103,14 +126,21 @@ void add_options(CLI::App& app, EvalOptions& options) {
   app.add_option("dump", options.dump,
                  "q [layers, q_heads, n, head_dim], k and v [layers, kv_heads, n, head_dim]")
       ->required();
-  app.add_option("--variants", options.variants, "specs, separated by ';'")->required();
-  app.add_option("--prompt", options.prompt, "tokens that come as one causal prefill")
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
+      ->required();
+  app.add_option("--prompt", options.prompt, "tokens that come as one causal prefill, as 192 or 4K")
+      ->transform(token_count())
       ->check(CLI::NonNegativeNumber);
   app.add_option("--out", options.out, "results folder")->required();
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
   app.add_option("--device", options.device, "where caches live: cpu or cuda");
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
+}
+
+void add_options(CLI::App& app, SummaryCommand& options) {
+  app.add_option("results", options.folder, "a results folder")->required();
+  add_table_option(app, options.full);
 }
 
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
@@ -120,6 +150,7 @@ void add_options(CLI::App& app, experiments::SampleOptions& options) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--tokens", options.tokens, "of each document")
+      ->transform(token_count())
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--prompt", options.prompt, "what each document begins with");
@@ -138,10 +169,17 @@ void add_options(CLI::App& app, model::LogitsOptions& options) {
 
 void add_options(CLI::App& app, ListOptions& options) {
   app.add_option("what", options.what, "columns: what the columns of result tables mean, and in which unit")
-      ->check(CLI::IsMember({"columns"}));
+      ->check(one_of({"columns"}));
   app.add_flag("--pairs", options.pairs,
                "which placements, codecs and retentions work together, as Markdown");
   app.add_flag("--models", options.models, "the models of configs/models and what they keep");
+}
+
+void add_options(CLI::App& app, CompletionOptions& options) {
+  app.add_option("shell", options.shell,
+                 "source <(./kvlab completion bash) in ~/.bashrc; likewise zsh and fish")
+      ->required()
+      ->check(one_of({"bash", "zsh", "fish"}));
 }
 
 int print(const std::string& text) {
@@ -162,6 +200,7 @@ class Commands {
     add("run", "measure what a config says, then draw the charts", run_, run);
     add("eval", "run your own tensors (safetensors) through variants, then draw error against bytes", eval_,
         eval);
+    add("summary", "print the summary of a results folder again", summary_, print_summary);
     add("list", "show variants, configs, workloads and metrics", list_, list);
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
     commands_.emplace_back(
@@ -178,6 +217,17 @@ class Commands {
         });
     add("tables", "how models' caches grow, and what fits into a budget of memory", tables_,
         [](const TablesOptions& options) { return print(run_tables(options)); });
+    add("completion", "print a script that completes commands and options", completion_,
+        [&app](const CompletionOptions& options) { return print(completion_script(app, options.shell)); });
+    commands_.emplace_back(
+        app.add_subcommand("help", "list the commands; --help after one shows its options"),
+        [this] { return print(help_); });
+    for (const LauncherCommand& of : kLauncherCommands) {
+      commands_.emplace_back(app.add_subcommand(of.name, of.help)->prefix_command(), [&of]() -> int {
+        throw std::invalid_argument(std::string(of.name) + " is the launcher's: ./kvlab " + of.name);
+      });
+    }
+    help_ = app.help();  // once a command is chosen, it is that command's
   }
 
   // Runs the one that was asked for.
@@ -198,8 +248,11 @@ class Commands {
 
   CLI::App& app_;
   std::vector<std::pair<CLI::App*, std::function<int()>>> commands_;
+  std::string help_;
   RunOptions run_;
   EvalOptions eval_;
+  SummaryCommand summary_;
+  CompletionOptions completion_;
   ListOptions list_;
   ReproduceOptions reproduce_;
   experiments::SampleOptions sample_;
@@ -245,13 +298,14 @@ int command_line(int argc, char** argv) {
   // A file that may not grow is then an error like a full disk, and not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "kvlab: " + io::as_message(error.what()) + " (--help shows how)\n";
+  app.failure_message([](const CLI::App* of, const CLI::Error& error) {
+    return "kvlab: " + io::as_message(mistake_in(*of, error)) + " (--help shows how)\n";
   });
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   Commands commands(app);
   try {
+    refuse_unknown_command(app, argc, argv);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kUserError;

@@ -22,6 +22,7 @@
 #include "harness/experiments/list.h"
 #include "harness/io/paths.h"
 #include "harness/results/cell_result.h"
+#include "harness/results/csv.h"
 
 extern char** environ;
 
@@ -91,7 +92,7 @@ int run(const RunOptions& options) {
               .progress = [&](int done, int total, const std::string& what, double weight,
                               double all) { progress.update(done, total, what, weight, all); }});
   progress.clear();
-  std::fputs(summary(outcome.cells).c_str(), stdout);
+  std::fputs(summary_text(outcome.cells, folder.string(), options.full).c_str(), stdout);
   if (!outcome.finished) {
     std::printf("\nstopped; what is finished is in %s: the same command with --out %s --resume goes on\n",
                 folder.string().c_str(), folder.string().c_str());
@@ -103,6 +104,20 @@ int run(const RunOptions& options) {
   return any_failed(outcome.cells) ? kCellFailed : drawn;
 }
 
+std::string summary_text(std::span<const results::CellResult> cells, const std::string& folder, bool full) {
+  return summary(
+      cells, {.full = full, .width = summary_width(), .more = "kvlab summary " + folder + " --table full"});
+}
+
+int print_summary(const SummaryCommand& options) {
+  const std::filesystem::path file = std::filesystem::path(options.folder) / "cells.csv";
+  if (!std::filesystem::exists(file))
+    throw std::invalid_argument(options.folder + " is no results folder: it has no cells.csv");
+  const std::vector<results::CellResult> cells = results::read_csv(file, results::cell_schema());
+  std::fputs(summary_text(cells, options.folder, options.full).c_str(), stdout);
+  return 0;
+}
+
 int eval(const EvalOptions& options) {
   const std::vector<results::CellResult> cells = run_eval(options);
   for (const results::CellResult& cell : cells) {
@@ -110,7 +125,7 @@ int eval(const EvalOptions& options) {
     std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
                  cell.reason.c_str());
   }
-  std::printf("%s\nresults: %s\n", summary(cells).c_str(), options.out.c_str());
+  std::printf("%s\nresults: %s\n", summary_text(cells, options.out, false).c_str(), options.out.c_str());
   std::fflush(stdout);
   const int drawn = options.no_plots ? 0 : draw(options.out);
   return any_failed(cells) ? kCellFailed : drawn;

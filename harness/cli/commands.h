@@ -1,11 +1,13 @@
-// What `kvlab run`, `kvlab eval` and `kvlab reproduce` do, and the exit codes of all commands.
+// What `kvlab run`, `eval`, `summary` and `reproduce` do, and the exit codes of all commands.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/cli/eval.h"
 #include "harness/config/config.h"
+#include "harness/results/cell_result.h"
 
 namespace kv::cli {
 
@@ -17,11 +19,20 @@ struct RunOptions {
   std::string out;  // empty: a new folder in results/local
   config::Overrides overrides;
   bool resume = false, no_plots = false;
+  bool full = false;  // all tables, as SummaryOptions::full
 };
 // Measures, prints, draws. Returns the exit code.
 int run(const RunOptions& options);
 
 int eval(const EvalOptions& options);
+
+struct SummaryCommand {
+  std::string folder;
+  bool full = false;
+};
+int print_summary(const SummaryCommand& options);
+// The summary for this terminal, of cells that are in `folder`.
+std::string summary_text(std::span<const results::CellResult> cells, const std::string& folder, bool full);
 
 struct ReproduceOptions {
   std::vector<std::string> names;  // of claim files, or with `list` words; none: all

@@ -67,10 +67,16 @@ std::string configs() {
 
 std::string columns_listing() {
   std::string text;
+  // The first column of cells.csv names all experiments.
+  const std::string_view all = results::cell_schema().fields().front().experiments;
+  const auto some = [&](std::string_view experiments) { return !experiments.empty() && experiments != all; };
   const auto add = [&](const auto& schema) {
     text += (text.empty() ? "" : "\n") + std::string(schema.table()) + "\n";
-    for (const results::Column& c : schema.columns())
-      text += "  " + padded(c.name, 26) + padded(c.unit, 10) + std::string(c.meaning) + "\n";
+    for (const results::Column& c : schema.columns()) {
+      text += "  " + padded(c.name, 26) + padded(results::type_name(c.type), 9) + padded(c.unit, 10) +
+              std::string(c.meaning) + (some(c.experiments) ? " [" + std::string(c.experiments) + "]" : "") +
+              "\n";
+    }
   };
   add(results::cell_schema());
   add(results::sample_schema());

@@ -1,4 +1,4 @@
-// What a run prints at its end.
+// What a run prints at its end: the answer first, then as many tables as fit.
 #pragma once
 
 #include <span>
@@ -8,10 +8,20 @@
 
 namespace kv::cli {
 
-inline constexpr size_t kSummaryWidth = 120;
+inline constexpr size_t kSummaryWidth = 120, kSummaryLines = 36;
 
-// A table for each sweep point; where there are many, one for each experiment, a row a variant with what its
-// cells range over. No line is wider than kSummaryWidth: what has no room is in the report and in cells.csv.
-std::string summary(std::span<const results::CellResult> cells);
+struct SummaryOptions {
+  bool full = false;  // every sweep point's table, however many lines they take
+  size_t width = kSummaryWidth;
+  std::string more = {};  // the command that shows all tables
+};
+
+// At most kSummaryLines lines of at most `width` characters: the fastest, smallest and most exact variant at the
+// longest length of each experiment, then a table a sweep point, or, where these have no room, a table an
+// experiment. What has no room is in the report, in cells.csv and in the full tables.
+std::string summary(std::span<const results::CellResult> cells, const SummaryOptions& options = {});
+
+// kSummaryWidth, or as wide as a narrower terminal is.
+size_t summary_width();
 
 }  // namespace kv::cli

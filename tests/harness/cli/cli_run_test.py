@@ -53,8 +53,28 @@ def test_list_columns_says_what_every_table_holds(results):
     by_name = {column["name"]: column for column in columns}
     meaning = "encoded K and V of kept tokens"
     described = {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": meaning, "aliases": []}
-    assert by_name["bytes_payload"] == described
+    assert by_name["bytes_payload"].items() >= described.items()
+    assert {"decode", "quality", "eval"} <= set(by_name["bytes_payload"]["experiments"])
+    assert by_name["waste_share"]["experiments"] == ["batch"]
+    assert by_name["status"]["values"] == ["ok", "failed", "unsupported", "out_of_memory"]
     assert by_name["err_rel_l2"]["type"] == "number" and by_name["status"]["type"] == "text"
+
+
+def test_a_budget_beyond_the_length_is_told(config, tmp_path):
+    """A ring of 64 over 32 tokens keeps them all: its row says so, and so does the terminal."""
+    variants = 'sweep.variants=contiguous/ring(window={16,48,64})'
+    done = run(config, tmp_path / "out", "--set", "experiment=decode", "--set", "sweep.seq_len=[32,64]",
+               "--set", variants, "--set", 'sweep.baseline="contiguous/ring(window=48)"')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in table(tmp_path / "out" / "cells.csv") if row["verdict"] != "aa_test"]
+    keeps = {(row["variant"], row["seq_len"]): row["keeps_all"] for row in rows}
+    ring = "contiguous/ring(window={})".format
+    assert keeps == {(ring(16), "32"): "0", (ring(16), "64"): "0", (ring(48), "32"): "1", (ring(48), "64"): "0",
+                     (ring(64), "32"): "1", (ring(64), "64"): "1"}
+    assert all(int(row["kept_tokens"]) == int(row["seq_len"]) for row in rows if row["keeps_all"] == "1")
+    (warning,) = [line for line in done.stdout.splitlines() if line.startswith("Warning: ")]
+    assert "4 of 8 cells keep every token" in warning  # the A/A test of the baseline is one of them
+    assert {row["versus"] for row in rows if row["verdict"] != "baseline"} == {ring(48)}
 
 
 def test_cells_have_every_column_and_succeed(results):

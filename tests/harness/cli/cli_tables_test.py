@@ -223,7 +223,7 @@ def test_the_listing_has_every_model():
         (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
         (["--variants", "contiguous/f17"], ["f17"]),
         (["--variants", " ;"], ["--variants is empty"]),
-        (["--lengths", "4K"], ["--lengths '4K'"]),
+        (["--lengths", "4KB"], ["--lengths '4KB'"]),
         (["--lengths", " "], ["--lengths ''"]),
         (["--lengths", "0"], ["--lengths '0'"]),
         (["--lengths", "10,,20"], ["--lengths ''"]),

@@ -1,0 +1,12 @@
+// Scripts that complete commands, options and their values in a shell, made from the command line's own table.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+namespace kv::cli {
+
+// `shell`: bash, zsh or fish.
+std::string completion_script(const CLI::App& app, const std::string& shell);
+
+}  // namespace kv::cli

@@ -1,0 +1,198 @@
+#include "harness/cli/summary_tables.h"
+
+#include <algorithm>
+
+#include "harness/io/bytes.h"
+
+namespace kv::cli {
+namespace {
+
+std::string bytes_text(std::initializer_list<results::Integer> parts) {
+  int64_t total = 0;
+  for (const results::Integer& part : parts) total += part.value_or(0);
+  return io::human_bytes(total);
+}
+
+std::string verdict_text(const results::CellResult& row) {
+  if (row.verdict == "baseline" || !row.ratio_p50) return row.verdict;
+  return with_interval(row.ratio_p50, row.ratio_ci_low, row.ratio_ci_high, "%.2f") +
+         (row.is_aa_test() ? "" : " " + row.verdict) + (row.noise.empty() ? "" : ", noisy");
+}
+
+// With the interval of the time: the slower, the smaller the share.
+std::string cold_share(const results::CellResult& row) {
+  const std::optional<double> share = row.cold_ceiling_share, time = row.cold_attend_p50_us,
+                              low = row.cold_ci_low_us, high = row.cold_ci_high_us;
+  if (!share || !time || !low || !high) return percent(share);
+  const double scaled = 100 * *share * *time;
+  return percent(share) + " (" + format("%.0f", scaled / *high) + "–" + format("%.0f", scaled / *low) + ")";
+}
+
+// One kind of table for each kind of experiment or phase: its head, and a row.
+enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate };
+
+Kind kind_of(const results::CellResult& row) {
+  if (row.experiment == "quality" || row.experiment == "recall") return Kind::kQuality;
+  if (row.experiment == "stream") return Kind::kStream;
+  if (row.experiment == "generate") return Kind::kGenerate;
+  if (row.phase == "prefill") return Kind::kPrefill;
+  return row.lengths.empty() ? Kind::kDecode : Kind::kRagged;
+}
+
+Strings head_of(Kind kind) {
+  switch (kind) {
+    case Kind::kDecode:
+      return {"variant",         "held",           "step p50, us (95 %)", "% of read GB/s", "error",
+              "cold / baseline", "step / baseline"};
+    case Kind::kRagged:
+      return {"variant", "held", "step p50, us (95 %)", "waste", "error", "step / baseline"};
+    case Kind::kPrefill:
+      return {"variant and arm", "workspace", "prefill p50, us (95 %)",
+              "tokens/s",        "error",     "time / materialised"};
+    case Kind::kQuality:
+      return {"variant", "bytes a token",  "perplexity", "loss change, nats (95 %)",
+              "KL mean", "same top token", "verdict"};
+    case Kind::kStream:
+      return {"variant", "bytes a token", "perplexity", "loss change, nats (95 %)", "tokens/s", "verdict"};
+    case Kind::kGenerate:
+      return {"variant", "bytes a token", "temperature", "same tokens p50",
+              "min",     "same texts",    "of",          "tokens/s"};
+  }
+  return {};
+}
+
+std::string perplexity_text(const results::CellResult& row) {
+  return number(row.perplexity, "%.4g") +
+         (row.perplexity_se ? " ± " + number(row.perplexity_se, "%.2g") : "");
+}
+
+std::string loss_change_text(const results::CellResult& row) {
+  if (row.verdict == "baseline") return "-";
+  return with_interval(row.loss_change, row.loss_change_ci_low, row.loss_change_ci_high, "%+.2g");
+}
+
+// Of a cell that was measured; but for its name.
+Strings fields_of(const results::CellResult& row) {
+  const std::string held = bytes_text({row.bytes_payload, row.bytes_metadata, row.bytes_slack}),
+                    step = with_interval(row.step_p50_us, row.step_ci_low_us, row.step_ci_high_us, "%.1f"),
+                    error = number(row.metric("err_rel_l2"), "%.1e"),
+                    token_bytes = number(row.held_bytes_per_token, "%.0f"),
+                    rate = number(row.tokens_per_s, "%.0f");
+  switch (kind_of(row)) {
+    case Kind::kDecode: {
+      const std::string cold =
+          with_interval(row.cold_ratio_p50, row.cold_ratio_ci_low, row.cold_ratio_ci_high, "%.2f");
+      return {held, step, cold_share(row), error, cold, verdict_text(row)};
+    }
+    case Kind::kRagged:
+      return {held, step, percent(row.waste_share), error, verdict_text(row)};
+    case Kind::kPrefill:
+      return {bytes_text({row.bytes_workspace_peak}),
+              with_interval(row.prefill_p50_us, row.prefill_ci_low_us, row.prefill_ci_high_us, "%.0f"),
+              number(row.prefill_tokens_per_s, "%.0f"), error, verdict_text(row)};
+    case Kind::kQuality: {
+      const std::string top = row.top1_agreement ? format("%.2f %%", 100 * *row.top1_agreement) : "-";
+      return {token_bytes, perplexity_text(row), loss_change_text(row), number(row.kl_mean, "%.2e"),
+              top,         row.verdict};
+    }
+    case Kind::kStream:
+      return {token_bytes, perplexity_text(row), loss_change_text(row), rate, row.verdict};
+    case Kind::kGenerate:
+      return {token_bytes,
+              number(row.temperature, "%g"),
+              number(row.common_tokens_p50, "%g"),
+              number(row.common_tokens_min, "%g"),
+              number(row.same_texts, "%g"),
+              number(row.batch, "%g"),
+              rate};
+  }
+  return {};
+}
+
+Strings table_row(const results::CellResult& row) {
+  Strings fields{row_name(row)};
+  if (row.status == results::Status::kOk) {
+    for (std::string& field : fields_of(row)) fields.push_back(std::move(field));
+  } else {
+    fields.push_back(results::text_of(row.status));
+    fields.resize(head_of(kind_of(row)).size());
+  }
+  return fields;
+}
+
+// "0.42–0.97" of what is there.
+std::string range(const Cells& cells, const char* pattern,
+                  results::Number (*value)(const results::CellResult&)) {
+  results::Number low, high;
+  for (const results::CellResult* row : cells) {
+    const results::Number x = value(*row);
+    if (!x) continue;
+    low = low ? std::min(*low, *x) : *x;
+    high = high ? std::max(*high, *x) : *x;
+  }
+  if (!low) return "-";
+  const std::string from = format(pattern, *low), to = format(pattern, *high);
+  return from == to ? from : from + "–" + to;
+}
+
+// What a variant's cells of one experiment range over.
+Strings variant_row(const std::string& name, const Cells& cells) {
+  using Cell = results::CellResult;
+  const auto ok = std::count_if(cells.begin(), cells.end(),
+                                [](const Cell* row) { return row->status == results::Status::kOk; });
+  return {name,
+          std::to_string(ok) + " of " + std::to_string(cells.size()),
+          range(cells, "%.2f", [](const Cell& row) { return row.ratio_p50; }),
+          range(cells, "%.2f", [](const Cell& row) { return row.cold_ratio_p50; }),
+          range(cells, "%.1e", [](const Cell& row) { return row.metric("err_rel_l2"); }),
+          range(cells, "%+.2g", [](const Cell& row) { return row.loss_change; })};
+}
+
+// Which come first where not all have room: the fastest of what was timed, else the most exact.
+double order_of(const Cells& cells) {
+  double order = 1e300;
+  for (const results::CellResult* row : cells) {
+    for (const results::Number& value : {row->ratio_p50, row->loss_change, row->metric("err_rel_l2")}) {
+      if (!value) continue;
+      order = std::min(order, *value);
+      break;
+    }
+  }
+  return order;
+}
+
+// Leaves out columns in which no row has a value.
+std::vector<Strings> without_empty_columns(std::vector<Strings> table) {
+  for (size_t column = table.front().size(); column-- > 0;) {
+    const bool empty =
+        std::all_of(table.begin() + 1, table.end(), [&](const Strings& row) { return row[column] == "-"; });
+    if (!empty) continue;
+    for (Strings& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string sweep_point_table(const Cells& cells, size_t width) {
+  std::vector<Strings> table{head_of(kind_of(*cells.front()))};
+  for (const results::CellResult* row : cells) table.push_back(table_row(*row));
+  return fitted(std::move(table), width);
+}
+
+std::string experiment_table(const Cells& cells, size_t width, size_t most_rows) {
+  std::vector<std::pair<std::string, Cells>> variants = grouped(cells, row_name);
+  std::string left_out;
+  if (variants.size() > most_rows) {
+    left_out = "  … and " + std::to_string(variants.size() - most_rows) + " more\n";
+    std::stable_sort(variants.begin(), variants.end(),
+                     [](const auto& a, const auto& b) { return order_of(a.second) < order_of(b.second); });
+    variants.resize(most_rows);
+  }
+  std::vector<Strings> table{
+      {"variant", "measured", "time / baseline", "cold / baseline", "error", "loss change"}};
+  for (const auto& [variant, its] : variants) table.push_back(variant_row(variant, its));
+  return fitted(without_empty_columns(table), width) + left_out;
+}
+
+}  // namespace kv::cli
