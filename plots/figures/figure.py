@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
-from style import VariantStyle
+from families import VariantStyle
 
 @dataclass(frozen=True)
 class Tables:
