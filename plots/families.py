@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import altair as alt
 import polars as pl
@@ -166,3 +166,39 @@ class VariantStyle:
 
     def dash(self):
         return self._encode(alt.StrokeDash, 2)
+
+
+def numeric_parameters(part: str) -> dict[str, float]:
+    return {key: float(value) for key, value in re.findall(r"(\w+)=(-?\d+(?:\.\d+)?)(?=[,)])", part)}
+
+
+def without(part: str, key: str) -> str:
+    """'paged(block=8,order=shuffled)' without block: 'paged(order=shuffled)'."""
+    name, _, inside = part.rstrip(")").partition("(")
+    kept = [pair for pair in inside.split(",") if pair and not pair.startswith(f"{key}=")]
+    return f"{name}({','.join(kept)})" if kept else name
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The one numeric parameter over which a run sweeps."""
+
+    name: str  # "block of paged"
+    values: dict[str, float]  # by variant; none for a variant that lacks it
+    lines: dict[str, str]  # by variant: what is left of its name
+
+
+def swept_parameter(names) -> Parameter | None:
+    """The numeric parameter of which there are three values or more, if it is the only one of its kind."""
+    found: dict[tuple[int, str, str], dict[str, tuple[float, str]]] = {}
+    for name in natural_order(names):
+        parts = astuple(parse(name))
+        for at, part in enumerate(parts):
+            for key, value in numeric_parameters(part).items():
+                rest = "/".join([*parts[:at], without(part, key), *parts[at + 1 :]])
+                found.setdefault((at, name_of(part), key), {})[name] = value, rest
+    swept = [(key, rows) for key, rows in found.items() if len({value for value, _ in rows.values()}) >= 3]
+    if len(swept) != 1:
+        return None
+    ((_, stage, key), rows), *_ = swept
+    return Parameter(f"{key} of {stage}", {n: value for n, (value, _) in rows.items()}, {n: rest for n, (_, rest) in rows.items()})

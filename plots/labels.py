@@ -10,6 +10,11 @@ import polars as pl
 LINE_HEIGHT = 13  # pixels
 CHARACTER = 5.6  # pixels, on average, of a name
 
+# Where a name may stand beside its point, from the best place to the worst.
+BESIDE = [
+    (11, 0, "left"), (-11, 0, "right"), (6, -14, "left"), (6, 14, "left"), (-6, 14, "right"), (-6, -14, "right")
+]  # fmt: skip
+
 
 class Pixels:
     """Data to pixels and back along an axis: logarithmic or linear, as the axis has it."""
@@ -95,7 +100,7 @@ def with_point_labels(
             if not any(row["named"] for row in same):
                 continue
             label = same[0]["short"] + (f" +{len(same) - 1}" if len(same) > 1 else "")
-            for dx, dy, align in ((11, 0, "left"), (-11, 0, "right"), (6, -14, "left"), (6, 14, "left"), (-6, 14, "right"), (-6, -14, "right")):
+            for dx, dy, align in BESIDE:
                 left = px + dx - (len(label) * CHARACTER if align == "right" else 0)
                 box = left, py + dy - 6, left + len(label) * CHARACTER, py + dy + 6
                 inside = left > 0 and box[2] < size[0]

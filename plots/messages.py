@@ -10,6 +10,7 @@ from collections.abc import Callable
 import altair as alt
 import polars as pl
 from families import name_of, parse, short
+from prepare import with_absent
 from style import bytes_text
 
 CHARACTERS = 96  # of a line of a title
@@ -53,7 +54,8 @@ def place(rows: pl.DataFrame) -> str:
 
 def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
     """The largest difference from the baseline that the intervals show, of the rows of one panel and length."""
-    known = rows.filter(pl.col("ratio_p50").is_not_null()) if "ratio_p50" in rows.columns else rows.clear()
+    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high"], ["versus"])
+    known = rows.filter(pl.col("ratio_p50").is_not_null(), pl.col("versus").is_not_null())
     if known.is_empty():
         return None
     against = short(known["versus"][0])
@@ -93,4 +95,5 @@ def count_of_verdicts(rows: pl.DataFrame) -> str:
     said = [f"{count} {verdict}" for verdict, count in counts.items() if count and verdict != "ambiguous"]
     unclear = counts["ambiguous"]
     said += [f"{unclear} that cannot be told apart from it"] if unclear else []
-    return f"Beside {against}: {', '.join(said)},"
+    where = " in all panels together" if "panel" in rows.columns and rows["panel"].n_unique() > 1 else ""
+    return f"Beside {against}: {', '.join(said)}{where},"

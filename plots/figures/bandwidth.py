@@ -16,8 +16,8 @@ from style import INK, length_axis
     "bandwidth",
     "% of measured read bandwidth",
     "Higher is better. The dotted line is the read bandwidth measured in the same run with the same threads; in a cold "
-    "cache, no row is in the last-level cache. More than 100 % is drawn at 100 %, with the largest number beside it: such rows came from a "
-    "nearer cache than the measurement of the bandwidth read.",
+    "cache, no row is in the last-level cache. More than 100 % is drawn at 100 %, with the largest number beside it: such "
+    "rows came from a nearer cache than the measurement of the bandwidth read.",
 )
 def bandwidth(tables: Tables):
     rows = read_bandwidths(stepped(tables.cells))
@@ -31,8 +31,11 @@ def bandwidth(tables: Tables):
     said = "reads more than the measured bandwidth, from a nearer cache" if best["share"] > 1 else (
         "comes nearest to the measured read bandwidth"
     )  # fmt: skip
-    message = f"{short(best['variant'])} {said}: {best['share_text']} in a {best['temperature']} at {best['seq_len']:,.0f} tokens"
-    rows = rows.with_columns(share_drawn=pl.col("share").clip(upper_bound=1), above=(pl.col("share") > 1) & (pl.col("share") == pl.col("share").max().over("panel", "seq_len")))
+    where = f"{best['share_text']} in a {best['temperature']} at {best['seq_len']:,.0f} tokens"
+    message = f"{short(best['variant'])} {said}: {where}"
+    share = pl.col("share")
+    largest = share == share.max().over("panel", "seq_len")
+    rows = rows.with_columns(share_drawn=share.clip(upper_bound=1), above=(share > 1) & largest)
     rows = in_families(rows, style, "seq_len", "share_drawn", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
@@ -41,7 +44,8 @@ def bandwidth(tables: Tables):
     )
     full = alt.Chart().mark_rule(color=INK, strokeDash=[2, 3]).encode(y=alt.datum(1))
     flags = alt.Chart().encode(alt.X("seq_len:Q"), alt.Y("share_drawn:Q"), text="share_text:N", opacity=in_focus())
-    flags = flags.transform_filter("datum.above && !datum.reference").mark_text(align="right", dx=-8, dy=8, fontSize=10, color=INK)
+    flags = flags.transform_filter("datum.above && !datum.reference")
+    flags = flags.mark_text(align="right", dx=-8, dy=8, fontSize=10, color=INK)
     layers = [*line_and_points(base, style, "seq_len"), full, *([flags] if rows["above"].any() else [])]
     return titled(panels(alt.layer(*layers), rows), message)
 

@@ -44,7 +44,11 @@ def checkpoint(tables: Tables):
     order = long.filter(pl.col("operation") == "fork").group_by("variant").agg(pl.col("time").max()).sort("time", "variant")
     base = alt.Chart().encode(
         log_axis(alt.X, "time", "time of one sequence, p50 [µs]", long["time"]),
-        alt.Y("variant:N", sort=order["variant"].to_list(), axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        alt.Y(
+            "variant:N",
+            sort=order["variant"].to_list(),
+            axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True),
+        ),
         tooltip=tips(operation="operation", p50="time_text", bytes="bytes_text"),
     )
     shades = alt.Scale(domain=lengths, range=shades_of_blue(len(lengths)))

@@ -53,8 +53,9 @@ def growth(tables: Tables):
 @figure(
     "reallocations",
     "Steps of a growth run far above their neighbours",
-    "Every step that takes twice its neighbours in every repetition, as one that grows the buffer does, from its neighbours' time (the lower end) to its own "
-    "(the point), median of the repetitions. A panel a variant; the longer the line, the longer one token waits.",
+    "Every step that takes twice its neighbours in every repetition, as one that grows the buffer does, from its "
+    "neighbours' time (the lower end) to its own (the point), median of the repetitions. A panel a variant; the "
+    "longer the line, the longer one token waits.",
 )
 def reallocations(tables: Tables):
     rows = with_reallocations(median_steps(longest_growth(tables.growth, tables.cells)))

@@ -96,7 +96,9 @@ def ratio(tables: Tables):
         alt.Y("variant:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
         alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
         opacity=in_focus(),
-        tooltip=tips(ratio="ratio_p50_text", interval_95="interval", versus="versus", verdict="verdict", bytes_and_error="beside"),
+        tooltip=tips(
+            ratio="ratio_p50_text", interval_95="interval", versus="versus", verdict="verdict", bytes_and_error="beside"
+        ),
     )
     whiskers = base.encode(alt.X("ratio_ci_low:Q"), alt.X2("ratio_ci_high:Q")).mark_rule(strokeWidth=2, clip=True)
     points = base.mark_point(size=60, filled=True, opacity=1)

@@ -49,8 +49,10 @@ def least(rows: pl.DataFrame, baseline: str | None) -> str:
     smallest = rows.sort("bytes_peak").row(0, named=True)
     same = rows.filter(pl.col("variant") == (baseline or ""), pl.col("panel") == smallest["panel"])
     said = f"{short(smallest['variant'])} holds the least, {bytes_text(smallest['bytes_peak'])}"
-    if same.is_empty() or smallest["variant"] == baseline:
+    if same.is_empty():
         return said
+    if smallest["bytes_peak"] > 0.995 * same["bytes_peak"][0]:
+        return f"No variant holds less than {short(baseline)}, {bytes_text(same['bytes_peak'][0])},"
     return f"{said} or {times(smallest['bytes_peak'] / same['bytes_peak'][0])} what {short(baseline)} holds,"
 
 

@@ -62,7 +62,8 @@ def pareto(tables: Tables):
 
 def count_of_dominated(rows: pl.DataFrame) -> str:
     total, front, dominated = rows.height, rows["front"].sum(), rows["dominated"].sum()
-    return f"{front} of {total} variants are on the front of memory and error, {dominated} are dominated"
+    counted = "variants" if rows["panel"].n_unique() == 1 else "points"
+    return f"{front} of {total} {counted} are on the front of memory and error, {dominated} are dominated,"
 
 
 def step_fill(times: pl.Series) -> alt.Fill:

@@ -33,6 +33,8 @@ class Files:
 
 
 def rows_of(path):
+    if not path.exists():
+        return []
     with path.open(newline="") as file:
         return [{name: number(field) for name, field in row.items()} for row in csv.DictReader(file)]
 

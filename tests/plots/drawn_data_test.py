@@ -16,7 +16,7 @@ import pytest
 from drawn import BASELINE, Files, drawn, points, title
 from figures.list import FIGURES
 from support import report
-from synthetic import synthetic_run
+from synthetic import SWEPT, synthetic_run
 
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -63,6 +63,31 @@ def check_ratio(spec, files):
     want = points((row["variant"], row["ratio_ci_low"], row["ratio_ci_high"]) for row in cells)
     assert drawn(spec, "rule", "y", "x", "x2") == want
     assert len(drawn(spec, "text", "y", "text")) == len(points((row["variant"], row["seq_len"]) for row in cells))
+
+
+def swept(files):
+    """(what is left of the name without the block, the block, the row) of each variant that has one."""
+    return [(re.sub(r"block=\d+,?", "", row["variant"]).replace("()", ""), int(found[1]), row) for row in files.common()
+            if (found := re.search(r"block=(\d+)", row["variant"]))]  # fmt: skip
+
+
+def check_parameter_time(spec, files):
+    assert title(spec, "x") == "block of paged"
+    for mark in ("line", "point"):
+        want = points((line, block, row["step_p50_us"]) for line, block, row in swept(files))
+        assert drawn(spec, mark, "color", "x", "y") == want
+    ends = points((line, block, row["step_ci_low_us"], row["step_ci_high_us"]) for line, block, row in swept(files))
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ends
+    level = {(row["step_p50_us"],) for row in files.common() if row["variant"] == BASELINE}
+    assert set(points(level)) <= set(drawn(spec, "rule", "y"))
+
+
+def check_parameter_memory(spec, files):
+    for mark in ("line", "point"):
+        want = points((line, block, held(row, "bytes_workspace_peak")) for line, block, row in swept(files))
+        assert drawn(spec, mark, "color", "x", "y") == want
+    level = {(held(row, "bytes_workspace_peak"),) for row in files.common() if row["variant"] == BASELINE}
+    assert set(drawn(spec, "rule", "y")) == level
 
 
 def steps_of(files):
@@ -331,18 +356,20 @@ def check_stream(spec, files):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The specifications as the report has them, and the files that it was drawn from."""
-    folder = tmp_path_factory.mktemp("drawn") / "run"
-    synthetic_run(folder, lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
-    html = (folder / "report.html").read_text()
-    found = re.search(r'id="specs">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1]), Files(folder)
+    folder = tmp_path_factory.mktemp("drawn")
+    synthetic_run(folder / "run", lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
+    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512))
+    found = {}
+    for run in (folder / "swept", folder / "run"):  # what both draw is checked in the second
+        done = report(run)
+        assert done.returncode == 0, done.stderr
+        specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
+        found |= {name: (spec, Files(run)) for name, spec in json.loads(specs[1]).items()}
+    return found
 
 
 @pytest.mark.parametrize("name", [figure.name for figure in FIGURES])
 def test_a_chart_draws_what_the_files_say(page, name):
-    specs, files = page
     check = globals().get(f"check_{name}")
     assert check, f"write check_{name} above: what the chart has to draw, read from the CSV files"
-    check(specs[name], files)
+    check(*page[name])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, groups, parse, short
+from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, groups, parse, short, swept_parameter
 from labels import spread
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
 from prepare import with_dominated
 from style import INK, log_axis, shades
-from synthetic import MANY
+from synthetic import MANY, SWEPT
 import altair as alt
 
 BASELINE = "contiguous/f32/full"
@@ -124,3 +124,13 @@ def test_the_baseline_is_what_most_ratios_are_against():
     assert baseline_of(cells) == "a"
     assert baseline_of(cells.with_columns(versus=pl.lit("materialised"))) == "a"
     assert baseline_of(cells.filter(pl.col("variant") != "a")) is None
+
+
+def test_the_number_that_a_run_sweeps_is_found_by_itself():
+    parameter = swept_parameter(SWEPT)
+    assert parameter.name == "block of paged" and set(parameter.values.values()) == {1, 8, 64}
+    assert set(parameter.lines.values()) == {"paged/f32/full", "paged(order=shuffled)/f32/full"}
+    assert BASELINE not in parameter.values
+    assert swept_parameter(MANY) is None
+    two = [f"paged(block={block})/kivi(bits={bits})" for block in (1, 8, 64) for bits in (2, 4, 8)]
+    assert swept_parameter(two) is None  # two axes are none
