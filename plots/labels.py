@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 LINE_HEIGHT = 13  # pixels
-CHARACTER = 5.6  # pixels, on average, of a name
+CHARACTER = 5.9  # pixels, on average, of a name
 
 # Where a name may stand beside its point, from the best place to the worst.
 BESIDE = [

@@ -12,7 +12,7 @@ from labels import CHARACTER, with_end_labels
 from style import INK, QUIET, length_text
 
 NAME_LIMIT = 190  # pixels, of a name at the end of a line
-PAGE = 1180  # pixels, that the panels of a row and their names share
+PAGE = 1090  # pixels, that the panels of a row and their names share
 
 
 def text(column: str, write: Callable) -> pl.Expr:

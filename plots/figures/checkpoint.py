@@ -58,7 +58,7 @@ def checkpoint(tables: Tables):
     )
     line = base.mark_line(strokeWidth=1.5, color=QUIET).encode(detail="variant:N", order="seq_len:Q")
     chart = alt.layer(line, points.add_params(legend_focus("seq_len"))).properties(
-        width=200, height=max(90, 18 * long["variant"].n_unique())
+        width=165, height=max(90, 18 * long["variant"].n_unique())
     )
     titles = list(dict.fromkeys(long["panel"]))
     drawn = chart.facet(

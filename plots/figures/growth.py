@@ -11,7 +11,7 @@ from messages import times, titled
 from prepare import DIMENSIONS, NoData, with_panel
 from style import length_axis, log_axis, microseconds_text
 
-MAX_POINTS = 3_000  # of all lines together: what a browser draws at once; the maxima always survive
+MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
 FAR_ABOVE = 2  # times the median of its neighbours: a step that reallocates is so in every repetition
 NEIGHBOURS = 9
 
