@@ -10,10 +10,11 @@ import polars as pl
 LINE_HEIGHT = 13  # pixels
 CHARACTER = 5.9  # pixels, on average, of a name
 
-# Where a name may stand beside its point, from the best place to the worst.
+# Where a name may stand beside its point, from the best place to the worst: a Pareto front leaves it to the right.
 BESIDE = [
-    (11, 0, "left"), (-11, 0, "right"), (6, -14, "left"), (6, 14, "left"), (-6, 14, "right"), (-6, -14, "right")
+    (-11, 0, "right"), (6, -14, "left"), (11, 0, "left"), (6, 14, "left"), (-6, 14, "right"), (-6, -14, "right")
 ]  # fmt: skip
+AT_ENDS = [BESIDE[2], *BESIDE[:2], *BESIDE[3:]]  # lines come from the left
 
 
 class Pixels:
@@ -85,12 +86,13 @@ def with_end_labels(rows: pl.DataFrame, x: str, y: str, axis: alt.Y, height: flo
 
 
 def with_point_labels(
-    rows: pl.DataFrame, x: str, y: str, axes: tuple[alt.X, alt.Y], size: tuple[float, float], first: str
+    rows: pl.DataFrame, x: str, y: str, axes: tuple[alt.X, alt.Y], size: tuple[float, float], first: str,
+    places: list[tuple[int, int, str]] = BESIDE,
 ) -> pl.DataFrame:
     """Adds `label` with `label_dx`, `label_dy` and `label_align` where a name finds room beside its point, those that are
     `first` before the others; equal points share a name. Only rows that are `named` get one."""
     across, up = (Pixels(axis, length) for axis, length in zip(axes, size))
-    places: dict[int, tuple[str, float, float, str]] = {}
+    placed: dict[int, tuple[str, float, float, str]] = {}
     for _, group in rows.with_row_index("at").group_by("panel", "seq_len", maintain_order=True):
         points: dict[tuple[float, float], list[dict]] = {}
         for row in group.sort(first, descending=True, maintain_order=True).iter_rows(named=True):
@@ -100,15 +102,15 @@ def with_point_labels(
             if not any(row["named"] for row in same):
                 continue
             label = same[0]["short"] + (f" +{len(same) - 1}" if len(same) > 1 else "")
-            for dx, dy, align in BESIDE:
+            for dx, dy, align in places:
                 left = px + dx - (len(label) * CHARACTER if align == "right" else 0)
                 box = left, py + dy - 6, left + len(label) * CHARACTER, py + dy + 6
                 inside = left > 0 and box[2] < size[0]
                 if inside and not any(overlaps(box, other) for other in taken if other != (px - 8, py - 8, px + 8, py + 8)):
                     taken.append(box)
-                    places[same[0]["at"]] = label, dx, dy, align
+                    placed[same[0]["at"]] = label, dx, dy, align
                     break
-    found = [places.get(at, (None, 0, 0, "left")) for at in range(rows.height)]
+    found = [placed.get(at, (None, 0, 0, "left")) for at in range(rows.height)]
     names = {"label": pl.String, "label_dx": pl.Float64, "label_dy": pl.Float64, "label_align": pl.String}
     return rows.with_columns(
         pl.Series(name, [place[nth] for place in found], dtype=kind) for nth, (name, kind) in enumerate(names.items())

@@ -8,11 +8,13 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from families import VariantStyle
-from labels import with_point_labels
+from labels import AT_ENDS, with_point_labels
 from marks import click_focus, in_focus, length_choice, panel_width, panels, point_names, text, tips
 from messages import titled
 from prepare import drawable, of_experiment, with_panel
 from style import bytes_text, log_axis
+
+MOST_NAMED = 4  # policies that are equally good before none of them stands out
 
 
 @figure(
@@ -56,7 +58,7 @@ def budget(tables: Tables):
         budgets=pl.len().over("panel", "seq_len", "variant"),
         named=pl.col("per_token") == pl.col("per_token").max().over("panel", "seq_len", "variant"),
     )
-    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "budgets")
+    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "budgets", AT_ENDS)
     base = alt.Chart().encode(
         *axes,
         tooltip=tips(
@@ -80,7 +82,10 @@ def best_policies(rows: pl.DataFrame, names: dict[str, str]) -> dict[float, str]
     first = means.sort("error", "variant").group_by("seq_len", "panel", maintain_order=True).agg("variant")
     found: dict[float, str] = {}
     for length, of in first.group_by("seq_len", maintain_order=True):
-        said = [f"{', '.join(best[:3])}{f' +{len(best) - 3}' * (len(best) > 3)}{f' ({panel})' * bool(panel)}"
-                for panel, best in of.sort("panel")["panel", "variant"].rows()]  # fmt: skip
+        best = dict(of.sort("panel")["panel", "variant"].rows())
+        clear = {panel: ", ".join(called) for panel, called in best.items() if len(called) <= MOST_NAMED}
+        said = [f"{panel}: {called}" if panel else called for panel, called in clear.items()]
+        alike = [panel for panel, names in best.items() if len(names) > MOST_NAMED]
+        said += [f"no policy stands out{' on ' + ', '.join(alike) if any(alike) else ''}"] if alike else []
         found[length[0]] = f"Least error of the policies at {length[0]:,.0f} tokens: {'; '.join(said)}"
     return found

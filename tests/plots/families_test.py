@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, groups, parse, short, swept_parameter
-from labels import spread
+from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
 from prepare import with_dominated
@@ -134,3 +134,16 @@ def test_the_number_that_a_run_sweeps_is_found_by_itself():
     assert swept_parameter(MANY) is None
     two = [f"paged(block={block})/kivi(bits={bits})" for block in (1, 8, 64) for bits in (2, 4, 8)]
     assert swept_parameter(two) is None  # two axes are none
+
+
+def test_names_of_points_do_not_overlap_and_equal_points_share_one():
+    at = [("a", 10.0, 1.0), ("b", 10.0, 1.0), ("c", 11.0, 1.1), ("d", 100.0, 1000.0)]
+    rows = pl.DataFrame(
+        [{"variant": name, "short": name, "x": x, "y": y, "panel": "", "seq_len": 1, "named": name != "d", "first": 0}
+         for name, x, y in at]
+    )  # fmt: skip
+    axes = log_axis(alt.X, "x", "x", [1, 1000]), log_axis(alt.Y, "y", "y", [0.1, 10000])
+    labels = with_point_labels(rows, "x", "y", axes, (400, 300), "first")
+    assert labels["label"].to_list() == ["a +1", None, "c", None]
+    (first, _, second, _) = labels.select("label_dx", "label_dy").rows()
+    assert first != second
