@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 import altair as alt
 import polars as pl
-from style import VariantStyle, length_text
+from families import VariantStyle
+from labels import CHARACTER, with_end_labels
+from style import INK, QUIET, length_text
+
+NAME_LIMIT = 190  # pixels, of a name at the end of a line
+PAGE = 1090  # pixels, that the panels of a row and their names share
 
 
 def text(column: str, write: Callable) -> pl.Expr:
@@ -39,12 +44,69 @@ def legend_focus(field: str = "variant") -> alt.Parameter:
     return alt.selection_point(name="focus", fields=[field], bind="legend")
 
 
-def line_and_points(base: alt.Chart, style: VariantStyle) -> list[alt.Chart]:
-    """The layers of a figure with a line a variant; `base` holds the axes and the tooltip."""
-    line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus())
+def click_focus() -> alt.Parameter:
+    """A click on a mark or on a name keeps its variant, in every panel; one beside the marks shows all again."""
+    return alt.selection_point(name="focus", fields=["variant"], on="click", clear="view:click[!event.item || !event.item.datum]")
+
+
+def in_families(rows: pl.DataFrame, style: VariantStyle, x: str, y: str, axis: alt.Y, height: float = 0,
+                repeat: bool = True) -> pl.DataFrame:  # fmt: skip
+    """The rows in panels of few families. Every panel also has the rows of all other variants, as `reference`: drawn is
+    the one that the menu chooses, from the start the baseline. Without `repeat`, where there are too many rows, panels
+    have those of the baseline alone. Lines get names at their ends."""
+    groups = style.groups()
+    split = len(groups) > 1
+    found = []
+    panels_before = list(dict.fromkeys(rows["panel"]))
+    for title, members in groups.items():
+        own = rows.with_columns(reference=~pl.col("variant").is_in(members))
+        own = own if repeat else own.filter(~pl.col("reference") | (pl.col("variant") == (style.baseline or "")))
+        both = pl.when(pl.col("panel") == "").then(pl.lit(title)).otherwise(pl.format("{} · {}", "panel", pl.lit(title)))
+        with_own = (~pl.col("reference")).any().over("panel")
+        found.append(own.filter(with_own).with_columns(panel=both, before="panel") if split else own.with_columns(before="panel"))
+    order = pl.col("before").replace_strict(panels_before, list(range(len(panels_before))), return_dtype=pl.Int64)
+    drawn = pl.concat(found).sort(order, maintain_order=True)
+    labelled = ~pl.col("reference") | (pl.col("variant") == (style.baseline or ""))
+    drawn = drawn.with_columns(style.short(), labelled=labelled)
+    return with_end_labels(drawn, x, y, axis, height or panel_height(drawn))
+
+
+def line_and_points(
+    base: alt.Chart, style: VariantStyle, x: str, points: bool = True, menu: bool = True
+) -> list[alt.Chart]:
+    """The layers of a figure with a line a variant, named at its end; `base` holds the axes and the tooltip, and the rows
+    come from `in_families`."""
+    own = base.transform_filter("!datum.reference")
+    line = own.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus())
     # Hollow, so that equal values show through one another.
-    points = base.mark_point(size=65, strokeWidth=1.8)
-    return [line.add_params(legend_focus()), points.encode(style.colour(), style.shape(), opacity=in_focus())]
+    shapes = own.mark_point(size=50, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
+    named = alt.Chart().encode(alt.X(f"{x}:Q"), alt.Y("label_at:Q"), text="label:N", tooltip=[alt.Tooltip("variant:N")])
+    named = named.mark_text(align="left", dx=9, fontSize=11, limit=NAME_LIMIT, cursor="pointer")
+    names = named.transform_filter("!datum.reference").encode(style.colour(), opacity=in_focus()).properties(name="names")
+    layers = [line.add_params(click_focus()), *([shapes] if points else []), names]
+    if len(style.groups()) == 1:
+        return layers
+    beside = base.transform_filter("datum.reference && datum.variant == beside")
+    reference = beside.mark_line(strokeWidth=1.6, strokeDash=[2, 2], color=QUIET).encode(detail="variant:N")
+    called = named.transform_filter("datum.reference && datum.variant == beside").encode(color=alt.value(INK))
+    return [reference.add_params(beside_menu(style, menu)), *layers, called]
+
+
+def point_names(base: alt.Chart) -> alt.Chart:
+    """The layer of the names that `with_point_labels` placed; `base` holds the axes."""
+    expressions = {key: alt.expr(f"datum.label_{key}") for key in ("dx", "dy", "align")}
+    names = base.mark_text(fontSize=10.5, baseline="middle", color=INK, cursor="pointer", **expressions)
+    names = names.encode(text="label:N", tooltip=[alt.Tooltip("variant:N")], opacity=in_focus()).properties(name="names")
+    return names.transform_filter("datum.label")
+
+
+def beside_menu(style: VariantStyle, menu: bool) -> alt.Parameter:
+    """`beside`, a menu of all variants, for the line that every panel repeats; from the start it is the baseline."""
+    chosen = style.baseline if style.baseline in style.names else style.names[0]
+    if not menu:  # the panels lack the rows of the others
+        return alt.param(name="beside", value=chosen)
+    select = alt.binding_select(options=style.names, name="beside them in every panel (dotted) ")
+    return alt.param(name="beside", value=chosen, bind=select)
 
 
 def scale(colours: dict[str, str]) -> alt.Scale:
@@ -61,6 +123,22 @@ def length_choice(lengths: pl.Series) -> alt.Parameter:
     return alt.param(name="length", value=options[-1], bind=menu)
 
 
+def panel_columns(count: int) -> int:
+    return 1 if count == 1 else 2 if count in (2, 4) else 3
+
+
+def panel_height(rows: pl.DataFrame) -> int:
+    return 380 if rows["panel"].n_unique() == 1 else 250
+
+
+def panel_width(rows: pl.DataFrame) -> int:
+    """Such that the panels of a row, with the names at the ends of their lines, fit into the page."""
+    columns = panel_columns(rows["panel"].n_unique())
+    named = rows["label"].str.len_chars().max() or 0 if "label_at" in rows.columns else 0
+    names = min(NAME_LIMIT, CHARACTER * named)
+    return min({1: 680, 2: 400, 3: 300}[columns], int(PAGE / columns - names))
+
+
 def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None = None):
     """Small multiples over the panels of `rows`, or one large chart where there is one.
 
@@ -70,13 +148,12 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
     data = alt.Data(values=rows.to_dicts())
     if choice:
         chart = chart.transform_filter("datum.seq_len == length")
-    columns = 1 if len(titles) == 1 else 2 if len(titles) in (2, 4) else 3
-    if columns == 1:
-        beside_legend = max(380, 17 * rows["variant"].n_unique())
-        drawn = chart.properties(width=680, height=height or beside_legend, data=data)
+    sized = {"width": panel_width(rows), "height": height or panel_height(rows)}
+    if len(titles) == 1:
+        drawn = chart.properties(**sized, data=data)
     else:
-        sized = chart.properties(width={2: 400, 3: 300}[columns], height=height or 280)
-        drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=data, columns=columns)
+        facet = alt.Facet("panel:N", sort=titles, title=None)
+        drawn = chart.properties(**sized).facet(facet, data=data, columns=panel_columns(len(titles)))
     return drawn.add_params(choice) if choice else drawn
 
 

@@ -85,8 +85,11 @@ def format_dimension(value) -> str:
 
 
 def stepped(cells: pl.DataFrame) -> pl.DataFrame:
-    """The cells that the common figures draw, over lengths."""
-    return cells.filter(~pl.col("experiment").is_in(OWN_FIGURES))
+    """The cells that the common figures draw, over lengths. A growth run has steps of all lengths up to its own, and
+    figures of its own: it is among them only where nothing else was run."""
+    rows = cells.filter(~pl.col("experiment").is_in(OWN_FIGURES))
+    others = rows.filter(pl.col("experiment") != "growth")
+    return rows if others.is_empty() else others
 
 
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:
@@ -111,6 +114,23 @@ def with_absent(cells: pl.DataFrame, numbers: Iterable[str], text: Iterable[str]
     types = {**dict.fromkeys(numbers, pl.Float64), **dict.fromkeys(text, pl.String)}
     absent = {name: dtype for name, dtype in types.items() if name not in cells.columns}
     return cells.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in absent.items())
+
+
+def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap, and neither
+    larger nor less exact."""
+    group = ["panel", "seq_len"]
+    rows = with_absent(rows, ["step_ci_low_us", "step_ci_high_us"])
+    low, high = pl.coalesce("step_ci_low_us", "step_p50_us"), pl.coalesce("step_ci_high_us", "step_p50_us")
+    compared = rows.select(*group, "variant", "per_token", "error", low=low, high=high)
+    pairs = compared.join(compared, on=group, suffix="_other", nulls_equal=True).filter(
+        pl.col("high_other") < pl.col("low"),
+        pl.col("per_token_other") <= pl.col("per_token"),
+        pl.col("error_other") <= pl.col("error"),
+    )
+    worse = pairs.select(*group, "variant").unique().with_columns(dominated=True)
+    joined = rows.join(worse, on=[*group, "variant"], how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns(pl.col("dominated").fill_null(False))
 
 
 def with_front(rows: pl.DataFrame) -> pl.DataFrame:

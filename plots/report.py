@@ -14,15 +14,15 @@ import polars as pl
 import vl_convert
 from claims import BadClaims, is_reproduction, write_claims
 from data import BadResults, Run, load_runs
+from families import VariantStyle, baseline_of
 from figures.figure import Figure, Tables
 from figures.list import FIGURES
 from marks import fields_of
 from page import Drawn, run_line, write_page
+from pictures import VEGALITE, Pictures, formats, pixels, write_pictures
 from prepare import MODEL_EXPERIMENTS, NoData, measured
-from style import CONFIG, VariantStyle
+from style import CONFIG
 
-VEGALITE = "6.1"  # what Altair 6.0 writes
-PNG_PIXELS_PER_POINT = 2
 
 
 def main() -> int:
@@ -33,11 +33,25 @@ def main() -> int:
     arguments.add_argument(
         "--out", type=Path, help="one report of all the folders here, rather than one in each"
     )
+    arguments.add_argument("--figures", default="svg,png", metavar="pdf,svg,png", help="which pictures are written")
+    arguments.add_argument(
+        "--figure-width", metavar="84mm", help="pictures as wide as a paper's column, and without titles"
+    )
+    arguments.add_argument("--figure-font", metavar="8pt", help="the size of all text in the pictures")
     options = arguments.parse_args()
     sys.stdout.reconfigure(errors="surrogateescape")  # a path is printed as it is, and may be no UTF-8
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
         complaint = "claims have a report of their own; give --out one folder of claims, or runs alone"
         print(f"error: {complaint}", file=sys.stderr)
+        return 2
+    try:
+        pictures = Pictures(
+            formats(options.figures),
+            pixels("--figure-width", options.figure_width),
+            pixels("--figure-font", options.figure_font),
+        )
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
     try:
         for folder in filter(is_reproduction, options.results):
@@ -46,7 +60,7 @@ def main() -> int:
         runs = load_runs(measured_in)
         reports = [(runs, options.out)] if options.out and runs else [([run], run.folder) for run in runs]
         for together, out in reports:
-            write_report(together, out)
+            write_report(together, out, pictures)
     except (BadClaims, BadResults) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -56,14 +70,14 @@ def main() -> int:
     return 0
 
 
-def write_report(runs: list[Run], out: Path) -> None:
+def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
     """Writes report.html and figures/ into `out`, and says so."""
     tables = tables_of(runs)
     named = len(runs) > 1
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
     pictures = out / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
-    drawn = [draw(figure, tables, subtitle, pictures) for figure in FIGURES]
+    drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
     page = write_page(out / "report.html", runs, drawn, vl_convert.javascript_bundle(vl_version=VEGALITE))
     print(page)
     left_out = sum(figure.spec is None for figure in drawn)
@@ -79,20 +93,17 @@ def tables_of(runs: list[Run]) -> Tables:
         pl.concat([run.growth for run in runs], how="diagonal_relaxed"),
         pl.concat([run.positions for run in runs], how="diagonal_relaxed"),
         pl.concat([run.heads for run in runs], how="diagonal_relaxed"),
-        VariantStyle(set(in_common_figures["variant"])),
+        VariantStyle(set(in_common_figures["variant"]), baseline=baseline_of(in_common_figures)),
     )
 
 
-def draw(figure: Figure, tables: Tables, subtitle: list[str], pictures: Path) -> Drawn:
-    """Writes the figure as SVG and PNG, unless there is nothing to draw."""
+def draw(figure: Figure, tables: Tables, subtitle: list[str], pictures: Path, how: Pictures) -> Drawn:
+    """Writes the figure's pictures, unless there is nothing to draw."""
     try:
         spec = specification(figure, tables, subtitle)
     except NoData as reason:
         return Drawn(figure, None, str(reason))
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE)
-    (pictures / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
-    png = vl_convert.vegalite_to_png(spec, vl_version=VEGALITE, scale=PNG_PIXELS_PER_POINT)
-    (pictures / f"{figure.name}.png").write_bytes(png)
+    write_pictures(spec, pictures, figure.name, how)
     return Drawn(figure, spec, "")
 
 
@@ -103,13 +114,21 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
         spec = figure.draw(tables).to_dict()
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
-    title: str | dict = figure.title
-    if figure.at_one_length:
-        title = {"expr": f"'{figure.title} at ' + format(length, ',') + ' tokens'"}
-    spec["title"] = {"text": title, "subtitle": [*subtitle, figure.warning] if figure.warning else subtitle}
+    spec["title"] = heading(figure, spec.get("title"), subtitle)
     spec["config"] = CONFIG
     spec["data"]["values"] = only_fields_used(spec)
     return spec
+
+
+def heading(figure: Figure, message: str | dict | None, subtitle: list[str]) -> dict:
+    """The message that the drawing function computed, above what is drawn where; else what is drawn as the title."""
+    messages = message["text"] if isinstance(message, dict) else message
+    below = [*subtitle, figure.warning] if figure.warning else subtitle
+    if not messages:
+        drawn = figure.title
+        text = {"expr": f"'{drawn} at ' + format(length, ',') + ' tokens'"} if figure.at_one_length else drawn
+        return {"text": text, "subtitle": below}
+    return {"text": messages, "subtitle": [figure.title, *below]}
 
 
 def only_fields_used(spec: dict) -> list[dict]:

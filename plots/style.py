@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from itertools import cycle, islice
 
 import altair as alt
 
 # Okabe and Ito's colour-blind-safe set without yellow, which is too faint on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"]
-# Seven colours, eight shapes, five dashes: their cycles have no common factor, so 56 variants differ even in print.
+# Of families; ink is the baseline's. Six hues and eight shapes, of which a family has shades and a few shapes.
+HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 SHAPES = "circle square triangle-up diamond cross triangle-down triangle-right triangle-left".split()
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]]
 # Kinds of bytes: from dark to light, so that they keep their order in grey.
@@ -46,49 +46,17 @@ CONFIG = {
 }  # fmt: skip
 
 
+def shades(colour: str, count: int) -> list[str]:
+    """`count` shades of a colour, from darker to lighter; the colour itself where there is one."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    steps = [0.0] if count == 1 else [-0.45 + 0.7 * at / (count - 1) for at in range(count)]
+    towards = lambda part, step: part * (1 + step) if step < 0 else part + (255 - part) * step  # noqa: E731
+    return ["#" + "".join(f"{round(towards(part, step)):02x}" for part in (red, green, blue)) for step in steps]
+
+
 def natural_order(names) -> list[str]:
     """Sorted so that block=16 follows block=4."""
     return sorted(names, key=lambda name: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)])
-
-
-class VariantStyle:
-    """One colour, shape and dash a variant, the same in every figure of a report; legends list those `shown`."""
-
-    def __init__(self, names, shown=None):
-        self.names = natural_order(names)
-        self.shown = self.names if shown is None else [name for name in self.names if name in set(shown)]
-
-    def showing(self, names) -> VariantStyle:
-        return VariantStyle(self.names, names)
-
-    def _encode(self, channel, values: list, legend):
-        domain, values = self.names, list(islice(cycle(values), len(self.names)))
-        if (
-            legend is None
-        ):  # Vega-Lite joins legends of equal domains, even one that is off; order makes them differ
-            domain, values = [*domain[::-1], ""], [*values[::-1], values[0]]
-        scale = alt.Scale(domain=domain, range=values)
-        return channel("variant", type="nominal", scale=scale, legend=legend)
-
-    def _legend(self):
-        columns = 1 + (len(self.shown) - 1) // 36
-        plain = {"symbolDash": [1, 0], "symbolOpacity": 1, "symbolFillColor": "white", "symbolStrokeWidth": 2}
-        return alt.Legend(title="variant", columns=columns, values=self.shown, **plain)
-
-    def colour(self):
-        return self._encode(alt.Color, COLOURS, self._legend())
-
-    def stroke(self):
-        return self._encode(alt.Stroke, COLOURS, self._legend())
-
-    def fill(self):
-        return self._encode(alt.Fill, COLOURS, None)
-
-    def shape(self):
-        return self._encode(alt.Shape, SHAPES, self._legend())
-
-    def dash(self):
-        return self._encode(alt.StrokeDash, DASHES, None)
 
 
 def bytes_text(value: float | None) -> str:
@@ -125,7 +93,7 @@ def length_text(tokens: float) -> str:
     return f"{tokens:.0f}"
 
 
-_LENGTH_LABEL = (
+LENGTH_LABEL = (
     "datum.value >= 1048576 && datum.value % 1048576 == 0 ? datum.value / 1048576 + 'M' : "
     "datum.value >= 1024 && datum.value % 1024 == 0 ? datum.value / 1024 + 'K' : datum.value"
 )
@@ -149,7 +117,7 @@ def length_axis(field: str, title: str, lengths) -> alt.X:
         field,
         type="quantitative",
         scale=alt.Scale(type="log", base=2, nice=False, domain=[low / margin, high * margin]),
-        axis=alt.Axis(title=title, values=ticks, labelExpr=_LENGTH_LABEL, labelOverlap=True),
+        axis=alt.Axis(title=title, values=ticks, labelExpr=LENGTH_LABEL, labelOverlap=True),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import line_and_points, panels, text, tips
-from prepare import NoData, with_absent, with_panel
+from marks import in_families, in_focus, line_and_points, panels, text, tips
+from families import short
+from messages import titled
+from prepare import NoData, stepped, with_absent, with_panel
 from style import INK, length_axis
 
 
@@ -14,22 +16,38 @@ from style import INK, length_axis
     "bandwidth",
     "% of measured read bandwidth",
     "Higher is better. The dotted line is the read bandwidth measured in the same run with the same threads; in a cold "
-    "cache, no row is in the last-level cache.",
+    "cache, no row is in the last-level cache. More than 100 % is drawn at 100 %, with the largest number beside it: such "
+    "rows came from a nearer cache than the measurement of the bandwidth read.",
 )
 def bandwidth(tables: Tables):
-    rows = read_bandwidths(tables.cells)
+    rows = read_bandwidths(stepped(tables.cells))
     style = tables.style.showing(rows["variant"])
+    axis = alt.Y(
+        "share_drawn:Q",
+        axis=alt.Axis(title="% of measured read bandwidth", format="%"),
+        scale=alt.Scale(domain=[0, 1.05], nice=False),
+    )
+    best = rows.filter(pl.col("seq_len") == pl.col("seq_len").max()).sort("share").row(-1, named=True)
+    said = "reads more than the measured bandwidth, from a nearer cache" if best["share"] > 1 else (
+        "comes nearest to the measured read bandwidth"
+    )  # fmt: skip
+    where = f"{best['share_text']} in a {best['temperature']} at {best['seq_len']:,.0f} tokens"
+    message = f"{short(best['variant'])} {said}: {where}"
+    share = pl.col("share")
+    largest = share == share.max().over("panel", "seq_len")
+    rows = rows.with_columns(share_drawn=share.clip(upper_bound=1), above=(share > 1) & largest)
+    rows = in_families(rows, style, "seq_len", "share_drawn", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        alt.Y(
-            "share:Q",
-            axis=alt.Axis(title="% of measured read bandwidth", format="%"),
-            scale=alt.Scale(domain=[0, max(1.05, 1.05 * rows["share"].max())], nice=False),
-        ),
-        tooltip=tips(share="share_text", read="read_text", measured_read_bandwidth="ceiling_text"),
+        axis,
+        tooltip=tips(cache="temperature", share="share_text", read="read_text", measured_read_bandwidth="ceiling_text"),
     )
     full = alt.Chart().mark_rule(color=INK, strokeDash=[2, 3]).encode(y=alt.datum(1))
-    return panels(alt.layer(*line_and_points(base, style), full), rows)
+    flags = alt.Chart().encode(alt.X("seq_len:Q"), alt.Y("share_drawn:Q"), text="share_text:N", opacity=in_focus())
+    flags = flags.transform_filter("datum.above && !datum.reference")
+    flags = flags.mark_text(align="right", dx=-8, dy=8, fontSize=10, color=INK)
+    layers = [*line_and_points(base, style, "seq_len"), full, *([flags] if rows["above"].any() else [])]
+    return titled(panels(alt.layer(*layers), rows), message)
 
 
 def read_bandwidths(cells: pl.DataFrame) -> pl.DataFrame:
@@ -44,6 +62,7 @@ def read_bandwidths(cells: pl.DataFrame) -> pl.DataFrame:
     temperatures = [
         rows.with_columns(
             *(pl.col(prefix + column).alias(name) for name, column in names.items()),
+            temperature=pl.lit(title),
             panel=pl.concat_str(pl.col("panel"), pl.lit((" · " if several else "") + title)),
         )
         for title, prefix in (("hot cache", ""), ("cold cache", "cold_"))

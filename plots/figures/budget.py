@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import length_choice, line_and_points, panels, text, tips
+from families import VariantStyle
+from labels import AT_ENDS, with_point_labels
+from marks import click_focus, in_focus, length_choice, panel_width, panels, point_names, text, tips
+from messages import titled
 from prepare import drawable, of_experiment, with_panel
-from style import VariantStyle, bytes_text, log_axis
+from style import bytes_text, log_axis
+
+MOST_NAMED = 4  # policies that are equally good before none of them stands out
 
 
 @figure(
@@ -34,8 +41,8 @@ def budget(tables: Tables):
         text("kept_tokens", "{:.0f}".format),
     )
     choice = length_choice(rows["seq_len"])
-    style = VariantStyle(set(rows["variant"]))
-    base = alt.Chart().encode(
+    style = VariantStyle(set(rows["variant"]), baseline=tables.style.baseline)
+    axes = (
         log_axis(
             alt.X,
             "per_token",
@@ -43,10 +50,42 @@ def budget(tables: Tables):
             [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1],
         ),
         log_axis(alt.Y, "error", "relative L2 error of the output, mean", rows["error"], "~e"),
+    )
+    height = 300
+    message = best_policies(rows, style.short_names())
+    rows = rows.with_columns(
+        style.short(),
+        budgets=pl.len().over("panel", "seq_len", "variant"),
+        named=pl.col("per_token") == pl.col("per_token").max().over("panel", "seq_len", "variant"),
+    )
+    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "budgets", AT_ENDS)
+    base = alt.Chart().encode(
+        *axes,
         tooltip=tips(
             spec="spec", kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text"
         ),
     )
-    line, points = line_and_points(base, style)
-    height = max(280, 17 * len(style.shown) // 2)
-    return panels(alt.layer(line.encode(order="per_token:Q"), points), rows, height=height, choice=choice)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus(), order="per_token:Q")
+    points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
+    layers = [line, points.add_params(click_focus()), point_names(base)]
+    return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
+
+
+def best_policies(rows: pl.DataFrame, names: dict[str, str]) -> dict[float, str] | None:
+    """Which policies have the least error over their budgets, by workload, or one within 5 % of it."""
+    rows = rows.filter(pl.len().over("panel", "seq_len", "variant") > 1)
+    if rows.is_empty():
+        return None
+    close = pl.col("error") < pl.col("error").min().over("seq_len", "panel") + math.log(1.05)
+    means = rows.group_by("seq_len", "panel", "variant").agg(pl.col("error").log().mean()).filter(close)
+    means = means.with_columns(pl.col("variant").replace_strict(names, default=None))
+    first = means.sort("error", "variant").group_by("seq_len", "panel", maintain_order=True).agg("variant")
+    found: dict[float, str] = {}
+    for length, of in first.group_by("seq_len", maintain_order=True):
+        best = dict(of.sort("panel")["panel", "variant"].rows())
+        clear = {panel: ", ".join(called) for panel, called in best.items() if len(called) <= MOST_NAMED}
+        said = [f"{panel}: {called}" if panel else called for panel, called in clear.items()]
+        alike = [panel for panel, names in best.items() if len(names) > MOST_NAMED]
+        said += [f"no policy stands out{' on ' + ', '.join(alike) if any(alike) else ''}"] if alike else []
+        found[length[0]] = f"Least error of the policies at {length[0]:,.0f} tokens: {'; '.join(said)}"
+    return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, panels, text, tips
+from marks import in_focus, legend_focus, text, tips
+from messages import titled
+from families import short
 from prepare import drawable, with_panel
-from style import COLOURS, SHAPES, bytes_text, length_axis, log_axis, microseconds_text
+from style import HUES, LENGTH_LABEL, QUIET, bytes_text, log_axis, microseconds_text, shades
 
 OPERATIONS = {
     "save": ("save_p50_us", "saved_bytes"),
@@ -21,33 +23,58 @@ OPERATIONS = {
 @figure(
     "checkpoint",
     "Save, snapshot and fork a sequence",
-    "Lower is better. Save and load go through a file: saving includes the sync to disk, loading reads from the page "
-    "cache. Snapshot and restore stay in memory. Where time doubles with the length, it is spent copying; a flat line "
-    "is a cache of bounded size, or a fork that shares its blocks.",
+    "Further left is better; a row a variant, sorted by its fork, with a point a length. Save and load go through a file: "
+    "saving includes the sync to disk, loading reads from the page cache. Snapshot and restore stay in memory. Where the "
+    "points are far apart, time goes into copying; points in one place are a cache of bounded size, or a fork that "
+    "shares its blocks.",
 )
 def checkpoint(tables: Tables):
     rows = with_panel(drawable(tables.cells, "fork_p50_us", "seq_len"))
     several = rows["panel"].n_unique() > 1
-    title = pl.concat_str("variant", pl.lit(" · "), "panel") if several else pl.col("variant")
     long = pl.concat(
         rows.select(
-            "variant", "seq_len", panel=title, operation=pl.lit(operation), time=pl.col(time), bytes=pl.col(size)
+            "variant", "seq_len", operation=pl.lit(operation), time=pl.col(time), bytes=pl.col(size),
+            panel=pl.concat_str(pl.lit(operation), "panel", separator=" · ") if several else pl.lit(operation),
         )
         for operation, (time, size) in OPERATIONS.items()
-    )
-    long = long.with_columns(text("time", microseconds_text), text("bytes", bytes_text)).sort("panel", "seq_len")
-    operations = list(OPERATIONS)
-    colours = alt.Scale(domain=operations, range=COLOURS[: len(operations)])
-    shapes = alt.Scale(domain=operations, range=SHAPES[: len(operations)])
+    )  # fmt: skip
+    long = long.with_columns(text("time", microseconds_text), text("bytes", bytes_text))
+    message = forks(long)
+    lengths = sorted(set(long["seq_len"]))
+    order = long.filter(pl.col("operation") == "fork").group_by("variant").agg(pl.col("time").max()).sort("time", "variant")
     base = alt.Chart().encode(
-        length_axis("seq_len", "sequence length [tokens]", long["seq_len"]),
-        log_axis(alt.Y, "time", "time of one sequence, p50 [µs]", long["time"]),
-        alt.Color("operation:N", scale=colours, sort=operations),
-        opacity=in_focus(),
+        log_axis(alt.X, "time", "time of one sequence, p50 [µs]", long["time"]),
+        alt.Y(
+            "variant:N",
+            sort=order["variant"].to_list(),
+            axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True),
+        ),
         tooltip=tips(operation="operation", p50="time_text", bytes="bytes_text"),
     )
-    points = base.mark_point(size=55, strokeWidth=1.8).encode(
-        alt.Shape("operation:N", scale=shapes, sort=operations)
+    shades = alt.Scale(domain=lengths, range=shades_of_blue(len(lengths)))
+    legend = alt.Legend(title="sequence length [tokens]", orient="top", labelExpr=LENGTH_LABEL)
+    points = base.mark_point(size=60, filled=True, opacity=1).encode(
+        alt.Color("seq_len:O", scale=shades, legend=legend), opacity=in_focus()
     )
-    line = base.mark_line(strokeWidth=1.8).add_params(legend_focus("operation"))
-    return panels(alt.layer(line, points), long)
+    line = base.mark_line(strokeWidth=1.5, color=QUIET).encode(detail="variant:N", order="seq_len:Q")
+    chart = alt.layer(line, points.add_params(legend_focus("seq_len"))).properties(
+        width=165, height=max(90, 18 * long["variant"].n_unique())
+    )
+    titles = list(dict.fromkeys(long["panel"]))
+    drawn = chart.facet(
+        alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=long.to_dicts()), columns=len(OPERATIONS)
+    )
+    return titled(drawn, message)
+
+
+def shades_of_blue(count: int) -> list[str]:
+    return shades(HUES[0], count)[::-1]  # longer is darker
+
+
+def forks(long: pl.DataFrame) -> str:
+    forked = long.filter(pl.col("operation") == "fork", pl.col("seq_len") == pl.col("seq_len").max()).sort("time")
+    first, last = forked.row(0, named=True), forked.row(-1, named=True)
+    return (
+        f"A fork of {first['seq_len']:,.0f} tokens takes {first['time_text']} ({short(first['variant'])}) to "
+        f"{last['time_text']} ({short(last['variant'])})"
+    )

@@ -5,43 +5,118 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import doublings, in_focus, interval, legend_focus, line_and_points, panels, text, tips
+from families import deciding_stage, short
+from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
+from messages import times, titled
 from prepare import DIMENSIONS, NoData, with_panel
 from style import length_axis, log_axis, microseconds_text
 
-MAX_POINTS = 20_000  # what a browser still draws at once; the maxima always survive
+MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
+FAR_ABOVE = 2  # times the median of its neighbours: a step that reallocates is so in every repetition
+NEIGHBOURS = 9
 
 
 @figure(
     "growth",
-    "Every step of a growth run",
-    "From an empty cache, one token at a time; every dot is a step. A spike is a step that reallocated the cache, "
-    "or that the machine interrupted. Shapes only name the line. The longest run of each variant is drawn.",
+    "Time of each step of a growth run",
+    "From an empty cache, one token at a time. A line is the median of a step over the repetitions, the band their "
+    "range. A triangle with its length is a step that takes twice its neighbours in every repetition, as one that grows the "
+    "buffer does; other spikes come from the machine. The longest run of each variant is drawn.",
 )
 def growth(tables: Tables):
-    rows = longest_growth(tables.growth, tables.cells)
-    # Lengths 3, 6, 12, … for the shapes: away from the powers of two, where doubling caches have their spikes.
-    away_from_spikes = at_lengths(3 << power for power in range(40))
-    markers = rows.filter((pl.col("repetition") == pl.col("repetition").min()) & away_from_spikes)
-    thinned = thin(rows, MAX_POINTS)
-    rows = pl.concat([thinned.with_columns(mark=False), markers.with_columns(mark=True)])
-    rows = rows.with_columns(text("step_us", microseconds_text)).select(
-        "variant", "panel", "repetition", "length", "step_us", "mark", "step_us_text"
+    rows = with_reallocations(median_steps(longest_growth(tables.growth, tables.cells)))
+    message = slowest_reallocation(rows)
+    rows = pl.concat([thin(rows.filter(~pl.col("reallocates")), MAX_POINTS), rows.filter("reallocates")])
+    rows = rows.sort("length", maintain_order=True).with_columns(
+        text("step_us", microseconds_text), interval("low_us", "high_us", microseconds_text)
     )
     style = tables.style.showing(rows["variant"])
+    ends = pl.concat([rows["low_us"], rows["high_us"].clip(upper_bound=rows["step_us"].max() * 2)])
+    axis = log_axis(alt.Y, "step_us", "time of one step [µs]", ends)
+    rows = in_families(rows, style, "length", "step_us", axis, repeat=False).with_columns(
+        tick=pl.col("length").map_elements("{:,.0f}".format, return_dtype=pl.String)
+    )
     base = alt.Chart().encode(
         length_axis("length", "cache length after the step [tokens]", doublings(rows["length"])),
-        log_axis(alt.Y, "step_us", "time of one step [µs]", rows["step_us"]),
+        axis,
+        tooltip=tips(length=False, tokens="length", step="step_us_text", repetitions="interval"),
+    )
+    band = base.encode(alt.Y("low_us:Q"), alt.Y2("high_us:Q")).transform_filter("!datum.reference")
+    band = band.mark_area(clip=True).encode(style.fill(), opacity=in_focus(0.15, 0.02))
+    spikes = base.transform_filter("datum.reallocates").mark_point(shape="triangle-up", size=45, filled=True)
+    spikes = spikes.encode(style.colour(), opacity=in_focus())
+    lengths = spikes.mark_text(dy=-9, fontSize=9).encode(text="tick:N")
+    layers = [band, *line_and_points(base, style, "length", points=False, menu=False), spikes, lengths]
+    return titled(panels(alt.layer(*layers), rows), message)
+
+
+@figure(
+    "reallocations",
+    "Steps of a growth run far above their neighbours",
+    "Every step that takes twice its neighbours in every repetition, as one that grows the buffer does, from its "
+    "neighbours' time (the lower end) to its own (the point), median of the repetitions. A panel a variant; the "
+    "longer the line, the longer one token waits.",
+)
+def reallocations(tables: Tables):
+    rows = with_reallocations(median_steps(longest_growth(tables.growth, tables.cells)))
+    message = slowest_reallocation(rows)
+    rows = rows.filter("reallocates", pl.col("around_us") > 0)
+    if rows.is_empty():
+        raise NoData("no step of the growth runs takes twice its neighbours in every repetition")
+    most = rows.group_by("variant").agg(pl.len()).sort("len", "variant", descending=[True, False])["variant"][:9]
+    rows = rows.with_columns(
+        text("step_us", microseconds_text), text("around_us", microseconds_text),
+        times=(pl.col("step_us") / pl.col("around_us")).map_elements("{:.2g}×".format, return_dtype=pl.String),
+    ).filter(pl.col("variant").is_in(most.implode()))  # fmt: skip
+    several = pl.when(pl.col("panel") == "").then("variant").otherwise(pl.format("{} · {}", "variant", "panel"))
+    rows = rows.with_columns(panel=several).sort("panel", "length")
+    style = tables.style.showing(rows["variant"])
+    ends = pl.concat([rows["step_us"], rows["around_us"]])
+    base = alt.Chart().encode(
+        length_axis("length", "cache length after the step [tokens]", rows["length"]),
+        log_axis(alt.Y, "step_us", "time of one step [µs]", [ends.min(), ends.max() * 1.3]),
         style.colour(),
-        tooltip=tips(length=False, tokens="length", repetition="repetition", step="step_us_text"),
+        opacity=in_focus(),
+        tooltip=tips(length=False, tokens="length", step="step_us_text", neighbours="around_us_text", times="times"),
     )
-    steps = base.transform_filter("!datum.mark")
-    line = steps.mark_line(strokeWidth=0.8).encode(detail="repetition:N", opacity=in_focus(0.55, 0.03))
-    dots = steps.mark_circle(size=7).encode(opacity=in_focus(0.75, 0.02)).add_params(legend_focus())
-    shapes = base.transform_filter("datum.mark").mark_point(
-        size=70, filled=True, stroke="white", strokeWidth=0.8
+    stems = base.encode(alt.Y("around_us:Q"), alt.Y2("step_us:Q")).mark_rule(strokeWidth=1.8)
+    points = base.mark_point(size=50, filled=True).add_params(click_focus())
+    ratios = base.mark_text(dy=-10, fontSize=10).encode(text="times:N").properties(name="names")
+    return titled(panels(alt.layer(stems, points, ratios), rows), message)
+
+
+def median_steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """A row a step: its median over the repetitions with the range, and `times_around`, the least of the repetitions of
+    its time over the median of its neighbours'."""
+    line = ["panel", "variant", "repetition"]
+    around = pl.col("step_us").rolling_median(NEIGHBOURS, center=True, min_samples=3).over(line)
+    rows = rows.with_columns(around=around)
+    return rows.group_by("panel", "variant", "length", maintain_order=True).agg(
+        pl.col("step_us").median(),
+        low_us=pl.col("step_us").min(),
+        high_us=pl.col("step_us").max(),
+        around_us=pl.col("around").median(),
+        times_around=(pl.col("step_us") / pl.col("around")).min(),
+        repetitions=pl.len(),
     )
-    return panels(alt.layer(line, dots, shapes.encode(style.shape(), opacity=in_focus())), rows)
+
+
+def with_reallocations(steps: pl.DataFrame) -> pl.DataFrame:
+    """Marks the steps that are far above their neighbours in each of several repetitions."""
+    far = (pl.col("times_around") >= FAR_ABOVE) & (pl.col("repetitions") > 1)
+    return steps.with_columns(reallocates=far & (pl.col("length") > NEIGHBOURS // 2))  # the first steps warm up
+
+
+def slowest_reallocation(steps: pl.DataFrame) -> str | None:
+    """Of the variants with several: a lone step in a thousand may be chance."""
+    found = steps.filter(pl.col("reallocates") & (pl.col("reallocates").sum().over("panel", "variant") > 1))
+    if found.is_empty():
+        return None
+    step = found.sort("step_us").row(-1, named=True)
+    return (
+        f"{short(step['variant'])} waits at {step['length']:,.0f} tokens in every repetition: "
+        f"{microseconds_text(step['step_us'])}, beside {microseconds_text(step['around_us'])} for the steps around it"
+    )
 
 
 @figure(
@@ -54,13 +129,38 @@ def growth_total(tables: Tables):
     rows = growth_totals(longest_growth(tables.growth, tables.cells)).with_columns(
         text("total_us", microseconds_text), interval("low_us", "high_us", microseconds_text)
     )
+    message = against_baseline(rows, tables.style.baseline)
     style = tables.style.showing(rows["variant"])
+    axis = log_axis(alt.Y, "total_us", "append and view, summed [µs]", rows["total_us"])
+    rows = in_families(rows, style, "length", "total_us", axis)
     base = alt.Chart().encode(
         length_axis("length", "cache length [tokens]", rows["length"]),
-        log_axis(alt.Y, "total_us", "append and view, summed [µs]", rows["total_us"]),
+        axis,
         tooltip=tips(length=False, tokens="length", summed="total_us_text", repetitions="interval"),
     )
-    return panels(alt.layer(*line_and_points(base, style)), rows)
+    return titled(panels(alt.layer(*line_and_points(base, style, "length")), rows), message)
+
+
+def against_baseline(totals: pl.DataFrame, baseline: str | None) -> str | None:
+    """The variant whose appends cost most beside the baseline's, where the ranges of the repetitions do not overlap; and
+    the length at which they begin to cost twice as much."""
+    own = totals.filter(pl.col("variant") == (baseline or ""))
+    both = totals.join(own, on=["panel", "length"], suffix="_base").with_columns(
+        ratio=pl.col("total_us") / pl.col("total_us_base")
+    )
+    apart = both.filter(pl.col("low_us") > pl.col("high_us_base"), pl.col("variant") != (baseline or ""))
+    if apart.is_empty():
+        return None
+    placed = apart.filter(pl.col("variant").map_elements(
+        lambda name: deciding_stage(name, baseline) == "placement", return_dtype=pl.Boolean))  # fmt: skip
+    apart = apart if placed.is_empty() else placed  # growing is what placements differ in
+    worst = apart.filter(pl.col("length") == pl.col("length").max()).sort("ratio").row(-1, named=True)
+    twice = apart.filter(pl.col("variant") == worst["variant"], pl.col("ratio") >= 2)["length"].min()
+    since = f", and twice from {twice:,.0f} tokens on" if twice and twice < worst["length"] else ""
+    return (
+        f"Append and view of {short(worst['variant'])} cost {times(worst['ratio'])} those of {short(baseline)} "
+        f"by {worst['length']:,.0f} tokens{since}"
+    )
 
 
 def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +197,7 @@ def thin(rows: pl.DataFrame, most: int) -> pl.DataFrame:
     """At most `most` steps: the slowest and the fastest of each stretch of a log axis, so that no spike is lost."""
     if rows.height <= most:
         return rows
-    line = ["panel", "variant", "repetition"]
+    line = ["panel", "variant"]
     stretches = most / (2 * rows.n_unique(line))  # a line
     length = pl.col("length").log(2)
     keys = [*line, (length / length.max() * stretches).floor()]

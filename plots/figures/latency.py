@@ -1,13 +1,16 @@
-"""Time of a decode step against length."""
+"""Time of a decode step: against length, and over the baseline's."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, interval, line_and_points, panels, text, tips
-from prepare import drawable, stepped, with_panel
-from style import QUIET, length_axis, log_axis, microseconds_text
+from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips
+from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
+from prepare import NoData, drawable, stepped, with_absent, with_panel
+from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
+
+VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
 
 
 @figure(
@@ -26,18 +29,84 @@ def latency(tables: Tables):
         noise=pl.col("noise").fill_null("") if "noise" in rows.columns else pl.lit(""),
     )
     extremes = pl.concat([rows["step_p50_us"], rows["step_ci_low_us"], rows["step_ci_high_us"]]).drop_nulls()
+    message = longest_message(rows)
     style = tables.style.showing(rows["variant"])
+    axis = log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", extremes)
+    rows = in_families(rows, style, "seq_len", "step_p50_us", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        log_axis(alt.Y, "step_p50_us", "time of one step, p50 [µs]", extremes),
+        axis,
         tooltip=tips(
             p50="step_p50_us_text", interval_95="interval", p99="step_p99_us_text", verdict="verdict", noise="noise"
         ),
     )
-    ends = base.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"))
+    own = base.transform_filter("!datum.reference")
+    ends = own.encode(alt.Y("step_ci_low_us:Q"), alt.Y2("step_ci_high_us:Q"))
     band = ends.mark_area().encode(style.fill(), opacity=in_focus(0.16, 0.02))
     bar = ends.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus())
     # Their times were disturbed: by what is in the tooltip.
-    ring = base.mark_point(size=160, filled=False, strokeWidth=1.2, color=QUIET).transform_filter("datum.noise != ''")
+    ring = own.mark_point(size=160, filled=False, strokeWidth=1.2, color=QUIET).transform_filter("datum.noise != ''")
     rings = [ring.encode(opacity=in_focus())] if (rows["noise"] != "").any() else []
-    return panels(alt.layer(band, bar, *line_and_points(base, style), *rings), rows)
+    layers = alt.layer(band, bar, *line_and_points(base, style, "seq_len"), *rings)
+    return titled(panels(layers, rows), message)
+
+
+def longest_message(rows: pl.DataFrame) -> str | None:
+    """Of the first panel that has ratios, at its longest length."""
+    for _, panel in rows.group_by("panel", maintain_order=True):
+        longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
+        said = slowest_and_fastest(longest)
+        if said:
+            return f"{place(longest)}{said} at {longest['seq_len'][0]:,.0f} tokens"
+    return None
+
+
+@figure(
+    "ratio",
+    "Step time over the baseline's",
+    "Further left is faster; the line at 1 is the baseline. A row is a variant with the 95 % interval of its ratio, blue "
+    "or orange where the interval shows a difference and grey where it contains 1. Beside it: the bytes that a sequence "
+    "holds at its peak, and the relative L2 error of the output.",
+    at_one_length=True,
+)
+def ratio(tables: Tables):
+    rows = with_absent(stepped(tables.cells), ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "err_rel_l2"], ["versus"])
+    rows = rows.filter((pl.col("ratio_p50") > 0) & (pl.col("seq_len") > 0))
+    if rows.is_empty():
+        raise NoData("no variant was compared with a baseline")
+    rows = with_panel(rows).with_columns(
+        text("ratio_p50", "{:.3f}×".format),
+        interval("ratio_ci_low", "ratio_ci_high", "{:.3f}".format),
+        sequence=pl.col("bytes_peak") / pl.col("batch"),
+    )
+    beside = (pl.col("sequence").map_elements(bytes_text, return_dtype=pl.String),
+              pl.col("err_rel_l2").map_elements("error {:.1e}".format, return_dtype=pl.String))  # fmt: skip
+    rows = rows.with_columns(beside=pl.concat_str(*beside, separator=" · ", ignore_nulls=True))
+    choice = length_choice(rows["seq_len"])
+    message = at_each_length(rows, count_of_verdicts)
+    ends = pl.concat([rows["ratio_p50"], rows["ratio_ci_low"], rows["ratio_ci_high"]]).drop_nulls()
+    against = ", ".join(sorted(set(rows["versus"].drop_nulls())))
+    # Beyond these an interval says only that the times were noise; it would squeeze all others.
+    ends = ends.clip(rows["ratio_p50"].min() / 3, rows["ratio_p50"].max() * 3)
+    colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
+    axis = log_axis(alt.X, "ratio_p50", f"time of a step / that of {against}", ends)
+    order = alt.EncodingSortField("ratio_p50", op="mean", order="ascending")
+    base = alt.Chart().encode(
+        axis,
+        alt.Y("variant:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        alt.Color("verdict:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
+        opacity=in_focus(),
+        tooltip=tips(
+            ratio="ratio_p50_text", interval_95="interval", versus="versus", verdict="verdict", bytes_and_error="beside"
+        ),
+    )
+    whiskers = base.encode(alt.X("ratio_ci_low:Q"), alt.X2("ratio_ci_high:Q")).mark_rule(strokeWidth=2, clip=True)
+    points = base.mark_point(size=60, filled=True, opacity=1)
+    one = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(1))
+    written = alt.Chart().encode(alt.Y("variant:N", sort=order), text="beside:N")
+    written = written.mark_text(align="left", dx=8, fontSize=11, color=QUIET).encode(x=alt.value("width"))
+    chart = alt.layer(whiskers.add_params(legend_focus("verdict")), one, points, written)
+    drawn = panels(chart, rows, height=max(90, 19 * rows["variant"].n_unique()), choice=choice)
+    drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
+    return titled(drawn, message)
+

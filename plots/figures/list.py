@@ -5,7 +5,11 @@ from figures.figure import Figure
 from figures.memory import memory
 from figures.memory import bytes_by_kind
 from figures.latency import latency
+from figures.latency import ratio
+from figures.parameter import parameter_time
+from figures.parameter import parameter_memory
 from figures.growth import growth
+from figures.growth import reallocations
 from figures.growth import growth_total
 from figures.pareto import pareto
 from figures.own_tensors import eval_error

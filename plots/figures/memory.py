@@ -5,7 +5,9 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from messages import at_each_length, times, titled
+from families import short
 from prepare import drawable, stepped, with_panel
 from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
 
@@ -27,15 +29,31 @@ def memory(tables: Tables):
         text("bytes_predicted", bytes_text),
         text("memory_vs_f32", "{:.3f}×".format),
     )
+    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max())
+    message = f"{least(longest, tables.style.baseline)} at {longest['seq_len'][0]:,.0f} tokens"
     style = tables.style.showing(rows["variant"])
+    axis = bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"])
+    rows = in_families(rows, style, "seq_len", "bytes_peak", axis)
     base = alt.Chart().encode(
         length_axis("seq_len", "sequence length [tokens]", rows["seq_len"]),
-        bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"]),
+        axis,
         tooltip=tips(
             memory="bytes_peak_text", predicted="bytes_predicted_text", versus_f32="memory_vs_f32_text"
         ),
     )
-    return panels(alt.layer(*line_and_points(base, style)), rows)
+    return titled(panels(alt.layer(*line_and_points(base, style, "seq_len")), rows), message)
+
+
+def least(rows: pl.DataFrame, baseline: str | None) -> str:
+    """Which of the rows, all of one length, holds the fewest bytes, and how few."""
+    smallest = rows.sort("bytes_peak").row(0, named=True)
+    same = rows.filter(pl.col("variant") == (baseline or ""), pl.col("panel") == smallest["panel"])
+    said = f"{short(smallest['variant'])} holds the least, {bytes_text(smallest['bytes_peak'])}"
+    if same.is_empty():
+        return said
+    if smallest["bytes_peak"] > 0.995 * same["bytes_peak"][0]:
+        return f"No variant holds less than {short(baseline)}, {bytes_text(same['bytes_peak'][0])},"
+    return f"{said} or {times(smallest['bytes_peak'] / same['bytes_peak'][0])} what {short(baseline)} holds,"
 
 
 @figure(
@@ -72,4 +90,5 @@ def bytes_by_kind(tables: Tables):
         tooltip=tips(kind="kind", bytes="bytes_text"),
     )
     height = max(60, 22 * len(variants))
-    return panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice)
+    message = at_each_length(rows, lambda at: least(at, tables.style.baseline))
+    return titled(panels(chart.add_params(legend_focus("kind")), stacked, height=height, choice=choice), message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from figures.figure import Tables
 from prepare import MODEL_EXPERIMENTS
-from style import VariantStyle
+from families import VariantStyle, baseline_of
 
 TINY = (
     "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
@@ -20,8 +20,8 @@ def series() -> pl.Expr:
 
 def model_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
     """One colour and shape a policy over all figures of models."""
-    named = tables.cells.filter(pl.col("experiment").is_in(MODEL_EXPERIMENTS)).select(series())
-    return VariantStyle(set(named.to_series()), rows["variant"])
+    cells = tables.cells.filter(pl.col("experiment").is_in(MODEL_EXPERIMENTS))
+    return VariantStyle(set(cells.select(series()).to_series()), rows["variant"], baseline_of(cells))
 
 
 def drops_tokens() -> pl.Expr:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, panels, text, tips
+from labels import with_point_labels
+from marks import click_focus, in_focus, panel_height, panel_width, panels, point_names, text, tips
 from prepare import NoData, drawable, of_experiment, with_absent, with_front, with_panel
-from style import INK, QUIET, bytes_text, log_axis
+from style import QUIET, bytes_text, log_axis
 
 SMALLEST_ERROR = 1e-9
-MOST_LABELLED = 8  # variants whose names still fit beside their points
 
 
 @figure(
@@ -42,14 +42,15 @@ def eval_error(tables: Tables):
     )  # fmt: skip
     style = tables.style.showing(rows["variant"])
     errors = [rows["best_head"].min() / 2, rows["worst_head"].max() * 1.2]
-    base = alt.Chart().encode(
-        log_axis(
-            alt.X,
-            "per_token",
-            "bytes held per input token, all layers [KiB]",
-            [rows["per_token"].min() / 3, rows["per_token"].max() * 1.1],
-        ),
+    held = [rows["per_token"].min() / 3, rows["per_token"].max() * 1.1]
+    axes = (
+        log_axis(alt.X, "per_token", "bytes held per input token, all layers [KiB]", held),
         log_axis(alt.Y, "error", "relative L2 error of the output", errors, "~e"),
+    )
+    size = panel_width(rows), panel_height(rows)
+    rows = with_point_labels(rows.with_columns(style.short(), named=True), "per_token", "error", axes, size, "front")
+    base = alt.Chart().encode(
+        *axes,
         opacity=in_focus(),
         tooltip=tips(kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text", heads="heads"),
     )
@@ -58,10 +59,8 @@ def eval_error(tables: Tables):
     range_of_heads = base.mark_rule(strokeWidth=1.6).encode(style.colour(), y="best_head:Q", y2="worst_head:Q")
     # Equal points nest in one another.
     points = base.mark_point(strokeWidth=2.2).encode(style.colour(), style.shape(), alt.Size("size:Q", scale=None))
-    layers = [front.encode(order="per_token:Q"), range_of_heads, points.add_params(legend_focus())]
-    if len(style.shown) <= MOST_LABELLED and rows["panel"].n_unique() == 1:
-        label = on_front.mark_text(align="right", baseline="top", dx=-14, dy=5, fontSize=11, color=INK)
-        layers.append(label.encode(text="front_label:N"))
+    layers = [front.encode(order="per_token:Q"), range_of_heads, points.add_params(click_focus())]
+    layers.append(point_names(alt.Chart().encode(*axes)))
     return panels(alt.layer(*layers), rows)
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from marks import in_focus, legend_focus, length_choice, panels, room_below, text, tips
-from prepare import drawable, stepped, with_front, with_panel
-from style import INK, QUIET, bytes_text, log_axis, microseconds_text
-
-MOST_LABELLED = 8  # variants whose names still fit beside their points
+from labels import with_point_labels
+from marks import click_focus, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
+from messages import at_each_length, titled
+from prepare import drawable, stepped, with_dominated, with_front, with_panel
+from style import QUIET, bytes_text, log_axis, microseconds_text
 
 
 @figure(
     "pareto",
     "Error against memory",
     "Towards the lower left is better; the dashed line is the Pareto front: no variant measured has both less memory "
-    "and a smaller error. Fill shows the time of a step (darker is slower), outline and shape the variant. "
-    "Errors below 1e-9 are drawn at 1e-9.",
+    "and a smaller error. Fill shows the time of a step (darker is slower), outline and shape the variant. A faint "
+    "variant is dominated: another one is faster, by intervals that do not overlap, and neither larger nor less exact; "
+    "its name is in its tooltip. Errors below 1e-9 are drawn at 1e-9.",
     at_one_length=True,
 )
 def pareto(tables: Tables):
@@ -25,22 +26,29 @@ def pareto(tables: Tables):
     rows = with_panel(rows).with_columns(
         per_token=pl.col("bytes_per_token") / 1024, error=pl.col("err_rel_l2").clip(lower_bound=1e-9)
     )
-    rows = with_front(rows).with_columns(
+    rows = with_dominated(with_front(rows)).with_columns(
         text("bytes_per_token", bytes_text),
         text("step_p50_us", microseconds_text),
         text("err_rel_l2", "{:.3g}".format),
     )
     choice = length_choice(rows["seq_len"])
     style = tables.style.showing(rows["variant"])
-    base = alt.Chart().encode(
-        log_axis(
-            alt.X, "per_token", "memory per cached token, all layers [KiB]", room_below(rows["per_token"])
-        ),
+    axes = (
+        log_axis(alt.X, "per_token", "memory per cached token, all layers [KiB]", room_below(rows["per_token"])),
         log_axis(alt.Y, "error", "relative L2 error of the output", room_below(rows["error"]), "~e"),
     )
-    on_front = base.transform_filter("datum.front")
-    line = on_front.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
-    points = base.mark_point(strokeWidth=2.2, opacity=1).encode(
+    size = panel_width(rows), panel_height(rows)
+    rows = rows.with_columns(
+        style.short(),
+        first=2 * pl.col("front").cast(pl.Int64) + (pl.col("variant") == (style.baseline or "")),
+        named=pl.col("front") | ~pl.col("dominated"),
+    )
+    rows = with_point_labels(rows, "per_token", "error", axes, size, "first")
+    base = alt.Chart().encode(*axes)
+    line = base.transform_filter("datum.front")
+    line = line.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
+    faint = alt.expr("datum.dominated ? 0.25 : 1")
+    points = base.mark_point(strokeWidth=2.2, opacity=1, strokeOpacity=faint, fillOpacity=faint).encode(
         step_fill(rows["step_p50_us"]),
         style.stroke(),
         style.shape(),
@@ -48,12 +56,14 @@ def pareto(tables: Tables):
         opacity=in_focus(),
         tooltip=tips(memory="bytes_per_token_text", error="err_rel_l2_text", step="step_p50_us_text"),
     )
-    layers = [line.encode(order="per_token:Q"), points.add_params(legend_focus())]
-    if len(style.shown) <= MOST_LABELLED and rows["panel"].n_unique() == 1:
-        # Below and left of the front there are no points to collide with.
-        label = on_front.mark_text(align="right", baseline="top", dx=-13, dy=5, fontSize=11, color=INK)
-        layers.append(label.encode(text="front_label:N"))
-    return panels(alt.layer(*layers), rows, choice=choice)
+    layers = [line.encode(order="per_token:Q"), points.add_params(click_focus()), point_names(base)]
+    return titled(panels(alt.layer(*layers), rows, choice=choice), at_each_length(rows, count_of_dominated))
+
+
+def count_of_dominated(rows: pl.DataFrame) -> str:
+    total, front, dominated = rows.height, rows["front"].sum(), rows["dominated"].sum()
+    counted = "variants" if rows["panel"].n_unique() == 1 else "points"
+    return f"{front} of {total} {counted} are on the front of memory and error, {dominated} are dominated,"
 
 
 def step_fill(times: pl.Series) -> alt.Fill:

@@ -6,12 +6,17 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, model_style, position_range, series
-from marks import in_focus, interval, length_choice, line_and_points, panels, text, tips
+from labels import with_point_labels
+from marks import (
+    click_focus, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
+)  # fmt: skip
+from messages import at_each_length, least_of_four_bits, titled
 from prepare import NoData, of_experiment, with_front, with_panel
 from style import QUIET, bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
 LOSS_TITLE = "change of the mean loss [nats]"
+NO_FOUR_BITS = "KL divergence of the predictions against bytes"
 NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
 
 
@@ -76,14 +81,17 @@ def kl_position(tables: Tables):
     style = model_style(tables, rows)
     ends = all_values(rows, "kl_mean", "kl_mean_ci_low", "kl_mean_ci_high")
     powers = [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]
+    axis = log_axis(alt.Y, "kl_mean", KL_TITLE, ends, "~e")
+    rows = in_families(rows, style, "position", "kl_mean", axis)
     base = alt.Chart().encode(
         length_axis("position", "position in the window [tokens]", powers),
-        log_axis(alt.Y, "kl_mean", KL_TITLE, ends, "~e"),
+        axis,
         tooltip=tips(spec="spec", positions="span", KL="kl_mean_text", interval_95="interval"),
     )
-    band = base.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
+    own = base.transform_filter("!datum.reference")
+    band = own.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
     band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
-    return panels(alt.layer(band, *line_and_points(base, style)), rows, choice=choice)
+    return panels(alt.layer(band, *line_and_points(base, style, "position")), rows, choice=choice)
 
 
 def all_values(rows: pl.DataFrame, *columns: str) -> list[float]:
@@ -95,14 +103,19 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
     rows = quality_rows(tables, value)
     choice = length_choice(rows["seq_len"])
     style = model_style(tables, rows)
+    held = [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1]
+    axes = log_axis(alt.X, "per_token", "bytes held per input token, all layers", held), axis
+    height = 440
+    message = None
+    if value == "kl_mean":
+        message = at_each_length(rows, lambda at: least_of_four_bits(at, value, "nats") or NO_FOUR_BITS)
+    rows = rows.with_columns(
+        style.short(),
+        named=pl.col("per_token") == pl.col("per_token").max().over("panel", "seq_len", "variant"),
+    )
+    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "front")
     base = alt.Chart().encode(
-        log_axis(
-            alt.X,
-            "per_token",
-            "bytes held per input token, all layers",
-            [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1],
-        ),
-        axis,
+        *axes,
         tooltip=tips(
             spec="spec", bytes_held="held_bytes_per_token_text", perplexity="perplexity_text",
             loss_change="loss_change_text", KL="kl_mean_text", top1_agreement="top1_agreement_text",
@@ -113,15 +126,16 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
     )
     bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
-    line, points = line_and_points(base, style)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus(), order="per_token:Q")
+    points = base.mark_point(size=65, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
     layers = [
         front.encode(order="per_token:Q"),
         bar.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus()),
-        line.encode(order="per_token:Q"),
-        points,
+        line,
+        points.add_params(click_focus()),
+        point_names(alt.Chart().encode(*axes)),
     ]
-    height = max(380, 17 * len(style.shown))
-    return panels(alt.layer(*layers), rows, height=height, choice=choice)
+    return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
 
 
 def quality_rows(tables: Tables, value: str) -> pl.DataFrame:

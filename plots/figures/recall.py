@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, with_loss_interval
-from marks import in_focus, interval, line_and_points, panels, text, tips
+from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
 from prepare import NoData, of_experiment, with_panel
 from style import QUIET, bytes_text, length_axis
 
@@ -28,16 +28,19 @@ def recall(tables: Tables):
         interval("low", "high", "{:.3f}".format),
     )
     style = model_style(tables, rows)
+    axis = loss_axis(rows["high"], rows["loss"])
+    rows = in_families(rows, style, "distance", "loss", axis)
     base = alt.Chart().encode(
         length_axis("distance", "distance from the passage to its copy [tokens]", rows["distance"]),
-        loss_axis(rows["high"], rows["loss"]),
+        axis,
         tooltip=tips(
             length=False, spec="spec", distance="distance", loss="loss_text", interval_95="interval",
             kept="kept_tokens_text",
         ),
     )  # fmt: skip
-    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
-    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style)]
+    own = base.transform_filter("!datum.reference")
+    bar = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style, "distance")]
     return panels(alt.layer(*layers), rows)
 
 
@@ -55,15 +58,18 @@ def recall_budget(tables: Tables):
         text("loss", "{:.3f}".format), text("kept_tokens", "{:.0f}".format), interval("low", "high", "{:.3f}".format)
     )
     style = model_style(tables, rows)
+    axis = loss_axis(rows["high"], rows["loss"], full["loss"])
+    rows = in_families(rows, style, "kept_tokens", "loss", axis)
     base = alt.Chart().encode(
         length_axis("kept_tokens", "tokens kept at the end", rows["kept_tokens"]),
-        loss_axis(rows["high"], rows["loss"], full["loss"]),
+        axis,
         tooltip=tips(length=False, spec="spec", kept="kept_tokens_text", loss="loss_text", interval_95="interval"),
     )
-    bar = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
+    own = base.transform_filter("!datum.reference")
+    bar = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
     floor = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.Y("full_loss:Q"))
-    line, points = line_and_points(base, style)
-    layers = [floor, bar.encode(style.colour(), opacity=in_focus()), line.encode(order="kept_tokens:Q"), points]
+    lines = line_and_points(base, style, "kept_tokens")
+    layers = [floor, bar.encode(style.colour(), opacity=in_focus()), *lines]
     return panels(alt.layer(*layers), rows)
 
 

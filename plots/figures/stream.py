@@ -6,9 +6,10 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import TINY, position_range, with_loss_interval
-from marks import in_focus, interval, length_choice, line_and_points, panels, text, tips
+from families import VariantStyle
+from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from prepare import of_experiment, with_panel
-from style import QUIET, VariantStyle, log_axis
+from style import QUIET, log_axis
 
 
 @figure(
@@ -36,15 +37,18 @@ def stream(tables: Tables):
         axis=alt.Axis(title="position in the stream [tokens]", format=",d"),
         scale=alt.Scale(domain=[0, rows["position"].max()], nice=False),
     )
+    axis = log_axis(alt.Y, "perplexity", "perplexity since the previous point", ends, "~r")
+    rows = in_families(rows, style, "position", "perplexity", axis, height=420)
     base = alt.Chart().encode(
         position,
-        log_axis(alt.Y, "perplexity", "perplexity since the previous point", ends, "~r"),
+        axis,
         tooltip=tips(positions="span", perplexity="perplexity_text", interval_95="interval"),
     )
-    band = base.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
+    own = base.transform_filter("!datum.reference")
+    band = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
     band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
     trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
-    return panels(alt.layer(trained, band, *line_and_points(base, style)), rows, height=420, choice=choice)
+    return panels(alt.layer(trained, band, *line_and_points(base, style, "position")), rows, height=420, choice=choice)
 
 
 def by_stretch(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -6,105 +6,20 @@ its channels name. They are compared with points made from the CSV files, which 
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from statistics import median
 
 import pytest
+from drawn import BASELINE, Files, drawn, points, title
 from figures.list import FIGURES
 from support import report
-from synthetic import synthetic_run
+from synthetic import SWEPT, synthetic_run
 
-MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", *MODELS)
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-class Files:
-    """The tables of a results folder: fields as numbers where they are, None where nothing was measured."""
-
-    def __init__(self, folder):
-        self.cells = [row for row in rows_of(folder / "cells.csv") if row["status"] == "ok" and row["verdict"] != "aa_test"]
-        by_key = {row["cell"]: row for row in self.cells}
-        joined = lambda name: [(by_key[row["cell"]], row) for row in rows_of(folder / name) if row["cell"] in by_key]
-        self.growth, self.positions, self.heads = joined("growth.csv"), joined("positions.csv"), joined("heads.csv")
-
-    def of(self, *experiments):
-        return [row for row in self.cells if row["experiment"] in experiments]
-
-    def common(self):
-        return [row for row in self.cells if row["experiment"] not in OWN]
-
-
-def rows_of(path):
-    with path.open(newline="") as file:
-        return [{name: number(field) for name, field in row.items()} for row in csv.DictReader(file)]
-
-
-def number(field):
-    try:
-        return float(field) if field else None
-    except ValueError:
-        return field
-
-
-def points(rows):
-    """How often each tuple is there, numbers to nine digits; those that lack a value are not drawn."""
-    digits = lambda value: float(f"{value:.9g}") if isinstance(value, (int, float)) else value
-    return Counter(tuple(map(digits, row)) for row in rows if None not in row)
-
-
-def layers(spec):
-    inside = spec.get("spec", spec)
-    for layer in inside.get("layer", [inside]):
-        mark = layer["mark"]
-        steps = [*inside.get("transform", []), *layer.get("transform", [])]
-        filters = {step["filter"] for step in steps}
-        yield mark["type"] if isinstance(mark, dict) else mark, layer["encoding"], filters
-
-
-def is_shown(row, filters, lengths):
-    for text in filters:
-        if text == "datum.seq_len == length":
-            shown = row["seq_len"] in lengths
-        else:
-            negated, field = re.fullmatch(r"(!?)datum\.(\w+)", text).groups()
-            shown = bool(row[field]) != bool(negated)
-        if not shown:
-            return False
-    return True
-
-
-def menu(spec):
-    """The lengths that the chart's menu offers; none where it has no menu."""
-    for parameter in spec.get("params", []):
-        if parameter["name"] == "length":
-            options = parameter.get("bind", {}).get("options", [parameter["value"]])
-            assert parameter["value"] == max(options)
-            return options
-    return []
-
-
-def drawn(spec, mark, *channels):
-    """The points of the layers of this mark that have all these channels; at each length of the menu, if there is one."""
-    found = []
-    for kind, encoding, filters in layers(spec):
-        fields = [encoding.get(channel, {}).get("field") for channel in channels]
-        if kind == mark and None not in fields:
-            found += [[row.get(field) for field in fields] for row in spec["data"]["values"]
-                      if is_shown(row, filters, menu(spec))]  # fmt: skip
-    assert found, f"no layer of {mark} with {channels}"
-    return points(found)
-
-
-def title(spec, channel):
-    """The title of the axis: of the first layer that has one."""
-    axes = [encoding[channel].get("axis") or {} for _, encoding, _ in layers(spec) if channel in encoding]
-    return next(axis["title"] for axis in axes if axis.get("title"))
 
 
 def held(row, *more):
@@ -140,13 +55,73 @@ def check_latency(spec, files):
     assert drawn(spec, "area", "fill", "x", "y", "y2") == want
 
 
+def check_ratio(spec, files):
+    cells = [row for row in files.common() if row["ratio_p50"]]
+    assert title(spec, "x") == f"time of a step / that of {BASELINE}"
+    want = points((row["variant"], row["ratio_p50"], row["verdict"]) for row in cells)
+    assert drawn(spec, "point", "y", "x", "color") == want
+    want = points((row["variant"], row["ratio_ci_low"], row["ratio_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "y", "x", "x2") == want
+    assert len(drawn(spec, "text", "y", "text")) == len(points((row["variant"], row["seq_len"]) for row in cells))
+
+
+def swept(files):
+    """(what is left of the name without the block, the block, the row) of each variant that has one."""
+    return [(re.sub(r"block=\d+,?", "", row["variant"]).replace("()", ""), int(found[1]), row) for row in files.common()
+            if (found := re.search(r"block=(\d+)", row["variant"]))]  # fmt: skip
+
+
+def check_parameter_time(spec, files):
+    assert title(spec, "x") == "block of paged"
+    for mark in ("line", "point"):
+        want = points((line, block, row["step_p50_us"]) for line, block, row in swept(files))
+        assert drawn(spec, mark, "color", "x", "y") == want
+    ends = points((line, block, row["step_ci_low_us"], row["step_ci_high_us"]) for line, block, row in swept(files))
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ends
+    level = {(row["step_p50_us"],) for row in files.common() if row["variant"] == BASELINE}
+    assert set(points(level)) <= set(drawn(spec, "rule", "y"))
+
+
+def check_parameter_memory(spec, files):
+    for mark in ("line", "point"):
+        want = points((line, block, held(row, "bytes_workspace_peak")) for line, block, row in swept(files))
+        assert drawn(spec, mark, "color", "x", "y") == want
+    level = {(held(row, "bytes_workspace_peak"),) for row in files.common() if row["variant"] == BASELINE}
+    assert set(drawn(spec, "rule", "y")) == level
+
+
+def steps_of(files):
+    """(variant, token): its times, one a repetition; beside each the median of the nine steps around it."""
+    runs, found = defaultdict(dict), defaultdict(list)
+    for cell, row in files.growth:
+        runs[cell["variant"], row["repetition"]][row["token"]] = row["step_us"]
+    for (variant, _), steps in runs.items():
+        for token, time in steps.items():
+            around = [steps[at] for at in range(int(token) - 4, int(token) + 5) if at in steps]
+            found[variant, token].append((time, median(around)))
+    return found
+
+
+def reallocating(files):
+    return {at: pairs for at, pairs in steps_of(files).items()
+            if at[1] > 4 and all(time >= 2 * around for time, around in pairs)}  # fmt: skip
+
+
 def check_growth(spec, files):
     """Few enough steps that none is left out."""
-    steps = [(cell["variant"], row["token"], row["step_us"], row["repetition"]) for cell, row in files.growth]
-    assert drawn(spec, "line", "color", "x", "y", "detail") == points(steps)
-    assert drawn(spec, "circle", "color", "x", "y") == points(step[:3] for step in steps)
-    marked = [step[:3] for step in steps if step[3] == 0 and step[1] in [3 << power for power in range(20)]]
-    assert drawn(spec, "point", "shape", "x", "y") == points(marked)
+    times = {at: [time for time, _ in pairs] for at, pairs in steps_of(files).items()}
+    assert drawn(spec, "line", "color", "x", "y") == points((*at, median(all)) for at, all in times.items())
+    assert drawn(spec, "area", "fill", "x", "y", "y2") == points((*at, min(all), max(all)) for at, all in times.items())
+    far = reallocating(files)
+    assert ("doubling/f32/full", 256) in far
+    assert drawn(spec, "point", "color", "x", "y") == points((*at, median(times[at])) for at in far)
+
+
+def check_reallocations(spec, files):
+    far = reallocating(files)
+    want = {at: [median(column) for column in zip(*pairs)] for at, pairs in far.items()}
+    assert drawn(spec, "point", "color", "x", "y") == points((*at, time) for at, (time, _) in want.items())
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == points((*at, low, time) for at, (time, low) in want.items())
 
 
 def check_growth_total(spec, files):
@@ -183,12 +158,10 @@ def check_bandwidth(spec, files):
     cells = [row for row in files.common()]
     temperatures = [("hot cache", "ceiling_share"), ("cold cache", "cold_ceiling_share")]
     want = points((row["variant"], row["seq_len"], row[share], name) for row in cells for name, share in temperatures)
-    rows = spec["data"]["values"]
-    for row in rows:
-        row["temperature"] = row["panel"].split(" · ")[-1]
-    shown = points((row["variant"], row["seq_len"], row["share"], row["temperature"]) for row in rows)
-    assert shown == want
-    every = points(point[:3] for point in want.elements())
+    rows = [row for row in spec["data"]["values"] if not row["reference"]]
+    shown = points((row["variant"], row["seq_len"], row["share_text"], row["temperature"]) for row in rows)
+    assert shown == points((*at, f"{share:.1%}", name) for *at, share, name in want.elements())
+    every = points((variant, length, min(share, 1)) for variant, length, share, _ in want.elements())
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == every
     assert title(spec, "y") == "% of measured read bandwidth"
@@ -196,7 +169,7 @@ def check_bandwidth(spec, files):
 
 def heat_cells(files):
     """(cell, whether it is cold): hot ones only where the read bandwidth says that the rows are cache-resident."""
-    for row in files.common():
+    for row in files.with_growth():
         if row["cold_ceiling_share"] is not None:
             yield row, True
             if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]:
@@ -273,10 +246,11 @@ def check_checkpoint(spec, files):
                "fork": "fork_p50_us"}  # fmt: skip
     want = [(row["variant"], operation, row["seq_len"], row[column]) for row in files.of("checkpoint")
             for operation, column in columns.items()]  # fmt: skip
-    shown = ((row["panel"], row["operation"], row["seq_len"], row["time"]) for row in spec["data"]["values"])
+    values = spec["data"]["values"]
+    shown = ((row["variant"], row["panel"], row["seq_len"], row["time"]) for row in values)
     assert points(shown) == points(want)
-    for mark in ("line", "point"):
-        assert drawn(spec, mark, "color", "x", "y") == points(point[1:] for point in want)
+    assert drawn(spec, "point", "y", "color", "x") == points((variant, *at) for variant, _, *at in want)
+    assert drawn(spec, "line", "y", "detail", "x") == points((point[0], point[0], point[3]) for point in want)
 
 
 def arm(row):
@@ -382,18 +356,20 @@ def check_stream(spec, files):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The specifications as the report has them, and the files that it was drawn from."""
-    folder = tmp_path_factory.mktemp("drawn") / "run"
-    synthetic_run(folder, lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
-    html = (folder / "report.html").read_text()
-    found = re.search(r'id="specs">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1]), Files(folder)
+    folder = tmp_path_factory.mktemp("drawn")
+    synthetic_run(folder / "run", lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
+    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512))
+    found = {}
+    for run in (folder / "swept", folder / "run"):  # what both draw is checked in the second
+        done = report(run)
+        assert done.returncode == 0, done.stderr
+        specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
+        found |= {name: (spec, Files(run)) for name, spec in json.loads(specs[1]).items()}
+    return found
 
 
 @pytest.mark.parametrize("name", [figure.name for figure in FIGURES])
 def test_a_chart_draws_what_the_files_say(page, name):
-    specs, files = page
     check = globals().get(f"check_{name}")
     assert check, f"write check_{name} above: what the chart has to draw, read from the CSV files"
-    check(specs[name], files)
+    check(*page[name])

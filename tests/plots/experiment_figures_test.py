@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import polars as pl
 from data import load_run
+from figures.budget import best_policies
 from figures.models import by_kept_tokens
 from figures.prefill import prefill_arms
 from figures.recall import by_budget
@@ -50,3 +52,16 @@ def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):
     assert rows["kept_tokens"].to_list() == [64, 256] * 6
     assert set(full["variant"]) == {"contiguous/f32/full"} and rows["full_loss"].to_list() == [0.1] * 12
     assert [loss > 6 for loss in rows["loss"]] == [True, False] * 4 + [True, True] * 2
+
+
+def test_policies_that_are_equally_good_are_named_together():
+    def rows(panel, errors):
+        return [{"panel": panel, "seq_len": 512, "variant": name, "error": error * 64 / kept}
+                for name, error in errors.items() for kept in (64, 128)]  # fmt: skip
+
+    clear = rows("sinks", {"a": 1.0, "b": 1.03, "c": 2.0})
+    alike = rows("gaussian", dict.fromkeys("abcde", 1.0))
+    lone = [{"panel": "sinks", "seq_len": 512, "variant": "codec", "error": 0.001}]
+    names = {name: name.upper() for name in [*"abcde", "codec"]}
+    said = best_policies(pl.DataFrame(clear + alike + lone), names)
+    assert said == {512: "Least error of the policies at 512 tokens: sinks: A, B; no policy stands out on gaussian"}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 from data import load_run
-from figures.growth import growth_totals, longest_growth, thin
+from figures.growth import growth_totals, longest_growth, median_steps, slowest_reallocation, thin, with_reallocations
 from prepare import measured
 from synthetic import synthetic_run
 
 
 def test_thinning_keeps_every_spike(tmp_path):
     run = load_run(synthetic_run(tmp_path / "run", growth_to=4096), "run")
-    steps = run.growth.with_columns(panel=run.growth["cell"], length=run.growth["token"])
+    steps = median_steps(run.growth.with_columns(panel=run.growth["cell"], length=run.growth["token"]))
     kept = thin(steps, 2000)
     assert 1000 < kept.height <= 2000
     doubling = steps.filter(steps["variant"] == "doubling/f32/full")
     spikes = doubling.filter(doubling["step_us"] > 120)
-    assert sorted(spikes["token"].unique()) == [512, 1024, 2048, 4096]
-    assert spikes.join(kept, on=["cell", "repetition", "token"], how="anti").is_empty()
-    assert kept.join(steps, on=["cell", "repetition", "token", "step_us"], how="anti").is_empty()
+    assert sorted(spikes["length"].unique()) == [512, 1024, 2048, 4096]
+    assert spikes.join(kept, on=["variant", "length"], how="anti").is_empty()
+    assert kept.join(steps, on=["variant", "length", "step_us"], how="anti").is_empty()
 
 
 def test_growth_totals_tell_linear_from_quadratic(tmp_path):
@@ -38,3 +38,13 @@ def test_tokens_may_count_from_zero(tmp_path):
     for growth in (run.growth, from_zero):
         lengths = longest_growth(growth, measured(run.cells))["length"]
         assert (lengths.min(), lengths.max()) == (1, 256)
+
+
+def test_steps_that_reallocate_are_those_of_doubling(tmp_path):
+    run = load_run(synthetic_run(tmp_path / "run", lengths=(), growth_to=1024), "run")
+    steps = with_reallocations(median_steps(longest_growth(run.growth, measured(run.cells))))
+    found = steps.filter("reallocates")
+    assert set(found["variant"]) == {"doubling/f32/full", "doubling(read=copy)/f32/full"}
+    assert {64, 128, 256, 512, 1024} <= set(found["length"]) <= {float(1 << power) for power in range(11)}
+    assert "waits at 1,024 tokens in every repetition" in slowest_reallocation(steps)
+    assert slowest_reallocation(steps.with_columns(reallocates=False)) is None

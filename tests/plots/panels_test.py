@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from families import VariantStyle
 from data import load_run
 from prepare import measured, title_of, with_front, with_panel
-from style import VariantStyle, bytes_text, natural_order
+from style import bytes_text, natural_order
 from synthetic import MANY, SYNTHETIC, synthetic_run
 
 

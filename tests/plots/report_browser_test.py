@@ -107,7 +107,7 @@ def test_the_length_menu_redraws(opened):
 
 def test_the_table_shows_everything_escaped(opened):
     page, _ = opened
-    table = page.locator("table#cells").inner_text()
+    table = page.locator("table#cells").text_content()  # out of view, it has no rendered text
     for expected in (
         "ambiguous",
         "A/A test",
@@ -123,7 +123,7 @@ def test_the_table_shows_everything_escaped(opened):
 
 def test_predictions_have_a_table_of_their_own(opened):
     page, _ = opened
-    predictions = page.locator("table#predicted").inner_text()
+    predictions = page.locator("table#predicted").text_content()
     for expected in ("quality · 1K tokens", "recall · distance 400", "worse", "baseline"):
         assert expected in predictions
     assert "Tiny models exaggerate the loss of quality" in page.locator("main").inner_text()
@@ -188,7 +188,7 @@ FAINT = f"""(name) => {{ {WALK}
 }}"""
 LEGEND_ENTRY = f"""(name) => {{ {WALK}
   walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
-    if (mark.role == "legend-label") found.push([x + item.x + 10, y + item.y]);
+    if (mark.role == "legend-label" || mark.name?.startsWith("names")) found.push([x + item.x + 10 + (item.dx || 0), y + item.y + (item.dy || 0)]);
   }});
   return found[0];
 }}"""

@@ -43,6 +43,14 @@ MANY = {
 }  # fmt: skip
 
 
+# A sweep over one number, beside a baseline without it.
+SWEPT = {
+    "contiguous/f32/full": (4, 3e-7, 0.02),
+    **{f"paged(block={block}{order})/f32/full": (4 + 1 / block, 3e-7, 0.02 + 0.01 / block + 0.005 * bool(order))
+       for block in (1, 8, 64) for order in ("", ",order=shuffled")},
+}  # fmt: skip
+
+
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
                   workloads=("gaussian",), growth_to=0, later=False, one_thread=False,
                   cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip

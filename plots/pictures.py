@@ -1,0 +1,116 @@
+"""The pictures of a figure: SVG, PNG and PDF, as on the page, or as wide as a paper's column with its font size."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import vl_convert
+
+VEGALITE = "6.1"  # what Altair 6.0 writes
+PNG_PIXELS_PER_POINT = 2
+POINTS_PER_PIXEL = 0.75  # of CSS, which a PDF counts in
+FORMATS = ("pdf", "png", "svg")
+PIXELS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96, "pt": 96 / 72, "px": 1}
+FONT_SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
+PANEL = 230  # pixels: the least that a panel with the names of its lines takes of a column
+LEAST = 40  # pixels: of a panel's axis
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Which files are written of each figure; lengths in CSS pixels, of which an inch has 96."""
+
+    formats: tuple[str, ...] = ("svg", "png")
+    width: float | None = None
+    font: float | None = None
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """--figures, as in 'pdf,svg'. Throws ValueError."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not set(names) <= set(FORMATS):
+        raise ValueError(f"--figures {text}: no list of {', '.join(FORMATS)}, as in pdf,svg")
+    return names
+
+
+def pixels(option: str, text: str | None) -> float | None:
+    """An option such as '84mm' in CSS pixels. Throws ValueError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(mm|cm|in|pt|px)", text)
+    if not found or float(found[1]) == 0:
+        raise ValueError(f"{option} {text}: no length with a unit of {', '.join(PIXELS)}, as in 84mm or 8pt")
+    return float(found[1]) * PIXELS[found[2]]
+
+
+def write_pictures(spec: dict, folder: Path, name: str, pictures: Pictures) -> None:
+    svg = for_paper(spec, pictures) if pictures.width or pictures.font else to_svg(spec)
+    if "svg" in pictures.formats:
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    if "png" in pictures.formats:
+        (folder / f"{name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=PNG_PIXELS_PER_POINT))
+    if "pdf" in pictures.formats:
+        (folder / f"{name}.pdf").write_bytes(vl_convert.svg_to_pdf(in_points(svg)))
+
+
+def in_points(svg: str) -> str:
+    """As large in points as it was in pixels of 1/96 inch: the conversion to PDF takes one for the other."""
+    size = re.compile(r'\b(width|height)="([\d.]+)"')
+    return size.sub(lambda found: f'{found[1]}="{float(found[2]) * POINTS_PER_PIXEL:.6g}"', svg, count=2)
+
+
+def to_svg(spec: dict) -> str:
+    return vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE)
+
+
+def for_paper(spec: dict, pictures: Pictures) -> str:
+    """As SVG in a column's width and font size, without the title: a paper's caption says it."""
+    spec = {key: value if key == "data" else copy.deepcopy(value) for key, value in spec.items() if key != "title"}
+    spec["config"]["padding"] = 2
+    if pictures.font:
+        set_sizes({key: value for key, value in spec.items() if key != "data"}, pictures.font)
+    if not pictures.width:
+        return to_svg(spec)
+    limit_labels({key: value for key, value in spec.items() if key != "data"}, pictures.width)
+    spec["config"]["legend"] |= {"orient": "bottom", "columns": max(1, int(pictures.width // 120))}
+    inner = spec.get("spec", spec)
+    columns = 1
+    if "spec" in spec:
+        columns = spec["columns"] = max(1, min(spec.get("columns", 1), int(pictures.width // PANEL)))
+    inner["width"] = pictures.width / columns / 2
+    for _ in range(6):  # what stands beside the axes depends on their width, so that the first guesses may be off
+        svg = to_svg(spec)
+        spare = pictures.width - float(re.search(r'width="([\d.]+)"', svg)[1])
+        if abs(spare) < 1 or inner["width"] + spare / columns < LEAST:
+            break
+        inner["width"] += spare / columns
+    return to_svg(spec)
+
+
+def set_sizes(part, size: float) -> None:
+    """Every font size of a specification, but those of 0, which hide a text."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key in FONT_SIZES and value:
+                part[key] = size
+            set_sizes(value, size)
+        if "mark" in part and isinstance(part["mark"], dict) and part["mark"].get("type") == "text":
+            part["mark"]["fontSize"] = size
+    elif isinstance(part, list):
+        for value in part:
+            set_sizes(value, size)
+
+
+def limit_labels(part, width: float) -> None:
+    """No label takes more than two fifths of the width."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key in ("labelLimit", "titleLimit"):
+                part[key] = min(value, 0.4 * width)
+            limit_labels(value, width)
+    elif isinstance(part, list):
+        for value in part:
+            limit_labels(value, width)

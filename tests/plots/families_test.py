@@ -1,0 +1,149 @@
+"""What a variant is made of, which panel it is in, what it is called there, and where its name stands."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, groups, parse, short, swept_parameter
+from labels import spread, with_point_labels
+from marks import in_families
+from messages import count_of_verdicts, slowest_and_fastest, times
+from prepare import with_dominated
+from style import INK, log_axis, shades
+from synthetic import MANY, SWEPT
+import altair as alt
+
+BASELINE = "contiguous/f32/full"
+
+
+@pytest.mark.parametrize(
+    ("variant", "spec"),
+    [
+        ("concat", Spec("concat", "f32", "full")),
+        ("paged(block=16)/kivi(bits=4,group=32)", Spec("paged(block=16)", "kivi(bits=4,group=32)", "full")),
+        ("contiguous/ring(window=48)", Spec("contiguous", "f32", "ring(window=48)")),
+        ("contiguous/f16/h2o(heavy=64,recent=64)", Spec("contiguous", "f16", "h2o(heavy=64,recent=64)")),
+        ("contiguous/full", Spec("contiguous")),
+    ],
+)
+def test_a_name_is_read_with_its_defaults(variant, spec):
+    assert parse(variant) == spec
+
+
+def test_short_names_leave_out_what_is_as_by_default():
+    assert short("contiguous/f32/full") == "contiguous"
+    assert short("contiguous/q8_0/full", BASELINE) == "q8_0"
+    assert short("paged/q8_0/full", BASELINE) == "paged/q8_0"
+    names = VariantStyle(["doubling", "doubling(read=copy)", "tiered(hot=128)"]).short_names()
+    assert names == {"doubling": "doubling", "doubling(read=copy)": "doubling(read=copy)", "tiered(hot=128)": "tiered"}
+
+
+def test_panels_hold_every_variant_once_and_at_most_six_beside_the_baseline():
+    variants = [*MANY, *(f"paged(block={block})/q4_0/full" for block in range(100, 110))]
+    panels = groups(variants, BASELINE)
+    assert sorted(name for members in panels.values() for name in members) == sorted(variants)
+    assert max(len([m for m in members if m != BASELINE]) for members in panels.values()) == MOST_IN_A_PANEL
+    assert {title.split(":")[0] for title in panels} == {"placement", "codec", "retention"}
+    assert groups(variants[:6], BASELINE) == {"": variants[:6]}
+
+
+def test_a_family_has_shades_of_one_hue_and_the_baseline_is_ink():
+    style = VariantStyle(MANY, baseline=BASELINE)
+    assert style.looks[BASELINE][0] == INK
+    kivi = [name for name in MANY if "kivi" in name and name.endswith("/full")]
+    assert {style.looks[name][0] for name in kivi} <= set(shades(style_hue(style, kivi), len(kivi)))
+
+
+def style_hue(style, members):
+    from style import HUES
+
+    (hue,) = [hue for hue in HUES if style.looks[members[0]][0] in shades(hue, len(members))]
+    return hue
+
+
+def test_every_panel_repeats_the_baseline_and_names_its_lines():
+    rows = pl.DataFrame(
+        [{"variant": name, "seq_len": length, "time": length * (1 + at), "panel": ""}
+         for at, name in enumerate(MANY) for length in (256.0, 512.0)]
+    )  # fmt: skip
+    style = VariantStyle(MANY, baseline=BASELINE)
+    axis = log_axis(alt.Y, "time", "time", rows["time"])
+    drawn = in_families(rows, style, "seq_len", "time", axis)
+    own = drawn.filter(~pl.col("reference"))
+    drawn_once = ["variant", "seq_len", "time"]
+    assert own.select(drawn_once).sort(drawn_once).equals(rows.select(drawn_once).sort(drawn_once))
+    for panel in set(drawn["panel"]):
+        here = drawn.filter(pl.col("panel") == panel)
+        assert here.filter(pl.col("variant") == BASELINE).height == 2
+        assert here["variant"].n_unique() == len(MANY)  # the menu can choose each of them
+        assert here.filter(~pl.col("reference"))["label"].drop_nulls().len() == here.filter(~pl.col("reference"))["variant"].n_unique()
+
+
+def test_identical_lines_share_a_name():
+    rows = pl.DataFrame(
+        [{"variant": name, "seq_len": length, "bytes": length * (1 + (name == "concat")), "panel": ""}
+         for name in ("contiguous", "doubling", "concat") for length in (256.0, 512.0)]
+    )  # fmt: skip
+    style = VariantStyle(set(rows["variant"]), baseline="contiguous")
+    drawn = in_families(rows, style, "seq_len", "bytes", log_axis(alt.Y, "bytes", "bytes", rows["bytes"]))
+    assert sorted(drawn["label"].drop_nulls()) == ["concat", "contiguous = doubling"]
+
+
+def test_names_are_moved_apart_and_no_further():
+    assert spread([0, 100]) == [0, 100]
+    assert spread([50, 50, 51], apart=10) == pytest.approx([40.33, 50.33, 60.33], abs=0.01)
+
+
+def test_dominated_is_what_another_one_beats_beyond_the_intervals():
+    def row(variant, low, high, size, error):
+        return {"variant": variant, "panel": "", "seq_len": 1, "step_p50_us": (low + high) / 2, "step_ci_low_us": low,
+                "step_ci_high_us": high, "per_token": size, "error": error}  # fmt: skip
+
+    rows = [row("a", 1, 2, 10, 0.1), row("b", 3, 4, 10, 0.1), row("c", 1.5, 4, 20, 0.2), row("d", 9, 10, 5, 0.1)]
+    marked = with_dominated(pl.DataFrame(rows))
+    assert dict(marked["variant", "dominated"].rows()) == {"a": False, "b": True, "c": False, "d": False}
+
+
+def verdicts(*names):
+    return pl.DataFrame(
+        [{"variant": f"v{at}", "versus": "contiguous", "ratio_p50": 1.0 + at, "ratio_ci_low": 0.9 + at,
+          "ratio_ci_high": 1.1 + at, "verdict": verdict} for at, verdict in enumerate(names)]
+    )  # fmt: skip
+
+
+def test_titles_say_what_the_intervals_allow():
+    assert slowest_and_fastest(verdicts("ambiguous")) == "Steps of no variant can be told apart from those of contiguous"
+    assert slowest_and_fastest(verdicts("ambiguous", "slower")) == "v1 takes 2.0× (1.9–2.1) the time of contiguous"
+    said = count_of_verdicts(verdicts("ambiguous", "slower", "slower"))
+    assert said == "Beside contiguous: 2 slower, 1 that cannot be told apart from it,"
+    assert [times(ratio) for ratio in (0.115, 3.71, 421.4)] == ["0.12×", "3.7×", "421×"]
+
+
+def test_the_baseline_is_what_most_ratios_are_against():
+    cells = pl.DataFrame({"variant": ["a", "b", "c"], "versus": [None, "a", "a"], "verdict": ["baseline", None, None]})
+    assert baseline_of(cells) == "a"
+    assert baseline_of(cells.with_columns(versus=pl.lit("materialised"))) == "a"
+    assert baseline_of(cells.filter(pl.col("variant") != "a")) is None
+
+
+def test_the_number_that_a_run_sweeps_is_found_by_itself():
+    parameter = swept_parameter(SWEPT)
+    assert parameter.name == "block of paged" and set(parameter.values.values()) == {1, 8, 64}
+    assert set(parameter.lines.values()) == {"paged/f32/full", "paged(order=shuffled)/f32/full"}
+    assert BASELINE not in parameter.values
+    assert swept_parameter(MANY) is None
+    two = [f"paged(block={block})/kivi(bits={bits})" for block in (1, 8, 64) for bits in (2, 4, 8)]
+    assert swept_parameter(two) is None  # two axes are none
+
+
+def test_names_of_points_do_not_overlap_and_equal_points_share_one():
+    at = [("a", 10.0, 1.0), ("b", 10.0, 1.0), ("c", 11.0, 1.1), ("d", 100.0, 1000.0)]
+    rows = pl.DataFrame(
+        [{"variant": name, "short": name, "x": x, "y": y, "panel": "", "seq_len": 1, "named": name != "d", "first": 0}
+         for name, x, y in at]
+    )  # fmt: skip
+    axes = log_axis(alt.X, "x", "x", [1, 1000]), log_axis(alt.Y, "y", "y", [0.1, 10000])
+    labels = with_point_labels(rows, "x", "y", axes, (400, 300), "first")
+    assert labels["label"].to_list() == ["a +1", None, "c", None]
+    (first, _, second, _) = labels.select("label_dx", "label_dy").rows()
+    assert first != second

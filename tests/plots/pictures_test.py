@@ -1,0 +1,53 @@
+"""Pictures for a paper: which files, how wide, in which font."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pictures import pixels
+from support import first_line, report
+from synthetic import MANY, synthetic_run
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory):
+    folder = synthetic_run(tmp_path_factory.mktemp("paper") / "run", lengths=(256, 512), variants=MANY)
+    done = report(folder, "--figures", "pdf,svg", "--figure-width", "84mm", "--figure-font", "8pt")
+    assert done.returncode == 0, done.stderr
+    return folder / "figures"
+
+
+def test_only_the_formats_asked_for_are_written(figures):
+    assert {path.suffix for path in figures.iterdir()} == {".pdf", ".svg"}
+    assert (figures / "memory.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("name", ["memory", "latency", "pareto"])
+def test_a_picture_is_as_wide_as_the_column(figures, name):
+    svg = (figures / f"{name}.svg").read_text()
+    assert float(re.search(r'width="([\d.]+)"', svg)[1]) == pytest.approx(84 / 25.4 * 96, abs=3)
+    box = re.search(rb"/MediaBox ?\[0 0 ([\d.]+)", (figures / f"{name}.pdf").read_bytes())
+    assert float(box[1]) == pytest.approx(84 / 25.4 * 72, abs=3)
+
+
+def test_all_text_has_the_size_asked_for(figures):
+    sizes = set(re.findall(r'font-size="([\d.]+)px"', (figures / "latency.svg").read_text()))
+    assert {round(float(size), 2) for size in sizes} == {round(8 * 96 / 72, 2)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--figures", "gif"], "error: --figures gif: no list of pdf, png, svg, as in pdf,svg"),
+        (["--figure-width", "84"], "error: --figure-width 84: no length with a unit of mm, cm, in, pt, px, as in 84mm or 8pt"),
+    ],
+)
+def test_a_wrong_option_gets_one_line(tmp_path, arguments, complaint):
+    done = report(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert first_line(done) == complaint
+
+
+def test_lengths_have_units():
+    assert pixels("--figure-width", "1in") == 96 and pixels("--figure-font", "12pt") == 16
