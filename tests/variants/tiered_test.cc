@@ -35,7 +35,7 @@ class Tiered : public testing::Test {
 
 // A prefill with more queries than are ever split, then single tokens, then a chunk with few queries.
 TEST_F(Tiered, HasTheBitsOfContiguous) {
-  const std::vector<int64_t> chunks{700, 1, 40, 1, 30, 300, 1, 1};
+  const std::vector<int64_t> chunks{900, 1, 40, 1, 30, 400, 1, 1};
   const auto outputs = [&](const Spec& s) {
     memory::Ledger ledger;
     const auto cache = build_cache(s, kShape, ledger);
