@@ -89,7 +89,9 @@ def test_times_are_those_of_the_samples(runs):
         assert float(row["step_max_us"]) == EXACT(max(every), rel=1e-7)
         assert int(row["repetitions"]) == len(steps) == REPETITIONS and int(row["samples"]) == len(every)
         for part in PARTS:
-            took = median(x for repetition in values(samples[cell, "step"], part) for x in repetition)
+            times = [x for repetition in values(samples[cell, "step"], part) for x in repetition]
+            assert max(times) > 0, part
+            took = median(times)
             said = row[part.replace("_us", "_p50_us")]
             assert float(said or 0) == EXACT(took, rel=1e-7, abs=1e-9), part
         low, high = interval_of_median(medians)

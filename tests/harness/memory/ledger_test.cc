@@ -36,6 +36,14 @@ TEST(Ledger, PeakOfTheTotalIsNotTheSumOfPeaks) {
   EXPECT_EQ(ledger.peak_total_bytes(), 700);
 }
 
+TEST(Ledger, SmallerBlocksLeaveThePeakWhereItWas) {
+  memory::Ledger ledger;
+  { Block large(ledger, 500, ByteKind::kPayload); }
+  { Block small(ledger, 100, ByteKind::kPayload); }
+  EXPECT_EQ(ledger.payload().peak_bytes, 500);
+  EXPECT_EQ(ledger.peak_total_bytes(), 500);
+}
+
 TEST(Ledger, HandsOutAlignedWritableBlocks) {
   memory::Ledger ledger;
   for (size_t bytes : {1, 63, 64, 65, 4097, 1 << 20}) {
