@@ -29,6 +29,10 @@ class Measure:
     ratio: str = ""  # what the columns of its ratio to `versus` begin with
 
 
+# What a policy that has nothing to evict wins by is not its own.
+IDLE_POLICY = "its budget is not below the sequence, so it kept all tokens"
+
+
 def scientific(value: float) -> str:
     return f"{value:.2g}"
 
@@ -122,7 +126,7 @@ def points(cells: pl.DataFrame) -> list[Point]:
     numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
     cells = with_absent(
         cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
-        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens",
+        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
          "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
          "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
         ["lengths", "arm", "noise", "versus", "verdict"],
@@ -198,7 +202,7 @@ def best_of(rows: list[Row], measure: Measure, question: str = "", note: str = "
     elif measure.kind == "time":
         ratio = ratio_text(best, measure.ratio)
         columns += [measure.ratio + end for end in ("_p50", "_ci_low", "_ci_high") if ratio]
-        notes = [ratio, evicts(best), "" if ends(best, measure) else "no intervals were measured: medians alone decide"]
+        notes = [ratio, evicts(best) or IDLE_POLICY * (best["keeps_all"] == 1), "" if ends(best, measure) else "no intervals were measured: medians alone decide"]
         note = "; ".join(filter(None, notes))
     return Answer(question, value(best, measure), [value(row, measure) for row in same], note, columns)
 

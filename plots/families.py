@@ -17,8 +17,9 @@ from style import DASHES, HUES, INK, SHAPES, natural_order, shades
 STAGES = ("retention", "codec", "placement")  # in the order in which they decide
 MOST_IN_A_PANEL = 6  # besides the baseline
 MOST_IN_ONE = 8  # variants that one panel holds without a split
-# A name alone does not say whether `contiguous/x(…)` names a codec or a retention; what bounds the tokens does.
-_BOUNDS_TOKENS = re.compile(r"\b(budget|window|heavy|recent|sinks)=")
+# Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
+# bounds its tokens does.
+_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Spec:
 
 def parse(variant: str) -> Spec:
     placement, *rest = re.split(r"/(?![^(]*\))", variant)
-    if len(rest) == 1 and (rest[0] == "full" or _BOUNDS_TOKENS.search(rest[0])):
+    if len(rest) == 1 and _RETENTION.match(rest[0]):
         return Spec(placement, retention=rest[0])
     return Spec(placement, *rest[:2])
 

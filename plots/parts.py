@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from families import parse
 from style import bytes_text, microseconds_text
 
 Row = Mapping
-# A retention of whatever name says what bounds the tokens; these say so where all is as by default.
-RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 # Bits of a code, where a variant does not say: those of the harness's `kvlab list`.
 CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4}
 COSTS = {
@@ -37,11 +36,7 @@ class Part:
 
 def split(variant: str) -> tuple[str, str, str]:
     """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full')."""
-    placement, *others = re.split(r"/(?![^(]*\))", variant)
-    if len(others) == 1 and RETENTION.match(others[0]):
-        return placement, "f32", others[0]
-    codec, retention = [*others, *("f32", "full")[len(others) :]][:2]
-    return placement, codec, retention
+    return astuple(parse(variant))
 
 
 def parts(rows: list[Row]) -> Iterator[Part]:

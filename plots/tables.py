@@ -40,6 +40,7 @@ def common(row: Mapping) -> dict:
     return {
         "cell": row[CELL],
         "variant": row["variant"] or "no variant",
+        "keeps_all": row["keeps_all"] == 1,
         **dict(zip(("placement", "codec", "retention"), families)),
         "status": (row["status"] or "no status").replace("_", " "),
         "ok": row["status"] == "ok",

@@ -75,6 +75,14 @@ def test_a_quiet_point_says_that_none_is_noisy():
     assert points(cells().drop("others_share", "steal_share"))[0].quiet.lines == []  # an older folder did not look
 
 
+def test_a_policy_that_had_nothing_to_evict_is_told():
+    """A ring of 1024 over 300 tokens keeps them all, and "wins"."""
+    (point,) = points(cells([*DECODE[:3], ("contiguous/f16/ring(window=2048,sinks=4)", 9, 8, 10, 32, 3e-4, 3e-4, 1024)], keeps_all=1.0))
+    assert "its budget is not below the sequence, so it kept all tokens" in answer(point, "Fastest step").note
+    (point,) = points(cells(DECODE[:6]))
+    assert "budget" not in answer(point, "Fastest step").note
+
+
 def test_one_that_evicts_says_so_and_does_not_hide_the_fastest_that_keeps_all():
     (point,) = points(cells())
     fastest = answer(point, "Fastest step")

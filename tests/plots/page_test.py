@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from answers import Within
 from figures.figure import Figure
 from page import Drawn, budget, script_json
+from tables import common, named_rows
 
 FIGURE = Figure("latency", "Step latency", "Lower is better.", lambda tables: None)
 
@@ -30,3 +32,8 @@ def test_the_first_budget_is_a_round_number_in_the_middle():
 
 def test_no_text_ends_the_script_that_it_stands_in():
     assert script_json({"variant": "</script><b>"}) == '{"variant":"\\u003c/script>\\u003cb>"}'
+
+
+def test_a_row_whose_policy_had_nothing_to_evict_says_so():
+    rows = pl.DataFrame({"cell_index": [0, 1], "variant": ["contiguous/ring(window=9)", "contiguous"], "keeps_all": [1.0, None]})
+    assert [common(row)["keeps_all"] for row in named_rows(rows)] == [True, False]
