@@ -153,8 +153,15 @@ class VariantStyle:
         scale = alt.Scale(domain=domain, range=values)
         return channel("variant", type="nominal", scale=scale, legend=legend)
 
-    def colour(self):
-        return self._encode(alt.Color, 0)
+    def legend_of(self, lines: pl.DataFrame) -> alt.Legend | None:
+        """Of the variants with several rows at a length: lines, at whose ends there is not always room for a name."""
+        several = lines.filter(pl.len().over("panel", "seq_len", "variant") > 1)["variant"].unique()
+        if several.is_empty():
+            return None
+        return alt.Legend(title="line", values=natural_order(several), symbolFillColor="white", symbolStrokeWidth=2)
+
+    def colour(self, legend: alt.Legend | None = None):
+        return self._encode(alt.Color, 0, legend)
 
     def stroke(self):
         return self._encode(alt.Stroke, 0)
@@ -162,8 +169,8 @@ class VariantStyle:
     def fill(self):
         return self._encode(alt.Fill, 0)
 
-    def shape(self):
-        return self._encode(alt.Shape, 1)
+    def shape(self, legend: alt.Legend | None = None):
+        return self._encode(alt.Shape, 1, legend)
 
     def dash(self):
         return self._encode(alt.StrokeDash, 2)

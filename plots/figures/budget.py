@@ -65,8 +65,9 @@ def budget(tables: Tables):
             spec="spec", kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text"
         ),
     )
-    line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus(), order="per_token:Q")
-    points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
+    legend = style.legend_of(rows)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
+    points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [line, points.add_params(click_focus()), point_names(base)]
     return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
 

@@ -126,11 +126,12 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
     )
     bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
-    line = base.mark_line(strokeWidth=1.8).encode(style.colour(), style.dash(), opacity=in_focus(), order="per_token:Q")
-    points = base.mark_point(size=65, strokeWidth=1.8).encode(style.colour(), style.shape(), opacity=in_focus())
+    legend = style.legend_of(rows)
+    line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
+    points = base.mark_point(size=65, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [
         front.encode(order="per_token:Q"),
-        bar.mark_rule(strokeWidth=1.5).encode(style.colour(), opacity=in_focus()),
+        bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
         line,
         points.add_params(click_focus()),
         point_names(alt.Chart().encode(*axes)),
