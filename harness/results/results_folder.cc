@@ -50,16 +50,18 @@ void require_new_folder(const fs::path& path) {
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status))
     throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
+  // What a run leaves that was killed in its first moment is no file of others.
+  const bool others = std::ranges::any_of(fs::directory_iterator(path, error), [](const auto& entry) {
+    return entry.path().filename() != "config.toml.part";
+  });
+  // Asked after the listing: a run that begins at the same moment makes this file first.
   if (fs::exists(path / "config.toml", error))
     throw std::invalid_argument("--out " + path.string() +
                                 " already holds results; `kvlab run` goes on with them with --resume, or "
                                 "choose another folder");
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    // What a run leaves that was killed in its first moment.
-    if (entry.path().filename() == "config.toml.part") continue;
+  if (others)
     throw std::invalid_argument("--out " + path.string() +
                                 " holds other files; a new folder, or an empty one, is needed");
-  }
 }
 
 void require_same_environment(const fs::path& path, const nlohmann::json& now) {
