@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from families import short
 from figures.figure import Tables, figure
 from marks import in_focus, legend_focus, panels, scale, text, tips
+from messages import place, titled
 from prepare import of_experiment, with_panel
 from style import KINDS, QUIET, bytes_text
 
@@ -24,6 +26,7 @@ def batch_waste(tables: Tables):
     several = rows["lengths"].n_unique() > 1
     panel = pl.concat_str(pl.lit("lengths "), "lengths", pl.lit(", batch "), pl.col("batch").cast(pl.Int64))
     rows = rows.with_columns(panel=panel) if several else rows
+    message = most_and_least(rows)
     stacked = pl.concat(
         rows.select(
             "variant", "panel", "seq_len", "waste_share", "lengths", kind=pl.lit(kind), order=pl.lit(order),
@@ -45,4 +48,15 @@ def batch_waste(tables: Tables):
             length=False, lengths="lengths", kind="kind", bytes="bytes_text", slack_share="waste_share_text"
         ),
     )
-    return panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))
+    drawn = panels(chart.add_params(legend_focus("kind")), stacked, height=max(60, 22 * len(variants)))
+    return titled(drawn, message)
+
+
+def most_and_least(rows: pl.DataFrame) -> str:
+    """What the variant with the most bytes over its payload holds in the largest batch, and what that with the least."""
+    rows = rows.filter(pl.col("batch") == pl.col("batch").max())
+    rows = rows.filter(pl.col("panel") == rows["panel"][0])
+    held = pl.sum_horizontal(KINDS_HELD.values()) / pl.col("bytes_payload")
+    rows = rows.with_columns(held=held).sort("held", "variant")
+    said = [f"{short(row['variant'])} holds {row['held']:.2f} bytes" for row in (rows.row(-1, named=True), rows.row(0, named=True))]
+    return f"{place(rows)}{said[0]} for each byte of its rows" + (f", {said[1]}" if rows.height > 1 else "")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from families import short
 from figures.figure import Tables, figure
 from labels import with_point_labels
 from marks import click_focus, in_focus, panel_height, panel_width, panels, point_names, text, tips
+from messages import times, titled
 from prepare import NoData, drawable, of_experiment, with_absent, with_front, with_panel
 from style import QUIET, bytes_text, log_axis
 
@@ -61,7 +63,18 @@ def eval_error(tables: Tables):
     points = base.mark_point(strokeWidth=2.2).encode(style.colour(), style.shape(), alt.Size("size:Q", scale=None))
     layers = [front.encode(order="per_token:Q"), range_of_heads, points.add_params(click_focus())]
     layers.append(point_names(alt.Chart().encode(*axes)))
-    return panels(alt.layer(*layers), rows)
+    return titled(panels(alt.layer(*layers), rows), smallest_and_most_exact(rows))
+
+
+def smallest_and_most_exact(rows: pl.DataFrame) -> str:
+    """The ends of the Pareto front, those without an error left out."""
+    rows = rows.filter(pl.col("panel") == rows["panel"][0])
+    front = rows.filter("front", pl.col("err_rel_l2") > 2e-6).sort("per_token", "error")
+    if front.is_empty():
+        return "No variant that is smaller loses anything"
+    said = [f"{short(row['variant'])} holds {row['held_bytes_per_token_text']} a token with an error of {row['err_rel_l2_text']}"
+            for row in front.rows(named=True)]  # fmt: skip
+    return said[0] + (f", {said[-1]}" if len(said) > 1 else "")
 
 
 @figure(
@@ -95,9 +108,12 @@ def eval_heads(tables: Tables):
     layers, heads = rows["layer"].n_unique(), rows["q_head"].n_unique()
     sized = chart.properties(width=min(max(18 * heads, 240), 300), height=min(max(16 * layers, 48), 300))
     titles = list(dict.fromkeys(rows["panel"]))
-    return sized.facet(
+    drawn = sized.facet(
         alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=rows.to_dicts()), columns=3
     )
+    worst = rows.sort("times").row(-1, named=True)
+    return titled(drawn, f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times(worst['times'])} as much "
+                         f"as {short(worst['variant'])} does on the whole")  # fmt: skip
 
 
 def one_of_equals(rows: pl.DataFrame) -> pl.DataFrame:

@@ -63,7 +63,7 @@ def pareto(tables: Tables):
 def count_of_dominated(rows: pl.DataFrame) -> str:
     total, front, dominated = rows.height, rows["front"].sum(), rows["dominated"].sum()
     counted = "variants" if rows["panel"].n_unique() == 1 else "points"
-    return f"{front} of {total} {counted} are on the front of memory and error, {dominated} are dominated,"
+    return f"On the front of memory and error: {front} of {total} {counted}; {dominated} dominated,"
 
 
 def step_fill(times: pl.Series) -> alt.Fill:

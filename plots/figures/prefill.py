@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from marks import in_focus, interval, legend_focus, panels, scale, text, tips
+from messages import place, times, titled
 from prepare import of_experiment, with_panel
 from style import (
     COLOURS,
@@ -35,7 +38,7 @@ def prefill_workspace(tables: Tables):
         bytes_axis("bytes_workspace_peak", "peak workspace", rows["bytes_workspace_peak"]),
         tooltip=tips(arm="arm_text", workspace="bytes_workspace_peak_text"),
     )
-    return panels(alt.layer(*arm_lines(base, rows)), rows)
+    return titled(panels(alt.layer(*arm_lines(base, rows)), rows), most_and_least(rows, "bytes_workspace_peak", bytes_text))
 
 
 @figure(
@@ -57,7 +60,22 @@ def prefill_time(tables: Tables):
     bar = base.encode(alt.Y("prefill_ci_low_us:Q"), alt.Y2("prefill_ci_high_us:Q")).mark_rule(
         strokeWidth=1.5, color=QUIET
     )
-    return panels(alt.layer(bar.encode(opacity=in_focus()), *arm_lines(base, rows)), rows)
+    drawn = panels(alt.layer(bar.encode(opacity=in_focus()), *arm_lines(base, rows)), rows)
+    return titled(drawn, most_and_least(rows, "prefill_p50_us", microseconds_text))
+
+
+def most_and_least(rows: pl.DataFrame, value: str, write: Callable[[float], str]) -> str | None:
+    """The arms with the most and the least of `value` for the longest prompt that two arms of a variant were given."""
+    together = ["panel", "variant", "seq_len"]
+    rows = rows.filter(pl.len().over(together) > 1)
+    if rows.is_empty():
+        return None
+    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max()).row(0, named=True)
+    rows = rows.filter(pl.col(name) == longest[name] for name in together).sort(value, "arm_text")
+    most, least = rows.row(-1, named=True), rows.row(0, named=True)
+    ratio = times(most[value] / least[value])
+    return (f"{place(rows)}{write(most[value])} with {most['arm_text']}, {ratio} the {write(least[value])} with "
+            f"{least['arm_text']}, at {longest['seq_len']:,.0f} tokens")  # fmt: skip
 
 
 def prefill_arms(cells: pl.DataFrame, column: str) -> pl.DataFrame:

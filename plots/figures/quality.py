@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from families import short
 from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, model_style, position_range, series
 from labels import with_point_labels
@@ -16,7 +17,6 @@ from style import QUIET, bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
 LOSS_TITLE = "change of the mean loss [nats]"
-NO_FOUR_BITS = "KL divergence of the predictions against bytes"
 NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
 
 
@@ -78,6 +78,7 @@ def kl_position(tables: Tables):
         span=position_range(),
     )
     choice = length_choice(rows["seq_len"])
+    message = at_each_length(rows, at_the_last_position)
     style = model_style(tables, rows)
     ends = all_values(rows, "kl_mean", "kl_mean_ci_low", "kl_mean_ci_high")
     powers = [8 << i for i in range(20) if 8 << i <= rows["position_last"].max() + 1]
@@ -91,7 +92,36 @@ def kl_position(tables: Tables):
     own = base.transform_filter("!datum.reference")
     band = own.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()
     band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
-    return panels(alt.layer(band, *line_and_points(base, style, "position")), rows, choice=choice)
+    return titled(panels(alt.layer(band, *line_and_points(base, style, "position")), rows, choice=choice), message)
+
+
+def change_of_loss(rows: pl.DataFrame) -> str:
+    """How many variants change the loss by more than their interval, and which one most."""
+    changed = rows.filter((pl.col("loss_change_ci_low") > 0) | (pl.col("loss_change_ci_high") < 0))
+    if changed.is_empty():
+        return f"None of {rows.height} variants changes the loss by more than its interval"
+    worst = changed.sort(pl.col("loss_change").abs()).row(-1, named=True)
+    ends = f"{worst['loss_change_ci_low']:+.2g} to {worst['loss_change_ci_high']:+.2g}"
+    return (f"{changed.height} of {rows.height} variants change the loss by more than their intervals; "
+            f"{short(worst['spec'])} most, by {worst['loss_change']:+.2g} nats ({ends}),")  # fmt: skip
+
+
+def at_the_last_position(rows: pl.DataFrame) -> str:
+    """The variants whose predictions differ least and most where the text is longest."""
+    rows = rows.filter(pl.col("position_last") == pl.col("position_last").max())
+    return f"In the last tokens {least_and_most(rows)}"
+
+
+def least_and_most(rows: pl.DataFrame) -> str:
+    rows = rows.sort("kl_mean", "spec")
+    least, most = (f"{short(row['spec'])} by {row['kl_mean']:.1g} nats" for row in (rows.row(0, named=True), rows.row(-1, named=True)))
+    return f"predictions differ most with {most}" + (f", least with {least}," if rows.height > 1 else "")
+
+
+MESSAGES = {
+    "kl_mean": lambda rows: least_of_four_bits(rows, "kl_mean", "nats") or f"P{least_and_most(rows)[1:]}",
+    "loss_change": change_of_loss,
+}
 
 
 def all_values(rows: pl.DataFrame, *columns: str) -> list[float]:
@@ -106,9 +136,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
     held = [rows["per_token"].min() / 1.1, rows["per_token"].max() * 1.1]
     axes = log_axis(alt.X, "per_token", "bytes held per input token, all layers", held), axis
     height = 440
-    message = None
-    if value == "kl_mean":
-        message = at_each_length(rows, lambda at: least_of_four_bits(at, value, "nats") or NO_FOUR_BITS)
+    message = at_each_length(rows, MESSAGES[value])
     rows = rows.with_columns(
         style.short(),
         named=pl.col("per_token") == pl.col("per_token").max().over("panel", "seq_len", "variant"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import altair as alt
 import polars as pl
+from families import short
 from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, with_loss_interval
 from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
+from messages import titled
 from prepare import NoData, of_experiment, with_panel
 from style import QUIET, bytes_text, length_axis
 
@@ -27,6 +29,7 @@ def recall(tables: Tables):
         text("kept_tokens", "{:.0f}".format),
         interval("low", "high", "{:.3f}".format),
     )
+    message = who_recalls(rows)
     style = model_style(tables, rows)
     axis = loss_axis(rows["high"], rows["loss"])
     rows = in_families(rows, style, "distance", "loss", axis)
@@ -41,7 +44,22 @@ def recall(tables: Tables):
     own = base.transform_filter("!datum.reference")
     bar = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_rule(strokeWidth=1.5)
     layers = [bar.encode(style.colour(), opacity=in_focus()), *line_and_points(base, style, "distance")]
-    return panels(alt.layer(*layers), rows)
+    return titled(panels(alt.layer(*layers), rows), message)
+
+
+def who_recalls(rows: pl.DataFrame) -> str | None:
+    """Which policy that drops tokens recalls as the full f32 cache does, as far as intervals say, at the longest distance."""
+    full = rows.filter(pl.col("verdict") == "baseline").unique("distance").select("distance", full_high="high")
+    policies = rows.filter(pl.col("kept") > 0).join(full, on="distance")
+    if policies.is_empty():
+        return None
+    as_well = policies.filter(pl.col("low") <= pl.col("full_high")).sort("distance", "kept_tokens", "loss", descending=[True, False, False])
+    if as_well.is_empty():
+        return "No policy that drops tokens recalls as the full cache does at any distance measured"
+    best = as_well.row(0, named=True)
+    same = as_well.filter(pl.col("distance") == best["distance"]).height - 1
+    beside = f", {same} more with it" if same else ""
+    return f"{short(best['spec'])} recalls the farthest of the policies that drop tokens, {best['distance']:,.0f} tokens{beside}"
 
 
 @figure(
@@ -57,6 +75,7 @@ def recall_budget(tables: Tables):
     rows = rows.with_columns(
         text("loss", "{:.3f}".format), text("kept_tokens", "{:.0f}".format), interval("low", "high", "{:.3f}".format)
     )
+    message = fewest_tokens(rows)
     style = model_style(tables, rows)
     axis = loss_axis(rows["high"], rows["loss"], full["loss"])
     rows = in_families(rows, style, "kept_tokens", "loss", axis)
@@ -70,7 +89,17 @@ def recall_budget(tables: Tables):
     floor = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.Y("full_loss:Q"))
     lines = line_and_points(base, style, "kept_tokens")
     layers = [floor, bar.encode(style.colour(), opacity=in_focus()), *lines]
-    return panels(alt.layer(*layers), rows)
+    return titled(panels(alt.layer(*layers), rows), message)
+
+
+def fewest_tokens(rows: pl.DataFrame) -> str:
+    """Which policy is within its interval of the full f32 cache with the fewest tokens, at the longest distance where any is."""
+    reached = rows.filter(pl.col("low") <= pl.col("full_loss")).sort("distance", "kept_tokens", "loss", descending=[True, False, False])
+    if reached.is_empty():
+        return "No budget reaches the full cache's loss at any distance measured"
+    best = reached.row(0, named=True)
+    return (f"{short(best['spec'])} reaches the full cache's loss with the fewest tokens, {best['kept_tokens']:,.0f}, at the "
+            f"longest distance where any does, {best['distance']:,.0f} tokens")  # fmt: skip
 
 
 def loss_axis(*shown: pl.Series) -> alt.Y:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
+from families import short
 from figures.figure import Tables, figure
 from marks import panels, scale, text, tips
+from messages import times, titled
 from prepare import NoData, with_absent
 from style import length_text, microseconds_text
 
@@ -95,7 +97,15 @@ def roofline_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
         kernel_error="err_kernel_rel_l2_text",
     )  # fmt: skip
     style = HeatStyle("limited by · % of roofline", classes, len(SHARES), tooltip)
-    return heat_table(rows.with_columns(*written, kind=drawn), names, style)
+    return titled(heat_table(rows.with_columns(*written, kind=drawn), names, style), near_the_roofline(rows))
+
+
+def near_the_roofline(rows: pl.DataFrame) -> str:
+    """How many cells reach the two darkest classes, and which is the farthest from its roofline."""
+    near = rows.filter(pl.col("share") >= 0.7).height
+    least = rows.sort("share", "variant").row(0, named=True)
+    return (f"{near} of {rows.height} cells reach 70 % of their roofline; the least is {100 * least['share']:.0f} %, "
+            f"{short(least['variant'])} with {least['panel']}, {least['column']}")  # fmt: skip
 
 
 def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
@@ -115,7 +125,18 @@ def time_table(cells: pl.DataFrame, names: list[str]) -> alt.TopLevelMixin:
     written = [text(column, "{:.3f}".format) for column in ("ratio", "ratio_low", "ratio_high")]
     tooltip = tips(versus="versus", ratio="ratio_text", low="ratio_low_text", high="ratio_high_text", time="us_text")
     style = HeatStyle(legend, classes, len(TIMES), tooltip)
-    return heat_table(rows.with_columns(*written, text("us", microseconds_text)), names, style)
+    drawn = heat_table(rows.with_columns(*written, text("us", microseconds_text)), names, style)
+    return titled(drawn, fastest_and_slowest(rows.filter(pl.col("ratio_low").is_not_null() & (pl.col("variant") != pl.col("versus")))))
+
+
+def fastest_and_slowest(rows: pl.DataFrame) -> str | None:
+    """The smallest and the largest ratio whose interval does not contain 1."""
+    apart = rows.filter((pl.col("ratio_low") > 1) | (pl.col("ratio_high") < 1)).sort("ratio", "variant")
+    if apart.is_empty():
+        return "No variant can be told apart from the baseline" if rows.height else None
+    said = [f"{short(row['variant'])} {times(row['ratio'])} ({row['panel']}, {row['column']})"
+            for row in (apart.row(0, named=True), apart.row(-1, named=True))]  # fmt: skip
+    return f"Times over the baseline's go from {said[0]} to {said[1]}"
 
 
 def hot_and_cold(cells: pl.DataFrame) -> pl.DataFrame:

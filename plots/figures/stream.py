@@ -6,8 +6,9 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
 from figures.models import TINY, position_range, with_loss_interval
-from families import VariantStyle
+from families import VariantStyle, short
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
+from messages import at_each_length, titled
 from prepare import of_experiment, with_panel
 from style import QUIET, log_axis
 
@@ -30,6 +31,7 @@ def stream(tables: Tables):
         span=position_range(),
     )
     choice = length_choice(rows["seq_len"])
+    message = at_each_length(rows, at_the_end)
     style = VariantStyle(set(rows["variant"]))
     ends = [value for column in ("perplexity", "low", "high") for value in rows[column].drop_nulls()]
     position = alt.X(
@@ -48,7 +50,15 @@ def stream(tables: Tables):
     band = own.encode(alt.Y("low:Q"), alt.Y2("high:Q")).mark_area()
     band = band.encode(style.fill(), opacity=in_focus(0.13, 0.02))
     trained = alt.Chart().mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("trained_tokens:Q"))
-    return panels(alt.layer(trained, band, *line_and_points(base, style, "position")), rows, height=420, choice=choice)
+    drawn = panels(alt.layer(trained, band, *line_and_points(base, style, "position")), rows, height=420, choice=choice)
+    return titled(drawn, message)
+
+
+def at_the_end(rows: pl.DataFrame) -> str:
+    """The lowest and the highest perplexity of the last stretch."""
+    rows = rows.filter(pl.col("position") == pl.col("position").max()).sort("perplexity", "variant")
+    said = [f"{short(row['variant'])} has a perplexity of {row['perplexity']:.3g}" for row in rows.rows(named=True)]
+    return said[0] + (f", {said[-1].replace('has a perplexity of', 'one of')}" if len(said) > 1 else "")
 
 
 def by_stretch(positions: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,97 @@
+"""Every chart's title states what it shows, with the numbers of the CSV files, read here by other means than plots/ has."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+from drawn import Files
+from figures.list import FIGURES
+from support import report
+from synthetic import SWEPT, synthetic_run
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The title of each figure as one line, and the files that it was drawn from."""
+    folder = tmp_path_factory.mktemp("titles")
+    synthetic_run(folder / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
+    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512))
+    titles = {}
+    for run in (folder / "swept", folder / "run"):
+        assert report(run).returncode == 0
+        specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
+        titles |= {name: in_one_line(spec["title"]["text"]) for name, spec in json.loads(specs[1]).items()}
+    return titles, Files(folder / "run")
+
+
+def in_one_line(text):
+    """Of a chart with a menu of lengths, the title at the greatest."""
+    if isinstance(text, dict):
+        at_length = json.loads(re.fullmatch(r"\((.*)\)\[length\]", text["expr"])[1])
+        text = at_length[max(at_length, key=int)]
+    return text if isinstance(text, str) else " ".join(text)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_title_states_a_message(drawn, figure):
+    titles, _ = drawn
+    assert not titles[figure.name].startswith(figure.title)
+
+
+def test_the_farthest_recall_is_of_a_policy_within_the_intervals_of_the_full_cache(drawn):
+    titles, files = drawn
+    ends = lambda row: (row["loss"] - 1.96 * row["loss_se"], row["loss"] + 1.96 * row["loss_se"])
+    full = {row["distance"]: ends(row)[1] for row in files.of("recall") if row["verdict"] == "baseline"}
+    drops = [row for row in files.of("recall") if row["kept_tokens"] < row["seq_len"]]
+    as_well = [row["distance"] for row in drops if ends(row)[0] <= full[row["distance"]]]
+    assert f"{max(as_well):,.0f} tokens" in titles["recall"]
+    assert f"where any does, {max(as_well):,.0f} tokens" in titles["recall_budget"]
+
+
+def test_losses_that_change_are_counted(drawn):
+    titles, files = drawn
+    shown = [row for row in files.of("quality") if row["kl_mean"] and row["loss_change"] is not None]
+    changed = [row for row in shown if row["loss_change_ci_low"] > 0 or row["loss_change_ci_high"] < 0]
+    worst = max(changed, key=lambda row: abs(row["loss_change"]))
+    assert titles["quality_loss"].startswith(f"{len(changed)} of {len(shown)} variants")
+    assert f"by {worst['loss_change']:+.2g} nats" in titles["quality_loss"]
+
+
+def test_the_last_stretch_of_a_stream_has_its_lowest_and_highest_perplexity(drawn):
+    titles, files = drawn
+    rows = [row for cell, row in files.positions if cell["experiment"] == "stream"]
+    last = max(row["position_last"] for row in rows)
+    found = sorted(math.exp(row["loss"]) for row in rows if row["position_last"] == last)
+    assert re.findall(r"(?:perplexity|one) of ([\d.]+)", titles["stream"]) == [f"{found[0]:.3g}", f"{found[-1]:.3g}"]
+
+
+def test_cells_near_their_roofline_are_counted(drawn):
+    titles, files = drawn
+    cells = [row for row in files.with_growth() if row["cold_ceiling_share"] is not None]
+    hot = [row for row in cells if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]]
+    shares = [row["cold_bound_share"] or row["cold_ceiling_share"] for row in cells]
+    shares += [row["bound_share"] or row["ceiling_share"] for row in hot]
+    near = sum(share >= 0.7 for share in shares)
+    assert titles["kernels"].startswith(f"{near} of {len(shares)} cells reach 70 %")
+    assert f"the least is {100 * min(shares):.0f} %" in titles["kernels"]
+
+
+def test_bytes_over_the_payload_and_workspaces_are_those_of_the_files(drawn):
+    titles, files = drawn
+    batches = files.of("batch")
+    held = lambda row: sum(row[f"bytes_{kind}"] or 0 for kind in ("payload", "metadata", "slack")) / row["bytes_payload"]
+    assert f"{held(batches[0]):.2f} bytes" in titles["batch_waste"]
+    prompts = [row for row in files.of("prefill") if row["seq_len"] == max(r["seq_len"] for r in files.of("prefill"))]
+    most, least = (end(row["bytes_workspace_peak"] for row in prompts) for end in (max, min))
+    assert titles["prefill_workspace"].startswith(f"{most / 1024:.0f} KiB with")
+    assert f"{most / least:.1f}× the {least / 1024:.0f} KiB with" in titles["prefill_workspace"]
+
+
+def test_the_worst_head_of_an_eval_is_named(drawn):
+    titles, files = drawn
+    of_cell = {row["cell"]: row["err_rel_l2"] for row in files.of("eval")}
+    times, worst = max(((row["err_rel_l2"] / of_cell[cell["cell"]], row) for cell, row in files.heads), key=lambda at: at[0])
+    assert titles["eval_heads"].startswith(f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times:.1f}×")
