@@ -71,6 +71,23 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
   return rows;
 }
 
+template <class Read>
+double TimedReads::run(int64_t bytes, Read read) {
+  Stopwatch watch;
+  const uint64_t sum = read();
+  const double seconds = watch.lap();
+  sum_ = sum_ + sum;
+  gbps_.push_back(static_cast<double>(bytes) / seconds * 1e-9);
+  return seconds;
+}
+
+template <class Read>
+void TimedReads::warm_up(Read read) {
+  sum_ = sum_ + read();
+}
+
+double TimedReads::gbps() const { return math::median(gbps_); }
+
 int RowsBandwidthTask::iterations() const { return iterations_of(cell_.read_bytes); }
 
 // Where the rows lie may have changed since the last repetition.
@@ -79,19 +96,12 @@ void RowsBandwidthTask::begin(int) {
   parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
   bytes_ = 0;
   for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
-  sum_ = sum_ + cpu::read_stretches(parts_);
+  reads_.warm_up([&] { return cpu::read_stretches(parts_); });
 }
 
 double RowsBandwidthTask::run() {
-  Stopwatch watch;
-  const uint64_t sum = cpu::read_stretches(parts_);
-  const double seconds = watch.lap();
-  sum_ = sum_ + sum;
-  gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
-  return seconds;
+  return reads_.run(bytes_, [&] { return cpu::read_stretches(parts_); });
 }
-
-double RowsBandwidthTask::gbps() const { return math::median(gbps_); }
 
 ReadBandwidthTask::ReadBandwidthTask(int64_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {
   block_ = Block(ledger_, static_cast<size_t>(bytes_), ByteKind::kPayload);
@@ -102,18 +112,13 @@ std::string ReadBandwidthTask::name() const { return "read bandwidth " + std::to
 
 int ReadBandwidthTask::iterations() const { return iterations_of(bytes_); }
 
-void ReadBandwidthTask::begin(int) { sum_ = sum_ + cpu::read_all(block_.data(), block_.size()); }
-
-double ReadBandwidthTask::run() {
-  Stopwatch watch;
-  const uint64_t sum = cpu::read_all(block_.data(), block_.size());
-  const double seconds = watch.lap();
-  sum_ = sum_ + sum;
-  gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
-  return seconds;
+void ReadBandwidthTask::begin(int) {
+  reads_.warm_up([&] { return cpu::read_all(block_.data(), block_.size()); });
 }
 
-double ReadBandwidthTask::gbps() const { return math::median(gbps_); }
+double ReadBandwidthTask::run() {
+  return reads_.run(bytes_, [&] { return cpu::read_all(block_.data(), block_.size()); });
+}
 
 std::string PeakTask::name() const {
   return kind_ == Kind::kFloats ? "multiply-add peak, f32" : "multiply-add peak, 16-bit integers";

@@ -16,6 +16,22 @@
 
 namespace kv::measure {
 
+// Times reads, and keeps how fast each was.
+class TimedReads {
+ public:
+  // read() returns a sum of what it reads. In seconds.
+  template <class Read>
+  double run(int64_t bytes, Read read);
+  // The same before a measurement: into the caches, with the threads awake.
+  template <class Read>
+  void warm_up(Read read);
+  double gbps() const;
+
+ private:
+  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
+  std::vector<double> gbps_;
+};
+
 // Reading `bytes` and nothing else, on all threads.
 class ReadBandwidthTask : public TimedTask {
  public:
@@ -25,14 +41,13 @@ class ReadBandwidthTask : public TimedTask {
   void begin(int repetition) override;
   double run() override;
   void end() override {}
-  double gbps() const;
+  double gbps() const { return reads_.gbps(); }
 
  private:
   const int64_t bytes_;
   memory::Ledger ledger_;
   Block block_;
-  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
-  std::vector<double> gbps_;
+  TimedReads reads_;
 };
 
 // The stored rows that attention over these sequences reads: whole units of K and V with their scales and zero points,
@@ -48,14 +63,13 @@ class RowsBandwidthTask : public CellTask {
   void begin(int repetition) override;
   double run() override;
   void end() override {}
-  double gbps() const;
+  double gbps() const { return reads_.gbps(); }
 
  private:
   std::vector<cpu::Stretch> rows_;
   std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
   int64_t bytes_ = 0;
-  volatile uint64_t sum_ = 0;
-  std::vector<double> gbps_;
+  TimedReads reads_;
 };
 
 // Multiply-adds in registers and nothing else, on all threads.

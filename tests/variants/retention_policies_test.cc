@@ -142,6 +142,17 @@ TEST(H2o, EvictsTheLowestSlotOfATie) {
   EXPECT_EQ(seen.kept, want.kept);
 }
 
+// The query that fills the last slot is scored, whatever it came with.
+TEST(Tova, EvictsByTheQueryThatFillsTheLastSlot) {
+  std::vector<float> score(12, 3.0f);
+  score[2] = kNothing;
+  const Tokens all = scored_tokens(kOneHead, score);
+  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{6, 1, 5}, {5, 1, 1, 5}, {7, 5}}) {
+    const Observed seen = observe(parse_spec("contiguous/tova(budget=6)"), kOneHead, all, chunks);
+    EXPECT_EQ(seen.kept[0][6], (std::vector<int64_t>{0, 1, 6, 3, 4, 5})) << chunks.size() << " chunks";
+  }
+}
+
 TEST(H2o, NeverEvictsTheRecent) {
   std::vector<float> score(40, 3.0f);
   for (size_t i = 1; i < score.size(); i += 3) score[i] = kNothing;  // the lightest are everywhere
@@ -230,6 +241,13 @@ TEST(SnapKv, KeepsWhatTheWindowLooksAtWithItsNeighbours) {
   std::vector<int64_t> later = cut;
   for (int64_t t = 32; t < 40; ++t) later.push_back(t);
   EXPECT_EQ(seen.kept[0][39], later) << "later tokens are all kept";
+}
+
+TEST(SnapKv, KeepsTheEarliestOfATie) {
+  const Tokens all = scored_tokens(kOneHead, std::vector<float>(20, 0.0f));
+  const Observed seen = observe(parse_spec("contiguous/snapkv(budget=7,window=4,kernel=1)"), kOneHead, all,
+                                std::vector<int64_t>{20});
+  EXPECT_EQ(seen.kept[0].back(), (std::vector<int64_t>{0, 1, 2, 16, 17, 18, 19}));
 }
 
 TEST(SnapKv, AnswersThePromptInFull) {

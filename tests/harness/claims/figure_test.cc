@@ -26,6 +26,9 @@ TEST(Figure, AgreesWithinHalfAUnitOfItsLastDigit) {
 TEST(Figure, ReadsUnitsAsPrintedAndAsPowersOf1024) {
   EXPECT_DOUBLE_EQ(window_of("48 MB", "as printed", 1).low, 47.5 * 1048576);
   EXPECT_EQ(claims::parse_figure("48 MB").units.at(1).name, "MiB");
+  EXPECT_DOUBLE_EQ(window_of("48 KB", "as printed", 1).low, 47.5 * 1024);
+  EXPECT_DOUBLE_EQ(window_of("48 GB", "as printed", 1).low, 47.5 * 1024 * 1048576);
+  EXPECT_DOUBLE_EQ(window_of("48 TB", "as printed", 1).low, 47.5 * 1048576 * 1048576);
   EXPECT_TRUE(window_of("1.28 GB", "as printed", 2).contains(1275 * 1048576.0));  // 1.275 thousand MiB
   EXPECT_EQ(claims::parse_figure("48 MiB").units.size(), 1u);
   EXPECT_EQ(claims::parse_figure("25 tok/s").units.size(), 1u);

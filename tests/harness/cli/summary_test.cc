@@ -130,6 +130,34 @@ TEST(Summary, HasAtMostFortyLinesThatFit) {
   EXPECT_GT(lines_of(cli::summary(cells, {.full = true})).size(), 7000u);
 }
 
+// A difference is one to either side; cells that were noisy are counted among those that were timed.
+TEST(Summary, CountsDifferencesAndNoise) {
+  std::vector<results::CellResult> cells;
+  for (const double ratio : {0.9, 1.0, 1.1}) {
+    cells.push_back(cell("contiguous", 512, results::CellResult::kAaVerdict, ratio));
+  }
+  cells.push_back(cell("paged", 512, "slower", 1.5));
+  cells.back().noise = "a wide interval";
+  const std::string text = cli::summary(cells);
+  EXPECT_NE(text.find("A/A test: 2 of 3 comparisons"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 of 4 timed cells"), std::string::npos) << text;
+}
+
+// Of one experiment with more variants than there is room for, as many as there is room for.
+TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
+  std::vector<results::CellResult> cells;
+  for (int64_t tokens : {512, 1024}) {
+    for (int variant = 0; variant < 60; ++variant) {
+      cells.push_back(cell("paged(block=" + std::to_string(variant + 1) + ")", tokens,
+                           variant == 0 ? "baseline" : "slower", 1.0 + variant));
+    }
+  }
+  const std::string text = cli::summary(cells, {.width = 120, .more = "kvlab summary X --table full"});
+  EXPECT_NE(text.find("what a variant's cells range over"), std::string::npos) << text;
+  EXPECT_LE(lines_of(text).size(), cli::kSummaryLines);
+  EXPECT_GE(lines_of(text).size(), cli::kSummaryLines - 2) << text;
+}
+
 TEST(Summary, OfManySweepPointsIsATableAnExperiment) {
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 20; ++i) lengths.push_back(512 * i);

@@ -10,6 +10,7 @@
 #include <map>
 #include <tuple>
 
+#include "harness/config/placeholder.h"
 #include "harness/experiments/list.h"
 #include "tests/message_of.h"
 
@@ -206,6 +207,20 @@ TEST_F(ConfigFile, SweepAndAnExperimentsTableTakeTheSameAxes) {
     EXPECT_EQ(std::tie(a.kv_heads, a.head_dim, a.threads, a.batch, a.seq_len, a.budget, a.workload),
               std::tie(b.kv_heads, b.head_dim, b.threads, b.batch, b.seq_len, b.budget, b.workload))
         << axis;
+  }
+}
+
+TEST_F(ConfigFile, PlaceholdersAreTheBudgetAndItsParts) {
+  EXPECT_EQ(config::substitute_budget("ring(window={budget-4},sinks=4)", 64), "ring(window=60,sinks=4)");
+  EXPECT_EQ(config::substitute_budget("h2o(heavy={budget/2},recent={budget/4})", 64),
+            "h2o(heavy=32,recent=16)");
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {"{budget/3}", "{budget/3} is not a whole number at a budget of 64"},
+           {"{budget-64}", "{budget-64} is below 1 at a budget of 64"},
+           {"{budget*2}", "{budget*2} is not known"},
+           {"{budget", "a '{' has no '}'"}}) {
+    EXPECT_NE(message_of([&] { config::substitute_budget(text, 64); }).find(message), std::string::npos)
+        << text;
   }
 }
 

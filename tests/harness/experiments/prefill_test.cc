@@ -241,6 +241,9 @@ TEST(RequestLengths, AreDrawnAsWritten) {
   // Means 264 and (512 - 16) / ln(513 / 16) = 143; the standard errors are 2.3 and 2.1.
   EXPECT_NEAR(mean(uniform), 264.0, 10.0);
   EXPECT_NEAR(mean(zipf), 143.0, 10.0);
+  // Both ends are drawn: of one and two tokens, ln 2 / ln 3 are one.
+  const auto two = config::draw_lengths("zipf(1,2)", 4000, 1);
+  EXPECT_NEAR(static_cast<double>(std::count(two.begin(), two.end(), 1)) / 4000, 0.631, 0.03);
 }
 
 TEST(RequestLengths, ComeFromTraces) {

@@ -18,6 +18,7 @@
 #include <stdexcept>
 
 #include "harness/io/paths.h"
+#include "harness/results/benchmark_json.h"
 #include "harness/results/csv.h"
 #include "tests/message_of.h"
 
@@ -114,6 +115,22 @@ TEST(Value, WhatIsNotFiniteIsAbsent) {
   EXPECT_FALSE(results::parse("okay", status));
   EXPECT_TRUE(results::parse("out_of_memory", status));
   EXPECT_EQ(status, results::Status::kOutOfMemory);
+}
+
+// Of the steps of one repetition; of each kind its own.
+TEST(BenchmarkJson, HasTheMedianOfARepetition) {
+  std::vector<results::SampleResult> samples;
+  for (const double us : {5.0, 1.0, 9.0, 2.0, 4.0}) {
+    results::SampleResult& sample = samples.emplace_back();
+    sample.cell = "contiguous";
+    sample.repetition = 1;
+    sample.step_us = us;
+  }
+  const nlohmann::json report =
+      nlohmann::json::parse(results::benchmark_json(samples, {}, {{"cpu", {{"cores", 2}}}}));
+  ASSERT_EQ(report["benchmarks"].size(), 1u) << report;
+  const nlohmann::json& entry = report["benchmarks"][0];
+  EXPECT_DOUBLE_EQ(entry["real_time"].get<double>(), 4.0) << entry;
 }
 
 TEST(Schema, FindsFieldsByNameAndAlias) {

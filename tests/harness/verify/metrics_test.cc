@@ -22,6 +22,8 @@ TEST(Metrics, AgreeWithHandComputedValues) {
   EXPECT_DOUBLE_EQ(compute("err_max_abs", got, want), 4);
   EXPECT_DOUBLE_EQ(compute("err_rel_l2", got, want), 1);  // |(0, 4, -3)| / |(3, 0, 4)|
   EXPECT_DOUBLE_EQ(compute("err_cosine", got, want), 13 / (std::sqrt(26.0) * 5));
+  EXPECT_DOUBLE_EQ(compute("err_cosine", {-3, 4}, {3, 4}), 7.0 / 25);
+  EXPECT_DOUBLE_EQ(compute("err_cosine", {-3, -4}, {3, 4}), -1);
   EXPECT_DOUBLE_EQ(compute("err_attn_kl", {0.25, 0.75}, {0.5, 0.5}),
                    0.5 * std::log(2) + 0.5 * std::log(2.0 / 3));
 }
