@@ -23,6 +23,10 @@ def test_shapes_are_coloured_by_what_limits_them(tmp_path):
     assert (f32["kind"], f32["label"], f32["small"]) == ("memory · 50–70 %", "50", "")
     assert (f16["kind"], f16["label"], f16["small"]) == ("compute · 90 % and more", "90", "(70)")
     assert all(row["kind"].startswith("memory") for key, row in by.items() if key[1] == "cold")
+    # The share's interval is that of the time, the other way round.
+    for row in (row for row in by.values() if row["low_text"] != "–"):
+        low, share, high = (float(row[f"{name}_text"].rstrip("%")) for name in ("low", "ceiling_share", "high"))
+        assert low == pytest.approx(share / 1.1, rel=0.01) and high == pytest.approx(share / 0.95, rel=0.01)
     # Where hot reads are no faster than cold ones, no cache holds the rows.
     slow = cells.with_columns(ceiling_gbps=1.2 * pl.col("cold_ceiling_gbps"))
     assert set(table_rows(roofline_table(slow, names))["panel"]) == {"8/4 heads of 64 · cold"}
