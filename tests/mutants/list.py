@@ -159,6 +159,6 @@ MUTANTS = [
     Mutant("plots/prepare.py", '(pl.col("status") == "ok") & ~is_aa_test()', '(pl.col("status") == "ok")', CHARTS),
     # Attention, whose oracles are elsewhere
     Mutant("kernels/cpu/attention/attend.cc", "place(int64_t split, int64_t query) const { return split * held + query % held; }", "place(int64_t split, int64_t query) const { return split * held + query % 1; }", "attention_test"),
-    Mutant("kernels/cpu/attention/attend.cc", "rows = p.visible + p.n - 1;", "rows = p.visible;", "attention_test"),
+    Mutant("kernels/cpu/attention/attend.cc", ".end = p.visible + p.n - 1}", ".end = p.visible}", "attention_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
 ]
