@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "variants/model_cache/model_layer.h"
+
 namespace kv::config {
 
 struct Geometry {
@@ -14,6 +16,7 @@ struct Geometry {
   // Of `layers`, those whose queries see only the last `window` tokens (Gemma's local layers, for example).
   int windowed_layers = 0;
   int64_t window = 0;
+  std::vector<ModelLayer> each;  // [model_layers]; those that keep neither K nor V have a kind of their own
   // MLA (DeepSeek-V2, arXiv:2405.04434): a layer keeps one row of so many values a token, the compressed
   // latent and the shared RoPE key, instead of K and V of every head. 0: it does not.
   int latent_dim = 0;

@@ -20,12 +20,16 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
 
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
-  const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
-  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
-  throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
-                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
-                              std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
-                              "), or shorter sequences");
+  const int64_t tokens = cache.shape().max_tokens;
+  if (!retention_of(cache.spec()).keeps_all) return;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const int64_t window = config.window(layer);
+    if (window == 0 || tokens <= window) continue;
+    throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
+                                " tokens, but '" + cache.spec().print() + "' shows it all of " +
+                                std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
+                                "), or shorter sequences");
+  }
 }
 
 }  // namespace
