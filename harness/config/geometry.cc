@@ -192,8 +192,8 @@ class ConfigFile {
       const Keeps keeps = layer_keeps(layer, g.model_layers);
       g.layers += keeps != Keeps::kNothing;
       g.windowed_layers += keeps == Keeps::kWindow;
-      g.each.push_back({.kind = kind_of(layer, keeps)});
-      if (keeps == Keeps::kWindow) g.each.back().window = positive({"sliding_window"});
+      g.kinds.push_back({.kind = kind_of(layer, keeps)});
+      if (keeps == Keeps::kWindow) g.kinds.back().window = positive({"sliding_window"});
     }
     if (g.layers == 0) fail("no layer keeps K and V");
     if (g.windowed_layers > 0) g.window = positive({"sliding_window"});

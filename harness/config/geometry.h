@@ -13,10 +13,11 @@ struct Geometry {
   // `layers` are those that keep K and V. In a hybrid, the others hold a state of constant size, or nothing.
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int model_layers = 1;  // of any kind
+  // Of every layer, [model_layers], as a cache has to know it.
+  std::vector<ModelLayer> kinds;
   // Of `layers`, those whose queries see only the last `window` tokens (Gemma's local layers, for example).
   int windowed_layers = 0;
   int64_t window = 0;
-  std::vector<ModelLayer> each;  // [model_layers]; those that keep neither K nor V have a kind of their own
   // MLA (DeepSeek-V2, arXiv:2405.04434): a layer keeps one row of so many values a token, the compressed
   // latent and the shared RoPE key, instead of K and V of every head. 0: it does not.
   int latent_dim = 0;

@@ -132,12 +132,12 @@ Rope read_rope(const Settings& config, const std::string& kind) {
 
 std::vector<ModelLayer> read_layers(const Settings& config, const Family& family, const config::Geometry& g) {
   if (!family.windows) return std::vector<ModelLayer>(static_cast<size_t>(g.model_layers));
-  for (size_t i = 0; i < g.each.size(); ++i) {
-    if (g.each[i].kind == "full" || g.each[i].kind == "sliding") continue;
-    config.refuse("layer " + std::to_string(i) + " is of the kind '" + g.each[i].kind +
+  for (size_t i = 0; i < g.kinds.size(); ++i) {
+    if (g.kinds[i].kind == "full" || g.kinds[i].kind == "sliding") continue;
+    config.refuse("layer " + std::to_string(i) + " is of the kind '" + g.kinds[i].kind +
                   "', which no model of this family has; expected full_attention or sliding_attention");
   }
-  return g.each;
+  return g.kinds;
 }
 
 void check_settings(const Settings& config) {
@@ -199,7 +199,7 @@ HuggingFaceConfig read_hugging_face_config(const std::string& path) {
                 .norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6)),
                 .rope = read_rope(config, "full"),
                 .window_rope = read_rope(config, "sliding"),
-                .each = read_layers(config, family, g)};
+                .kinds = read_layers(config, family, g)};
   if (family.rotary && g.head_dim % 2 != 0)
     config.refuse("a head_dim of " + std::to_string(g.head_dim) +
                   " has no rotary pairs; expected an even number");

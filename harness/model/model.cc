@@ -156,9 +156,9 @@ std::vector<float> Model::Impl::logits(const Matrix& x) const {
 }
 
 std::string ModelConfig::viewer(int layer) const {
-  const bool all = std::all_of(each.begin(), each.end(), [](const ModelLayer& l) { return l.window > 0; });
+  const bool all = std::all_of(kinds.begin(), kinds.end(), [](const ModelLayer& l) { return l.window > 0; });
   if (all) return "the model";
-  return "layer " + std::to_string(layer) + " (" + each[static_cast<size_t>(layer)].kind + ") of the model";
+  return "layer " + std::to_string(layer) + " (" + kinds[static_cast<size_t>(layer)].kind + ") of the model";
 }
 
 Model::Model(const std::string& path, int64_t memory_bytes) : impl_(new Impl{load(path, memory_bytes)}) {}

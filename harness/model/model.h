@@ -47,7 +47,7 @@ struct ModelConfig {
   Rope window_rope{};  // of those with one
 
   // What families differ by; the defaults are Llama's.
-  std::vector<ModelLayer> each{};  // [layers]
+  std::vector<ModelLayer> kinds{};  // [layers]
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
   bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
@@ -61,7 +61,7 @@ struct ModelConfig {
   std::vector<float> sink_logits{};
 
   int head_dim() const { return stated_head_dim > 0 ? stated_head_dim : dim / q_heads; }
-  int64_t window(int layer) const { return each[static_cast<size_t>(layer)].window; }
+  int64_t window(int layer) const { return kinds[static_cast<size_t>(layer)].window; }
   const Rope& rope_of(int layer) const { return window(layer) > 0 ? window_rope : rope; }
   // Whose window it is, for a message: "the model", or if not all layers have one "layer 3 (sliding) of the model".
   std::string viewer(int layer) const;

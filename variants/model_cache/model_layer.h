@@ -1,4 +1,4 @@
-// What one layer of a model keeps, as far as a cache has to know.
+// What a cache has to know of one layer of a model, as the model's config says it.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,13 @@
 
 namespace kv {
 
+// `kind`: "full" (every query sees all tokens), "sliding" (the last `window` of them, the query's own
+// included) or "linear" (a state of constant size in place of rows). `shares`: the earlier layer whose cache
+// this one reads in place of one of its own, or -1.
 struct ModelLayer {
-  std::string kind = "full";  // as the model's config names it, without "_attention": "full", "sliding", …
-  int64_t window = 0;         // tokens that a query sees, its own included; 0: all before it
-  int shares = -1;            // index of the earlier layer whose cache it reads; -1: it has its own
+  std::string kind = "full";
+  int64_t window = 0;
+  int shares = -1;
 };
 
 }  // namespace kv

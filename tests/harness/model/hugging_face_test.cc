@@ -212,7 +212,7 @@ TEST(HuggingFaceFolder, ConfigIsTheFiles) {
   EXPECT_EQ(c.head_dim(), 8);
   EXPECT_EQ(c.dim, 24);
   EXPECT_EQ(c.max_tokens, 40);
-  EXPECT_EQ(c.each.size(), 2u);
+  EXPECT_EQ(c.kinds.size(), 2u);
   EXPECT_EQ(c.window(0), 6);
   EXPECT_EQ(c.window(1), 6);
   EXPECT_EQ(c.rope.theta, 500.0);
