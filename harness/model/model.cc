@@ -179,16 +179,19 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
   const float epsilon = config().norm_epsilon;
+  const bool two_ropes = !(config().window_rope == config().rope);
   const Matrix angles = step_angles(config(), config().rope, positions, rotary),
-               window_angles = step_angles(config(), config().window_rope, positions, rotary);
+               window_angles =
+                   two_ropes ? step_angles(config(), config().window_rope, positions, rotary) : Matrix();
   Matrix x = m.embed(tokens, positions);
   const auto add = [&](Matrix y, const std::vector<float>& out_norm) {
-    x += out_norm.empty() ? y : normalise(y, out_norm, {}, epsilon);
+    if (!out_norm.empty()) y = normalise(y, out_norm, {}, epsilon);
+    x += y;
   };
   for (int l = 0; l < config().layers; ++l) {
     const LayerWeights& layer = m.weights.layers[static_cast<size_t>(l)];
     add(m.attend(normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon), l,
-                 config().window(l) > 0 ? window_angles : angles, attention),
+                 two_ropes && config().window(l) > 0 ? window_angles : angles, attention),
         layer.attention_out_norm);
     add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
         layer.ffn_out_norm);
