@@ -192,9 +192,20 @@ class ConfigFile {
       const Keeps keeps = layer_keeps(layer, g.model_layers);
       g.layers += keeps != Keeps::kNothing;
       g.windowed_layers += keeps == Keeps::kWindow;
+      g.kinds.push_back({.kind = kind_of(layer, keeps)});
+      if (keeps == Keeps::kWindow) g.kinds.back().window = positive({"sliding_window"});
     }
     if (g.layers == 0) fail("no layer keeps K and V");
     if (g.windowed_layers > 0) g.window = positive({"sliding_window"});
+  }
+
+  // As 'layer_types' names it; where the file has another key, as it would be named there.
+  std::string kind_of(int layer, Keeps keeps) const {
+    if (keeps == Keeps::kAll) return "full";
+    if (keeps == Keeps::kWindow) return "sliding";
+    if (!has("layer_types")) return has("attn_layer_period") ? "mamba" : "linear";
+    const std::string type = config_["layer_types"][static_cast<size_t>(layer)].get<std::string>();
+    return type.substr(0, type.find("_attention"));
   }
 
   Keeps layer_keeps(int layer, int layers) const {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "variants/model_cache/model_layer.h"
+
 namespace kv::config {
 
 struct Geometry {
@@ -11,6 +13,8 @@ struct Geometry {
   // `layers` are those that keep K and V. In a hybrid, the others hold a state of constant size, or nothing.
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int model_layers = 1;  // of any kind
+  // Of every layer, [model_layers], as a cache has to know it.
+  std::vector<ModelLayer> kinds;
   // Of `layers`, those whose queries see only the last `window` tokens (Gemma's local layers, for example).
   int windowed_layers = 0;
   int64_t window = 0;

@@ -59,8 +59,14 @@ class SingleTokens {
                                k = token_of(in.k, s.kv_heads, in.n, t, s.head_dim),
                                v = token_of(in.v, s.kv_heads, in.n, t, s.head_dim);
       std::vector<float> out(q.size());
-      const StepInput one{
-          .sequence = id, .n = 1, .q = q.data(), .k = k.data(), .v = v.data(), .out = out.data()};
+      const StepInput one{.sequence = id,
+                          .n = 1,
+                          .q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .out = out.data(),
+                          .sink_logits = in.sink_logits,
+                          .score_cap = in.score_cap};
       single_.step(layer, {&one, 1});
       const double d = relative_difference(token_of(in.out, s.q_heads, in.n, t, s.head_dim), out);
       if (!(d <= worst)) worst = d;

@@ -20,15 +20,31 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
 
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
-  const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
-  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
-  throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
-                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
-                              std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
-                              "), or shorter sequences");
+  const int64_t tokens = cache.shape().max_tokens;
+  if (!retention_of(cache.spec()).keeps_all) return;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const int64_t window = config.window(layer);
+    if (window == 0 || tokens <= window) continue;
+    throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
+                                " tokens, but '" + cache.spec().print() + "' shows it all of " +
+                                std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
+                                "), or shorter sequences");
+  }
 }
 
 }  // namespace
+
+void check_rotation(const ModelConfig& config, const Spec& spec) {
+  if (!rotates_at_read(spec)) return;
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(why + ": '" + spec.print() + "' needs to be without positions=cache");
+  };
+  if (!config.rotary) refuse("the model's positions are learned, not rotary");
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (config.rope_of(layer) == config.rope) continue;
+    refuse(config.viewer(layer) + " has a RoPE of its own, and a cache rotates all layers alike");
+  }
+}
 
 CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
   return {.layers = config.layers,
@@ -43,6 +59,7 @@ CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
     : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
+  check_rotation(model.config(), cache.spec());
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 
@@ -77,7 +94,9 @@ void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, c
                       .q = q_.data() + i * q_size,
                       .k = k_.data() + i * kv_size,
                       .v = v_.data() + i * kv_size,
-                      .out = out_.data() + i * q_size});
+                      .out = out_.data() + i * q_size,
+                      .sink_logits = model_.config().sinks(layer),
+                      .score_cap = model_.config().score_cap});
   }
   cache_.step(layer, inputs);
   if (observer_) observer_(layer, inputs);

@@ -20,11 +20,15 @@ namespace kv::model {
 // The cache that a model with this configuration needs.
 CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
 
+// Throws std::invalid_argument where the spec has positions=cache, and the model no RoPE, or several.
+void check_rotation(const ModelConfig& config, const Spec& spec);
+
 class CachedModel {
  public:
   // `cache` has the model's shape and no sequences yet; both outlive this object. A cache that rotates
   // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and
-  // std::invalid_argument if the model has a sliding window and the cache would show it more.
+  // std::invalid_argument if a layer has a sliding window and the cache would show it more, and what check_rotation
+  // throws.
   CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary = Rotary::kTrained);
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits

@@ -1,4 +1,4 @@
-// The weights of a Llama-family model, as they lie in its mapped files, whoever wrote those.
+// The weights of a model, as they lie in its mapped files, whoever wrote those.
 #pragma once
 
 #include <Eigen/Core>
@@ -42,23 +42,37 @@ class WeightMatrix {
   int64_t rows_ = 0, cols_ = 0;
 };
 
+struct ExpertWeights {
+  WeightMatrix gate{}, up{}, down{};              // [hidden_dim, dim]; down the other way round
+  std::vector<float> b_gate{}, b_up{}, b_down{};  // biases of their outputs
+};
+
+// What a family does not have is empty.
 struct LayerWeights {
-  std::vector<float> attention_norm, ffn_norm;  // [dim]
-  WeightMatrix wq, wk, wv, wo;                  // [heads * head_dim, dim]; wo the other way round
-  std::vector<float> bq, bk, bv, bo;            // biases of their outputs; empty: none
-  WeightMatrix gate, up, down;                  // [hidden_dim, dim]; down the other way round
+  std::vector<float> attention_norm{}, ffn_norm{};            // [dim], before each
+  std::vector<float> attention_norm_bias{}, ffn_norm_bias{};  // LayerNorm's
+  std::vector<float> attention_out_norm{}, ffn_out_norm{};    // [dim], of what each adds to the residual
+  std::vector<float> q_norm{}, k_norm{};                      // [head_dim], of every head
+  WeightMatrix wq{}, wk{}, wv{}, wo{};        // [heads * head_dim, dim]; wo the other way round
+  std::vector<float> bq{}, bk{}, bv{}, bo{};  // biases of their outputs
+  WeightMatrix gate{}, up{}, down{};  // [hidden_dim, dim]; down the other way round. GPT-2 has no gate
+  std::vector<float> b_up{}, b_down{};
+  WeightMatrix router{};          // [experts, dim]
+  std::vector<float> b_router{};  // [experts]
+  std::vector<ExpertWeights> experts{};
 };
 
 struct ModelWeights {
   std::string path;
   ModelConfig config;
-  WeightMatrix embedding, classifier;  // [vocab_size, dim]; the same where they are tied
-  std::vector<float> final_norm;       // [dim]
+  WeightMatrix embedding, classifier;                // [vocab_size, dim]; the same where they are tied
+  WeightMatrix positions{};                          // [max_tokens, dim], where they are learned
+  std::vector<float> final_norm, final_norm_bias{};  // [dim]
   std::vector<LayerWeights> layers;
   std::shared_ptr<const void> files;  // what the matrices point into
 };
 
-// A llama2.c legacy (v0) file, or a Hugging Face folder of the Llama family (config.json and .safetensors).
+// A llama2.c legacy (v0) file, or a Hugging Face folder (config.json and .safetensors).
 // Throws std::invalid_argument: one line with what is wrong, where, and what would be right; also if the
 // weights take more than memory_bytes.
 ModelWeights load_llama2c(const std::string& path, int64_t memory_bytes);

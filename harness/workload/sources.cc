@@ -6,6 +6,7 @@
 
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
+#include "harness/model/cached_model.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
 #include "variants/cache/build.h"
@@ -54,6 +55,8 @@ class ModelSource : public Source {
 
   std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) override {
     constexpr int64_t kChunk = 64;
+    const model::ModelConfig& m = model_.config();
+    model::check_rotation(m, spec);
     memory::Ledger ledger(INT64_MAX, gpu_);
     const auto cache = build_cache(spec,
                                    {.layers = shape_.layers,
@@ -65,9 +68,20 @@ class ModelSource : public Source {
                                     .rope = shape_.rope},
                                    ledger);
     const SequenceId id = cache->add_sequence();
+    // A cache that would show a layer more than its window would make rows that are not the model's.
+    const model::Model::Attention own = model::full_attention(m);
+    const bool keeps_all = retention_of(spec).keeps_all;
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
                                float* out) {
-      const StepInput in{.sequence = id, .n = n, .q = q, .k = k, .v = v, .out = out};
+      if (keeps_all && m.window(layer) > 0 && tokens > m.window(layer)) return own(layer, n, q, k, v, out);
+      const StepInput in{.sequence = id,
+                         .n = n,
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .out = out,
+                         .sink_logits = m.sinks(layer),
+                         .score_cap = m.score_cap};
       cache->step(layer, {&in, 1});
     };
     const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));

@@ -83,12 +83,15 @@ void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     const int64_t rows = int64_t{stages_.shape.group()} * in.n * stages_.shape.head_dim;
     for (int head = 0; head < stages_.shape.kv_heads; ++head) {
-      problems_.push_back({.q = queries_[i] + head * rows,
-                           .out = in.out + head * rows,
-                           .spans = views_[problems_.size()],
-                           .group = stages_.shape.group(),
-                           .n = in.n,
-                           .visible = s.retention[stages_.index(layer, head)]->slots() - in.n + 1});
+      problems_.push_back(
+          {.q = queries_[i] + head * rows,
+           .out = in.out + head * rows,
+           .spans = views_[problems_.size()],
+           .group = stages_.shape.group(),
+           .n = in.n,
+           .visible = s.retention[stages_.index(layer, head)]->slots() - in.n + 1,
+           .sink_logits = in.sink_logits ? in.sink_logits + head * stages_.shape.group() : nullptr,
+           .score_cap = in.score_cap});
     }
   }
 }

@@ -139,7 +139,8 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
     gather(in.k, kv_heads, first, n, k);
     gather(in.v, kv_heads, first, n, v);
     out.resize(q.size());
-    const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
+    const StepInput part{in.sequence, n,          q.data(),       k.data(),
+                         v.data(),    out.data(), in.sink_logits, in.score_cap};
     store(layer, {&part, 1});
     attend(layer, {&part, 1});
     for (int h = 0; in.out && h < q_heads; ++h) {

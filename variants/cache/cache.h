@@ -43,6 +43,9 @@ struct StepInput {
   const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
   const float* v = nullptr;  // [kv_heads, n, head_dim]
   float* out = nullptr;      // [q_heads, n, head_dim]
+  // As in HeadQueries (kernels/attention.h). Not on a GPU, whose attend throws std::invalid_argument.
+  const float* sink_logits = nullptr;  // [q_heads], or null
+  float score_cap = 0.0f;
 };
 
 class Cache {

@@ -36,6 +36,8 @@ std::string rope_identity(const Rope& r) {
        << (r.pairs == RopePairs::kHalfSplit ? " in halves" : " in neighbours");
   if (r.factor != 1.0)
     text << " slowed by " << r.factor << " (" << r.low << ", " << r.high << ", " << r.trained_tokens << ")";
+  if (r.mix != RopeMix::kByRotations || r.amplitude != 1.0)
+    text << " by YaRN (" << static_cast<int>(r.mix) << ", " << r.amplitude << ")";
   return text.str();
 }
 

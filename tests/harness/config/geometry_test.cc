@@ -109,6 +109,13 @@ TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
 
 TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
   const std::string heads = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const std::vector<ModelLayer> kinds = read(heads + R"(3, "sliding_window": 7,
+      "layer_types": ["sliding_attention", "full_attention", "linear_attention"]})")
+                                            .kinds;
+  ASSERT_EQ(kinds.size(), 3u);
+  EXPECT_EQ(kinds[0].kind + kinds[1].kind + kinds[2].kind, "slidingfulllinear");
+  EXPECT_EQ(kinds[0].window, 7);
+  EXPECT_EQ(kinds[1].window, 0);
   const config::Geometry interval = read(heads + R"(10, "full_attention_interval": 4})");
   EXPECT_EQ(interval.layers, 2);
   EXPECT_EQ(interval.model_layers, 10);
