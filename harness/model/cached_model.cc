@@ -9,15 +9,6 @@
 namespace kv::model {
 namespace {
 
-// [heads, sequences, n, head_dim] to [sequences, heads, n, head_dim], or back: `row` values a head and
-// sequence.
-void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t i = 0; i < inner; ++i)
-      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
-  }
-}
-
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
@@ -38,6 +29,13 @@ CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
           .max_tokens = max_tokens,
           .max_sequences = sequences,
           .rope = config.rope};
+}
+
+void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < inner; ++i)
+      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
+  }
 }
 
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)

@@ -144,7 +144,8 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary) const {
+                                  const Attention& attention, Rotary rotary,
+                                  std::span<const int64_t> wanted) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
@@ -155,6 +156,10 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
     const LayerWeights& layer = m.weights.layers[static_cast<size_t>(l)];
     x += m.attend(rms_norm(x, layer.attention_norm, epsilon), l, angles, attention);
     x += swiglu(rms_norm(x, layer.ffn_norm, epsilon), layer);
+  }
+  if (!wanted.empty()) {
+    const std::vector<Eigen::Index> rows(wanted.begin(), wanted.end());
+    x = x(rows, Eigen::all).eval();
   }
   const Matrix logits = m.weights.classifier.apply(rms_norm(x, m.weights.final_norm, epsilon));
   return {logits.data(), logits.data() + logits.size()};

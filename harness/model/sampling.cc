@@ -45,9 +45,9 @@ int next_token(std::span<const float> logits, const Sampling& sampling, int sequ
   return static_cast<int>(std::min<std::ptrdiff_t>(token, std::ssize(logits) - 1));
 }
 
-std::vector<int> continue_prompts(CachedModel& model, std::span<const int> prompts, int64_t length,
+std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, int64_t length,
                                   const Sampling& sampling, const std::function<bool()>& stop) {
-  const auto sequences = static_cast<int64_t>(model.sequences().size());
+  const auto sequences = int64_t{model.sequence_count()};
   std::vector<std::vector<int>> texts;
   const int64_t prompt = static_cast<int64_t>(prompts.size()) / sequences;
   for (int64_t s = 0; s < sequences; ++s) {
