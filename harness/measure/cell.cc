@@ -92,7 +92,7 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
     cache->view(layer, inputs);
     times.view_us += watch.lap() * 1e6;
     if (!attend && !retention_of(spec).scores) continue;
-    cache->attend(layer, inputs);
+    attend_with ? attend_with(layer, inputs) : cache->attend(layer, inputs);
     times.attend_us += watch.lap() * 1e6;
   }
   return times;

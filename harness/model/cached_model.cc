@@ -57,6 +57,15 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
   return logits;
 }
 
+void CachedModel::fork(int samples) {
+  std::vector<SequenceId> all;
+  for (const SequenceId id : ids_) {
+    all.push_back(id);
+    for (int i = 1; i < samples; ++i) all.push_back(cache_.fork(id));
+  }
+  ids_ = std::move(all);
+}
+
 void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
   const CacheShape& s = cache_.shape();
   const auto sequences = static_cast<int64_t>(ids_.size()), row = n * s.head_dim;

@@ -41,6 +41,8 @@ class CachedModel : public Decoder {
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::span<const SequenceId> sequences() const { return ids_; }
+  // The cache has room for as many sequences, or std::logic_error. Throws std::bad_alloc.
+  void fork(int samples) override;
   int sequence_count() const override { return static_cast<int>(ids_.size()); }
   int64_t tokens() const override { return tokens_; }  // a sequence, so far
 

@@ -15,6 +15,8 @@ class Decoder {
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns their logits
   // [sequences, n, vocab_size].
   virtual std::vector<float> step(std::span<const int> ids, int64_t n) = 0;
+  // Every sequence becomes `samples` that go on apart, next to one another; what they have read is not read again.
+  virtual void fork(int samples) = 0;
   virtual int sequence_count() const = 0;
   virtual int64_t tokens() const = 0;  // a sequence, so far
 };

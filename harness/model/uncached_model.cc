@@ -12,11 +12,10 @@ namespace kv::model {
 namespace {
 
 // `concat` holds no more rows than it is given, and a layer's come all at once, so nothing is copied.
-std::unique_ptr<Cache> one_layer(const ModelConfig& config, Memory& memory, int sequences,
-                                 int64_t max_tokens) {
+std::unique_ptr<Cache> one_layer(const ModelConfig& config, Memory& memory, int64_t max_tokens) {
   const int64_t window = config.sliding_window;
   const bool cuts = window > 0 && window < max_tokens;
-  CacheShape shape = cache_shape(config, sequences, max_tokens);
+  CacheShape shape = cache_shape(config, 1, max_tokens);
   shape.layers = 1;
   return build_cache(
       parse_spec(cuts ? "concat/ring(window=" + std::to_string(window) + ",sinks=0)" : "concat"), shape,
@@ -28,11 +27,12 @@ std::unique_ptr<Cache> one_layer(const ModelConfig& config, Memory& memory, int 
 UncachedModel::UncachedModel(const Model& model, Memory& memory, int sequences, int64_t max_tokens,
                              Rotary rotary)
     : model_(model),
+      memory_(memory),
       sequences_(sequences),
       max_tokens_(max_tokens),
       rotary_(rotary),
       ids_(memory, static_cast<size_t>(sequences * max_tokens) * sizeof(int), ByteKind::kMetadata),
-      layer_(one_layer(model.config(), memory, sequences, max_tokens)) {
+      layer_(one_layer(model.config(), memory, max_tokens)) {
   if (rotary == Rotary::kCache) throw std::logic_error("no cache: nobody would rotate the keys");
 }
 
@@ -63,6 +63,15 @@ std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n) {
       rotary_, newest);
   tokens_ = all;
   return logits;
+}
+
+void UncachedModel::fork(int samples) {
+  Block all(memory_, ids_.size() * static_cast<size_t>(samples), ByteKind::kMetadata);
+  auto* to = reinterpret_cast<int*>(all.data());
+  for (int s = 0; s < sequences_ * samples; ++s, to += max_tokens_)
+    std::copy_n(text(s / samples), tokens_, to);
+  ids_ = std::move(all);
+  sequences_ *= samples;
 }
 
 // One layer's attention of all tokens so far.

@@ -23,6 +23,7 @@ class UncachedModel : public Decoder {
   // Throws what Model::forward and Cache::step throw; then no token has been taken. std::logic_error past
   // max_tokens.
   std::vector<float> step(std::span<const int> ids, int64_t n) override;
+  void fork(int samples) override;
   int sequence_count() const override { return sequences_; }
   int64_t tokens() const override { return tokens_; }
 
@@ -31,7 +32,8 @@ class UncachedModel : public Decoder {
   int* text(int sequence) const;  // [max_tokens]
 
   const Model& model_;
-  const int sequences_;
+  Memory& memory_;
+  int sequences_;
   const int64_t max_tokens_;
   const Rotary rotary_;
   Block ids_;                     // [sequences, max_tokens]

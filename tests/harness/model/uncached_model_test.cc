@@ -90,6 +90,39 @@ TEST(UncachedModel, WritesTheSameText) {
             continue_prompts(cached, prompts, 40, sampling, never));
 }
 
+// Three samples of each of two prompts, with and without a cache, are the texts of three runs.
+TEST(Samples, EqualRunsOfTheirOwnSeeds) {
+  const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 40}.bytes());
+  const model::Model model(file.path());
+  const std::vector<int> prompts{1, 4, 2, 1, 9, 3};
+  const auto never = [] { return false; };
+  const auto write = [&](const char* spec, const model::Sampling& sampling) {
+    memory::Ledger ledger;
+    if (!spec) {
+      UncachedModel uncached(model, ledger, 2, 40);
+      return continue_prompts(uncached, prompts, 40, sampling, never);
+    }
+    const auto cache = build_cache(parse_spec(spec), cache_shape(model.config(), 6, 40), ledger);
+    CachedModel cached(model, *cache, 2);
+    return continue_prompts(cached, prompts, 40, sampling, never);
+  };
+  for (const char* spec : {"contiguous", "paged", "segmented(rows=8)", "doubling/bf16/ring(window=9)",
+                           static_cast<const char*>(nullptr)}) {
+    const std::vector<int> forked = write(spec, {.temperature = 1.0, .seed = 3, .samples = 3});
+    ASSERT_EQ(forked.size(), 6u * 40);
+    for (int sample = 0; sample < 3; ++sample) {
+      const std::vector<int> alone =
+          write(spec, {.temperature = 1.0, .seed = 3 + static_cast<uint64_t>(sample)});
+      for (int s = 0; s < 2; ++s) {
+        const auto from = forked.begin() + (s * 3 + sample) * 40;
+        EXPECT_EQ(std::vector<int>(from, from + 40),
+                  std::vector<int>(alone.begin() + s * 40, alone.begin() + (s + 1) * 40))
+            << (spec ? spec : "none") << ", sample " << sample;
+      }
+    }
+  }
+}
+
 TEST(UncachedModel, AStepThatIsRefusedTakesNoToken) {
   const test::TempFile file(test::TinyModel{.dim = 32, .seq_len = 12}.bytes());
   const model::Model model(file.path());
