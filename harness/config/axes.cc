@@ -177,7 +177,8 @@ std::string table_of(std::string_view key) {
              "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
   if (among({"repetitions", "steps", "retries", "cold_steps", "attend", "aa_test", "null_ab", "allocator",
-             "step_tokens", "prompt", "passages", "temperature", "recompute", "stride", "memory_share"}))
+             "step_tokens", "prompt", "passages", "temperature", "samples", "padding", "unmasked",
+             "recompute", "stride", "memory_share"}))
     return "[measure], or a table of one experiment, as [[decode]]";
   return "";
 }

@@ -92,6 +92,9 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.passages = section.choice("passages", m.passages, {"random", "text"});
   m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
   refuse_repeats(section, "temperature", m.temperature);
+  m.padding = section.boolean("padding", m.padding);
+  m.unmasked = section.boolean("unmasked", m.unmasked);
+  m.samples = static_cast<int>(section.integer("samples", m.samples, 1, 1024));
   m.recompute = section.token_list("recompute", m.recompute, 1, kMaxTokens);
   refuse_repeats(section, "recompute", m.recompute);
   m.stride = section.tokens("stride", m.stride, 1, kMaxTokens);

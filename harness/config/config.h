@@ -37,17 +37,20 @@ struct Axes {
 };
 
 struct MeasureConfig {
-  int repetitions = 7;  // of every cell, interleaved over the cells of a sweep point
-  int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
-                        // checkpoint: operations a repetition
-  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
-  int retries = 1;      // of a sweep point whose times were disturbed; what still is then is marked as noisy
-  bool attend = true;   // growth: false measures append and view alone
-  bool aa_test = true;  // each sweep point measures its first variant a second time; or spelled null_ab
+  int repetitions = 7;   // of every cell, interleaved over the cells of a sweep point
+  int steps = 32;        // decode: steps a repetition; budget: last tokens that errors are means over;
+                         // checkpoint: operations a repetition
+  int cold_steps = 16;   // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  int retries = 1;       // of a sweep point whose times were disturbed; what still is then is marked as noisy
+  bool attend = true;    // growth: false measures append and view alone
+  bool aa_test = true;   // each sweep point measures its first variant a second time; or spelled null_ab
+  bool padding = false;  // batch: also the time of padding to the longest, with a mask
+  bool unmasked = false;            // prefill: also without a causal mask
   int64_t step_tokens = 1;          // quality, recall: 1 is decode; more is the faster chunked mode
   int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
   std::string passages = "random";  // recall: of random tokens, or of the text
   std::vector<double> temperature = {0.0};  // generate: 0 is greedy
+  int samples = 1;                          // generate: texts of each prompt, which is read once
   std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
   int64_t stride = 32;
   std::string allocator =

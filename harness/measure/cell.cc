@@ -92,7 +92,7 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
     cache->view(layer, inputs);
     times.view_us += watch.lap() * 1e6;
     if (!attend && !retention_of(spec).scores) continue;
-    cache->attend(layer, inputs);
+    attend_with ? attend_with(layer, inputs) : cache->attend(layer, inputs);
     times.attend_us += watch.lap() * 1e6;
   }
   return times;
@@ -135,7 +135,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
   result.bytes_device_peak = ledger->device().peak_bytes;
   result.rss_peak_bytes = memory::peak_rss_bytes();
-  read_bytes = used.payload + used.metadata;
+  read_bytes = (used.payload + used.metadata) * cache->repeats();
   multiply_adds = used.multiply_adds;
 }
 

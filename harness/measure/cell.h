@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct AttendWork {
 };
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids);
 
+// In place of a cache's own attention: fills in the outputs of a step's inputs.
+using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>;
+
 struct Cell {
   std::string key;
   Spec spec;
@@ -41,6 +45,7 @@ struct Cell {
   std::unique_ptr<memory::Ledger> ledger;
   std::unique_ptr<Cache> cache;
   std::vector<SequenceId> ids;
+  Attend attend_with;                         // none: the cache's own
   int64_t prompt = 0;                         // tokens of each sequence's first step, if it was a prompt
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend]

@@ -9,15 +9,6 @@
 namespace kv::model {
 namespace {
 
-// [heads, sequences, n, head_dim] to [sequences, heads, n, head_dim], or back: `row` values a head and
-// sequence.
-void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t i = 0; i < inner; ++i)
-      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
-  }
-}
-
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t tokens = cache.shape().max_tokens;
@@ -56,6 +47,13 @@ CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
           .rope = config.rope};
 }
 
+void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < inner; ++i)
+      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
+  }
+}
+
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
     : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
@@ -74,6 +72,15 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
       rotary_);
   tokens_ += n;
   return logits;
+}
+
+void CachedModel::fork(int samples) {
+  std::vector<SequenceId> all;
+  for (const SequenceId id : ids_) {
+    all.push_back(id);
+    for (int i = 1; i < samples; ++i) all.push_back(cache_.fork(id));
+  }
+  ids_ = std::move(all);
 }
 
 void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {

@@ -174,7 +174,8 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary) const {
+                                  const Attention& attention, Rotary rotary,
+                                  std::span<const int64_t> wanted) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
@@ -195,6 +196,10 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
         layer.attention_out_norm);
     add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
         layer.ffn_out_norm);
+  }
+  if (!wanted.empty()) {
+    const std::vector<Eigen::Index> rows(wanted.begin(), wanted.end());
+    x = x(rows, Eigen::all).eval();
   }
   return m.logits(x);
 }

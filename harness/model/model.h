@@ -104,9 +104,11 @@ class Model {
   std::vector<float> forward(std::span<const int> tokens, int64_t first_position, const Attention& attention,
                              Rotary rotary = Rotary::kTrained) const;
   // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
-  // know how to distinguish.
+  // know how to distinguish. `wanted`: indices into `tokens` whose logits are asked for, [wanted, vocab_size];
+  // none: those of all.
   std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                             const Attention& attention, Rotary rotary = Rotary::kTrained) const;
+                             const Attention& attention, Rotary rotary = Rotary::kTrained,
+                             std::span<const int64_t> wanted = {}) const;
 
  private:
   struct Impl;

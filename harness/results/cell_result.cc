@@ -48,9 +48,12 @@ Fields identity() {
            "of a sequence at the end of the last step; of a ragged batch, of the longest"},
           by("batch", {"lengths", "", &C::lengths, "batch: what the lengths were drawn from"}),
           by("prefill quality recall stream",
-             one_of<C>({"arm", "", &C::arm,
-                        "prefill: materialised, materialised_chunked, chunked or tiled; of models: chunked"},
-                       {"materialised", "materialised_chunked", "chunked", "tiled"})),
+             one_of<C>(
+                 {"arm", "", &C::arm,
+                  "prefill: materialised, materialised_unmasked (no causal mask), "
+                  "materialised_chunked, chunked or "
+                  "tiled; of models: chunked"},
+                 {"materialised", "materialised_unmasked", "materialised_chunked", "chunked", "tiled"})),
           by("prefill quality recall stream", {"chunk_tokens", "tokens", &C::chunk_tokens,
                                                "of a chunk: a step, or whose scores are in memory at once"}),
           one_of<C>({"status", "", &C::status, "ok, failed, unsupported or out_of_memory"},
@@ -158,6 +161,9 @@ Fields errors() {
 
 Fields of_experiments() {
   return {
+      by("batch", {"masked_share", "1", &C::masked_share,
+                   "batch, padded: rows that attention reads and its mask gives no weight, of all it reads; "
+                   "ratio_p50 is what they cost"}),
       by("batch", {"waste_share", "1", &C::waste_share, "batch: slack / (payload + metadata + slack)"}),
       by("prefill", {"prefill_p50_us", "us", &C::prefill_p50_us,
                      "storing and attending the whole prompt, all layers and sequences"}),
@@ -247,6 +253,16 @@ Fields of_models() {
               "generate: before the text differs from the full f32 cache's, median of the sequences"}),
           by("generate", {"common_tokens_min", "tokens", &C::common_tokens_min, "and the fewest"}),
           by("generate", {"same_texts", "", &C::same_texts, "generate: sequences that never differ from it"}),
+          by("generate", {"samples_per_prompt", "", &C::samples_per_prompt,
+                          "generate: texts of each prompt, where there are several"}),
+          by("generate",
+             {"samples_held_bytes", "bytes", &C::samples_held_bytes,
+              "held by all samples, with slack; what they share once. The columns before count one "
+              "sample a prompt"}),
+          by("generate",
+             {"samples_shared_bytes", "bytes", &C::samples_shared_bytes,
+              "rows that samples read where another has stored them; each sample alone would hold its "
+              "own"}),
       });
 }
 

@@ -55,7 +55,7 @@ struct CellResult : PredictionResult {
   Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;
 
   // What single experiments add.
-  Number waste_share;
+  Number waste_share, masked_share;
   Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;
   Integer err_positions, kept_tokens, keeps_all;
   Number held_bytes_per_token;
@@ -74,6 +74,7 @@ struct CellResult : PredictionResult {
   Integer generated_tokens;
   Number common_tokens_p50;
   Integer common_tokens_min, same_texts;
+  Integer samples_per_prompt, samples_held_bytes, samples_shared_bytes;
 
   // The comparison with another cell.
   std::string versus;

@@ -83,6 +83,7 @@ const Schema<TextResult>& text_schema() {
                     shared<T>("variant", &T::variant),
                     {"temperature", "", &T::temperature, "0 is greedy"},
                     {"sequence", "", &T::sequence, "of the batch, from 0"},
+                    {"sample", "", &T::sample, "of those that go on from the prompt, from 0"},
                     {"common_tokens", "tokens", &T::common_tokens,
                      "generated before the text differs from the full f32 cache's; empty if it never does"},
                     {"prompt", "", &T::prompt, "what both go on from"},

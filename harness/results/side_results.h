@@ -45,7 +45,7 @@ struct PositionResult : OfCell, PredictionResult {
 struct TextResult : OfCell {
   using OfCell::OfCell;
   Number temperature;
-  Integer sequence, common_tokens;
+  Integer sequence, sample, common_tokens;
   std::string prompt, text, full_text;
 };
 

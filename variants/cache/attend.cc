@@ -38,9 +38,9 @@ void Attender::view(int layer, std::span<const StepInput> inputs) {
   for (const StepInput& in : inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     stages_.placement->view(in.sequence, layer, sequences_.stored_units(s, layer));
-    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+    for (int head = 0; head < stages_.read_heads(); ++head) {
       views_.push_back(sequences_.spans(in.sequence, layer, head));
-      heads_.push_back(s.retention[stages_.index(layer, head)].get());
+      heads_.push_back(s.retention[stages_.index(layer, head / stages_.placement->repeats())].get());
     }
   }
   stages_.storage->view(views_, heads_);
@@ -81,17 +81,17 @@ void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& in = inputs[i];
     const Sequence& s = sequences_.at(in.sequence);
-    const int64_t rows = int64_t{stages_.shape.group()} * in.n * stages_.shape.head_dim;
-    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
-      problems_.push_back(
-          {.q = queries_[i] + head * rows,
-           .out = in.out + head * rows,
-           .spans = views_[problems_.size()],
-           .group = stages_.shape.group(),
-           .n = in.n,
-           .visible = s.retention[stages_.index(layer, head)]->slots() - in.n + 1,
-           .sink_logits = in.sink_logits ? in.sink_logits + head * stages_.shape.group() : nullptr,
-           .score_cap = in.score_cap});
+    const int repeats = stages_.placement->repeats(), group = stages_.shape.group() / repeats;
+    const int64_t rows = int64_t{group} * in.n * stages_.shape.head_dim;
+    for (int head = 0; head < stages_.read_heads(); ++head) {
+      problems_.push_back({.q = queries_[i] + head * rows,
+                           .out = in.out + head * rows,
+                           .spans = views_[problems_.size()],
+                           .group = group,
+                           .n = in.n,
+                           .visible = s.retention[stages_.index(layer, head / repeats)]->slots() - in.n + 1,
+                           .sink_logits = in.sink_logits ? in.sink_logits + head * group : nullptr,
+                           .score_cap = in.score_cap});
     }
   }
 }
@@ -103,8 +103,9 @@ bool Attender::find_scored(int layer, std::span<const StepInput> inputs) {
   for (const StepInput& in : inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     const bool scored = s.slice[layer].scored;
-    for (int head = 0; head < stages_.shape.kv_heads; ++head)
-      scored_.push_back(scored ? s.retention[stages_.index(layer, head)].get() : nullptr);
+    const int repeats = stages_.placement->repeats();
+    for (int head = 0; head < stages_.read_heads(); ++head)
+      scored_.push_back(scored ? s.retention[stages_.index(layer, head / repeats)].get() : nullptr);
     any |= scored;
   }
   return any;

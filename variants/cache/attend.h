@@ -30,11 +30,11 @@ class Attender {
 
   // Of the step in progress; kept between steps so that a steady state allocates nothing.
   int viewed_layer_ = -1;
-  std::vector<std::span<const Span>> views_;  // [inputs, kv_heads]
-  std::vector<const Retention*> heads_;       // [inputs, kv_heads]
+  std::vector<std::span<const Span>> views_;  // [inputs, read_heads]
+  std::vector<const Retention*> heads_;       // [inputs, read_heads]
   std::vector<const float*> queries_;         // [inputs]
-  std::vector<HeadQueries> problems_;         // [inputs, kv_heads]
-  std::vector<Retention*> scored_;            // [inputs, kv_heads] null where the slice is not scored
+  std::vector<HeadQueries> problems_;         // [inputs, read_heads]
+  std::vector<Retention*> scored_;            // [inputs, read_heads] null where the slice is not scored
 };
 
 }  // namespace kv

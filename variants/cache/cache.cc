@@ -91,6 +91,7 @@ class JoinedCache : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
+  int repeats() const override { return stages_.placement->repeats(); }
   std::string kernel() const override { return stages_.storage->kernel(); }
 
  private:
@@ -154,7 +155,7 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
 std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
   stages_.placement->view(id, layer, sequences_.stored_units(sequences_.at(id), layer));
   std::vector<Span> all = gather_streamed(id, layer, head);
-  const std::span<const Span> resident = sequences_.spans(id, layer, head);
+  const std::span<const Span> resident = sequences_.spans(id, layer, head * stages_.placement->repeats());
   all.insert(all.end(), resident.begin(), resident.end());
   return stages_.storage->read_back(std::move(all));
 }

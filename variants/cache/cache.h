@@ -97,6 +97,9 @@ class Cache {
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
 
+  // How many times each kept row lies in what attention reads: 1, or once for every query head with `read=repeat`.
+  virtual int repeats() const { return 1; }
+
   // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16"; once it has
   // worked on prompts, of what ran for those, or of both.
   virtual std::string kernel() const = 0;

@@ -19,7 +19,7 @@ UnitLayout unit_layout(const Codec& codec, int head_dim) {
 PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
                                    Memory* memory) {
   return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
-          unit};
+          unit,   shape.group()};
 }
 
 }  // namespace kv

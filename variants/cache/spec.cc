@@ -184,6 +184,10 @@ class Parser {
   // The canonical text of a number, since 016 and 16 are one value and must print alike; empty if it is not
   // one that `p` takes.
   static std::string number(const Parameter& p, std::string_view text) {
+    if (p.kind == Parameter::Kind::kDecimal) {
+      const int64_t hundredths = read_hundredths(text);
+      return hundredths < p.min || hundredths > p.max ? "" : print_hundredths(hundredths);
+    }
     int64_t whole = 0;
     if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
     return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
