@@ -21,27 +21,28 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
-  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
+  if (window == 0 || tokens <= window || !retention_of(cache.spec(0)).keeps_all) return;
   throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
-                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
+                              " tokens, but '" + cache.spec(0).print() + "' shows them all of " +
                               std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
                               "), or shorter sequences");
 }
 
 }  // namespace
 
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
-  return {.layers = config.layers,
-          .q_heads = config.q_heads,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim(),
-          .max_tokens = max_tokens,
-          .max_sequences = sequences,
-          .rope = config.rope};
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
+  return {{.layers = config.layers,
+           .q_heads = config.q_heads,
+           .kv_heads = config.kv_heads,
+           .head_dim = config.head_dim(),
+           .max_tokens = max_tokens,
+           .max_sequences = sequences,
+           .rope = config.rope},
+          {}};
 }
 
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
-    : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
+    : model_(model), cache_(cache), rotary_(rotates_at_read(cache) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }

@@ -14,11 +14,12 @@
 
 #include "harness/model/model.h"
 #include "variants/cache/cache.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::model {
 
 // The cache that a model with this configuration needs.
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
 
 class CachedModel {
  public:

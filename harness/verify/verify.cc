@@ -55,7 +55,7 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
   // Attention to rows whose tokens are these.
-  const bool rotates = rotates_at_read(cache.spec());
+  const bool rotates = rotates_at_read(cache.spec(output.layer));
   const reference::RotationTable rotations =
       rotates ? reference::RotationTable(rotation_of(cache.shape().rope, d), tokens)
               : reference::RotationTable();
@@ -136,7 +136,6 @@ double relative_l2(std::span<const double> a, std::span<const double> b) {
 
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
               std::span<const Output> outputs, int64_t prompt) {
-  const bool cut = retention_of(cache.spec()).cuts_prompt && prompt == tokens;
   const int q_heads = cache.shape().q_heads;
   const int64_t total = static_cast<int64_t>(outputs.size()) * q_heads;
   const int64_t checked = std::min<int64_t>(total, kMaxCheckedHeads);
@@ -149,7 +148,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
       ++next;
     }
     if (heads.empty()) continue;
-    if (!cut) {
+    if (!retention_of(cache.spec(outputs[i].layer)).cuts_prompt || prompt != tokens) {
       check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, c);
       continue;
     }
@@ -162,9 +161,13 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   }
   Errors e;
   e.overflow = c.overflow;
-  e.misstored = codec_failure(codec_of(cache.spec()).make(cache.spec().codec), cache.shape().head_dim);
+  for (const Output& output : outputs) {
+    const Spec& spec = cache.spec(output.layer);
+    if (e.misstored.empty())
+      e.misstored = codec_failure(codec_of(spec).make(spec.codec), cache.shape().head_dim);
+    e.kernel_bound = std::max(e.kernel_bound, kernel_error_bound(spec));
+  }
   if (e.misstored.empty()) e.misstored = c.misstored;
-  e.kernel_bound = kernel_error_bound(cache.spec());
   for (size_t i = 0; i < e.metrics.size(); ++i) {
     const Metric& m = *metrics()[i];
     e.metrics[i] = m.of == Metric::Of::kOutputs ? m.compute(c.got, c.full) : c.attention[i] / c.heads;

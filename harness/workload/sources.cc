@@ -6,6 +6,7 @@
 
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
+#include "harness/model/cached_model.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
 #include "variants/cache/build.h"
@@ -18,7 +19,7 @@ class SharedSource : public Source {
   explicit SharedSource(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
   const WorkloadShape& shape() const override { return workload_->shape(); }
   int64_t max_tokens() const override { return workload_->max_tokens(); }
-  std::shared_ptr<const Workload> workload(const Spec&, int64_t) override { return workload_; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override { return workload_; }
 
  private:
   std::shared_ptr<const Workload> workload_;
@@ -52,18 +53,10 @@ class ModelSource : public Source {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
 
-  std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) override {
+  std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) override {
     constexpr int64_t kChunk = 64;
     memory::Ledger ledger(INT64_MAX, gpu_);
-    const auto cache = build_cache(spec,
-                                   {.layers = shape_.layers,
-                                    .q_heads = shape_.q_heads,
-                                    .kv_heads = shape_.kv_heads,
-                                    .head_dim = shape_.head_dim,
-                                    .max_tokens = tokens,
-                                    .max_sequences = 1,
-                                    .rope = shape_.rope},
-                                   ledger);
+    const auto cache = build_cache(spec, cache_shape(model_.config(), 1, tokens), ledger);
     const SequenceId id = cache->add_sequence();
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
                                float* out) {
@@ -85,10 +78,11 @@ class ModelSource : public Source {
 
 }  // namespace
 
-std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
+                               const cuda::Gpu* gpu) {
   if (family == "dump" && rotates_at_read(spec))
     return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
-  return unsupported_reason(spec, head_dim);
+  return unsupported_reason(spec, shape, gpu);
 }
 
 std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "variants/core/rope.h"
+#include "variants/model_cache/model_layer.h"
 
 namespace kv::workload {
 
@@ -18,6 +19,7 @@ struct WorkloadShape {
   int head_dim = 64;
   // What rotates q and k where a cache does that itself; the paper's for families that have none.
   Rope rope{};
+  std::vector<ModelLayer> kinds = {};  // [layers]; empty where all are "full"
 };
 
 // A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for

@@ -49,7 +49,7 @@ class JoinedCache : public Cache {
         attender_(stages_, sequences_) {}
 
   const CacheShape& shape() const override { return stages_.shape; }
-  const Spec& spec() const override { return stages_.spec; }
+  const Spec& spec(int) const override { return stages_.spec; }
 
   SequenceId add_sequence() override { return sequences_.add(); }
   SequenceId fork(SequenceId from) override { return sequences_.fork(from); }
@@ -58,21 +58,9 @@ class JoinedCache : public Cache {
     attender_.forget_views();
   }
 
-  void save(SequenceId id, const std::string& path) override {
-    write_file(path, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
-  }
-  SequenceId load(const std::string& path) override {
-    SequenceId id = -1;
-    read_file(path, [&](Reader& from) { id = read_sequence(from, stages_, sequences_, "'" + path + "'"); });
-    return id;
-  }
-  Snapshot snapshot(SequenceId id) override {
-    return Snapshot(stages_.memory, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
-  }
-  SequenceId restore(const Snapshot& snapshot) override {
-    SequenceId id = -1;
-    snapshot.read([&](Reader& from) { id = read_sequence(from, stages_, sequences_, "the snapshot"); });
-    return id;
+  void write(Writer& to, SequenceId id) const override { write_sequence(to, stages_, sequences_, id); }
+  SequenceId read(Reader& from, const std::string& what) override {
+    return read_sequence(from, stages_, sequences_, what);
   }
 
   void append(int layer, std::span<const StepInput> inputs) override {
@@ -92,6 +80,7 @@ class JoinedCache : public Cache {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
   std::string kernel() const override { return stages_.storage->kernel(); }
+  Memory& memory() const override { return stages_.memory; }
 
  private:
   // append, once the slices are known.
@@ -179,6 +168,32 @@ std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int hea
 }
 
 }  // namespace
+
+void Cache::save(SequenceId id, const std::string& path) const {
+  write_file(path, [&](Writer& to) { write(to, id); });
+}
+
+SequenceId Cache::load(const std::string& path) {
+  SequenceId id = -1;
+  const std::string what = "'" + path + "'";
+  read_file(path, [&](Reader& from) {
+    id = read(from, what);
+    if (from.at_end()) return;
+    release(id);
+    throw std::invalid_argument("cannot load " + what + ": its length cannot be");
+  });
+  return id;
+}
+
+Snapshot Cache::snapshot(SequenceId id) const {
+  return Snapshot(memory(), [&](Writer& to) { write(to, id); });
+}
+
+SequenceId Cache::restore(const Snapshot& snapshot) {
+  SequenceId id = -1;
+  snapshot.read([&](Reader& from) { id = read(from, "the snapshot"); });
+  return id;
+}
 
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);

@@ -7,7 +7,8 @@
 
 namespace kv {
 
-UnitLayout unit_layout(const Codec& codec, int head_dim);
+// Of a latent row (MLA) K alone is stored.
+UnitLayout unit_layout(const Codec& codec, const CacheShape& shape);
 
 // `max_slots`: the most rows of one sequence. `memory` may be null where nothing will be stored.
 PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
