@@ -1,6 +1,7 @@
 #include "harness/experiments/cell_plan.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
@@ -15,10 +16,20 @@ std::string series_of(const config::Axes& axes, const LayerSpecs& spec) {
   return at < axes.series.size() ? axes.series[at] : spec.print();
 }
 
+// Throws std::invalid_argument for a spec that names layers which there are not.
+void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, const ModelShape& shape) {
+  try {
+    groups_of(spec, shape);
+  } catch (const std::invalid_argument& e) {
+    throw std::invalid_argument(point.config->path + ": sweep.variants has a mistake: " + e.what());
+  }
+}
+
 // Empty if the cell can run.
 std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpecs& spec) {
-  const std::string reason = workload::unsupported_reason(
-      spec, point.workload, measure::cache_shape(point, point.batch), point.context->gpu());
+  const ModelShape shape = measure::cache_shape(point, point.batch);
+  require_layers(point, spec, shape);
+  const std::string reason = workload::unsupported_reason(spec, point.workload, shape, point.context->gpu());
   if (!reason.empty()) return reason;
   const int64_t most = point.source->max_tokens();
   if (point.seq_len <= most || experiment_of(point).beyond_trained_context) return "";

@@ -12,16 +12,19 @@
 #include "harness/verify/policy_check.h"
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
+#include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {
 namespace {
 
 // Payload among `bytes` of whole units: the rest of them are scales and zero points.
-int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
-  const Codec codec = codec_of(spec).make(spec.codec);
+int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t bytes) {
+  const Codec codec = codec_for(spec, shape);
+  const int head_dim = shape.head_dim;
   int64_t data = 0, all = 0;
   for (const Encoding* side : {&codec.k, &codec.v}) {
+    if (side == &codec.v && shape.is_latent()) continue;
     const int64_t encoded = codec.unit_rows() / side->group;
     data += encoded * unit_data_bytes(*side, head_dim);
     all += encoded * (unit_data_bytes(*side, head_dim) + unit_meta_bytes(*side, head_dim));
@@ -34,7 +37,7 @@ int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::s
   int64_t bytes = 0;
   for (const LayerGroup& group : kv::groups_of(specs, shape)) {
     const int64_t disk = predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
-    bytes += payload_of_units(group.spec, shape.head_dim, disk);
+    bytes += payload_of_units(group.spec, shape, disk);
   }
   return bytes;
 }
@@ -76,11 +79,13 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
   AttendWork work;
   const CacheShape& s = cache.shape();
   bool decoded = false, rotated = false;  // in the layer
-  const auto add = [&](const Side& side, int64_t rows, bool as_codes) {
+  const auto add_bytes = [&](const Side& side, int64_t rows) {
     work.payload += units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
     work.metadata += units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+  };
+  const auto add = [&](int64_t rows, int width, bool as_codes) {
     int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
-    multiply_adds += rows * s.head_dim * s.group();
+    multiply_adds += rows * width * s.group();
   };
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < s.layers; ++layer) {
@@ -89,8 +94,10 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
       rotated = rotates_at_read(spec);
       for (int head = 0; head < s.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
-          add(span.k, span.rows, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
-          add(span.v, span.rows, !decoded && weighs_codes(span.v.encoding, s.head_dim));
+          add_bytes(span.k, span.rows);
+          if (!s.is_latent()) add_bytes(span.v, span.rows);  // else they are the same
+          add(span.rows, s.head_dim, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
+          add(span.rows, s.out_dim(), !decoded && weighs_codes(span.v.encoding, s.head_dim));
         }
       }
     }

@@ -17,7 +17,8 @@ ModelShape cache_shape(const SweepPoint& point, int sequences) {
            .head_dim = w.head_dim,
            .max_tokens = point.seq_len,
            .max_sequences = sequences,
-           .rope = w.rope},
+           .rope = w.rope,
+           .value_dim = w.value_dim},
           w.kinds};
 }
 

@@ -52,6 +52,7 @@ std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
+  const int width = cache.shape().out_dim();  // of latent rows, which hold V, the rest is no output
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
   // Attention to rows whose tokens are these.
@@ -69,15 +70,15 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   require_set(kept, tokens);
   const int64_t count = static_cast<int64_t>(kept.size());
   const auto stored = attend(encoded, kept);
-  append(c.full, full.out);
-  append(c.stored, stored.out);
+  append(c.full, full.out.head(width));
+  append(c.stored, stored.out.head(width));
   if (count == tokens) {
-    append(c.kept, full.out);  // nothing was dropped; the order of tokens does not matter
+    append(c.kept, full.out.head(width));  // nothing was dropped; the order of tokens does not matter
   } else {
     const HeadRows some = pick(all, kept, d);
-    append(c.kept, attend(some, kept).out);
+    append(c.kept, attend(some, kept).out.head(width));
   }
-  for (int i = 0; i < d; ++i) c.got.push_back(static_cast<double>(output.out[q_head * d + i]));
+  for (int i = 0; i < width; ++i) c.got.push_back(static_cast<double>(output.out[q_head * width + i]));
   std::vector<double> reference_p, cache_p;
   for (int64_t i = 0; i < count; ++i) {
     reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)]]);

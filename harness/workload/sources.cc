@@ -99,9 +99,13 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
     return std::make_unique<SharedSource>(open_dump(io::find_input(config.workload.dump, "dump").string()));
   }
-  return std::make_unique<SharedSource>(make_synthetic(
-      family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
-      config.seed));
+  return std::make_unique<SharedSource>(make_synthetic(family,
+                                                       {.layers = g.layers,
+                                                        .q_heads = g.q_heads,
+                                                        .kv_heads = g.kv_heads,
+                                                        .head_dim = g.head_dim,
+                                                        .value_dim = g.value_dim},
+                                                       config.seed));
 }
 
 }  // namespace kv::workload

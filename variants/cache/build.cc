@@ -21,13 +21,13 @@ struct Prediction {
   Prediction(const Spec& spec_, const CacheShape& shape_)
       : spec(spec_),
         shape(shape_),
-        codec(codec_of(spec).make(spec.codec)),
+        codec(codec_for(spec, shape)),
         context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
 
   UnitLayout unit() const { return unit_layout(codec, shape); }
   int64_t residual_bytes() const {
     if (!ResidualBuffer::needed(codec)) return 0;
-    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim) / (shape.is_latent() ? 2 : 1);
+    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
   }
 
   int64_t slots(int64_t tokens, int64_t prompt) const {

@@ -35,6 +35,11 @@ void check_shape(const CacheShape& s) {
     bad_shape("head_dim must be a multiple of 8 from 8 to " + std::to_string(kMaxHeadDim) + ", not " +
               std::to_string(s.head_dim));
   }
+  if (s.is_latent() && (s.kv_heads != 1 || s.value_dim % 8 != 0 || s.value_dim > s.head_dim)) {
+    bad_shape("latent rows have one kv head, and a value_dim that is a multiple of 8 up to head_dim (" +
+              std::to_string(s.head_dim) + "), not " + std::to_string(s.kv_heads) + " and " +
+              std::to_string(s.value_dim));
+  }
   if (s.max_tokens < 1) bad_shape("max_tokens must be at least 1, not " + std::to_string(s.max_tokens));
   if (s.max_sequences < 1)
     bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
@@ -116,7 +121,7 @@ void JoinedCache::step(int layer, std::span<const StepInput> inputs) {
 // The step of one input whose first slice is known.
 void JoinedCache::step_in_slices(int layer, const StepInput& in) {
   const int q_heads = stages_.shape.q_heads, kv_heads = stages_.shape.kv_heads;
-  const int64_t d = stages_.shape.head_dim;
+  const int64_t d = stages_.shape.head_dim, out_dim = stages_.shape.out_dim();
   std::vector<float> q, k, v, out;
   const auto gather = [&](const float* from, int heads, int64_t first, int64_t n, std::vector<float>& to) {
     to.resize(static_cast<size_t>(heads * n * d));
@@ -126,13 +131,13 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
     const int64_t n = sequences_.at(in.sequence).slice[layer].tokens;
     gather(in.q, q_heads, first, n, q);
     gather(in.k, kv_heads, first, n, k);
-    gather(in.v, kv_heads, first, n, v);
-    out.resize(q.size());
+    gather(stages_.shape.is_latent() ? in.k : in.v, kv_heads, first, n, v);
+    out.resize(static_cast<size_t>(q_heads * n * out_dim));
     const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
     store(layer, {&part, 1});
     attend(layer, {&part, 1});
     for (int h = 0; in.out && h < q_heads; ++h) {
-      std::copy_n(out.begin() + h * n * d, n * d, in.out + (h * in.n + first) * d);
+      std::copy_n(out.begin() + h * n * out_dim, n * out_dim, in.out + (h * in.n + first) * out_dim);
     }
     first += n;
     if (first < in.n) appender_.next_slice(layer, in, in.n - first);
@@ -197,7 +202,7 @@ SequenceId Cache::restore(const Snapshot& snapshot) {
 
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
-  const std::string reason = unsupported_reason(spec, shape.head_dim, memory.gpu());
+  const std::string reason = unsupported_reason(spec, shape, memory.gpu());
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
   return std::make_unique<JoinedCache>(spec, shape, memory);
 }

@@ -47,8 +47,8 @@ struct StepInput {
   const float* q =
       nullptr;  // [q_heads, n, head_dim], after RoPE; before it where the spec has positions=cache
   const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
-  const float* v = nullptr;  // [kv_heads, n, head_dim]
-  float* out = nullptr;      // [q_heads, n, head_dim]
+  const float* v = nullptr;  // [kv_heads, n, head_dim]; of latent rows not looked at
+  float* out = nullptr;      // [q_heads, n, out_dim]
   // Of linear layers alone (variants/model_cache/linear_cache.h, with the shapes of the others there).
   const float* alpha = nullptr;
   const float* beta = nullptr;
@@ -93,7 +93,8 @@ class Cache {
   //           before others are stored (n = 1 is always fine); step() goes slice by slice then
   //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
   //           was not called
-  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens
+  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens. Models with
+  //           another scale, as MLA's, put it into q
   // append throws std::bad_alloc without having changed any sequence.
   virtual void append(int layer, std::span<const StepInput> inputs) = 0;
   virtual void view(int layer, std::span<const StepInput> inputs) = 0;

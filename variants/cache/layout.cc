@@ -5,6 +5,12 @@
 
 namespace kv {
 
+Codec codec_for(const Spec& spec, const CacheShape& shape) {
+  Codec codec = codec_of(spec).make(spec.codec);
+  if (shape.is_latent()) codec.v = codec.k;
+  return codec;
+}
+
 UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {
   const int head_dim = shape.head_dim;
   UnitLayout unit{.rows = codec.unit_rows(), .bytes = {}, .k = codec.k, .v = codec.v, .stride = {}};

@@ -44,7 +44,9 @@ std::string identity(const Stages& stages) {
   const CacheShape& s = stages.shape;
   return stages.spec.print() + " with " + std::to_string(s.layers) + " layers, " + std::to_string(s.q_heads) +
          " query heads, " + std::to_string(s.kv_heads) + " kv heads, head_dim " + std::to_string(s.head_dim) +
-         ", max_tokens " + std::to_string(s.max_tokens) + (stages.rotated ? rope_identity(s.rope) : "");
+         ", max_tokens " + std::to_string(s.max_tokens) +
+         (s.is_latent() ? ", latent of " + std::to_string(s.value_dim) : "") +
+         (stages.rotated ? rope_identity(s.rope) : "");
 }
 
 constexpr size_t kMostIdentity = 1 << 16;  // bytes
