@@ -36,13 +36,9 @@ Geometry read_model(Section model) {
   } else {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
-    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
+    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, kMaxHeadDim));
     if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
     g.name = "custom";
-  }
-  if (g.latent_dim > 0) {
-    model.refuse("'" + g.name + "' keeps one latent row a token and layer (MLA), and no cache here does; " +
-                 "`kvlab tables` has its closed form");
   }
   g.name = model.text("name", g.name);
   g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
@@ -126,6 +122,20 @@ void require_shapes(const Config& config, const ExperimentConfig& experiment) {
     require(head_dim % 8 == 0, config.path,
             place("head_dim") + " has " + std::to_string(head_dim) + "; it must be a multiple of 8");
   }
+}
+
+// Of a model with latent rows (MLA) the axes give heads in their place; and not every experiment takes such rows.
+void require_latent_rows_taken(const Config& config, const ExperimentConfig& experiment,
+                               const ExperimentInfo& info) {
+  if (config.geometry.latent_dim == 0) return;
+  const Axes& axes = experiment.axes;
+  require(axes.kv_heads.empty() == axes.head_dim.empty(), config.path,
+          "'" + config.geometry.name +
+              "' has latent rows (MLA); kv_heads and head_dim together give it heads in " +
+              "their place, and neither alone can");
+  require(info.takes_latent_rows || !axes.kv_heads.empty(), config.path,
+          "'" + experiment.kind + "' does not take the latent rows (MLA) of '" + config.geometry.name +
+              "'; decode and growth do, or give it heads by kv_heads and head_dim");
 }
 
 void require_length(const Axes& axes, LengthAxis axis, const std::string& path) {
@@ -254,7 +264,10 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   // A real model and a dump bring their own shape.
   Section model = top.section("model");
   if (any_synthetic(config.experiments)) config.geometry = read_model(model);
-  for (const ExperimentConfig& experiment : config.experiments) require_shapes(config, experiment);
+  for (const ExperimentConfig& experiment : config.experiments) {
+    require_shapes(config, experiment);
+    require_latent_rows_taken(config, experiment, info_of(catalog, experiment.kind));
+  }
   top.refuse_the_rest(table_of);
   std::ostringstream as_run;
   as_run << root << "\n";

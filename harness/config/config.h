@@ -8,7 +8,7 @@
 
 #include "harness/config/experiment_info.h"
 #include "harness/config/geometry.h"
-#include "variants/cache/spec.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::config {
 
@@ -22,7 +22,7 @@ struct WorkloadConfig {
 struct Axes {
   std::vector<std::string> written;  // variants as the config has them, with their braces
   std::vector<int64_t> budget;       // what {budget} stands for
-  std::vector<Spec> variants;        // each of `written`, expanded
+  std::vector<LayerSpecs> variants;  // each of `written`, expanded
   std::vector<std::string> series;   // what each of `variants` was before {budget} became a number
   std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
   std::vector<int64_t> seq_len;

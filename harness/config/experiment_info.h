@@ -18,7 +18,8 @@ struct ExperimentInfo {
   LengthAxis length_axis = LengthAxis::kSeqLen;
   // Its axes beside its length and those of all experiments.
   std::span<const std::string_view> own_axes = {};
-  bool needs_model = false;  // its only workload is "model"
+  bool needs_model = false;        // its only workload is "model"
+  bool takes_latent_rows = false;  // MLA's
 };
 
 struct Catalog {

@@ -13,12 +13,15 @@
 namespace kv::experiments {
 namespace {
 
-Spec fitted(const measure::SweepPoint& point, const Spec& written, int times) {
-  return with_fitting_pool(written, measure::cache_shape(point, times * point.batch), point.tokens, times);
+// Specs that differ from layer to layer keep the pools that they state.
+LayerSpecs fitted(const measure::SweepPoint& point, const LayerSpecs& written, int times) {
+  if (!written.is_one()) return written;
+  return with_fitting_pool(written.fallback, measure::cache_shape(point, times * point.batch), point.tokens,
+                           times);
 }
 
 // Of the larger of the two caches. In floating point first: the closed form, in whole numbers, could overflow.
-int64_t needed_bytes(const measure::SweepPoint& point, const Spec& written) {
+int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& written) {
   const double padded = sizeof(float) * measure::value_count(point, 2.0 * point.source->shape().kv_heads,
                                                              static_cast<double>(point.seq_len));
   if (padded > 1e15) return static_cast<int64_t>(std::min(padded, 1e18));
@@ -71,7 +74,7 @@ class BatchRun {
   // First a cache for the batch and nothing else, which is verified and accounted; then one with room for the
   // forks that the timed steps run on.
   void prepare(measure::Cell& cell) {
-    const Spec written = cell.spec;
+    const LayerSpecs written = cell.spec;
     measure::attempt(cell, [&] {
       cell.workload = point_.source->workload(written, point_.seq_len);
       start(cell, written, 1);
@@ -86,7 +89,7 @@ class BatchRun {
   }
 
   // The batch before its timed steps, in a cache with room for it `times` over.
-  void start(measure::Cell& cell, const Spec& written, int times) {
+  void start(measure::Cell& cell, const LayerSpecs& written, int times) {
     cell.attend_with = nullptr;
     cell.cache.reset();
     cell.ids.clear();

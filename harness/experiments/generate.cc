@@ -33,7 +33,7 @@ std::string suffix(double temperature) {
 void plan_generate(measure::SweepPoint& point) {
   const std::vector<double>& temperatures = point.experiment->measure.temperature;
   for (size_t arm = 0; arm < temperatures.size(); ++arm) {
-    for (const Spec& spec : point.experiment->axes.variants)
+    for (const LayerSpecs& spec : point.experiment->axes.variants)
       add_cell(point, spec, suffix(temperatures[arm])).arm = arm;
   }
   // As many caches are alive as there are threads; growing holds the old and the new buffer.

@@ -54,7 +54,7 @@ std::string suffix(const Arm& arm) {
 
 // The cache, the prompt with its outputs, and the scores. In floating point first: the closed form, in whole
 // numbers, could overflow.
-int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const Arm& arm) {
+int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& spec, const Arm& arm) {
   const workload::WorkloadShape& s = point.source->shape();
   const double prompt = sizeof(float) * measure::value_count(point, 2.0 * s.q_heads + 4.0 * s.kv_heads,
                                                              static_cast<double>(point.seq_len));
@@ -65,11 +65,12 @@ int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const A
          predicted_bytes(spec, measure::cache_shape(point, point.batch), lengths);
 }
 
-measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size_t arm,
+measure::PlannedCell& add_arm(measure::SweepPoint& point, const LayerSpecs& spec, size_t arm,
                               const std::string& suffix) {
   measure::PlannedCell& cell = add_cell(point, spec, suffix);
   cell.arm = arm;
-  if (cell.is_measured() && !arms(point)[arm].by_cache && retention_of(spec).scores) {
+  if (cell.is_measured() && !arms(point)[arm].by_cache &&
+      spec.any([](const Spec& s) { return retention_of(s).scores; })) {
     cell.status = results::Status::kUnsupported;
     cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
   }
@@ -78,7 +79,7 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size
 
 // The variants' arms in their order, the A/A test next to what it is a copy of.
 void plan_prefill(measure::SweepPoint& point) {
-  for (const Spec& spec : point.experiment->axes.variants) {
+  for (const LayerSpecs& spec : point.experiment->axes.variants) {
     const std::vector<Arm> all = arms(point);
     for (size_t arm = 0; arm < all.size(); ++arm) {
       add_arm(point, spec, arm, suffix(all[arm]));

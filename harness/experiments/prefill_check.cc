@@ -52,10 +52,11 @@ Prompt::Prompt(const workload::Workload& workload, int sequence, int layer, int6
 }
 
 void PromptCheck::add(size_t chunk) {
-  if (stored_ && !retention_of(cell_.spec).keeps_all) return;  // most of what these queries saw is gone
   const auto d = static_cast<size_t>(shape().head_dim);
   std::vector<float> k, v;
   for (int layer = 0; layer < shape().layers; ++layer) {
+    // Where rows were dropped, most of what these queries saw is gone.
+    if (stored_ && !retention_of(cell_.cache->spec(layer)).keeps_all) continue;
     const Prompt::Chunk& c = prompts_[static_cast<size_t>(layer)].chunks[chunk];
     for (const int head : {0, shape().q_heads - 1}) {
       read_rows(layer, head / shape().group(), c.first + c.n, k, v);

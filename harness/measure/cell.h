@@ -12,9 +12,10 @@
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
 #include "harness/results/cell_result.h"
+#include "harness/verify/policy_check.h"
 #include "harness/verify/verify.h"
 #include "harness/workload/token_feed.h"
-#include "variants/cache/build.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::measure {
 
@@ -38,7 +39,7 @@ using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>
 
 struct Cell {
   std::string key;
-  Spec spec;
+  LayerSpecs spec;
   size_t arm = 0, group = 0;  // as planned
   results::CellResult result;
   std::shared_ptr<const workload::Workload> workload;
@@ -71,6 +72,10 @@ struct Cell {
   void summarise();
 
  private:
+  // The geometry that the cache was built for.
+  ModelShape shape() const { return {cache->shape(), workload->shape().kinds}; }
+  verify::PolicyCheck check_policies() const;
+
   int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began
 };
 

@@ -63,7 +63,7 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
       for (int head = 0; head < shape.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
           add(span.k, span.rows);
-          add(span.v, span.rows);
+          if (!shape.is_latent()) add(span.v, span.rows);  // else they are the same
         }
       }
     }

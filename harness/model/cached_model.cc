@@ -12,12 +12,12 @@ namespace {
 // Caches leave it to their retention what a query sees.
 void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t tokens = cache.shape().max_tokens;
-  if (!retention_of(cache.spec()).keeps_all) return;
   for (int layer = 0; layer < config.layers; ++layer) {
     const int64_t window = config.window(layer);
-    if (window == 0 || tokens <= window) continue;
+    const Spec& spec = cache.spec(layer);
+    if (window == 0 || tokens <= window || !retention_of(spec).keeps_all) continue;
     throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
-                                " tokens, but '" + cache.spec().print() + "' shows it all of " +
+                                " tokens, but '" + spec.print() + "' shows it all of " +
                                 std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
                                 "), or shorter sequences");
   }
@@ -25,10 +25,10 @@ void check_window(const ModelConfig& config, const Cache& cache) {
 
 }  // namespace
 
-void check_rotation(const ModelConfig& config, const Spec& spec) {
-  if (!rotates_at_read(spec)) return;
+void check_rotation(const ModelConfig& config, const LayerSpecs& specs) {
+  if (!rotates_at_read(specs)) return;
   const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument(why + ": '" + spec.print() + "' needs to be without positions=cache");
+    throw std::invalid_argument(why + ": '" + specs.print() + "' needs to be without positions=cache");
   };
   if (!config.rotary) refuse("the model's positions are learned, not rotary");
   for (int layer = 0; layer < config.layers; ++layer) {
@@ -37,14 +37,15 @@ void check_rotation(const ModelConfig& config, const Spec& spec) {
   }
 }
 
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
-  return {.layers = config.layers,
-          .q_heads = config.q_heads,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim(),
-          .max_tokens = max_tokens,
-          .max_sequences = sequences,
-          .rope = config.rope};
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
+  return {{.layers = config.layers,
+           .q_heads = config.q_heads,
+           .kv_heads = config.kv_heads,
+           .head_dim = config.head_dim(),
+           .max_tokens = max_tokens,
+           .max_sequences = sequences,
+           .rope = config.rope},
+          config.kinds};
 }
 
 void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
@@ -55,9 +56,9 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
 }
 
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
-    : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
+    : model_(model), cache_(cache), rotary_(rotates_at_read(cache) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
-  check_rotation(model.config(), cache.spec());
+  check_rotation(model.config(), cache.spec(0));
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 

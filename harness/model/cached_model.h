@@ -15,14 +15,15 @@
 #include "harness/model/decoder.h"
 #include "harness/model/model.h"
 #include "variants/cache/cache.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::model {
 
 // The cache that a model with this configuration needs.
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
 
 // Throws std::invalid_argument where the spec has positions=cache, and the model no RoPE, or several.
-void check_rotation(const ModelConfig& config, const Spec& spec);
+void check_rotation(const ModelConfig& config, const LayerSpecs& specs);
 
 // From [outer, inner, row] to [inner, outer, row]: a model's rows [heads, sequences, n, head_dim] to a cache's
 // [sequences, heads, n, head_dim], or back, with n * head_dim values a row.

@@ -19,7 +19,7 @@ class SharedSource : public Source {
   explicit SharedSource(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
   const WorkloadShape& shape() const override { return workload_->shape(); }
   int64_t max_tokens() const override { return workload_->max_tokens(); }
-  std::shared_ptr<const Workload> workload(const Spec&, int64_t) override { return workload_; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override { return workload_; }
 
  private:
   std::shared_ptr<const Workload> workload_;
@@ -42,7 +42,8 @@ class ModelSource : public Source {
               .q_heads = m.q_heads,
               .kv_heads = m.kv_heads,
               .head_dim = m.head_dim(),
-              .rope = m.rope};
+              .rope = m.rope,
+              .kinds = m.kinds};
   }
 
   const WorkloadShape& shape() const override { return shape_; }
@@ -53,27 +54,15 @@ class ModelSource : public Source {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
 
-  std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) override {
+  std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) override {
     constexpr int64_t kChunk = 64;
     const model::ModelConfig& m = model_.config();
     model::check_rotation(m, spec);
     memory::Ledger ledger(INT64_MAX, gpu_);
-    const auto cache = build_cache(spec,
-                                   {.layers = shape_.layers,
-                                    .q_heads = shape_.q_heads,
-                                    .kv_heads = shape_.kv_heads,
-                                    .head_dim = shape_.head_dim,
-                                    .max_tokens = tokens,
-                                    .max_sequences = 1,
-                                    .rope = shape_.rope},
-                                   ledger);
+    const auto cache = build_cache(spec, cache_shape(model_.config(), 1, tokens), ledger);
     const SequenceId id = cache->add_sequence();
-    // A cache that would show a layer more than its window would make rows that are not the model's.
-    const model::Model::Attention own = model::full_attention(m);
-    const bool keeps_all = retention_of(spec).keeps_all;
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
                                float* out) {
-      if (keeps_all && m.window(layer) > 0 && tokens > m.window(layer)) return own(layer, n, q, k, v, out);
       const StepInput in{.sequence = id,
                          .n = n,
                          .q = q,
@@ -99,10 +88,11 @@ class ModelSource : public Source {
 
 }  // namespace
 
-std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
+                               const cuda::Gpu* gpu) {
   if (family == "dump" && rotates_at_read(spec))
     return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
-  return unsupported_reason(spec, head_dim);
+  return unsupported_reason(spec, shape, gpu);
 }
 
 std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
@@ -119,9 +109,13 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
     return std::make_unique<SharedSource>(open_dump(io::find_input(config.workload.dump, "dump").string()));
   }
-  return std::make_unique<SharedSource>(make_synthetic(
-      family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
-      config.seed));
+  return std::make_unique<SharedSource>(make_synthetic(family,
+                                                       {.layers = g.layers,
+                                                        .q_heads = g.q_heads,
+                                                        .kv_heads = g.kv_heads,
+                                                        .head_dim = g.head_dim,
+                                                        .value_dim = g.value_dim},
+                                                       config.seed));
 }
 
 }  // namespace kv::workload

@@ -19,7 +19,8 @@ SequenceId Sequences::add() {
   }
   if (ResidualBuffer::needed(stages_.codec)) {
     for (int i = 0; i < shape.layers; ++i)
-      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, stages_.memory);
+      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, shape.is_latent(),
+                                  stages_.memory);
   }
   add_span_lists(fresh);
   open(id);

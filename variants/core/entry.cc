@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 namespace kv {
 
@@ -10,6 +11,9 @@ int64_t Stage::integer(const std::string& key) const { return std::stoll(values.
 int64_t Stage::hundredths(const std::string& key) const { return read_hundredths(values.at(key)); }
 int64_t Stage::rows(const std::string& key, int64_t whole) const {
   const std::string& value = values.at(key);
+  if (value.find_first_not_of("0123456789.") != std::string::npos)
+    throw std::invalid_argument("'" + key + "=" + value + "' is the layer's own " + key +
+                                ", and there is no model here: give a number");
   if (value.find('.') == std::string::npos) return std::stoll(value);
   return std::max<int64_t>(1, std::llround(std::stod(value) * static_cast<double>(whole)));
 }
@@ -40,7 +44,7 @@ std::string Parameter::range() const {
   if (kind == Kind::kText) return "any text without ',' and ')'";
   if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
   if (kind == Kind::kDecimal) return print_hundredths(min) + "…" + print_hundredths(max);
-  if (kind == Kind::kRows) return "rows or 0.x";
+  if (kind == Kind::kRows) return word.empty() ? "rows or 0.x" : "rows, 0.x or " + std::string(word);
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

@@ -39,6 +39,8 @@ struct Parameter {
   std::string_view help;
   // Numbers, besides the default, that the contract tests try; kDecimal: hundredths.
   std::vector<int64_t> trials = {};
+  // A word that stands for a number which the model's layer gives; empty: there is none.
+  std::string_view word = {};
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
@@ -55,6 +57,12 @@ struct Parameter {
   static Parameter choice(std::string_view name, std::vector<std::string_view> choices,
                           std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
+  }
+  // With a word of its own: rows that a model's layer knows.
+  Parameter or_word(std::string_view own) const {
+    Parameter copy = *this;
+    copy.word = own;
+    return copy;
   }
   // Any text without ',' and ')', such as a path.
   static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {

@@ -22,8 +22,8 @@ enum Plane { kKData, kKMeta, kVData, kVMeta, kPlanes };
 // stores several of its own units, one after the other, inside it.
 struct UnitLayout {
   int64_t rows = 1;
-  std::array<int64_t, kPlanes> bytes{};  // of one unit, by plane; 0 where the codec has no such plane
-  Encoding k, v;
+  std::array<int64_t, kPlanes> bytes{};   // of one unit, by plane; 0 where the codec has no such plane
+  Encoding k, v;                          // V of latent rows (MLA) has no planes: it is read from K's
   std::array<int64_t, kPlanes> stride{};  // bytes between the encodings' own units inside a unit
 };
 
