@@ -101,6 +101,7 @@ class RooflineTasks {
   RooflineTasks(const std::vector<Cell*>& group, bool cold, std::vector<std::unique_ptr<TimedTask>>& tasks);
   // Fills the roofline columns of a cell that has been timed.
   void write(Cell& cell) const;
+  double f32_multiply_adds_per_s() const { return floats_->per_second(); }
 
  private:
   double hot_gbps(const Cell& cell) const;

@@ -29,7 +29,11 @@ class CachedModel {
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
-  std::vector<float> step(std::span<const int> ids, int64_t n);
+  std::vector<float> step(std::span<const int> ids, int64_t n) { return step(ids, n, 1); }
+  // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
+  std::vector<float> prompt(std::span<const int> ids, int64_t n) { return step(ids, n, n); }
+  // The cache has been given `tokens` tokens of each sequence by someone else.
+  void follow(int64_t tokens) { tokens_ += tokens; }
 
   // Called after each layer's step, with what the cache was given and what it answered.
   using Observer = std::function<void(int layer, std::span<const StepInput> inputs)>;
@@ -39,7 +43,10 @@ class CachedModel {
   int64_t tokens() const { return tokens_; }  // a sequence, so far
 
  private:
+  std::vector<float> step(std::span<const int> ids, int64_t n, int64_t logits_of);
   void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  // Cache::step, its parts timed.
+  void step_cache(int layer, std::span<const StepInput> inputs);
 
   const Model& model_;
   Cache& cache_;

@@ -37,10 +37,25 @@ Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<f
   return y;
 }
 
-// down(silu(gate x) * up x), with silu(a) = a / (1 + exp(-a)).
-Matrix swiglu(const Matrix& x, const LayerWeights& layer) {
-  const Matrix gate = layer.gate.apply(x), up = layer.up.apply(x);
+// down(silu(gate x) * up x), with silu(a) = a / (1 + exp(-a)); without a gate down(silu(up x)).
+Matrix mlp(const Matrix& x, const LayerWeights& layer) {
+  const bool gated = layer.gate.rows() > 0;
+  Matrix up = layer.up.apply(x);
+  const Matrix gate = gated ? layer.gate.apply(x) : up;
+  if (!gated) up.setOnes();
   return layer.down.apply((gate.array() / (1.0f + (-gate.array()).exp()) * up.array()).matrix());
+}
+
+// The projections of a layer with recurrent state. The state is not computed: its inputs pass as they are.
+Matrix project_recurrent(const Matrix& x, const LayerWeights& layer) {
+  return layer.recurrent_out.apply(layer.recurrent_in.apply(x).leftCols(layer.recurrent_out.cols()));
+}
+
+// The last of each `of` rows.
+Matrix every(int64_t of, const Matrix& x) {
+  Matrix last(x.rows() / of, x.cols());
+  for (Eigen::Index t = 0; t < last.rows(); ++t) last.row(t) = x.row((t + 1) * of - 1);
+  return last;
 }
 
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
@@ -90,7 +105,8 @@ struct Model::Impl {
 
   void check_step(std::span<const int> tokens, std::span<const int64_t> positions, Rotary rotary) const;
   Matrix embed(std::span<const int> tokens) const;
-  Matrix attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const;
+  Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                const Attention& attention) const;
 };
 
 void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_t> positions,
@@ -117,8 +133,8 @@ Matrix Model::Impl::embed(std::span<const int> tokens) const {
   return x;
 }
 
-Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const {
-  const LayerWeights& layer = weights.layers[static_cast<size_t>(l)];
+Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                           const Attention& attention) const {
   Matrix q = project(x, layer.wq, layer.bq), k = project(x, layer.wk, layer.bk);
   const Matrix v = project(x, layer.wv, layer.bv);
   rotate_heads(config().rope.pairs, angles, q);
@@ -132,9 +148,11 @@ Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const A
 }
 
 Model::Model(const std::string& path, int64_t memory_bytes) : impl_(new Impl{load(path, memory_bytes)}) {}
+Model::Model(ModelWeights weights) : impl_(new Impl{std::move(weights)}) {}
 Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
+const ModelWeights& Model::weights() const { return impl_->weights; }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention, Rotary rotary) const {
@@ -144,19 +162,22 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary) const {
+                                  const Attention& attention, Rotary rotary, int64_t of) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
   const float epsilon = config().norm_epsilon;
   const Matrix angles = step_angles(config(), positions, rotary);
   Matrix x = m.embed(tokens);
-  for (int l = 0; l < config().layers; ++l) {
-    const LayerWeights& layer = m.weights.layers[static_cast<size_t>(l)];
-    x += m.attend(rms_norm(x, layer.attention_norm, epsilon), l, angles, attention);
-    x += swiglu(rms_norm(x, layer.ffn_norm, epsilon), layer);
+  int l = 0;  // of those that keep K and V
+  for (const LayerWeights& layer : m.weights.layers) {
+    const Matrix normed = rms_norm(x, layer.attention_norm, epsilon);
+    x += layer.recurrent_in.rows() > 0 ? project_recurrent(normed, layer)
+                                       : m.attend(normed, layer, l++, angles, attention);
+    x += mlp(rms_norm(x, layer.ffn_norm, epsilon), layer);
   }
-  const Matrix logits = m.weights.classifier.apply(rms_norm(x, m.weights.final_norm, epsilon));
+  const Matrix last = of == 1 ? x : every(of, x);
+  const Matrix logits = m.weights.classifier.apply(rms_norm(last, m.weights.final_norm, epsilon));
   return {logits.data(), logits.data() + logits.size()};
 }
 
