@@ -59,8 +59,7 @@ Strings head_of(Kind kind) {
       return {"variant", "bytes a token", "temperature", "same tokens p50",
               "min",     "same texts",    "of",          "tokens/s"};
     case Kind::kModel:
-      return {"variant",       "held", "tokens/s (95 %)", "cache's share",  "% of roofline",
-              "weights' GB/s", "TTFT", "error",           "step / baseline"};
+      return {"variant", "tokens/s (95 %)", "cache", "roofline", "read", "TTFT, s", "step / baseline"};
   }
   return {};
 }
@@ -110,16 +109,12 @@ Strings fields_of(const results::CellResult& row) {
               number(row.batch, "%g"),
               rate};
     case Kind::kModel: {
-      const std::string rates =
-          with_interval(row.tokens_per_s, row.tokens_per_s_ci_low, row.tokens_per_s_ci_high, "%.3g");
-      const std::string first = row.prefill_p50_us ? format("%.3g s", *row.prefill_p50_us * 1e-6) : "-";
-      return {held,
-              rates,
+      const std::string first = row.prefill_p50_us ? format("%.3g", *row.prefill_p50_us * 1e-6) : "-";
+      return {with_interval(row.tokens_per_s, row.tokens_per_s_ci_low, row.tokens_per_s_ci_high, "%.3g"),
               percent(row.cache_share),
               percent(row.step_bound_share),
               percent(row.projections_share),
               first,
-              error,
               verdict_text(row)};
     }
   }

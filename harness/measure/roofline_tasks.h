@@ -108,8 +108,8 @@ class RooflineTasks {
 
   bool cold_;
   std::map<const Cell*, const RowsBandwidthTask*> rows_;
-  std::map<int64_t, const ReadBandwidthTask*>
-      reads_;  // by bytes: cold, or instead of rows that are not read in place
+  std::map<int64_t, const ReadBandwidthTask*> reads_;        // by bytes: cold, and those of instead_
+  std::map<const Cell*, const ReadBandwidthTask*> instead_;  // of rows that are not read in place
   const PeakTask *floats_, *codes_;
 };
 
