@@ -7,14 +7,14 @@ import polars as pl
 from families import short
 from figures.figure import Tables, figure
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips
-from messages import at_each_length, place, times, titled
+from messages import at_each_length, place, slowest_and_fastest, titled
 from prepare import drawable, with_panel
 from style import INK, QUIET, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
 PARTS = {
-    "projections": ("projections_p50_us", "#26364d"),
-    "the rest": ("rest_p50_us", "#8fa3bf"),
+    "projections": ("projections_p50_us", "#5b7ba6"),
+    "the rest": ("rest_p50_us", "#c3cfdf"),
     "attention": ("attend_p50_us", "#d9935a"),
     "append and view": ("store_us", "#f3d9bf"),
 }
@@ -58,14 +58,14 @@ def model_rate(tables: Tables):
 
 
 def longest_message(rows: pl.DataFrame) -> str | None:
-    """Of the first panel, the fastest variant at its longest context beside the baseline."""
-    panel = rows.filter(pl.col("panel") == rows["panel"][0])
-    longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max()).sort("tokens_per_s")
-    best, base = longest.row(-1, named=True), longest.filter(pl.col("verdict") == "baseline")
-    said = f"{place(longest)}{short(best['variant'])} decodes {best['tokens_per_s_text']} tokens a second"
-    if base.height and base["variant"][0] != best["variant"]:
-        said += f", {times(best['tokens_per_s'] / base['tokens_per_s'][0])} what {short(base['variant'][0])} does,"
-    return f"{said} at a context of {best['seq_len']:,.0f} tokens"
+    """Of the first panel in which variants were compared, at its longest context."""
+    for _, panel in rows.group_by("panel", maintain_order=True):
+        longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
+        said, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
+        if said and base.height:
+            rate = f"which decodes {base['tokens_per_s'][0]:.3g} tokens a second"
+            return f"{place(longest)}{said}, {rate} at a context of {base['seq_len'][0]:,.0f} tokens"
+    return None
 
 
 @figure(
