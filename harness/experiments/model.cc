@@ -33,10 +33,9 @@ void plan_model(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
   const int64_t recorded = reads_prompt(point) ? point.seq_len : 1;
   fit_side_by_side(point, shared_bytes(point, recorded), [&](const measure::PlannedCell& cell) {
-    // What grows is there twice while it is copied, and a prompt is read beside the sequences that are timed.
-    const bool grows = cell.spec.placement.name == "concat" || cell.spec.placement.name == "doubling";
     const int64_t held = measure::held_bytes(point, cell.spec);
-    return held * (1 + grows + reads_prompt(point));
+    // What grows is there twice while it is copied, a layer at a time; a prompt is read beside the sequences that are timed.
+    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().layers;
   });
 }
 
