@@ -172,13 +172,13 @@ std::string table_of(std::string_view key) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
-  if (among({"family", "dump", "model", "tokenizer", "text"})) return "[workload]";
+  if (among({"family", "dump", "model", "tokenizer", "text", "weights", "weights_type"})) return "[workload]";
   if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
              "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
   if (among({"repetitions", "steps", "retries", "cold_steps", "attend", "aa_test", "null_ab", "allocator",
              "step_tokens", "prompt", "passages", "temperature", "samples", "padding", "unmasked",
-             "recompute", "stride", "memory_share"}))
+             "recompute", "stride", "context", "memory_share"}))
     return "[measure], or a table of one experiment, as [[decode]]";
   return "";
 }

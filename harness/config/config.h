@@ -15,6 +15,9 @@ namespace kv::config {
 // Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
 struct WorkloadConfig {
   std::string family;
+  std::string weights =
+      "file";  // family == "model": those of `model`, or "random" ones at the geometry of [model]
+  std::string weights_type = "bf16";   // of random ones, or f32
   std::string dump;                    // family == "dump": a safetensors file
   std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
 };
@@ -54,7 +57,9 @@ struct MeasureConfig {
   std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
   int64_t stride = 32;
   std::string allocator =
-      "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+      "warm";  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+  std::string context =
+      "prefill";              // model: what precedes the steps is read by the model, or "synthetic" rows
   double memory_share = 0.8;  // of the memory that is available at the start
 };
 

@@ -20,6 +20,9 @@ struct ExperimentInfo {
   std::span<const std::string_view> own_axes = {};
   bool needs_model = false;        // its only workload is "model"
   bool takes_latent_rows = false;  // MLA's
+  bool runs_random_weights = false;
+  std::string_view table = {};  // of a config that overrides [sweep] and [measure] for it; empty: its name
+  std::string own_table() const { return std::string(table.empty() ? name : table); }
 };
 
 struct Catalog {

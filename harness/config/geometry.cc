@@ -102,6 +102,7 @@ class ConfigFile {
     refuse_foreign_keys();
     Geometry g;
     g.name = model_name();
+    g.path = path_;
     g.model_layers = static_cast<int>(positive(kLayers, 10'000));
     g.q_heads = static_cast<int>(positive(kHeads));
     g.kv_heads = kv_heads(g.q_heads);

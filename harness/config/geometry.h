@@ -11,6 +11,7 @@ namespace kv::config {
 
 struct Geometry {
   std::string name;
+  std::string path;  // of the config.json; empty where a config names the numbers
   // `layers` are those that keep K and V. In a hybrid, the others hold a state of constant size, or nothing.
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int model_layers = 1;  // of any kind

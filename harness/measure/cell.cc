@@ -314,6 +314,10 @@ void Cell::summarise() {
     result.attend_p50_us = attend;
     result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
   }
+  if (steps.front().front().projections_us > 0.0) {
+    result.projections_p50_us = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
+    result.rest_p50_us = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
+  }
   result.step_p90_us = math::percentile(all, 90);
   result.step_p99_us = math::percentile(all, 99);
   result.step_max_us = *std::max_element(all.begin(), all.end());

@@ -21,7 +21,8 @@ namespace kv::measure {
 
 struct StepTimes {
   double append_us = 0, view_us = 0, attend_us = 0;
-  double step_us() const { return append_us + view_us + attend_us; }
+  double projections_us = 0, rest_us = 0;  // of a whole model
+  double step_us() const { return append_us + view_us + attend_us + projections_us + rest_us; }
 };
 
 // That hold `rows` rows of a side, the last one perhaps in part.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "harness/model/step_parts.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 
@@ -62,7 +63,13 @@ CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 
-std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
+std::vector<float> CachedModel::prompt(std::span<const int> ids, int64_t n) {
+  std::vector<int64_t> last;
+  for (int64_t end = n; end <= std::ssize(ids); end += n) last.push_back(end - 1);
+  return step(ids, n, last);
+}
+
+std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted) {
   std::vector<int64_t> positions(ids.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = tokens_ + static_cast<int64_t>(i) % n;
   std::vector<float> logits = model_.forward(
@@ -70,7 +77,7 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, n, q, k, v, out);
       },
-      rotary_);
+      rotary_, wanted);
   tokens_ += n;
   return logits;
 }
@@ -106,9 +113,26 @@ void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, c
                       .sink_logits = model_.config().sinks(layer),
                       .score_cap = model_.config().score_cap});
   }
-  cache_.step(layer, inputs);
+  step_cache(layer, inputs);
   if (observer_) observer_(layer, inputs);
   swap_axes(out_.data(), sequences, s.q_heads, row, out);
+}
+
+void CachedModel::step_cache(int layer, std::span<const StepInput> inputs) {
+  if (inputs.front().n > 1) {  // perhaps in slices, each stored and attended to
+    const StepParts::Timing timing(Part::kAttend);
+    return cache_.step(layer, inputs);
+  }
+  {
+    const StepParts::Timing timing(Part::kAppend);
+    cache_.append(layer, inputs);
+  }
+  {
+    const StepParts::Timing timing(Part::kView);
+    cache_.view(layer, inputs);
+  }
+  const StepParts::Timing timing(Part::kAttend);
+  cache_.attend(layer, inputs);
 }
 
 }  // namespace kv::model

@@ -39,7 +39,11 @@ class CachedModel : public Decoder {
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
-  std::vector<float> step(std::span<const int> ids, int64_t n) override;
+  std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
+  // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
+  std::vector<float> prompt(std::span<const int> ids, int64_t n);
+  // The cache has been given `tokens` tokens of each sequence by someone else.
+  void follow(int64_t tokens) { tokens_ += tokens; }
 
   // Called after each layer's step, with what the cache was given and what it answered.
   using Observer = std::function<void(int layer, std::span<const StepInput> inputs)>;
@@ -52,7 +56,10 @@ class CachedModel : public Decoder {
   int64_t tokens() const override { return tokens_; }  // a sequence, so far
 
  private:
+  std::vector<float> step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted);
   void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  // Cache::step, its parts timed.
+  void step_cache(int layer, std::span<const StepInput> inputs);
 
   const Model& model_;
   Cache& cache_;

@@ -44,6 +44,11 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
   Eigen::Map<Matrix>(x.data(), rows, head_dim) = heads;
 }
 
+// The projections of a layer with recurrent state. The state is not computed: its inputs pass as they are.
+Matrix project_recurrent(const Matrix& x, const LayerWeights& layer) {
+  return layer.recurrent_out.apply(layer.recurrent_in.apply(x).leftCols(layer.recurrent_out.cols()));
+}
+
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
 std::vector<float> split_heads(const Matrix& x, int heads) {
   const Eigen::Index n = x.rows(), head_dim = x.cols() / heads;
@@ -92,7 +97,8 @@ struct Model::Impl {
 
   void check_step(std::span<const int> tokens, std::span<const int64_t> positions, Rotary rotary) const;
   Matrix embed(std::span<const int> tokens, std::span<const int64_t> positions) const;
-  Matrix attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const;
+  Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                const Attention& attention) const;
   std::vector<float> logits(const Matrix& x) const;
 };
 
@@ -129,8 +135,8 @@ Matrix Model::Impl::embed(std::span<const int> tokens, std::span<const int64_t> 
   return x;
 }
 
-Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const {
-  const LayerWeights& layer = weights.layers[static_cast<size_t>(l)];
+Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                           const Attention& attention) const {
   Matrix q = project(x, layer.wq, layer.bq), k = project(x, layer.wk, layer.bk);
   const Matrix v = project(x, layer.wv, layer.bv);
   normalise_heads(layer.q_norm, config().norm_epsilon, q);
@@ -162,9 +168,11 @@ std::string ModelConfig::viewer(int layer) const {
 }
 
 Model::Model(const std::string& path, int64_t memory_bytes) : impl_(new Impl{load(path, memory_bytes)}) {}
+Model::Model(ModelWeights weights) : impl_(new Impl{std::move(weights)}) {}
 Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
+const ModelWeights& Model::weights() const { return impl_->weights; }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention, Rotary rotary) const {
@@ -189,11 +197,16 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
     if (!out_norm.empty()) y = normalise(y, out_norm, {}, epsilon);
     x += y;
   };
-  for (int l = 0; l < config().layers; ++l) {
-    const LayerWeights& layer = m.weights.layers[static_cast<size_t>(l)];
-    add(m.attend(normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon), l,
-                 two_ropes && config().window(l) > 0 ? window_angles : angles, attention),
-        layer.attention_out_norm);
+  int l = 0;  // of those that keep K and V
+  for (const LayerWeights& layer : m.weights.layers) {
+    const Matrix normed = normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon);
+    if (layer.recurrent_in.rows() > 0) {
+      x += project_recurrent(normed, layer);
+    } else {
+      const bool slides = two_ropes && config().window(l) > 0;
+      add(m.attend(normed, layer, l, slides ? window_angles : angles, attention), layer.attention_out_norm);
+      ++l;
+    }
     add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
         layer.ffn_out_norm);
   }

@@ -79,6 +79,8 @@ enum class Rotary {
   kCache,    // nobody yet: attention gets q and k before RoPE, to rotate them by their cache positions
 };
 
+struct ModelWeights;
+
 class Model {
  public:
   // Attention of one layer over n new tokens: q [q_heads, n, head_dim] and k [kv_heads, n, head_dim] after
@@ -92,11 +94,13 @@ class Model {
   // std::invalid_argument for files that are not what they say, and with the bytes needed if they are more
   // than memory_bytes (0: what the system has).
   explicit Model(const std::string& path, int64_t memory_bytes = 0);
+  explicit Model(ModelWeights weights);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
   const ModelConfig& config() const;
+  const ModelWeights& weights() const;
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`

@@ -6,7 +6,9 @@
 
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
+#include "harness/memory/machine.h"
 #include "harness/model/cached_model.h"
+#include "harness/model/random_weights.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
 #include "variants/cache/build.h"
@@ -29,6 +31,15 @@ std::string tokenizer_path(const config::WorkloadConfig& config) {
   return config.tokenizer.empty() ? "" : io::find_input(config.tokenizer, "tokenizer").string();
 }
 
+WorkloadShape shape_of(const model::ModelConfig& m) {
+  return {.layers = m.layers,
+          .q_heads = m.q_heads,
+          .kv_heads = m.kv_heads,
+          .head_dim = m.head_dim(),
+          .rope = m.rope,
+          .kinds = m.kinds};
+}
+
 class ModelSource : public Source {
  public:
   ModelSource(const config::WorkloadConfig& config, cuda::Gpu* gpu)
@@ -37,13 +48,7 @@ class ModelSource : public Source {
         tokens_(model::read_tokens(io::find_input(config.text, "text").string(), tokenizer_path(config),
                                    model_.config().vocab_size)) {
     if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
-    const model::ModelConfig& m = model_.config();
-    shape_ = {.layers = m.layers,
-              .q_heads = m.q_heads,
-              .kv_heads = m.kv_heads,
-              .head_dim = m.head_dim(),
-              .rope = m.rope,
-              .kinds = m.kinds};
+    shape_ = shape_of(model_.config());
   }
 
   const WorkloadShape& shape() const override { return shape_; }
@@ -86,6 +91,28 @@ class ModelSource : public Source {
   WorkloadShape shape_;
 };
 
+// A model with random weights, for experiments that feed it themselves.
+class RandomModelSource : public Source {
+ public:
+  RandomModelSource(const config::Config& config, const config::Geometry& g)
+      : model_(model::random_weights(g,
+                                     config.workload.weights_type == "f32" ? model::WeightMatrix::Type::kF32
+                                                                           : model::WeightMatrix::Type::kBf16,
+                                     config.seed, memory::available_memory_bytes())),
+        shape_(shape_of(model_.config())) {}
+
+  const WorkloadShape& shape() const override { return shape_; }
+  const model::Model* model() const override { return &model_; }
+  int64_t max_tokens() const override { return INT64_MAX; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override {
+    throw std::logic_error("random weights compute no workload");
+  }
+
+ private:
+  model::Model model_;
+  WorkloadShape shape_;
+};
+
 }  // namespace
 
 std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
@@ -97,6 +124,8 @@ std::string unsupported_reason(const LayerSpecs& spec, const std::string& family
 
 std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
                                     const config::Geometry& g, cuda::Gpu* gpu) {
+  if (family == "model" && config.workload.weights == "random")
+    return std::make_unique<RandomModelSource>(config, g);
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(

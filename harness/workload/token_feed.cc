@@ -86,9 +86,9 @@ bool any_retention(const Cache& cache, Test test) {
 }  // namespace
 
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
-             int64_t last, int first_sequence) {
-  const bool cuts = any_retention(cache, [](const RetentionEntry& r) { return r.cuts_prompt; });
-  const int64_t chunk = cuts ? std::max<int64_t>(1, last - first) : 1024;
+             int64_t last, int first_sequence, int64_t chunk) {
+  if (any_retention(cache, [](const RetentionEntry& r) { return r.cuts_prompt; }))
+    chunk = std::max<int64_t>(1, last - first);
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
   // Only who scores keys looks at queries whose outputs are not wanted, and making them costs more than K and

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", *MODELS)
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", *MODELS)
 BASELINE = "contiguous/f32/full"
 
 

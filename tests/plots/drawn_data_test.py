@@ -371,6 +371,28 @@ def check_stream(spec, files):
     assert drawn(spec, "area", "fill", "x", "y", "y2") == want
 
 
+def check_model_rate(spec, files):
+    cells = files.of("model")
+    assert title(spec, "y") == "tokens a second"
+    rates = points((row["variant"], row["seq_len"], row["tokens_per_s"]) for row in cells)
+    assert drawn(spec, "point", "color", "x", "y") == rates
+    rooflines = points((row["variant"], row["seq_len"], row["batch"] / row["step_bound_us"] * 1e6) for row in cells)
+    assert drawn(spec, "line", "color", "x", "y") == rates + rooflines
+    ends = points((row["variant"], row["seq_len"], row["tokens_per_s_ci_low"], row["tokens_per_s_ci_high"]) for row in cells)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == ends
+
+
+def check_model_split(spec, files):
+    parts = {"projections": ["projections_p50_us"], "the rest": ["rest_p50_us"], "attention": ["attend_p50_us"],
+             "append and view": ["append_p50_us", "view_p50_us"]}  # fmt: skip
+    cells = files.of("model")
+    want = points((row["variant"], part, sum(row[column] for column in columns) / 1000)
+                  for row in cells for part, columns in parts.items())  # fmt: skip
+    assert drawn(spec, "bar", "y", "color", "x") == want
+    rooflines = points((row["variant"], row["step_bound_us"] / 1000) for row in cells for _ in parts)
+    assert drawn(spec, "tick", "y", "x") == rooflines
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The specifications as the report has them, and the files that it was drawn from."""
