@@ -74,6 +74,10 @@ class PromptTask : public measure::CellTask {
   int repetition_ = 0;
 };
 
+bool cuts_prompt(const LayerSpecs& specs) {
+  return specs.any([](const Spec& spec) { return retention_of(spec).cuts_prompt; });
+}
+
 }  // namespace
 
 int64_t context_tokens(const measure::SweepPoint& point) {
@@ -131,7 +135,7 @@ std::vector<int> ModelSteps::ids(int64_t first, int64_t n) const {
 
 void ModelSteps::read_context(model::CachedModel& decoder) const {
   const int64_t context = context_tokens(point_),
-                chunk = retention_of(cell_.spec).cuts_prompt ? context : kPromptChunk;
+                chunk = cuts_prompt(cell_.spec) ? context : kPromptChunk;
   for (int64_t first = 0; first < context; first += chunk) {
     const int64_t n = std::min(chunk, context - first);
     decoder.prompt(ids(first, n), n);

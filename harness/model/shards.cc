@@ -19,8 +19,8 @@ std::string shape_text(std::span<const int64_t> shape) {
 }
 
 WeightMatrix::Type type_of(const io::SafetensorsFile::Tensor& t) {
-  using Type = WeightMatrix::Type;
-  return t.dtype == "F32" ? Type::kF32 : t.dtype == "F16" ? Type::kF16 : Type::kBf16;
+  using OfWeights = WeightMatrix::Type;
+  return t.dtype == "F32" ? OfWeights::kF32 : t.dtype == "F16" ? OfWeights::kF16 : OfWeights::kBf16;
 }
 
 std::set<std::string> indexed_names(const std::string& path) {
