@@ -57,23 +57,11 @@ const std::map<std::string, json>& class_defaults() {
 }
 
 // Keys of models that keep something which Geometry cannot say.
-constexpr std::array kForeignKeys{"block_types",
-                                  "_block_types",
-                                  "attn_layer_indices",
-                                  "hybrid_layer_ids",
-                                  "layers_block_type",
-                                  "attn_type_list",
-                                  "block_configs",
-                                  "hybrid_override_pattern",
-                                  "index_head_dim",
-                                  "global_head_dim",
-                                  "num_kv_shared_layers",
-                                  "is_encoder_decoder",
-                                  "cross_attention_layers",
-                                  "attention_chunk_size",
-                                  "linear_attn_config",
-                                  "layer_group_size",
-                                  "global_attn_every_n_layers"};
+constexpr std::array kForeignKeys{
+    "block_types",          "_block_types",       "attn_layer_indices", "hybrid_layer_ids",
+    "layers_block_type",    "attn_type_list",     "block_configs",      "hybrid_override_pattern",
+    "index_head_dim",       "global_head_dim",    "is_encoder_decoder", "cross_attention_layers",
+    "attention_chunk_size", "linear_attn_config", "layer_group_size",   "global_attn_every_n_layers"};
 
 // The other names that a fact goes by in older families: GPT-2's and Falcon's.
 const std::vector<const char*> kLayers{"num_hidden_layers", "n_layer"};
@@ -198,8 +186,11 @@ class ConfigFile {
     for (int layer = 0; layer < g.model_layers; ++layer) {
       ModelLayer& kind = g.kinds.emplace_back();
       kind.kind = layer_kind(layer, g.model_layers);
-      g.layers += keeps_rows(kind);
-      g.windowed_layers += kind.kind == "sliding";
+    }
+    read_shared_layers(g);
+    for (const ModelLayer& kind : g.kinds) {
+      g.layers += keeps_rows(kind) && kind.shares < 0;
+      g.windowed_layers += kind.kind == "sliding" && kind.shares < 0;
     }
     if (g.layers == 0) fail("no layer keeps K and V");
     if (g.windowed_layers > 0) g.window = positive({"sliding_window"});
@@ -207,6 +198,24 @@ class ConfigFile {
       if (kind.kind == "sliding") kind.window = g.window;
     }
     read_linear(g);
+  }
+
+  // Gemma 3n: each of the last layers reads the cache of the last one before them that is of its kind.
+  void read_shared_layers(Geometry& g) const {
+    const int64_t sharing = has("num_kv_shared_layers") ? count("num_kv_shared_layers") : 0;
+    if (sharing >= g.model_layers)
+      fail("num_kv_shared_layers (" + std::to_string(sharing) + ") must be less than num_hidden_layers (" +
+           std::to_string(g.model_layers) + ")");
+    const int own = g.model_layers - static_cast<int>(sharing);
+    for (int layer = own; layer < g.model_layers; ++layer) {
+      ModelLayer& kind = g.kinds[static_cast<size_t>(layer)];
+      for (int source = 0; source < own; ++source) {
+        if (g.kinds[static_cast<size_t>(source)].kind == kind.kind && keeps_rows(kind)) kind.shares = source;
+      }
+      if (kind.shares < 0)
+        fail("layer " + std::to_string(layer) + " shares its K and V, and no earlier layer is of its kind '" +
+             kind.kind + "'");
+    }
   }
 
   // The state of gated DeltaNet layers, if the file has all of its numbers.
@@ -288,6 +297,9 @@ namespace {
 
 // What the layers without K and V keep.
 std::string others_text(const Geometry& g) {
+  const auto sharing =
+      std::count_if(g.kinds.begin(), g.kinds.end(), [](const ModelLayer& l) { return l.shares >= 0; });
+  if (sharing == g.model_layers - g.layers) return "the others read the cache of an earlier layer";
   const auto linear = std::count_if(g.kinds.begin(), g.kinds.end(), is_linear);
   if (g.linear.value_heads == 0 || linear < g.model_layers - g.layers)
     return "what the others keep does not grow and is not counted";

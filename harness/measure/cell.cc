@@ -180,7 +180,11 @@ verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
 bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   set_errors(result, errors);
   result.err_positions = positions;
-  result.kept_tokens = static_cast<int64_t>(cache->kept(ids.front(), 0, 0).size());
+  // The mean over layers, which may keep different numbers.
+  int64_t kept = 0;
+  const int layers = cache->shape().layers;
+  for (int layer = 0; layer < layers; ++layer) kept += std::ssize(cache->kept(ids.front(), layer, 0));
+  result.kept_tokens = (kept + layers / 2) / layers;
   const verify::PolicyCheck evictions = check_policies();
   result.eviction_check = evictions.oracle;
   result.policy_choices = evictions.choices;

@@ -94,8 +94,9 @@ TEST(Spec, RowsAreACountOrAShare) {
   EXPECT_EQ(parse_spec("contiguous/ring(window=010)").retention.rows("window", 4096), 10);
   for (const char* wrong : {"0", "0.0", "1.0", "1.5", "-0.5", "0.5x", "5e-1", "nan", "", "."}) {
     const std::string error = error_of("contiguous/ring(window=" + std::string(wrong) + ")");
-    EXPECT_NE(error.find("'window' takes rows, 0.x or model: at least 1, or a share of max_tokens as in 0.25"),
-              std::string::npos)
+    EXPECT_NE(
+        error.find("'window' takes rows, 0.x or model: at least 1, or a share of max_tokens as in 0.25"),
+        std::string::npos)
         << error;
   }
 }

@@ -278,6 +278,18 @@ def test_a_config_json_is_refused(config_json, facts, parts):
     assert_refused(tables("--model", config_json(**facts)), "tiny.json", *parts)
 
 
+def test_a_run_takes_specs_of_layers(config, tmp_path):
+    both = '["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)","contiguous/f16"]'
+    done = run(config, tmp_path / "out", "--set", "model.layers=3", "--set", f"sweep.variants={both}", "--set", "experiment=decode",
+               "--set", "sweep.seq_len=[64]", "--set", "sweep.batch=[1]")
+    assert done.returncode == 0, done.stderr
+    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    layered, alike = rows["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)"], rows["contiguous/f16"]
+    assert (layered["status"], layered["keeps_all"], layered["eviction_check"]) == ("ok", "0", "fp64")
+    assert int(alike["bytes_payload"]) * (64 + 2 * 16) == int(layered["bytes_payload"]) * 3 * 64
+    assert (layered["kept_tokens"], alike["kept_tokens"]) == ("32", "64")
+
+
 def test_a_run_takes_latent_rows_where_it_can(config, tmp_path):
     mla = ["--set", 'model={preset="deepseek-v2-lite"}', "--set", 'sweep.variants=["contiguous/f16","contiguous/q8_0"]']
     done = run(config, tmp_path / "out", *mla, "--set", "sweep.seq_len=[128]", "--set", "experiment=decode")

@@ -96,6 +96,20 @@ TEST(ModelMemory, HybridsCountTheStatesOfTheirLinearLayers) {
   EXPECT_EQ(predicted("jamba-v0.1", "contiguous/bf16", 1), 4 * 2 * 8 * 128 * 2);
 }
 
+// Of 5 layers two read another's cache: tables and the ledger count three.
+TEST(ModelMemory, LayersThatShareHoldNothing) {
+  const ModelLayer sliding{.kind = "sliding", .window = 100};
+  config::Geometry g = small();
+  g.model_layers = 5;
+  g.kinds = {sliding, {}, sliding, sliding, {}};
+  g.kinds[3].shares = 2;
+  g.kinds[4].shares = 1;
+  constexpr int64_t kRow = 2 * 2 * 64 * 2;
+  EXPECT_EQ(predicted(g, "contiguous/f16", 1000), (1000 + 2 * 100) * kRow);
+  const tables::ModelMemory cache(g, parse_layer_specs("contiguous/f16 + sliding:concat/q8_0"), {1000, 2});
+  EXPECT_EQ(cache.ledger_bytes(), cache.predicted_bytes());
+}
+
 TEST(ModelMemory, LayersMayHaveSpecsOfTheirOwn) {
   constexpr int64_t kRow = 2 * 16 * 128;  // values of a token in a layer of gemma-3-27b
   // Every sixth of its 62 layers is global; layers 0 and 1 are sliding.
