@@ -57,15 +57,15 @@ def model_rate(tables: Tables):
     return titled(panels(alt.layer(*coloured, *line_and_points(base, style, "seq_len")), rows), message)
 
 
-def longest_message(rows: pl.DataFrame) -> str | None:
-    """Of the first panel in which variants were compared, at its longest context."""
-    for _, panel in rows.group_by("panel", maintain_order=True):
-        longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
-        said, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
-        if said and base.height:
-            rate = f"which decodes {base['tokens_per_s'][0]:.3g} tokens a second"
-            return f"{place(longest)}{said}, {rate} at a context of {base['seq_len'][0]:,.0f} tokens"
-    return None
+def longest_message(rows: pl.DataFrame) -> str:
+    """Of the first panel, at its longest context."""
+    panel = rows.filter(pl.col("panel") == rows["panel"][0])
+    longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
+    compared, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
+    of = (base if base.height else longest).row(0, named=True)
+    said = f"{compared}, which" if compared and base.height else short(of["variant"])
+    rate = f"decodes {of['tokens_per_s']:.3g} tokens a second at a context of {of['seq_len']:,.0f} tokens"
+    return f"{place(longest)}{said} {rate}"
 
 
 @figure(
