@@ -134,8 +134,7 @@ std::vector<int> ModelSteps::ids(int64_t first, int64_t n) const {
 }
 
 void ModelSteps::read_context(model::CachedModel& decoder) const {
-  const int64_t context = context_tokens(point_),
-                chunk = cuts_prompt(cell_.spec) ? context : kPromptChunk;
+  const int64_t context = context_tokens(point_), chunk = cuts_prompt(cell_.spec) ? context : kPromptChunk;
   for (int64_t first = 0; first < context; first += chunk) {
     const int64_t n = std::min(chunk, context - first);
     decoder.prompt(ids(first, n), n);

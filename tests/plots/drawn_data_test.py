@@ -14,7 +14,7 @@ from statistics import median
 
 import polars as pl
 import pytest
-from drawn import BASELINE, Files, drawn, points, title
+from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, losses, place, points, title
 from figures.batch import cost_of_padding
 from figures.list import FIGURES
 from support import report
@@ -22,10 +22,6 @@ from synthetic import SWEPT, synthetic_run
 
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def held(row, *more):
-    return sum(row[name] or 0 for name in ("bytes_payload", "bytes_metadata", "bytes_slack", *more))
 
 
 def check_memory(spec, files):
@@ -138,12 +134,6 @@ def check_growth_total(spec, files):
         assert drawn(spec, mark, "color", "x", "y") == want
 
 
-def front(rows):
-    """Of points (panel, x, y, …), those of the panel that none to the left is as low as."""
-    return [row for row in rows if not any(
-        other[0] == row[0] and other[1:3] != row[1:3] and other[1] <= row[1] and other[2] <= row[2] for other in rows)]  # fmt: skip
-
-
 def check_pareto(spec, files):
     cells = [row for row in files.common() if row["step_p50_us"] and row["err_rel_l2"]]
     at = [((row["experiment"], row["seq_len"]), held(row, "bytes_workspace_peak") / row["batch"] / row["seq_len"] / 1024,
@@ -167,27 +157,6 @@ def check_bandwidth(spec, files):
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == every
     assert title(spec, "y") == "% of measured read bandwidth"
-
-
-def heat_cells(files):
-    """(cell, whether it is cold): hot ones only where the read bandwidth says that the rows are cache-resident."""
-    for row in files.with_growth():
-        if row["cold_ceiling_share"] is not None:
-            yield row, True
-            if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]:
-                yield row, False
-
-
-def place(row, cold):
-    tokens = row["seq_len"]
-    length = f"{tokens / 1024:.0f}K" if tokens % 1024 == 0 else f"{tokens:.0f}"
-    shape = f"{row['q_heads']:.0f}/{row['kv_heads']:.0f} heads of {row['head_dim']:.0f}"
-    return row["variant"], f"{length} · {row['threads']:.0f}t", f"{shape} · {'cold' if cold else 'hot'}"
-
-
-def heat_table(spec):
-    panel = spec["facet"]["field"]
-    return points((row["variant"], row["column"], row[panel], row["label"]) for row in spec["data"]["values"])
 
 
 def check_kernels(spec, files):
@@ -333,10 +302,6 @@ def check_kl_position(spec, files):
         assert drawn(spec, mark, "color", "x", "y") == points((*at, row["kl_mean"]) for *at, row in buckets)
     ends = points((*at, row["kl_mean_ci_low"], row["kl_mean_ci_high"]) for *at, row in buckets)
     assert drawn(spec, "area", "fill", "x", "y", "y2") == ends
-
-
-def losses(row):
-    return row["loss"] - 1.96 * row["loss_se"], row["loss"] + 1.96 * row["loss_se"]
 
 
 def check_recall(spec, files):

@@ -40,7 +40,7 @@ class Loaded {
 
   std::vector<float> over(const std::string& spec, int64_t step) const {
     memory::Ledger ledger(INT64_MAX, nullptr);
-    const auto cache = build_cache(parse_spec(spec), cache_shape(config(), 1, kTokens), ledger);
+    const auto cache = build_cache(parse_layer_specs(spec), cache_shape(config(), 1, kTokens), ledger);
     model::CachedModel cached(*model_, *cache, 1);
     const std::vector<int> ids = test::family_tokens();
     std::vector<float> all;
@@ -104,7 +104,7 @@ TEST_P(FamilyOverCaches, QualityReadsAndGenerateWrites) {
   const Loaded model(GetParam());
   std::vector<int> ids = test::family_tokens();
   const measure::Passages passages{.sequences = 1, .length = kTokens - 1, .ids = ids};
-  const std::vector<Spec> specs = {parse_spec("paged/f32"), parse_spec("contiguous/f16")};
+  const std::vector<LayerSpecs> specs = {parse_spec("paged/f32"), parse_spec("contiguous/f16")};
   const auto predictions = measure::read_specs(*model, passages, {}, specs);
   ASSERT_EQ(predictions.size(), 2u);
   double exact = 0, rounded = 0;
@@ -139,19 +139,38 @@ std::string refusal_of(const std::string& name, const std::string& spec, int win
   return test::refusal([&] { model.over(spec, 1); });
 }
 
+// Texts five times as long as the window: layers that have one keep a ring of it, whatever the spec, and the others all.
 TEST(FamiliesOverCaches, AWindowIsTheLayersOwn) {
+  for (const char* name : {"mistral", "qwen2_mixed", "gemma2", "gemma3", "gpt_oss"}) {
+    const Loaded model(name, 8);
+    const std::vector<float> want = model.with_full_attention();
+    for (const char* spec :
+         {"contiguous/f32", "paged/f32", "contiguous/f32 + sliding:contiguous/f32/ring(window=model)"}) {
+      for (const int64_t step : {1, 7, kTokens}) {
+        const double worst = test::largest_difference(model.over(spec, step), want);
+        EXPECT_LT(worst, 1e-4) << name << " " << spec << " " << step;
+        EXPECT_GT(worst, 1e-9) << name << " " << spec << " " << step;
+      }
+    }
+  }
+}
+
+// A cache of layers that are all alike knows of no window.
+TEST(FamiliesOverCaches, ACacheThatShowsMoreThanAWindowIsRefused) {
+  const auto refused = [](const std::string& name, const std::string& spec, int window) {
+    const Loaded model(name, window);
+    memory::Ledger ledger(INT64_MAX, nullptr);
+    const CacheShape alike = cache_shape(model.config(), 1, kTokens);
+    const auto cache = build_cache(parse_spec(spec), alike, ledger);
+    return test::refusal([&] { model::CachedModel cached(*model, *cache, 1); });
+  };
   EXPECT_EQ(
-      refusal_of("gemma3", "paged/f16", 39),
+      refused("gemma3", "paged/f16", 39),
       "layer 0 (sliding) of the model sees the last 39 tokens, but 'paged/f16' shows it all of 40: give it "
       "ring(window=39), or shorter sequences");
   EXPECT_TRUE(
-      contains(refusal_of("qwen2_mixed", "contiguous", 8), "layer 1 (sliding) of the model sees the last 8"));
-  EXPECT_TRUE(contains(refusal_of("mistral", "contiguous", 8), "the model sees the last 8 tokens, but"));
-  const Loaded mistral("mistral", 8);
-  const double worst = test::largest_difference(mistral.over("contiguous/f32/ring(window=8)", 1),
-                                                test::family_logits("mistral"));
-  EXPECT_LT(worst, 1e-4);
-  EXPECT_GT(worst, 1e-9);
+      contains(refused("qwen2_mixed", "contiguous", 8), "layer 1 (sliding) of the model sees the last 8"));
+  EXPECT_TRUE(contains(refused("mistral", "contiguous", 8), "the model sees the last 8 tokens, but"));
 }
 
 TEST(FamiliesOverCaches, ACacheRotatesAllLayersAlikeOrNone) {

@@ -117,10 +117,20 @@ TEST(RandomWeights, RunAndReadEachMatrixOnceAToken) {
     for (const float x : logits) EXPECT_TRUE(std::isfinite(x) && x != 0.0f);
     // Only the last token's.
     const std::vector<int64_t> positions{0, 1};
-    const std::vector<float> last = model.forward(ids, positions, no_attention(), model::Rotary::kTrained, 2);
+    const std::vector<float> last =
+        model.forward(ids, positions, no_attention(), model::Rotary::kTrained, std::vector<int64_t>{1});
     ASSERT_EQ(last.size(), 100u);
     for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(last[i], logits[100 + i], 1e-5f);
   }
+}
+
+TEST(RandomWeights, LayersHaveTheWindowsOfTheConfig) {
+  json config = tiny();
+  config.update(
+      {{"sliding_window", 16}, {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
+  const model::ModelWeights weights = make(config, WeightMatrix::Type::kBf16, 1, 1 << 30);
+  EXPECT_EQ(weights.config.window(0), 16);
+  EXPECT_EQ(weights.config.window(1), 0);
 }
 
 TEST(RandomWeights, AreRefusedInOneLine) {
@@ -136,10 +146,6 @@ TEST(RandomWeights, AreRefusedInOneLine) {
   config = tiny();
   config["num_local_experts"] = 8;
   EXPECT_TRUE(test::contains(refused(config), "this one has experts"));
-  config = tiny();
-  config.update(
-      {{"sliding_window", 16}, {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
-  EXPECT_TRUE(test::contains(refused(config), "1 of 3 layers have a window"));
   config = tiny_hybrid();
   config.erase("linear_num_value_heads");
   EXPECT_TRUE(test::contains(refused(config), "6 layers keep no K and V, and their weights are unknown"));
