@@ -35,6 +35,10 @@ struct HeadQueries {
   int group = 1;                // query heads that share this kv head
   int64_t n = 1;                // tokens of the step
   int64_t visible = 0;          // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
+  // What some models' softmax has besides (gpt-oss, Gemma 2):
+  const float* sink_logits =
+      nullptr;  // [group] or null: a score that takes part in each query's softmax, without a value
+  float score_cap = 0.0f;              // a score s becomes cap * tanh(s / cap); 0: it stays
   float* attention_weights = nullptr;  // [rows] or null: += the weight each row got, summed over the queries
 };
 

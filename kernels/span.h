@@ -9,7 +9,8 @@
 
 namespace kv {
 
-inline constexpr int kMaxHeadDim = 512;  // numbers of a row; always a multiple of 8
+// Numbers of a row; always a multiple of 8. The widest there is, DeepSeek's latent row, has 512 + 64.
+inline constexpr int kMaxHeadDim = 576;
 
 // How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format
 // has them.

@@ -138,19 +138,24 @@ std::vector<results::HeadResult> heads_of(const results::CellResult& row) {
   return heads;
 }
 
+// Of one sequence of the whole dump.
+ModelShape cache_shape_of(const workload::Workload& dump) {
+  const workload::WorkloadShape& s = dump.shape();
+  return {{.layers = s.layers,
+           .q_heads = s.q_heads,
+           .kv_heads = s.kv_heads,
+           .head_dim = s.head_dim,
+           .max_tokens = dump.max_tokens(),
+           .max_sequences = 1},
+          s.kinds};
+}
+
 void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t prompt, cuda::Gpu* gpu,
                  Evaluation& evaluation) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const int64_t n = cell.workload->max_tokens();
   cell.ledger = std::make_unique<memory::Ledger>(INT64_MAX, gpu);
-  cell.cache = build_cache(cell.spec,
-                           {.layers = s.layers,
-                            .q_heads = s.q_heads,
-                            .kv_heads = s.kv_heads,
-                            .head_dim = s.head_dim,
-                            .max_tokens = n,
-                            .max_sequences = 1},
-                           *cell.ledger);
+  cell.cache = build_cache(cell.spec, cache_shape_of(*cell.workload), *cell.ledger);
   cell.ids = {cell.cache->add_sequence()};
   const int64_t layer_size = s.q_heads * n * s.head_dim;
   std::vector<float> outputs(static_cast<size_t>(s.layers * layer_size));
@@ -221,7 +226,7 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 }  // namespace
 
 std::vector<results::CellResult> run_eval(const EvalOptions& options) {
-  const std::vector<Spec> specs = parse_variants(options.variants);
+  const std::vector<LayerSpecs> specs = parse_variants(options.variants);
   const memory::RunContext context(options.device, options.isa, options.threads);
   const memory::ThreadCount threads(context.threads());
   const std::shared_ptr<const workload::Workload> dump = workload::open_dump(options.dump);
@@ -233,15 +238,14 @@ std::vector<results::CellResult> run_eval(const EvalOptions& options) {
   const std::filesystem::path out(options.out);
   results::require_new_folder(out);
   const std::vector<Layer> layers = read_layers(*dump);
-  const int head_dim = dump->shape().head_dim;
   Evaluation evaluation;
-  for (const Spec& spec : specs) {
+  for (const LayerSpecs& spec : specs) {
     measure::Cell cell;
     cell.spec = spec;
     cell.workload = dump;
     name_cell(cell, context);
-    const std::string reason = context.gpu() ? unsupported_reason(spec, head_dim, context.gpu())
-                                             : workload::unsupported_reason(spec, "dump", head_dim);
+    const std::string reason =
+        workload::unsupported_reason(spec, "dump", cache_shape_of(*dump), context.gpu());
     if (!reason.empty()) {
       cell.result.status = results::Status::kUnsupported;
       cell.result.reason = reason;

@@ -4,6 +4,7 @@
 
 #include "harness/cli/answers.h"
 #include "harness/cli/cell_text.h"
+#include "harness/cli/half_a_step.h"
 #include "harness/cli/summary_tables.h"
 #include "harness/cli/terminal.h"
 
@@ -102,7 +103,7 @@ std::string summary(std::span<const results::CellResult> rows, const SummaryOpti
   for (const results::CellResult& row : rows) cells.push_back(&row);
   std::string end;
   for (const std::string& line :
-       {left_out_line(cells), keeps_all_line(cells), aa_line(cells), noise_line(cells)}) {
+       {left_out_line(cells), keeps_all_line(cells), half_a_step(cells), aa_line(cells), noise_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

@@ -29,12 +29,13 @@ std::string cold_share(const results::CellResult& row) {
 }
 
 // One kind of table for each kind of experiment or phase: its head, and a row.
-enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate };
+enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate, kModel };
 
 Kind kind_of(const results::CellResult& row) {
   if (row.experiment == "quality" || row.experiment == "recall") return Kind::kQuality;
   if (row.experiment == "stream") return Kind::kStream;
   if (row.experiment == "generate") return Kind::kGenerate;
+  if (row.experiment == "model") return Kind::kModel;
   if (row.phase == "prefill") return Kind::kPrefill;
   return row.lengths.empty() ? Kind::kDecode : Kind::kRagged;
 }
@@ -57,6 +58,8 @@ Strings head_of(Kind kind) {
     case Kind::kGenerate:
       return {"variant", "bytes a token", "temperature", "same tokens p50",
               "min",     "same texts",    "of",          "tokens/s"};
+    case Kind::kModel:
+      return {"variant", "tokens/s (95 %)", "cache", "roofline", "read", "TTFT, s", "step / baseline"};
   }
   return {};
 }
@@ -105,6 +108,15 @@ Strings fields_of(const results::CellResult& row) {
               number(row.same_texts, "%g"),
               number(row.batch, "%g"),
               rate};
+    case Kind::kModel: {
+      const std::string first = row.prefill_p50_us ? format("%.3g", *row.prefill_p50_us * 1e-6) : "-";
+      return {with_interval(row.tokens_per_s, row.tokens_per_s_ci_low, row.tokens_per_s_ci_high, "%.3g"),
+              percent(row.cache_share),
+              percent(row.step_bound_share),
+              percent(row.projections_share),
+              first,
+              verdict_text(row)};
+    }
   }
   return {};
 }

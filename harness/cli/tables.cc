@@ -15,7 +15,7 @@
 #include "harness/results/csv.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/memory_table.h"
-#include "harness/tables/model_cache.h"
+#include "harness/tables/model_memory.h"
 
 namespace kv::cli {
 namespace {
@@ -209,7 +209,7 @@ std::string model_listing() {
     const config::Geometry g = config::preset_geometry(name);
     const std::string all = std::to_string(g.model_layers), keeping = std::to_string(g.layers);
     const std::string local = g.windowed_layers == g.layers ? "" : " in " + std::to_string(g.windowed_layers);
-    const int64_t cache = tables::ModelCache(g, f16, {8192, 1}).predicted_bytes();
+    const int64_t cache = tables::ModelMemory(g, f16, {8192, 1}).predicted_bytes();
     table.rows.push_back({name,
                           {{keeping == all ? all : keeping + " of " + all},
                            {g.latent_dim > 0 ? "MLA" : std::to_string(g.kv_heads)},

@@ -19,14 +19,14 @@ std::vector<std::string> expanded(const std::string& text) {
 
 }  // namespace
 
-std::vector<Spec> parse_variants(const std::string& text) {
-  std::vector<Spec> specs;
+std::vector<LayerSpecs> parse_variants(const std::string& text) {
+  std::vector<LayerSpecs> specs;
   std::stringstream parts(text);
   for (std::string part; std::getline(parts, part, ';');) {
     const size_t first = part.find_first_not_of(" \n\t"), last = part.find_last_not_of(" \n\t");
     if (first == std::string::npos) continue;
     for (const std::string& spec : expanded(part.substr(first, last - first + 1))) {
-      specs.push_back(parse_spec(spec));
+      specs.push_back(parse_layer_specs(spec));
       if (std::count(specs.begin(), specs.end(), specs.back()) > 1)
         throw std::invalid_argument("--variants names '" + specs.back().print() + "' twice");
     }

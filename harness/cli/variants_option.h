@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "variants/cache/spec.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::cli {
 
-// Specs, separated by ';', with lists in braces (config/braces.h). Throws std::invalid_argument for none, and for one that is there twice.
-std::vector<Spec> parse_variants(const std::string& text);
+// Specs, which may be per layer, separated by ';', with lists in braces (config/braces.h). Throws std::invalid_argument for none, and for one that is there twice.
+std::vector<LayerSpecs> parse_variants(const std::string& text);
 
 }  // namespace kv::cli

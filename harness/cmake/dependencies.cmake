@@ -84,5 +84,17 @@ else()
   target_include_directories(libcsv SYSTEM PUBLIC ${libcsv_source_SOURCE_DIR})
 endif()
 
+# A model's f32 products. oneDNN takes half an hour to build, so it is not fetched: Eigen does its work where it is missing.
+option(KVLAB_ONEDNN "Products of f32 weights by oneDNN (Debian: libdnnl-dev), where it is installed" ON)
+find_path(ONEDNN_INCLUDE dnnl.h)
+find_library(ONEDNN_LIBRARY dnnl)
+if(KVLAB_ONEDNN AND ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
+  add_library(onednn INTERFACE)
+  target_include_directories(onednn SYSTEM INTERFACE ${ONEDNN_INCLUDE})
+  target_link_libraries(onednn INTERFACE ${ONEDNN_LIBRARY})
+elseif(KVLAB_ONEDNN)
+  message(STATUS "oneDNN not found: models multiply f32 weights with Eigen, several times slower; install libdnnl-dev")
+endif()
+
 # OpenMP belongs to the compiler: nothing to fetch.
 find_package(OpenMP REQUIRED COMPONENTS CXX)

@@ -13,9 +13,9 @@
 namespace kv::config {
 namespace {
 
-Spec read_variant(const Section& section, const std::string& text) {
+LayerSpecs read_variant(const Section& section, const std::string& text) {
   try {
-    return parse_spec(text);
+    return parse_layer_specs(text);
   } catch (const std::invalid_argument& e) {
     section.fail("variants", std::string("has a mistake: ") + e.what());
   }
@@ -69,10 +69,10 @@ void order_by_baseline(Section& section, Axes& axes) {
   if (axes.baseline.empty() || axes.variants.empty()) return;
   const std::string key = own ? "baseline" : "variants";
   std::vector<std::string> names;
-  for (const Spec& spec : axes.variants) names.push_back(spec.print());
+  for (const LayerSpecs& spec : axes.variants) names.push_back(spec.print());
   std::string wanted = axes.baseline;
   try {
-    wanted = parse_spec(wanted).print();
+    wanted = parse_layer_specs(wanted).print();
   } catch (const std::invalid_argument&) {
     // A text that is no spec is none of the variants either: what is near says more than a parser.
   }
@@ -172,12 +172,13 @@ std::string table_of(std::string_view key) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
-  if (among({"family", "dump", "model", "tokenizer", "text"})) return "[workload]";
+  if (among({"family", "dump", "model", "tokenizer", "text", "weights", "weights_type"})) return "[workload]";
   if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
              "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
   if (among({"repetitions", "steps", "retries", "cold_steps", "attend", "aa_test", "null_ab", "allocator",
-             "step_tokens", "prompt", "passages", "temperature", "recompute", "stride", "memory_share"}))
+             "step_tokens", "prompt", "passages", "temperature", "samples", "padding", "unmasked",
+             "recompute", "stride", "context", "memory_share"}))
     return "[measure], or a table of one experiment, as [[decode]]";
   return "";
 }

@@ -18,7 +18,8 @@
 namespace kv::config {
 namespace {
 
-Geometry read_model(Section model) {
+// `whole`: all layers of a model, whose weights are to be made; else those that are measured.
+Geometry read_model(Section model, bool whole) {
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   for (const char* key : {"kv_heads", "head_dim"}) {
@@ -36,16 +37,17 @@ Geometry read_model(Section model) {
   } else {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));
-    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, 512));
+    g.head_dim = static_cast<int>(model.integer("head_dim", 0, 8, kMaxHeadDim));
     if (g.q_heads == 0 || g.head_dim == 0) model.refuse("needs q_heads and head_dim");
     g.name = "custom";
   }
-  if (g.latent_dim > 0) {
-    model.refuse("'" + g.name + "' keeps one latent row a token and layer (MLA), and no cache here does; " +
-                 "`kvlab tables` has its closed form");
-  }
   g.name = model.text("name", g.name);
-  g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
+  if (whole && g.path.empty())
+    model.refuse(
+        "needs preset = \"llama-3.2-1b\" or config = \"config.json\" where workload.weights is \"random\"");
+  if (whole && model.has("layers"))
+    model.fail("layers", "is no choice where workload.weights is \"random\": a model has all of its layers");
+  if (!whole) g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
   model.refuse_the_rest(table_of);
   if (g.q_heads % g.kv_heads != 0) {
     model.fail("q_heads", "(" + std::to_string(g.q_heads) + ") must be a multiple of kv_heads (" +
@@ -65,7 +67,18 @@ WorkloadConfig read_workload(Section section) {
   w.model = section.text("model", "");
   w.tokenizer = section.text("tokenizer", "");
   w.text = section.text("text", "");
+  w.weights = section.choice("weights", w.weights, {"file", "random"});
+  const bool random = w.weights == "random";
+  if (!random && section.has("weights_type"))
+    section.fail("weights_type", "is for weights = \"random\"; files have their own");
+  w.weights_type = section.choice("weights_type", w.weights_type, {"bf16", "f32"});
   section.refuse_the_rest(table_of);
+  if (random) {
+    for (const char* key : {"model", "tokenizer", "text", "dump"})
+      if (section.has(key)) section.fail(key, "has no use where weights = \"random\"");
+    w.family = "model";
+    return w;
+  }
   const bool any = !w.model.empty() || !w.tokenizer.empty() || !w.text.empty();
   const bool has_tokenizer = !w.tokenizer.empty() || io::is_token_file(w.text);
   if (any && (w.model.empty() || w.text.empty() || !has_tokenizer)) {
@@ -92,9 +105,13 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.passages = section.choice("passages", m.passages, {"random", "text"});
   m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
   refuse_repeats(section, "temperature", m.temperature);
+  m.padding = section.boolean("padding", m.padding);
+  m.unmasked = section.boolean("unmasked", m.unmasked);
+  m.samples = static_cast<int>(section.integer("samples", m.samples, 1, 1024));
   m.recompute = section.token_list("recompute", m.recompute, 1, kMaxTokens);
   refuse_repeats(section, "recompute", m.recompute);
   m.stride = section.tokens("stride", m.stride, 1, kMaxTokens);
+  m.context = section.choice("context", m.context, {"prefill", "synthetic"});
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
 }
 
@@ -125,6 +142,20 @@ void require_shapes(const Config& config, const ExperimentConfig& experiment) {
   }
 }
 
+// Of a model with latent rows (MLA) the axes give heads in their place; and not every experiment takes such rows.
+void require_latent_rows_taken(const Config& config, const ExperimentConfig& experiment,
+                               const ExperimentInfo& info) {
+  if (config.geometry.latent_dim == 0) return;
+  const Axes& axes = experiment.axes;
+  require(axes.kv_heads.empty() == axes.head_dim.empty(), config.path,
+          "'" + config.geometry.name +
+              "' has latent rows (MLA); kv_heads and head_dim together give it heads in " +
+              "their place, and neither alone can");
+  require(info.takes_latent_rows || !axes.kv_heads.empty(), config.path,
+          "'" + experiment.kind + "' does not take the latent rows (MLA) of '" + config.geometry.name +
+              "'; decode and growth do, or give it heads by kv_heads and head_dim");
+}
+
 void require_length(const Axes& axes, LengthAxis axis, const std::string& path) {
   switch (axis) {
     case LengthAxis::kSeqLen:
@@ -147,6 +178,13 @@ void require_model(const Section& top, const ExperimentConfig& experiment) {
   }
 }
 
+// Random weights take time like others, but what they compute says nothing.
+void require_real_weights(Section& top, const WorkloadConfig& workload, const ExperimentInfo& info) {
+  if (workload.weights != "random" || info.runs_random_weights) return;
+  top.fail("experiment", "'" + std::string(info.name) +
+                             "' needs a model's own weights: workload.weights = \"random\" is for 'model'");
+}
+
 bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
   for (const ExperimentConfig& experiment : experiments) {
     for (const std::string& workload : experiment.axes.workload) {
@@ -161,7 +199,7 @@ bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
 std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo& info,
                                               const ExperimentConfig& defaults, const Catalog& catalog) {
   std::vector<ExperimentConfig> sweeps;
-  for (Section& own : top.section_or_sections(std::string(info.name))) {
+  for (Section& own : top.section_or_sections(info.own_table())) {
     ExperimentConfig& sweep = sweeps.emplace_back(defaults);
     sweep.kind = info.name;
     for (const char* key : {"kv_heads", "head_dim"}) {
@@ -218,6 +256,7 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
               "sweep.variants is missing; `kvlab list` shows what there is");
       require_length(experiment.axes, info.length_axis, config.path);
       if (info.needs_model) require_model(top, experiment);
+      require_real_weights(top, config.workload, info);
       experiments.push_back(experiment);
     }
   }
@@ -250,8 +289,12 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   config.experiments = read_experiments(top, config, catalog);
   // A real model and a dump bring their own shape.
   Section model = top.section("model");
-  if (any_synthetic(config.experiments)) config.geometry = read_model(model);
-  for (const ExperimentConfig& experiment : config.experiments) require_shapes(config, experiment);
+  const bool random = config.workload.weights == "random";
+  if (random || any_synthetic(config.experiments)) config.geometry = read_model(model, random);
+  for (const ExperimentConfig& experiment : config.experiments) {
+    require_shapes(config, experiment);
+    require_latent_rows_taken(config, experiment, info_of(catalog, experiment.kind));
+  }
   top.refuse_the_rest(table_of);
   std::ostringstream as_run;
   as_run << root << "\n";

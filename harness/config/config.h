@@ -8,13 +8,16 @@
 
 #include "harness/config/experiment_info.h"
 #include "harness/config/geometry.h"
-#include "variants/cache/spec.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::config {
 
 // Where Q, K, V come from: a synthetic family's name, or "dump" or "model" with their files.
 struct WorkloadConfig {
   std::string family;
+  std::string weights =
+      "file";  // family == "model": those of `model`, or "random" ones at the geometry of [model]
+  std::string weights_type = "bf16";   // of random ones, or f32
   std::string dump;                    // family == "dump": a safetensors file
   std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
 };
@@ -22,7 +25,7 @@ struct WorkloadConfig {
 struct Axes {
   std::vector<std::string> written;  // variants as the config has them, with their braces
   std::vector<int64_t> budget;       // what {budget} stands for
-  std::vector<Spec> variants;        // each of `written`, expanded
+  std::vector<LayerSpecs> variants;  // each of `written`, expanded
   std::vector<std::string> series;   // what each of `variants` was before {budget} became a number
   std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
   std::vector<int64_t> seq_len;
@@ -37,21 +40,26 @@ struct Axes {
 };
 
 struct MeasureConfig {
-  int repetitions = 7;  // of every cell, interleaved over the cells of a sweep point
-  int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
-                        // checkpoint: operations a repetition
-  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
-  int retries = 1;      // of a sweep point whose times were disturbed; what still is then is marked as noisy
-  bool attend = true;   // growth: false measures append and view alone
-  bool aa_test = true;  // each sweep point measures its first variant a second time; or spelled null_ab
+  int repetitions = 7;   // of every cell, interleaved over the cells of a sweep point
+  int steps = 32;        // decode: steps a repetition; budget: last tokens that errors are means over;
+                         // checkpoint: operations a repetition
+  int cold_steps = 16;   // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  int retries = 1;       // of a sweep point whose times were disturbed; what still is then is marked as noisy
+  bool attend = true;    // growth: false measures append and view alone
+  bool aa_test = true;   // each sweep point measures its first variant a second time; or spelled null_ab
+  bool padding = false;  // batch: also the time of padding to the longest, with a mask
+  bool unmasked = false;            // prefill: also without a causal mask
   int64_t step_tokens = 1;          // quality, recall: 1 is decode; more is the faster chunked mode
   int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
   std::string passages = "random";  // recall: of random tokens, or of the text
   std::vector<double> temperature = {0.0};  // generate: 0 is greedy
+  int samples = 1;                          // generate: texts of each prompt, which is read once
   std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
   int64_t stride = 32;
   std::string allocator =
-      "warm";                 // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+      "warm";  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
+  std::string context =
+      "prefill";              // model: what precedes the steps is read by the model, or "synthetic" rows
   double memory_share = 0.8;  // of the memory that is available at the start
 };
 

@@ -18,7 +18,11 @@ struct ExperimentInfo {
   LengthAxis length_axis = LengthAxis::kSeqLen;
   // Its axes beside its length and those of all experiments.
   std::span<const std::string_view> own_axes = {};
-  bool needs_model = false;  // its only workload is "model"
+  bool needs_model = false;        // its only workload is "model"
+  bool takes_latent_rows = false;  // MLA's
+  bool runs_random_weights = false;
+  std::string_view table = {};  // of a config that overrides [sweep] and [measure] for it; empty: its name
+  std::string own_table() const { return std::string(table.empty() ? name : table); }
 };
 
 struct Catalog {

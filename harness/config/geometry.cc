@@ -12,13 +12,12 @@
 #include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 #include "variants/cache/near_names.h"
+#include "variants/model_cache/resolve.h"
 
 namespace kv::config {
 namespace {
 
 using nlohmann::json;
-
-enum class Keeps { kAll, kWindow, kNothing };
 
 // What config.json files of a family leave out, since it is the default of the family's class.
 const std::map<std::string, json>& class_defaults() {
@@ -43,7 +42,13 @@ const std::map<std::string, json>& class_defaults() {
       {"qwen2_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
       {"qwen3", {{"head_dim", 128}, {"use_sliding_window", false}, {"max_window_layers", 28}}},
       {"qwen3_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
-      {"qwen3_next", {{"head_dim", 256}, {"full_attention_interval", 4}}},
+      {"qwen3_next",
+       {{"head_dim", 256},
+        {"full_attention_interval", 4},
+        {"linear_num_key_heads", 16},
+        {"linear_num_value_heads", 32},
+        {"linear_key_head_dim", 128},
+        {"linear_value_head_dim", 128}}},
       {"qwen3_5_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
       {"qwen3_5_moe_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
       {"jamba", {{"attn_layer_period", 8}, {"attn_layer_offset", 4}}},
@@ -52,23 +57,11 @@ const std::map<std::string, json>& class_defaults() {
 }
 
 // Keys of models that keep something which Geometry cannot say.
-constexpr std::array kForeignKeys{"block_types",
-                                  "_block_types",
-                                  "attn_layer_indices",
-                                  "hybrid_layer_ids",
-                                  "layers_block_type",
-                                  "attn_type_list",
-                                  "block_configs",
-                                  "hybrid_override_pattern",
-                                  "index_head_dim",
-                                  "global_head_dim",
-                                  "num_kv_shared_layers",
-                                  "is_encoder_decoder",
-                                  "cross_attention_layers",
-                                  "attention_chunk_size",
-                                  "linear_attn_config",
-                                  "layer_group_size",
-                                  "global_attn_every_n_layers"};
+constexpr std::array kForeignKeys{
+    "block_types",          "_block_types",       "attn_layer_indices", "hybrid_layer_ids",
+    "layers_block_type",    "attn_type_list",     "block_configs",      "hybrid_override_pattern",
+    "index_head_dim",       "global_head_dim",    "is_encoder_decoder", "cross_attention_layers",
+    "attention_chunk_size", "linear_attn_config", "layer_group_size",   "global_attn_every_n_layers"};
 
 // The other names that a fact goes by in older families: GPT-2's and Falcon's.
 const std::vector<const char*> kLayers{"num_hidden_layers", "n_layer"};
@@ -97,12 +90,14 @@ class ConfigFile {
     refuse_foreign_keys();
     Geometry g;
     g.name = model_name();
+    g.path = path_;
     g.model_layers = static_cast<int>(positive(kLayers, 10'000));
     g.q_heads = static_cast<int>(positive(kHeads));
     g.kv_heads = kv_heads(g.q_heads);
     read_layers(g);
     if (has("kv_lora_rank")) {
-      g.latent_dim = static_cast<int>(positive({"kv_lora_rank"}) + positive({"qk_rope_head_dim"}));
+      g.value_dim = static_cast<int>(positive({"kv_lora_rank"}));
+      g.latent_dim = static_cast<int>(g.value_dim + positive({"qk_rope_head_dim"}));
       g.kv_heads = 1;
       g.head_dim = g.latent_dim;
     } else {
@@ -189,27 +184,65 @@ class ConfigFile {
   void read_layers(Geometry& g) const {
     g.layers = 0;
     for (int layer = 0; layer < g.model_layers; ++layer) {
-      const Keeps keeps = layer_keeps(layer, g.model_layers);
-      g.layers += keeps != Keeps::kNothing;
-      g.windowed_layers += keeps == Keeps::kWindow;
+      ModelLayer& kind = g.kinds.emplace_back();
+      kind.kind = layer_kind(layer, g.model_layers);
+    }
+    read_shared_layers(g);
+    for (const ModelLayer& kind : g.kinds) {
+      g.layers += keeps_rows(kind) && kind.shares < 0;
+      g.windowed_layers += kind.kind == "sliding" && kind.shares < 0;
     }
     if (g.layers == 0) fail("no layer keeps K and V");
     if (g.windowed_layers > 0) g.window = positive({"sliding_window"});
+    for (ModelLayer& kind : g.kinds) {
+      if (kind.kind == "sliding") kind.window = g.window;
+    }
+    read_linear(g);
   }
 
-  Keeps layer_keeps(int layer, int layers) const {
+  // Gemma 3n: each of the last layers reads the cache of the last one before them that is of its kind.
+  void read_shared_layers(Geometry& g) const {
+    const int64_t sharing = has("num_kv_shared_layers") ? count("num_kv_shared_layers") : 0;
+    if (sharing >= g.model_layers)
+      fail("num_kv_shared_layers (" + std::to_string(sharing) + ") must be less than num_hidden_layers (" +
+           std::to_string(g.model_layers) + ")");
+    const int own = g.model_layers - static_cast<int>(sharing);
+    for (int layer = own; layer < g.model_layers; ++layer) {
+      ModelLayer& kind = g.kinds[static_cast<size_t>(layer)];
+      for (int source = 0; source < own; ++source) {
+        if (g.kinds[static_cast<size_t>(source)].kind == kind.kind && keeps_rows(kind)) kind.shares = source;
+      }
+      if (kind.shares < 0)
+        fail("layer " + std::to_string(layer) + " shares its K and V, and no earlier layer is of its kind '" +
+             kind.kind + "'");
+    }
+  }
+
+  // The state of gated DeltaNet layers, if the file has all of its numbers.
+  void read_linear(Geometry& g) const {
+    const bool any = std::any_of(g.kinds.begin(), g.kinds.end(), is_linear);
+    if (!any || !has("linear_num_value_heads") || !has("linear_key_head_dim")) return;
+    g.linear = {.key_heads = static_cast<int>(positive({"linear_num_key_heads"}, 10'000)),
+                .value_heads = static_cast<int>(positive({"linear_num_value_heads"}, 10'000)),
+                .key_dim = static_cast<int>(positive({"linear_key_head_dim"}, 10'000)),
+                .value_dim = static_cast<int>(positive({"linear_value_head_dim"}, 10'000))};
+    if (g.linear.value_heads % g.linear.key_heads != 0)
+      fail("linear_num_value_heads must be a multiple of linear_num_key_heads");
+  }
+
+  std::string layer_kind(int layer, int layers) const {
     if (has("layer_types")) return layer_type(layer, layers);
     if (has("full_attention_interval")) {
-      return (layer + 1) % positive({"full_attention_interval"}) == 0 ? Keeps::kAll : Keeps::kNothing;
+      return (layer + 1) % positive({"full_attention_interval"}) == 0 ? "full" : "linear";
     }
     if (has("attn_layer_period")) {
-      return layer % positive({"attn_layer_period"}) == offset() ? Keeps::kAll : Keeps::kNothing;
+      return layer % positive({"attn_layer_period"}) == offset() ? "full" : "mamba";
     }
-    if (!has("sliding_window") || is("use_sliding_window", false)) return Keeps::kAll;
+    if (!has("sliding_window") || is("use_sliding_window", false)) return "full";
     const char* pattern = any_of({"sliding_window_pattern", "_sliding_window_pattern"});
-    if (pattern) return (layer + 1) % positive({pattern}) == 0 ? Keeps::kAll : Keeps::kWindow;
+    if (pattern) return (layer + 1) % positive({pattern}) == 0 ? "full" : "sliding";
     const bool below = is("use_sliding_window", true) && layer < first_window();
-    return below ? Keeps::kAll : Keeps::kWindow;
+    return below ? "full" : "sliding";
   }
 
   // Integers that may be 0.
@@ -218,15 +251,16 @@ class ConfigFile {
   // Qwen2: the layers before this one see all tokens.
   int64_t first_window() const { return has("max_window_layers") ? count("max_window_layers") : 0; }
 
-  Keeps layer_type(int layer, int layers) const {
+  std::string layer_type(int layer, int layers) const {
     const json& types = config_["layer_types"];
     if (!types.is_array() || types.size() != static_cast<size_t>(layers)) {
       fail("'layer_types' must be a list of num_hidden_layers (" + std::to_string(layers) + ") names");
     }
     const json& type = types[static_cast<size_t>(layer)];
-    if (type == "full_attention" || type == "attention") return Keeps::kAll;
-    if (type == "sliding_attention") return Keeps::kWindow;
-    if (type == "linear_attention" || type == "mamba" || type == "conv") return Keeps::kNothing;
+    if (type == "full_attention" || type == "attention") return "full";
+    if (type == "sliding_attention") return "sliding";
+    if (type == "linear_attention") return "linear";
+    if (type == "mamba" || type == "conv") return type;
     fail("'layer_types' has " + io::shown(type) +
          ", and kvlab knows full_attention, sliding_attention, linear_attention, mamba and conv");
   }
@@ -259,12 +293,29 @@ std::filesystem::path preset_folder() { return io::project_home() / "configs" / 
 
 }  // namespace
 
+namespace {
+
+// What the layers without K and V keep.
+std::string others_text(const Geometry& g) {
+  const auto sharing =
+      std::count_if(g.kinds.begin(), g.kinds.end(), [](const ModelLayer& l) { return l.shares >= 0; });
+  if (sharing == g.model_layers - g.layers) return "the others read the cache of an earlier layer";
+  const auto linear = std::count_if(g.kinds.begin(), g.kinds.end(), is_linear);
+  if (g.linear.value_heads == 0 || linear < g.model_layers - g.layers)
+    return "what the others keep does not grow and is not counted";
+  const LinearShape& s = g.linear;
+  return std::to_string(linear) + " keep a state of " + std::to_string(s.value_heads) + " x " +
+         std::to_string(s.key_dim) + " x " + std::to_string(s.value_dim) +
+         " values in f32, counted without the window of their short convolution";
+}
+
+}  // namespace
+
 std::string summary(const Geometry& g) {
   const auto count = [](int64_t n) { return std::to_string(n); };
   std::string text = count(g.model_layers) + " layers";
   if (g.layers < g.model_layers) {
-    text += ", of which " + count(g.layers) +
-            " keep K and V (what the others keep does not grow and is not counted)";
+    text += ", of which " + count(g.layers) + " keep K and V (" + others_text(g) + ")";
   }
   if (g.windowed_layers == g.layers) {
     text += ", all with a window of " + count(g.window) + " tokens";

@@ -4,19 +4,27 @@
 #include <string>
 #include <vector>
 
+#include "variants/model_cache/linear_cache.h"
+#include "variants/model_cache/model_layer.h"
+
 namespace kv::config {
 
 struct Geometry {
   std::string name;
+  std::string path;  // of the config.json; empty where a config names the numbers
   // `layers` are those that keep K and V. In a hybrid, the others hold a state of constant size, or nothing.
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int model_layers = 1;  // of any kind
+  // Of every layer, [model_layers], as a cache has to know it.
+  std::vector<ModelLayer> kinds;
+  LinearShape linear;  // of linear layers, where the file states it; else all 0
   // Of `layers`, those whose queries see only the last `window` tokens (Gemma's local layers, for example).
   int windowed_layers = 0;
   int64_t window = 0;
   // MLA (DeepSeek-V2, arXiv:2405.04434): a layer keeps one row of so many values a token, the compressed
-  // latent and the shared RoPE key, instead of K and V of every head. 0: it does not.
-  int latent_dim = 0;
+  // latent and the shared RoPE key, instead of K and V of every head. 0: it does not. `value_dim` of them are the
+  // latent.
+  int latent_dim = 0, value_dim = 0;
   // 0 where the file does not say.
   int64_t max_positions = 0;  // tokens it was trained for
   int64_t parameters = 0;

@@ -100,6 +100,8 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
     // Another model's tokenizer and text are not this one's.
     old->erase("tokenizer");
     old->erase("text");
+    old->erase("weights");
+    old->erase("weights_type");
   }
   set_text("workload.model", w.model);
   set_text("workload.tokenizer", w.tokenizer);
@@ -108,7 +110,7 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
     // Who names a model on the command line wants it measured, whatever the config sweeps over.
     set_text("sweep.workload", "model");
     for (const ExperimentInfo& experiment : catalog.experiments) {
-      for (toml::table* own : tables_under(root, experiment.name)) own->erase("workload");
+      for (toml::table* own : tables_under(root, experiment.own_table())) own->erase("workload");
     }
   }
   for (const char* key : {"dump", "model", "tokenizer", "text"}) settle_path(root, "workload", key);

@@ -5,6 +5,7 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/padding.h"
 #include "harness/measure/compare_cells.h"
 #include "harness/measure/timed_tasks.h"
 #include "variants/cache/spec.h"
@@ -12,12 +13,15 @@
 namespace kv::experiments {
 namespace {
 
-Spec fitted(const measure::SweepPoint& point, const Spec& written, int times) {
-  return with_fitting_pool(written, measure::cache_shape(point, times * point.batch), point.tokens, times);
+// Specs that differ from layer to layer keep the pools that they state.
+LayerSpecs fitted(const measure::SweepPoint& point, const LayerSpecs& written, int times) {
+  if (!written.is_one()) return written;
+  return with_fitting_pool(written.fallback, measure::cache_shape(point, times * point.batch), point.tokens,
+                           times);
 }
 
 // Of the larger of the two caches. In floating point first: the closed form, in whole numbers, could overflow.
-int64_t needed_bytes(const measure::SweepPoint& point, const Spec& written) {
+int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& written) {
   const double padded = sizeof(float) * measure::value_count(point, 2.0 * point.source->shape().kv_heads,
                                                              static_cast<double>(point.seq_len));
   if (padded > 1e15) return static_cast<int64_t>(std::min(padded, 1e18));
@@ -29,6 +33,7 @@ int64_t needed_bytes(const measure::SweepPoint& point, const Spec& written) {
 // All cells wait side by side to be timed.
 void plan_batch(measure::SweepPoint& point) {
   add_variants_and_aa_test(point, point.lengths);
+  if (point.experiment->measure.padding) add_padding_arms(point);
   int64_t held = 0;
   for (measure::PlannedCell& cell : point.cells) {
     if (!cell.is_measured()) continue;
@@ -69,33 +74,67 @@ class BatchRun {
   // First a cache for the batch and nothing else, which is verified and accounted; then one with room for the
   // forks that the timed steps run on.
   void prepare(measure::Cell& cell) {
-    const Spec written = cell.spec;
+    const LayerSpecs written = cell.spec;
     measure::attempt(cell, [&] {
       cell.workload = point_.source->workload(written, point_.seq_len);
       start(cell, written, 1);
       cell.ledger->reset_peaks();
       for (int64_t t = 0; t < steps_; ++t) cell.step(feed(cell), t, cell.ids, true);
-      cell.account(point_.tokens, prompts_);
+      account(cell);
       set_waste(cell.result);
-      check(cell);
+      cell.arm == 0 ? check(cell) : check_scores(cell);
       if (!measure::runs(cell)) return;
       start(cell, written, 2);
     });
   }
 
   // The batch before its timed steps, in a cache with room for it `times` over.
-  void start(measure::Cell& cell, const Spec& written, int times) {
+  void start(measure::Cell& cell, const LayerSpecs& written, int times) {
+    cell.attend_with = nullptr;
     cell.cache.reset();
     cell.ids.clear();
     cell.ledger = std::make_unique<memory::Ledger>(point_.memory_bytes, point_.context->gpu());
     cell.spec = fitted(point_, written, times);
     cell.cache = build_cache(cell.spec, cache_shape(point_, times * point_.batch), *cell.ledger);
-    cell.result.kernel = cell.cache->kernel();
+    cell.result.kernel = cell.arm == 0 ? cell.cache->kernel() : "eigen/f32";
+    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
+    if (cell.arm != 0) cell.attend_with = score_attention(*cell.cache, padding, *cell.ledger);
     for (int i = 0; i < point_.batch; ++i) {
       cell.ids.push_back(cell.cache->add_sequence());
+      append_padding(*cell.cache, cell.ids.back(), padding[static_cast<size_t>(i)]);
       workload::prefill(*cell.cache, *cell.workload, {&cell.ids.back(), 1}, 0,
                         prompts_[static_cast<size_t>(i)], i);
     }
+  }
+
+  // Rows of padding are held and read like others, but nobody has asked for them.
+  void account(measure::Cell& cell) const {
+    std::vector<int64_t> lengths = point_.tokens, prompts = prompts_;
+    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
+    int64_t padded = 0, all = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      lengths[i] += padding[i];
+      prompts[i] += padding[i];
+      padded += padding[i];
+      all += lengths[i];
+    }
+    cell.account(lengths, prompts);
+    if (cell.arm != kPadded) return;
+    const CacheShape& s = cell.cache->shape();
+    const int64_t bytes =
+        padded * s.layers * s.kv_heads * s.head_dim * 2 * static_cast<int64_t>(sizeof(float));
+    *cell.result.bytes_payload -= bytes;
+    *cell.result.bytes_slack += bytes;
+    cell.result.masked_share = static_cast<double>(padded) / static_cast<double>(all);
+  }
+
+  void check_scores(measure::Cell& cell) {
+    const verify::Errors errors = check_padded(cell, feed(cell), steps_ - 1, point_.tokens);
+    cell.result.metric("err_rel_l2") = errors.metric("err_rel_l2");
+    cell.result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+    const std::string failure = errors.failure();
+    if (!failure.empty()) return measure::mark(cell, results::Status::kFailed, failure);
+    cell.result.status = results::Status::kOk;
   }
 
   workload::TokenFeed& feed(const measure::Cell& cell) {
@@ -153,8 +192,11 @@ std::vector<results::CellResult> run_batch(const measure::SweepPoint& point,
   BatchRun run(point, control, results);
   if (!run.run(cells)) return {};
   std::vector<measure::Comparison> comparisons;
-  for (const auto& cell : cells)
-    comparisons.push_back({cell.get(), cells.front().get(), cells.front()->result.variant});
+  for (const auto& cell : cells) {
+    // What padding costs is told against the same attention without.
+    const measure::Cell* baseline = cell->arm == kPadded ? std::prev(&cell)->get() : cells.front().get();
+    comparisons.push_back({cell.get(), baseline, baseline->result.variant});
+  }
   measure::compare_cells(comparisons);
   std::vector<results::CellResult> rows;
   for (const auto& cell : cells) rows.push_back(cell->result);

@@ -1,6 +1,7 @@
 #include "harness/experiments/cell_plan.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
@@ -9,18 +10,26 @@
 namespace kv::experiments {
 namespace {
 
-std::string series_of(const config::Axes& axes, const Spec& spec) {
+std::string series_of(const config::Axes& axes, const LayerSpecs& spec) {
   const auto at = static_cast<size_t>(std::find(axes.variants.begin(), axes.variants.end(), spec) -
                                       axes.variants.begin());
   return at < axes.series.size() ? axes.series[at] : spec.print();
 }
 
+// Throws std::invalid_argument for a spec that names layers which there are not.
+void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, const ModelShape& shape) {
+  try {
+    groups_of(spec, shape);
+  } catch (const std::invalid_argument& e) {
+    throw std::invalid_argument(point.config->path + ": sweep.variants has a mistake: " + e.what());
+  }
+}
+
 // Empty if the cell can run.
-std::string unsupported_reason(const measure::SweepPoint& point, const Spec& spec) {
-  const int head_dim = point.source->shape().head_dim;
-  const std::string reason = point.context->gpu()
-                                 ? unsupported_reason(spec, head_dim, point.context->gpu())
-                                 : workload::unsupported_reason(spec, point.workload, head_dim);
+std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpecs& spec) {
+  const ModelShape shape = measure::cache_shape(point, point.batch);
+  require_layers(point, spec, shape);
+  const std::string reason = workload::unsupported_reason(spec, point.workload, shape, point.context->gpu());
   if (!reason.empty()) return reason;
   const int64_t most = point.source->max_tokens();
   if (point.seq_len <= most || experiment_of(point).beyond_trained_context) return "";
@@ -29,7 +38,8 @@ std::string unsupported_reason(const measure::SweepPoint& point, const Spec& spe
 
 }  // namespace
 
-measure::PlannedCell& add_cell(measure::SweepPoint& point, const Spec& spec, const std::string& suffix) {
+measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,
+                               const std::string& suffix) {
   measure::PlannedCell cell{.key = point.key(spec, suffix),
                             .spec = spec,
                             .variant = spec.print(),
@@ -40,11 +50,11 @@ measure::PlannedCell& add_cell(measure::SweepPoint& point, const Spec& spec, con
 }
 
 void add_variants(measure::SweepPoint& point, const std::string& suffix) {
-  for (const Spec& spec : point.experiment->axes.variants) add_cell(point, spec, suffix);
+  for (const LayerSpecs& spec : point.experiment->axes.variants) add_cell(point, spec, suffix);
 }
 
 void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suffix) {
-  for (const Spec& spec : point.experiment->axes.variants) {
+  for (const LayerSpecs& spec : point.experiment->axes.variants) {
     add_cell(point, spec, suffix);
     if (point.cells.size() == 1 && point.experiment->measure.aa_test)
       add_cell(point, spec, aa_suffix(suffix)).aa_test = true;

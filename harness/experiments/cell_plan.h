@@ -12,7 +12,8 @@ namespace kv::experiments {
 
 // Adds a cell; it is marked as unsupported already if no cache of this spec can run here, or not at this
 // length. The reference lasts until the next is added.
-measure::PlannedCell& add_cell(measure::SweepPoint& point, const Spec& spec, const std::string& suffix = "");
+measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,
+                               const std::string& suffix = "");
 // A cell a variant. With an A/A test the first is there twice, side by side so that the two are in one group.
 void add_variants(measure::SweepPoint& point, const std::string& suffix = "");
 void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suffix = "");

@@ -98,10 +98,11 @@ std::vector<results::CellResult> run_decode(const measure::SweepPoint& point,
 
 }  // namespace
 
-constinit const Experiment kDecode{
-    .info = {.name = "decode", .help = "steady-state decode at given lengths, hot and cold"},
-    .fixed_tokens = 4000.0,
-    .plan = plan_decode,
-    .run = run_decode};
+constinit const Experiment kDecode{.info = {.name = "decode",
+                                            .help = "steady-state decode at given lengths, hot and cold",
+                                            .takes_latent_rows = true},
+                                   .fixed_tokens = 4000.0,
+                                   .plan = plan_decode,
+                                   .run = run_decode};
 
 }  // namespace kv::experiments

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
@@ -12,6 +13,7 @@
 #include "harness/io/text.h"
 #include "harness/math/stats.h"
 #include "harness/model/sampling.h"
+#include "kernels/format/encoding.h"
 
 namespace kv::experiments {
 namespace {
@@ -31,20 +33,44 @@ std::string suffix(double temperature) {
 void plan_generate(measure::SweepPoint& point) {
   const std::vector<double>& temperatures = point.experiment->measure.temperature;
   for (size_t arm = 0; arm < temperatures.size(); ++arm) {
-    for (const Spec& spec : point.experiment->axes.variants)
+    for (const LayerSpecs& spec : point.experiment->axes.variants)
       add_cell(point, spec, suffix(temperatures[arm])).arm = arm;
   }
   // As many caches are alive as there are threads; growing holds the old and the new buffer.
   fit_alone(point, [&](const measure::PlannedCell& cell) {
-    return 2 * point.threads * measure::held_bytes(point, cell.spec);
+    return 2 * point.threads * point.experiment->measure.samples * measure::held_bytes(point, cell.spec);
   });
+}
+
+// Payload of the sequences' rows that lies where a sequence before has rows too.
+int64_t shared_row_bytes(Cache& cache, std::span<const SequenceId> ids) {
+  const CacheShape& s = cache.shape();
+  std::map<const std::byte*, int64_t>
+      stored;  // where rows begin, and the most bytes that are read from there
+  int64_t read = 0;
+  const auto add = [&](const Side& side, int64_t rows) {
+    const int64_t bytes = measure::units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
+    read += bytes;
+    int64_t& most = stored[side.data];
+    most = std::max(most, bytes);
+  };
+  for (const SequenceId id : ids) {
+    for (int head = 0; head < s.layers * s.kv_heads; ++head) {
+      for (const Span& span : cache.spans(id, head / s.kv_heads, head % s.kv_heads)) {
+        add(span.k, span.rows);
+        add(span.v, span.rows);
+      }
+    }
+  }
+  for (const auto& [rows, bytes] : stored) read -= bytes;
+  return read;
 }
 
 // What one variant wrote at one temperature.
 struct Writing {
   std::unique_ptr<measure::Cell> cell;
   model::Sampling sampling;
-  std::vector<int> ids = {};  // [batch, seq_len]
+  std::vector<int> ids = {};  // [batch, samples, seq_len]
 };
 
 class GenerateRun {
@@ -64,7 +90,9 @@ class GenerateRun {
     std::vector<results::CellResult> rows;
     const std::vector<double>& temperatures = point_.experiment->measure.temperature;
     for (size_t arm = 0; arm < temperatures.size(); ++arm) {
-      const model::Sampling sampling{.temperature = temperatures[arm], .seed = point_.config->seed};
+      const model::Sampling sampling{.temperature = temperatures[arm],
+                                     .seed = point_.config->seed,
+                                     .samples = point_.experiment->measure.samples};
       const std::vector<int> full = full_text(sampling);
       std::vector<Writing> writings;
       for (const measure::PlannedCell& planned : point_.cells) {
@@ -87,6 +115,8 @@ class GenerateRun {
     return static_cast<double>(texts) * static_cast<double>(point.seq_len - prompt_tokens(point));
   }
 
+  int texts() const { return point_.batch * point_.experiment->measure.samples; }
+
   // Every sequence's next tokens, with the cache behind `model`, until the run is stopped.
   std::vector<int> continue_with(model::CachedModel& model, const model::Sampling& sampling) {
     const auto stop = [&] {
@@ -98,7 +128,7 @@ class GenerateRun {
 
   std::vector<int> full_text(const model::Sampling& sampling) {
     memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
-    const auto cache = build_cache(parse_spec("contiguous"), cache_shape(point_, point_.batch), ledger);
+    const auto cache = build_cache(parse_spec("contiguous"), cache_shape(point_, texts()), ledger);
     model::CachedModel model(*point_.source->model(), *cache, point_.batch);
     return continue_with(model, sampling);
   }
@@ -121,7 +151,7 @@ class GenerateRun {
   void write(Writing& w) {
     measure::Cell& cell = *w.cell;
     measure::attempt(cell, [&] {
-      measure::open_cache(cell, point_, point_.batch);
+      measure::open_cache(cell, point_, texts());
       model::CachedModel model(*point_.source->model(), *cell.cache, point_.batch);
       measure::Stopwatch watch;
       w.ids = continue_with(model, w.sampling);
@@ -137,17 +167,38 @@ class GenerateRun {
   // The last token that was chosen has not been read.
   void account(measure::Cell& cell, const model::CachedModel& model) const {
     const std::span<const SequenceId> ids = model.sequences();
-    cell.ids.assign(ids.begin(), ids.end());
+    const int samples = point_.experiment->measure.samples;
+    if (samples > 1) account_samples(cell, ids);
+    // Of each prompt the first goes on to be counted, as if it had been alone.
+    cell.ids.clear();
+    for (size_t t = 0; t < ids.size(); ++t) {
+      if (t % static_cast<size_t>(samples) == 0) {
+        cell.ids.push_back(ids[t]);
+      } else {
+        cell.cache->release(ids[t]);
+      }
+    }
     cell.prompt = prompt_tokens(point_) > 1 ? prompt_tokens(point_) : 0;
     cell.result.peak_bytes = cell.ledger->peak_total_bytes();
-    cell.account(std::vector<int64_t>(ids.size(), model.tokens()));
+    cell.account(std::vector<int64_t>(cell.ids.size(), model.tokens()));
+  }
+
+  // What all samples hold, and how many bytes of their rows are also those of a sample before them.
+  void account_samples(measure::Cell& cell, std::span<const SequenceId> ids) const {
+    cell.result.samples_per_prompt = point_.experiment->measure.samples;
+    cell.result.samples_held_bytes =
+        cell.ledger->payload().current_bytes + cell.ledger->metadata().current_bytes;
+    const int64_t copied = cell.ledger->copied_bytes(), shared = shared_row_bytes(*cell.cache, ids);
+    // Copies that are made to be read say nothing of where rows are stored.
+    const bool in_place = cell.ledger->copied_bytes() == copied && cell.ledger->disk().current_bytes == 0;
+    if (in_place && !point_.context->gpu()) cell.result.samples_shared_bytes = shared;
   }
 
   void compare(Writing& w, const std::vector<int>& full) {
     const int64_t length = point_.seq_len, prompt = prompt_tokens(point_), written = length - prompt;
     std::vector<double> common;
     std::vector<results::TextResult> rows;
-    for (int s = 0; s < point_.batch; ++s) {
+    for (int s = 0; s < texts(); ++s) {
       const std::span got =
           std::span(w.ids).subspan(static_cast<size_t>(s * length), static_cast<size_t>(length));
       const std::span want =
@@ -156,7 +207,8 @@ class GenerateRun {
       common.push_back(static_cast<double>(leaves));
       results::TextResult row(w.cell->result);
       row.temperature = w.sampling.temperature;
-      row.sequence = s;
+      row.sequence = s / w.sampling.samples;
+      row.sample = s % w.sampling.samples;
       if (leaves < written) row.common_tokens = static_cast<int64_t>(leaves);
       // A model may write a part of a character, and the report reads UTF-8.
       row.prompt = io::as_utf8(text_of(got.first(static_cast<size_t>(prompt))));

@@ -126,7 +126,9 @@ std::vector<results::CellResult> run_growth(const measure::SweepPoint& point,
 }  // namespace
 
 constinit const Experiment kGrowth{
-    .info = {.name = "growth", .help = "from an empty cache to a length, one token at a time, every step"},
+    .info = {.name = "growth",
+             .help = "from an empty cache to a length, one token at a time, every step",
+             .takes_latent_rows = true},
     .fixed_tokens = 4000.0,
     .plan = plan_growth,
     .run = run_growth};

@@ -23,7 +23,8 @@ namespace kv::experiments {
   EXPERIMENT(kQuality)                \
   EXPERIMENT(kRecall)                 \
   EXPERIMENT(kGenerate)               \
-  EXPERIMENT(kStream)
+  EXPERIMENT(kStream)                 \
+  EXPERIMENT(kModel)
 
 struct Experiment {
   config::ExperimentInfo info;

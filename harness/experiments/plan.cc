@@ -88,7 +88,10 @@ std::vector<Shape> shapes(const config::Config& config, const config::Axes& axes
     }
     if (!values.empty()) all = std::move(expanded);
   };
-  expand(axes.kv_heads, "kv", [](Shape& shape, int value) { shape.geometry.kv_heads = value; });
+  expand(axes.kv_heads, "kv", [](Shape& shape, int value) {
+    shape.geometry.kv_heads = value;
+    shape.geometry.latent_dim = shape.geometry.value_dim = 0;  // heads in place of latent rows
+  });
   expand(axes.head_dim, "d", [](Shape& shape, int value) { shape.geometry.head_dim = value; });
   expand(axes.threads, "t", [](Shape& shape, int value) { shape.threads = value; });
   return all;
@@ -102,8 +105,8 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
     for (const std::string& workload : experiment.axes.workload) {
       for (const Shape& shape : shapes(config, experiment.axes, context.threads())) {
         const config::Geometry& g = shape.geometry;
-        workload::Source*& source =
-            opened[workload + " " + std::to_string(g.kv_heads) + " " + std::to_string(g.head_dim)];
+        workload::Source*& source = opened[workload + " " + std::to_string(g.kv_heads) + " " +
+                                           std::to_string(g.head_dim) + " " + std::to_string(g.value_dim)];
         if (!source) {
           sweep.sources.push_back(workload::open_source(workload, config, g, context.gpu()));
           source = sweep.sources.back().get();

@@ -2,6 +2,8 @@
 //
 //   materialised          the scores of all tokens against all, in memory at once: O(S^2) workspace
 //   materialised_chunked  the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)
+//   materialised_unmasked the first without a causal mask: every token sees the whole prompt, as in encoders and prefix
+//                         models; only where `unmasked` asks for it
 //   chunked               the cache's own attention, C tokens a step: O(1)
 //   tiled                 the same, the whole prompt in one step: its scores never leave a tile
 //
@@ -27,6 +29,7 @@ struct Arm {
   bool by_cache;      // attends with the cache's own attention to the rows as stored
   int64_t step;       // tokens a step; without the cache, their scores are in memory at once
   bool whole = true;  // the prompt is one step
+  bool causal = true;
 };
 
 constexpr const char* kMaterialised = "materialised";
@@ -34,6 +37,8 @@ constexpr const char* kMaterialised = "materialised";
 // A chunk that is no shorter than the prompt would be an arm of the whole prompt again.
 std::vector<Arm> arms(const measure::SweepPoint& point) {
   std::vector<Arm> arms{{kMaterialised, false, point.seq_len}};
+  if (point.experiment->measure.unmasked)
+    arms.push_back({"materialised_unmasked", false, point.seq_len, true, false});
   for (const int64_t chunk : point.experiment->axes.chunk) {
     if (chunk >= point.seq_len) continue;
     arms.push_back({"materialised_chunked", false, chunk, false});
@@ -49,7 +54,7 @@ std::string suffix(const Arm& arm) {
 
 // The cache, the prompt with its outputs, and the scores. In floating point first: the closed form, in whole
 // numbers, could overflow.
-int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const Arm& arm) {
+int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& spec, const Arm& arm) {
   const workload::WorkloadShape& s = point.source->shape();
   const double prompt = sizeof(float) * measure::value_count(point, 2.0 * s.q_heads + 4.0 * s.kv_heads,
                                                              static_cast<double>(point.seq_len));
@@ -60,11 +65,12 @@ int64_t needed_bytes(const measure::SweepPoint& point, const Spec& spec, const A
          predicted_bytes(spec, measure::cache_shape(point, point.batch), lengths);
 }
 
-measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size_t arm,
+measure::PlannedCell& add_arm(measure::SweepPoint& point, const LayerSpecs& spec, size_t arm,
                               const std::string& suffix) {
   measure::PlannedCell& cell = add_cell(point, spec, suffix);
   cell.arm = arm;
-  if (cell.is_measured() && !arms(point)[arm].by_cache && retention_of(spec).scores) {
+  if (cell.is_measured() && !arms(point)[arm].by_cache &&
+      spec.any([](const Spec& s) { return retention_of(s).scores; })) {
     cell.status = results::Status::kUnsupported;
     cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
   }
@@ -73,7 +79,7 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const Spec& spec, size
 
 // The variants' arms in their order, the A/A test next to what it is a copy of.
 void plan_prefill(measure::SweepPoint& point) {
-  for (const Spec& spec : point.experiment->axes.variants) {
+  for (const LayerSpecs& spec : point.experiment->axes.variants) {
     const std::vector<Arm> all = arms(point);
     for (size_t arm = 0; arm < all.size(); ++arm) {
       add_arm(point, spec, arm, suffix(all[arm]));
@@ -108,7 +114,7 @@ class PrefillCell {
           prompts_.emplace_back(*cell_->workload, i, layer, point_.seq_len, arm_.step);
       }
       open();
-      PromptCheck check(*cell_, prompts_, arm_.by_cache);
+      PromptCheck check(*cell_, prompts_, arm_.by_cache, arm_.causal);
       run([&](int sequence, size_t chunk) {
         if (sequence == 0) check.add(chunk);
       });
@@ -178,7 +184,8 @@ class PrefillCell {
                         .v = prompt.v.data(),
                         .first = c.first,
                         .n = c.n,
-                        .tokens = point_.seq_len},
+                        .tokens = point_.seq_len,
+                        .causal = arm_.causal},
                        point_.source->shape(), *cell_->ledger);
   }
 

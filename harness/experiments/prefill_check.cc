@@ -20,10 +20,9 @@ std::vector<float> last_rows(const std::vector<float>& from, int64_t n, int64_t 
   }
 }
 
-// Of token t of a chunk.
-double token_error(const Prompt::Chunk& chunk, int64_t t, int head, size_t head_dim, std::span<const float> k,
-                   std::span<const float> v) {
-  const int64_t rows = chunk.first + t + 1;
+// Of token t of a chunk, which sees `rows` rows.
+double token_error(const Prompt::Chunk& chunk, int64_t t, int64_t rows, int head, size_t head_dim,
+                   std::span<const float> k, std::span<const float> v) {
   const size_t at = static_cast<size_t>(head * chunk.n + t) * head_dim;
   const size_t seen = static_cast<size_t>(rows) * head_dim;
   const auto want =
@@ -53,15 +52,16 @@ Prompt::Prompt(const workload::Workload& workload, int sequence, int layer, int6
 }
 
 void PromptCheck::add(size_t chunk) {
-  if (stored_ && !retention_of(cell_.spec).keeps_all) return;  // most of what these queries saw is gone
   const auto d = static_cast<size_t>(shape().head_dim);
   std::vector<float> k, v;
   for (int layer = 0; layer < shape().layers; ++layer) {
+    // Where rows were dropped, most of what these queries saw is gone.
+    if (stored_ && !retention_of(cell_.cache->spec(layer)).keeps_all) continue;
     const Prompt::Chunk& c = prompts_[static_cast<size_t>(layer)].chunks[chunk];
     for (const int head : {0, shape().q_heads - 1}) {
       read_rows(layer, head / shape().group(), c.first + c.n, k, v);
       for (const int64_t t : {int64_t{0}, c.n / 2, c.n - 1}) {
-        const double error = token_error(c, t, head, d, k, v);
+        const double error = token_error(c, t, c.first + (causal_ ? t + 1 : c.n), head, d, k, v);
         if (!(error <= worst_)) worst_ = error;  // NaN stays
       }
     }

@@ -29,9 +29,9 @@ struct Prompt {
 class PromptCheck {
  public:
   // `prompts` [sequences, layers]. `stored`: they attend to the rows as stored in the cell's cache, else to their own;
-  // those have no causes to tell.
-  PromptCheck(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored)
-      : cell_(cell), prompts_(prompts), stored_(stored) {}
+  // those have no causes to tell. `causal`: a token sees those before it, else all of the prompt.
+  PromptCheck(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored, bool causal = true)
+      : cell_(cell), prompts_(prompts), stored_(stored), causal_(causal) {}
 
   // Once all layers of the first sequence have taken this chunk, and none the next: a codec may encode rows later that
   // these queries saw raw.
@@ -46,7 +46,7 @@ class PromptCheck {
 
   const measure::Cell& cell_;
   std::span<const Prompt> prompts_;
-  bool stored_;
+  bool stored_, causal_;
   double worst_ = 0.0;
 };
 

@@ -217,15 +217,17 @@ std::string where(const measure::SweepPoint& point) {
 void check_length(const measure::SweepPoint& point, int64_t length, const std::string& setting,
                   int64_t rest) {
   const model::ModelConfig& model = point.source->model()->config();
-  if (model.sliding_window > 0 && length > model.sliding_window) {
-    throw std::invalid_argument(where(point) + "the model sees the last " +
-                                std::to_string(model.sliding_window) +
-                                " tokens only, and a full cache would show it " + std::to_string(length));
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const int64_t window = model.window(layer);
+    if (window == 0 || length <= window) continue;
+    throw std::invalid_argument(where(point) + model.viewer(layer) + " sees the last " +
+                                std::to_string(window) + " tokens only, and a full cache would show it " +
+                                std::to_string(length));
   }
   const int64_t most = model.max_tokens;
   if (length <= most) return;
-  throw std::invalid_argument(where(point) + std::to_string(length) +
-                              " tokens are past the model's rotary table of " + std::to_string(most) +
+  throw std::invalid_argument(where(point) + std::to_string(length) + " tokens are past the model's " +
+                              (model.rotary ? "rotary table of " : "") + std::to_string(most) +
                               " positions: give " + setting + " at most " + std::to_string(most - rest));
 }
 

@@ -18,11 +18,12 @@ void attend_head(const PromptQueries& p, const workload::WorkloadShape& shape, i
   const ConstMap k(p.k + kv_head * p.tokens * d, rows, d), v(p.v + kv_head * p.tokens * d, rows, d);
   scores.noalias() = q * k.transpose();
   scores *= 1.0f / std::sqrt(static_cast<float>(d));
+  if (p.mask) scores.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(p.mask, rows);
   for (int64_t t = 0; t < p.n; ++t) {
-    auto seen = scores.row(t).head(p.first + t + 1);
+    auto seen = scores.row(t).head(p.causal ? p.first + t + 1 : rows);
     seen = (seen.array() - seen.maxCoeff()).exp();
     seen /= seen.sum();
-    scores.row(t).tail(p.n - t - 1).setZero();  // the causal mask
+    if (p.causal) scores.row(t).tail(p.n - t - 1).setZero();
   }
   Eigen::Map<Matrix>(p.out + head * p.n * d, p.n, d).noalias() = scores * v;
 }

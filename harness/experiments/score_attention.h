@@ -15,6 +15,8 @@ struct PromptQueries {
   float* out;          // [q_heads, n, head_dim]
   const float *k, *v;  // [kv_heads, tokens, head_dim]: the whole prompt
   int64_t first, n, tokens;
+  const float* mask = nullptr;  // [first + n] or null: added to every query's scores; -inf hides a row
+  bool causal = true;           // false: every query sees all rows
 };
 
 // f32. The scores of all heads, [q_heads, n, first + n], come from `memory` as workspace; throws

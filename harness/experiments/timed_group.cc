@@ -29,7 +29,7 @@ bool TimedGroup::run(const std::vector<measure::Cell*>& group) {
 
 void TimedGroup::prepare(measure::Cell& cell) {
   measure::attempt(cell, [&] {
-    cell.workload = point_.source->workload(cell.spec, point_.seq_len);
+    cell.workload = workload_of(cell);
     verify(cell);
     if (!measure::runs(cell)) return measure::mark(cell, results::Status::kFailed, cell.result.reason);
     make_ready(cell);

@@ -25,6 +25,10 @@ class TimedGroup {
   bool run(const std::vector<measure::Cell*>& group);
 
  protected:
+  // What the cell is measured on.
+  virtual std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) {
+    return point_.source->workload(cell.spec, point_.seq_len);
+  }
   // Verifies and accounts the cell, whose workload is there.
   virtual void verify(measure::Cell& cell) = 0;
   // Opens the cache that is timed.

@@ -12,16 +12,19 @@
 #include "harness/verify/policy_check.h"
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
+#include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {
 namespace {
 
 // Payload among `bytes` of whole units: the rest of them are scales and zero points.
-int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
-  const Codec codec = codec_of(spec).make(spec.codec);
+int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t bytes) {
+  const Codec codec = codec_for(spec, shape);
+  const int head_dim = shape.head_dim;
   int64_t data = 0, all = 0;
   for (const Encoding* side : {&codec.k, &codec.v}) {
+    if (side == &codec.v && shape.is_latent()) continue;
     const int64_t encoded = codec.unit_rows() / side->group;
     data += encoded * unit_data_bytes(*side, head_dim);
     all += encoded * (unit_data_bytes(*side, head_dim) + unit_meta_bytes(*side, head_dim));
@@ -29,16 +32,31 @@ int64_t payload_of_units(const Spec& spec, int head_dim, int64_t bytes) {
   return bytes / all * data;
 }
 
+// Payload in files: of what each group of layers has there.
+int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
+  int64_t bytes = 0;
+  for (const LayerGroup& group : kv::groups_of(specs, shape)) {
+    const int64_t disk = predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
+    bytes += payload_of_units(group.spec, shape, disk);
+  }
+  return bytes;
+}
+
 // Whether a policy that could evict has had no reason to, in any of the sequences.
 results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
                            std::span<const int64_t> prompts) {
-  const Stage& stage = cache.spec().retention;
-  const RetentionEntry& retention = retention_of(cache.spec());
-  if (retention.keeps_all) return {};
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    if (retention.slots(stage, {cache.shape().max_tokens, lengths[i], prompts[i]}) < lengths[i]) return 0;
+  results::Integer kept = {};
+  for (int layer = 0; layer < cache.shape().layers; ++layer) {
+    const Spec& spec = cache.spec(layer);
+    const RetentionEntry& retention = retention_of(spec);
+    if (retention.keeps_all) continue;
+    kept = 1;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (retention.slots(spec.retention, {cache.shape().max_tokens, lengths[i], prompts[i]}) < lengths[i])
+        return 0;
+    }
   }
-  return 1;
+  return kept;
 }
 
 // The median of one phase over all samples.
@@ -60,20 +78,26 @@ int64_t units(const Side& side, int64_t rows) {
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
   AttendWork work;
   const CacheShape& s = cache.shape();
-  const bool decoded = codec_of(cache.spec()).make(cache.spec().codec).read_copy,
-             rotated = rotates_at_read(cache.spec());
-  const auto add = [&](const Side& side, int64_t rows, bool as_codes) {
+  bool decoded = false, rotated = false;  // in the layer
+  const auto add_bytes = [&](const Side& side, int64_t rows) {
     work.payload += units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
     work.metadata += units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+  };
+  const auto add = [&](int64_t rows, int width, bool as_codes) {
     int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
-    multiply_adds += rows * s.head_dim * s.group();
+    multiply_adds += rows * width * s.group();
   };
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < s.layers; ++layer) {
+      const Spec& spec = cache.spec(layer);
+      decoded = codec_of(spec).make(spec.codec).read_copy;
+      rotated = rotates_at_read(spec);
       for (int head = 0; head < s.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
-          add(span.k, span.rows, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
-          add(span.v, span.rows, !decoded && weighs_codes(span.v.encoding, s.head_dim));
+          add_bytes(span.k, span.rows);
+          if (!s.is_latent()) add_bytes(span.v, span.rows);  // else they are the same
+          add(span.rows, s.head_dim, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
+          add(span.rows, s.out_dim(), !decoded && weighs_codes(span.v.encoding, s.head_dim));
         }
       }
     }
@@ -91,8 +115,8 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
     times.append_us += watch.lap() * 1e6;
     cache->view(layer, inputs);
     times.view_us += watch.lap() * 1e6;
-    if (!attend && !retention_of(spec).scores) continue;
-    cache->attend(layer, inputs);
+    if (!attend && !retention_of(cache->spec(layer)).scores) continue;
+    attend_with ? attend_with(layer, inputs) : cache->attend(layer, inputs);
     times.attend_us += watch.lap() * 1e6;
   }
   return times;
@@ -108,18 +132,18 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   reads_in_place = ledger->copied_bytes() == copied && ledger->disk().current_bytes == 0;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
   const std::vector<int64_t> alike(lengths.size(), prompt);
-  const int64_t predicted = predicted_bytes(spec, cache->shape(), lengths, prompts.empty() ? alike : prompts);
+  const int64_t predicted = predicted_bytes(spec, shape(), lengths, prompts.empty() ? alike : prompts);
   if (payload + metadata != predicted) {
     throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
                            " bytes, but its closed form says " + std::to_string(predicted));
   }
   const int64_t disk = ledger->disk().current_bytes;
-  if (disk != predicted_disk_bytes(spec, cache->shape(), lengths)) {
+  if (disk != predicted_disk_bytes(spec, shape(), lengths)) {
     throw std::logic_error("'" + spec.print() + "' has " + std::to_string(disk) +
                            " bytes on the disk, but its closed form says otherwise");
   }
   // The spans show rows in files too.
-  const int64_t in_memory = used.payload - payload_of_units(spec, cache->shape().head_dim, disk);
+  const int64_t in_memory = used.payload - payload_on_disk(spec, shape(), lengths);
   if (in_memory > payload) {
     throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
                            " bytes in memory, but the ledger has " + std::to_string(payload));
@@ -135,7 +159,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
   result.bytes_device_peak = ledger->device().peak_bytes;
   result.rss_peak_bytes = memory::peak_rss_bytes();
-  read_bytes = used.payload + used.metadata;
+  read_bytes = (used.payload + used.metadata) * cache->repeats();
   multiply_adds = used.multiply_adds;
 }
 
@@ -156,9 +180,12 @@ verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
 bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   set_errors(result, errors);
   result.err_positions = positions;
-  result.kept_tokens = static_cast<int64_t>(cache->kept(ids.front(), 0, 0).size());
-  const verify::PolicyCheck evictions =
-      verify::check_policy(spec, *workload, cache->shape().max_tokens, prompt, ledger->gpu());
+  // The mean over layers, which may keep different numbers.
+  int64_t kept = 0;
+  const int layers = cache->shape().layers;
+  for (int layer = 0; layer < layers; ++layer) kept += std::ssize(cache->kept(ids.front(), layer, 0));
+  result.kept_tokens = (kept + layers / 2) / layers;
+  const verify::PolicyCheck evictions = check_policies();
   result.eviction_check = evictions.oracle;
   result.policy_choices = evictions.choices;
   result.policy_disputed = evictions.disputed;
@@ -166,6 +193,18 @@ bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   result.status = failure.empty() ? results::Status::kOk : results::Status::kFailed;
   result.reason = failure;
   return failure.empty();
+}
+
+// Of every group of layers; the first that fails says so for all.
+verify::PolicyCheck Cell::check_policies() const {
+  verify::PolicyCheck all;
+  for (const LayerGroup& layers : kv::groups_of(spec, shape())) {
+    const verify::PolicyCheck one =
+        verify::check_policy(layers.spec, *workload, cache->shape().max_tokens, prompt, ledger->gpu());
+    if (!one.failure().empty()) return one;
+    all = verify::joined(all, one);
+  }
+  return all;
 }
 
 std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& planned) {
@@ -278,6 +317,10 @@ void Cell::summarise() {
   if (attend > 0.0) {
     result.attend_p50_us = attend;
     result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
+  }
+  if (steps.front().front().projections_us > 0.0) {
+    result.projections_p50_us = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
+    result.rest_p50_us = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
   }
   result.step_p90_us = math::percentile(all, 90);
   result.step_p99_us = math::percentile(all, 99);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,15 +12,17 @@
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
 #include "harness/results/cell_result.h"
+#include "harness/verify/policy_check.h"
 #include "harness/verify/verify.h"
 #include "harness/workload/token_feed.h"
-#include "variants/cache/build.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::measure {
 
 struct StepTimes {
   double append_us = 0, view_us = 0, attend_us = 0;
-  double step_us() const { return append_us + view_us + attend_us; }
+  double projections_us = 0, rest_us = 0;  // of a whole model
+  double step_us() const { return append_us + view_us + attend_us + projections_us + rest_us; }
 };
 
 // That hold `rows` rows of a side, the last one perhaps in part.
@@ -32,15 +35,19 @@ struct AttendWork {
 };
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids);
 
+// In place of a cache's own attention: fills in the outputs of a step's inputs.
+using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>;
+
 struct Cell {
   std::string key;
-  Spec spec;
+  LayerSpecs spec;
   size_t arm = 0, group = 0;  // as planned
   results::CellResult result;
   std::shared_ptr<const workload::Workload> workload;
   std::unique_ptr<memory::Ledger> ledger;
   std::unique_ptr<Cache> cache;
   std::vector<SequenceId> ids;
+  Attend attend_with;                         // none: the cache's own
   int64_t prompt = 0;                         // tokens of each sequence's first step, if it was a prompt
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend]
@@ -66,6 +73,10 @@ struct Cell {
   void summarise();
 
  private:
+  // The geometry that the cache was built for.
+  ModelShape shape() const { return {cache->shape(), workload->shape().kinds}; }
+  verify::PolicyCheck check_policies() const;
+
   int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began
 };
 

@@ -43,7 +43,8 @@ class SingleTokens {
       char& parted = parted_[i * static_cast<size_t>(chunked_.shape().layers) + static_cast<size_t>(layer)];
       if (parted) continue;
       const double difference = step(layer, inputs[i], ids_[i]);
-      parted = retention_of(chunked_.spec()).scores && !keep_the_same(layer, inputs[i].sequence, ids_[i]);
+      parted =
+          retention_of(chunked_.spec(layer)).scores && !keep_the_same(layer, inputs[i].sequence, ids_[i]);
       if (!parted && !(difference <= worst_)) worst_ = difference;  // NaN stays
     }
   }
@@ -59,8 +60,14 @@ class SingleTokens {
                                k = token_of(in.k, s.kv_heads, in.n, t, s.head_dim),
                                v = token_of(in.v, s.kv_heads, in.n, t, s.head_dim);
       std::vector<float> out(q.size());
-      const StepInput one{
-          .sequence = id, .n = 1, .q = q.data(), .k = k.data(), .v = v.data(), .out = out.data()};
+      const StepInput one{.sequence = id,
+                          .n = 1,
+                          .q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .out = out.data(),
+                          .sink_logits = in.sink_logits,
+                          .score_cap = in.score_cap};
       single_.step(layer, {&one, 1});
       const double d = relative_difference(token_of(in.out, s.q_heads, in.n, t, s.head_dim), out);
       if (!(d <= worst)) worst = d;
@@ -84,9 +91,9 @@ class SingleTokens {
 }  // namespace
 
 double replay_difference(const model::Model& model, const Passages& passages, int64_t length,
-                         const StepSchedule& schedule, const Spec& spec, model::Rotary rotary,
+                         const StepSchedule& schedule, const LayerSpecs& spec, model::Rotary rotary,
                          cuda::Gpu* gpu) {
-  const CacheShape shape = cache_shape(model.config(), passages.sequences, passages.length);
+  const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
   memory::Ledger ledger(INT64_MAX, gpu);  // of both caches
   const auto chunked = build_cache(spec, shape, ledger), single = build_cache(spec, shape, ledger);
   model::CachedModel reader(model, *chunked, passages.sequences, rotary);

@@ -17,7 +17,7 @@ namespace kv::measure {
 // tokens': outputs are compared until a near tie makes the two keep different tokens, which
 // verify/policy_check.h judges. Throws std::bad_alloc.
 double replay_difference(const model::Model& model, const Passages& passages, int64_t length,
-                         const StepSchedule& schedule, const Spec& spec, model::Rotary rotary,
+                         const StepSchedule& schedule, const LayerSpecs& spec, model::Rotary rotary,
                          cuda::Gpu* gpu = nullptr);
 
 }  // namespace kv::measure

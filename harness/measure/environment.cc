@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "harness/memory/machine.h"
+#include "harness/model/products.h"
 #include "harness/version.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/gpu.h"
@@ -39,6 +40,7 @@ nlohmann::json describe_environment() {
         {"l3_bytes", memory::cache_bytes(3)}}},
       {"isa", std::string(cpu::active_isa())},
       {"isas", cpu::available_isas()},
+      {"matrix_products", model::product_library()},
       {"os", std::string(os.sysname) + " " + os.release + " " + os.machine},
       {"memory_bytes", memory::total_memory_bytes()},
   };

@@ -19,7 +19,7 @@ void step(benchmark::State& state, const char* isa) {
   cell.spec = parse_spec("contiguous/f16");
   cell.ledger = std::make_unique<memory::Ledger>();
   cell.cache = build_cache(
-      cell.spec,
+      cell.spec.fallback,
       {.layers = 1, .q_heads = 32, .kv_heads = 8, .head_dim = 128, .max_tokens = kTokens, .max_sequences = 2},
       *cell.ledger);
   cell.ids = {cell.cache->add_sequence()};

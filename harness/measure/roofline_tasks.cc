@@ -63,7 +63,7 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
       for (int head = 0; head < shape.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
           add(span.k, span.rows);
-          add(span.v, span.rows);
+          if (!shape.is_latent()) add(span.v, span.rows);  // else they are the same
         }
       }
     }
@@ -165,6 +165,7 @@ RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold,
     if (!runs(*cell)) continue;
     if (!cell->reads_in_place) {
       add_read(hot_bytes(*cell));
+      instead_[cell] = reads_.at(hot_bytes(*cell));
       continue;
     }
     auto task = std::make_unique<RowsBandwidthTask>(*cell);
@@ -183,7 +184,7 @@ RooflineTasks::RooflineTasks(const std::vector<Cell*>& group, bool cold,
 
 double RooflineTasks::hot_gbps(const Cell& cell) const {
   const auto rows = rows_.find(&cell);
-  return rows != rows_.end() ? rows->second->gbps() : reads_.at(hot_bytes(cell))->gbps();
+  return rows != rows_.end() ? rows->second->gbps() : instead_.at(&cell)->gbps();
 }
 
 void RooflineTasks::write(Cell& cell) const {

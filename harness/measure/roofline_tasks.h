@@ -101,14 +101,15 @@ class RooflineTasks {
   RooflineTasks(const std::vector<Cell*>& group, bool cold, std::vector<std::unique_ptr<TimedTask>>& tasks);
   // Fills the roofline columns of a cell that has been timed.
   void write(Cell& cell) const;
+  double f32_multiply_adds_per_s() const { return floats_->per_second(); }
 
  private:
   double hot_gbps(const Cell& cell) const;
 
   bool cold_;
   std::map<const Cell*, const RowsBandwidthTask*> rows_;
-  std::map<int64_t, const ReadBandwidthTask*>
-      reads_;  // by bytes: cold, or instead of rows that are not read in place
+  std::map<int64_t, const ReadBandwidthTask*> reads_;        // by bytes: cold, and those of instead_
+  std::map<const Cell*, const ReadBandwidthTask*> instead_;  // of rows that are not read in place
   const PeakTask *floats_, *codes_;
 };
 

@@ -4,20 +4,22 @@
 
 namespace kv::measure {
 
-std::string SweepPoint::key(const Spec& spec, const std::string& suffix) const {
+std::string SweepPoint::key(const LayerSpecs& spec, const std::string& suffix) const {
   return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
          shape + " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
 }
 
-CacheShape cache_shape(const SweepPoint& point, int sequences) {
+ModelShape cache_shape(const SweepPoint& point, int sequences) {
   const workload::WorkloadShape& w = point.source->shape();
-  return {.layers = w.layers,
-          .q_heads = w.q_heads,
-          .kv_heads = w.kv_heads,
-          .head_dim = w.head_dim,
-          .max_tokens = point.seq_len,
-          .max_sequences = sequences,
-          .rope = w.rope};
+  return {{.layers = w.layers,
+           .q_heads = w.q_heads,
+           .kv_heads = w.kv_heads,
+           .head_dim = w.head_dim,
+           .max_tokens = point.seq_len,
+           .max_sequences = sequences,
+           .rope = w.rope,
+           .value_dim = w.value_dim},
+          w.kinds};
 }
 
 double value_count(const SweepPoint& point, double heads, double tokens) {
@@ -25,7 +27,7 @@ double value_count(const SweepPoint& point, double heads, double tokens) {
   return heads * tokens * w.head_dim * w.layers * point.batch;
 }
 
-int64_t held_bytes(const SweepPoint& point, const Spec& spec) {
+int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec) {
   // The closed form, in whole numbers, could overflow.
   const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
                                                     static_cast<double>(point.seq_len));

@@ -13,13 +13,13 @@
 #include "harness/memory/run_context.h"
 #include "harness/results/value.h"
 #include "harness/workload/sources.h"
-#include "variants/cache/build.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::measure {
 
 struct PlannedCell {
   std::string key;  // in cells.csv
-  Spec spec;
+  LayerSpecs spec;
   std::string variant;   // as tables name it: the spec, where a cache is behind it
   std::string series;    // the config's text that it comes from
   size_t arm = 0;        // of those that the experiment itself compares, if it does
@@ -50,15 +50,15 @@ struct SweepPoint {
   int64_t memory_bytes = 0;           // what a run may use
   std::vector<PlannedCell> cells = {};
 
-  std::string key(const Spec& spec, const std::string& suffix = "") const;
+  std::string key(const LayerSpecs& spec, const std::string& suffix = "") const;
 };
 
-CacheShape cache_shape(const SweepPoint& point, int sequences);
+ModelShape cache_shape(const SweepPoint& point, int sequences);
 // Values of all of a point's heads, sequences and layers. In floating point, since a config may ask for
 // absurdly many.
 double value_count(const SweepPoint& point, double heads, double tokens);
 // Payload, metadata and slack of a variant at the point's length; beyond any machine's memory, roughly.
-int64_t held_bytes(const SweepPoint& point, const Spec& spec);
+int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec);
 
 // What a run is asked and told while it goes on.
 struct RunControl {

@@ -72,8 +72,10 @@ std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t
   return ids;
 }
 
-bool agrees_in_chunks(const Spec& spec) {
-  return !retention_of(spec).cuts_prompt && !ResidualBuffer::needed(codec_of(spec).make(spec.codec));
+bool agrees_in_chunks(const LayerSpecs& specs) {
+  return !specs.any([](const Spec& spec) {
+    return retention_of(spec).cuts_prompt || ResidualBuffer::needed(codec_of(spec).make(spec.codec));
+  });
 }
 
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
@@ -89,16 +91,16 @@ bool read_together(const Passages& passages, const StepSchedule& schedule, Readi
 }
 
 std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
-                                                const StepSchedule& schedule, std::span<const Spec> specs,
-                                                cuda::Gpu* gpu) {
-  const CacheShape shape = cache_shape(model.config(), passages.sequences, passages.length);
+                                                const StepSchedule& schedule,
+                                                std::span<const LayerSpecs> specs, cuda::Gpu* gpu) {
+  const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
   memory::Ledger ledger(INT64_MAX, gpu);  // of all caches
   const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
   Reading reference(model, *full, passages);
   std::vector<std::unique_ptr<Cache>> caches;
   std::vector<std::unique_ptr<Reading>> readings;
   std::vector<Reading*> pointers;
-  for (const Spec& spec : specs) {
+  for (const LayerSpecs& spec : specs) {
     caches.push_back(build_cache(spec, shape, ledger));
     readings.push_back(std::make_unique<Reading>(model, *caches.back(), passages));
     pointers.push_back(readings.back().get());

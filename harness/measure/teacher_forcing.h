@@ -42,7 +42,7 @@ struct StepSchedule {
 // Whether a cache must answer steps of several tokens as it answers the same q, k and v in decode: not if rows
 // are encoded a group at a time (a chunk's first queries then see encoded what decode would still have raw), or if
 // the first step is cut as a prompt.
-bool agrees_in_chunks(const Spec& spec);
+bool agrees_in_chunks(const LayerSpecs& specs);
 
 struct Reading {
   Reading(const model::Model& model, Cache& cache, const Passages& passages)
@@ -62,7 +62,7 @@ bool read_together(const Passages& passages, const StepSchedule& schedule, Readi
 
 // Predictions [sequences, length] of each spec, from the specs alone, with caches on a GPU if there is one. Throws std::bad_alloc.
 std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
-                                                const StepSchedule& schedule, std::span<const Spec> specs,
-                                                cuda::Gpu* gpu = nullptr);
+                                                const StepSchedule& schedule,
+                                                std::span<const LayerSpecs> specs, cuda::Gpu* gpu = nullptr);
 
 }  // namespace kv::measure

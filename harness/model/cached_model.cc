@@ -3,14 +3,52 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "harness/model/step_parts.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 
 namespace kv::model {
 namespace {
 
-// [heads, sequences, n, head_dim] to [sequences, heads, n, head_dim], or back: `row` values a head and
-// sequence.
+// Caches leave it to their retention what a query sees.
+void check_window(const ModelConfig& config, const Cache& cache) {
+  const int64_t tokens = cache.shape().max_tokens;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const int64_t window = config.window(layer);
+    const Spec& spec = cache.spec(layer);
+    if (window == 0 || tokens <= window || !retention_of(spec).keeps_all) continue;
+    throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
+                                " tokens, but '" + spec.print() + "' shows it all of " +
+                                std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
+                                "), or shorter sequences");
+  }
+}
+
+}  // namespace
+
+void check_rotation(const ModelConfig& config, const LayerSpecs& specs) {
+  if (!rotates_at_read(specs)) return;
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(why + ": '" + specs.print() + "' needs to be without positions=cache");
+  };
+  if (!config.rotary) refuse("the model's positions are learned, not rotary");
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (config.rope_of(layer) == config.rope) continue;
+    refuse(config.viewer(layer) + " has a RoPE of its own, and a cache rotates all layers alike");
+  }
+}
+
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
+  return {{.layers = config.layers,
+           .q_heads = config.q_heads,
+           .kv_heads = config.kv_heads,
+           .head_dim = config.head_dim(),
+           .max_tokens = max_tokens,
+           .max_sequences = sequences,
+           .rope = config.rope},
+          config.kinds};
+}
+
 void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i)
@@ -18,35 +56,20 @@ void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, flo
   }
 }
 
-// Caches leave it to their retention what a query sees.
-void check_window(const ModelConfig& config, const Cache& cache) {
-  const int64_t window = config.sliding_window, tokens = cache.shape().max_tokens;
-  if (window == 0 || tokens <= window || !retention_of(cache.spec()).keeps_all) return;
-  throw std::invalid_argument("the model's queries see the last " + std::to_string(window) +
-                              " tokens, but '" + cache.spec().print() + "' shows them all of " +
-                              std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
-                              "), or shorter sequences");
-}
-
-}  // namespace
-
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens) {
-  return {.layers = config.layers,
-          .q_heads = config.q_heads,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim(),
-          .max_tokens = max_tokens,
-          .max_sequences = sequences,
-          .rope = config.rope};
-}
-
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
-    : model_(model), cache_(cache), rotary_(rotates_at_read(cache.spec()) ? Rotary::kCache : rotary) {
+    : model_(model), cache_(cache), rotary_(rotates_at_read(cache) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
+  check_rotation(model.config(), cache.spec(0));
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 
-std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
+std::vector<float> CachedModel::prompt(std::span<const int> ids, int64_t n) {
+  std::vector<int64_t> last;
+  for (int64_t end = n; end <= std::ssize(ids); end += n) last.push_back(end - 1);
+  return step(ids, n, last);
+}
+
+std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted) {
   std::vector<int64_t> positions(ids.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = tokens_ + static_cast<int64_t>(i) % n;
   std::vector<float> logits = model_.forward(
@@ -54,9 +77,18 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n) {
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, n, q, k, v, out);
       },
-      rotary_);
+      rotary_, wanted);
   tokens_ += n;
   return logits;
+}
+
+void CachedModel::fork(int samples) {
+  std::vector<SequenceId> all;
+  for (const SequenceId id : ids_) {
+    all.push_back(id);
+    for (int i = 1; i < samples; ++i) all.push_back(cache_.fork(id));
+  }
+  ids_ = std::move(all);
 }
 
 void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
@@ -77,11 +109,30 @@ void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, c
                       .q = q_.data() + i * q_size,
                       .k = k_.data() + i * kv_size,
                       .v = v_.data() + i * kv_size,
-                      .out = out_.data() + i * q_size});
+                      .out = out_.data() + i * q_size,
+                      .sink_logits = model_.config().sinks(layer),
+                      .score_cap = model_.config().score_cap});
   }
-  cache_.step(layer, inputs);
+  step_cache(layer, inputs);
   if (observer_) observer_(layer, inputs);
   swap_axes(out_.data(), sequences, s.q_heads, row, out);
+}
+
+void CachedModel::step_cache(int layer, std::span<const StepInput> inputs) {
+  if (inputs.front().n > 1) {  // perhaps in slices, each stored and attended to
+    const StepParts::Timing timing(Part::kAttend);
+    return cache_.step(layer, inputs);
+  }
+  {
+    const StepParts::Timing timing(Part::kAppend);
+    cache_.append(layer, inputs);
+  }
+  {
+    const StepParts::Timing timing(Part::kView);
+    cache_.view(layer, inputs);
+  }
+  const StepParts::Timing timing(Part::kAttend);
+  cache_.attend(layer, inputs);
 }
 
 }  // namespace kv::model

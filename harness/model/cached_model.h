@@ -12,34 +12,54 @@
 #include <utility>
 #include <vector>
 
+#include "harness/model/decoder.h"
 #include "harness/model/model.h"
 #include "variants/cache/cache.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::model {
 
 // The cache that a model with this configuration needs.
-CacheShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
+ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tokens);
 
-class CachedModel {
+// Throws std::invalid_argument where the spec has positions=cache, and the model no RoPE, or several.
+void check_rotation(const ModelConfig& config, const LayerSpecs& specs);
+
+// From [outer, inner, row] to [inner, outer, row]: a model's rows [heads, sequences, n, head_dim] to a cache's
+// [sequences, heads, n, head_dim], or back, with n * head_dim values a row.
+void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to);
+
+class CachedModel : public Decoder {
  public:
   // `cache` has the model's shape and no sequences yet; both outlive this object. A cache that rotates
   // rows by cache position gets them before RoPE, whatever `rotary` says. Throws std::bad_alloc, and
-  // std::invalid_argument if the model has a sliding window and the cache would show it more.
+  // std::invalid_argument if a layer has a sliding window and the cache would show it more, and what check_rotation
+  // throws.
   CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary = Rotary::kTrained);
 
   // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns the logits
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
-  std::vector<float> step(std::span<const int> ids, int64_t n);
+  std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
+  // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
+  std::vector<float> prompt(std::span<const int> ids, int64_t n);
+  // The cache has been given `tokens` tokens of each sequence by someone else.
+  void follow(int64_t tokens) { tokens_ += tokens; }
 
   // Called after each layer's step, with what the cache was given and what it answered.
   using Observer = std::function<void(int layer, std::span<const StepInput> inputs)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::span<const SequenceId> sequences() const { return ids_; }
-  int64_t tokens() const { return tokens_; }  // a sequence, so far
+  // The cache has room for as many sequences, or std::logic_error. Throws std::bad_alloc.
+  void fork(int samples) override;
+  int sequence_count() const override { return static_cast<int>(ids_.size()); }
+  int64_t tokens() const override { return tokens_; }  // a sequence, so far
 
  private:
+  std::vector<float> step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted);
   void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  // Cache::step, its parts timed.
+  void step_cache(int layer, std::span<const StepInput> inputs);
 
   const Model& model_;
   Cache& cache_;

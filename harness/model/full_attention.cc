@@ -1,4 +1,4 @@
-// Causal attention that keeps every row: matrix products over a block of queries at a time. Of a model with a
+// Causal attention that keeps every row: matrix products over a block of queries at a time. In a layer with a
 // sliding window, rows that have left it get no weight.
 #include <Eigen/Core>
 #include <algorithm>
@@ -25,7 +25,9 @@ class FullAttention {
       append(k_[head(layer, h)], k + h * head_size, head_size);
       append(v_[head(layer, h)], v + h * head_size, head_size);
       for (int64_t g = h * group; g < (h + 1) * group; ++g) {
-        attend(head(layer, h), n, q + g * head_size, out + g * head_size);
+        const float* sinks = config_.sinks(layer);
+        attend({head(layer, h), config_.window(layer), sinks ? sinks + g : nullptr}, n, q + g * head_size,
+               out + g * head_size);
       }
     }
   }
@@ -41,25 +43,36 @@ class FullAttention {
     kept.insert(kept.end(), rows, rows + values);
   }
 
+  // A query head, as attention sees it.
+  struct Head {
+    size_t rows;        // whose K and V it reads
+    int64_t window;     // 0: none
+    const float* sink;  // or null
+  };
+
   // The last n rows of the head are the queries' own tokens.
-  void attend(size_t head, int64_t n, const float* q, float* out) const {
-    const int64_t head_dim = config_.head_dim(), past = static_cast<int64_t>(k_[head].size()) / head_dim - n;
+  void attend(const Head& of, int64_t n, const float* q, float* out) const {
+    const std::vector<float>&kept_k = k_[of.rows], &kept_v = v_[of.rows];
+    const int64_t head_dim = config_.head_dim(), past = static_cast<int64_t>(kept_k.size()) / head_dim - n;
+    const float cap = config_.score_cap;
     for (int64_t first = 0; first < n; first += kQueryBlock) {
       const int64_t count = std::min(kQueryBlock, n - first), rows = past + first + count;
-      const ConstMap k(k_[head].data(), rows, head_dim), v(v_[head].data(), rows, head_dim);
+      const ConstMap k(kept_k.data(), rows, head_dim), v(kept_v.data(), rows, head_dim);
       Matrix scores = ConstMap(q + first * head_dim, count, head_dim) * k.transpose();
       scores *= 1.0f / std::sqrt(static_cast<float>(head_dim));
-      for (int64_t t = 0; t < count; ++t) causal_softmax(scores.row(t), past + first + t + 1);
+      if (cap > 0) scores = (cap * (scores.array() / cap).tanh()).matrix();
+      for (int64_t t = 0; t < count; ++t) causal_softmax(of, past + first + t + 1, scores.row(t));
       Eigen::Map<Matrix>(out + first * head_dim, count, head_dim).noalias() = scores * v;
     }
   }
 
   // Rows […, end) are those of the query's token and before.
-  void causal_softmax(Eigen::Ref<Eigen::RowVectorXf> scores, int64_t end) const {
-    const int64_t visible = config_.sliding_window > 0 ? std::min(end, config_.sliding_window) : end;
+  static void causal_softmax(const Head& of, int64_t end, Eigen::Ref<Eigen::RowVectorXf> scores) {
+    const int64_t visible = of.window > 0 ? std::min(end, of.window) : end;
     auto seen = scores.segment(end - visible, visible);
-    seen = (seen.array() - seen.maxCoeff()).exp();
-    seen /= seen.sum();
+    const float max = of.sink ? std::max(*of.sink, seen.maxCoeff()) : seen.maxCoeff();
+    seen = (seen.array() - max).exp();
+    seen /= seen.sum() + (of.sink ? std::exp(*of.sink - max) : 0.0f);
     scores.head(end - visible).setZero();
     scores.tail(scores.size() - end).setZero();
   }

@@ -1,319 +1,189 @@
-// A Hugging Face folder of the Llama family: config.json, and weights in one or several .safetensors.
+// A Hugging Face folder: config.json, and weights in one or several .safetensors.
 //
-// Llama, Mistral and Qwen2 are one forward pass that differs in numbers, biases and the sliding window. Their
-// converted weights have their query and key rows permuted so that rotary pairs are the two halves of a head
+// Converted weights have their query and key rows permuted so that rotary pairs are the two halves of a head
 // (transformers, convert_llama_weights_to_hf.py), unlike Meta's own files and llama2.c's.
-#include <algorithm>
+#include <array>
 #include <filesystem>
-#include <set>
 #include <stdexcept>
 
-#include "harness/config/geometry.h"
-#include "harness/io/json.h"
-#include "harness/io/mapped_file.h"
-#include "harness/io/safetensors.h"
+#include "harness/model/family.h"
+#include "harness/model/shards.h"
 #include "harness/model/weights.h"
 
 namespace kv::model {
 namespace {
 
-using nlohmann::json;
-namespace fs = std::filesystem;
+// What tensors' names begin with: a text model's, GPT-2's, saved with its classifier or without, and the text model's
+// inside a multimodal one, as older and newer versions of transformers save it.
+constexpr std::array kPrefixes{"model.", "transformer.", "", "language_model.model.",
+                               "model.language_model."};
 
-json read_json(const std::string& path) {
-  if (!fs::exists(path))
-    throw std::invalid_argument("cannot read " + path + "; a Hugging Face model folder has it");
-  json object = io::parse_json(io::read_text(path), path);
-  if (!object.is_object()) throw std::invalid_argument(path + ": not a JSON object");
-  return object;
-}
-
-// An object of config.json whose keys are read with their checks.
-class Settings {
+class Loader {
  public:
-  Settings(json object, std::string path) : object_(std::move(object)), path_(std::move(path)) {}
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw std::invalid_argument(path_ + ": " + what);
-  }
-  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const {
-    const auto found = object_.find(key);
-    refuse("'" + key + "' " +
-           (found == object_.end() ? "is missing; expected " : "is " + io::shown(*found) + ", expected ") +
-           expected);
-  }
-
-  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
-
-  double number(const std::string& key, double fallback) const {
-    if (!has(key)) return fallback;
-    if (!object_[key].is_number() || !(object_[key].get<double>() > 0)) refuse(key, "a positive number");
-    return object_[key].get<double>();
-  }
-  int count(const std::string& key) const {
-    constexpr int64_t kMost = 1 << 24;
-    if (!has(key) || !object_[key].is_number_integer() || object_[key].get<int64_t>() < 1 ||
-        object_[key].get<int64_t>() > kMost) {
-      refuse(key, "a positive integer");
+  Loader(const HuggingFaceConfig& config, Shards& shards)
+      : family_(*config.family), settings_(config.settings), c_(config.model), shards_(shards) {
+    const std::string embedding = family_.rotary ? "embed_tokens.weight" : "wte.weight";
+    prefix_ = kPrefixes[family_.rotary ? 0 : 1];
+    for (const char* prefix : kPrefixes) {
+      if (shards_.has(prefix_ + embedding)) break;
+      if (shards_.has(prefix + embedding)) prefix_ = prefix;
     }
-    return object_[key].get<int>();
   }
-  bool flag(const std::string& key, bool fallback) const {
-    if (!has(key)) return fallback;
-    if (!object_[key].is_boolean()) refuse(key, "true or false");
-    return object_[key].get<bool>();
-  }
-  std::string text(const std::string& key, const std::string& fallback) const {
-    if (!has(key)) return fallback;
-    if (!object_[key].is_string()) refuse(key, "text");
-    return object_[key].get<std::string>();
-  }
-  std::vector<std::string> texts(const std::string& key) const {
-    std::vector<std::string> values;
-    if (!has(key)) return values;
-    for (const json& item : object_[key]) {
-      if (!item.is_string()) refuse(key, "a list of texts");
-      values.push_back(item.get<std::string>());
+
+  void load(ModelWeights& weights) {
+    const bool gpt2 = family_.feed_forward == FeedForward::kPlain;
+    weights.embedding = matrix(gpt2 ? "wte" : "embed_tokens", c_.vocab_size, c_.dim);
+    if (!c_.rotary) weights.positions = matrix("wpe", c_.max_tokens, c_.dim);
+    weights.final_norm = norm(gpt2 ? "ln_f" : "norm", c_.dim);
+    if (c_.norm == Norm::kLayer) weights.final_norm_bias = vector("ln_f.bias", {c_.dim});
+    const std::string head = head_name();
+    const bool tied = settings_.flag("tie_word_embeddings", !shards_.has(head));
+    weights.classifier = tied ? weights.embedding : shards_.matrix(head, c_.vocab_size, c_.dim);
+    for (int l = 0; l < c_.layers; ++l) {
+      layer_ = (gpt2 ? "h." : "layers.") + std::to_string(l) + ".";
+      weights.layers.push_back(gpt2 ? gpt2_layer() : layer());
     }
-    return values;
-  }
-  Settings inner(const std::string& key) const {
-    if (!has(key)) return {json::object(), path_};
-    if (!object_[key].is_object()) refuse(key, "an object");
-    return {object_[key], path_};
+    if (family_.sinks) weights.config.sink_logits = std::move(sinks_);
   }
 
  private:
-  json object_;
-  std::string path_;
-};
-
-// transformers 5 has all of it in rope_parameters; before, theta lay beside rope_scaling.
-Rope read_rope(const Settings& config) {
-  const Settings rope = config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  Rope r{.theta = rope.number("rope_theta", config.number("rope_theta", 10000.0)),
-         .pairs = RopePairs::kHalfSplit};
-  if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0)) != 1.0)
-    config.refuse("'partial_rotary_factor' other than 1 is not implemented");
-  if (type == "default") return r;
-  if (type != "linear" && type != "llama3") {
-    config.refuse("rotary scaling '" + type + "' is not implemented; known are default, linear and llama3");
-  }
-  if (!rope.has("factor")) rope.refuse("factor", "a positive number, for rotary scaling '" + type + "'");
-  r.factor = rope.number("factor", 1.0);
-  if (type == "linear") return r;
-  r.low = rope.number("low_freq_factor", 1.0);
-  r.high = rope.number("high_freq_factor", 4.0);
-  r.trained_tokens = rope.count("original_max_position_embeddings");
-  if (!(r.low < r.high)) rope.refuse("low_freq_factor", "less than high_freq_factor");
-  return r;
-}
-
-// In tokens, the query's own included; 0: none. Newer configs say it of each layer, older ones of Qwen2 by a
-// number of layers that do not slide.
-int64_t read_window(const Settings& config, const std::string& type, int layers) {
-  const std::vector<std::string> types = config.texts("layer_types");
-  if (type == "llama" || !config.has("sliding_window")) return 0;
-  if (type == "qwen2" && !config.flag("use_sliding_window", false)) return 0;
-  const int64_t window = config.count("sliding_window");
-  int64_t sliding = layers;
-  if (!types.empty()) {
-    sliding = std::count(types.begin(), types.end(), "sliding_attention");
-  } else if (type == "qwen2" && config.has("max_window_layers")) {
-    sliding = layers - std::min<int64_t>(layers, static_cast<int64_t>(config.number("max_window_layers", 1)));
-  }
-  if (sliding != 0 && sliding != layers) {
-    config.refuse(std::to_string(sliding) + " of " + std::to_string(layers) +
-                  " layers have a sliding window; a model needs one kind of attention in all layers here");
-  }
-  return sliding > 0 ? window : 0;
-}
-
-std::string check_kind(const Settings& config) {
-  const std::string type = config.text("model_type", "");
-  if (type != "llama" && type != "mistral" && type != "qwen2") {
-    config.refuse("model_type '" + type + "' is not implemented; known are llama, mistral and qwen2");
-  }
-  if (config.text("hidden_act", "silu") != "silu") config.refuse("hidden_act", "\"silu\"");
-  if (config.flag("mlp_bias", false)) config.refuse("mlp_bias", "false: such biases are not implemented");
-  if (config.has("quantization_config"))
-    config.refuse("its weights are quantised ('quantization_config'); expected f32, f16 or bf16");
-  return type;
-}
-
-ModelConfig model_config(const Settings& config, const std::string& type, const std::string& path) {
-  const config::Geometry g = config::read_geometry(path);
-  ModelConfig c{.dim = config.count("hidden_size"),
-                .hidden_dim = config.count("intermediate_size"),
-                .layers = g.layers,
-                .q_heads = g.q_heads,
-                .kv_heads = g.kv_heads,
-                .vocab_size = config.count("vocab_size"),
-                .max_tokens = config.count("max_position_embeddings"),
-                .stated_head_dim = g.head_dim,
-                .sliding_window = read_window(config, type, g.layers),
-                .norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6)),
-                .rope = read_rope(config)};
-  if (g.head_dim % 2 != 0)
-    config.refuse("a head_dim of " + std::to_string(g.head_dim) +
-                  " has no rotary pairs; expected an even number");
-  return c;
-}
-
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
-// All tensors of a folder, whichever file they lie in.
-class Shards {
- public:
-  explicit Shards(const std::string& folder) : folder_(folder) {
-    for (const std::string& name : file_names()) {
-      files_.push_back(std::make_unique<io::SafetensorsFile>((fs::path(folder_) / name).string()));
-      for (const auto& [tensor_name, tensor] : files_.back()->tensors()) {
-        if (!places_.emplace(tensor_name, Place{&files_.back()->path(), &tensor}).second) {
-          throw std::invalid_argument("model " + folder_ + ": tensor " + tensor_name + " is in two files, " +
-                                      *places_.at(tensor_name).path + " and " + files_.back()->path());
-        }
-      }
-    }
-  }
-
-  bool has(const std::string& name) const { return places_.contains(name); }
-
-  // Checked to be there, of this shape, in a type that can be read.
-  const io::SafetensorsFile::Tensor& tensor(const std::string& name, std::vector<int64_t> shape) const {
-    const auto found = places_.find(name);
-    if (found == places_.end()) {
-      throw std::invalid_argument("model " + folder_ + ": tensor " + name + " is in none of its " +
-                                  std::to_string(files_.size()) +
-                                  " .safetensors; its config.json asks for it, " + shape_text(shape));
-    }
-    const auto refuse = [&](const std::string& what) {
-      throw std::invalid_argument("model " + *found->second.path + ": tensor " + name + " " + what);
-    };
-    const io::SafetensorsFile::Tensor& t = *found->second.tensor;
-    if (t.shape != shape) {
-      refuse("has the shape " + shape_text(t.shape) + ", expected " + shape_text(shape) +
-             " by its config.json");
-    }
-    if (t.dtype != "F32" && t.dtype != "F16" && t.dtype != "BF16")
-      refuse("has the type " + t.dtype + ", expected F32, F16 or BF16");
-    return t;
+  // The classifier lies beside the text model.
+  std::string head_name() const {
+    const std::string inside = "language_model.lm_head.weight";
+    return shards_.has(inside) ? inside : "lm_head.weight";
   }
 
   WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) const {
-    const io::SafetensorsFile::Tensor& t = tensor(name, {rows, cols});
-    using Type = WeightMatrix::Type;
-    const Type type = t.dtype == "F32" ? Type::kF32 : t.dtype == "F16" ? Type::kF16 : Type::kBf16;
-    return {t.bytes.data(), type, rows, cols};
+    return shards_.matrix(prefix_ + name + ".weight", rows, cols);
   }
-  std::vector<float> vector(const std::string& name, int64_t size) const {
-    std::vector<float> values(static_cast<size_t>(size));
-    io::read_f32(tensor(name, {size}), 0, size, values.data());
-    return values;
+  std::vector<float> vector(const std::string& name, std::vector<int64_t> shape) const {
+    return shards_.vector(prefix_ + name, std::move(shape));
   }
-
-  int64_t bytes() const {
-    int64_t sum = 0;
-    for (const auto& [name, place] : places_) sum += static_cast<int64_t>(place.tensor->bytes.size());
-    return sum;
-  }
-
- private:
-  struct Place {
-    const std::string* path;
-    const io::SafetensorsFile::Tensor* tensor;
-  };
-
-  // Those that the index names; else the one of the usual name; else all.
-  std::set<std::string> file_names() const {
-    const fs::path index = fs::path(folder_) / "model.safetensors.index.json";
-    if (fs::exists(index)) return indexed_names(index.string());
-    if (fs::exists(fs::path(folder_) / "model.safetensors")) return {"model.safetensors"};
-    std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().extension() == ".safetensors") names.insert(entry.path().filename().string());
+  std::vector<float> norm(const std::string& name, int64_t size) const {
+    std::vector<float> weight = vector(name + ".weight", {size});
+    if (family_.norm_offset) {
+      for (float& x : weight) x += 1.0f;
     }
-    if (names.empty()) {
-      throw std::invalid_argument("model " + folder_ +
-                                  ": there is no .safetensors in it; expected the folder of a " +
-                                  "Hugging Face model");
-    }
-    return names;
+    return weight;
+  }
+  std::vector<float> bias(bool there, const std::string& name, int64_t size) const {
+    return there ? vector(name + ".bias", {size}) : std::vector<float>();
   }
 
-  static std::set<std::string> indexed_names(const std::string& path) {
-    const json index = read_json(path);
-    const auto map = index.find("weight_map");
-    if (map == index.end() || !map->is_object() || map->empty())
-      throw std::invalid_argument(path + ": 'weight_map' must name the file of each tensor");
-    std::set<std::string> names;
-    for (const auto& [tensor, file] : map->items()) {
-      const bool plain = file.is_string() && file.get<std::string>().find('/') == std::string::npos;
-      if (!plain)
-        throw std::invalid_argument(path + ": the file of " + tensor + " must be a name in this folder");
-      names.insert(file.get<std::string>());
+  LayerWeights layer() {
+    const std::string attention = layer_ + "self_attn.";
+    const int64_t q = int64_t{c_.q_heads} * c_.head_dim(), kv = int64_t{c_.kv_heads} * c_.head_dim();
+    const bool all = settings_.flag("attention_bias", false), qkv = all || family_.qkv_bias;
+    LayerWeights w{.attention_norm = norm(layer_ + "input_layernorm", c_.dim),
+                   .wq = matrix(attention + "q_proj", q, c_.dim),
+                   .wk = matrix(attention + "k_proj", kv, c_.dim),
+                   .wv = matrix(attention + "v_proj", kv, c_.dim),
+                   .wo = matrix(attention + "o_proj", c_.dim, q),
+                   .bq = bias(qkv, attention + "q_proj", q),
+                   .bk = bias(qkv, attention + "k_proj", kv),
+                   .bv = bias(qkv, attention + "v_proj", kv),
+                   .bo = bias(all, attention + "o_proj", c_.dim)};
+    w.ffn_norm =
+        norm(layer_ + (family_.out_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm"), c_.dim);
+    if (family_.out_norms) {
+      w.attention_out_norm = norm(layer_ + "post_attention_layernorm", c_.dim);
+      w.ffn_out_norm = norm(layer_ + "post_feedforward_layernorm", c_.dim);
     }
-    return names;
+    if (family_.head_norms) {
+      w.q_norm = norm(attention + "q_norm", c_.head_dim());
+      w.k_norm = norm(attention + "k_norm", c_.head_dim());
+    }
+    if (family_.sinks) {
+      const std::vector<float> sinks = vector(attention + "sinks", {c_.q_heads});
+      sinks_.insert(sinks_.end(), sinks.begin(), sinks.end());
+    }
+    if (family_.feed_forward == FeedForward::kExperts) {
+      load_experts(layer_ + "mlp.", w);
+    } else {
+      w.gate = matrix(layer_ + "mlp.gate_proj", c_.hidden_dim, c_.dim);
+      w.up = matrix(layer_ + "mlp.up_proj", c_.hidden_dim, c_.dim);
+      w.down = matrix(layer_ + "mlp.down_proj", c_.dim, c_.hidden_dim);
+    }
+    return w;
   }
 
-  std::string folder_;
-  std::vector<std::unique_ptr<io::SafetensorsFile>> files_;
-  std::map<std::string, Place> places_;
+  // gpt-oss multiplies from the right, all experts in one tensor, and gate and up alternate in its columns.
+  void load_experts(const std::string& mlp, LayerWeights& w) {
+    const int64_t count = settings_.count("num_local_experts"), hidden = c_.hidden_dim;
+    w.router = matrix(mlp + "router", count, c_.dim);
+    w.b_router = vector(mlp + "router.bias", {count});
+    const std::string experts = mlp + "experts.";
+    const std::vector<float> both = vector(experts + "gate_up_proj_bias", {count, 2 * hidden});
+    const std::vector<float> down = vector(experts + "down_proj_bias", {count, c_.dim});
+    for (int64_t e = 0; e < count; ++e) {
+      const auto alternating = [&](int64_t first) {
+        return shards_.transposed(prefix_ + experts + "gate_up_proj",
+                                  {{count, c_.dim, 2 * hidden}, e, first, 2, hidden});
+      };
+      ExpertWeights& expert = w.experts.emplace_back();
+      expert.gate = alternating(0);
+      expert.up = alternating(1);
+      expert.down =
+          shards_.transposed(prefix_ + experts + "down_proj", {{count, hidden, c_.dim}, e, 0, 1, c_.dim});
+      for (int64_t i = 0; i < hidden; ++i) {
+        expert.b_gate.push_back(both[static_cast<size_t>(2 * (e * hidden + i))]);
+        expert.b_up.push_back(both[static_cast<size_t>(2 * (e * hidden + i) + 1)]);
+      }
+      expert.b_down.assign(down.begin() + e * c_.dim, down.begin() + (e + 1) * c_.dim);
+    }
+  }
+
+  // GPT-2's matrices multiply from the right, too, and q, k and v are one.
+  LayerWeights gpt2_layer() {
+    const auto columns = [&](const std::string& name, int64_t in, int64_t out, int64_t first, int64_t n) {
+      return shards_.transposed(prefix_ + layer_ + name + ".weight", {{in, out}, 0, first, 1, n});
+    };
+    const int64_t dim = c_.dim;
+    const std::vector<float> qkv = vector(layer_ + "attn.c_attn.bias", {3 * dim});
+    const auto third = [&](int64_t i) {
+      return std::vector<float>(qkv.begin() + i * dim, qkv.begin() + (i + 1) * dim);
+    };
+    return {.attention_norm = norm(layer_ + "ln_1", dim),
+            .ffn_norm = norm(layer_ + "ln_2", dim),
+            .attention_norm_bias = vector(layer_ + "ln_1.bias", {dim}),
+            .ffn_norm_bias = vector(layer_ + "ln_2.bias", {dim}),
+            .wq = columns("attn.c_attn", dim, 3 * dim, 0, dim),
+            .wk = columns("attn.c_attn", dim, 3 * dim, dim, dim),
+            .wv = columns("attn.c_attn", dim, 3 * dim, 2 * dim, dim),
+            .wo = columns("attn.c_proj", dim, dim, 0, dim),
+            .bq = third(0),
+            .bk = third(1),
+            .bv = third(2),
+            .bo = vector(layer_ + "attn.c_proj.bias", {dim}),
+            .up = columns("mlp.c_fc", dim, c_.hidden_dim, 0, c_.hidden_dim),
+            .down = columns("mlp.c_proj", c_.hidden_dim, dim, 0, dim),
+            .b_up = vector(layer_ + "mlp.c_fc.bias", {c_.hidden_dim}),
+            .b_down = vector(layer_ + "mlp.c_proj.bias", {dim})};
+  }
+
+  const Family& family_;
+  const Settings& settings_;
+  const ModelConfig& c_;
+  Shards& shards_;
+  std::string prefix_, layer_;
+  std::vector<float> sinks_;
 };
-
-struct Biases {
-  bool qkv, o;
-};
-
-LayerWeights layer_weights(const Shards& shards, const ModelConfig& c, int l, const Biases& biases) {
-  const std::string layer = "model.layers." + std::to_string(l) + ".", attention = layer + "self_attn.",
-                    mlp = layer + "mlp.";
-  const int64_t q = int64_t{c.q_heads} * c.head_dim(), kv = int64_t{c.kv_heads} * c.head_dim();
-  const auto bias = [&](bool there, const std::string& name, int64_t size) {
-    return there ? shards.vector(attention + name + ".bias", size) : std::vector<float>();
-  };
-  return {.attention_norm = shards.vector(layer + "input_layernorm.weight", c.dim),
-          .ffn_norm = shards.vector(layer + "post_attention_layernorm.weight", c.dim),
-          .wq = shards.matrix(attention + "q_proj.weight", q, c.dim),
-          .wk = shards.matrix(attention + "k_proj.weight", kv, c.dim),
-          .wv = shards.matrix(attention + "v_proj.weight", kv, c.dim),
-          .wo = shards.matrix(attention + "o_proj.weight", c.dim, q),
-          .bq = bias(biases.qkv, "q_proj", q),
-          .bk = bias(biases.qkv, "k_proj", kv),
-          .bv = bias(biases.qkv, "v_proj", kv),
-          .bo = bias(biases.o, "o_proj", c.dim),
-          .gate = shards.matrix(mlp + "gate_proj.weight", c.hidden_dim, c.dim),
-          .up = shards.matrix(mlp + "up_proj.weight", c.hidden_dim, c.dim),
-          .down = shards.matrix(mlp + "down_proj.weight", c.dim, c.hidden_dim)};
-}
 
 }  // namespace
 
 ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes) {
-  const std::string config_path = (fs::path(folder) / "config.json").string();
-  const Settings config(read_json(config_path), config_path);
-  const std::string type = check_kind(config);
-  const ModelConfig c = model_config(config, type, config_path);
-  const auto shards = std::make_shared<const Shards>(folder);
+  const HuggingFaceConfig config =
+      read_hugging_face_config((std::filesystem::path(folder) / "config.json").string());
+  const auto shards = std::make_shared<Shards>(folder);
   check_fits(folder, shards->bytes(), memory_bytes);
-
   ModelWeights weights{.path = folder,
-                       .config = c,
-                       .embedding = shards->matrix("model.embed_tokens.weight", c.vocab_size, c.dim),
+                       .config = config.model,
+                       .embedding = {},
                        .classifier = {},
-                       .final_norm = shards->vector("model.norm.weight", c.dim),
+                       .final_norm = {},
                        .layers = {},
                        .files = shards};
-  const bool tied = config.flag("tie_word_embeddings", !shards->has("lm_head.weight"));
-  weights.classifier = tied ? weights.embedding : shards->matrix("lm_head.weight", c.vocab_size, c.dim);
-  const bool bias = config.flag("attention_bias", false);
-  const Biases biases{.qkv = bias || type == "qwen2", .o = bias};
-  for (int l = 0; l < c.layers; ++l) weights.layers.push_back(layer_weights(*shards, c, l, biases));
+  Loader(config, *shards).load(weights);
   return weights;
 }
 

@@ -60,7 +60,8 @@ Header read_header(const io::MappedFile& file) {
     }
     field[i] = static_cast<int>(value);
   }
-  const ModelConfig c = {field[0], field[1], field[2], field[3], field[4], field[5], field[6]};
+  ModelConfig c = {field[0], field[1], field[2], field[3], field[4], field[5], field[6]};
+  c.kinds.resize(static_cast<size_t>(c.layers));
   check_divides(file.path(), "dim", c.dim, "n_heads", c.q_heads);
   check_divides(file.path(), "n_heads", c.q_heads, "n_kv_heads", c.kv_heads);
   check_divides(file.path(), "head dimension", c.head_dim(), "a rotary pair's", 2);

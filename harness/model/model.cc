@@ -1,4 +1,4 @@
-// The Llama forward pass over weights from any file. n tokens go through each matrix product together: x [n,
+// The forward pass of all families, over weights from any file. n tokens go through each matrix product together: x [n,
 // in] becomes x Wᵀ [n, out].
 #include "harness/model/model.h"
 
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "harness/memory/machine.h"
+#include "harness/model/feed_forward.h"
 #include "harness/model/weights.h"
 
 namespace kv::model {
@@ -21,26 +22,31 @@ ModelWeights load(const std::string& path, int64_t memory_bytes) {
   return std::filesystem::is_directory(path) ? load_hugging_face(path, memory) : load_llama2c(path, memory);
 }
 
-Matrix rms_norm(const Matrix& x, const std::vector<float>& weight, float epsilon) {
+// RMSNorm; with a bias LayerNorm, which takes the mean off first.
+Matrix normalise(const Matrix& x, const std::vector<float>& weight, const std::vector<float>& bias,
+                 float epsilon) {
   Matrix y = x;
+  if (!bias.empty()) y.colwise() -= x.rowwise().mean();
   for (Eigen::Index t = 0; t < x.rows(); ++t) {
-    const float mean_square = x.row(t).squaredNorm() / static_cast<float>(x.cols());
+    const float mean_square = y.row(t).squaredNorm() / static_cast<float>(x.cols());
     y.row(t) *= 1.0f / std::sqrt(mean_square + epsilon);
   }
-  return y * Eigen::Map<const Eigen::RowVectorXf>(weight.data(), x.cols()).asDiagonal();
-}
-
-// x Wᵀ + bias
-Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<float>& bias) {
-  Matrix y = weights.apply(x);
-  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), y.cols());
+  y = y * Eigen::Map<const Eigen::RowVectorXf>(weight.data(), x.cols()).asDiagonal();
+  if (!bias.empty()) y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.data(), x.cols());
   return y;
 }
 
-// down(silu(gate x) * up x), with silu(a) = a / (1 + exp(-a)).
-Matrix swiglu(const Matrix& x, const LayerWeights& layer) {
-  const Matrix gate = layer.gate.apply(x), up = layer.up.apply(x);
-  return layer.down.apply((gate.array() / (1.0f + (-gate.array()).exp()) * up.array()).matrix());
+// Every head of x [n, heads * head_dim] by itself, where the family does that.
+void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x) {
+  if (weight.empty()) return;
+  const auto head_dim = static_cast<Eigen::Index>(weight.size()), rows = x.size() / head_dim;
+  const Matrix heads = normalise(ConstMap(x.data(), rows, head_dim), weight, {}, epsilon);
+  Eigen::Map<Matrix>(x.data(), rows, head_dim) = heads;
+}
+
+// The projections of a layer with recurrent state. The state is not computed: its inputs pass as they are.
+Matrix project_recurrent(const Matrix& x, const LayerWeights& layer) {
+  return layer.recurrent_out.apply(layer.recurrent_in.apply(x).leftCols(layer.recurrent_out.cols()));
 }
 
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
@@ -62,12 +68,13 @@ Matrix join_heads(const std::vector<float>& x, int heads, Eigen::Index n) {
   return out;
 }
 
-// The angles of each token, [n, head_dim]; no rows where the cache is to rotate q and k.
-Matrix step_angles(const ModelConfig& config, std::span<const int64_t> positions, Rotary rotary) {
-  if (rotary == Rotary::kCache) return {};
+// The angles of each token, [n, head_dim]; no rows where nothing is rotated, or by the cache.
+Matrix step_angles(const ModelConfig& config, const Rope& rope, std::span<const int64_t> positions,
+                   Rotary rotary) {
+  if (rotary == Rotary::kCache || !config.rotary) return {};
   Matrix angles(static_cast<Eigen::Index>(positions.size()), config.head_dim());
   for (Eigen::Index t = 0; t < angles.rows(); ++t) {
-    rope_angles(config.rope, config.head_dim(), positions[static_cast<size_t>(t)], angles.row(t).data());
+    rope_angles(rope, config.head_dim(), positions[static_cast<size_t>(t)], angles.row(t).data());
   }
   return angles;
 }
@@ -89,8 +96,10 @@ struct Model::Impl {
   const ModelConfig& config() const { return weights.config; }
 
   void check_step(std::span<const int> tokens, std::span<const int64_t> positions, Rotary rotary) const;
-  Matrix embed(std::span<const int> tokens) const;
-  Matrix attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const;
+  Matrix embed(std::span<const int> tokens, std::span<const int64_t> positions) const;
+  Matrix attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                const Attention& attention) const;
+  std::vector<float> logits(const Matrix& x) const;
 };
 
 void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_t> positions,
@@ -98,9 +107,11 @@ void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_
   if (tokens.size() != positions.size()) throw std::logic_error("forward: a token without a position");
   if (tokens.empty()) return;
   const auto [low, high] = std::minmax_element(positions.begin(), positions.end());
-  if (*low < 0 || (rotary == Rotary::kTrained && *high >= config().max_tokens)) {
+  const bool limited = rotary == Rotary::kTrained || !config().rotary;
+  if (*low < 0 || (limited && *high >= config().max_tokens)) {
     throw std::invalid_argument("model " + weights.path + ": positions " + std::to_string(*low) + " to " +
-                                std::to_string(*high) + " asked for, its rotary table has 0 to " +
+                                std::to_string(*high) + " asked for, its " +
+                                (config().rotary ? "rotary table has" : "learned positions are") + " 0 to " +
                                 std::to_string(config().max_tokens - 1));
   }
   for (const int id : tokens) {
@@ -110,19 +121,29 @@ void Model::Impl::check_step(std::span<const int> tokens, std::span<const int64_
   }
 }
 
-Matrix Model::Impl::embed(std::span<const int> tokens) const {
+Matrix Model::Impl::embed(std::span<const int> tokens, std::span<const int64_t> positions) const {
   Matrix x(static_cast<Eigen::Index>(tokens.size()), config().dim);
   for (Eigen::Index t = 0; t < x.rows(); ++t)
     weights.embedding.read(tokens[static_cast<size_t>(t)], 1, x.row(t).data());
+  if (config().embedding_scale != 1.0f) x *= config().embedding_scale;
+  if (config().rotary) return x;
+  Eigen::RowVectorXf learned(config().dim);
+  for (Eigen::Index t = 0; t < x.rows(); ++t) {
+    weights.positions.read(positions[static_cast<size_t>(t)], 1, learned.data());
+    x.row(t) += learned;
+  }
   return x;
 }
 
-Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const Attention& attention) const {
-  const LayerWeights& layer = weights.layers[static_cast<size_t>(l)];
+Matrix Model::Impl::attend(const Matrix& x, const LayerWeights& layer, int l, const Matrix& angles,
+                           const Attention& attention) const {
   Matrix q = project(x, layer.wq, layer.bq), k = project(x, layer.wk, layer.bk);
   const Matrix v = project(x, layer.wv, layer.bv);
+  normalise_heads(layer.q_norm, config().norm_epsilon, q);
+  normalise_heads(layer.k_norm, config().norm_epsilon, k);
   rotate_heads(config().rope.pairs, angles, q);
   rotate_heads(config().rope.pairs, angles, k);
+  if (config().query_scale != 1.0f) q *= config().query_scale;
   const std::vector<float> q_heads = split_heads(q, config().q_heads),
                            k_heads = split_heads(k, config().kv_heads),
                            v_heads = split_heads(v, config().kv_heads);
@@ -131,10 +152,27 @@ Matrix Model::Impl::attend(const Matrix& x, int l, const Matrix& angles, const A
   return project(join_heads(out, config().q_heads, x.rows()), layer.wo, layer.bo);
 }
 
+// From the residual behind the last layer.
+std::vector<float> Model::Impl::logits(const Matrix& x) const {
+  Matrix logits = weights.classifier.apply(
+      normalise(x, weights.final_norm, weights.final_norm_bias, config().norm_epsilon));
+  const float cap = config().logit_cap;
+  if (cap > 0) logits = (cap * (logits.array() / cap).tanh()).matrix();
+  return {logits.data(), logits.data() + logits.size()};
+}
+
+std::string ModelConfig::viewer(int layer) const {
+  const bool all = std::all_of(kinds.begin(), kinds.end(), [](const ModelLayer& l) { return l.window > 0; });
+  if (all) return "the model";
+  return "layer " + std::to_string(layer) + " (" + kinds[static_cast<size_t>(layer)].kind + ") of the model";
+}
+
 Model::Model(const std::string& path, int64_t memory_bytes) : impl_(new Impl{load(path, memory_bytes)}) {}
+Model::Model(ModelWeights weights) : impl_(new Impl{std::move(weights)}) {}
 Model::~Model() = default;
 
 const ModelConfig& Model::config() const { return impl_->config(); }
+const ModelWeights& Model::weights() const { return impl_->weights; }
 
 std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_position,
                                   const Attention& attention, Rotary rotary) const {
@@ -144,20 +182,39 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary) const {
+                                  const Attention& attention, Rotary rotary,
+                                  std::span<const int64_t> wanted) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
   const float epsilon = config().norm_epsilon;
-  const Matrix angles = step_angles(config(), positions, rotary);
-  Matrix x = m.embed(tokens);
-  for (int l = 0; l < config().layers; ++l) {
-    const LayerWeights& layer = m.weights.layers[static_cast<size_t>(l)];
-    x += m.attend(rms_norm(x, layer.attention_norm, epsilon), l, angles, attention);
-    x += swiglu(rms_norm(x, layer.ffn_norm, epsilon), layer);
+  const bool two_ropes = !(config().window_rope == config().rope);
+  const Matrix angles = step_angles(config(), config().rope, positions, rotary),
+               window_angles =
+                   two_ropes ? step_angles(config(), config().window_rope, positions, rotary) : Matrix();
+  Matrix x = m.embed(tokens, positions);
+  const auto add = [&](Matrix y, const std::vector<float>& out_norm) {
+    if (!out_norm.empty()) y = normalise(y, out_norm, {}, epsilon);
+    x += y;
+  };
+  int l = 0;  // of those that keep K and V
+  for (const LayerWeights& layer : m.weights.layers) {
+    const Matrix normed = normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon);
+    if (layer.recurrent_in.rows() > 0) {
+      x += project_recurrent(normed, layer);
+    } else {
+      const bool slides = two_ropes && config().window(l) > 0;
+      add(m.attend(normed, layer, l, slides ? window_angles : angles, attention), layer.attention_out_norm);
+      ++l;
+    }
+    add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
+        layer.ffn_out_norm);
   }
-  const Matrix logits = m.weights.classifier.apply(rms_norm(x, m.weights.final_norm, epsilon));
-  return {logits.data(), logits.data() + logits.size()};
+  if (!wanted.empty()) {
+    const std::vector<Eigen::Index> rows(wanted.begin(), wanted.end());
+    x = x(rows, Eigen::all).eval();
+  }
+  return m.logits(x);
 }
 
 }  // namespace kv::model

@@ -1,5 +1,5 @@
-// A model of the Llama family: kvlab runs its own forward pass with any attention, so that caches see real K
-// and V.
+// A decoder-only model: kvlab runs its own forward pass with any attention, so that caches see real K and V. There is one
+// pass for all families; ModelConfig says how they differ.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "variants/core/rope.h"
+#include "variants/model_cache/model_layer.h"
 
 namespace kv::model {
 
@@ -34,14 +35,40 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
+enum class Norm : uint8_t { kRms, kLayer };            // RMSNorm; LayerNorm, with biases
+enum class Activation : uint8_t { kSilu, kGeluTanh };  // of the feed-forward; GELU by its tanh formula
+
 struct ModelConfig {
   int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size;
-  int max_tokens;              // the context it was trained for: llama2.c's seq_len
-  int stated_head_dim = 0;     // 0: dim / q_heads
-  int64_t sliding_window = 0;  // tokens that a query sees, its own included; 0: all before it
+  int max_tokens;           // the context it was trained for: llama2.c's seq_len
+  int stated_head_dim = 0;  // 0: dim / q_heads
   float norm_epsilon = 1e-5f;
-  Rope rope{};
+  Rope rope{};         // of layers without a window
+  Rope window_rope{};  // of those with one
+
+  // What families differ by; the defaults are Llama's.
+  std::vector<ModelLayer> kinds{};  // [layers]
+  Norm norm = Norm::kRms;
+  Activation activation = Activation::kSilu;
+  bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
+  float embedding_scale = 1.0f;
+  float query_scale = 1.0f;   // of queries, beside attention's own 1 / sqrt(head_dim)
+  float score_cap = 0.0f;     // soft-capping: a score s becomes cap * tanh(s / cap); 0: none
+  float logit_cap = 0.0f;     // likewise, of the logits
+  int experts_per_token = 0;  // mixture of experts; 0: one feed-forward for all
+  float expert_limit = 0.0f, expert_slope = 0.0f;  // gpt-oss's gate: see feed_forward.cc
+  // [layers, q_heads] or empty: learned scores that take part in a head's softmax and have no value (gpt-oss).
+  std::vector<float> sink_logits{};
+
   int head_dim() const { return stated_head_dim > 0 ? stated_head_dim : dim / q_heads; }
+  int64_t window(int layer) const { return kinds[static_cast<size_t>(layer)].window; }
+  const Rope& rope_of(int layer) const { return window(layer) > 0 ? window_rope : rope; }
+  // Whose window it is, for a message: "the model", or if not all layers have one "layer 3 (sliding) of the model".
+  std::string viewer(int layer) const;
+  // [q_heads], or null.
+  const float* sinks(int layer) const {
+    return sink_logits.empty() ? nullptr : sink_logits.data() + int64_t{layer} * q_heads;
+  }
 };
 
 // Who applies RoPE to queries and keys.
@@ -52,23 +79,28 @@ enum class Rotary {
   kCache,    // nobody yet: attention gets q and k before RoPE, to rotate them by their cache positions
 };
 
+struct ModelWeights;
+
 class Model {
  public:
   // Attention of one layer over n new tokens: q [q_heads, n, head_dim] and k [kv_heads, n, head_dim] after
-  // RoPE (but for Rotary::kCache), v likewise; writes out [q_heads, n, head_dim].
+  // RoPE (but for Rotary::kCache), v likewise; writes out [q_heads, n, head_dim]. Scores are q k^T / sqrt(head_dim):
+  // another scale is in q. Window, soft-capping and sink logits are attention's part.
   using Attention =
       std::function<void(int layer, int64_t n, const float* q, const float* k, const float* v, float* out)>;
 
-  // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (Llama, Mistral or Qwen2:
-  // config.json and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
+  // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (config.json of a family of
+  // family.cc, and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
   // std::invalid_argument for files that are not what they say, and with the bytes needed if they are more
   // than memory_bytes (0: what the system has).
   explicit Model(const std::string& path, int64_t memory_bytes = 0);
+  explicit Model(ModelWeights weights);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
   const ModelConfig& config() const;
+  const ModelWeights& weights() const;
 
   // Runs tokens at positions first_position … and returns logits [n, vocab_size]. Throws
   // std::invalid_argument for an id outside the vocabulary, or a position past max_tokens that `rotary`
@@ -76,17 +108,19 @@ class Model {
   std::vector<float> forward(std::span<const int> tokens, int64_t first_position, const Attention& attention,
                              Rotary rotary = Rotary::kTrained) const;
   // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
-  // know how to distinguish.
+  // know how to distinguish. `wanted`: indices into `tokens` whose logits are asked for, [wanted, vocab_size];
+  // none: those of all.
   std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                             const Attention& attention, Rotary rotary = Rotary::kTrained) const;
+                             const Attention& attention, Rotary rotary = Rotary::kTrained,
+                             std::span<const int64_t> wanted = {}) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Causal attention in plain f32 that keeps all K and V itself and sees all of it, or the model's sliding
-// window: what a model is run with when no cache is under test. It serves one sequence from position 0 on;
+// Causal attention in plain f32 that keeps all K and V itself and sees all of it, or the layer's sliding
+// window, with soft-capping and sink logits: what a model is run with when no cache is under test. It serves one sequence from position 0 on;
 // copies share what is kept, so a new sequence needs a new one.
 Model::Attention full_attention(const ModelConfig& config);
 

@@ -45,25 +45,29 @@ int next_token(std::span<const float> logits, const Sampling& sampling, int sequ
   return static_cast<int>(std::min<std::ptrdiff_t>(token, std::ssize(logits) - 1));
 }
 
-std::vector<int> continue_prompts(CachedModel& model, std::span<const int> prompts, int64_t length,
+std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, int64_t length,
                                   const Sampling& sampling, const std::function<bool()>& stop) {
-  const auto sequences = static_cast<int64_t>(model.sequences().size());
+  const auto sequences = int64_t{model.sequence_count()};
+  const auto samples = static_cast<size_t>(sampling.samples);
   std::vector<std::vector<int>> texts;
   const int64_t prompt = static_cast<int64_t>(prompts.size()) / sequences;
   for (int64_t s = 0; s < sequences; ++s) {
     const auto from = prompts.begin() + s * prompt;
-    texts.emplace_back(from, from + prompt);
+    texts.insert(texts.end(), samples, std::vector<int>(from, from + prompt));
   }
   std::vector<int> newest(prompts.begin(), prompts.end());
   for (int64_t at = prompt; at < length && !stop(); ++at) {
-    const std::vector<float> logits = model.step(newest, static_cast<int64_t>(newest.size()) / sequences);
-    const size_t vocab = logits.size() / newest.size(),
-                 per_sequence = logits.size() / static_cast<size_t>(sequences);
+    const auto read = static_cast<size_t>(model.sequence_count());
+    const std::vector<float> logits = model.step(newest, static_cast<int64_t>(newest.size() / read));
+    const size_t vocab = logits.size() / newest.size(), per_sequence = logits.size() / read;
+    if (read < texts.size()) model.fork(sampling.samples);
     newest.clear();
-    for (int64_t s = 0; s < sequences; ++s) {
-      const auto last = std::span(logits).subspan((static_cast<size_t>(s) + 1) * per_sequence - vocab, vocab);
-      newest.push_back(next_token(last, sampling, static_cast<int>(s), at));
-      texts[static_cast<size_t>(s)].push_back(newest.back());
+    for (size_t t = 0; t < texts.size(); ++t) {
+      const size_t from = t * read / texts.size();  // the sequence that was read: the prompt's, or its own
+      const auto last = std::span(logits).subspan((from + 1) * per_sequence - vocab, vocab);
+      const Sampling own{sampling.temperature, sampling.seed + t % samples};
+      newest.push_back(next_token(last, own, static_cast<int>(t / samples), at));
+      texts[t].push_back(newest.back());
     }
   }
   std::vector<int> all;

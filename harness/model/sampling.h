@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/model/cached_model.h"
+#include "harness/model/decoder.h"
 
 namespace kv::model {
 
@@ -16,12 +16,14 @@ namespace kv::model {
 struct Sampling {
   double temperature = 0;  // 0: the likeliest token
   uint64_t seed = 1;
+  // Texts of each prompt. The prompt is read once; sample i goes on as a text of its own would with seed + i.
+  int samples = 1;
 };
 int next_token(std::span<const float> logits, const Sampling& sampling, int sequence, int64_t position);
 
-// `prompts` [sequences, n], n >= 1, become the first step of an empty CachedModel. Returns [sequences,
-// length] ids, prompts included. Stops early, with fewer ids, where `stop` says so.
-std::vector<int> continue_prompts(CachedModel& model, std::span<const int> prompts, int64_t length,
+// `prompts` [sequences, n], n >= 1, become the first step of a Decoder without tokens. Returns
+// [sequences, samples, length] ids, prompts included. Stops early, with fewer ids, where `stop` says so.
+std::vector<int> continue_prompts(Decoder& model, std::span<const int> prompts, int64_t length,
                                   const Sampling& sampling, const std::function<bool()>& stop);
 
 // The text with U+FFFD in place of bytes that are not UTF-8 and of control characters other than line ends:

@@ -5,17 +5,19 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "harness/model/products.h"
+#include "harness/model/step_parts.h"
 #include "kernels/cpu/encode/convert.h"
 
 namespace kv::model {
 namespace {
 
-using ConstMap = Eigen::Map<const Matrix>;
-
 // A block of rows is converted, multiplied and forgotten while it is in the second-level cache.
 constexpr int64_t kBlockElements = 1 << 17;
 // Below this many multiply-adds threads cost more than they save.
-constexpr int64_t kParallelWork = 1 << 21;
+constexpr int64_t kParallelWork = 1 << 19;
+// Up to so many tokens, 16-bit weights are faster widened in registers than in memory for a library (kernels/LOG.md).
+constexpr int64_t kFewTokens = 8;
 
 }  // namespace
 
@@ -40,23 +42,37 @@ void WeightMatrix::read(int64_t first, int64_t n, float* to) const {
 }
 
 Matrix WeightMatrix::apply(const Matrix& x) const {
+  const StepParts::Timing timing(Part::kProjections);
+  StepParts::count_product(bytes(), x.rows() * rows_ * cols_);
   Matrix y(x.rows(), rows_);
   const int64_t block = std::max<int64_t>(1, kBlockElements / cols_), blocks = (rows_ + block - 1) / block;
-#pragma omp parallel for schedule(dynamic, 1) if (blocks > 1 && x.rows() * rows_ * cols_ > kParallelWork)
+#pragma omp parallel for schedule(dynamic, 1) if (x.rows() * rows_ * cols_ > kParallelWork)
   for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t first = b * block, n = std::min(block, rows_ - first);
-    const auto multiply = [&](const float* weights) {
-      y.middleCols(first, n).noalias() = x * ConstMap(weights, n, cols_).transpose();
-    };
-    if (is_mappable()) {
-      multiply(reinterpret_cast<const float*>(data_ + first * row_bytes()));
-    } else {
-      Matrix converted(n, cols_);
-      read(first, n, converted.data());
-      multiply(converted.data());
-    }
+    const int64_t first = b * block;
+    part(first, std::min(block, rows_ - first)).apply_block(x, y.data() + first, rows_);
   }
   return y;
+}
+
+void WeightMatrix::apply_block(const Matrix& x, float* y, int64_t y_stride) const {
+  if (is_mappable())
+    return multiply(x.data(), x.rows(), reinterpret_cast<const float*>(data_), rows_, cols_, y, y_stride);
+  if (x.rows() <= kFewTokens)
+    return cpu::multiply_weights(data_, type_, rows_, cols_, x.data(), x.rows(), y, y_stride);
+  Matrix converted(rows_, cols_);
+  read(0, rows_, converted.data());
+  multiply(x.data(), x.rows(), converted.data(), rows_, cols_, y, y_stride);
+}
+
+std::vector<const WeightMatrix*> ModelWeights::products() const {
+  std::vector<const WeightMatrix*> all;
+  for (const LayerWeights& l : layers) {
+    for (const WeightMatrix* m :
+         {&l.wq, &l.wk, &l.wv, &l.wo, &l.recurrent_in, &l.recurrent_out, &l.gate, &l.up, &l.down})
+      if (m->rows() > 0) all.push_back(m);
+  }
+  all.push_back(&classifier);
+  return all;
 }
 
 void check_fits(const std::string& path, int64_t weight_bytes, int64_t memory_bytes) {

@@ -1,4 +1,4 @@
-// The weights of a Llama-family model, as they lie in its mapped files, whoever wrote those.
+// The weights of a model, as they lie in its mapped files, whoever wrote those.
 #pragma once
 
 #include <Eigen/Core>
@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "harness/model/model.h"
+#include "kernels/cpu/weights/multiply.h"
 
 namespace kv::model {
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// A matrix [rows, cols] in a mapped file: f32, f16 or bf16, at any address. A row belongs to one output. It
-// is converted block by block as it is multiplied, so a 16-bit model never takes 32 bits a weight.
+// A matrix [rows, cols] in a mapped file or in memory: f32, f16 or bf16, at any address. A row belongs to one output. It
+// is widened in registers, or block by block, as it is multiplied, so a 16-bit model never takes 32 bits a weight.
 class WeightMatrix {
  public:
-  enum class Type { kF32, kF16, kBf16 };
+  using Type = cpu::WeightType;
 
   WeightMatrix() = default;
   WeightMatrix(const std::byte* data, Type type, int64_t rows, int64_t cols)
@@ -26,6 +27,8 @@ class WeightMatrix {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   int64_t bytes() const { return rows_ * row_bytes(); }
+  Type type() const { return type_; }
+  const std::byte* data() const { return data_; }
   // Rows [first, first + n), sharing the data.
   WeightMatrix part(int64_t first, int64_t n) const { return {data_ + first * row_bytes(), type_, n, cols_}; }
   // Rows [first, first + n) as f32, to [n, cols].
@@ -36,29 +39,50 @@ class WeightMatrix {
  private:
   int64_t row_bytes() const { return cols_ * (type_ == Type::kF32 ? 4 : 2); }
   bool is_mappable() const;
+  // Into columns of y [n, y_stride].
+  void apply_block(const Matrix& x, float* y, int64_t y_stride) const;
 
   const std::byte* data_ = nullptr;
   Type type_ = Type::kF32;
   int64_t rows_ = 0, cols_ = 0;
 };
 
+struct ExpertWeights {
+  WeightMatrix gate{}, up{}, down{};              // [hidden_dim, dim]; down the other way round
+  std::vector<float> b_gate{}, b_up{}, b_down{};  // biases of their outputs
+};
+
+// What a family does not have is empty.
 struct LayerWeights {
-  std::vector<float> attention_norm, ffn_norm;  // [dim]
-  WeightMatrix wq, wk, wv, wo;                  // [heads * head_dim, dim]; wo the other way round
-  std::vector<float> bq, bk, bv, bo;            // biases of their outputs; empty: none
-  WeightMatrix gate, up, down;                  // [hidden_dim, dim]; down the other way round
+  std::vector<float> attention_norm{}, ffn_norm{};            // [dim], before each
+  std::vector<float> attention_norm_bias{}, ffn_norm_bias{};  // LayerNorm's
+  std::vector<float> attention_out_norm{}, ffn_out_norm{};    // [dim], of what each adds to the residual
+  std::vector<float> q_norm{}, k_norm{};                      // [head_dim], of every head
+  WeightMatrix wq{}, wk{}, wv{}, wo{};        // [heads * head_dim, dim]; wo the other way round
+  std::vector<float> bq{}, bk{}, bv{}, bo{};  // biases of their outputs
+  WeightMatrix gate{}, up{}, down{};  // [hidden_dim, dim]; down the other way round. GPT-2 has no gate
+  std::vector<float> b_up{}, b_down{};
+  WeightMatrix router{};          // [experts, dim]
+  std::vector<float> b_router{};  // [experts]
+  std::vector<ExpertWeights> experts{};
+  // Of a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out].
+  WeightMatrix recurrent_in{}, recurrent_out{};
 };
 
 struct ModelWeights {
   std::string path;
   ModelConfig config;
-  WeightMatrix embedding, classifier;  // [vocab_size, dim]; the same where they are tied
-  std::vector<float> final_norm;       // [dim]
+  WeightMatrix embedding, classifier;                // [vocab_size, dim]; the same where they are tied
+  WeightMatrix positions{};                          // [max_tokens, dim], where they are learned
+  std::vector<float> final_norm, final_norm_bias{};  // [dim]
   std::vector<LayerWeights> layers;
   std::shared_ptr<const void> files;  // what the matrices point into
+
+  // What a step multiplies with, each matrix once.
+  std::vector<const WeightMatrix*> products() const;
 };
 
-// A llama2.c legacy (v0) file, or a Hugging Face folder of the Llama family (config.json and .safetensors).
+// A llama2.c legacy (v0) file, or a Hugging Face folder (config.json and .safetensors).
 // Throws std::invalid_argument: one line with what is wrong, where, and what would be right; also if the
 // weights take more than memory_bytes.
 ModelWeights load_llama2c(const std::string& path, int64_t memory_bytes);

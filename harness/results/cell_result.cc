@@ -11,13 +11,13 @@ using Fields = std::vector<Field<CellResult>>;
 
 // Experiments as results/README.md has them. A column that one of them fills in only sometimes names it, too.
 constexpr std::string_view kAll =
-    "decode growth prefill batch budget checkpoint quality recall generate stream eval";
-constexpr std::string_view kSteps = "decode growth batch";
-constexpr std::string_view kTimed = "decode growth prefill batch";
+    "decode growth prefill batch budget checkpoint quality recall generate stream model eval";
+constexpr std::string_view kSteps = "decode growth batch model";
+constexpr std::string_view kTimed = "decode growth prefill batch model";
 constexpr std::string_view kReadings = "quality recall stream";
-constexpr std::string_view kCompared = "decode growth prefill batch quality recall stream";
-constexpr std::string_view kOutputs = "decode growth prefill batch budget checkpoint eval";
-constexpr std::string_view kJudged = "decode growth budget checkpoint";
+constexpr std::string_view kCompared = "decode growth prefill batch quality recall stream model";
+constexpr std::string_view kOutputs = "decode growth prefill batch budget checkpoint model eval";
+constexpr std::string_view kJudged = "decode growth budget checkpoint model";
 
 Field<C> by(std::string_view experiments, Field<C> field) {
   field.experiments = experiments;
@@ -48,9 +48,12 @@ Fields identity() {
            "of a sequence at the end of the last step; of a ragged batch, of the longest"},
           by("batch", {"lengths", "", &C::lengths, "batch: what the lengths were drawn from"}),
           by("prefill quality recall stream",
-             one_of<C>({"arm", "", &C::arm,
-                        "prefill: materialised, materialised_chunked, chunked or tiled; of models: chunked"},
-                       {"materialised", "materialised_chunked", "chunked", "tiled"})),
+             one_of<C>(
+                 {"arm", "", &C::arm,
+                  "prefill: materialised, materialised_unmasked (no causal mask), "
+                  "materialised_chunked, chunked or "
+                  "tiled; of models: chunked"},
+                 {"materialised", "materialised_unmasked", "materialised_chunked", "chunked", "tiled"})),
           by("prefill quality recall stream", {"chunk_tokens", "tokens", &C::chunk_tokens,
                                                "of a chunk: a step, or whose scores are in memory at once"}),
           one_of<C>({"status", "", &C::status, "ok, failed, unsupported or out_of_memory"},
@@ -87,7 +90,8 @@ Fields times() {
                   {"view_p50_us", "us", &C::view_p50_us,
                    "making the kept rows readable; copies only in read=copy variants"},
                   {"attend_p50_us", "us", &C::attend_p50_us, "attention over what is kept"},
-                  {"step_p50_us", "us", &C::step_p50_us, "append + view + attend"},
+                  {"step_p50_us", "us", &C::step_p50_us,
+                   "append + view + attend; of a whole model also its projections and the rest"},
                   {"step_p90_us", "us", &C::step_p90_us, "the 90th percentile of all steps"},
                   {"step_p99_us", "us", &C::step_p99_us, "the 99th"},
                   {"step_max_us", "us", &C::step_max_us, "the slowest step"},
@@ -103,7 +107,7 @@ Fields times() {
 
 Fields roofline() {
   return written_by<C>(
-      "decode",
+      "decode model",
       {
           by(kSteps, {"read_gbps", "GB/s", &C::read_gbps,
                       "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"}),
@@ -113,10 +117,11 @@ Fields roofline() {
            "that are copied before each read, or lie in files: as many other bytes)"},
           {"ceiling_share", "1", &C::ceiling_share,
            "share of measured read bandwidth: read_gbps / ceiling_gbps"},
-          {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"},
-          {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
-           "measured read bandwidth over more than twice the last-level cache"},
-          {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"},
+          by("decode", {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"}),
+          by("decode", {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
+                        "measured read bandwidth over more than twice the last-level cache"}),
+          by("decode",
+             {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"}),
           {"multiply_adds", "", &C::multiply_adds,
            "of one attend: 2 * head_dim for each query head and row that it keeps"},
           {"multiply_add_peak_per_s", "1/s", &C::multiply_add_peak_per_s,
@@ -131,11 +136,12 @@ Fields roofline() {
                     {"memory", "compute"}),
           {"bound_us", "us", &C::bound_us, "that time: no attend is faster"},
           {"bound_share", "1", &C::bound_share, "share of the roofline: bound_us / attend_p50_us"},
-          one_of<C>(
-              {"cold_bound", "", &C::cold_bound, "the same for cold_attend_p50_us, at cold_ceiling_gbps"},
-              {"memory", "compute"}),
-          {"cold_bound_us", "us", &C::cold_bound_us, "that time: no attend on cold rows is faster"},
-          {"cold_bound_share", "1", &C::cold_bound_share, "cold_bound_us / cold_attend_p50_us"},
+          by("decode", one_of<C>({"cold_bound", "", &C::cold_bound,
+                                  "the same for cold_attend_p50_us, at cold_ceiling_gbps"},
+                                 {"memory", "compute"})),
+          by("decode",
+             {"cold_bound_us", "us", &C::cold_bound_us, "that time: no attend on cold rows is faster"}),
+          by("decode", {"cold_bound_share", "1", &C::cold_bound_share, "cold_bound_us / cold_attend_p50_us"}),
       });
 }
 
@@ -158,18 +164,23 @@ Fields errors() {
 
 Fields of_experiments() {
   return {
+      by("batch", {"masked_share", "1", &C::masked_share,
+                   "batch, padded: rows that attention reads and its mask gives no weight, of all it reads; "
+                   "ratio_p50 is what they cost"}),
       by("batch", {"waste_share", "1", &C::waste_share, "batch: slack / (payload + metadata + slack)"}),
-      by("prefill", {"prefill_p50_us", "us", &C::prefill_p50_us,
-                     "storing and attending the whole prompt, all layers and sequences"}),
-      by("prefill", {"prefill_ci_low_us", "us", &C::prefill_ci_low_us,
-                     "95 % interval of the median (Student's, over repetitions)"}),
-      by("prefill", {"prefill_ci_high_us", "us", &C::prefill_ci_high_us, "its upper end"}),
-      by("prefill", {"prefill_tokens_per_s", "tokens/s", &C::prefill_tokens_per_s,
-                     "tokens of all sequences / prefill_p50_us"}),
+      by("prefill model", {"prefill_p50_us", "us", &C::prefill_p50_us,
+                           "storing and attending the whole prompt, all layers and sequences; model: reading "
+                           "it, up to the first "
+                           "token's logits"}),
+      by("prefill model", {"prefill_ci_low_us", "us", &C::prefill_ci_low_us,
+                           "95 % interval of the median (Student's, over repetitions)"}),
+      by("prefill model", {"prefill_ci_high_us", "us", &C::prefill_ci_high_us, "its upper end"}),
+      by("prefill model", {"prefill_tokens_per_s", "tokens/s", &C::prefill_tokens_per_s,
+                           "tokens of all sequences / prefill_p50_us"}),
       by(kJudged,
          {"err_positions", "tokens", &C::err_positions,
           "budget: last tokens that errors are means over (err_max_abs and err_kernel_rel_l2: the largest)"}),
-      by("decode growth budget checkpoint quality recall stream",
+      by("decode growth budget checkpoint quality recall stream model",
          {"kept_tokens", "tokens", &C::kept_tokens, "of a sequence, a layer and a head at the end"}),
       by(kAll, {"keeps_all", "", &C::keeps_all,
                 "1: the retention's budget is not below the sequence, so nothing was evicted and its policy "
@@ -225,8 +236,9 @@ Fields of_models() {
       "quality recall generate stream",
       {
           {"peak_bytes", "bytes", &C::peak_bytes, "largest sum of held bytes and workspace"},
-          {"tokens_per_s", "tokens/s", &C::tokens_per_s,
-           "read or generated by one thread, the model included"},
+          by("quality recall generate stream model", {"tokens_per_s", "tokens/s", &C::tokens_per_s,
+                                                      "read or generated by one thread, the model included; "
+                                                      "model: batch / step_p50_us, on all threads"}),
           by(kReadings, {"chunk_max_diff", "nats", &C::chunk_max_diff,
                          "chunked: largest change of a loss of the first sequence against token by token"}),
           by(kReadings,
@@ -247,6 +259,55 @@ Fields of_models() {
               "generate: before the text differs from the full f32 cache's, median of the sequences"}),
           by("generate", {"common_tokens_min", "tokens", &C::common_tokens_min, "and the fewest"}),
           by("generate", {"same_texts", "", &C::same_texts, "generate: sequences that never differ from it"}),
+          by("generate", {"samples_per_prompt", "", &C::samples_per_prompt,
+                          "generate: texts of each prompt, where there are several"}),
+          by("generate",
+             {"samples_held_bytes", "bytes", &C::samples_held_bytes,
+              "held by all samples, with slack; what they share once. The columns before count one "
+              "sample a prompt"}),
+          by("generate",
+             {"samples_shared_bytes", "bytes", &C::samples_shared_bytes,
+              "rows that samples read where another has stored them; each sample alone would hold its "
+              "own"}),
+      });
+}
+
+Fields of_whole_models() {
+  return written_by<C>(
+      "model",
+      {
+          one_of<C>({"weights", "", &C::weights,
+                     "file: the model's own; random: of its geometry alone, which take as long"},
+                    {"file", "random"}),
+          {"weights_type", "", &C::weights_type, "of the matrices, as they are stored: f32, f16 or bf16"},
+          one_of<C>(
+              {"context", "", &C::context,
+               "what precedes the timed steps: prefill, read by the model, or synthetic rows in the cache"},
+              {"prefill", "synthetic"}),
+          {"projections_p50_us", "us", &C::projections_p50_us,
+           "products with weights, the classifier's included"},
+          {"rest_p50_us", "us", &C::rest_p50_us, "of a step, what is neither projections nor the cache's"},
+          {"tokens_per_s_ci_low", "tokens/s", &C::tokens_per_s_ci_low, "batch / step_ci_high_us"},
+          {"tokens_per_s_ci_high", "tokens/s", &C::tokens_per_s_ci_high, "batch / step_ci_low_us"},
+          {"weight_bytes_per_token", "bytes", &C::weight_bytes_per_token,
+           "of the matrices that a step multiplies with / batch; counted where they are multiplied"},
+          {"cache_bytes_per_token", "bytes", &C::cache_bytes_per_token,
+           "K, V, scales and zero points that a step's attention reads / batch"},
+          {"weights_gbps", "GB/s", &C::weights_gbps,
+           "measured read bandwidth of the weights: reading the same bytes in the same order, and nothing "
+           "else"},
+          {"projections_gbps", "GB/s", &C::projections_gbps,
+           "bytes of weights of a step / projections_p50_us"},
+          {"projections_share", "1", &C::projections_share, "projections_gbps / weights_gbps"},
+          {"weights_bound_us", "us", &C::weights_bound_us,
+           "roofline of the projections: their bytes at weights_gbps, or their multiply-adds at the measured "
+           "f32 "
+           "peak"},
+          {"step_bound_us", "us", &C::step_bound_us,
+           "roofline of a step: weights_bound_us + bound_us, that of attention"},
+          {"step_bound_share", "1", &C::step_bound_share, "% of roofline: step_bound_us / step_p50_us"},
+          {"cache_share", "1", &C::cache_share,
+           "the cache's part of a step: (append + view + attend)_p50_us / step_p50_us"},
       });
 }
 
@@ -254,7 +315,7 @@ Fields comparison() {
   return written_by<C>(
       kCompared,
       {
-          by("decode growth prefill batch quality recall generate stream",
+          by("decode growth prefill batch quality recall generate stream model",
              {"versus", "", &C::versus,
               "the variant, or for prefill the arm, that times or losses are compared with"}),
           by(kTimed, {"ratio_p50", "1", &C::ratio_p50,
@@ -275,9 +336,9 @@ Fields comparison() {
                "of losses: baseline, worse, better, negligible, ambiguous, or identical"},
               {"baseline", "aa_test", "faster", "slower", "ambiguous", "worse", "better", "negligible",
                "identical"}),
-          by("decode growth prefill batch checkpoint",
+          by("decode growth prefill batch checkpoint model",
              {"repetitions", "", &C::repetitions, "interleaved repetitions"}),
-          by("decode growth prefill batch checkpoint", {"samples", "", &C::samples, "steps in all"}),
+          by("decode growth prefill batch checkpoint model", {"samples", "", &C::samples, "steps in all"}),
           by(kTimed, {"steal_share", "1", &C::steal_share,
                       "of the processors' time, what the hypervisor gave to other machines meanwhile"}),
           by(kTimed, {"others_share", "1", &C::others_share,
@@ -288,9 +349,9 @@ Fields comparison() {
 
 Fields all_fields() {
   Fields all;
-  for (const Fields& part :
-       {identity(), bytes(), times(), roofline(), errors(), of_experiments(),
-        written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(), comparison()})
+  for (const Fields& part : {identity(), bytes(), times(), roofline(), errors(), of_experiments(),
+                             written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(),
+                             of_whole_models(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

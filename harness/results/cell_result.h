@@ -40,6 +40,13 @@ struct CellResult : PredictionResult {
   Number step_p50_us, step_p90_us, step_p99_us, step_max_us, step_ci_low_us, step_ci_high_us;
   Number cold_attend_p50_us, cold_ci_low_us, cold_ci_high_us;
 
+  // A step of a whole model: what else it takes, and its own roofline.
+  std::string weights, weights_type, context;
+  Number projections_p50_us, rest_p50_us, tokens_per_s_ci_low, tokens_per_s_ci_high;
+  Number weight_bytes_per_token, cache_bytes_per_token;
+  Number weights_gbps, projections_gbps, projections_share;
+  Number weights_bound_us, step_bound_us, step_bound_share, cache_share;
+
   // The roofline, hot and cold.
   Number read_gbps, ceiling_gbps, ceiling_share;
   Number cold_read_gbps, cold_ceiling_gbps, cold_ceiling_share;
@@ -55,7 +62,7 @@ struct CellResult : PredictionResult {
   Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;
 
   // What single experiments add.
-  Number waste_share;
+  Number waste_share, masked_share;
   Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;
   Integer err_positions, kept_tokens, keeps_all;
   Number held_bytes_per_token;
@@ -74,6 +81,7 @@ struct CellResult : PredictionResult {
   Integer generated_tokens;
   Number common_tokens_p50;
   Integer common_tokens_min, same_texts;
+  Integer samples_per_prompt, samples_held_bytes, samples_shared_bytes;
 
   // The comparison with another cell.
   std::string versus;

@@ -33,7 +33,9 @@ const Schema<SampleResult>& sample_schema() {
        {"append_us", "us", &S::append_us, as_of_cells("append_p50_us")},
        {"view_us", "us", &S::view_us, as_of_cells("view_p50_us")},
        {"attend_us", "us", &S::attend_us, as_of_cells("attend_p50_us")},
-       {"step_us", "us", &S::step_us, "append + view + attend, or the operation"}});
+       {"step_us", "us", &S::step_us, "append + view + attend + projections + rest, or the operation"},
+       {"projections_us", "us", &S::projections_us, as_of_cells("projections_p50_us"), Later{}},
+       {"rest_us", "us", &S::rest_us, as_of_cells("rest_p50_us"), Later{}}});
   return schema;
 }
 
@@ -83,6 +85,7 @@ const Schema<TextResult>& text_schema() {
                     shared<T>("variant", &T::variant),
                     {"temperature", "", &T::temperature, "0 is greedy"},
                     {"sequence", "", &T::sequence, "of the batch, from 0"},
+                    {"sample", "", &T::sample, "of those that go on from the prompt, from 0"},
                     {"common_tokens", "tokens", &T::common_tokens,
                      "generated before the text differs from the full f32 cache's; empty if it never does"},
                     {"prompt", "", &T::prompt, "what both go on from"},

@@ -24,7 +24,7 @@ struct SampleResult : OfCell {
   using OfCell::OfCell;
   Integer repetition, sample;
   std::string kind;
-  Number append_us, view_us, attend_us, step_us;
+  Number append_us, view_us, attend_us, step_us, projections_us, rest_us;
 };
 
 // A step of a growth run: growth.csv.
@@ -45,7 +45,7 @@ struct PositionResult : OfCell, PredictionResult {
 struct TextResult : OfCell {
   using OfCell::OfCell;
   Number temperature;
-  Integer sequence, common_tokens;
+  Integer sequence, sample, common_tokens;
   std::string prompt, text, full_text;
 };
 

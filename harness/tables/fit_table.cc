@@ -5,18 +5,18 @@
 #include <functional>
 
 #include "harness/tables/memory_table.h"
-#include "harness/tables/model_cache.h"
+#include "harness/tables/model_memory.h"
 
 namespace kv::tables {
 namespace {
 
-using Try = std::function<ModelCache(int64_t)>;  // the cache of so many tokens or sequences
+using Try = std::function<ModelMemory(int64_t)>;  // the cache of so many tokens or sequences
 
 // The largest n for which the cache holds no more than `bytes`. Caches never shrink as n grows, and what is
 // unsupported stays so.
 Fit largest(int64_t most, int64_t bytes, const Try& cache) {
   const auto fits = [&](int64_t n) {
-    const ModelCache c = cache(n);
+    const ModelMemory c = cache(n);
     return c.unsupported().empty() && c.predicted_bytes() <= bytes;
   };
   int64_t good = 0, bad = 1;
@@ -53,7 +53,7 @@ std::string weights_sentence(const FitTable& table, io::Units units) {
                    : "and nothing remains for caches.");
 }
 
-FitResult result_of(const FitTable& table, const Spec& spec, const Fit& fit, int64_t most) {
+FitResult result_of(const FitTable& table, const LayerSpecs& spec, const Fit& fit, int64_t most) {
   FitResult row;
   row.model = table.geometry.name;
   row.variant = spec.print();
@@ -73,7 +73,7 @@ std::string joined(const std::vector<std::string>& stages) {
 }
 
 // Beyond the tokens that the model was trained for, the figure is marked, not cut: a model can be extended.
-io::TextTable::Field context_field(const FitTable& table, int64_t left, const Spec& spec,
+io::TextTable::Field context_field(const FitTable& table, int64_t left, const LayerSpecs& spec,
                                    io::TextTable& text) {
   const Fit fit = longest_context(table.geometry, spec, table.batch, left);
   io::TextTable::Field shown = field(fit, kMostTokens, text);
@@ -95,15 +95,15 @@ std::string grouped(int64_t n) {
   return digits;
 }
 
-Fit longest_context(const config::Geometry& geometry, const Spec& spec, int batch, int64_t bytes) {
+Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, int64_t bytes) {
   return largest(kMostTokens, bytes, [&](int64_t tokens) {
-    return ModelCache(geometry, spec, {tokens, batch});
+    return ModelMemory(geometry, spec, {tokens, batch});
   });
 }
 
-Fit largest_batch(const config::Geometry& geometry, const Spec& spec, int64_t tokens, int64_t bytes) {
+Fit largest_batch(const config::Geometry& geometry, const LayerSpecs& spec, int64_t tokens, int64_t bytes) {
   return largest(kMostSequences, bytes, [&](int64_t sequences) {
-    return ModelCache(geometry, spec, {tokens, static_cast<int>(sequences)});
+    return ModelMemory(geometry, spec, {tokens, static_cast<int>(sequences)});
   });
 }
 
@@ -118,7 +118,7 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
   for (const int64_t tokens : table.lengths)
     text.heads.push_back({"largest", "batch of", std::to_string(tokens)});
   const int64_t left = left_for_caches(table);
-  for (const Spec& spec : table.variants) {
+  for (const LayerSpecs& spec : table.variants) {
     std::vector<io::TextTable::Field> fields{context_field(table, left, spec, text)};
     for (const int64_t tokens : table.lengths)
       fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
@@ -153,7 +153,7 @@ const results::Schema<FitResult>& fit_schema() {
 std::vector<FitResult> results_of(const FitTable& table) {
   std::vector<FitResult> rows;
   const int64_t left = left_for_caches(table);
-  for (const Spec& spec : table.variants) {
+  for (const LayerSpecs& spec : table.variants) {
     const Fit context = longest_context(table.geometry, spec, table.batch, left);
     FitResult& longest = rows.emplace_back(result_of(table, spec, context, kMostTokens));
     longest.asked = "longest_context";

@@ -11,7 +11,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
 #include "harness/results/schema.h"
-#include "variants/cache/spec.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::tables {
 
@@ -27,12 +27,12 @@ struct Fit {
 
 // The most tokens for which `batch` sequences' caches hold no more than `bytes`; the most sequences of
 // `tokens` tokens. By the closed form.
-Fit longest_context(const config::Geometry& geometry, const Spec& spec, int batch, int64_t bytes);
-Fit largest_batch(const config::Geometry& geometry, const Spec& spec, int64_t tokens, int64_t bytes);
+Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, int64_t bytes);
+Fit largest_batch(const config::Geometry& geometry, const LayerSpecs& spec, int64_t tokens, int64_t bytes);
 
 struct FitTable {
   config::Geometry geometry;
-  std::vector<Spec> variants;
+  std::vector<LayerSpecs> variants;
   std::vector<int64_t> lengths;  // tokens
   int batch = 1;
   int64_t budget_bytes = 0;

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "harness/memory/machine.h"
-#include "harness/tables/model_cache.h"
+#include "harness/tables/model_memory.h"
 
 namespace kv::tables {
 namespace {
@@ -19,13 +19,13 @@ const char* status_name(MemoryCell::Status status) {
 // the largest cache it is the codecs of 2 bits, at that size, that just pass.
 constexpr double kFillingShare = 8.0;
 
-bool worth_building(const ModelCache& cache, const MemoryCell& cell, int64_t measured_up_to) {
+bool worth_building(const ModelMemory& cache, const MemoryCell& cell, int64_t measured_up_to) {
   // Files would be as large on this machine's disk.
-  return cache.can_be_built() && cell.bytes + cell.disk_bytes <= measured_up_to &&
+  return cell.bytes + cell.disk_bytes <= measured_up_to &&
          cache.filling_bytes() <= kFillingShare * static_cast<double>(measured_up_to);
 }
 
-MemoryCell compute_cell(const ModelCache& cache, int64_t measured_up_to) {
+MemoryCell compute_cell(const ModelMemory& cache, int64_t measured_up_to) {
   MemoryCell cell;
   cell.reason = cache.unsupported();
   if (!cell.reason.empty()) {
@@ -56,8 +56,14 @@ std::string note_on_training(const MemoryTable& table) {
 
 }  // namespace
 
-std::vector<std::string> stages(const Spec& spec, const std::string& without) {
+std::vector<std::string> stages(const LayerSpecs& spec, const std::string& without) {
   std::vector<std::string> lines{""};
+  if (!spec.is_one()) {
+    lines = {spec.fallback.print()};
+    for (const LayerException& e : spec.exceptions)
+      lines.push_back("+ " + e.selector() + ":" + e.spec.print());
+    return lines;
+  }
   int depth = 0;
   for (const char c : spec.print()) {
     depth += (c == '(') - (c == ')');
@@ -68,16 +74,16 @@ std::vector<std::string> stages(const Spec& spec, const std::string& without) {
     }
   }
   static const Spec kDefaults = parse_spec("contiguous");
-  if (spec.codec == kDefaults.codec) lines.insert(lines.begin() + 1, "f32");
+  if (spec.fallback.codec == kDefaults.codec) lines.insert(lines.begin() + 1, "f32");
   if (lines.front() == without) lines.erase(lines.begin());
   return lines;
 }
 
-std::string common_placement(const std::vector<Spec>& variants) {
+std::string common_placement(const std::vector<LayerSpecs>& variants) {
   const std::string placement = stages(variants.front()).front();
-  const bool common =
-      variants.size() > 1 && std::all_of(variants.begin(), variants.end(),
-                                         [&](const Spec& spec) { return stages(spec).front() == placement; });
+  const bool common = variants.size() > 1 &&
+                      std::all_of(variants.begin(), variants.end(),
+                                  [&](const LayerSpecs& spec) { return stages(spec).front() == placement; });
   return common ? placement : "";
 }
 
@@ -87,10 +93,10 @@ void compute(MemoryTable& table, const std::function<void(int, int, const std::s
   int done = 0;
   for (const int64_t tokens : table.lengths) {
     table.cells.emplace_back();
-    for (const Spec& spec : table.variants) {
+    for (const LayerSpecs& spec : table.variants) {
       progress(done++, total, table.geometry.name + " " + spec.print() + " " + std::to_string(tokens));
       table.cells.back().push_back(
-          compute_cell(ModelCache(table.geometry, spec, {tokens, table.batch}), limit));
+          compute_cell(ModelMemory(table.geometry, spec, {tokens, table.batch}), limit));
     }
   }
 }
@@ -102,7 +108,7 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   text.corner = "tokens";
   const std::string placement = common_placement(table.variants);
   if (!placement.empty()) text.facts += " All caches are " + placement + ".";
-  for (const Spec& spec : table.variants) text.heads.push_back(stages(spec, placement));
+  for (const LayerSpecs& spec : table.variants) text.heads.push_back(stages(spec, placement));
   bool computed = false, measured = false, disk = false;
   for (size_t i = 0; i < table.lengths.size(); ++i) {
     text.rows.push_back({std::to_string(table.lengths[i]), {}});

@@ -10,7 +10,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
 #include "harness/results/schema.h"
-#include "variants/cache/spec.h"
+#include "variants/model_cache/layer_specs.h"
 
 namespace kv::tables {
 
@@ -24,7 +24,7 @@ struct MemoryCell {
 
 struct MemoryTable {
   config::Geometry geometry;
-  std::vector<Spec> variants;
+  std::vector<LayerSpecs> variants;
   std::vector<int64_t> lengths;  // tokens
   int batch = 1;
   int64_t measured_up_to = 0;                  // bytes: larger caches are computed only
@@ -38,11 +38,11 @@ void compute(MemoryTable& table, const std::function<void(int, int, const std::s
 
 // The stages of a spec, `without` its placement where that is given: "contiguous", "kivi(bits=2)", "ring". A placement
 // alone would not say that it stores f32.
-std::vector<std::string> stages(const Spec& spec, const std::string& without = "");
+std::vector<std::string> stages(const LayerSpecs& spec, const std::string& without = "");
 
 // The placement of several variants that share one, else empty. Said once, it makes tables narrower: one, and not two, in
 // a terminal of 80 columns.
-std::string common_placement(const std::vector<Spec>& variants);
+std::string common_placement(const std::vector<LayerSpecs>& variants);
 
 io::TextTable text_table(const MemoryTable& table, io::Units units);
 

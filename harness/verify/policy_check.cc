@@ -177,6 +177,19 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
   return check;
 }
 
+PolicyCheck joined(const PolicyCheck& a, const PolicyCheck& b) {
+  const bool missing = a.oracle == "no_policy" || b.oracle == "no_policy";
+  return {.oracle = missing            ? "no_policy"
+                    : a.oracle.empty() ? b.oracle
+                                       : a.oracle,
+          .tokens = std::max(a.tokens, b.tokens),
+          .choices = a.choices + b.choices,
+          .disputed = a.disputed + b.disputed,
+          .worst_miss = std::max(a.worst_miss, b.worst_miss),
+          .kernel_bound = std::max(a.kernel_bound, b.kernel_bound),
+          .out_rel_l2 = std::max(a.out_rel_l2, b.out_rel_l2)};
+}
+
 std::string PolicyCheck::failure() const {
   // Written so that NaN fails.
   if (!(worst_miss <= near_tie(kernel_bound))) {

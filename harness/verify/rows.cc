@@ -181,7 +181,7 @@ int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float
 std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
   const int d = cache.shape().head_dim;
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
-  const Codec codec = codec_of(cache.spec()).make(cache.spec().codec);
+  const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
   const bool buffered = ResidualBuffer::needed(codec);
   const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
   int64_t slot = 0;
@@ -210,7 +210,7 @@ bool all_finite(const HeadRows& rows) { return finite(rows.k) && finite(rows.v);
 std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
   const int d = cache.shape().head_dim;
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
-  const bool buffered = ResidualBuffer::needed(codec_of(cache.spec()).make(cache.spec().codec));
+  const bool buffered = ResidualBuffer::needed(codec_of(cache.spec(layer)).make(cache.spec(layer).codec));
   int64_t first = 0;  // of the span
   for (const Span& span : cache.spans(id, layer, kv_head)) {
     for (const bool is_v : {false, true}) {
@@ -232,7 +232,7 @@ std::unique_ptr<Cache> before_the_cut(const Cache& cache, const workload::Worklo
                                       int layer, int64_t tokens, memory::Ledger& ledger) {
   CacheShape shape = cache.shape();
   shape.layers = shape.max_sequences = 1;
-  std::unique_ptr<Cache> uncut = build_cache(cache.spec(), shape, ledger);
+  std::unique_ptr<Cache> uncut = build_cache(cache.spec(layer), shape, ledger);
   const SequenceId id = uncut->add_sequence();
   std::vector<float> k(static_cast<size_t>(shape.kv_heads * shape.head_dim)), v(k.size());
   for (int64_t t = 0; t < tokens; ++t) {

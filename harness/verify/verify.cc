@@ -52,10 +52,11 @@ std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
+  const int width = cache.shape().out_dim();  // of latent rows, which hold V, the rest is no output
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
   // Attention to rows whose tokens are these.
-  const bool rotates = rotates_at_read(cache.spec());
+  const bool rotates = rotates_at_read(cache.spec(output.layer));
   const reference::RotationTable rotations =
       rotates ? reference::RotationTable(rotation_of(cache.shape().rope, d), tokens)
               : reference::RotationTable();
@@ -69,15 +70,15 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   require_set(kept, tokens);
   const int64_t count = static_cast<int64_t>(kept.size());
   const auto stored = attend(encoded, kept);
-  append(c.full, full.out);
-  append(c.stored, stored.out);
+  append(c.full, full.out.head(width));
+  append(c.stored, stored.out.head(width));
   if (count == tokens) {
-    append(c.kept, full.out);  // nothing was dropped; the order of tokens does not matter
+    append(c.kept, full.out.head(width));  // nothing was dropped; the order of tokens does not matter
   } else {
     const HeadRows some = pick(all, kept, d);
-    append(c.kept, attend(some, kept).out);
+    append(c.kept, attend(some, kept).out.head(width));
   }
-  for (int i = 0; i < d; ++i) c.got.push_back(static_cast<double>(output.out[q_head * d + i]));
+  for (int i = 0; i < width; ++i) c.got.push_back(static_cast<double>(output.out[q_head * width + i]));
   std::vector<double> reference_p, cache_p;
   for (int64_t i = 0; i < count; ++i) {
     reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)]]);
@@ -136,7 +137,6 @@ double relative_l2(std::span<const double> a, std::span<const double> b) {
 
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
               std::span<const Output> outputs, int64_t prompt) {
-  const bool cut = retention_of(cache.spec()).cuts_prompt && prompt == tokens;
   const int q_heads = cache.shape().q_heads;
   const int64_t total = static_cast<int64_t>(outputs.size()) * q_heads;
   const int64_t checked = std::min<int64_t>(total, kMaxCheckedHeads);
@@ -149,7 +149,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
       ++next;
     }
     if (heads.empty()) continue;
-    if (!cut) {
+    if (!retention_of(cache.spec(outputs[i].layer)).cuts_prompt || prompt != tokens) {
       check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, c);
       continue;
     }
@@ -162,9 +162,13 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   }
   Errors e;
   e.overflow = c.overflow;
-  e.misstored = codec_failure(codec_of(cache.spec()).make(cache.spec().codec), cache.shape().head_dim);
+  for (const Output& output : outputs) {
+    const Spec& spec = cache.spec(output.layer);
+    if (e.misstored.empty())
+      e.misstored = codec_failure(codec_of(spec).make(spec.codec), cache.shape().head_dim);
+    e.kernel_bound = std::max(e.kernel_bound, kernel_error_bound(spec));
+  }
   if (e.misstored.empty()) e.misstored = c.misstored;
-  e.kernel_bound = kernel_error_bound(cache.spec());
   for (size_t i = 0; i < e.metrics.size(); ++i) {
     const Metric& m = *metrics()[i];
     e.metrics[i] = m.of == Metric::Of::kOutputs ? m.compute(c.got, c.full) : c.attention[i] / c.heads;

@@ -6,6 +6,9 @@
 
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
+#include "harness/memory/machine.h"
+#include "harness/model/cached_model.h"
+#include "harness/model/random_weights.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
 #include "variants/cache/build.h"
@@ -18,7 +21,7 @@ class SharedSource : public Source {
   explicit SharedSource(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
   const WorkloadShape& shape() const override { return workload_->shape(); }
   int64_t max_tokens() const override { return workload_->max_tokens(); }
-  std::shared_ptr<const Workload> workload(const Spec&, int64_t) override { return workload_; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override { return workload_; }
 
  private:
   std::shared_ptr<const Workload> workload_;
@@ -26,6 +29,15 @@ class SharedSource : public Source {
 
 std::string tokenizer_path(const config::WorkloadConfig& config) {
   return config.tokenizer.empty() ? "" : io::find_input(config.tokenizer, "tokenizer").string();
+}
+
+WorkloadShape shape_of(const model::ModelConfig& m) {
+  return {.layers = m.layers,
+          .q_heads = m.q_heads,
+          .kv_heads = m.kv_heads,
+          .head_dim = m.head_dim(),
+          .rope = m.rope,
+          .kinds = m.kinds};
 }
 
 class ModelSource : public Source {
@@ -36,12 +48,7 @@ class ModelSource : public Source {
         tokens_(model::read_tokens(io::find_input(config.text, "text").string(), tokenizer_path(config),
                                    model_.config().vocab_size)) {
     if (!config.tokenizer.empty()) tokenizer_.emplace(tokenizer_path(config), model_.config().vocab_size);
-    const model::ModelConfig& m = model_.config();
-    shape_ = {.layers = m.layers,
-              .q_heads = m.q_heads,
-              .kv_heads = m.kv_heads,
-              .head_dim = m.head_dim(),
-              .rope = m.rope};
+    shape_ = shape_of(model_.config());
   }
 
   const WorkloadShape& shape() const override { return shape_; }
@@ -52,22 +59,23 @@ class ModelSource : public Source {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
 
-  std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) override {
+  std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) override {
     constexpr int64_t kChunk = 64;
+    const model::ModelConfig& m = model_.config();
+    model::check_rotation(m, spec);
     memory::Ledger ledger(INT64_MAX, gpu_);
-    const auto cache = build_cache(spec,
-                                   {.layers = shape_.layers,
-                                    .q_heads = shape_.q_heads,
-                                    .kv_heads = shape_.kv_heads,
-                                    .head_dim = shape_.head_dim,
-                                    .max_tokens = tokens,
-                                    .max_sequences = 1,
-                                    .rope = shape_.rope},
-                                   ledger);
+    const auto cache = build_cache(spec, cache_shape(model_.config(), 1, tokens), ledger);
     const SequenceId id = cache->add_sequence();
     const auto attention = [&](int layer, int64_t n, const float* q, const float* k, const float* v,
                                float* out) {
-      const StepInput in{.sequence = id, .n = n, .q = q, .k = k, .v = v, .out = out};
+      const StepInput in{.sequence = id,
+                         .n = n,
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .out = out,
+                         .sink_logits = m.sinks(layer),
+                         .score_cap = m.score_cap};
       cache->step(layer, {&in, 1});
     };
     const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));
@@ -83,16 +91,41 @@ class ModelSource : public Source {
   WorkloadShape shape_;
 };
 
+// A model with random weights, for experiments that feed it themselves.
+class RandomModelSource : public Source {
+ public:
+  RandomModelSource(const config::Config& config, const config::Geometry& g)
+      : model_(model::random_weights(g,
+                                     config.workload.weights_type == "f32" ? model::WeightMatrix::Type::kF32
+                                                                           : model::WeightMatrix::Type::kBf16,
+                                     config.seed, memory::available_memory_bytes())),
+        shape_(shape_of(model_.config())) {}
+
+  const WorkloadShape& shape() const override { return shape_; }
+  const model::Model* model() const override { return &model_; }
+  int64_t max_tokens() const override { return INT64_MAX; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override {
+    throw std::logic_error("random weights compute no workload");
+  }
+
+ private:
+  model::Model model_;
+  WorkloadShape shape_;
+};
+
 }  // namespace
 
-std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim) {
+std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
+                               const cuda::Gpu* gpu) {
   if (family == "dump" && rotates_at_read(spec))
     return "a dump's queries and keys have been through RoPE; positions=cache needs them as they were before";
-  return unsupported_reason(spec, head_dim);
+  return unsupported_reason(spec, shape, gpu);
 }
 
 std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
                                     const config::Geometry& g, cuda::Gpu* gpu) {
+  if (family == "model" && config.workload.weights == "random")
+    return std::make_unique<RandomModelSource>(config, g);
   if (family == "model") {
     if (config.workload.model.empty()) {
       throw std::invalid_argument(
@@ -105,9 +138,13 @@ std::unique_ptr<Source> open_source(const std::string& family, const config::Con
     if (config.workload.dump.empty()) throw std::invalid_argument("workload \"dump\" needs workload.dump");
     return std::make_unique<SharedSource>(open_dump(io::find_input(config.workload.dump, "dump").string()));
   }
-  return std::make_unique<SharedSource>(make_synthetic(
-      family, {.layers = g.layers, .q_heads = g.q_heads, .kv_heads = g.kv_heads, .head_dim = g.head_dim},
-      config.seed));
+  return std::make_unique<SharedSource>(make_synthetic(family,
+                                                       {.layers = g.layers,
+                                                        .q_heads = g.q_heads,
+                                                        .kv_heads = g.kv_heads,
+                                                        .head_dim = g.head_dim,
+                                                        .value_dim = g.value_dim},
+                                                       config.seed));
 }
 
 }  // namespace kv::workload

@@ -8,7 +8,7 @@
 #include "harness/config/config.h"
 #include "harness/model/model.h"
 #include "harness/workload/workload.h"
-#include "variants/cache/spec.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::cuda {
 class Gpu;
@@ -23,7 +23,7 @@ class Source {
   virtual int64_t max_tokens() const = 0;
   // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
   // every variant; a model's K and V are those that it computes with this very cache.
-  virtual std::shared_ptr<const Workload> workload(const Spec& spec, int64_t tokens) = 0;
+  virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) = 0;
   // Of the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
   virtual const model::Model* model() const { return nullptr; }
   virtual const model::Tokenizer* tokenizer() const { return nullptr; }
@@ -32,7 +32,8 @@ class Source {
 
 // Why a cache of this spec cannot be measured on such a workload, or empty if it can. Synthetic families have
 // no RoPE: their rows are what a cache rotates, where it rotates rows, and else what it stores.
-std::string unsupported_reason(const Spec& spec, const std::string& family, int head_dim);
+std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
+                               const cuda::Gpu* gpu);
 
 // `family` is a synthetic family, "dump" or "model", whose K and V are computed with caches on `gpu` if there is
 // one. Throws std::invalid_argument.

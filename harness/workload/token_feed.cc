@@ -74,15 +74,28 @@ const float* TokenFeed::q(int layer, int sequence, int64_t token) const {
   return q_.data() + slot(layer, sequence, token) * static_cast<size_t>(s.q_heads * s.head_dim);
 }
 
+namespace {
+// Whether `test` holds for a layer's retention.
+template <class Test>
+bool any_retention(const Cache& cache, Test test) {
+  for (int layer = 0; layer < cache.shape().layers; ++layer) {
+    if (cache.keeps_rows(layer) && test(retention_of(cache.spec(layer)))) return true;
+  }
+  return false;
+}
+}  // namespace
+
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
-             int64_t last, int first_sequence) {
-  const int64_t chunk = retention_of(cache.spec()).cuts_prompt ? std::max<int64_t>(1, last - first) : 1024;
+             int64_t last, int first_sequence, int64_t chunk) {
+  if (any_retention(cache, [](const RetentionEntry& r) { return r.cuts_prompt; }))
+    chunk = std::max<int64_t>(1, last - first);
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
   // Only who scores keys looks at queries whose outputs are not wanted, and making them costs more than K and
   // V do.
   std::vector<float> q;
-  if (retention_of(cache.spec()).scores) q.resize(tokens * static_cast<size_t>(s.q_heads * s.head_dim));
+  if (any_retention(cache, [](const RetentionEntry& r) { return r.scores; }))
+    q.resize(tokens * static_cast<size_t>(s.q_heads * s.head_dim));
   std::vector<float> k(tokens * static_cast<size_t>(s.kv_heads * s.head_dim)), v(k.size());
   for (int64_t at = first; at < last; at += chunk) {
     const int64_t n = std::min(chunk, last - at);

@@ -40,8 +40,8 @@ class TokenFeed {
 };
 
 // Gives sequences ids[i] the tokens [first, last) of the workload's sequence first_sequence + i, as prefill
-// whose outputs are not wanted.
+// whose outputs are not wanted, `chunk` tokens a step unless the retention cuts prompts.
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
-             int64_t last, int first_sequence = 0);
+             int64_t last, int first_sequence = 0, int64_t chunk = 1024);
 
 }  // namespace kv::workload

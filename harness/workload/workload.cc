@@ -262,7 +262,8 @@ class Synthetic : public Workload {
     const Part part{sequence, layer, first, n};
     if (q) fill(part, kQ, shape_.q_heads, &Family::shape_q, q);
     if (k) fill(part, kK, shape_.kv_heads, &Family::shape_k, k);
-    if (v) fill(part, kV, shape_.kv_heads, &Family::shape_v, v);
+    if (v && shape_.value_dim > 0) fill(part, kK, shape_.kv_heads, &Family::shape_k, v);
+    if (v && shape_.value_dim == 0) fill(part, kV, shape_.kv_heads, &Family::shape_v, v);
   }
 
  private:

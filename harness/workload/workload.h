@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "variants/core/rope.h"
+#include "variants/model_cache/model_layer.h"
 
 namespace kv::workload {
 
@@ -18,6 +19,8 @@ struct WorkloadShape {
   int head_dim = 64;
   // What rotates q and k where a cache does that itself; the paper's for families that have none.
   Rope rope{};
+  int value_dim = 0;                   // MLA: V is the first so many values of K (CacheShape::value_dim)
+  std::vector<ModelLayer> kinds = {};  // [layers]; empty where all are "full"
 };
 
 // A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for
@@ -30,6 +33,7 @@ class Workload {
   virtual std::string name() const = 0;
   // Tokens there are; INT64_MAX for synthetic families.
   virtual int64_t max_tokens() const = 0;
+  // Where value_dim is given, v is k.
   // Fills q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim] with tokens [first, first + n) of a
   // sequence's layer. Any of the three pointers may be null: that tensor is not made.
   virtual void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k,

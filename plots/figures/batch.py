@@ -7,8 +7,8 @@ import polars as pl
 from families import short
 from figures.figure import Tables, figure
 from marks import in_focus, legend_focus, panels, scale, text, tips
-from messages import place, titled
-from prepare import of_experiment, with_panel
+from messages import place, span, times, titled
+from prepare import of_experiment, with_absent, with_panel
 from style import KINDS, QUIET, bytes_text
 
 KINDS_HELD = {"payload": "bytes_payload", "metadata": "bytes_metadata", "slack": "bytes_slack"}
@@ -26,7 +26,7 @@ def batch_waste(tables: Tables):
     several = rows["lengths"].n_unique() > 1
     panel = pl.concat_str(pl.lit("lengths "), "lengths", pl.lit(", batch "), pl.col("batch").cast(pl.Int64))
     rows = rows.with_columns(panel=panel) if several else rows
-    message = most_and_least(rows)
+    message = cost_of_padding(rows) or most_and_least(rows)
     stacked = pl.concat(
         rows.select(
             "variant", "panel", "seq_len", "waste_share", "lengths", kind=pl.lit(kind), order=pl.lit(order),
@@ -60,3 +60,17 @@ def most_and_least(rows: pl.DataFrame) -> str:
     rows = rows.with_columns(held=held).sort("held", "variant")
     said = [f"{short(row['variant'])} holds {row['held']:.2f} bytes" for row in (rows.row(-1, named=True), rows.row(0, named=True))]
     return f"{place(rows)}{said[0]} for each byte of its rows" + (f", {said[1]}" if rows.height > 1 else "")
+
+
+def cost_of_padding(rows: pl.DataFrame) -> str | None:
+    """The most that padding and its mask cost in time, of the lengths where they were measured."""
+    rows = with_absent(rows, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "masked_share"], ["variant"])
+    padded = rows.filter(pl.col("variant") == "padded", pl.col("ratio_p50").is_not_null()).sort("ratio_p50")
+    if padded.is_empty():
+        return None
+    most = padded.row(-1, named=True)
+    return (
+        f"Padded to the longest and masked, a step takes {times(most['ratio_p50'])}"
+        f"{span(most['ratio_ci_low'], most['ratio_ci_high'])} the time of the same attention unpadded: "
+        f"{most['masked_share']:.0%} of its rows are padding (lengths {most['lengths']})"
+    )

@@ -28,5 +28,7 @@ from figures.quality import kl_position
 from figures.recall import recall
 from figures.recall import recall_budget
 from figures.stream import stream
+from figures.whole_models import model_rate
+from figures.whole_models import model_split
 
 FIGURES = [imported for imported in globals().values() if isinstance(imported, Figure)]

@@ -160,5 +160,9 @@ MUTANTS = [
     # Attention, whose oracles are elsewhere
     Mutant("kernels/cpu/attention/attend.cc", "place(int64_t split, int64_t query) const { return split * held + query % held; }", "place(int64_t split, int64_t query) const { return split * held + query % 1; }", "attention_test"),
     Mutant("kernels/cpu/attention/attend.cc", ".end = p.visible + p.n - 1}", ".end = p.visible}", "attention_test"),
+    Mutant("kernels/cpu/attention/attend.cc", "norm = f.a / state.sum;", "norm = 1.0f / state.sum;", "sinks_and_caps_test"),
+    Mutant("kernels/cpu/attention/prefill_simd.cc", "scores_, mask.rows * kPanelTokens, 1.0f", "scores_, kPanelTokens, 1.0f", "sinks_and_caps_test"),
+    Mutant("harness/model/model.cc", "two_ropes && config().window(l) > 0 ? window_angles : angles", "angles", "families_test"),
+    Mutant("harness/model/cached_model.cc", ".score_cap = model_.config().score_cap", ".score_cap = 0.0f", "families_cache_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
 ]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", *MODELS)
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", *MODELS)
 BASELINE = "contiguous/f32/full"
 
 
@@ -103,3 +103,38 @@ def title(spec, channel):
     """The title of the axis: of the first layer that has one."""
     axes = [encoding[channel].get("axis") or {} for _, encoding, _ in layers(spec) if channel in encoding]
     return next(axis["title"] for axis in axes if axis.get("title"))
+
+
+def held(row, *more):
+    return sum(row[name] or 0 for name in ("bytes_payload", "bytes_metadata", "bytes_slack", *more))
+
+
+def front(rows):
+    """Of points (panel, x, y, …), those of the panel that none to the left is as low as."""
+    return [row for row in rows if not any(
+        other[0] == row[0] and other[1:3] != row[1:3] and other[1] <= row[1] and other[2] <= row[2] for other in rows)]  # fmt: skip
+
+
+def heat_cells(files):
+    """(cell, whether it is cold): hot ones only where the read bandwidth says that the rows are cache-resident."""
+    for row in files.with_growth():
+        if row["cold_ceiling_share"] is not None:
+            yield row, True
+            if row["ceiling_gbps"] and row["ceiling_gbps"] >= 1.3 * row["cold_ceiling_gbps"]:
+                yield row, False
+
+
+def place(row, cold):
+    tokens = row["seq_len"]
+    length = f"{tokens / 1024:.0f}K" if tokens % 1024 == 0 else f"{tokens:.0f}"
+    shape = f"{row['q_heads']:.0f}/{row['kv_heads']:.0f} heads of {row['head_dim']:.0f}"
+    return row["variant"], f"{length} · {row['threads']:.0f}t", f"{shape} · {'cold' if cold else 'hot'}"
+
+
+def heat_table(spec):
+    panel = spec["facet"]["field"]
+    return points((row["variant"], row["column"], row[panel], row["label"]) for row in spec["data"]["values"])
+
+
+def losses(row):
+    return row["loss"] - 1.96 * row["loss_se"], row["loss"] + 1.96 * row["loss_se"]

@@ -20,6 +20,7 @@ from synthetic_models import (
     stream_cells,
     stream_rows,
     text_rows,
+    whole_model_cells,
 )
 from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS
 
@@ -80,6 +81,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
             cells += of_experiment(workloads[0])
         cells += checkpoint_cells(workloads[0], lengths)
         cells += eval_cells()
+        cells += whole_model_cells()
         cells = [with_roofline(cell) for cell in cells]
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),

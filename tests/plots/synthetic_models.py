@@ -51,6 +51,30 @@ def batch_cells(workload) -> list[dict]:
     ]  # fmt: skip
 
 
+def whole_model_cells() -> list[dict]:
+    """Weights that take 100 µs, and caches that overtake them as the context grows; the append takes 2 µs."""
+    cells = []
+    first = "contiguous/f32/full"
+    for variant, per_token in ((first, 0.1), ("contiguous/f16/full", 0.05)):
+        for batch in (1, 4):
+            for length in (256, 1024, 4096):
+                attend = per_token * length * batch
+                step = 120 + attend
+                cells.append(
+                    cell_without_times("model", variant, length, "model", batch=batch, step_p50_us=step, append_p50_us=1.5,
+                                       view_p50_us=0.5, attend_p50_us=attend, projections_p50_us=100, rest_p50_us=18,
+                                       tokens_per_s=batch / step * 1e6, tokens_per_s_ci_low=batch / step * 9e5,
+                                       tokens_per_s_ci_high=batch / step * 11e5, step_bound_us=90 + 0.8 * attend,
+                                       step_bound_share=(90 + 0.8 * attend) / step, cache_share=(attend + 2) / step,
+                                       weights="random", weights_type="bf16", context="synthetic",
+                                       verdict="faster" if variant != first else "baseline")
+                    | {"cell": f"model-{variant}-{length}-{batch}"}
+                    | ({"versus": first, "ratio_p50": 0.7, "ratio_ci_low": 0.6, "ratio_ci_high": 0.8}
+                       if variant != first else {})
+                )  # fmt: skip
+    return cells
+
+
 def eval_cells() -> list[dict]:
     """A user's own tensors."""
     return [

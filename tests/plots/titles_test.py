@@ -90,6 +90,19 @@ def test_bytes_over_the_payload_and_workspaces_are_those_of_the_files(drawn):
     assert f"{most / least:.1f}× the {least / 1024:.0f} KiB with" in titles["prefill_workspace"]
 
 
+def test_a_whole_models_rate_is_the_baselines_at_its_longest_context(drawn):
+    titles, files = drawn
+    first = [row for row in files.of("model") if row["verdict"] == "baseline" and row["batch"] == 1]
+    longest = max(first, key=lambda row: row["seq_len"])
+    assert "takes 0.7× (0.6–0.8) the time of" in titles["model_rate"]
+    assert titles["model_rate"].endswith(
+        f"decodes {longest['tokens_per_s']:.3g} tokens a second at a context of {longest['seq_len']:,.0f} tokens"
+    )
+    shares = [row["cache_share"] for row in files.of("model") if row["seq_len"] == longest["seq_len"]]
+    said = re.findall(r"(\d+)%", titles["model_split"])
+    assert said == [f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"]
+
+
 def test_the_worst_head_of_an_eval_is_named(drawn):
     titles, files = drawn
     of_cell = {row["cell"]: row["err_rel_l2"] for row in files.of("eval")}

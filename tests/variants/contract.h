@@ -186,7 +186,7 @@ inline double attention_tolerance(const Spec& spec) { return kernel_error_bound(
 // in the cache where it does that.
 inline reference::HeadResult attend_stored(const Cache& cache, std::span<const float> q, const Stored& stored,
                                            const std::vector<int64_t>& kept) {
-  if (!rotates_at_read(cache.spec())) return reference::attend(q, stored.k, stored.v, stored.rows);
+  if (!rotates_at_read(cache)) return reference::attend(q, stored.k, stored.v, stored.rows);
   std::vector<int64_t> younger;
   for (const int64_t token : kept)
     younger.push_back(std::count_if(kept.begin(), kept.end(), [&](int64_t other) { return other > token; }));

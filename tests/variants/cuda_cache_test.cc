@@ -158,6 +158,20 @@ TEST_F(CudaCache, RowsAreCountedWhereTheyAre) {
   }
 }
 
+TEST_F(CudaCache, SinkLogitsAndSoftCappingAreRefused) {
+  Pair pair(parse_spec("contiguous/f32"));
+  const SequenceId id = pair.on_gpu.cache->add_sequence();
+  const Tokens part = make_tokens(kShape, 1, 5);
+  std::vector<float> out(part.q.size());
+  const std::vector<float> sinks(kShape.q_heads);
+  StepInput in{id, 1, part.q.data(), part.k.data(), part.v.data(), out.data()};
+  in.sink_logits = sinks.data();
+  EXPECT_THROW(pair.on_gpu.cache->step(0, {&in, 1}), std::invalid_argument);
+  in.sink_logits = nullptr;
+  in.score_cap = 50;
+  EXPECT_THROW(pair.on_gpu.cache->step(0, {&in, 1}), std::invalid_argument);
+}
+
 TEST_F(CudaCache, WhatAGpuCannotDoIsKnown) {
   const test::SimtGpu gpu;
   EXPECT_NE(unsupported_reason(parse_spec("contiguous"), 512, &gpu), "");

@@ -2,6 +2,9 @@
 // pool is used up.
 #include "tests/variants/contract.h"
 
+#include <map>
+#include <numeric>
+
 namespace kv {
 namespace {
 
@@ -190,6 +193,38 @@ TEST(Placement, BlocksThatCutTheCodecsGroupsAreRefusedWithTheReason) {
   EXPECT_NE(reason("segmented(rows=33)"), "");
 }
 
+// What `spec` copies, and reallocates for K and V, while it grows to n tokens of one head of 8 channels.
+struct Grown {
+  int64_t copied_rows, allocations, capacity_rows;
+};
+Grown grow(const std::string& spec, int64_t n) {
+  const CacheShape shape{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 2000};
+  constexpr int64_t row_bytes = 2 * 8 * 4;
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec(spec), shape, ledger);
+  drive(*cache, cache->add_sequence(), make_tokens(shape, n, 1), ones(n));
+  return {ledger.copied_bytes() / row_bytes, ledger.payload().allocations / 2,
+          ledger.payload().current_bytes / row_bytes};
+}
+
+TEST(Doubling, FollowsItsFactor) {
+  // Rows that there is room for, one after the other: written down, not computed.
+  const std::map<std::string, std::vector<int64_t>> rooms = {
+      {"1.5", {1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93, 140, 210, 315, 473, 710, 1065}},
+      {"2", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
+      {"2.75", {1, 3, 9, 25, 69, 190, 523, 1439}},
+      {"4", {1, 4, 16, 64, 256, 1024}}};
+  for (const auto& [factor, room] : rooms) {
+    for (const int64_t n : {int64_t{1}, int64_t{64}, int64_t{65}, int64_t{1000}}) {
+      const auto last = std::lower_bound(room.begin(), room.end(), n);
+      const Grown got = grow("doubling(factor=" + factor + ")", n);
+      EXPECT_EQ(got.capacity_rows, *last) << factor << " at " << n;
+      EXPECT_EQ(got.allocations, last - room.begin() + 1) << factor << " at " << n;
+      EXPECT_EQ(got.copied_rows, std::accumulate(room.begin(), last, int64_t{0})) << factor << " at " << n;
+    }
+  }
+}
+
 TEST(Doubling, ReallocatesAtMostLog2PlusTwoTimes) {
   const CacheShape shape{.layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 2000};
   memory::Ledger ledger;
@@ -222,6 +257,88 @@ TEST(DoublingCopy, SlicesEverythingAtEveryRead) {
   const int64_t row_bytes = 2 * 8 * 4;
   const int64_t growth = row_bytes * 127;  // 1 + 2 + … + 64
   EXPECT_EQ(ledger.copied_bytes(), growth + row_bytes * 128 * 129 / 2);
+}
+
+TEST(SegmentedCopy, GathersAllRowsIntoOneBufferAtEveryRead) {
+  const Grown got = grow("segmented(rows=32,read=copy)", 100);
+  EXPECT_EQ(got.copied_rows, 100 * 101 / 2);
+  EXPECT_EQ(got.capacity_rows, 128);
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("segmented(rows=32,read=copy)"), kShape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const int64_t before = ledger.workspace().current_bytes;
+  drive(*cache, id, make_tokens(kShape, 100, 1), ones(100));
+  const auto spans = cache->spans(id, 0, 1);
+  ASSERT_EQ(spans.size(), 1u) << "a reader sees one tensor";
+  EXPECT_EQ(spans[0].rows, 100);
+  EXPECT_GE(ledger.workspace().current_bytes - before, 100 * kRowBytes);
+}
+
+// Six query heads share two kv heads: three copies of each row, and nothing in place.
+TEST(Repeat, CopiesKAndVForEveryQueryHeadAtEveryRead) {
+  const CacheShape shape{
+      .layers = 1, .q_heads = 6, .kv_heads = 2, .head_dim = 8, .max_tokens = 64, .max_sequences = 1};
+  for (const char* text : {"contiguous(read=repeat)", "contiguous(layout=bshd,read=repeat)",
+                           "doubling(read=repeat)", "segmented(rows=32,read=repeat)"}) {
+    Spec plain = parse_spec(text);
+    plain.placement.values["read"] = "view";
+    memory::Ledger ledger, plain_ledger;
+    const auto cache = build_cache(parse_spec(text), shape, ledger),
+               grouped = build_cache(plain, shape, plain_ledger);
+    EXPECT_EQ(cache->repeats(), 3);
+    EXPECT_EQ(grouped->repeats(), 1);
+    const SequenceId id = cache->add_sequence(), same = grouped->add_sequence();
+    const Tokens all = make_tokens(shape, 50, 1);
+    EXPECT_EQ(drive(*cache, id, all, ones(50)), drive(*grouped, same, all, ones(50))) << text;
+    EXPECT_EQ(ledger.copied_bytes() - plain_ledger.copied_bytes(), 3 * kRowBytes * 50 * 51 / 2) << text;
+    EXPECT_EQ(ledger.payload().current_bytes, plain_ledger.payload().current_bytes) << text;
+    // The two differ in their copy, and in attention's own room.
+    EXPECT_GE(ledger.workspace().current_bytes, 3 * kRowBytes * 50) << text;
+    EXPECT_LT(plain_ledger.workspace().current_bytes, 3 * kRowBytes * 50) << text;
+    cache->release(id);
+  }
+}
+
+TEST(Repeat, HasNothingToDoWhereEveryQueryHeadHasItsOwn) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("contiguous(read=repeat)"), kShape, ledger);
+  EXPECT_EQ(cache->repeats(), 1);
+  drive(*cache, cache->add_sequence(), make_tokens(kShape, 20, 1), ones(20));
+  EXPECT_EQ(ledger.copied_bytes(), 0);
+}
+
+// Keys that the cache rotates are rotated in each of the copies.
+TEST(Repeat, ChangesNoBitWherePositionsAreTheCaches) {
+  const CacheShape shape{
+      .layers = 1, .q_heads = 4, .kv_heads = 1, .head_dim = 32, .max_tokens = 64, .max_sequences = 1};
+  const Tokens all = make_tokens(shape, 40, 1);
+  const auto run = [&](const char* spec) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(parse_spec(spec), shape, ledger);
+    return drive(*cache, cache->add_sequence(), all, ones(40));
+  };
+  EXPECT_EQ(run("contiguous(read=repeat)/f32/ring(window=16,sinks=2,positions=cache)"),
+            run("contiguous/f32/ring(window=16,sinks=2,positions=cache)"));
+}
+
+// Where the same head's next row lies.
+TEST(Layout, PutsARowOfAllHeadsSideBySide) {
+  for (const char* name : {"contiguous", "concat", "doubling", "segmented", "paged"}) {
+    for (const bool row_major : {false, true}) {
+      memory::Ledger ledger;
+      const auto cache =
+          build_cache(parse_spec(name + std::string(row_major ? "(layout=bshd)" : "")), kShape, ledger);
+      const SequenceId id = cache->add_sequence();
+      drive(*cache, id, make_tokens(kShape, 9, 1), ones(9));
+      const Span first = cache->spans(id, 0, 0).front(), second = cache->spans(id, 0, 1).front();
+      EXPECT_EQ(first.k.stride, row_major ? 2 * 32 : 32) << name;
+      EXPECT_EQ(second.k.data - first.k.data == 32, row_major) << name;
+    }
+  }
+}
+
+TEST(Layout, IsRefusedWithAReasonWhereAFileIsReadHeadByHead) {
+  EXPECT_NE(unsupported_reason(parse_spec("tiered(layout=bshd)")).find("layout=bhsd"), std::string::npos);
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ void expect_round_trips(const Table& table, const std::string& before) {
       std::vector<std::string> values(p.choices.begin(), p.choices.end());
       if (p.kind == Parameter::Kind::kText) {
         values = {"/some/folder", "", "a=b"};
+      } else if (p.kind == Parameter::Kind::kDecimal) {
+        values = {print_hundredths(p.min), print_hundredths(p.max), "2.25"};
       } else if (p.kind != Parameter::Kind::kChoice)
         values = {std::to_string(p.min), std::to_string(p.max)};
       if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
@@ -78,7 +80,7 @@ TEST(Spec, AMistakeGetsACaretAndTheNearestName) {
       << error_of("contiguous/f17");
   EXPECT_NE(error_of("doubling(raed=copy)").find("did you mean 'read'?"), std::string::npos);
   EXPECT_NE(error_of("doubling(read=slow)")
-                .find("'read' takes view|copy\n  doubling(read=slow)\n                ^"),
+                .find("'read' takes view|copy|repeat\n  doubling(read=slow)\n                ^"),
             std::string::npos)
       << error_of("doubling(read=slow)");
 }
@@ -92,9 +94,25 @@ TEST(Spec, RowsAreACountOrAShare) {
   EXPECT_EQ(parse_spec("contiguous/ring(window=010)").retention.rows("window", 4096), 10);
   for (const char* wrong : {"0", "0.0", "1.0", "1.5", "-0.5", "0.5x", "5e-1", "nan", "", "."}) {
     const std::string error = error_of("contiguous/ring(window=" + std::string(wrong) + ")");
-    EXPECT_NE(error.find("'window' takes rows or 0.x: at least 1, or a share of max_tokens as in 0.25"),
-              std::string::npos)
+    EXPECT_NE(
+        error.find("'window' takes rows, 0.x or model: at least 1, or a share of max_tokens as in 0.25"),
+        std::string::npos)
         << error;
+  }
+}
+
+TEST(Spec, DecimalsHaveOneFormAndBounds) {
+  for (const char* same : {"1.5", "1.50", "01.5", "1.500"}) {
+    const Spec spec = parse_spec("doubling(factor=" + std::string(same) + ")");
+    EXPECT_EQ(spec.print(), "doubling(factor=1.5)");
+    EXPECT_EQ(spec.placement.hundredths("factor"), 150);
+  }
+  EXPECT_EQ(parse_spec("doubling(factor=2.0)").print(), "doubling");
+  EXPECT_EQ(parse_spec("doubling(factor=2.05)").print(), "doubling(factor=2.05)");
+  for (const char* wrong :
+       {"1.49", "4.01", "1", "1.505", "-2", "2.", ".5", "2e0", "nan", "", "1.5x", "999999999999999999999"}) {
+    const std::string error = error_of("doubling(factor=" + std::string(wrong) + ")");
+    EXPECT_NE(error.find("'factor' takes 1.5…4\n"), std::string::npos) << wrong << ": " << error;
   }
 }
 

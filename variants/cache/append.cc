@@ -41,7 +41,7 @@ void Appender::store(int layer, std::span<const StepInput> inputs) {
                             .first = s.tokens[layer],
                             .n = in.n,
                             .k = in.k,
-                            .v = in.v,
+                            .v = stages_.shape.is_latent() ? in.k : in.v,
                             .heads = heads,
                             .residual = s.residual.empty() ? nullptr : &s.residual[layer]});
     s.tokens[layer] += in.n;

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "variants/core/scratch.h"
+
 namespace kv {
 namespace {
 
@@ -38,9 +40,9 @@ void Attender::view(int layer, std::span<const StepInput> inputs) {
   for (const StepInput& in : inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     stages_.placement->view(in.sequence, layer, sequences_.stored_units(s, layer));
-    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+    for (int head = 0; head < stages_.read_heads(); ++head) {
       views_.push_back(sequences_.spans(in.sequence, layer, head));
-      heads_.push_back(s.retention[stages_.index(layer, head)].get());
+      heads_.push_back(s.retention[stages_.index(layer, head / stages_.placement->repeats())].get());
     }
   }
   stages_.storage->view(views_, heads_);
@@ -55,6 +57,7 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   if (scored) stages_.storage->accumulate_weights(problems_, scored_);
   const StreamedRows streamed = streamed_rows(stages_, layer, inputs);
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
+  if (stages_.shape.is_latent()) write_latent_outputs(inputs);
   if (!scored) return;
   stages_.storage->observe_weights(problems_, scored_);
   compact_scored(layer, inputs);
@@ -76,20 +79,43 @@ void Attender::find_queries(int layer, std::span<const StepInput> inputs) {
   queries_ = stages_.rotated->rotate_queries(steps, stages_.shape.q_heads);
 }
 
+// Kernels give outputs as wide as rows; those of latent rows are cut to the value's width afterwards.
 void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
   problems_.clear();
+  float* outputs = nullptr;
+  if (stages_.shape.is_latent()) {
+    int64_t values = 0;
+    for (const StepInput& in : inputs) values += stages_.shape.q_heads * in.n * stages_.shape.head_dim;
+    outputs = reinterpret_cast<float*>(
+        fit(stages_.memory, latent_outputs_, static_cast<size_t>(values) * sizeof(float)));
+  }
+  int64_t first = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& in = inputs[i];
     const Sequence& s = sequences_.at(in.sequence);
-    const int64_t rows = int64_t{stages_.shape.group()} * in.n * stages_.shape.head_dim;
-    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+    const int repeats = stages_.placement->repeats(), group = stages_.shape.group() / repeats;
+    const int64_t rows = int64_t{group} * in.n * stages_.shape.head_dim;
+    float* out = outputs ? outputs + first : in.out;
+    first += rows * stages_.read_heads();
+    for (int head = 0; head < stages_.read_heads(); ++head) {
       problems_.push_back({.q = queries_[i] + head * rows,
-                           .out = in.out + head * rows,
+                           .out = out + head * rows,
                            .spans = views_[problems_.size()],
-                           .group = stages_.shape.group(),
+                           .group = group,
                            .n = in.n,
-                           .visible = s.retention[stages_.index(layer, head)]->slots() - in.n + 1});
+                           .visible = s.retention[stages_.index(layer, head / repeats)]->slots() - in.n + 1,
+                           .sink_logits = in.sink_logits ? in.sink_logits + head * group : nullptr,
+                           .score_cap = in.score_cap});
     }
+  }
+}
+
+void Attender::write_latent_outputs(std::span<const StepInput> inputs) const {
+  const int64_t d = stages_.shape.head_dim, width = stages_.shape.out_dim();
+  const float* from = reinterpret_cast<const float*>(latent_outputs_.data());
+  for (const StepInput& in : inputs) {
+    for (int64_t row = 0; row < stages_.shape.q_heads * in.n; ++row, from += d)
+      std::copy_n(from, width, in.out + row * width);
   }
 }
 
@@ -100,8 +126,9 @@ bool Attender::find_scored(int layer, std::span<const StepInput> inputs) {
   for (const StepInput& in : inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     const bool scored = s.slice[layer].scored;
-    for (int head = 0; head < stages_.shape.kv_heads; ++head)
-      scored_.push_back(scored ? s.retention[stages_.index(layer, head)].get() : nullptr);
+    const int repeats = stages_.placement->repeats();
+    for (int head = 0; head < stages_.read_heads(); ++head)
+      scored_.push_back(scored ? s.retention[stages_.index(layer, head / repeats)].get() : nullptr);
     any |= scored;
   }
   return any;

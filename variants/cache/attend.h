@@ -21,6 +21,7 @@ class Attender {
  private:
   void find_queries(int layer, std::span<const StepInput> inputs);
   void find_problems(int layer, std::span<const StepInput> inputs);
+  void write_latent_outputs(std::span<const StepInput> inputs) const;
   bool find_scored(int layer, std::span<const StepInput> inputs);
   void compact_scored(int layer, std::span<const StepInput> inputs);
   void compact(int layer, SequenceId id);
@@ -30,11 +31,12 @@ class Attender {
 
   // Of the step in progress; kept between steps so that a steady state allocates nothing.
   int viewed_layer_ = -1;
-  std::vector<std::span<const Span>> views_;  // [inputs, kv_heads]
-  std::vector<const Retention*> heads_;       // [inputs, kv_heads]
+  std::vector<std::span<const Span>> views_;  // [inputs, read_heads]
+  std::vector<const Retention*> heads_;       // [inputs, read_heads]
   std::vector<const float*> queries_;         // [inputs]
-  std::vector<HeadQueries> problems_;         // [inputs, kv_heads]
-  std::vector<Retention*> scored_;            // [inputs, kv_heads] null where the slice is not scored
+  std::vector<HeadQueries> problems_;         // [inputs, read_heads]
+  Block latent_outputs_;                      // of latent rows: [inputs] of [q_heads, n, head_dim]
+  std::vector<Retention*> scored_;            // [inputs, read_heads] null where the slice is not scored
 };
 
 }  // namespace kv

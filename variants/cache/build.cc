@@ -11,33 +11,23 @@
 namespace kv {
 namespace {
 
-UnitLayout without_v(UnitLayout unit) {
-  unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
-  return unit;
-}
-
 // What the closed forms are computed from.
 struct Prediction {
   const Spec& spec;
   const CacheShape& shape;
-  bool latent;  // K alone
   Codec codec;
   PlacementContext context;
 
-  Prediction(const Spec& spec_, const CacheShape& shape_, bool latent_ = false)
+  Prediction(const Spec& spec_, const CacheShape& shape_)
       : spec(spec_),
         shape(shape_),
-        latent(latent_),
-        codec(codec_of(spec).make(spec.codec)),
+        codec(codec_for(spec, shape)),
         context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
 
-  UnitLayout unit() const {
-    const UnitLayout both = unit_layout(codec, shape.head_dim);
-    return latent ? without_v(both) : both;
-  }
+  UnitLayout unit() const { return unit_layout(codec, shape); }
   int64_t residual_bytes() const {
     if (!ResidualBuffer::needed(codec)) return 0;
-    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim) / (latent ? 2 : 1);
+    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
   }
 
   int64_t slots(int64_t tokens, int64_t prompt) const {
@@ -66,7 +56,19 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
   return shared + bytes * shape.layers;
 }
 
+// A number that only a model's layer can give: resolve() (variants/model_cache) has it.
+std::string unknown_number(const Stage& stage, const Entry& entry) {
+  for (const Parameter& p : entry.parameters) {
+    if (p.word.empty() || stage.values.at(std::string(p.name)) != p.word) continue;
+    return "'" + std::string(p.name) + "=" + std::string(p.word) + "' is the " + std::string(p.name) +
+           " of a model's layer, and this layer has none: give a number";
+  }
+  return "";
+}
+
 std::string clash_of_stages(const Spec& spec) {
+  if (const std::string reason = unknown_number(spec.retention, retention_of(spec)); !reason.empty())
+    return reason;
   const Codec codec = codec_of(spec).make(spec.codec);
   if (ResidualBuffer::needed(codec) && !retention_of(spec).keeps_all) {
     const std::string how = codec.unit_rows() > 1
@@ -86,14 +88,16 @@ bool rotates_at_read(const Spec& spec) {
   return positions != spec.retention.values.end() && positions->second == "cache";
 }
 
+bool rotates_at_read(const Cache& cache) {
+  for (int layer = 0; layer < cache.shape().layers; ++layer) {
+    if (cache.keeps_rows(layer)) return rotates_at_read(cache.spec(layer));
+  }
+  return false;
+}
+
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts) {
   return held_bytes(Prediction(spec, shape), lengths, prompts);
-}
-
-int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                               std::span<const int64_t> prompts) {
-  return held_bytes(Prediction(spec, shape, true), lengths, prompts);
 }
 
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
@@ -116,18 +120,20 @@ double kernel_error_bound(const Spec& spec) {
   return attention_error_bound(codec.k, codec.v);
 }
 
-std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu) {
+std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
   std::string reason = clash_of_stages(spec);
   const Codec codec = codec_of(spec).make(spec.codec);
-  if (reason.empty()) reason = unsupported_reason(codec.k, head_dim);
-  if (reason.empty()) reason = unsupported_reason(codec.v, head_dim);
-  if (reason.empty()) reason = unstorable_reason(gpu, head_dim);
+  if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);
+  if (reason.empty() && !shape.is_latent()) reason = unsupported_reason(codec.v, shape.head_dim);
+  if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
+  if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
+  if (reason.empty() && shape.is_latent() && rotates_at_read(spec))
+    reason = "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one";
   return reason;
 }
 
-std::string unsupported_latent_reason(const Spec& spec, int latent_dim) {
-  const std::string reason = clash_of_stages(spec);
-  return reason.empty() ? unsupported_reason(codec_of(spec).make(spec.codec).k, latent_dim) : reason;
+std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu) {
+  return unsupported_reason(spec, CacheShape{.head_dim = head_dim}, gpu);
 }
 
 // The largest head_dim is a multiple of every block, so it has only the reasons that all have.

@@ -11,6 +11,8 @@ namespace kv {
 // Whether a cache of this spec wants q and k before RoPE, and rotates them itself, by their cache positions
 // and shape.rope, when it reads: positions=cache.
 bool rotates_at_read(const Spec& spec);
+// The same of a built cache, whose layers are alike in this.
+bool rotates_at_read(const Cache& cache);
 
 // Throws std::invalid_argument if the shape is not one that caches have, or if the spec's stages cannot work
 // together (the reason of unsupported_reason). The memory outlives the cache.
@@ -22,12 +24,6 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 // token.
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
-
-// The same for layers that keep one row of head_dim values a token in place of K and V of each head, as MLA
-// does: the codec's K side stores it, and there is no V. shape.kv_heads is 1. There is no such cache to
-// build, so nothing but this arithmetic stands behind the figure.
-int64_t predicted_latent_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
-                               std::span<const int64_t> prompts = {});
 
 // Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
 // the codec's residual buffer.
@@ -44,7 +40,7 @@ std::string unsupported_reason(const Spec& spec);
 // The same for one head_dim (codecs of blocks of 32 elements refuse others than multiples of 32), and for a
 // cache whose rows lie in the memory of `gpu`; null: the host's.
 std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu = nullptr);
-// The same for predicted_latent_bytes.
-std::string unsupported_latent_reason(const Spec& spec, int latent_dim);
+// The same for a geometry, whose rows may be latent (MLA).
+std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu = nullptr);
 
 }  // namespace kv

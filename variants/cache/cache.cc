@@ -35,6 +35,11 @@ void check_shape(const CacheShape& s) {
     bad_shape("head_dim must be a multiple of 8 from 8 to " + std::to_string(kMaxHeadDim) + ", not " +
               std::to_string(s.head_dim));
   }
+  if (s.is_latent() && (s.kv_heads != 1 || s.value_dim % 8 != 0 || s.value_dim > s.head_dim)) {
+    bad_shape("latent rows have one kv head, and a value_dim that is a multiple of 8 up to head_dim (" +
+              std::to_string(s.head_dim) + "), not " + std::to_string(s.kv_heads) + " and " +
+              std::to_string(s.value_dim));
+  }
   if (s.max_tokens < 1) bad_shape("max_tokens must be at least 1, not " + std::to_string(s.max_tokens));
   if (s.max_sequences < 1)
     bad_shape("max_sequences must be at least 1, not " + std::to_string(s.max_sequences));
@@ -49,7 +54,7 @@ class JoinedCache : public Cache {
         attender_(stages_, sequences_) {}
 
   const CacheShape& shape() const override { return stages_.shape; }
-  const Spec& spec() const override { return stages_.spec; }
+  const Spec& spec(int) const override { return stages_.spec; }
 
   SequenceId add_sequence() override { return sequences_.add(); }
   SequenceId fork(SequenceId from) override { return sequences_.fork(from); }
@@ -58,21 +63,9 @@ class JoinedCache : public Cache {
     attender_.forget_views();
   }
 
-  void save(SequenceId id, const std::string& path) override {
-    write_file(path, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
-  }
-  SequenceId load(const std::string& path) override {
-    SequenceId id = -1;
-    read_file(path, [&](Reader& from) { id = read_sequence(from, stages_, sequences_, "'" + path + "'"); });
-    return id;
-  }
-  Snapshot snapshot(SequenceId id) override {
-    return Snapshot(stages_.memory, [&](Writer& to) { write_sequence(to, stages_, sequences_, id); });
-  }
-  SequenceId restore(const Snapshot& snapshot) override {
-    SequenceId id = -1;
-    snapshot.read([&](Reader& from) { id = read_sequence(from, stages_, sequences_, "the snapshot"); });
-    return id;
+  void write(Writer& to, SequenceId id) const override { write_sequence(to, stages_, sequences_, id); }
+  SequenceId read(Reader& from, const std::string& what) override {
+    return read_sequence(from, stages_, sequences_, what);
   }
 
   void append(int layer, std::span<const StepInput> inputs) override {
@@ -91,7 +84,9 @@ class JoinedCache : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
+  int repeats() const override { return stages_.placement->repeats(); }
   std::string kernel() const override { return stages_.storage->kernel(); }
+  Memory& memory() const override { return stages_.memory; }
 
  private:
   // append, once the slices are known.
@@ -127,7 +122,7 @@ void JoinedCache::step(int layer, std::span<const StepInput> inputs) {
 // The step of one input whose first slice is known.
 void JoinedCache::step_in_slices(int layer, const StepInput& in) {
   const int q_heads = stages_.shape.q_heads, kv_heads = stages_.shape.kv_heads;
-  const int64_t d = stages_.shape.head_dim;
+  const int64_t d = stages_.shape.head_dim, out_dim = stages_.shape.out_dim();
   std::vector<float> q, k, v, out;
   const auto gather = [&](const float* from, int heads, int64_t first, int64_t n, std::vector<float>& to) {
     to.resize(static_cast<size_t>(heads * n * d));
@@ -137,13 +132,14 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
     const int64_t n = sequences_.at(in.sequence).slice[layer].tokens;
     gather(in.q, q_heads, first, n, q);
     gather(in.k, kv_heads, first, n, k);
-    gather(in.v, kv_heads, first, n, v);
-    out.resize(q.size());
-    const StepInput part{in.sequence, n, q.data(), k.data(), v.data(), out.data()};
+    gather(stages_.shape.is_latent() ? in.k : in.v, kv_heads, first, n, v);
+    out.resize(static_cast<size_t>(q_heads * n * out_dim));
+    const StepInput part{in.sequence, n,          q.data(),       k.data(),
+                         v.data(),    out.data(), in.sink_logits, in.score_cap};
     store(layer, {&part, 1});
     attend(layer, {&part, 1});
     for (int h = 0; in.out && h < q_heads; ++h) {
-      std::copy_n(out.begin() + h * n * d, n * d, in.out + (h * in.n + first) * d);
+      std::copy_n(out.begin() + h * n * out_dim, n * out_dim, in.out + (h * in.n + first) * out_dim);
     }
     first += n;
     if (first < in.n) appender_.next_slice(layer, in, in.n - first);
@@ -153,7 +149,7 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
 std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
   stages_.placement->view(id, layer, sequences_.stored_units(sequences_.at(id), layer));
   std::vector<Span> all = gather_streamed(id, layer, head);
-  const std::span<const Span> resident = sequences_.spans(id, layer, head);
+  const std::span<const Span> resident = sequences_.spans(id, layer, head * stages_.placement->repeats());
   all.insert(all.end(), resident.begin(), resident.end());
   return stages_.storage->read_back(std::move(all));
 }
@@ -180,9 +176,35 @@ std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int hea
 
 }  // namespace
 
+void Cache::save(SequenceId id, const std::string& path) const {
+  write_file(path, [&](Writer& to) { write(to, id); });
+}
+
+SequenceId Cache::load(const std::string& path) {
+  SequenceId id = -1;
+  const std::string what = "'" + path + "'";
+  read_file(path, [&](Reader& from) {
+    id = read(from, what);
+    if (from.at_end()) return;
+    release(id);
+    throw std::invalid_argument("cannot load " + what + ": its length cannot be");
+  });
+  return id;
+}
+
+Snapshot Cache::snapshot(SequenceId id) const {
+  return Snapshot(memory(), [&](Writer& to) { write(to, id); });
+}
+
+SequenceId Cache::restore(const Snapshot& snapshot) {
+  SequenceId id = -1;
+  snapshot.read([&](Reader& from) { id = read(from, "the snapshot"); });
+  return id;
+}
+
 std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory) {
   check_shape(shape);
-  const std::string reason = unsupported_reason(spec, shape.head_dim, memory.gpu());
+  const std::string reason = unsupported_reason(spec, shape, memory.gpu());
   if (!reason.empty()) throw std::invalid_argument("'" + spec.print() + "': " + reason);
   return std::make_unique<JoinedCache>(spec, shape, memory);
 }

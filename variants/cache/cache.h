@@ -29,6 +29,12 @@ struct CacheShape {
   int64_t max_tokens = 1024;
   int max_sequences = 1;  // most sequences alive at once; pools are sized by it
   Rope rope{};            // for positions=cache: how keys and queries are rotated
+  // MLA (arXiv:2405.04434): 0, or V is the first so many values of K's row, which is stored once: the latent,
+  // before the rope part of the row. kv_heads is 1 then, `v` of a step is not looked at, and outputs have so
+  // many values.
+  int value_dim = 0;
+  bool is_latent() const { return value_dim > 0; }
+  int out_dim() const { return is_latent() ? value_dim : head_dim; }
   int group() const { return q_heads / kv_heads; }
 };
 
@@ -41,8 +47,14 @@ struct StepInput {
   const float* q =
       nullptr;  // [q_heads, n, head_dim], after RoPE; before it where the spec has positions=cache
   const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
-  const float* v = nullptr;  // [kv_heads, n, head_dim]
-  float* out = nullptr;      // [q_heads, n, head_dim]
+  const float* v = nullptr;  // [kv_heads, n, head_dim]; of latent rows not looked at
+  float* out = nullptr;      // [q_heads, n, out_dim]
+  // As in HeadQueries (kernels/attention.h). Not on a GPU, whose attend throws std::invalid_argument.
+  const float* sink_logits = nullptr;  // [q_heads], or null
+  float score_cap = 0.0f;
+  // Of linear layers alone (variants/model_cache/linear_cache.h, with the shapes of the others there).
+  const float* alpha = nullptr;
+  const float* beta = nullptr;
 };
 
 class Cache {
@@ -50,7 +62,12 @@ class Cache {
   virtual ~Cache() = default;
 
   virtual const CacheShape& shape() const = 0;
-  virtual const Spec& spec() const = 0;
+  // Whether a layer keeps rows; a linear layer of a model has a state of constant size in their place, no spec and
+  // no spans.
+  virtual bool keeps_rows(int /*layer*/) const { return true; }
+  // Of one layer: caches of models have several (variants/model_cache). Throws std::logic_error for a layer
+  // that has none.
+  virtual const Spec& spec(int layer) const = 0;
 
   // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when
   // memory is short.
@@ -65,17 +82,22 @@ class Cache {
   //   save  throws std::runtime_error if the file cannot be written whole; there is none then
   //   load  throws std::invalid_argument for a file that is damaged, or that another spec or shape wrote
   // Where memory is short both load and restore throw as add_sequence does; then nothing has changed.
-  virtual void save(SequenceId sequence, const std::string& path) = 0;
-  virtual SequenceId load(const std::string& path) = 0;
-  virtual Snapshot snapshot(SequenceId sequence) = 0;
-  virtual SequenceId restore(const Snapshot& snapshot) = 0;
+  void save(SequenceId sequence, const std::string& path) const;
+  SequenceId load(const std::string& path);
+  Snapshot snapshot(SequenceId sequence) const;
+  SequenceId restore(const Snapshot& snapshot);
+  // The same amid other bytes: what save writes between a file's head and its end. `what` names the bytes in
+  // messages.
+  virtual void write(Writer& to, SequenceId sequence) const = 0;
+  virtual SequenceId read(Reader& from, const std::string& what) = 0;
 
   // The three parts of a step, so that a harness can time them one by one:
   //   append  stores k and v of every input's n tokens. Throws std::logic_error if some of the n must attend
   //           before others are stored (n = 1 is always fine); step() goes slice by slice then
   //   view    makes everything kept readable; copies only in `read=copy` variants. attend calls it where it
   //           was not called
-  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens
+  //   attend  out = softmax(q k^T / sqrt(head_dim)) v over what is kept, causal inside the n tokens. Models with
+  //           another scale, as MLA's, put it into q
   // append throws std::bad_alloc without having changed any sequence.
   virtual void append(int layer, std::span<const StepInput> inputs) = 0;
   virtual void view(int layer, std::span<const StepInput> inputs) = 0;
@@ -94,9 +116,15 @@ class Cache {
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
 
+  // How many times each kept row lies in what attention reads: 1, or once for every query head with `read=repeat`.
+  virtual int repeats() const { return 1; }
+
   // The name of the attention kernel that runs for this cache, as for example "avx3_zen4/f16"; once it has
   // worked on prompts, of what ran for those, or of both.
   virtual std::string kernel() const = 0;
+
+ protected:
+  virtual Memory& memory() const = 0;
 };
 
 }  // namespace kv

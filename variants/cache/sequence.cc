@@ -19,7 +19,8 @@ SequenceId Sequences::add() {
   }
   if (ResidualBuffer::needed(stages_.codec)) {
     for (int i = 0; i < shape.layers; ++i)
-      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, stages_.memory);
+      fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, shape.is_latent(),
+                                  stages_.memory);
   }
   add_span_lists(fresh);
   open(id);
@@ -69,19 +70,20 @@ int64_t Sequences::stored_units(const Sequence& s, int layer, int64_t tokens) co
   return ResidualBuffer::encoded_rows(stages_.codec, slots) / stages_.unit.rows;
 }
 
-std::span<const Span> Sequences::spans(SequenceId id, int layer, int head) {
+std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) {
   Placement& placement = *stages_.placement;
+  const int head = read_head / placement.repeats();
   Sequence& s = at(id);
   const int64_t slots = s.retention[stages_.index(layer, head)]->slots();
   const int64_t rows = s.residual.empty() ? slots : ResidualBuffer::encoded_rows(stages_.codec, slots);
-  HeadSpans& list = s.spans[stages_.index(layer, head)];
+  HeadSpans& list = s.spans[static_cast<size_t>(layer * stages_.read_heads() + read_head)];
   if (list.moves != placement.moves(id, layer) || list.settled_rows > rows) {
     list.settled = 0;
     list.settled_rows = 0;
     list.moves = placement.moves(id, layer);
   }
   list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
-  placement.spans(id, layer, head, list.settled_rows, rows, list.spans);
+  placement.spans(id, layer, read_head, list.settled_rows, rows, list.spans);
   if (list.spans.size() > list.settled) {
     list.settled = list.spans.size() - 1;
     list.settled_rows = rows - list.spans.back().rows;
@@ -112,8 +114,7 @@ void Sequences::open(SequenceId id) {
 }
 
 void Sequences::add_span_lists(Sequence& s) const {
-  for (int i = 0; i < stages_.shape.layers * stages_.shape.kv_heads; ++i)
-    s.spans.emplace_back(stages_.memory);
+  for (int i = 0; i < stages_.shape.layers * stages_.read_heads(); ++i) s.spans.emplace_back(stages_.memory);
 }
 
 }  // namespace kv

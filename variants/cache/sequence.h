@@ -51,7 +51,7 @@ class Sequences {
   int64_t stored_units(const Sequence& s, int layer) const { return stored_units(s, layer, s.tokens[layer]); }
 
   // The spans of all that is kept and in memory that kernels read, until the sequence's next change.
-  std::span<const Span> spans(SequenceId id, int layer, int head);
+  std::span<const Span> spans(SequenceId id, int layer, int read_head);
 
  private:
   SequenceId free_id() const;

@@ -36,6 +36,8 @@ std::string rope_identity(const Rope& r) {
        << (r.pairs == RopePairs::kHalfSplit ? " in halves" : " in neighbours");
   if (r.factor != 1.0)
     text << " slowed by " << r.factor << " (" << r.low << ", " << r.high << ", " << r.trained_tokens << ")";
+  if (r.mix != RopeMix::kByRotations || r.amplitude != 1.0)
+    text << " by YaRN (" << static_cast<int>(r.mix) << ", " << r.amplitude << ")";
   return text.str();
 }
 
@@ -44,7 +46,9 @@ std::string identity(const Stages& stages) {
   const CacheShape& s = stages.shape;
   return stages.spec.print() + " with " + std::to_string(s.layers) + " layers, " + std::to_string(s.q_heads) +
          " query heads, " + std::to_string(s.kv_heads) + " kv heads, head_dim " + std::to_string(s.head_dim) +
-         ", max_tokens " + std::to_string(s.max_tokens) + (stages.rotated ? rope_identity(s.rope) : "");
+         ", max_tokens " + std::to_string(s.max_tokens) +
+         (s.is_latent() ? ", latent of " + std::to_string(s.value_dim) : "") +
+         (stages.rotated ? rope_identity(s.rope) : "");
 }
 
 constexpr size_t kMostIdentity = 1 << 16;  // bytes
@@ -109,12 +113,12 @@ void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId i
 
 }  // namespace
 
-void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId id) {
+void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences, SequenceId id) {
   const Sequence& s = sequences.at(id);
   to.put_text(identity(stages));
   for (int layer = 0; layer < stages.shape.layers; ++layer) {
     to.put(s.tokens[layer]);
-    for (int head = 0; head < stages.shape.kv_heads; ++head) sequences.policy(id, layer, head).save(to);
+    for (int head = 0; head < stages.shape.kv_heads; ++head) s.retention[stages.index(layer, head)]->save(to);
     RowWriter rows(to, *stages.storage);
     if (!s.residual.empty()) s.residual[layer].save(rows);
     const int64_t streamed = stages.placement->streamed_units(id, layer);
@@ -136,7 +140,6 @@ SequenceId read_sequence(Reader& from, Stages& stages, Sequences& sequences, con
     }
     id = sequences.add();
     for (int layer = 0; layer < stages.shape.layers; ++layer) read_layer(from, stages, sequences, id, layer);
-    require(from.at_end(), "length");
     return id;
   } catch (const std::invalid_argument& e) {
     if (id >= 0) sequences.release(id);

@@ -9,7 +9,7 @@
 
 namespace kv {
 
-void write_sequence(Writer& to, Stages& stages, Sequences& sequences, SequenceId id);
+void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences, SequenceId id);
 
 // A new sequence with what was written. `what`: where the bytes are from, as messages name it. Throws
 // std::invalid_argument if another spec or shape wrote them, or if they contradict each other; where it throws,

@@ -64,7 +64,11 @@ std::string canonical_share(std::string_view text) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  // `listed`: after the spec a space may follow, and more of the text.
+  explicit Parser(std::string_view text, size_t at = 0, bool listed = false)
+      : text_(text), at_(at), listed_(listed) {}
+
+  size_t at() const { return at_; }
 
   Spec parse() {
     Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
@@ -84,20 +88,14 @@ class Parser {
         if (next_stage()) spec.retention = stage(entry(kRetentions, "retention"));
       }
     }
-    if (at_ != text_.size()) fail("expected the end of the spec");
+    if (!at_end()) fail("expected the end of the spec");
     return spec;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    constexpr size_t kShown = 100;  // on either side of the mistake
-    const size_t first = at_ > kShown ? at_ - kShown : 0;
-    std::string around(text_.substr(first, 2 * kShown));
-    std::replace_if(
-        around.begin(), around.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    throw std::invalid_argument("spec: " + what + "\n  " + around + "\n  " + std::string(at_ - first, ' ') +
-                                "^");
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_in_spec(text_, at_, what); }
+
+  bool at_end() const { return at_ == text_.size() || (listed_ && (text_[at_] == ' ' || text_[at_] == '+')); }
 
   // A name as messages have it.
   static std::string quoted(std::string_view name) {
@@ -120,7 +118,7 @@ class Parser {
   }
 
   bool next_stage() {
-    if (at_ == text_.size()) return false;
+    if (at_end()) return false;
     if (!take('/')) fail("expected '/', '(' or the end");
     return true;
   }
@@ -171,6 +169,10 @@ class Parser {
     std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
     if (p.kind == Parameter::Kind::kRows) wants += ": at least 1, or a share of max_tokens as in 0.25";
     std::string checked(text);
+    if (!p.word.empty() && text == p.word) {
+      at_ = end;
+      return checked;
+    }
     if (p.kind == Parameter::Kind::kChoice) {
       if (std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end()) fail(wants);
     } else if (p.kind != Parameter::Kind::kText) {
@@ -184,13 +186,18 @@ class Parser {
   // The canonical text of a number, since 016 and 16 are one value and must print alike; empty if it is not
   // one that `p` takes.
   static std::string number(const Parameter& p, std::string_view text) {
+    if (p.kind == Parameter::Kind::kDecimal) {
+      const int64_t hundredths = read_hundredths(text);
+      return hundredths < p.min || hundredths > p.max ? "" : print_hundredths(hundredths);
+    }
     int64_t whole = 0;
     if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
     return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
   }
 
   std::string_view text_;
-  size_t at_ = 0;
+  size_t at_;
+  bool listed_;
 };
 
 std::string print_stage(const Stage& stage, const Entry& entry) {
@@ -223,6 +230,23 @@ std::string Spec::print() const {
 }
 
 Spec parse_spec(std::string_view text) { return Parser(text).parse(); }
+
+Spec parse_spec_at(std::string_view text, size_t& at) {
+  Parser parser(text, at, true);
+  const Spec spec = parser.parse();
+  at = parser.at();
+  return spec;
+}
+
+void fail_in_spec(std::string_view text, size_t at, const std::string& what) {
+  constexpr size_t kShown = 100;  // on either side of the mistake
+  const size_t first = at > kShown ? at - kShown : 0;
+  std::string around(text.substr(first, 2 * kShown));
+  std::replace_if(
+      around.begin(), around.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  throw std::invalid_argument("spec: " + what + "\n  " + around + "\n  " + std::string(at - first, ' ') +
+                              "^");
+}
 
 const PlacementEntry& placement_of(const Spec& spec) { return checked_find(kPlacements, spec.placement); }
 const CodecEntry& codec_of(const Spec& spec) { return checked_find(kCodecs, spec.codec); }

@@ -4,6 +4,7 @@
 // its default value, except the placement's name; parse(print(s)) == s.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,10 @@ struct Spec {
 
 // Throws std::invalid_argument with the text, a caret under the mistake, what is known, and the nearest name.
 Spec parse_spec(std::string_view text);
+// The same for the spec that begins at `at` of a longer text; `at` is then behind it: at the end, a space or a '+'.
+Spec parse_spec_at(std::string_view text, size_t& at);
+// Throws std::invalid_argument with what is wrong, the text and a caret under its character `at`.
+[[noreturn]] void fail_in_spec(std::string_view text, size_t at, const std::string& what);
 
 // The entries that a (checked) spec names.
 const PlacementEntry& placement_of(const Spec& spec);

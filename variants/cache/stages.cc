@@ -11,8 +11,8 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
       shape(of),
       memory(where),
       retention(retention_of(spec)),
-      codec(codec_of(spec).make(spec.codec)),
-      unit(unit_layout(codec, shape.head_dim)) {
+      codec(codec_for(spec, shape)),
+      unit(unit_layout(codec, shape)) {
   const int64_t slots = retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens});
   placement = placement_of(spec).make(spec.placement, placement_context(shape, unit, slots, &memory));
   if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);

@@ -20,6 +20,9 @@ struct Stages {
   // Of the states of all kv heads, [layers, kv_heads].
   size_t index(int layer, int head) const { return static_cast<size_t>(layer) * shape.kv_heads + head; }
 
+  // Heads that attention reads: those of K and V, or more where a placement repeats them.
+  int read_heads() const { return shape.kv_heads * placement->repeats(); }
+
   const Spec spec;
   const CacheShape shape;
   Memory& memory;

@@ -20,6 +20,8 @@ struct Stage {
   std::map<std::string, std::string> values;
 
   int64_t integer(const std::string& key) const;
+  // A decimal number with up to two places, times 100.
+  int64_t hundredths(const std::string& key) const;
   // A number of rows that may be given as a share of `whole`: then rounded to the nearest, at least 1.
   int64_t rows(const std::string& key, int64_t whole) const;
   const std::string& text(const std::string& key) const;
@@ -27,16 +29,18 @@ struct Stage {
 };
 
 struct Parameter {
-  // kRows: a number of rows, or a share of max_tokens as in "0.25".
-  enum class Kind { kInteger, kRows, kChoice, kText };
+  // kRows: a number of rows, or a share of max_tokens as in "0.25". kDecimal: a number with up to two places.
+  enum class Kind { kInteger, kRows, kDecimal, kChoice, kText };
   std::string_view name;
   Kind kind;
   std::string_view fallback;              // the default, as text
-  int64_t min = 0, max = 0;               // kInteger and kRows, both included
+  int64_t min = 0, max = 0;               // numbers, both included; kDecimal: hundredths
   std::vector<std::string_view> choices;  // kChoice
   std::string_view help;
-  // kInteger, kRows: values, besides the default, that the contract tests try.
+  // Numbers, besides the default, that the contract tests try; kDecimal: hundredths.
   std::vector<int64_t> trials = {};
+  // A word that stands for a number which the model's layer gives; empty: there is none.
+  std::string_view word = {};
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
@@ -46,9 +50,19 @@ struct Parameter {
                         std::string_view help) {
     return {name, Kind::kRows, fallback, 1, kMostRows, {}, help, std::move(trials)};
   }
+  static Parameter decimal(std::string_view name, std::string_view fallback, int64_t min_hundredths,
+                           int64_t max_hundredths, std::vector<int64_t> trials, std::string_view help) {
+    return {name, Kind::kDecimal, fallback, min_hundredths, max_hundredths, {}, help, std::move(trials)};
+  }
   static Parameter choice(std::string_view name, std::vector<std::string_view> choices,
                           std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
+  }
+  // With a word of its own: rows that a model's layer knows.
+  Parameter or_word(std::string_view own) const {
+    Parameter copy = *this;
+    copy.word = own;
+    return copy;
   }
   // Any text without ',' and ')', such as a path.
   static Parameter text(std::string_view name, std::string_view fallback, std::string_view help) {
@@ -60,6 +74,10 @@ struct Parameter {
   // Values other than the default that a test of every variant should try: each choice, or `trials`.
   std::vector<std::string> trial_values() const;
 };
+
+// 150 to "1.5", the only way in which such a number is printed; and from any way of writing it, or -1.
+std::string print_hundredths(int64_t hundredths);
+int64_t read_hundredths(std::string_view text);
 
 // What every kind of variant declares.
 struct Entry {

@@ -15,7 +15,9 @@ Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlane
                 .meta_stride = whole ? unit_stride[meta] : unit.stride[meta],
                 .encoding = encoding};
   };
-  return {.k = side(unit.k, kKData, kKMeta), .v = side(unit.v, kVData, kVMeta), .rows = rows};
+  const Side k = side(unit.k, kKData, kKMeta);
+  const bool latent = unit.bytes[kVData] == 0;  // V is read from K's rows
+  return {.k = k, .v = latent ? k : side(unit.v, kVData, kVMeta), .rows = rows};
 }
 
 std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows) {

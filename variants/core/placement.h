@@ -22,8 +22,8 @@ enum Plane { kKData, kKMeta, kVData, kVMeta, kPlanes };
 // stores several of its own units, one after the other, inside it.
 struct UnitLayout {
   int64_t rows = 1;
-  std::array<int64_t, kPlanes> bytes{};  // of one unit, by plane; 0 where the codec has no such plane
-  Encoding k, v;
+  std::array<int64_t, kPlanes> bytes{};   // of one unit, by plane; 0 where the codec has no such plane
+  Encoding k, v;                          // V of latent rows (MLA) has no planes: it is read from K's
   std::array<int64_t, kPlanes> stride{};  // bytes between the encodings' own units inside a unit
 };
 
@@ -37,6 +37,7 @@ struct PlacementContext {
   int64_t max_units;  // units that a sequence of the most tokens needs
   int max_sequences;
   UnitLayout unit;
+  int group = 1;  // query heads that share a head's rows
   // Of one unit of one head, all planes together.
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
@@ -80,7 +81,10 @@ class Placement {
 
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}
-  // Appends the spans of rows [from, rows). `from` is 0 or the first row of a span that was given out before.
+  // How many copies of each head's rows attention reads, each by an equal part of the head's queries: 1, or the
+  // group where view() makes a copy for every query head.
+  virtual int repeats() const { return 1; }
+  // Appends the spans of rows [from, rows). `head` is one of the heads * repeats() that are read. `from` is 0 or the first row of a span that was given out before.
   virtual void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) = 0;
   // Changes when rows have moved, so that spans given out before are void. Appends leave it alone: of the
   // spans before, all but the last stay as they are.

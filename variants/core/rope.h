@@ -14,16 +14,25 @@ enum class RopePairs : uint8_t {
   kHalfSplit,    // i and i + head_dim / 2: Hugging Face, whose converted weights are permuted to fit
 };
 
+// How the speed of a pair changes between those that are slowed down and those that are not.
+enum class RopeMix : uint8_t {
+  kByRotations,  // linear in its rotations within the trained tokens: Llama 3.1
+  kByPair,       // linear in its number: YaRN (Peng et al. 2023, arXiv:2309.00071)
+  kByWholePair,  // YaRN, whose range begins and ends with a pair: transformers' `truncate`
+};
+
 // Pair i of head_dim / 2 is rotated by theta^(-2i / head_dim) radians a position, before any scaling.
 struct Rope {
   double theta = 10000.0;
   RopePairs pairs = RopePairs::kInterleaved;
   // Slows pairs down, to stretch the context a model was trained for: all of them by `factor`, or if
-  // `trained_tokens` is not 0 as Llama 3.1 does. There a pair of more than `high` rotations within the
+  // `trained_tokens` is not 0 as Llama 3.1 and YaRN do. There a pair of more than `high` rotations within the
   // trained tokens keeps its speed, one of less than `low` is slowed by `factor`, and those
   // between are mixed.
   double factor = 1.0, low = 1.0, high = 4.0;
   int64_t trained_tokens = 0;
+  RopeMix mix = RopeMix::kByRotations;
+  double amplitude = 1.0;  // of the rotated rows: YaRN's attention factor
 
   // Radians a position.
   double frequency(int pair, int head_dim) const;

@@ -14,8 +14,9 @@ namespace kv {
 
 class ChunksPlacement : public Placement {
  public:
-  ChunksPlacement(const PlacementContext& context, int64_t chunk_rows)
-      : context_(context), chunk_units_(chunk_rows / context.unit.rows) {}
+  ChunksPlacement(const PlacementContext& context, int64_t chunk_rows,
+                  AxisOrder order = AxisOrder::kHeadMajor)
+      : context_(context), chunk_units_(chunk_rows / context.unit.rows), order_(order) {}
   ChunksPlacement(const ChunksPlacement&) = delete;
   ChunksPlacement& operator=(const ChunksPlacement&) = delete;
 
@@ -42,8 +43,7 @@ class ChunksPlacement : public Placement {
   // A chunk without planes.
   virtual std::shared_ptr<Chunk> make_chunk() { return std::make_shared<Chunk>(); }
   Planes make_planes(Tier tier = Tier::kHot) const {
-    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, AxisOrder::kHeadMajor,
-                  tier);
+    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, order_, tier);
   }
   ChunkList& list(int sequence, int layer) { return lists_[sequence][layer]; }
   const ChunkList& list(int sequence, int layer) const { return lists_[sequence][layer]; }
@@ -55,6 +55,7 @@ class ChunksPlacement : public Placement {
  private:
   const PlacementContext context_;
   const int64_t chunk_units_;
+  const AxisOrder order_;
   std::vector<std::vector<ChunkList>> lists_;  // [sequence][layer]
   int64_t moves_ = 0;
 };

@@ -19,8 +19,8 @@ class Concat : public PlanesPlacement {
   }
 };
 
-std::unique_ptr<Placement> make(const Stage&, const PlacementContext& context) {
-  return std::make_unique<Concat>(context);
+std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+  return std::make_unique<Concat>(stage, context);
 }
 int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
   return planes_bytes(context, used);
@@ -31,8 +31,10 @@ int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t used)
 const PlacementEntry concat{{.name = "concat",
                              .help = "copies all past rows into a new buffer at every append",
                              .source = "tract DynKeyValueCache, Hugging Face DynamicCache",
-                             .parameters = {}},
+                             .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
                             make,
-                            layer_bytes};
+                            layer_bytes,
+                            nullptr,
+                            ReadCopies::refuses};
 
 }  // namespace kv::placement

@@ -1,34 +1,24 @@
-// contiguous: every sequence reserves room for the most tokens at once, [B,H,S,D]. Appends never move
-// anything; what is not yet used is slack.
+// contiguous: every sequence reserves room for the most tokens at once, [B,H,S,D] or [B,S,H,D]. Appends never
+// move anything; what is not yet used is slack.
 #include "variants/list.h"
 #include "variants/placement/planes.h"
 
 namespace kv::placement {
 namespace {
 
-AxisOrder axis_order(const Stage& stage) {
-  return stage.text("layout") == "bshd" ? AxisOrder::kRowMajor : AxisOrder::kHeadMajor;
-}
-
 class Contiguous : public PlanesPlacement {
  public:
-  Contiguous(const Stage& stage, const PlacementContext& context)
-      : PlanesPlacement(context), order_(axis_order(stage)) {}
+  using PlanesPlacement::PlanesPlacement;
 
   void open(int sequence) override {
     PlanesPlacement::open(sequence);
-    for (int layer = 0; layer < context().layers; ++layer) {
-      planes(sequence, layer) =
-          Planes(context(), context().max_units, ByteKind::kPayload, ByteKind::kMetadata, order_);
-    }
+    for (int layer = 0; layer < context().layers; ++layer)
+      planes(sequence, layer) = make_planes(context().max_units);
   }
   void trim(int, int, int64_t, int64_t) override {}
 
  protected:
   void grow(int, int, int64_t, int64_t) override {}  // open() made room for the most there can be
-
- private:
-  AxisOrder order_;
 };
 
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
@@ -44,8 +34,10 @@ const PlacementEntry contiguous{
     {.name = "contiguous",
      .help = "pre-allocated for the most tokens; appends write in place",
      .source = "[B,H,S,D] static cache",
-     .parameters = {Parameter::choice("layout", {"bhsd", "bshd"}, "order of heads and rows in memory")}},
+     .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
     make,
-    layer_bytes};
+    layer_bytes,
+    nullptr,
+    ReadCopies::refuses};
 
 }  // namespace kv::placement

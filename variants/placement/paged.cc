@@ -2,7 +2,7 @@
 // sequence's rows (vLLM's PagedAttention, Kwon et al. 2023, arXiv:2309.06180).
 //
 // A block is `block` rows of one layer, all heads, laid out [head][row][head_dim], so that one (block, head)
-// tile is contiguous, as GPU kernels want it. The whole pool is reserved up front and is payload; what the
+// tile is contiguous, as GPU kernels want it; or [row][head][head_dim] with `layout=bshd`. The whole pool is reserved up front and is payload; what the
 // blocks in use do not fill, and the free ones, are slack. Metadata are the tables (4 bytes a block of the
 // longest sequence, for each layer of each open sequence), the free list and the reference counts (8 bytes a
 // block of the pool).
@@ -102,9 +102,11 @@ class Paged : public Placement {
   Paged(const Stage& stage, const PlacementContext& context)
       : context_(context),
         shape_(stage, context),
+        row_major_(axis_order(stage) == AxisOrder::kRowMajor),
         pool_(*context.memory, shape_.pool_blocks, stage.text("order") == "shuffled") {
     for (int p = 0; p < kPlanes; ++p) {
       tile_[p] = context.unit.bytes[p] * shape_.block_units;
+      unit_stride_[p] = context.unit.bytes[p] * (row_major_ ? context.heads : 1);
       const bool meta = p == kKMeta || p == kVMeta;
       plane_[p] =
           Block::of_rows(*context.memory, static_cast<size_t>(tile_[p] * context.heads * shape_.pool_blocks),
@@ -173,7 +175,7 @@ class Paged : public Placement {
     const int32_t block = table(sequence, layer).block[unit / shape_.block_units];
     for (int p = 0; p < kPlanes; ++p) {
       if (!plane_[p]) continue;
-      address.plane[p] = tile(p, block, head) + unit % shape_.block_units * context_.unit.bytes[p];
+      address.plane[p] = head_rows(p, block, head) + unit % shape_.block_units * unit_stride_[p];
     }
     return address;
   }
@@ -185,8 +187,8 @@ class Paged : public Placement {
     for (int64_t row = from; row < rows; row += block_rows) {
       std::array<const std::byte*, kPlanes> base{};
       for (int p = 0; p < kPlanes; ++p)
-        base[p] = plane_[p] ? tile(p, t.block[row / block_rows], head) : nullptr;
-      out.push_back(make_span(context_.unit, base, context_.unit.bytes, std::min(block_rows, rows - row)));
+        base[p] = plane_[p] ? head_rows(p, t.block[row / block_rows], head) : nullptr;
+      add_spans(context_.unit, base, unit_stride_, std::min(block_rows, rows - row), out);
     }
   }
 
@@ -201,8 +203,12 @@ class Paged : public Placement {
 
   int64_t blocks_of(int64_t units) const { return (units + shape_.block_units - 1) / shape_.block_units; }
   BlockTable& table(int sequence, int layer) { return tables_[sequence][layer]; }
-  std::byte* tile(int plane, int32_t block, int head) const {
-    return plane_[plane].data() + (int64_t{block} * context_.heads + head) * tile_[plane];
+  std::byte* block(int plane, int32_t number) const {
+    return plane_[plane].data() + int64_t{number} * context_.heads * tile_[plane];
+  }
+  // Where a head's rows of the block begin.
+  std::byte* head_rows(int plane, int32_t number, int head) const {
+    return block(plane, number) + head * (row_major_ ? context_.unit.bytes[plane] : tile_[plane]);
   }
 
   void give_block(const Need& n) {
@@ -211,7 +217,7 @@ class Paged : public Placement {
     if (entry != kNone) {
       for (int p = 0; p < kPlanes; ++p) {
         if (!plane_[p]) continue;
-        context_.memory->copy(tile(p, fresh, 0), tile(p, entry, 0),
+        context_.memory->copy(block(p, fresh), block(p, entry),
                               static_cast<size_t>(tile_[p] * context_.heads));
       }
       ++n.table->moves;
@@ -229,8 +235,10 @@ class Paged : public Placement {
 
   const PlacementContext context_;
   const PoolShape shape_;
+  const bool row_major_;
   BlockPool pool_;
   std::array<int64_t, kPlanes> tile_{};          // bytes of one (block, head)
+  std::array<int64_t, kPlanes> unit_stride_{};   // bytes from one of a head's units to the next in its block
   std::array<Block, kPlanes> plane_;             // [pool_blocks, heads, tile]
   std::vector<std::vector<BlockTable>> tables_;  // [sequence][layer]
   std::vector<Need> needed_;                     // of the append in progress
@@ -254,7 +262,8 @@ const PlacementEntry paged{
                     Parameter::choice("order", {"sequential", "shuffled"},
                                       "order in which free blocks are used"),
                     Parameter::integer("pool", "0", 0, 1 << 30, {},
-                                       "blocks of the pool; 0: enough for every sequence at its longest")}},
+                                       "blocks of the pool; 0: enough for every sequence at its longest"),
+                    layout_parameter()}},
     make,
     layer_bytes,
     shared_bytes,

@@ -1,9 +1,29 @@
-// Addresses and spans in planes of either axis order, and how planes grow.
+// Addresses and spans in planes of either axis order, how planes grow, and what is read in their place.
 #include "variants/placement/planes.h"
 
 #include <utility>
 
 namespace kv {
+
+Parameter layout_parameter() {
+  return Parameter::choice("layout", {"bhsd", "bshd"}, "order of heads and rows in memory");
+}
+
+AxisOrder axis_order(const Stage& stage) {
+  return stage.text("layout") == "bshd" ? AxisOrder::kRowMajor : AxisOrder::kHeadMajor;
+}
+
+void add_spans(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
+               const std::array<int64_t, kPlanes>& stride, int64_t rows, SpanList& out) {
+  // Other heads between the units of a side that packs several of its groups into a unit break it there.
+  const bool one_span = stride == unit.bytes || (unit.k.group == unit.rows && unit.v.group == unit.rows);
+  const int64_t step = one_span ? rows : unit.rows;
+  for (int64_t row = 0; row < rows; row += step) {
+    std::array<const std::byte*, kPlanes> first{};
+    for (int p = 0; p < kPlanes; ++p) first[p] = base[p] ? base[p] + row / unit.rows * stride[p] : nullptr;
+    out.push_back(make_span(unit, first, stride, std::min(step, rows - row)));
+  }
+}
 
 Planes::Planes(const PlacementContext& context, int64_t capacity_units, ByteKind data_kind,
                ByteKind meta_kind, AxisOrder order, Tier tier)
@@ -36,33 +56,29 @@ void Planes::spans(int head, int64_t from, int64_t rows, SpanList& out) const {
   if (from >= rows) return;
   std::array<int64_t, kPlanes> stride;
   for (int p = 0; p < kPlanes; ++p) stride[p] = unit_stride(p);
-  // Row-major planes interleave heads between units, so a side that packs several of its groups into a unit
-  // is broken there.
-  const UnitLayout& unit = context_->unit;
-  const bool one_span =
-      order_ == AxisOrder::kHeadMajor || (unit.k.group == unit.rows && unit.v.group == unit.rows);
-  const int64_t step = one_span ? rows - from : unit.rows;
-  for (int64_t row = from; row < rows; row += step) {
-    const UnitAddress first = at(head, row / context_->unit.rows);
-    const std::array<const std::byte*, kPlanes> base{first.plane[0], first.plane[1], first.plane[2],
-                                                     first.plane[3]};
-    out.push_back(make_span(context_->unit, base, stride, std::min(step, rows - row)));
-  }
+  const UnitAddress first = at(head, from / context_->unit.rows);
+  add_spans(context_->unit, {first.plane[0], first.plane[1], first.plane[2], first.plane[3]}, stride,
+            rows - from, out);
 }
 
-void Planes::copy_from(const Planes& other, int64_t units) {
+void Planes::copy_from(const Planes& other, int64_t units, int64_t at) {
   if (units == 0) return;
+  const int heads = context_->heads, repeats = heads / other.context_->heads;
+  const bool rows_alike = order_ == AxisOrder::kRowMajor && repeats == 1;
   for (int p = 0; p < kPlanes; ++p) {
     if (!plane_[p]) continue;
-    if (order_ == AxisOrder::kRowMajor) {
-      context_->memory->copy(plane_[p].data(), other.plane_[p].data(),
-                             static_cast<size_t>(units * unit_stride(p)));
-      continue;
-    }
-    for (int head = 0; head < context_->heads; ++head) {
-      context_->memory->copy(plane_[p].data() + head * head_stride(p),
-                             other.plane_[p].data() + head * other.head_stride(p),
-                             static_cast<size_t>(units * unit_stride(p)));
+    std::byte* to = plane_[p].data() + at * unit_stride(p);
+    const std::byte* from = other.plane_[p].data();
+    // A copy moves units that lie side by side on both sides: of all heads, of one head, or a single one.
+    const int64_t together = order_ == AxisOrder::kRowMajor && !rows_alike ? 1 : units;
+    const auto bytes =
+        static_cast<size_t>(together * (rows_alike ? unit_stride(p) : context_->unit.bytes[p]));
+    for (int64_t unit = 0; unit < units; unit += together) {
+      for (int head = 0; head < (rows_alike ? 1 : heads); ++head) {
+        context_->memory->copy(to + head * head_stride(p) + unit * unit_stride(p),
+                               from + head / repeats * other.head_stride(p) + unit * other.unit_stride(p),
+                               bytes);
+      }
     }
   }
 }
@@ -71,12 +87,67 @@ int64_t planes_bytes(const PlacementContext& context, int64_t units) {
   return context.unit_bytes() * context.heads * units;
 }
 
+namespace {
+
+PlacementContext repeated(PlacementContext context, int repeats) {
+  context.heads *= repeats;
+  return context;
+}
+
+}  // namespace
+
+ReadCopies::ReadCopies(const Stage& stage, const PlacementContext& context)
+    : repeats_(stage.text("read") == "repeat" ? context.group : 1),
+      on_(stage.text("read") == "copy" || repeats_ > 1),
+      order_(axis_order(stage)),
+      context_(repeated(context, repeats_)) {}
+
+Parameter ReadCopies::parameter(std::vector<std::string_view> choices) {
+  const bool copies = choices.size() > 2;
+  return Parameter::choice("read", std::move(choices),
+                           copies ? "in place, from one copy of all rows, or from one for every query head"
+                                  : "in place, or from a copy of all rows for every query head");
+}
+
+std::string ReadCopies::refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
+  if (stage.text("read") != "repeat") return "";
+  if (codec.residual > 0 || codec.unit_rows() > 1)
+    return "read=repeat copies encoded rows, and the codec keeps its newest rows raw";
+  if (retention.scores) {
+    return "retention '" + std::string(retention.name) +
+           "' adds up the weights of all queries of a kv head, which read=repeat separates";
+  }
+  return "";
+}
+
+Planes& ReadCopies::renew(int sequence, int layer, int64_t units) {
+  if (static_cast<size_t>(sequence) >= copies_.size()) copies_.resize(static_cast<size_t>(sequence) + 1);
+  copies_[sequence].resize(static_cast<size_t>(context_.layers));
+  Planes& copy = copies_[sequence][layer];
+  copy = Planes();
+  copy = Planes(context_, units, ByteKind::kWorkspace, ByteKind::kWorkspace, order_);
+  return copy;
+}
+
+void ReadCopies::close(int sequence) {
+  if (static_cast<size_t>(sequence) < copies_.size()) copies_[sequence].clear();
+}
+
 void PlanesPlacement::open(int sequence) {
   if (static_cast<size_t>(sequence) >= planes_.size()) planes_.resize(static_cast<size_t>(sequence) + 1);
   planes_[sequence].resize(static_cast<size_t>(context_.layers));
 }
 
-void PlanesPlacement::close(int sequence) { planes_[sequence].clear(); }
+void PlanesPlacement::close(int sequence) {
+  copies_.close(sequence);
+  planes_[sequence].clear();
+}
+
+void PlanesPlacement::view(int sequence, int layer, int64_t units) {
+  if (!copies_.on()) return;
+  copies_.renew(sequence, layer, units).copy_from(planes(sequence, layer), units);
+  note_move();
+}
 
 void PlanesPlacement::reserve(int layer, std::span<const Growth> growths) {
   for (const Growth& g : growths) grow(g.sequence, layer, g.used, g.units);
@@ -94,13 +165,17 @@ UnitAddress PlanesPlacement::at(int sequence, int layer, int head, int64_t unit)
 }
 
 void PlanesPlacement::spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) {
-  planes(sequence, layer).spans(head, from, rows, out);
+  (copies_.on() ? copies_.of(sequence, layer) : planes(sequence, layer)).spans(head, from, rows, out);
 }
 
 Planes& PlanesPlacement::planes(int sequence, int layer) { return planes_[sequence][layer]; }
 
+Planes PlanesPlacement::make_planes(int64_t capacity) const {
+  return Planes(context_, capacity, ByteKind::kPayload, ByteKind::kMetadata, order_);
+}
+
 void PlanesPlacement::regrow(int sequence, int layer, int64_t used, int64_t capacity) {
-  Planes grown(context_, capacity, ByteKind::kPayload, ByteKind::kMetadata);
+  Planes grown = make_planes(capacity);
   Planes& old = planes(sequence, layer);
   grown.copy_from(old, used);
   old = std::move(grown);

@@ -1,14 +1,24 @@
-// Head-major planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads,
-// capacity] units (or [capacity, heads], where the layout asks for it).
+// Planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads, capacity]
+// units, or [capacity, heads] where the layout asks for the rows of a token side by side.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "variants/core/entry.h"
 #include "variants/core/placement.h"
 
 namespace kv {
 
 enum class AxisOrder { kHeadMajor, kRowMajor };  // [B,H,S,D] or [B,S,H,D]
+
+// The parameter `layout` that placements share, and what a stage says of it.
+Parameter layout_parameter();
+AxisOrder axis_order(const Stage& stage);
+
+// Appends the spans over `rows` rows of one head, whose unit u lies at base + u * stride of each plane.
+void add_spans(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
+               const std::array<int64_t, kPlanes>& stride, int64_t rows, SpanList& out);
 
 // K and V of one (sequence, layer).
 class Planes {
@@ -20,8 +30,9 @@ class Planes {
   int64_t capacity() const { return capacity_; }
   UnitAddress at(int head, int64_t unit) const;
   void spans(int head, int64_t from, int64_t rows, SpanList& out) const;
-  // Copies the first `units` units of every head from `other`, of the same context and order.
-  void copy_from(const Planes& other, int64_t units);
+  // Copies the first `units` units of every head from `other`, of the same order, to units [at, at + units).
+  // Where these planes have r times as many heads, r that follow one another are copies of one.
+  void copy_from(const Planes& other, int64_t units, int64_t at = 0);
 
  private:
   int64_t unit_stride(int plane) const;
@@ -36,10 +47,42 @@ class Planes {
 // The bytes of one layer's planes of `units`, all heads.
 int64_t planes_bytes(const PlacementContext& context, int64_t units);
 
+// What attention reads in place of the stored rows where a placement has `read=copy`: they are gathered into
+// fresh planes of the workspace at every view, as by a tensor library whose slices own their memory. And
+// `read=repeat`: K and V of a head are copied for each of its query heads, as code does that knows no grouped
+// reads (`repeat_kv`); nothing to do where every query head has its own.
+class ReadCopies {
+ public:
+  ReadCopies(const Stage& stage, const PlacementContext& context);
+  ReadCopies(const ReadCopies&) = delete;
+  ReadCopies& operator=(const ReadCopies&) = delete;
+
+  // The parameter `read`, with those of view, copy and repeat that a placement has.
+  static Parameter parameter(std::vector<std::string_view> choices);
+  // Why a placement cannot repeat such rows, or empty if it can or need not.
+  static std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention);
+
+  bool on() const { return on_; }
+  int repeats() const { return repeats_; }
+  // Planes for `units` units, to be filled. The last ones are gone before, as when a tensor is dropped.
+  Planes& renew(int sequence, int layer, int64_t units);
+  const Planes& of(int sequence, int layer) const { return copies_[sequence][layer]; }
+  void close(int sequence);
+
+ private:
+  const int repeats_;
+  const bool on_;
+  const AxisOrder order_;
+  const PlacementContext context_;           // with the repeated heads
+  std::vector<std::vector<Planes>> copies_;  // [sequence][layer]
+};
+
 // One Planes for every (sequence, layer), and what its users do alike; they differ in when they grow.
 class PlanesPlacement : public Placement {
  public:
-  explicit PlanesPlacement(const PlacementContext& context) : context_(context) {}
+  // With the stage's `layout` and `read`.
+  PlanesPlacement(const Stage& stage, const PlacementContext& context)
+      : context_(context), order_(axis_order(stage)), copies_(stage, context) {}
   PlanesPlacement(const PlanesPlacement&) = delete;
   PlanesPlacement& operator=(const PlanesPlacement&) = delete;
 
@@ -47,6 +90,8 @@ class PlanesPlacement : public Placement {
   void close(int sequence) override;
   void fork(int from, int to, const std::vector<int64_t>& units) override;
   void reserve(int layer, std::span<const Growth> growths) override;
+  void view(int sequence, int layer, int64_t units) override;
+  int repeats() const override { return copies_.repeats(); }
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override;
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
   int64_t moves(int, int) const override { return moves_; }
@@ -56,12 +101,15 @@ class PlanesPlacement : public Placement {
   virtual void grow(int sequence, int layer, int64_t used, int64_t units) = 0;
   const PlacementContext& context() const { return context_; }
   Planes& planes(int sequence, int layer);
+  Planes make_planes(int64_t capacity) const;
   // Replaces the planes by ones of another capacity and copies the first `used` units over.
   void regrow(int sequence, int layer, int64_t used, int64_t capacity);
   void note_move() { ++moves_; }
 
  private:
   const PlacementContext context_;
+  const AxisOrder order_;
+  ReadCopies copies_;
   std::vector<std::vector<Planes>> planes_;  // [sequence][layer]
   int64_t moves_ = 0;
 };

@@ -239,6 +239,8 @@ std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry
     return "retention '" + std::string(retention.name) +
            "' overwrites rows, and those in a file stay as they are";
   }
+  if (axis_order(stage) == AxisOrder::kRowMajor)
+    return "pieces of a file are read head by head, so a head's rows have to lie side by side: layout=bhsd";
   const std::string straddles = group_straddles("a chunk", kSplitRows, codec.unit_rows());
   if (!straddles.empty()) return straddles;
   return SpillFile::refuses(folder_of(stage), stage.text("io") == "direct");
@@ -253,7 +255,8 @@ const PlacementEntry tiered{
      .parameters = {Parameter::integer("hot", "16384", 1, 1 << 30, {1}, "newest rows kept in fast memory"),
                     Parameter::integer("warm", "65536", 0, 1 << 30, {}, "older rows kept in the second pool"),
                     Parameter::text("dir", "", "folder of the file; empty: $TMPDIR, else /tmp"),
-                    Parameter::choice("io", {"buffered", "direct"}, "through the page cache, or past it")}},
+                    Parameter::choice("io", {"buffered", "direct"}, "through the page cache, or past it"),
+                    layout_parameter()}},
     make,
     layer_bytes,
     nullptr,

@@ -70,7 +70,9 @@ const RetentionEntry ring{
     {.name = "ring",
      .help = "the last `window` tokens and the first `sinks`, in constant memory",
      .source = "sliding window (arXiv:2004.05150), StreamingLLM (arXiv:2309.17453)",
-     .parameters = {Parameter::rows("window", "1024", {24}, "newest tokens kept, the query's own included"),
+     .parameters = {Parameter::rows("window", "1024", {24},
+                                    "newest tokens kept, the query's own included; model: the layer's window")
+                        .or_word("model"),
                     Parameter::integer("sinks", "0", 0, 65536, {4}, "first tokens kept for good"),
                     positions_parameter()}},
     make,

@@ -2,6 +2,7 @@
 #include "variants/storage/gpu.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/format/encoding.h"
@@ -43,6 +44,12 @@ void GpuStorage::view(std::span<std::span<const Span>>, std::span<const Retentio
 }
 
 void GpuStorage::attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) {
+  for (const HeadQueries& p : problems) {
+    if (!p.sink_logits && p.score_cap == 0.0f) continue;
+    throw std::invalid_argument(
+        "the GPU's attention has neither sink logits nor soft-capping, and this model needs " +
+        std::string(p.sink_logits ? "sink logits" : "soft-capping") + ": run it with --device cpu");
+  }
   if (!streamed) return attention_.attend(problems, nullptr, context_.rotated ? &rotated_keys_ : nullptr);
   const PieceSource source{context_.unit, streamed->rows, [&](const PieceVisitor& visit) {
                              context_.placement.stream(streamed->layer, streamed->sequences, visit);

@@ -77,7 +77,7 @@ SlotRuns GpuAppend::slot_runs(const NewRows& in, int head, int64_t slots) const 
 // before the next row takes its place. The heads go in step.
 void GpuAppend::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
-  const UnitLayout raw_unit = ResidualBuffer::layout(context_.head_dim);
+  const UnitLayout raw_unit = ResidualBuffer::layout(context_.head_dim, false);
   const int64_t d = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
   for (int64_t i = 0; i < in.n; ++i) {

@@ -53,7 +53,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
   ResidualBuffer& residual = *in.residual;
 #pragma omp parallel if (in.n * heads * head_dim > kParallelElements)
   {
-    UnitBatch raw(ResidualBuffer::layout(head_dim), head_dim), units(unit, head_dim);
+    UnitBatch raw(ResidualBuffer::layout(head_dim, unit.bytes[kVData] == 0), head_dim), units(unit, head_dim);
     std::vector<float> k(static_cast<size_t>(unit.rows * head_dim)), v(k.size());
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {

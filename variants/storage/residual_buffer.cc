@@ -16,9 +16,9 @@ int64_t residual_rows(const Codec& codec) {
 }
 }  // namespace
 
-UnitLayout ResidualBuffer::layout(int head_dim) {
-  const int64_t row = unit_data_bytes(kRaw, head_dim);
-  return {.rows = 1, .bytes = {row, 0, row, 0}, .k = kRaw, .v = kRaw, .stride = {row, 0, row, 0}};
+UnitLayout ResidualBuffer::layout(int head_dim, bool latent) {
+  const int64_t row = unit_data_bytes(kRaw, head_dim), v = latent ? 0 : row;
+  return {.rows = 1, .bytes = {row, 0, v, 0}, .k = kRaw, .v = kRaw, .stride = {row, 0, v, 0}};
 }
 
 int64_t ResidualBuffer::capacity(const Codec& codec) { return residual_rows(codec) + codec.unit_rows(); }
@@ -28,28 +28,29 @@ int64_t ResidualBuffer::encoded_rows(const Codec& codec, int64_t rows) {
   return std::max<int64_t>(0, rows - residual_rows(codec)) / unit * unit;
 }
 
-int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim) {
-  return 2 * heads * capacity(codec) * unit_data_bytes(kRaw, head_dim);
+int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool latent) {
+  return (latent ? 1 : 2) * heads * capacity(codec) * unit_data_bytes(kRaw, head_dim);
 }
 
-ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, Memory& memory)
+ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)
     : codec_(codec),
       heads_(heads),
       head_dim_(head_dim),
+      latent_(latent),
       capacity_(capacity(codec)),
-      block_(Block::of_rows(memory, static_cast<size_t>(bytes(codec, heads, head_dim)), ByteKind::kPayload)) {
-}
+      block_(Block::of_rows(memory, static_cast<size_t>(bytes(codec, heads, head_dim, latent)),
+                            ByteKind::kPayload)) {}
 
 ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
-  ResidualBuffer copy(codec_, heads_, head_dim_, memory);
+  ResidualBuffer copy(codec_, heads_, head_dim_, latent_, memory);
   copy.rows_ = rows_;
   memory.copy(copy.block_.data(), block_.data(), block_.size());
   return copy;
 }
 
 std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
-  return block_.data() +
-         ((v ? heads_ + head : head) * capacity_ + row % capacity_) * unit_data_bytes(kRaw, head_dim_);
+  return block_.data() + ((v && !latent_ ? heads_ + head : head) * capacity_ + row % capacity_) *
+                             unit_data_bytes(kRaw, head_dim_);
 }
 
 void ResidualBuffer::get(int head, int64_t first, int64_t n, float* k, float* v) const {
@@ -64,7 +65,7 @@ void ResidualBuffer::for_each_row(Visit visit) const {
   for (int head = 0; head < heads_; ++head) {
     for (int64_t row = encoded_rows(codec_, rows_); row < rows_; ++row) {
       visit(at(head, row, false));
-      visit(at(head, row, true));
+      if (!latent_) visit(at(head, row, true));
     }
   }
 }

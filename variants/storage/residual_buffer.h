@@ -23,17 +23,18 @@ class ResidualBuffer {
   static bool needed(const Codec& codec) { return codec.unit_rows() > 1 || codec.residual > 0; }
   // Of `rows` rows, those that are encoded; the rest is in the buffer.
   static int64_t encoded_rows(const Codec& codec, int64_t rows);
-  static int64_t bytes(const Codec& codec, int heads, int head_dim);
+  // `latent`: one side alone, K, which is V as well (MLA).
+  static int64_t bytes(const Codec& codec, int heads, int head_dim, bool latent);
 
-  ResidualBuffer(const Codec& codec, int heads, int head_dim, Memory& memory);
+  ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory);
   ResidualBuffer clone(Memory& memory) const;
 
   // Where row `row` of the sequence lies; a unit's rows lie one behind the other.
   UnitAddress address(int head, int64_t row) const {
-    return {{at(head, row, false), nullptr, at(head, row, true), nullptr}};
+    return {{at(head, row, false), nullptr, latent_ ? nullptr : at(head, row, true), nullptr}};
   }
   // What is stored there, as a unit of one row.
-  static UnitLayout layout(int head_dim);
+  static UnitLayout layout(int head_dim, bool latent);
 
   // Rows [first, first + n), as stored, to k and v [n, head_dim].
   void get(int head, int64_t first, int64_t n, float* k, float* v) const;
@@ -54,9 +55,10 @@ class ResidualBuffer {
 
   Codec codec_;
   int heads_, head_dim_;
+  bool latent_;
   int64_t capacity_;  // rows
   int64_t rows_ = 0;
-  Block block_;  // [2, heads, capacity, head_dim] f16: K, then V
+  Block block_;  // [2, heads, capacity, head_dim] f16: K, then V; of latent rows K alone
 };
 
 }  // namespace kv

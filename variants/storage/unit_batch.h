@@ -17,9 +17,9 @@ class UnitBatch {
   UnitBatch(const UnitLayout& unit, int head_dim)
       : head_dim_(head_dim),
         k_(unit.k, unit.rows, unit.stride[kKData], unit.stride[kKMeta]),
-        v_(unit.v, unit.rows, unit.stride[kVData], unit.stride[kVMeta]) {}
+        v_(unit.v, unit.bytes[kVData] > 0 ? unit.rows : 0, unit.stride[kVData], unit.stride[kVMeta]) {}
 
-  // k and v [unit.rows, head_dim].
+  // k and v [unit.rows, head_dim]; v is not looked at where the unit has no plane for it.
   void add(const UnitAddress& to, const float* k, const float* v) {
     add(k_, k, to.plane[kKData], to.plane[kKMeta]);
     add(v_, v, to.plane[kVData], to.plane[kVMeta]);

@@ -151,7 +151,11 @@ SoftmaxState merge_query(const HeadQueries& p, const Cut& cut, const AttentionPa
     const MergeFactors f = merge(state, partials.state[at]);
     for (int x = 0; x < head_dim; ++x) sum[x] = sum[x] * f.a + other[x] * f.b;
   }
-  const float norm = 1.0f / state.sum;
+  float norm = 1.0f / state.sum;
+  if (p.sink_logits) {
+    const MergeFactors f = merge(state, {p.sink_logits[query / p.n], 1.0f});
+    norm = f.a / state.sum;
+  }
   float* out = p.out + query * head_dim;
   for (int x = 0; x < head_dim; ++x) out[x] = sum[x] * norm;
   return state;

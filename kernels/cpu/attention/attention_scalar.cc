@@ -44,7 +44,7 @@ void weigh(const AttentionTask& task, int64_t i) {
 }
 
 void run_part(const AttentionTask& task, int head_dim) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim)), cap = double{task.problem->score_cap};
   for (int64_t i = 0; i < task.queries; ++i) {
     const float* q = task.query(i, head_dim);
     double max = -INFINITY, sum = 0.0;
@@ -59,6 +59,7 @@ void run_part(const AttentionTask& task, int head_dim) {
       double score = 0.0;
       for (int d = 0; d < head_dim; ++d) score += static_cast<double>(q[d]) * static_cast<double>(k[d]);
       score *= scale;
+      if (cap > 0) score = cap * std::tanh(score / cap);
       if (task.weights) task.weights[i * task.weights_stride + row] = static_cast<float>(score);
       if (score > max) {
         const double rescale = std::exp(max - score);

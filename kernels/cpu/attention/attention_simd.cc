@@ -27,6 +27,7 @@
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/interleaved_codes-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
+#include "kernels/cpu/attention/score_cap-inl.h"
 #include "kernels/cpu/attention/softmax-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
 #include "kernels/cpu/attributes-inl.h"
@@ -219,7 +220,8 @@ class TaskRunner {
   // ---- softmax ----
 
   void softmax(int64_t row, int rows) {
-    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim_));
+    const float cap = task_->problem->score_cap, to_scores = 1.0f / std::sqrt(static_cast<float>(head_dim_));
+    const float scale = cap > 0 ? 1.0f : to_scores;
     for (int64_t r = 0; r < task_->queries; ++r) {
       float* scores = s_.scores + r * kScoreStride;
       const int valid = static_cast<int>(std::clamp<int64_t>(task_->visible_rows(r) - row, 0, rows));
@@ -227,6 +229,7 @@ class TaskRunner {
         std::fill_n(scores, kTileRows, 0.0f);
         continue;
       }
+      if (cap > 0) cap_scores(scores, kTileRows, to_scores, cap);
       float* weights = task_->weights ? task_->weights + r * task_->weights_stride + row : nullptr;
       const float rescale = softmax_tile(scores, valid, scale, task_->state[r], weights);
       if (weights) task_->bases[r * task_->bases_stride + row / kTileRows] = task_->state[r].max;

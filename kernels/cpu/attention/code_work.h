@@ -14,7 +14,8 @@
 
 namespace kv::cpu {
 
-inline constexpr int kMaxBlocks = kMaxHeadDim / kGgmlBlock;
+// Whole groups of BlockScales: a group is written whole, also where a row ends inside it.
+inline constexpr int kMaxBlocks = (kMaxHeadDim / kGgmlBlock + 3) / 4 * 4;
 
 // ---- scales of a run's rows: zeros behind the last ----
 

@@ -12,6 +12,8 @@
 #define KV_PREFILL_INL_H_
 #endif
 
+#include <cmath>
+
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention/exp-inl.h"
@@ -116,6 +118,11 @@ inline void softmax_panel(const CausalMask& mask, float* scores, float* max, flo
     hn::Store(top, d, max + t);
     hn::Store(hn::MulAdd(hn::Load(d, sum + t), factor, total), d, sum + t);
   }
+}
+
+// Adds the weight of a score without a value, in powers of two, to every token's sum.
+inline void add_sink(float sink, const float* max, float* sum) {
+  for (int t = 0; t < kPanelTokens; ++t) sum[t] += std::exp2(sink - max[t]);
 }
 
 // kBlock channels of the outputs [kBlock, kPanelTokens] of the two vectors of tokens from `first` on: rescaled,

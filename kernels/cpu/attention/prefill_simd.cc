@@ -21,6 +21,7 @@
 
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/prefill-inl.h"
+#include "kernels/cpu/attention/score_cap-inl.h"
 #include "kernels/cpu/attention/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,6 +32,7 @@ struct Panel {
   int64_t first_token;
   int tokens;
   float *queries, *state, *out;
+  const float* sink_logit;  // or null
 };
 
 class PrefillRunner {
@@ -59,6 +61,7 @@ class PrefillRunner {
     if (!task.finish) return;
     for (int i = 0; i < panels_; ++i) {
       const Panel& p = panel_[i];
+      if (p.sink_logit) add_sink(*p.sink_logit * kLog2E, p.state, p.state + kPanelTokens);
       unpack_outputs(p.state + 2 * kPanelTokens, p.state + kPanelTokens, p.tokens, head_dim_, p.out);
     }
   }
@@ -69,6 +72,7 @@ class PrefillRunner {
     const HeadQueries& p = *task.problem;
     // Scores as powers of two: the softmax is the same, and its exponential has no argument to reduce.
     const float scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(head_dim_)));
+    cap_ = p.score_cap * kLog2E;
     const int64_t state_floats = panel_state_floats(head_dim_);
     panels_ = 0;
     for (int head = task.first_head; head < task.first_head + task.heads; ++head) {
@@ -81,6 +85,7 @@ class PrefillRunner {
         panel.state = task.held ? task.held + (head * panels_of(p.n) + t / kPanelTokens) * state_floats
                                 : states_ + panels_ * state_floats;
         panel.out = p.out + query * head_dim_;
+        panel.sink_logit = p.sink_logits ? p.sink_logits + head : nullptr;
         pack_queries(p.q + query * head_dim_, panel.tokens, head_dim_, scale, panel.queries);
         if (task.row_begin > 0) continue;
         std::fill_n(panel.state, kPanelTokens, -INFINITY);
@@ -114,11 +119,15 @@ class PrefillRunner {
     if (mask.rows <= 0) return;
     float *max = panel.state, *sum = max + kPanelTokens, *outputs = sum + kPanelTokens;
     score_panel(keys_, mask.rows, panel.queries, head_dim_, scores_);
+    if (cap_ > 0) cap_scores(scores_, mask.rows * kPanelTokens, 1.0f, cap_);
     softmax_panel(mask, scores_, max, sum, rescale_);
     add_values_to_panel(values_, scores_, mask, rescale_, head_dim_, outputs);
   }
 
+  static constexpr float kLog2E = 1.44269504f;
+
   int head_dim_;
+  float cap_ = 0.0f;  // in powers of two, as scores are
   float *queries_, *states_, *scores_, *rescale_, *decoded_[2];
   Panel panel_[kMaxPanels];
   int panels_ = 0;

@@ -125,6 +125,22 @@ def test_eval_writes_the_error_of_every_head(tmp_path):
         assert min(float(row["err_rel_l2"]) for row in rows) < float(cell["err_rel_l2"]) < max(float(row["err_rel_l2"]) for row in rows)
 
 
+def test_eval_takes_specs_of_layers(tmp_path):
+    values = make_dump(tmp_path / "dump", "F32")
+    variants = "contiguous/token(bits=4) + 0:contiguous;contiguous/token(bits=4)"
+    done = kvlab("eval", tmp_path / "dump", "--variants", variants, "--no-plots", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    want, outputs = causal_attention(values), read_tensors(tmp_path / "out" / "outputs.safetensors")
+    first = slice(0, 4 * N * 8)
+    layered, alike = (got for _, got in (outputs["contiguous/token(bits=4) + 0:contiguous"], outputs["contiguous/token(bits=4)"]))
+    assert relative_l2(layered[first], want[first]) < 1e-5 < 1e-3 < relative_l2(alike[first], want[first])
+    assert layered[4 * N * 8 :] == alike[4 * N * 8 :]
+    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    refused = kvlab("eval", tmp_path / "dump", "--variants", f"contiguous + {LAYERS}:concat", "--out", tmp_path / "no")
+    assert_refused(refused, f"there is no layer {LAYERS}", lines=3)
+
+
 def test_eval_draws_its_report_and_keeps_its_results_where_that_fails(tmp_path):
     make_dump(tmp_path / "dump", "F32")
     command = ["eval", tmp_path / "dump", "--variants", "contiguous;contiguous/f16"]
@@ -239,7 +255,7 @@ def lying(**changes):
         (lambda: good_tensors(k=[1, 1, 4, 8]), ["k", "v", "same shape"]),
         (lambda: good_tensors(q=[1, 3, 3, 8], k=[1, 2, 3, 8], v=[1, 2, 3, 8]), ["no multiple"]),
         (lambda: good_tensors(q=[1, 2, 3, 12], k=[1, 1, 3, 12], v=[1, 1, 3, 12]), ["head_dim 12", "multiple of 8"]),
-        (lambda: good_tensors(q=[1, 2, 3, 1024], k=[1, 1, 3, 1024], v=[1, 1, 3, 1024]), ["head_dim 1024", "512"]),
+        (lambda: good_tensors(q=[1, 2, 3, 1024], k=[1, 1, 3, 1024], v=[1, 1, 3, 1024]), ["head_dim 1024", "576"]),
         (lambda: one_value(math.nan), ["v[0, 0, 2, 4] is NaN", "finite"]),
         (lambda: one_value(-math.inf), ["v[0, 0, 2, 4] is infinite"]),
     ],

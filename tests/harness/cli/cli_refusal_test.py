@@ -43,7 +43,7 @@ from program import (
         ("model.q_heads=3", ["model.q_heads (3) must be a multiple of kv_heads (2)"]),
         ("model.q_heads=0", ["model.q_heads must be from 1"]),
         ("model.head_dim=12", ["head_dim must be a multiple of 8", "12"]),
-        ("model.head_dim=100000", ["model.head_dim must be from 8 to 512"]),
+        ("model.head_dim=100000", ["model.head_dim must be from 8 to 576"]),
         ("model.layers=-1", ["model.layers must be from 1"]),
         ("model.preset=gpt-9", ["[model] needs one of"]),
         ("measure.repetitions=0", ["measure.repetitions must be from 1"]),
@@ -68,6 +68,10 @@ def test_a_setting_is_refused(config, tmp_path, setting, parts):
 @pytest.mark.parametrize(
     "spec, parts",
     [
+        ("contiguous + sliding:concat", ["no layers of kind 'sliding'", "it has full ("]),
+        ("contiguous + 900:concat", ["there is no layer 900", "full"]),
+        ("contiguous + 0:concat + 0:doubling", ["layer 0 is given two specs"]),
+        ("contiguous/ring(window=model)", ["'window=model' needs one", "'full'"]),
         ("conact", ["no placement is called 'conact'", "did you mean 'concat'"]),
         ("contiguous/f8", ["no codec or retention is called 'f8'"]),
         ("doubling(raed=copy)", ["raed"]),

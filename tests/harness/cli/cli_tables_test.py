@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from program import ENV, HOME, assert_refused, kvlab, run
+from program import ENV, HOME, assert_refused, kvlab, run, table
 
 TWO = "contiguous/f16; paged(block=16)/q8_0"
 
@@ -68,7 +68,23 @@ def test_tables_know_windows_latents_and_hybrids(config_json):
     kivi = csv_table("--model", config_json(sliding_window=100), "--variants", "contiguous/kivi", "--lengths", "100,101")
     assert [cell["status"] for cell in kivi] == ["measured", "unsupported"] and "window" in kivi[1]["reason"]
     latent = csv_table("--model", config_json(kv_lora_rank=96, qk_rope_head_dim=32), "--lengths", "100")
-    assert {cell["status"] for cell in latent} == {"computed"}
+    assert {cell["status"] for cell in latent} == {"measured"}
+    linear = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+              "linear_key_head_dim": 16, "linear_value_head_dim": 32}
+    assert held(**linear) == [4 * 16 * 32 * 4 + row * 50, 4 * 16 * 32 * 4 + row * 5000]
+
+
+def test_tables_know_specs_of_layers(config_json):
+    model = config_json(sliding_window=100, sliding_window_pattern=2)
+    args = ["--model", model, "--lengths", "5000", "--variants"]
+    cells = csv_table(*args, "contiguous/q8_0 + sliding:contiguous/ring(window=model);contiguous + 1,0:contiguous/f16")
+    row = 2 * 2 * 32  # values of a layer and token; the second of two layers is full
+    assert [cell["variant"] for cell in cells] == ["contiguous/q8_0 + sliding:contiguous/ring(window=model)",
+                                                   "contiguous + 0-1:contiguous/f16"]
+    assert [int(cell["bytes"]) for cell in cells] == [row // 32 * 34 * 5000 + row * 4 * 100, row * 2 * 5100]
+    assert_refused(tables(*args, "contiguous + slidng:concat"), "no layers of kind 'slidng'", "sliding (1 layer)",
+                   "did you mean 'sliding'?", lines=3)
+    assert_refused(tables(*args, "contiguous + 1-2:concat"), "there is no layer 2", lines=3)
 
 
 def test_several_models_are_one_csv_and_several_tables(config_json):
@@ -262,6 +278,26 @@ def test_a_config_json_is_refused(config_json, facts, parts):
     assert_refused(tables("--model", config_json(**facts)), "tiny.json", *parts)
 
 
-def test_run_refuses_a_latent_cache(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", 'model={preset="deepseek-v3"}')
-    assert_refused(done, "deepseek-v3", "MLA", "kvlab tables")
+def test_a_run_takes_specs_of_layers(config, tmp_path):
+    both = '["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)","contiguous/f16"]'
+    done = run(config, tmp_path / "out", "--set", "model.layers=3", "--set", f"sweep.variants={both}", "--set", "experiment=decode",
+               "--set", "sweep.seq_len=[64]", "--set", "sweep.batch=[1]")
+    assert done.returncode == 0, done.stderr
+    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    layered, alike = rows["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)"], rows["contiguous/f16"]
+    assert (layered["status"], layered["keeps_all"], layered["eviction_check"]) == ("ok", "0", "fp64")
+    assert int(alike["bytes_payload"]) * (64 + 2 * 16) == int(layered["bytes_payload"]) * 3 * 64
+    assert (layered["kept_tokens"], alike["kept_tokens"]) == ("32", "64")
+
+
+def test_a_run_takes_latent_rows_where_it_can(config, tmp_path):
+    mla = ["--set", 'model={preset="deepseek-v2-lite"}', "--set", 'sweep.variants=["contiguous/f16","contiguous/q8_0"]']
+    done = run(config, tmp_path / "out", *mla, "--set", "sweep.seq_len=[128]", "--set", "experiment=decode")
+    assert done.returncode == 0, done.stderr
+    rows = table(tmp_path / "out" / "cells.csv")
+    assert {row["status"] for row in rows} == {"ok"} and {row["head_dim"] for row in rows} == {"576"}
+    held = {row["variant"]: row for row in rows}
+    assert int(held["contiguous/f16"]["bytes_payload"]) == 128 * 576 * 2 * int(held["contiguous/f16"]["layers"])
+    assert 0 < float(held["contiguous/q8_0"]["err_rel_l2"]) < 0.02
+    assert_refused(run(config, tmp_path / "no", *mla, "--set", "experiment=prefill"), "prefill", "deepseek-v2-lite", "MLA")
+    assert_refused(run(config, tmp_path / "no", *mla, "--set", "sweep.kv_heads=[4]"), "kv_heads and head_dim together")

@@ -116,6 +116,37 @@ def test_texts_are_the_same_up_to_where_they_leave(results):
         assert float(cell["common_tokens_min"]) == min([12, *(int(row["common_tokens"]) for row in left)])
 
 
+def test_samples_are_runs_of_their_own_that_share_the_prompts_rows(tmp_path):
+    few = {
+        "experiment": "generate", "generate__temperature": "[0.8]",
+        "generate__variants": '["contiguous/f16","paged/f16","segmented(rows=16)/q8_0","doubling(read=copy)"]',
+    }  # fmt: skip
+    done = run(tmp_path / "forked", "--seed", 7, **few, generate__samples=3)
+    assert done.returncode == 0, done.stderr
+    key = lambda row: (row["variant"], row["sequence"])  # noqa: E731
+    forked = table(tmp_path / "forked" / "texts.csv")
+    assert len(forked) == 4 * 2 * 3
+    for sample in range(3):
+        alone = tmp_path / f"alone{sample}"
+        assert run(alone, "--seed", 7 + sample, **few).returncode == 0
+        own = {key(row): row["text"] for row in table(alone / "texts.csv")}
+        assert own == {key(row): row["text"] for row in forked if row["sample"] == str(sample)}
+    assert len({row["text"] for row in forked if row["variant"] == "contiguous/f16"}) > 2, "seeds make no difference"
+    cells = {row["variant"]: row for row in table(tmp_path / "forked" / "cells.csv")}
+    alone = {row["variant"]: row for row in table(tmp_path / "alone0" / "cells.csv")}
+    assert {row["samples_per_prompt"] for row in cells.values()} == {"3"}
+    assert {row["samples_held_bytes"] for row in alone.values()} == {""}
+    held = lambda row: sum(int(row[f"bytes_{kind}"]) for kind in ("payload", "metadata", "slack"))  # noqa: E731
+    # All read 31 of 32 tokens, and 16 of the prompt's 20 fill a block or chunk: two samples of three share them.
+    assert int(cells["contiguous/f16"]["samples_shared_bytes"]) == 0
+    assert int(cells["contiguous/f16"]["samples_held_bytes"]) == 3 * held(alone["contiguous/f16"])
+    per_token = int(alone["contiguous/f16"]["bytes_payload"]) // 31
+    assert int(cells["paged/f16"]["samples_shared_bytes"]) == 2 * 16 * per_token
+    assert int(cells["segmented(rows=16)/q8_0"]["samples_shared_bytes"]) > 0
+    assert int(cells["segmented(rows=16)/q8_0"]["samples_held_bytes"]) == 2 * held(alone["segmented(rows=16)/q8_0"])
+    assert cells["doubling(read=copy)"]["samples_shared_bytes"] == ""
+
+
 def test_the_same_again_with_any_number_of_threads(results, tmp_path):
     assert run(tmp_path / "again", "--threads", 3).returncode == 0
     timed = {"tokens_per_s", "rss_peak_bytes", "threads"}

@@ -260,7 +260,7 @@ TEST_F(ConfigFile, ListsInBracesAndBudgetsAreDistinguished) {
           .experiments[0]
           .axes;
   std::vector<std::string> variants;
-  for (const Spec& spec : axes.variants) variants.push_back(spec.print());
+  for (const LayerSpecs& spec : axes.variants) variants.push_back(spec.print());
   EXPECT_EQ(variants,
             (std::vector<std::string>{"contiguous/f16/ring(window=8)", "contiguous/f16/ring(window=16)",
                                       "contiguous/q8_0/ring(window=8)", "contiguous/q8_0/ring(window=16)"}));

@@ -109,6 +109,13 @@ TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
 
 TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
   const std::string heads = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const std::vector<ModelLayer> kinds = read(heads + R"(3, "sliding_window": 7,
+      "layer_types": ["sliding_attention", "full_attention", "linear_attention"]})")
+                                            .kinds;
+  ASSERT_EQ(kinds.size(), 3u);
+  EXPECT_EQ(kinds[0].kind + kinds[1].kind + kinds[2].kind, "slidingfulllinear");
+  EXPECT_EQ(kinds[0].window, 7);
+  EXPECT_EQ(kinds[1].window, 0);
   const config::Geometry interval = read(heads + R"(10, "full_attention_interval": 4})");
   EXPECT_EQ(interval.layers, 2);
   EXPECT_EQ(interval.model_layers, 10);
@@ -117,11 +124,37 @@ TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
   EXPECT_EQ(read(heads + R"(3, "layer_types": ["linear_attention", "mamba", "full_attention"]})").layers, 1);
 }
 
+TEST_F(GeometryFile, LayersSayWhatTheyAre) {
+  const std::string start = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const std::string types =
+      R"(6, "sliding_window": 32, "layer_types": ["sliding_attention", "sliding_attention",
+      "full_attention", "sliding_attention", "full_attention", "sliding_attention"])";
+  const config::Geometry g = read(start + types + R"(, "num_kv_shared_layers": 2})");
+  std::vector<std::string> kinds;
+  std::vector<int> shares;
+  for (const ModelLayer& layer : g.kinds) {
+    kinds.push_back(layer.kind + " " + std::to_string(layer.window));
+    shares.push_back(layer.shares);
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"sliding 32", "sliding 32", "full 0", "sliding 32", "full 0",
+                                             "sliding 32"}));
+  EXPECT_EQ(shares, (std::vector<int>{-1, -1, -1, -1, 2, 3}));
+  EXPECT_EQ(g.layers, 4);
+  EXPECT_EQ(g.windowed_layers, 3);
+  EXPECT_THROW(read(start + types + R"(, "num_kv_shared_layers": 6})"), std::invalid_argument);
+  EXPECT_THROW(read(start + types + R"(, "num_kv_shared_layers": 4})"), std::invalid_argument);
+  const config::Geometry hybrid = read(start + R"(2, "layer_types": ["linear_attention", "full_attention"],
+      "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 32})");
+  EXPECT_EQ(hybrid.kinds[0].kind, "linear");
+  EXPECT_EQ(linear_state_bytes(hybrid.linear), 4 * 16 * 32 * 4);
+}
+
 TEST_F(GeometryFile, ALatentIsOneRow) {
   const config::Geometry g =
       read(R"({"num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
       "kv_lora_rank": 512, "qk_rope_head_dim": 64})");
   EXPECT_EQ(g.latent_dim, 576);
+  EXPECT_EQ(g.value_dim, 512);
   EXPECT_EQ(g.head_dim, 576);
   EXPECT_EQ(g.kv_heads, 1);
 }
@@ -141,7 +174,7 @@ TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const std::string start = R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, )";
-  for (const char* key : {"num_kv_shared_layers", "index_head_dim", "attention_chunk_size"})
+  for (const char* key : {"block_configs", "index_head_dim", "attention_chunk_size"})
     contains(refusal(start + "\"" + key + "\": 1}"),
              std::string("'") + key + "' changes what the layers keep");
   EXPECT_EQ(read(start + R"("num_kv_shared_layers": 0, "is_encoder_decoder": false})").layers, 2);

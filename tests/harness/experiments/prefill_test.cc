@@ -208,6 +208,45 @@ TEST_F(Experiment, BatchWasteIsWhatCanBeCounted) {
   }
 }
 
+// 952 of the 1,500 rows that are read have no weight, and without them the outputs are those of the ragged batch.
+TEST_F(Experiment, PaddingIsHeldAndReadAndGetsNoWeight) {
+  const std::vector<results::CellResult> rows =
+      run("experiment = \"batch\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 8\nlayers = 2\n[sweep]\n"
+          "variants = [\"contiguous\", \"paged/f16\"]\nlengths = \"16,32,500\"\n[measure]\nrepetitions = "
+          "1\nretries = 0\nsteps = 12\nnull_ab = false\npadding = true\n");
+  ASSERT_EQ(rows.size(), 4u);
+  for (const results::CellResult& row : rows) EXPECT_EQ(row.status, results::Status::kOk) << row.reason;
+  const results::CellResult &own = rows[0], &unpadded = rows[2], &padded = rows[3];
+  EXPECT_EQ(unpadded.variant, "unpadded");
+  EXPECT_EQ(padded.variant, "padded");
+  EXPECT_EQ(padded.kernel, "eigen/f32");
+  EXPECT_EQ(padded.versus, "unpadded");
+  EXPECT_EQ(unpadded.versus, "contiguous");
+  EXPECT_NEAR(padded.masked_share.value(), 952.0 / 1500, 1e-12);
+  EXPECT_FALSE(unpadded.masked_share.has_value());
+  for (const results::CellResult* row : {&unpadded, &padded}) {
+    EXPECT_EQ(row->bytes_payload, own.bytes_payload);
+    EXPECT_EQ(row->bytes_slack, own.bytes_slack) << "padding is what a contiguous cache reserves anyway";
+    EXPECT_LT(row->err_kernel_rel_l2.value(), 2e-6);
+    EXPECT_GT(row->attend_p50_us.value(), 0.0);
+  }
+  EXPECT_GT(padded.ratio_p50.value(), 0.0);
+  // A mask of three sequences and the scores of four heads, over 500 rows; and lists of spans.
+  EXPECT_GE(padded.bytes_workspace_peak.value(), (3 + 4) * 500 * 4);
+  EXPECT_LT(padded.bytes_workspace_peak.value(), (3 + 4) * 500 * 4 + 2048);
+}
+
+// All tokens see all of the prompt: verified against FP64 over all rows, so that a mask left in would fail.
+TEST_F(Experiment, PrefillWithoutAMaskIsAnArmWhereItIsAskedFor) {
+  const std::vector<results::CellResult> rows = run(prefill_config("[\"contiguous\"]", "unmasked = true\n"));
+  ASSERT_EQ(rows.size(), 3u * 7);
+  for (const results::CellResult& row : rows)
+    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << row.reason;
+  EXPECT_EQ(rows[1].arm, "materialised_unmasked");
+  EXPECT_EQ(workspace(rows, "materialised_unmasked", 512), 4.0 * 4 * 512 * 512);
+  EXPECT_LT(rows[1].err_kernel_rel_l2.value(), 2e-6);
+}
+
 TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
   const std::vector<results::CellResult> rows =
       run("experiment = \"batch\"\n[model]\nq_heads = 2\nkv_heads = 2\nhead_dim = 32\nlayers = "

@@ -57,7 +57,7 @@ double mean_loss(const std::vector<measure::Prediction>& predictions) {
 std::vector<double> perplexities(const model::Model& model, const measure::Passages& p,
                                  const measure::StepSchedule& schedule,
                                  std::initializer_list<const char*> texts) {
-  std::vector<Spec> specs;
+  std::vector<LayerSpecs> specs;
   for (const char* text : texts) specs.push_back(parse_spec(text));
   std::vector<double> out;
   for (const auto& predictions : measure::read_specs(model, p, schedule, specs))
@@ -253,8 +253,9 @@ TEST_F(QualityData, CachesQuantiseAsTheTableDoes) {
 TEST_F(QualityData, ScalesPerChannelSpareKAndNotByChance) {
   const Real real = stories260k(30);
   const measure::Passages p = experiments::text_windows(real.stories, 4, 512);
-  const std::vector<Spec> specs = {parse_spec("contiguous/kivi(k_bits=3,v_bits=16,residual=0,k_axis=token)"),
-                                   parse_spec("contiguous/kivi(k_bits=3,v_bits=16,residual=0)")};
+  const std::vector<LayerSpecs> specs = {
+      parse_spec("contiguous/kivi(k_bits=3,v_bits=16,residual=0,k_axis=token)"),
+      parse_spec("contiguous/kivi(k_bits=3,v_bits=16,residual=0)")};
   std::vector<std::vector<measure::Prediction>> got = measure::read_specs(real.model, p, {}, specs);
   for (size_t i = 0; i < got[0].size(); ++i) got[0][i].loss_change = got[0][i].loss - got[1][i].loss;
   const measure::Mean worse = measure::summarise(got[0], p.length, 0, p.length).loss_change;

@@ -18,8 +18,8 @@ using test::refusal;
 using test::TempFile;
 using test::TinyModel;
 
-std::vector<Spec> specs(std::initializer_list<const char*> texts) {
-  std::vector<Spec> out;
+std::vector<LayerSpecs> specs(std::initializer_list<const char*> texts) {
+  std::vector<LayerSpecs> out;
   for (const char* text : texts) out.push_back(parse_spec(text));
   return out;
 }

@@ -212,7 +212,9 @@ TEST(HuggingFaceFolder, ConfigIsTheFiles) {
   EXPECT_EQ(c.head_dim(), 8);
   EXPECT_EQ(c.dim, 24);
   EXPECT_EQ(c.max_tokens, 40);
-  EXPECT_EQ(c.sliding_window, 6);
+  EXPECT_EQ(c.kinds.size(), 2u);
+  EXPECT_EQ(c.window(0), 6);
+  EXPECT_EQ(c.window(1), 6);
   EXPECT_EQ(c.rope.theta, 500.0);
   EXPECT_EQ(c.rope.pairs, RopePairs::kHalfSplit);
 }
@@ -262,17 +264,13 @@ TEST(HuggingFaceFolder, ConfigsThatAreNotImplementedAreRefused) {
   EXPECT_TRUE(contains(refusal_of({{"model_type", "gemma"}}),
                        "model_type 'gemma' is not implemented; known are llama"));
   EXPECT_TRUE(contains(refusal_of({{"hidden_act", "gelu"}}), "'hidden_act' is \"gelu\", expected \"silu\""));
-  EXPECT_TRUE(contains(refusal_of({{"rope_scaling", {{"type", "yarn"}, {"factor", 2.0}}}}),
-                       "rotary scaling 'yarn' is not implemented; known are default, linear and llama3"));
+  EXPECT_TRUE(
+      contains(refusal_of({{"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}}}),
+               "rotary scaling 'longrope' is not implemented; known are default, linear, llama3 and yarn"));
   EXPECT_TRUE(contains(refusal_of({{"rope_scaling", {{"rope_type", "linear"}}}}), "'factor' is missing"));
   EXPECT_TRUE(
       contains(refusal_of({{"vocab_size", nullptr}}), "'vocab_size' is null, expected a positive integer"));
   EXPECT_TRUE(contains(refusal_of({{"quantization_config", {{"bits", 4}}}}), "its weights are quantised"));
-  EXPECT_TRUE(contains(refusal_of({{"model_type", "qwen2"},
-                                   {"use_sliding_window", true},
-                                   {"sliding_window", 6},
-                                   {"max_window_layers", 1}}),
-                       "1 of 2 layers have a sliding window"));
 }
 
 TEST(HuggingFaceFolder, AModelThatDoesNotFitIsRefusedWithItsBytes) {

@@ -263,7 +263,7 @@ TEST_F(Results, WriteWholeLeavesTheOldFileWhereTheDiskRefuses) {
 // Every column says what it is, in which unit and where it is filled in.
 TEST(Schema, DescribesEveryColumn) {
   const std::set<std::string> known{"decode",  "growth", "prefill",  "batch",  "budget", "checkpoint",
-                                    "quality", "recall", "generate", "stream", "eval"};
+                                    "quality", "recall", "generate", "stream", "model",  "eval"};
   for (const results::Column& column : results::cell_schema().columns()) {
     EXPECT_FALSE(column.meaning.empty()) << column.name;
     EXPECT_FALSE(column.experiments.empty()) << column.name;

@@ -57,15 +57,13 @@ class FakeCache : public Cache {
   std::vector<int64_t> kept(SequenceId, int layer, int kv_head) const override {
     return heads_[static_cast<size_t>(layer * kKvHeads + kv_head)].kept;
   }
-  const Spec& spec() const override { return spec_; }
+  const Spec& spec(int) const override { return spec_; }
 
   // Nobody who verifies steps a cache.
   SequenceId add_sequence() override { throw std::logic_error("not here"); }
   SequenceId fork(SequenceId) override { throw std::logic_error("not here"); }
-  void save(SequenceId, const std::string&) override {}
-  SequenceId load(const std::string&) override { throw std::logic_error("not here"); }
-  Snapshot snapshot(SequenceId) override { throw std::logic_error("not here"); }
-  SequenceId restore(const Snapshot&) override { throw std::logic_error("not here"); }
+  void write(Writer&, SequenceId) const override {}
+  SequenceId read(Reader&, const std::string&) override { throw std::logic_error("not here"); }
   void release(SequenceId) override {}
   void append(int, std::span<const StepInput>) override {}
   void view(int, std::span<const StepInput>) override {}
@@ -75,6 +73,7 @@ class FakeCache : public Cache {
   std::string kernel() const override { return "none"; }
 
  private:
+  Memory& memory() const override { throw std::logic_error("not here"); }
   const Spec spec_ = parse_spec("contiguous");
   CacheShape shape_;
   std::vector<Head> heads_;

@@ -363,7 +363,7 @@ TEST_F(DumpTest, RefusesShapesThatDisagree) {
   write({1, 2, 5, 12}, {1, 2, 5, 12}, {1, 2, 5, 12});
   expect_refused("head_dim 12 must be a multiple of 8");
   write({1, 1, 1, 1032}, {1, 1, 1, 1032}, {1, 1, 1, 1032});
-  expect_refused("head_dim 1032 must be a multiple of 8 and at most 512");
+  expect_refused("head_dim 1032 must be a multiple of 8 and at most 576");
   write({4, 5, 8}, {1, 2, 5, 8}, {1, 2, 5, 8});
   expect_refused("q has shape [4, 5, 8]; it must be [layers, heads, tokens, head_dim]");
   write({1, 4, 0, 8}, {1, 2, 0, 8}, {1, 2, 0, 8});

@@ -1,0 +1,163 @@
+// The model experiment: decode steps of a whole model, with one cache swapped for another. Each step is split into
+// projections, append, view, attention and the rest, and compared with the time that reading its weights and its cache
+// takes at least.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/model_steps.h"
+#include "harness/experiments/timed_group.h"
+#include "harness/math/medians.h"
+#include "harness/measure/roofline_tasks.h"
+#include "harness/measure/weights_bandwidth.h"
+#include "variants/cache/spec.h"
+
+namespace kv::experiments {
+namespace {
+
+bool reads_prompt(const measure::SweepPoint& point) { return point.experiment->measure.context == "prefill"; }
+
+void check_model(const measure::SweepPoint& point) {
+  if (context_tokens(point) >= 1) return;
+  const config::MeasureConfig& m = point.experiment->measure;
+  throw std::invalid_argument(point.config->path + ": seq_len of model: " + std::to_string(point.seq_len) +
+                              " tokens leave no context before " + std::to_string(m.repetitions) +
+                              " repetitions of " + std::to_string(m.steps) +
+                              " steps; more tokens, or fewer steps, are needed");
+}
+
+void plan_model(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point);
+  const int64_t recorded = reads_prompt(point) ? point.seq_len : 1;
+  fit_side_by_side(point, shared_bytes(point, recorded), [&](const measure::PlannedCell& cell) {
+    const int64_t held = measure::held_bytes(point, cell.spec);
+    // What grows is there twice while it is copied, a layer at a time; a prompt is read beside the sequences that are timed.
+    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().layers;
+  });
+}
+
+std::string type_of(const model::ModelWeights& weights) {
+  constexpr const char* kNames[] = {"f32", "f16", "bf16"};
+  return kNames[static_cast<int>(weights.layers.front().up.type())];
+}
+
+// What is timed of a cell beside its steps.
+struct Timed {
+  std::shared_ptr<workload::ContextRows> rows;
+  std::optional<ModelSteps> model;
+  std::vector<double> prompt_us;
+  int64_t copied_by_checks = 0;
+};
+
+class ModelGroup : public TimedGroup {
+ public:
+  using TimedGroup::TimedGroup;
+
+ private:
+  std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
+    Timed& timed = timed_[&cell];
+    timed.rows = std::make_shared<workload::ContextRows>(
+        point().source->shape(), reads_prompt(point()) ? 0 : context_tokens(point()), point().config->seed);
+    return timed.rows;
+  }
+
+  void verify(measure::Cell& cell) override {
+    Timed& timed = timed_[&cell];
+    measure::open_cache(cell, point(), point().batch * (reads_prompt(point()) ? 2 : 1));
+    timed.model.emplace(cell, point(), *timed.rows);
+    cell.account(std::vector<int64_t>(cell.ids.size(), timed.model->tokens()));
+    const int64_t copied = cell.ledger->copied_bytes();
+    cell.judge(timed.model->errors(*timed.rows), 1);
+    timed.copied_by_checks = cell.ledger->copied_bytes() - copied;
+    cell.workload.reset();
+    timed.rows.reset();
+  }
+  void make_ready(measure::Cell&) override {}  // its sequences go on
+
+  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    Timed& timed = timed_[&cell];
+    tasks.push_back(model_step_task(cell, *timed.model, point().experiment->measure.steps, results()));
+    if (reads_prompt(point())) tasks.push_back(prompt_task(cell, *timed.model, timed.prompt_us, results()));
+  }
+  void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
+    if (point().context->gpu()) return;
+    roofline_.emplace(group, false, tasks);
+    auto weights = std::make_unique<measure::WeightsBandwidthTask>(point().source->model()->weights());
+    weights_ = weights.get();
+    tasks.push_back(std::move(weights));
+  }
+
+  void summarise(measure::Cell& cell) override {
+    const Timed& timed = timed_.at(&cell);
+    cell.account(std::vector<int64_t>(cell.ids.size(), timed.model->tokens()));
+    cell.result.bytes_copied = *cell.result.bytes_copied - timed.copied_by_checks;
+    cell.summarise();
+    describe(cell, timed);
+    if (!roofline_) return;
+    roofline_->write(cell);
+    write_roofline(cell, *timed.model);
+  }
+
+  void describe(measure::Cell& cell, const Timed& timed) const {
+    results::CellResult& row = cell.result;
+    const double batch = point().batch;
+    row.weights = point().config->workload.weights;
+    row.weights_type = type_of(point().source->model()->weights());
+    row.context = point().experiment->measure.context;
+    row.tokens_per_s = batch / *row.step_p50_us * 1e6;
+    row.tokens_per_s_ci_low = batch / *row.step_ci_high_us * 1e6;
+    row.tokens_per_s_ci_high = batch / *row.step_ci_low_us * 1e6;
+    row.weight_bytes_per_token = static_cast<double>(timed.model->weight_bytes()) / batch;
+    row.cache_bytes_per_token = static_cast<double>(cell.read_bytes) / batch;
+    row.cache_share = (*row.append_p50_us + *row.view_p50_us + *row.attend_p50_us) / *row.step_p50_us;
+    if (timed.prompt_us.empty()) return;
+    const double p50 = math::median(timed.prompt_us);
+    const math::ConfidenceInterval interval = math::median_interval(timed.prompt_us);
+    row.prefill_p50_us = p50;
+    row.prefill_ci_low_us = interval.low;
+    row.prefill_ci_high_us = interval.high;
+    row.prefill_tokens_per_s = batch * static_cast<double>(context_tokens(point())) / p50 * 1e6;
+  }
+
+  void write_roofline(measure::Cell& cell, const ModelSteps& model) const {
+    results::CellResult& row = cell.result;
+    const double gbps = weights_->gbps();
+    row.weights_gbps = gbps;
+    row.projections_gbps = static_cast<double>(model.weight_bytes()) / *row.projections_p50_us * 1e-3;
+    row.projections_share = *row.projections_gbps / gbps;
+    const double multiply_seconds =
+        static_cast<double>(model.multiply_adds()) / roofline_->f32_multiply_adds_per_s();
+    row.weights_bound_us = measure::roofline_of(model.weight_bytes(), gbps, multiply_seconds).us;
+    row.step_bound_us = *row.weights_bound_us + *row.bound_us;
+    row.step_bound_share = *row.step_bound_us / *row.step_p50_us;
+  }
+
+  std::map<const measure::Cell*, Timed> timed_;
+  std::optional<measure::RooflineTasks> roofline_;
+  const measure::WeightsBandwidthTask* weights_ = nullptr;
+};
+
+std::vector<results::CellResult> run_model(const measure::SweepPoint& point,
+                                           const measure::RunControl& control,
+                                           results::ResultsFolder& results) {
+  return run_groups<ModelGroup>(point, control, results);
+}
+
+}  // namespace
+
+constinit const Experiment kModel{
+    .info = {.name = "model",
+             .help = "decode of a whole model: tokens a second, and what a step's time goes to",
+             .needs_model = true,
+             .runs_random_weights = true,
+             .table = "whole_model"},  // [model] is a geometry
+    .beyond_trained_context = true,
+    .fixed_tokens = 4000.0,
+    .check = check_model,
+    .plan = plan_model,
+    .run = run_model};
+
+}  // namespace kv::experiments

@@ -1,0 +1,41 @@
+#include "harness/measure/weights_bandwidth.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "harness/math/stats.h"
+
+namespace kv::measure {
+
+WeightsBandwidthTask::WeightsBandwidthTask(const model::ModelWeights& weights) {
+  constexpr int64_t kLongest = 64 << 10;  // of a stretch, so that threads share them out evenly
+  for (const model::WeightMatrix* m : weights.products()) {
+    for (int64_t from = 0; from < m->bytes(); from += kLongest)
+      stretches_.push_back({m->data() + from, static_cast<size_t>(std::min(kLongest, m->bytes() - from))});
+    bytes_ += m->bytes();
+  }
+}
+
+// About ten milliseconds.
+int WeightsBandwidthTask::iterations() const {
+  return static_cast<int>(std::clamp<int64_t>((128 << 20) / std::max<int64_t>(1, bytes_), 1, 100));
+}
+
+void WeightsBandwidthTask::begin(int) {
+  parts_ = cpu::share_out(stretches_, static_cast<size_t>(omp_get_max_threads()));
+  sum_ = sum_ + cpu::read_stretches(parts_);
+}
+
+double WeightsBandwidthTask::run() {
+  Stopwatch watch;
+  const uint64_t sum = cpu::read_stretches(parts_);
+  const double seconds = watch.lap();
+  sum_ = sum_ + sum;
+  gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
+  return seconds;
+}
+
+double WeightsBandwidthTask::gbps() const { return math::median(gbps_); }
+
+}  // namespace kv::measure

@@ -1,0 +1,32 @@
+// What the projections of a model's step are compared with: reading its weights, and nothing else.
+#pragma once
+
+#include <vector>
+
+#include "harness/measure/timing.h"
+#include "harness/model/weights.h"
+#include "kernels/cpu/ceilings/stream.h"
+
+namespace kv::measure {
+
+// Reads what a step multiplies with, each matrix once, on all threads.
+class WeightsBandwidthTask : public TimedTask {
+ public:
+  explicit WeightsBandwidthTask(const model::ModelWeights& weights);
+  std::string name() const override { return "read bandwidth of the weights"; }
+  int iterations() const override;
+  void begin(int repetition) override;
+  double run() override;
+  void end() override {}
+  int64_t bytes() const { return bytes_; }
+  double gbps() const;
+
+ private:
+  std::vector<cpu::Stretch> stretches_;
+  std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
+  int64_t bytes_ = 0;
+  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
+  std::vector<double> gbps_;
+};
+
+}  // namespace kv::measure

@@ -1,0 +1,24 @@
+// What decodes several sequences of equal length in lockstep, whatever it keeps of their past: a model with a
+// cache (cached_model.h), or without any (uncached_model.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kv::model {
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Gives every sequence its next n tokens, ids [sequences, n], as one step. Returns their logits
+  // [sequences, n, vocab_size].
+  virtual std::vector<float> step(std::span<const int> ids, int64_t n) = 0;
+  // Every sequence becomes `samples` that go on apart, next to one another; what they have read is not read again.
+  virtual void fork(int samples) = 0;
+  virtual int sequence_count() const = 0;
+  virtual int64_t tokens() const = 0;  // a sequence, so far
+};
+
+}  // namespace kv::model

@@ -1,0 +1,210 @@
+#include "harness/model/family.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "harness/config/geometry.h"
+
+namespace kv::model {
+namespace {
+
+constexpr std::string_view kGemma2 =
+    R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+  "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "vocab_size": 256000, "max_position_embeddings": 8192})";
+constexpr std::string_view kGemma3 =
+    R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+  "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0})";
+constexpr std::string_view kGpt2 = R"({"hidden_act": "gelu_new", "rms_norm_eps": 1e-5})";
+constexpr std::string_view kGptOss =
+    R"({"rms_norm_eps": 1e-5, "attention_bias": true, "num_experts_per_tok": 4,
+  "swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_theta": 150000.0})";
+
+constexpr std::array kFamilies{
+    Family{.type = "llama", .defaults = "{}"},
+    Family{.type = "mistral", .defaults = "{}", .windows = true},
+    Family{.type = "qwen2", .defaults = "{}", .windows = true, .qkv_bias = true},
+    Family{.type = "qwen3", .defaults = "{}", .windows = true, .head_norms = true},
+    Family{.type = "gemma2",
+           .defaults = kGemma2,
+           .windows = true,
+           .norm_offset = true,
+           .out_norms = true,
+           .scaled_embedding = true},
+    Family{.type = "gemma3_text",
+           .defaults = kGemma3,
+           .windows = true,
+           .norm_offset = true,
+           .out_norms = true,
+           .head_norms = true,
+           .scaled_embedding = true},
+    Family{.type = "gpt2",
+           .defaults = kGpt2,
+           .feed_forward = FeedForward::kPlain,
+           .norm = Norm::kLayer,
+           .rotary = false},
+    Family{.type = "gpt_oss",
+           .defaults = kGptOss,
+           .feed_forward = FeedForward::kExperts,
+           .windows = true,
+           .sinks = true},
+};
+
+// What GPT-2's files call it, and everybody else's.
+constexpr std::array<std::pair<const char*, const char*>, 6> kOlderNames{
+    {{"n_embd", "hidden_size"},
+     {"n_inner", "intermediate_size"},
+     {"n_positions", "max_position_embeddings"},
+     {"n_layer", "num_hidden_layers"},
+     {"activation_function", "hidden_act"},
+     {"layer_norm_epsilon", "rms_norm_eps"}}};
+
+// Settings that change what a layer does, in a way that none of the families' released models has.
+constexpr std::array kMustBeFalse{"mlp_bias", "use_bidirectional_attention",
+                                  "scale_attn_by_inverse_layer_idx", "add_cross_attention"};
+
+const Family& find_family(const Settings& config) {
+  const std::string type = config.text("model_type", "");
+  std::string known;
+  for (size_t i = 0; i < kFamilies.size(); ++i) {
+    if (kFamilies[i].type == type) return kFamilies[i];
+    known += (i == 0 ? "" : i + 1 < kFamilies.size() ? ", " : " and ") + std::string(kFamilies[i].type);
+  }
+  config.refuse("model_type '" + type + "' is not implemented; known are " + known);
+}
+
+Activation read_activation(const Settings& config) {
+  const char* key = config.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  const std::string name = config.text(key, "silu");
+  if (name == "silu") return Activation::kSilu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
+  config.refuse(key, "\"silu\", \"gelu_pytorch_tanh\" or \"gelu_new\"");
+}
+
+void read_yarn(const Settings& rope, int max_tokens, Rope& r) {
+  r.high = rope.number("beta_fast", 32.0);
+  r.low = rope.number("beta_slow", 1.0);
+  if (!(r.low < r.high)) rope.refuse("beta_slow", "less than beta_fast");
+  const char* key = "original_max_position_embeddings";
+  r.trained_tokens = rope.has(key) ? rope.count(key) : max_tokens;
+  r.mix = rope.flag("truncate", true) ? RopeMix::kByWholePair : RopeMix::kByPair;
+  const auto amplitude = [&](double scale) {
+    return r.factor > 1 ? 0.1 * scale * std::log(r.factor) + 1 : 1.0;
+  };
+  const bool both = rope.has("mscale") && rope.has("mscale_all_dim");
+  r.amplitude =
+      both ? amplitude(rope.number("mscale", 1)) / amplitude(rope.number("mscale_all_dim", 1)) : amplitude(1);
+  r.amplitude = rope.number("attention_factor", r.amplitude);
+}
+
+Rope read_scaling(const Settings& config, const Settings& rope, Rope r) {
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  if (type == "default") return r;
+  if (type != "linear" && type != "llama3" && type != "yarn") {
+    config.refuse("rotary scaling '" + type +
+                  "' is not implemented; known are default, linear, llama3 and yarn");
+  }
+  if (!rope.has("factor")) rope.refuse("factor", "a positive number, for rotary scaling '" + type + "'");
+  r.factor = rope.number("factor", 1.0);
+  if (type == "yarn") read_yarn(rope, config.count("max_position_embeddings"), r);
+  if (type != "llama3") return r;
+  r.low = rope.number("low_freq_factor", 1.0);
+  r.high = rope.number("high_freq_factor", 4.0);
+  r.trained_tokens = rope.count("original_max_position_embeddings");
+  if (!(r.low < r.high)) rope.refuse("low_freq_factor", "less than high_freq_factor");
+  return r;
+}
+
+// Of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
+// before, theta lay beside rope_scaling, and Gemma 3's sliding layers had rope_local_base_freq and no scaling.
+Rope read_rope(const Settings& config, const std::string& kind) {
+  const bool local = kind == "sliding" && config.has("rope_local_base_freq");
+  const double theta =
+      local ? config.number("rope_local_base_freq", 0) : config.number("rope_theta", 10000.0);
+  const Settings all = config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const bool a_kind = all.has("full_attention") || all.has("sliding_attention");
+  const Settings rope = a_kind ? all.inner(kind + "_attention") : all;
+  if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0)) != 1.0)
+    config.refuse("'partial_rotary_factor' other than 1 is not implemented");
+  const Rope r{.theta = rope.number("rope_theta", theta), .pairs = RopePairs::kHalfSplit};
+  return local && !a_kind ? r : read_scaling(config, rope, r);
+}
+
+std::vector<ModelLayer> read_layers(const Settings& config, const Family& family, const config::Geometry& g) {
+  if (!family.windows) return std::vector<ModelLayer>(static_cast<size_t>(g.model_layers));
+  for (size_t i = 0; i < g.kinds.size(); ++i) {
+    if (g.kinds[i].kind == "full" || g.kinds[i].kind == "sliding") continue;
+    config.refuse("layer " + std::to_string(i) + " is of the kind '" + g.kinds[i].kind +
+                  "', which no model of this family has; expected full_attention or sliding_attention");
+  }
+  return g.kinds;
+}
+
+void check_settings(const Settings& config) {
+  for (const char* key : kMustBeFalse) {
+    if (config.flag(key, false)) config.refuse(key, "false: the other is not implemented");
+  }
+  if (!config.flag("scale_attn_weights", true))
+    config.refuse("scale_attn_weights", "true: the other is not implemented");
+  if (config.has("quantization_config"))
+    config.refuse("its weights are quantised ('quantization_config'); expected f32, f16 or bf16");
+}
+
+void read_family_settings(const Settings& config, const Family& family, ModelConfig& c) {
+  c.norm = family.norm;
+  c.activation = read_activation(config);
+  c.rotary = family.rotary;
+  if (family.scaled_embedding) c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+  const double scalar = config.number("query_pre_attn_scalar", c.head_dim());
+  c.query_scale = static_cast<float>(std::sqrt(c.head_dim() / scalar));
+  c.score_cap = static_cast<float>(config.number("attn_logit_softcapping", 0));
+  c.logit_cap = static_cast<float>(config.number("final_logit_softcapping", 0));
+  if (family.feed_forward != FeedForward::kExperts) return;
+  c.experts_per_token = config.count("num_experts_per_tok");
+  if (c.experts_per_token > config.count("num_local_experts"))
+    config.refuse("num_experts_per_tok", "at most num_local_experts");
+  c.expert_limit = static_cast<float>(config.number("swiglu_limit", 0));
+  c.expert_slope = static_cast<float>(config.number("swiglu_alpha", 0));
+}
+
+Settings text_model(const std::string& path) {
+  nlohmann::json object = read_json_object(path);
+  if (!object.contains("text_config") || !object["text_config"].is_object()) return {object, path};
+  nlohmann::json text = object["text_config"];
+  if (object.contains("quantization_config")) text["quantization_config"] = object["quantization_config"];
+  return {text, path};
+}
+
+}  // namespace
+
+HuggingFaceConfig read_hugging_face_config(const std::string& path) {
+  Settings config = text_model(path);
+  const Family& family = find_family(config);
+  if (family.type == "gpt2") {
+    for (const auto& [older, name] : kOlderNames) config.rename(older, name);
+    if (config.has("hidden_size") && !config.has("intermediate_size"))
+      config.set(4 * int64_t{config.count("hidden_size")}, "intermediate_size");
+  }
+  config.set_defaults(nlohmann::json::parse(family.defaults));
+  check_settings(config);
+  const config::Geometry g = config::read_geometry(path);
+  ModelConfig c{.dim = config.count("hidden_size"),
+                .hidden_dim = config.count("intermediate_size"),
+                .layers = g.model_layers,
+                .q_heads = g.q_heads,
+                .kv_heads = g.kv_heads,
+                .vocab_size = config.count("vocab_size"),
+                .max_tokens = config.count("max_position_embeddings"),
+                .stated_head_dim = g.head_dim,
+                .norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6)),
+                .rope = read_rope(config, "full"),
+                .window_rope = read_rope(config, "sliding"),
+                .kinds = read_layers(config, family, g)};
+  if (family.rotary && g.head_dim % 2 != 0)
+    config.refuse("a head_dim of " + std::to_string(g.head_dim) +
+                  " has no rotary pairs; expected an even number");
+  read_family_settings(config, family, c);
+  return {&family, std::move(config), std::move(c)};
+}
+
+}  // namespace kv::model

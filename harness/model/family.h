@@ -1,0 +1,41 @@
+// The families of models that run: one table of what their config.json files leave to the family's class, and what is
+// read from those.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "harness/model/model.h"
+#include "harness/model/settings.h"
+
+namespace kv::model {
+
+enum class FeedForward : uint8_t { kGated, kPlain, kExperts };
+
+struct Family {
+  std::string_view type;      // model_type
+  std::string_view defaults;  // a JSON object: what its class says where a file says nothing
+  FeedForward feed_forward = FeedForward::kGated;
+  Norm norm = Norm::kRms;
+  bool rotary = true;             // else learned positions
+  bool windows = false;           // a window in its files is meant; Llama's is not
+  bool norm_offset = false;       // norms multiply by 1 + weight
+  bool out_norms = false;         // of what attention and feed-forward add to the residual
+  bool head_norms = false;        // of every head's query and key
+  bool qkv_bias = false;          // whatever attention_bias says
+  bool scaled_embedding = false;  // by sqrt(hidden_size)
+  bool sinks = false;             // a learned logit a query head
+};
+
+struct HuggingFaceConfig {
+  const Family* family;
+  Settings settings;
+  ModelConfig model;
+};
+
+// The config.json of a text model, or the text_config of a multimodal one. Throws std::invalid_argument: one line with the
+// file, what is wrong or not implemented, and what would be right.
+HuggingFaceConfig read_hugging_face_config(const std::string& path);
+
+}  // namespace kv::model

@@ -1,0 +1,15 @@
+// What follows attention in a layer: a gated or plain feed-forward, or a mixture of experts.
+#pragma once
+
+#include "harness/model/model.h"
+#include "harness/model/weights.h"
+
+namespace kv::model {
+
+// x Wᵀ + bias, [n, in] to [n, out]; an empty bias is none.
+Matrix project(const Matrix& x, const WeightMatrix& weights, const std::vector<float>& bias);
+
+// x [n, dim] to [n, dim].
+Matrix feed_forward(const Matrix& x, const LayerWeights& layer, const ModelConfig& config);
+
+}  // namespace kv::model

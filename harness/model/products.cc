@@ -1,0 +1,45 @@
+#include "harness/model/products.h"
+
+#ifdef KVLAB_HAS_ONEDNN
+#include <dnnl.h>
+
+#include <stdexcept>
+#else
+#include <Eigen/Core>
+#endif
+
+namespace kv::model {
+
+#ifdef KVLAB_HAS_ONEDNN
+
+void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
+              int64_t y_stride) {
+  if (dnnl_sgemm('N', 'T', n, rows, cols, 1.0f, x, cols, weights, cols, 0.0f, y, y_stride) != dnnl_success)
+    throw std::runtime_error("oneDNN refused a product of " + std::to_string(n) + " x " +
+                             std::to_string(cols) + " x " + std::to_string(rows));
+}
+
+std::string product_library() {
+  const dnnl_version_t& v = *dnnl_version();
+  return "oneDNN " + std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch);
+}
+
+#else
+
+void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
+              int64_t y_stride) {
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using Const = Eigen::Map<const Matrix>;
+  using Strided = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<> >;
+  Strided(y, n, rows, Eigen::OuterStride<>(y_stride)).noalias() =
+      Const(x, n, cols) * Const(weights, rows, cols).transpose();
+}
+
+std::string product_library() {
+  return "Eigen " + std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
+         std::to_string(EIGEN_MINOR_VERSION);
+}
+
+#endif
+
+}  // namespace kv::model

@@ -1,0 +1,128 @@
+#include "harness/model/shards.h"
+
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+
+#include "harness/model/settings.h"
+
+namespace kv::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+WeightMatrix::Type type_of(const io::SafetensorsFile::Tensor& t) {
+  using OfWeights = WeightMatrix::Type;
+  return t.dtype == "F32" ? OfWeights::kF32 : t.dtype == "F16" ? OfWeights::kF16 : OfWeights::kBf16;
+}
+
+std::set<std::string> indexed_names(const std::string& path) {
+  const nlohmann::json index = read_json_object(path);
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object() || map->empty())
+    throw std::invalid_argument(path + ": 'weight_map' must name the file of each tensor");
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    const bool plain = file.is_string() && file.get<std::string>().find('/') == std::string::npos;
+    if (!plain)
+      throw std::invalid_argument(path + ": the file of " + tensor + " must be a name in this folder");
+    names.insert(file.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+Shards::Shards(const std::string& folder) : folder_(folder) {
+  for (const std::string& name : file_names()) {
+    files_.push_back(std::make_unique<io::SafetensorsFile>((fs::path(folder_) / name).string()));
+    for (const auto& [tensor_name, tensor] : files_.back()->tensors()) {
+      if (!places_.emplace(tensor_name, Place{&files_.back()->path(), &tensor}).second) {
+        throw std::invalid_argument("model " + folder_ + ": tensor " + tensor_name + " is in two files, " +
+                                    *places_.at(tensor_name).path + " and " + files_.back()->path());
+      }
+    }
+  }
+}
+
+int64_t Shards::bytes() const {
+  int64_t sum = 0;
+  for (const auto& [name, place] : places_) sum += static_cast<int64_t>(place.tensor->bytes.size());
+  return sum;
+}
+
+// Those that the index names; else the one of the usual name; else all.
+std::set<std::string> Shards::file_names() const {
+  const fs::path index = fs::path(folder_) / "model.safetensors.index.json";
+  if (fs::exists(index)) return indexed_names(index.string());
+  if (fs::exists(fs::path(folder_) / "model.safetensors")) return {"model.safetensors"};
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() == ".safetensors") names.insert(entry.path().filename().string());
+  }
+  if (names.empty()) {
+    throw std::invalid_argument("model " + folder_ +
+                                ": there is no .safetensors in it; expected the folder of a " +
+                                "Hugging Face model");
+  }
+  return names;
+}
+
+const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
+                                                  const std::vector<int64_t>& shape) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    throw std::invalid_argument("model " + folder_ + ": tensor " + name + " is in none of its " +
+                                std::to_string(files_.size()) +
+                                " .safetensors; its config.json asks for it, " + shape_text(shape));
+  }
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument("model " + *found->second.path + ": tensor " + name + " " + what);
+  };
+  const io::SafetensorsFile::Tensor& t = *found->second.tensor;
+  if (t.shape != shape)
+    refuse("has the shape " + shape_text(t.shape) + ", expected " + shape_text(shape) +
+           " by its config.json");
+  if (t.dtype != "F32" && t.dtype != "F16" && t.dtype != "BF16")
+    refuse("has the type " + t.dtype + ", expected F32, F16 or BF16");
+  return t;
+}
+
+WeightMatrix Shards::matrix(const std::string& name, int64_t rows, int64_t cols) const {
+  const io::SafetensorsFile::Tensor& t = tensor(name, {rows, cols});
+  return {t.bytes.data(), type_of(t), rows, cols};
+}
+
+std::vector<float> Shards::vector(const std::string& name, std::vector<int64_t> shape) const {
+  const io::SafetensorsFile::Tensor& t = tensor(name, shape);
+  int64_t size = 1;
+  for (const int64_t side : shape) size *= side;
+  std::vector<float> values(static_cast<size_t>(size));
+  io::read_f32(t, 0, size, values.data());
+  return values;
+}
+
+WeightMatrix Shards::transposed(const std::string& name, const Columns& columns) {
+  const io::SafetensorsFile::Tensor& t = tensor(name, columns.shape);
+  const int64_t in = columns.shape.end()[-2], out = columns.shape.end()[-1];
+  const int64_t bytes = t.dtype == "F32" ? 4 : 2;
+  copies_.push_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(columns.n * in * bytes)));
+  std::byte* to = copies_.back().get();
+  for (int64_t i = 0; i < in; ++i) {
+    const std::byte* row = t.bytes.data() + (columns.matrix * in + i) * out * bytes;
+    for (int64_t r = 0; r < columns.n; ++r) {
+      std::memcpy(to + (r * in + i) * bytes, row + (columns.first + r * columns.step) * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+  return {to, type_of(t), columns.n, in};
+}
+
+}  // namespace kv::model

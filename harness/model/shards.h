@@ -1,0 +1,55 @@
+// The tensors of a Hugging Face folder, whichever of its .safetensors they lie in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/io/safetensors.h"
+#include "harness/model/weights.h"
+
+namespace kv::model {
+
+class Shards {
+ public:
+  // Throws std::invalid_argument for a folder without tensors, a damaged file, and a tensor in two files.
+  explicit Shards(const std::string& folder);
+
+  bool has(const std::string& name) const { return places_.contains(name); }
+  int64_t bytes() const;
+
+  // The rest checks that the tensor is there, of this shape and in f32, f16 or bf16, and throws
+  // std::invalid_argument else.
+  WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) const;
+  std::vector<float> vector(const std::string& name, std::vector<int64_t> shape) const;
+
+  // Columns first, first + step, … of one of the matrices of a tensor [matrices, in, out] or [in, out].
+  struct Columns {
+    std::vector<int64_t> shape;
+    int64_t matrix, first, step, n;
+  };
+  // Those as rows, [n, in], for weights that multiply from the right: a copy in the tensor's type, which lives as long
+  // as this object.
+  WeightMatrix transposed(const std::string& name, const Columns& columns);
+
+ private:
+  struct Place {
+    const std::string* path;
+    const io::SafetensorsFile::Tensor* tensor;
+  };
+
+  const io::SafetensorsFile::Tensor& tensor(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::set<std::string> file_names() const;
+
+  std::string folder_;
+  std::vector<std::unique_ptr<io::SafetensorsFile>> files_;
+  std::map<std::string, Place> places_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
+};
+
+}  // namespace kv::model

@@ -1,0 +1,38 @@
+// What a whole model's caches are given: synthetic rows where a context is not to be computed, and what the model makes of
+// the tokens that follow.
+#pragma once
+
+#include <vector>
+
+#include "harness/workload/workload.h"
+#include "variants/cache/cache.h"
+
+namespace kv::workload {
+
+class ContextRows : public Workload {
+ public:
+  // Tokens of any sequence are rows of N(0, 1) from a pool, so that 128K of them are there at once; but those from
+  // `synthetic` on which were recorded.
+  ContextRows(const WorkloadShape& shape, int64_t synthetic, uint64_t seed);
+
+  // The next tokens of sequence 0 in a layer, as the model gave them to its cache.
+  void record(int layer, const StepInput& in);
+
+  const WorkloadShape& shape() const override { return shape_; }
+  std::string name() const override { return "model"; }
+  int64_t max_tokens() const override { return INT64_MAX; }
+  void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k, float* v) const override;
+
+ private:
+  using Heads = std::vector<std::vector<float>>;  // [layers * heads] of [recorded tokens, head_dim]
+  void read_rows(const Heads& all, int heads, uint64_t phase, int sequence, int layer, int64_t first,
+                 int64_t n, float* to) const;
+  const float* pool_row(uint64_t phase, int sequence, int layer, int head, int64_t token) const;
+
+  WorkloadShape shape_;
+  int64_t synthetic_;
+  std::vector<float> pool_;  // [kPool, head_dim]
+  Heads q_, k_, v_;
+};
+
+}  // namespace kv::workload

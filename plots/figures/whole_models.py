@@ -1,0 +1,115 @@
+"""Whole models: tokens a second against context beside the roofline, and what a step's time goes to."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from families import short
+from figures.figure import Tables, figure
+from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips
+from messages import at_each_length, place, slowest_and_fastest, titled
+from prepare import drawable, with_panel
+from style import INK, QUIET, length_axis, log_axis, microseconds_text
+
+# From dark to light, so that the parts keep their order in grey; the cache's are orange.
+PARTS = {
+    "projections": ("projections_p50_us", "#5b7ba6"),
+    "the rest": ("rest_p50_us", "#c3cfdf"),
+    "attention": ("attend_p50_us", "#d9935a"),
+    "append and view": ("store_us", "#f3d9bf"),
+}
+
+
+@figure(
+    "model_rate",
+    "Tokens a second of a whole model against context",
+    "Higher is better. All sequences of a batch together, with the 95 % interval of the median step. The dotted line of the "
+    "same colour is the roofline: reading the weights and the cache once at the read bandwidth measured in the same run, or "
+    "their multiply-adds, whichever takes longer. Where a line bends down, the cache begins to cost more than the weights.",
+)
+def model_rate(tables: Tables):
+    rows = drawable(tables.cells, "tokens_per_s", "step_bound_us", "seq_len")
+    rows = with_panel(rows).with_columns(
+        text("tokens_per_s", "{:.4g}".format),
+        text("step_p50_us", microseconds_text),
+        text("step_bound_share", "{:.0%}".format),
+        text("cache_share", "{:.0%}".format),
+        interval("tokens_per_s_ci_low", "tokens_per_s_ci_high", "{:.4g}".format),
+        roofline=pl.col("batch") / pl.col("step_bound_us") * 1e6,
+    )
+    ends = pl.concat([rows["tokens_per_s_ci_low"], rows["roofline"]]).drop_nulls()
+    message = longest_message(rows)
+    style = tables.style.showing(rows["variant"])
+    axis = log_axis(alt.Y, "tokens_per_s", "tokens a second", ends)
+    rows = in_families(rows, style, "seq_len", "tokens_per_s", axis)
+    base = alt.Chart().encode(
+        length_axis("seq_len", "context [tokens]", rows["seq_len"]),
+        axis,
+        tooltip=tips(
+            tokens_a_second="tokens_per_s_text", interval_95="interval", of_roofline="step_bound_share_text",
+            step_p50="step_p50_us_text", share_of_the_cache="cache_share_text", weights="weights",
+        ),
+    )  # fmt: skip
+    own = base.transform_filter("!datum.reference")
+    bar = own.encode(alt.Y("tokens_per_s_ci_low:Q"), alt.Y2("tokens_per_s_ci_high:Q")).mark_rule(strokeWidth=1.5)
+    roofline = own.encode(alt.Y("roofline:Q")).mark_line(strokeWidth=1.2, strokeDash=[1, 3])
+    coloured = [layer.encode(style.colour(), opacity=in_focus()) for layer in (bar, roofline)]
+    return titled(panels(alt.layer(*coloured, *line_and_points(base, style, "seq_len")), rows), message)
+
+
+def longest_message(rows: pl.DataFrame) -> str:
+    """Of the first panel, at its longest context."""
+    panel = rows.filter(pl.col("panel") == rows["panel"][0])
+    longest = panel.filter(pl.col("seq_len") == pl.col("seq_len").max())
+    compared, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
+    of = (base if base.height else longest).row(0, named=True)
+    said = f"{compared}, which" if compared and base.height else short(of["variant"])
+    rate = f"decodes {of['tokens_per_s']:.3g} tokens a second at a context of {of['seq_len']:,.0f} tokens"
+    return f"{place(longest)}{said} {rate}"
+
+
+@figure(
+    "model_split",
+    "What a step of a whole model goes to",
+    "Shorter is better. Blue is the model's part of a step, its products with weights and the rest; orange is the cache's. "
+    "Medians of the parts: their sum differs a little from the median step. The line in a bar is the roofline of the step.",
+    at_one_length=True,
+)
+def model_split(tables: Tables):
+    rows = drawable(tables.cells, "projections_p50_us", "step_p50_us", "seq_len")
+    rows = with_panel(rows).with_columns(store_us=pl.col("append_p50_us") + pl.col("view_p50_us"))
+    stacked = pl.concat(
+        rows.select(
+            "variant", "panel", "seq_len", "cache_share", part=pl.lit(part), order=pl.lit(order),
+            ms=pl.col(column) / 1000, us=pl.col(column), bound_ms=pl.col("step_bound_us") / 1000,
+        )
+        for order, (part, (column, _)) in enumerate(PARTS.items())
+    )  # fmt: skip
+    stacked = stacked.with_columns(text("us", microseconds_text), text("cache_share", "{:.0%}".format))
+    choice = length_choice(rows["seq_len"])
+    message = at_each_length(rows, cache_takes)
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    colours = {part: colour for part, (_, colour) in PARTS.items()}
+    base = alt.Chart().encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"),
+    )
+    bars = base.mark_bar(stroke=QUIET, strokeWidth=0.5).encode(
+        alt.X("ms:Q", axis=alt.Axis(title="time of a step [ms]", tickCount=6)),
+        alt.Color("part:N", scale=scale(colours), legend=alt.Legend(title="part of a step")),
+        alt.Order("order:Q"),
+        opacity=in_focus(),
+    )
+    roofline = base.mark_tick(color=INK, thickness=2, height=18).encode(alt.X("bound_ms:Q"))
+    chart = alt.layer(bars.add_params(legend_focus("part")), roofline)
+    return titled(panels(chart, stacked, height=max(60, 24 * len(variants)), choice=choice), message)
+
+
+def cache_takes(rows: pl.DataFrame) -> str:
+    """The cache's share of a step, from the least to the most, of the rows of one length."""
+    shares = rows.drop_nulls("cache_share").sort("cache_share")
+    least, most = shares.row(0, named=True), shares.row(-1, named=True)
+    said = f"The cache takes {least['cache_share']:.0%} ({short(least['variant'])})"
+    if least["variant"] != most["variant"]:
+        said += f" to {most['cache_share']:.0%} ({short(most['variant'])})"
+    return f"{said} of a step"

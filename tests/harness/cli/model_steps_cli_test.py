@@ -1,0 +1,196 @@
+"""The model experiment through the program: its numbers recomputed from its samples, and what it refuses."""
+
+import json
+from statistics import median
+
+import pytest
+from cli_recompute_test import interval_of_median, percentile
+from program import HOME, assert_refused, kvlab, run, table
+
+EXACT = pytest.approx  # numbers are printed with nine digits
+GEOMETRY = {
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96, "vocab_size": 50, "tie_word_embeddings": True,
+}  # fmt: skip
+PRODUCTS = 2 * (64 * 16 * (4 + 2 + 2 + 4) + 3 * 64 * 96) + 50 * 64  # values of the matrices of a step
+PARTS = ("append", "view", "attend", "projections", "rest")
+REPETITIONS, STEPS, TOKENS, BATCH = 5, 3, 64, 2
+
+
+@pytest.fixture(scope="module")
+def geometry(tmp_path_factory):
+    path = tmp_path_factory.mktemp("geometry") / "config.json"
+    path.write_text(json.dumps(GEOMETRY))
+    return path
+
+
+@pytest.fixture(scope="module")
+def random_config(geometry):
+    path = geometry.parent / "random.toml"
+    path.write_text(f"""
+experiment = "model"
+threads = 2
+[workload]
+weights = "random"
+[model]
+config = "{geometry}"
+[measure]
+context = "synthetic"
+repetitions = {REPETITIONS}
+steps = {STEPS}
+retries = 0
+[sweep]
+variants = ["contiguous/f16", "contiguous/kivi(bits=2,group=8,residual=8)", "doubling(read=copy)", "concat/f16", "contiguous/ring(window=16)"]
+seq_len = {TOKENS}
+batch = {BATCH}
+""")
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(random_config):
+    """The rows, and by cell the repetitions: lists of samples in the order in which they were taken."""
+    folder = random_config.parent / "run"
+    done = run(random_config, folder)
+    assert done.returncode == 0, done.stderr
+    samples = {}
+    for row in table(folder / "samples.csv"):
+        samples.setdefault(row["cell"], {}).setdefault(int(row["repetition"]), []).append(row)
+    return table(folder / "cells.csv"), samples, done.stdout
+
+
+def number(row, column):
+    return float(row[column])
+
+
+def test_times_are_those_of_the_samples(results):
+    cells, samples, _ = results
+    assert [row["verdict"] for row in cells[:2]] == ["baseline", "aa_test"] and len(cells) == 6
+    for row in cells:
+        assert row["status"] == "ok", row["reason"]
+        repetitions = [rows for _, rows in sorted(samples[row["cell"]].items())]
+        assert [len(rows) for rows in repetitions] == [STEPS] * REPETITIONS
+        for rows in repetitions:
+            for sample in rows:
+                parts = sum(number(sample, f"{part}_us") for part in PARTS)
+                assert number(sample, "step_us") == EXACT(parts, rel=1e-6) and number(sample, "rest_us") > 0
+        every = [number(sample, "step_us") for rows in repetitions for sample in rows]
+        medians = [median(number(sample, "step_us") for sample in rows) for rows in repetitions]
+        low, high = interval_of_median(medians)
+        p50 = median(medians)
+        assert number(row, "step_p50_us") == EXACT(p50, rel=1e-7)
+        assert number(row, "step_p90_us") == EXACT(percentile(every, 90), rel=1e-7)
+        assert number(row, "step_p99_us") == EXACT(percentile(every, 99), rel=1e-7)
+        assert number(row, "tokens_per_s") == EXACT(BATCH / p50 * 1e6, rel=1e-7)
+        assert number(row, "tokens_per_s_ci_low") == EXACT(BATCH / high * 1e6, rel=1e-6)
+        assert number(row, "tokens_per_s_ci_high") == EXACT(BATCH / low * 1e6, rel=1e-6)
+        for part in PARTS:
+            took = median(number(sample, f"{part}_us") for rows in repetitions for sample in rows)
+            assert number(row, f"{part}_p50_us") == EXACT(took, rel=1e-7, abs=1e-9), part
+        cache = sum(number(row, f"{part}_p50_us") for part in PARTS[:3])
+        assert number(row, "cache_share") == EXACT(cache / p50, rel=1e-7)
+
+
+def test_bytes_are_those_of_the_geometry(results):
+    cells, _, _ = results
+    for row in cells:
+        assert (row["weights"], row["weights_type"], row["context"]) == ("random", "bf16", "synthetic")
+        assert number(row, "weight_bytes_per_token") == PRODUCTS * 2 / BATCH
+        assert row["layers"] == "2" and row["prefill_p50_us"] == ""
+    rows = {row["variant"]: row for row in cells}
+    values = 2 * 2 * 2 * 16  # of a token: K and V of two layers and heads
+    assert number(rows["contiguous/f16"], "cache_bytes_per_token") == values * 2 * TOKENS
+    assert number(rows["doubling(read=copy)"], "cache_bytes_per_token") == values * 4 * TOKENS
+    assert number(rows["contiguous/ring(window=16)"], "cache_bytes_per_token") == values * 4 * 16
+    assert rows["contiguous/ring(window=16)"]["eviction_check"] == "fp64"
+    # Every timed step, and the one that is verified, copies all rows of the step before, or of its own.
+    steps = range(TOKENS - STEPS * REPETITIONS - 1, TOKENS)
+    assert number(rows["concat/f16"], "bytes_copied") == sum(values * 2 * tokens * BATCH for tokens in steps)
+    assert number(rows["contiguous/f16"], "bytes_copied") == 0
+    held = lambda row: sum(number(row, f"bytes_{kind}") for kind in ("payload", "metadata", "slack"))  # noqa: E731
+    assert all(held(row) == number(row, "bytes_predicted") for row in cells)
+
+
+def test_the_roofline_is_that_of_the_measured_rates(results):
+    cells, _, stdout = results
+    for row in cells:
+        weights = number(row, "weight_bytes_per_token") * BATCH
+        gbps = weights / number(row, "projections_p50_us") / 1e3
+        assert number(row, "projections_gbps") == EXACT(gbps, rel=1e-6)
+        assert number(row, "projections_share") == EXACT(gbps / number(row, "weights_gbps"), rel=1e-6)
+        read = weights / number(row, "weights_gbps") / 1e3
+        assert number(row, "weights_bound_us") >= read * (1 - 1e-6)
+        bound = number(row, "weights_bound_us") + number(row, "bound_us")
+        assert number(row, "step_bound_us") == EXACT(bound, rel=1e-6)
+        assert number(row, "step_bound_share") == EXACT(bound / number(row, "step_p50_us"), rel=1e-6)
+    assert "The cache takes half of a step: " in stdout
+
+
+def test_a_models_own_weights_read_their_prompt(tmp_path):
+    """The one that comes along, in f32: the prompt's time is apart, with an interval of its own."""
+    done = run(HOME / "configs/model_small.toml", tmp_path / "out", "--set", "sweep.seq_len=96", "--set", "sweep.batch=2",
+               "--set", 'sweep.variants=["contiguous/f16", "contiguous/h2o(heavy=16,recent=16)"]', "--set", "measure.steps=4")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    samples = {}
+    for row in table(tmp_path / "out" / "samples.csv"):
+        samples.setdefault((row["cell"], row["kind"]), []).append(number(row, "step_us"))
+    for row in table(tmp_path / "out" / "cells.csv"):
+        assert row["status"] == "ok", row["reason"]
+        assert (row["weights"], row["weights_type"], row["context"]) == ("file", "f32", "prefill")
+        prompts = samples[row["cell"], "prefill"]
+        assert len(prompts) == 5 and len(samples[row["cell"], "step"]) == 20
+        assert number(row, "prefill_p50_us") == EXACT(median(prompts), rel=1e-7)
+        low, high = interval_of_median(prompts)
+        assert number(row, "prefill_ci_low_us") == EXACT(low, rel=1e-6)
+        assert number(row, "prefill_ci_high_us") == EXACT(high, rel=1e-6)
+        context = 96 - 4 * 5 - 1
+        assert number(row, "prefill_tokens_per_s") == EXACT(2 * context / median(prompts) * 1e6, rel=1e-6)
+
+
+def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tmp_path):
+    huge = geometry.parent / "huge.json"
+    huge.write_text(json.dumps({**GEOMETRY, "num_hidden_layers": 9000, "hidden_size": 65536}))
+    done = run(random_config, tmp_path / "out", "--set", f"model.config={huge}")
+    assert_refused(done, "its weights take", "are available")
+    assert not (tmp_path / "out").exists()
+    done = run(random_config, tmp_path / "out", "--set", "sweep.seq_len=16M", "--set", "sweep.batch=4096",
+               "--set", "sweep.variants=contiguous/f16")  # fmt: skip
+    rows = table(tmp_path / "out" / "cells.csv")
+    assert {row["status"] for row in rows} == {"out_of_memory"} and "the run may use" in rows[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    "settings, parts",
+    [
+        (["experiment=quality"], ["'quality' needs a model's own weights", "is for 'model'"]),
+        (["workload.weights=guessed"], ["workload.weights must be one of file, random"]),
+        (["workload.weights_type=f8"], ["workload.weights_type must be one of bf16, f32"]),
+        (["workload.text=configs/ci.toml"], ["workload.text has no use where weights = \"random\""]),
+        (["measure.context=empty"], ["measure.context must be one of prefill, synthetic"]),
+        (["model.layers=2"], ["model.layers is no choice", "a model has all of its layers"]),
+        (["model.preset=llama-3.2-1b"], ["[model] needs one of"]),
+        (["sweep.seq_len=16"], ["16 tokens leave no context before 5 repetitions of 3 steps"]),
+        (["whole_model.lenghts=1"], ["whole_model.lenghts is not a key"]),
+    ],
+    ids=lambda value: value[0].split("=")[0] if "=" in value[0] else "",
+)  # fmt: skip
+def test_mistakes_are_one_line(random_config, tmp_path, settings, parts):
+    done = run(random_config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
+    assert_refused(done, *parts)
+
+
+def test_geometries_that_cannot_be_run_say_why(random_config, tmp_path):
+    for preset, said in (
+        ("mixtral-8x7b", "'intermediate_size' is missing; random weights need a whole config.json"),
+        ("gemma-2-2b", "13 of 26 layers have a window"),
+        ("deepseek-v3", "MLA"),
+        ("llama-3.2-9b", "there is no model 'llama-3.2-9b'"),
+    ):
+        config = tmp_path / "preset.toml"
+        lines = [line for line in random_config.read_text().splitlines() if not line.startswith("config = ")]
+        config.write_text("\n".join(lines).replace("[model]", f'[model]\npreset = "{preset}"'))
+        assert_refused(run(config, tmp_path / "out"), said)
+
+
+def test_list_names_the_experiment():
+    assert "decode of a whole model" in kvlab("list").stdout

@@ -1,0 +1,189 @@
+// Models of every family over caches: what a cache keeps exactly changes no logit, what it rounds changes them a little, and
+// what a cache cannot do is refused.
+#include <gtest/gtest.h>
+
+#include "harness/measure/teacher_forcing.h"
+#include "harness/memory/ledger.h"
+#include "harness/model/cached_model.h"
+#include "harness/model/sampling.h"
+#include "tests/harness/model/family_cases.h"
+#include "variants/cache/build.h"
+#include "variants/cache/spec.h"
+
+namespace kv {
+namespace {
+
+using test::contains;
+using test::TempFolder;
+
+constexpr int kTokens = 40;
+
+std::vector<std::string> one_a_family() {
+  return {"llama_saved", "mistral", "qwen2_mixed", "qwen3", "gemma2", "gemma3", "gpt2", "gpt_oss"};
+}
+
+// A family's model, with a window that all its tokens fit, unless another is asked for.
+class Loaded {
+ public:
+  explicit Loaded(const std::string& name, int window = kTokens) {
+    test::TinyHuggingFace tiny = test::family_model(name);
+    if (tiny.config.contains("sliding_window")) tiny.config["sliding_window"] = window;
+    tiny.write(folder_.path());
+    model_ = std::make_unique<model::Model>(folder_.path().string());
+  }
+  const model::Model& operator*() const { return *model_; }
+  const model::ModelConfig& config() const { return model_->config(); }
+
+  std::vector<float> with_full_attention() const {
+    return model_->forward(test::family_tokens(), 0, model::full_attention(config()));
+  }
+
+  std::vector<float> over(const std::string& spec, int64_t step) const {
+    memory::Ledger ledger(INT64_MAX, nullptr);
+    const auto cache = build_cache(parse_layer_specs(spec), cache_shape(config(), 1, kTokens), ledger);
+    model::CachedModel cached(*model_, *cache, 1);
+    const std::vector<int> ids = test::family_tokens();
+    std::vector<float> all;
+    for (int64_t first = 0; first < kTokens; first += step) {
+      const int64_t n = std::min<int64_t>(step, kTokens - first);
+      const auto part =
+          cached.step(std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(n)), n);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+ private:
+  TempFolder folder_;
+  std::unique_ptr<model::Model> model_;
+};
+
+class FamilyOverCaches : public testing::TestWithParam<std::string> {};
+
+// Token by token, in chunks, and as one prompt, which kernels work on otherwise.
+TEST_P(FamilyOverCaches, RowsKeptAsTheyAreGiveTheSameLogits) {
+  const Loaded model(GetParam());
+  const std::vector<float> want = model.with_full_attention();
+  for (const char* spec : {"contiguous/f32", "paged/f32", "doubling/f32"}) {
+    for (const int64_t step : {1, 7, kTokens}) {
+      const double worst = test::largest_difference(model.over(spec, step), want);
+      EXPECT_LT(worst, 1e-4) << spec << " " << step;
+      EXPECT_GT(worst, 1e-9) << "sums in another order are not this alike; " << spec << " " << step;
+    }
+  }
+}
+
+// Each codec's and each policy's error reaches the logits, and is no larger than its rounding explains.
+TEST_P(FamilyOverCaches, RowsThatAreRoundedChangeTheLogitsALittle) {
+  const Loaded model(GetParam());
+  const std::vector<float> want = model.with_full_attention();
+  const std::tuple<const char*, double, double> cases[] = {
+      {"contiguous/f16", 3e-4, 0.1},
+      {"paged/bf16", 2e-3, 0.8},
+      {"contiguous/token(bits=8)", 5e-3, 0.8},
+      {"concat/kivi(bits=4,group=8,residual=8)", 0.02, 10}};
+  for (const auto& [spec, low, high] : cases) {
+    const double worst = test::largest_difference(model.over(spec, 1), want);
+    EXPECT_LT(worst, high) << spec;
+    EXPECT_GT(worst, low) << spec;
+  }
+}
+
+// A policy that scores by attention gets the weights as the model's attention has them. With room for all tokens it evicts
+// none.
+TEST_P(FamilyOverCaches, PoliciesThatEvictNothingGiveTheSameLogits) {
+  const Loaded model(GetParam());
+  const std::vector<float> want = model.with_full_attention();
+  for (const char* spec : {"contiguous/f32/h2o(heavy=20,recent=20)", "contiguous/f32/tova(budget=40)"})
+    EXPECT_LT(test::largest_difference(model.over(spec, 1), want), 1e-4) << spec;
+  EXPECT_GT(test::largest_difference(model.over("contiguous/f32/h2o(heavy=8,recent=8)", 1), want), 1e-3);
+}
+
+// As `quality` and `recall` read, and as `generate` writes.
+TEST_P(FamilyOverCaches, QualityReadsAndGenerateWrites) {
+  const Loaded model(GetParam());
+  std::vector<int> ids = test::family_tokens();
+  const measure::Passages passages{.sequences = 1, .length = kTokens - 1, .ids = ids};
+  const std::vector<LayerSpecs> specs = {parse_spec("paged/f32"), parse_spec("contiguous/f16")};
+  const auto predictions = measure::read_specs(*model, passages, {}, specs);
+  ASSERT_EQ(predictions.size(), 2u);
+  double exact = 0, rounded = 0;
+  for (size_t at = 0; at < predictions[0].size(); ++at) {
+    exact = std::max(exact, std::abs(predictions[0][at].kl));
+    rounded = std::max(rounded, std::abs(predictions[1][at].kl));
+  }
+  EXPECT_LT(exact, 1e-9);
+  EXPECT_GT(rounded, 1e-12);
+  EXPECT_LT(rounded, 1e-3);
+
+  memory::Ledger ledger(INT64_MAX, nullptr);
+  const auto cache =
+      build_cache(parse_spec("contiguous/f32"), cache_shape(model.config(), 1, kTokens), ledger);
+  model::CachedModel writer(*model, *cache, 1);
+  ids.resize(10);
+  const std::vector<int> text = continue_prompts(writer, ids, 20, {}, [] { return false; });
+  ASSERT_EQ(text.size(), 20u);
+  const std::vector<float> logits =
+      (*model).forward(std::span(text).first(19), 0, model::full_attention(model.config()));
+  for (size_t at = 9; at < 19; ++at) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(at * 29);
+    EXPECT_EQ(text[at + 1], std::max_element(row, row + 29) - row) << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, FamilyOverCaches, testing::ValuesIn(one_a_family()),
+                         [](const auto& tested) { return tested.param; });
+
+std::string refusal_of(const std::string& name, const std::string& spec, int window) {
+  const Loaded model(name, window);
+  return test::refusal([&] { model.over(spec, 1); });
+}
+
+// Texts five times as long as the window: layers that have one keep a ring of it, whatever the spec, and the others all.
+TEST(FamiliesOverCaches, AWindowIsTheLayersOwn) {
+  for (const char* name : {"mistral", "qwen2_mixed", "gemma2", "gemma3", "gpt_oss"}) {
+    const Loaded model(name, 8);
+    const std::vector<float> want = model.with_full_attention();
+    for (const char* spec :
+         {"contiguous/f32", "paged/f32", "contiguous/f32 + sliding:contiguous/f32/ring(window=model)"}) {
+      for (const int64_t step : {1, 7, kTokens}) {
+        const double worst = test::largest_difference(model.over(spec, step), want);
+        EXPECT_LT(worst, 1e-4) << name << " " << spec << " " << step;
+        EXPECT_GT(worst, 1e-9) << name << " " << spec << " " << step;
+      }
+    }
+  }
+}
+
+// A cache of layers that are all alike knows of no window.
+TEST(FamiliesOverCaches, ACacheThatShowsMoreThanAWindowIsRefused) {
+  const auto refused = [](const std::string& name, const std::string& spec, int window) {
+    const Loaded model(name, window);
+    memory::Ledger ledger(INT64_MAX, nullptr);
+    const CacheShape alike = cache_shape(model.config(), 1, kTokens);
+    const auto cache = build_cache(parse_spec(spec), alike, ledger);
+    return test::refusal([&] { model::CachedModel cached(*model, *cache, 1); });
+  };
+  EXPECT_EQ(
+      refused("gemma3", "paged/f16", 39),
+      "layer 0 (sliding) of the model sees the last 39 tokens, but 'paged/f16' shows it all of 40: give it "
+      "ring(window=39), or shorter sequences");
+  EXPECT_TRUE(
+      contains(refused("qwen2_mixed", "contiguous", 8), "layer 1 (sliding) of the model sees the last 8"));
+  EXPECT_TRUE(contains(refused("mistral", "contiguous", 8), "the model sees the last 8 tokens, but"));
+}
+
+TEST(FamiliesOverCaches, ACacheRotatesAllLayersAlikeOrNone) {
+  const std::string spec = "contiguous/f32/ring(window=40,positions=cache)";
+  EXPECT_TRUE(contains(refusal_of("gpt2", spec, 40), "the model's positions are learned, not rotary: '"));
+  EXPECT_TRUE(
+      contains(refusal_of("gemma3", spec, 40), "layer 0 (sliding) of the model has a RoPE of its own"));
+  // YaRN's amplitude and speeds are applied by the cache as they are by the model.
+  const Loaded model("gpt_oss");
+  const double worst = test::largest_difference(model.over(spec, 1), model.with_full_attention());
+  EXPECT_LT(worst, 1e-4);
+  EXPECT_GT(worst, 1e-9);
+}
+
+}  // namespace
+}  // namespace kv

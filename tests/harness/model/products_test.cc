@@ -1,0 +1,120 @@
+// A model's matrix products against sums in FP64, whatever library and how many threads form them, and what is counted of them.
+#include "harness/model/products.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "harness/memory/run_context.h"
+#include "harness/model/step_parts.h"
+#include "harness/model/weights.h"
+#include "kernels/math.h"
+
+namespace kv {
+namespace {
+
+using model::Matrix;
+using model::WeightMatrix;
+
+Matrix random_matrix(int64_t rows, int64_t cols, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Matrix m(rows, cols);
+  for (int64_t i = 0; i < m.size(); ++i) m.data()[i] = normal(random);
+  return m;
+}
+
+// `values` as they are stored, at an even address that is no multiple of four.
+std::vector<std::byte> stored(const Matrix& values, WeightMatrix::Type type) {
+  const size_t size = type == WeightMatrix::Type::kF32 ? 4 : 2;
+  std::vector<std::byte> bytes(static_cast<size_t>(values.size()) * size + 2);
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const float value = values.data()[i];
+    const uint16_t half = type == WeightMatrix::Type::kF16 ? f32_to_f16(value) : f32_to_bf16(value);
+    if (size == 4)
+      std::memcpy(bytes.data() + 2 + 4 * i, &value, 4);
+    else
+      std::memcpy(bytes.data() + 2 + 2 * i, &half, 2);
+  }
+  return bytes;
+}
+
+constexpr WeightMatrix::Type kTypes[] = {WeightMatrix::Type::kF32, WeightMatrix::Type::kF16,
+                                         WeightMatrix::Type::kBf16};
+
+TEST(Products, OfTheLibraryEqualSumsInFP64) {
+  for (const int64_t n : {1, 2, 5, 33}) {
+    constexpr int64_t kRows = 37, kCols = 130, kStride = 40;
+    const Matrix x = random_matrix(n, kCols, 1), w = random_matrix(kRows, kCols, 2);
+    Matrix y = Matrix::Constant(n, kStride, 77.0f);
+    model::multiply(x.data(), n, w.data(), kRows, kCols, y.data(), kStride);
+    const Eigen::MatrixXd exact = x.cast<double>() * w.cast<double>().transpose();
+    EXPECT_LT((y.leftCols(kRows).cast<double>() - exact).cwiseAbs().maxCoeff(), 2e-5) << n;
+    EXPECT_TRUE((y.rightCols(kStride - kRows).array() == 77.0f).all()) << "written beyond the rows";
+  }
+  EXPECT_FALSE(model::product_library().empty());
+}
+
+TEST(WeightMatrix, MultipliesEveryTypeAndNumberOfTokens) {
+  constexpr int64_t kRows = 300, kCols = 700;  // several blocks, of which the last is not whole
+  const Matrix values = random_matrix(kRows, kCols, 3);
+  for (const WeightMatrix::Type type : kTypes) {
+    const std::vector<std::byte> bytes = stored(values, type);
+    const WeightMatrix w(bytes.data() + 2, type, kRows, kCols);
+    Matrix read(kRows, kCols);
+    w.read(0, kRows, read.data());
+    for (const int64_t n : {1, 8, 9, 40}) {
+      const Matrix x = random_matrix(n, kCols, 4);
+      const Eigen::MatrixXd exact = x.cast<double>() * read.cast<double>().transpose();
+      const double off = (w.apply(x).cast<double>() - exact).cwiseAbs().maxCoeff();
+      EXPECT_LT(off, 2e-4) << n << " tokens";
+      EXPECT_GT(off, 0.0) << "sums of f32 are not exact";
+    }
+  }
+}
+
+TEST(WeightMatrix, GivesTheSameSumsWithAnyNumberOfThreads) {
+  constexpr int64_t kRows = 900, kCols = 1024;
+  const Matrix values = random_matrix(kRows, kCols, 5);
+  for (const WeightMatrix::Type type : kTypes) {
+    const std::vector<std::byte> bytes = stored(values, type);
+    const WeightMatrix w(bytes.data() + 2, type, kRows, kCols);
+    for (const int64_t n : {1, 8, 24}) {
+      const Matrix x = random_matrix(n, kCols, 6);
+      const auto on = [&](int threads) {
+        const memory::ThreadCount count(threads);
+        return w.apply(x);
+      };
+      const Matrix one = on(1);
+      for (const int threads : {2, 3, 7})
+        EXPECT_TRUE(on(threads) == one) << threads << " threads, " << n << " tokens";
+    }
+  }
+}
+
+TEST(StepParts, CountsWhatIsMultipliedInItsScopeAlone) {
+  const Matrix values = random_matrix(20, 30, 7), x = random_matrix(3, 30, 8);
+  const std::vector<std::byte> bytes = stored(values, WeightMatrix::Type::kBf16);
+  const WeightMatrix w(bytes.data() + 2, WeightMatrix::Type::kBf16, 20, 30);
+  w.apply(x);
+  model::StepParts outer;
+  w.apply(x);
+  {
+    const model::StepParts inner;
+    w.apply(x);
+    w.apply(x.topRows(1));
+    EXPECT_EQ(inner.weight_bytes(), 2 * 20 * 30 * 2);
+    EXPECT_EQ(inner.multiply_adds(), (3 + 1) * 20 * 30);
+    EXPECT_GT(inner.seconds(model::Part::kProjections), 0.0);
+    EXPECT_EQ(inner.seconds(model::Part::kAttend), 0.0);
+  }
+  EXPECT_EQ(outer.weight_bytes(), 20 * 30 * 2);
+  outer.reset();
+  EXPECT_EQ(outer.weight_bytes() + outer.multiply_adds(), 0);
+  EXPECT_EQ(outer.seconds(model::Part::kProjections), 0.0);
+}
+
+}  // namespace
+}  // namespace kv

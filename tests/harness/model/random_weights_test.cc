@@ -1,0 +1,157 @@
+// Random weights: the sizes that a config.json states, the same for the same seed, and refusals.
+#include "harness/model/random_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness/model/step_parts.h"
+#include "tests/harness/model/model_support.h"
+
+namespace kv {
+namespace {
+
+using model::WeightMatrix;
+using nlohmann::json;
+
+json tiny() {
+  return {{"model_type", "llama"},        {"hidden_size", 48},        {"num_hidden_layers", 3},
+          {"num_attention_heads", 6},     {"num_key_value_heads", 2}, {"head_dim", 8},
+          {"intermediate_size", 80},      {"vocab_size", 100},        {"tie_word_embeddings", true},
+          {"max_position_embeddings", 64}};
+}
+
+// 1 of 4 layers has attention, the others a state.
+json tiny_hybrid() {
+  json config = tiny();
+  config.update({{"model_type", "qwen3_next"},
+                 {"num_hidden_layers", 8},
+                 {"full_attention_interval", 4},
+                 {"linear_num_key_heads", 2},
+                 {"linear_key_head_dim", 8},
+                 {"linear_num_value_heads", 4},
+                 {"linear_value_head_dim", 8}});
+  return config;
+}
+
+model::ModelWeights make(const json& config, WeightMatrix::Type type = WeightMatrix::Type::kBf16,
+                         uint64_t seed = 1, int64_t memory_bytes = 1 << 30) {
+  const test::TempFile file(config.dump());
+  return model::random_weights(config::read_geometry(file.path()), type, seed, memory_bytes);
+}
+
+int64_t bytes_of_products(const model::ModelWeights& w) {
+  int64_t bytes = 0;
+  for (const WeightMatrix* m : w.products()) bytes += m->bytes();
+  return bytes;
+}
+
+model::Model::Attention no_attention() {
+  return [](int, int64_t n, const float*, const float*, const float*, float* out) {
+    std::fill_n(out, 6 * 8 * n, 0.0f);
+  };
+}
+
+TEST(RandomWeights, AreAsManyAsTheConfigStates) {
+  const int64_t attention = 48 * 8 * (6 + 2 + 2 + 6), mlp = 3 * 48 * 80, classifier = 100 * 48;
+  EXPECT_EQ(bytes_of_products(make(tiny())), 2 * (3 * (attention + mlp) + classifier));
+  EXPECT_EQ(bytes_of_products(make(tiny(), WeightMatrix::Type::kF32)),
+            4 * (3 * (attention + mlp) + classifier));
+  json ungated = tiny();
+  ungated["model_type"] = "gpt2";
+  EXPECT_EQ(bytes_of_products(make(ungated)), 2 * (3 * (attention + mlp * 2 / 3) + classifier));
+  const int64_t recurrent = 48 * (2 * 16 + 2 * 32 + 2 * 4) + 48 * 32;
+  const model::ModelWeights hybrid = make(tiny_hybrid());
+  EXPECT_EQ(bytes_of_products(hybrid), 2 * (2 * attention + 6 * recurrent + 8 * mlp + classifier));
+  EXPECT_EQ(hybrid.config.layers, 2);
+  EXPECT_EQ(hybrid.layers.size(), 8u);
+}
+
+TEST(RandomWeights, AreTiedWhereTheClassifierIsTheEmbedding) {
+  const model::ModelWeights tied = make(tiny());
+  EXPECT_EQ(tied.classifier.data(), tied.embedding.data());
+  json config = tiny();
+  config["tie_word_embeddings"] = false;
+  const model::ModelWeights own = make(config);
+  EXPECT_NE(own.classifier.data(), own.embedding.data());
+}
+
+TEST(RandomWeights, DependOnTheSeedAloneAndHaveTheScaleOfTheirInputs) {
+  for (const WeightMatrix::Type type : {WeightMatrix::Type::kF32, WeightMatrix::Type::kBf16}) {
+    const auto values = [&](uint64_t seed) {
+      const model::ModelWeights w = make(tiny(), type, seed);
+      std::vector<float> all(80 * 48);
+      w.layers[1].up.read(0, 80, all.data());
+      return all;
+    };
+    const std::vector<float> first = values(1);
+    EXPECT_EQ(first, values(1));
+    EXPECT_NE(first, values(2));
+    const float scale = 0.0625f;  // the power of two below 0.65 / sqrt(48)
+    double sum = 0, squares = 0;
+    for (const float x : first) {
+      EXPECT_GE(std::abs(x), scale);
+      EXPECT_LT(std::abs(x), 2 * scale);
+      sum += static_cast<double>(x);
+      squares += static_cast<double>(x * x);
+    }
+    const double count = static_cast<double>(first.size());
+    EXPECT_LT(std::abs(sum / count), 4 * 1.5 * static_cast<double>(scale) / std::sqrt(count))
+        << "signs are even";
+    EXPECT_NEAR(squares / count, 7.0 / 3.0 * static_cast<double>(scale * scale), 2e-4);
+  }
+}
+
+TEST(RandomWeights, RunAndReadEachMatrixOnceAToken) {
+  for (const json& config : {tiny(), tiny_hybrid()}) {
+    model::ModelWeights weights = make(config);
+    const int64_t bytes = bytes_of_products(weights);
+    const model::Model model(std::move(weights));
+    const std::vector<int> ids{3, 99};
+    const model::StepParts parts;
+    const std::vector<float> logits = model.forward(ids, 0, no_attention());
+    EXPECT_EQ(parts.weight_bytes(), bytes);
+    EXPECT_EQ(parts.multiply_adds(), 2 * bytes / 2);
+    ASSERT_EQ(logits.size(), 200u);
+    for (const float x : logits) EXPECT_TRUE(std::isfinite(x) && x != 0.0f);
+    // Only the last token's.
+    const std::vector<int64_t> positions{0, 1};
+    const std::vector<float> last =
+        model.forward(ids, positions, no_attention(), model::Rotary::kTrained, std::vector<int64_t>{1});
+    ASSERT_EQ(last.size(), 100u);
+    for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(last[i], logits[100 + i], 1e-5f);
+  }
+}
+
+TEST(RandomWeights, LayersHaveTheWindowsOfTheConfig) {
+  json config = tiny();
+  config.update(
+      {{"sliding_window", 16}, {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
+  const model::ModelWeights weights = make(config, WeightMatrix::Type::kBf16, 1, 1 << 30);
+  EXPECT_EQ(weights.config.window(0), 16);
+  EXPECT_EQ(weights.config.window(1), 0);
+}
+
+TEST(RandomWeights, AreRefusedInOneLine) {
+  const auto refused = [](const json& config, int64_t memory = 1 << 30) {
+    return test::refusal([&] { make(config, WeightMatrix::Type::kBf16, 1, memory); });
+  };
+  json config = tiny();
+  config.erase("intermediate_size");
+  EXPECT_TRUE(test::contains(refused(config), "'intermediate_size' is missing"));
+  config = tiny();
+  config["vocab_size"] = "many";
+  EXPECT_TRUE(test::contains(refused(config), "'vocab_size' must be a positive integer, not \"many\""));
+  config = tiny();
+  config["num_local_experts"] = 8;
+  EXPECT_TRUE(test::contains(refused(config), "this one has experts"));
+  config = tiny_hybrid();
+  config.erase("linear_num_value_heads");
+  EXPECT_TRUE(test::contains(refused(config), "6 layers keep no K and V, and their weights are unknown"));
+  const std::string much = refused(tiny(), 1000);
+  EXPECT_TRUE(test::contains(much, "its weights take") && test::contains(much, "1000 are available")) << much;
+}
+
+}  // namespace
+}  // namespace kv

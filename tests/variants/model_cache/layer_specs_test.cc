@@ -1,0 +1,146 @@
+// Specs of layers that differ: what parses, what it prints as, what each layer gets, and what a mistake is told.
+#include "variants/model_cache/layer_specs.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+
+#include "variants/cache/build.h"
+#include "variants/model_cache/resolve.h"
+
+namespace kv {
+namespace {
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string parse_error(const std::string& text) {
+  return error_of([&] { parse_layer_specs(text); });
+}
+
+// The part of a message that stands over its caret.
+std::string at_caret(const std::string& message) {
+  const size_t caret_line = message.rfind('\n'), text_line = message.rfind('\n', caret_line - 1);
+  const size_t column = message.size() - caret_line - 2;
+  return message.substr(text_line + 1 + column, caret_line - text_line - 1 - column);
+}
+
+// Layers 0 to 5: sliding, sliding, full, sliding, sliding, full.
+std::vector<ModelLayer> gemma() {
+  const ModelLayer sliding{.kind = "sliding", .window = 40};
+  return {sliding, sliding, {}, sliding, sliding, {}};
+}
+
+std::vector<std::string> specs_of(const std::string& text, const std::vector<ModelLayer>& layers,
+                                  int64_t max_tokens = 100) {
+  std::vector<std::string> specs;
+  for (const ResolvedLayer& layer : resolve(parse_layer_specs(text), layers, max_tokens))
+    specs.push_back(layer.spec.print());
+  return specs;
+}
+
+TEST(LayerSpecs, PrintedFormsParseBack) {
+  for (const char* text :
+       {"contiguous", "contiguous/f16 + 3:contiguous/ring(window=8)",
+        "contiguous/kivi(bits=2) + 0-1:contiguous/f16 + sliding:contiguous/f16/ring(window=model)",
+        "contiguous/f16 + 0,2-3,9:contiguous/q8_0 + 1:concat + full:contiguous/q4_0 + sliding:paged/f16"}) {
+    EXPECT_EQ(parse_layer_specs(text).print(), text);
+    EXPECT_EQ(parse_layer_specs(parse_layer_specs(text).print()), parse_layer_specs(text));
+  }
+}
+
+TEST(LayerSpecs, OneMeaningHasOneForm) {
+  EXPECT_EQ(parse_layer_specs("contiguous/f16/full+sliding:concat+2:concat + 0,1:concat/f32").print(),
+            "contiguous/f16 + 0-2:concat + sliding:concat");
+  EXPECT_EQ(parse_layer_specs("concat + 5:contiguous + 1:contiguous/f16"),
+            parse_layer_specs("concat + 1:contiguous/f16 + 5:contiguous"));
+}
+
+TEST(LayerSpecs, ATextParameterMayHoldWhatSeparates) {
+  const LayerSpecs specs = parse_layer_specs("tiered(dir=/a b + 1:c) + 1:contiguous");
+  EXPECT_EQ(specs.fallback.placement.text("dir"), "/a b + 1:c");
+  EXPECT_EQ(parse_layer_specs(specs.print()), specs);
+}
+
+TEST(LayerSpecs, MistakesAreShownWhereTheyAre) {
+  EXPECT_EQ(at_caret(parse_error("contiguous + 0-1:contiguos")), "contiguos");
+  EXPECT_EQ(at_caret(parse_error("contiguous + 3-1:concat")), "3-1:concat");
+  EXPECT_EQ(at_caret(parse_error("contiguous + 3concat")), "concat");
+  EXPECT_EQ(at_caret(parse_error("contiguous + :concat")), ":concat");
+  EXPECT_EQ(at_caret(parse_error("contiguous + 10000:concat")), "10000:concat");
+  EXPECT_EQ(at_caret(parse_error("contiguous 0:concat")), "0:concat");
+  EXPECT_EQ(parse_error("contiguous + 0-3:concat + 2:contiguous"),
+            "spec: layer 2 is given two specs\n  contiguous + 0-3:concat + 2:contiguous\n" +
+                std::string(28, ' ') + "^");
+  EXPECT_EQ(at_caret(parse_error("concat + full:concat + full:doubling")), "full:doubling");
+  EXPECT_NE(parse_error("concat + 1,1:concat").find("layer 1 is named twice"), std::string::npos);
+  for (const char* text :
+       {"contiguous + ", "contiguous +", "contiguous ", "contiguous + 1", "contiguous + 1:", "+ 1:concat"})
+    EXPECT_EQ(parse_error(text).substr(0, 6), "spec: ") << text;
+}
+
+TEST(LayerSpecs, ANumberComesBeforeAKindBeforeTheDefault) {
+  EXPECT_EQ(specs_of("concat + 1,2:doubling + full:contiguous", gemma(), 40),
+            (std::vector<std::string>{"concat", "doubling", "doubling", "concat", "concat", "contiguous"}));
+}
+
+TEST(LayerSpecs, ALayersWindowBoundsWhatItKeeps) {
+  const auto specs = specs_of(
+      "contiguous/f16 + 3:contiguous/f16/ring(window=30,sinks=4) + 4:contiguous/ring(window=model)", gemma());
+  EXPECT_EQ(specs[0], "contiguous/f16/ring(window=40)");
+  EXPECT_EQ(specs[2], "contiguous/f16");
+  EXPECT_EQ(specs[3], "contiguous/f16/ring(window=30,sinks=4)");
+  EXPECT_EQ(specs[4], "contiguous/ring(window=40)");
+  EXPECT_EQ(specs_of("contiguous/ring(window=99,positions=cache)", gemma())[0],
+            "contiguous/ring(window=40,positions=cache)");
+  EXPECT_EQ(specs_of("contiguous/f16", gemma(), 40)[0], "contiguous/f16");  // nothing is ever past the window
+}
+
+TEST(LayerSpecs, WhatTheModelLacksIsRefusedWithWhatItHas) {
+  const auto refused = [](const char* text, const std::vector<ModelLayer>& layers = gemma()) {
+    return error_of([&] { resolve(parse_layer_specs(text), layers, 100); });
+  };
+  EXPECT_EQ(refused("contiguous + slidin:concat"),
+            "spec: the model has no layers of kind 'slidin'; it has sliding (4 layers), full (2 layers); did "
+            "you mean "
+            "'sliding'?\n  contiguous + slidin:concat\n" +
+                std::string(15, ' ') + "^");
+  EXPECT_EQ(at_caret(refused("contiguous + 1:concat + 4-6:doubling")), "4-6:doubling");
+  EXPECT_NE(refused("contiguous + 4-6:doubling").find("layers 0 to 5"), std::string::npos);
+  EXPECT_EQ(at_caret(refused("contiguous + full:concat/ring(window=model)")),
+            "full:concat/ring(window=model)");
+  EXPECT_NE(refused("concat/ring(window=model)").find("layer 2 is of kind 'full'"), std::string::npos);
+  EXPECT_EQ(at_caret(refused("contiguous + 5:contiguous/ring(positions=cache)")),
+            "5:contiguous/ring(positions=cache)");
+  const std::vector<ModelLayer> hybrid{{.kind = "linear"}, {}, {.shares = 1}};
+  EXPECT_EQ(at_caret(refused("concat + 0-1:doubling", hybrid)), "0-1:doubling");
+  EXPECT_EQ(at_caret(refused("concat + linear:doubling", hybrid)), "linear:doubling");
+  EXPECT_NE(refused("concat + 2:doubling", hybrid).find("reads the cache of layer 1"), std::string::npos);
+}
+
+TEST(LayerSpecs, LayersThatCannotBeAreRefused) {
+  const auto refused = [](const std::vector<ModelLayer>& layers) {
+    return error_of([&] { resolve(parse_spec("contiguous"), layers, 100); });
+  };
+  EXPECT_NE(refused({{.kind = "sliding"}}).find("no window"), std::string::npos);
+  EXPECT_NE(refused({{}, {.shares = 1}}).find("an earlier one"), std::string::npos);
+  EXPECT_NE(refused({{}, {.shares = 0}, {.shares = 1}}).find("one of its own"), std::string::npos);
+  EXPECT_NE(refused({{.kind = "linear"}, {.shares = 0}}).find("one of its own"), std::string::npos);
+  EXPECT_NE(refused({{}, {.kind = "sliding", .window = 8, .shares = 0}}).find("same window"),
+            std::string::npos);
+}
+
+TEST(LayerSpecs, WithoutAModelThereIsNoWindowToTake) {
+  EXPECT_NE(unsupported_reason(parse_spec("contiguous/ring(window=model)")).find("give a number"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,107 @@
+#include "variants/model_cache/build.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "variants/model_cache/model_cache.h"
+#include "variants/model_cache/resolve.h"
+
+namespace kv {
+namespace {
+
+std::vector<ModelLayer> layers_of(const ModelShape& shape) {
+  if (shape.kinds.empty()) return std::vector<ModelLayer>(static_cast<size_t>(std::max(0, shape.layers)));
+  if (std::ssize(shape.kinds) != shape.layers)
+    throw std::logic_error("a model of " + std::to_string(shape.layers) + " layers with the kinds of " +
+                           std::to_string(shape.kinds.size()));
+  return shape.kinds;
+}
+
+// Sums `bytes_of` over the groups.
+template <class BytesOf>
+int64_t sum(const LayerSpecs& specs, const ModelShape& shape, BytesOf bytes_of) {
+  int64_t bytes = 0;
+  for (const LayerGroup& group : groups_of(specs, shape)) bytes += bytes_of(group);
+  return bytes;
+}
+
+std::vector<const Spec*> all_specs(const LayerSpecs& specs) {
+  std::vector<const Spec*> all{&specs.fallback};
+  for (const LayerException& e : specs.exceptions) all.push_back(&e.spec);
+  return all;
+}
+
+bool is_one_cache(const std::vector<LayerGroup>& groups, const ModelShape& shape) {
+  return groups.size() == 1 && !groups.front().linear && std::ssize(groups.front().layers) == shape.layers;
+}
+
+}  // namespace
+
+std::vector<LayerGroup> groups_of(const LayerSpecs& specs, const ModelShape& shape) {
+  const std::vector<ModelLayer> layers = layers_of(shape);
+  const std::vector<ResolvedLayer> resolved = resolve(specs, layers, shape.max_tokens);
+  std::vector<LayerGroup> groups;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].shares >= 0) continue;
+    const bool linear = is_linear(layers[i]);
+    if (!linear && !keeps_rows(layers[i])) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& g) {
+      return g.linear == linear && (linear || g.spec == resolved[i].spec);
+    });
+    if (group == groups.end())
+      group = groups.insert(group, {.spec = resolved[i].spec, .linear = linear, .cut = false, .layers = {}});
+    group->cut = group->cut || resolved[i].cut;
+    group->layers.push_back(static_cast<int>(i));
+  }
+  return groups;
+}
+
+CacheShape shape_of(const LayerGroup& group, const ModelShape& shape) {
+  CacheShape own = shape;
+  own.layers = static_cast<int>(group.layers.size());
+  return own;
+}
+
+std::unique_ptr<Cache> build_cache(const LayerSpecs& specs, const ModelShape& shape, Memory& memory) {
+  const std::vector<LayerGroup> groups = groups_of(specs, shape);
+  if (is_one_cache(groups, shape))
+    return build_cache(groups.front().spec, shape_of(groups.front(), shape), memory);
+  return std::make_unique<ModelCache>(groups, shape, memory);
+}
+
+int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  return sum(specs, shape, [&](const LayerGroup& group) {
+    const CacheShape own = shape_of(group, shape);
+    if (group.linear) return linear_state_bytes(shape.linear) * own.layers * std::ssize(lengths);
+    return predicted_bytes(group.spec, own, lengths, prompts);
+  });
+}
+
+int64_t predicted_disk_bytes(const LayerSpecs& specs, const ModelShape& shape,
+                             std::span<const int64_t> lengths) {
+  return sum(specs, shape, [&](const LayerGroup& group) {
+    return group.linear ? 0 : predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
+  });
+}
+
+double kernel_error_bound(const LayerSpecs& specs) {
+  double bound = 0.0;
+  for (const Spec* spec : all_specs(specs)) bound = std::max(bound, kernel_error_bound(*spec));
+  return bound;
+}
+
+bool rotates_at_read(const LayerSpecs& specs) { return rotates_at_read(specs.fallback); }
+
+std::string unsupported_reason(const LayerSpecs& specs, const ModelShape& shape, const cuda::Gpu* gpu) {
+  for (const LayerGroup& group : groups_of(specs, shape)) {
+    if (group.linear) continue;
+    const std::string reason = unsupported_reason(group.spec, shape_of(group, shape), gpu);
+    if (reason.empty()) continue;
+    if (group.cut) return "layers with a window keep it as a ring: " + reason;
+    return specs.is_one() ? reason : "'" + group.spec.print() + "': " + reason;
+  }
+  return "";
+}
+
+}  // namespace kv

@@ -1,0 +1,72 @@
+// The cache of a model whose layers differ: one inner cache for each group of layers that keep alike.
+//
+// A call about a layer goes to its group's cache, under the layer's number there. A layer that shares goes to the
+// cache of the layer it names, and stores nothing. Sequences have one number in all groups.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "variants/model_cache/build.h"
+
+namespace kv {
+
+class ModelCache : public Cache {
+ public:
+  // groups_of(): of this shape. Throws std::invalid_argument as build_cache() does.
+  ModelCache(const std::vector<LayerGroup>& groups, const ModelShape& shape, Memory& memory);
+
+  const CacheShape& shape() const override { return shape_; }
+  bool keeps_rows(int layer) const override { return of(layer).keeps_rows(at(layer).layer); }
+  const Spec& spec(int layer) const override { return of(layer).spec(at(layer).layer); }
+
+  SequenceId add_sequence() override;
+  SequenceId fork(SequenceId from) override;
+  void release(SequenceId id) override;
+  void write(Writer& to, SequenceId id) const override;
+  SequenceId read(Reader& from, const std::string& what) override;
+
+  // Of a layer that shares only its queries count. Its step comes after that of the layer it names, with the same
+  // tokens; where those were taken slice by slice, since a retention overwrote rows between them, std::logic_error
+  // says so, and tokens have to come one by one.
+  void append(int layer, std::span<const StepInput> inputs) override;
+  void view(int layer, std::span<const StepInput> inputs) override {
+    of(layer).view(at(layer).layer, inputs);
+  }
+  void attend(int layer, std::span<const StepInput> inputs) override {
+    of(layer).attend(at(layer).layer, inputs);
+  }
+  void step(int layer, std::span<const StepInput> inputs) override;
+
+  int64_t tokens(SequenceId id, int layer) const override { return of(layer).tokens(id, at(layer).layer); }
+  std::vector<Span> spans(SequenceId id, int layer, int head) override {
+    return of(layer).spans(id, at(layer).layer, head);
+  }
+  std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
+    return of(layer).kept(id, at(layer).layer, head);
+  }
+  std::string kernel() const override;
+
+ private:
+  struct Place {
+    size_t group = 0;
+    int layer = 0;  // in the group's cache
+    bool shares = false;
+  };
+
+  Memory& memory() const override { return memory_; }
+  const Place& at(int layer) const { return places_.at(static_cast<size_t>(layer)); }
+  Cache& of(int layer) const { return *caches_[at(layer).group]; }
+  std::string identity() const;
+  // Makes one sequence in every cache by `make(cache)`, or in none.
+  template <class Make>
+  SequenceId in_all(Make make);
+
+  const ModelShape shape_;
+  Memory& memory_;
+  std::vector<std::unique_ptr<Cache>> caches_;  // [groups]
+  std::vector<Place> places_;                   // [layers]
+};
+
+}  // namespace kv

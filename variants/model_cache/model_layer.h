@@ -1,0 +1,18 @@
+// What a cache has to know of one layer of a model, as the model's config says it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kv {
+
+// `kind`: "full" (every query sees all tokens), "sliding" (the last `window` of them, the query's own
+// included) or "linear" (a state of constant size in place of rows). `shares`: the earlier layer whose cache
+// this one reads in place of one of its own, or -1.
+struct ModelLayer {
+  std::string kind = "full";
+  int64_t window = 0;
+  int shares = -1;
+};
+
+}  // namespace kv
