@@ -89,7 +89,7 @@ class ReadingRun {
     cell.prompt = first_step > 1 ? first_step : 0;
     cell.result.peak_bytes = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
-    cell.result.kept_tokens = static_cast<int64_t>(cell.cache->kept(ids.front(), 0, 0).size());
+    cell.result.kept_tokens = cell.kept_tokens();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
     cell.result.tokens_per_s = tokens / reading.seconds;
     cell.cache.reset();
@@ -217,13 +217,6 @@ std::string where(const measure::SweepPoint& point) {
 void check_length(const measure::SweepPoint& point, int64_t length, const std::string& setting,
                   int64_t rest) {
   const model::ModelConfig& model = point.source->model()->config();
-  for (int layer = 0; layer < model.layers; ++layer) {
-    const int64_t window = model.window(layer);
-    if (window == 0 || length <= window) continue;
-    throw std::invalid_argument(where(point) + model.viewer(layer) + " sees the last " +
-                                std::to_string(window) + " tokens only, and a full cache would show it " +
-                                std::to_string(length));
-  }
   const int64_t most = model.max_tokens;
   if (length <= most) return;
   throw std::invalid_argument(where(point) + std::to_string(length) + " tokens are past the model's " +

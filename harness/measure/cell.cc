@@ -177,14 +177,17 @@ verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
   return verify::verify(*cache, *workload, tokens, outputs);
 }
 
-bool Cell::judge(const verify::Errors& errors, int64_t positions) {
-  set_errors(result, errors);
-  result.err_positions = positions;
-  // The mean over layers, which may keep different numbers.
+int64_t Cell::kept_tokens() const {
   int64_t kept = 0;
   const int layers = cache->shape().layers;
   for (int layer = 0; layer < layers; ++layer) kept += std::ssize(cache->kept(ids.front(), layer, 0));
-  result.kept_tokens = (kept + layers / 2) / layers;
+  return (kept + layers / 2) / layers;
+}
+
+bool Cell::judge(const verify::Errors& errors, int64_t positions) {
+  set_errors(result, errors);
+  result.err_positions = positions;
+  result.kept_tokens = kept_tokens();
   const verify::PolicyCheck evictions = check_policies();
   result.eviction_check = evictions.oracle;
   result.policy_choices = evictions.choices;
@@ -214,6 +217,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   cell->arm = planned.arm;
   cell->group = planned.group;
   const workload::WorkloadShape& w = point.source->shape();
+  cell->kinds = w.kinds;
   results::CellResult& result = cell->result;
   result.cell = cell->key;
   result.variant = planned.variant;

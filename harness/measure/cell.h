@@ -41,7 +41,8 @@ using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>
 struct Cell {
   std::string key;
   LayerSpecs spec;
-  size_t arm = 0, group = 0;  // as planned
+  std::vector<ModelLayer> kinds;  // of the model's layers; empty where all are alike
+  size_t arm = 0, group = 0;      // as planned
   results::CellResult result;
   std::shared_ptr<const workload::Workload> workload;
   std::unique_ptr<memory::Ledger> ledger;
@@ -69,12 +70,14 @@ struct Cell {
   // says so in the status: false if the cell has failed.
   bool judge(const verify::Errors& errors, int64_t positions);
   bool check(workload::TokenFeed& feed, int64_t tokens) { return judge(errors(feed, tokens), 1); }
+  // Of the first sequence: the mean over layers, which may keep different numbers.
+  int64_t kept_tokens() const;
   // Fills the time columns.
   void summarise();
 
  private:
   // The geometry that the cache was built for.
-  ModelShape shape() const { return {cache->shape(), workload->shape().kinds}; }
+  ModelShape shape() const { return {cache->shape(), kinds}; }
   verify::PolicyCheck check_policies() const;
 
   int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began

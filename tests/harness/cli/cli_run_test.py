@@ -31,7 +31,7 @@ def test_list_names_every_part_with_its_help():
     assert done.returncode == 0 and done.stderr == ""
     for word in "contiguous concat doubling f32 f16 full gaussian outliers sinks heavy local dump model".split():
         assert re.search(rf"^  {word} +\S", done.stdout, re.M), word
-    assert re.search(r"^    read +view\|copy +default view +\S", done.stdout, re.M)
+    assert re.search(r"^    read +view\|copy\|repeat +default view +\S", done.stdout, re.M)
     for metric in "err_max_abs err_rel_l2 err_cosine err_attn_kl".split():
         assert metric in done.stdout
     assert "configs/quickstart.toml" in done.stdout
