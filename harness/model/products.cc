@@ -2,6 +2,7 @@
 
 #ifdef KVLAB_HAS_ONEDNN
 #include <dnnl.h>
+#include <omp.h>
 
 #include <stdexcept>
 #else
@@ -12,8 +13,26 @@ namespace kv::model {
 
 #ifdef KVLAB_HAS_ONEDNN
 
+namespace {
+
+// While this is there, what this thread calls starts no others: outside of parallel regions oneDNN wakes all of them, for
+// longer than a small product takes.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(threads_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int threads_ = omp_get_max_threads();
+};
+
+}  // namespace
+
 void multiply(const float* x, int64_t n, const float* weights, int64_t rows, int64_t cols, float* y,
               int64_t y_stride) {
+  const OneThread alone;
   if (dnnl_sgemm('N', 'T', n, rows, cols, 1.0f, x, cols, weights, cols, 0.0f, y, y_stride) != dnnl_success)
     throw std::runtime_error("oneDNN refused a product of " + std::to_string(n) + " x " +
                              std::to_string(cols) + " x " + std::to_string(rows));
