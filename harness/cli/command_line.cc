@@ -69,7 +69,8 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.overrides.isa,
                  "instruction set of the kernels; `kvlab list` shows this machine's");
-  app.add_option("--device", options.overrides.device, "where caches live: cpu or cuda");
+  app.add_option("--device", options.overrides.device, "where caches live: cpu or cuda")
+      ->check(one_of({"cpu", "cuda"}));
   app.add_option("--model", options.overrides.workload.model,
                  "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
   app.add_option("--tokenizer", options.overrides.workload.tokenizer,
@@ -134,7 +135,8 @@ void add_options(CLI::App& app, EvalOptions& options) {
   app.add_option("--out", options.out, "results folder")->required();
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
-  app.add_option("--device", options.device, "where caches live: cpu or cuda");
+  app.add_option("--device", options.device, "where caches live: cpu or cuda")
+      ->check(one_of({"cpu", "cuda"}));
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
 }
 
