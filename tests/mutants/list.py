@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant("harness/experiments/growth.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
     Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),
     Mutant(RESIDUAL, "rows - residual_rows(codec)) / unit * unit", "rows - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
-    Mutant("variants/placement/doubling.cc", "std::bit_ceil(static_cast<uint64_t>(units))", "2 * std::bit_ceil(static_cast<uint64_t>(units))", "placement_test"),
+    Mutant("variants/placement/doubling.cc", "while (capacity < units)", "while (capacity <= units)", "placement_test"),
     Mutant("variants/placement/paged.cc", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
     # Errors and what makes a cell fail
     Mutant("harness/verify/metrics/max_abs.cc", "(a - b).abs().maxCoeff", "(a - b).abs().minCoeff", "metrics_test"),
@@ -162,7 +162,7 @@ MUTANTS = [
     Mutant("kernels/cpu/attention/attend.cc", ".end = p.visible + p.n - 1}", ".end = p.visible}", "attention_test"),
     Mutant("kernels/cpu/attention/attend.cc", "norm = f.a / state.sum;", "norm = 1.0f / state.sum;", "sinks_and_caps_test"),
     Mutant("kernels/cpu/attention/prefill_simd.cc", "scores_, mask.rows * kPanelTokens, 1.0f", "scores_, kPanelTokens, 1.0f", "sinks_and_caps_test"),
-    Mutant("harness/model/model.cc", "two_ropes && config().window(l) > 0 ? window_angles : angles", "angles", "families_test"),
+    Mutant("harness/model/model.cc", "slides ? window_angles : angles", "angles", "families_test"),
     Mutant("harness/model/cached_model.cc", ".score_cap = model_.config().score_cap", ".score_cap = 0.0f", "families_cache_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
 ]
