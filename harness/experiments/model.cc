@@ -108,8 +108,10 @@ class ModelGroup : public TimedGroup {
     row.weights_type = type_of(point().source->model()->weights());
     row.context = point().experiment->measure.context;
     row.tokens_per_s = batch / *row.step_p50_us * 1e6;
-    row.tokens_per_s_ci_low = batch / *row.step_ci_high_us * 1e6;
-    row.tokens_per_s_ci_high = batch / *row.step_ci_low_us * 1e6;
+    if (row.step_ci_low_us && row.step_ci_high_us) {  // few repetitions have no interval
+      row.tokens_per_s_ci_low = batch / *row.step_ci_high_us * 1e6;
+      row.tokens_per_s_ci_high = batch / *row.step_ci_low_us * 1e6;
+    }
     row.weight_bytes_per_token = static_cast<double>(timed.model->weight_bytes()) / batch;
     row.cache_bytes_per_token = static_cast<double>(cell.read_bytes) / batch;
     row.cache_share = (*row.append_p50_us + *row.view_p50_us + *row.attend_p50_us) / *row.step_p50_us;

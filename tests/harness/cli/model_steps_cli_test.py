@@ -179,6 +179,14 @@ def test_mistakes_are_one_line(random_config, tmp_path, settings, parts):
     assert_refused(done, *parts)
 
 
+def test_few_repetitions_have_no_interval(random_config, tmp_path):
+    done = run(random_config, tmp_path / "out", "--set", "measure.repetitions=3")
+    assert done.returncode == 0, done.stderr
+    for row in table(tmp_path / "out" / "cells.csv"):
+        assert float(row["tokens_per_s"]) > 0 and float(row["step_p50_us"]) > 0
+        assert row["tokens_per_s_ci_low"] == row["tokens_per_s_ci_high"] == row["step_ci_low_us"] == ""
+
+
 def test_geometries_that_cannot_be_run_say_why(random_config, tmp_path):
     for preset, said in (
         ("mixtral-8x7b", "'intermediate_size' is missing; random weights need a whole config.json"),
