@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import altair as alt
 import polars as pl
 import vl_convert
+from altair.utils import schemapi
 from claims import BadClaims, is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
@@ -25,7 +27,7 @@ from style import CONFIG
 
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument(
         "results", nargs="+", type=Path, help="a results folder, one that holds cells.csv or claims.csv"
@@ -38,8 +40,7 @@ def main() -> int:
         "--figure-width", metavar="84mm", help="pictures as wide as a paper's column, and without titles"
     )
     arguments.add_argument("--figure-font", metavar="8pt", help="the size of all text in the pictures")
-    options = arguments.parse_args()
-    sys.stdout.reconfigure(errors="surrogateescape")  # a path is printed as it is, and may be no UTF-8
+    options = arguments.parse_args(words)
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
         complaint = "claims have a report of their own; give --out one folder of claims, or runs alone"
         print(f"error: {complaint}", file=sys.stderr)
@@ -77,8 +78,10 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
     pictures = out / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
-    drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
-    page = write_page(out / "report.html", runs, drawn, vl_convert.javascript_bundle(vl_version=VEGALITE))
+    with ThreadPoolExecutor(1) as beside:  # putting Vega together takes as long as drawing several charts
+        vega = beside.submit(vl_convert.javascript_bundle, vl_version=VEGALITE)
+        drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
+    page = write_page(out / "report.html", runs, drawn, vega.result())
     print(page)
     left_out = sum(figure.spec is None for figure in drawn)
     if left_out:
@@ -111,7 +114,8 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
     """The figure as Vega-Lite JSON, titled with what was measured where. Throws NoData."""
     alt.data_transformers.consolidate_datasets = False  # rows stay where the chart has its data
     try:
-        spec = figure.draw(tables).to_dict()
+        with schemapi.debug_mode(False):  # a third of the time; drawn_data_test.py holds all charts against the schema
+            spec = figure.draw(tables).to_dict(validate=False)
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
     spec["title"] = heading(figure, spec.get("title"), subtitle)
@@ -138,4 +142,5 @@ def only_fields_used(spec: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="surrogateescape")  # a path is printed as it is, and may be no UTF-8
     sys.exit(main())

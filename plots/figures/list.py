@@ -8,6 +8,7 @@ from figures.latency import latency
 from figures.latency import ratio
 from figures.parameter import parameter_time
 from figures.parameter import parameter_memory
+from figures.parameter import parameter_growth
 from figures.growth import growth
 from figures.growth import reallocations
 from figures.growth import growth_total

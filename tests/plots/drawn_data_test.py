@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from statistics import median
 
+import altair as alt
 import polars as pl
 import pytest
 from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, losses, place, points, title
@@ -63,18 +64,18 @@ def check_ratio(spec, files):
     assert len(drawn(spec, "text", "y", "text")) == len(points((row["variant"], row["seq_len"]) for row in cells))
 
 
-def swept(files):
+def swept(rows):
     """(what is left of the name without the block, the block, the row) of each variant that has one."""
-    return [(re.sub(r"block=\d+,?", "", row["variant"]).replace("()", ""), int(found[1]), row) for row in files.common()
+    return [(re.sub(r"block=\d+,?", "", row["variant"]).replace("()", ""), int(found[1]), row) for row in rows
             if (found := re.search(r"block=(\d+)", row["variant"]))]  # fmt: skip
 
 
 def check_parameter_time(spec, files):
     assert title(spec, "x") == "block of paged"
     for mark in ("line", "point"):
-        want = points((line, block, row["step_p50_us"]) for line, block, row in swept(files))
+        want = points((line, block, row["step_p50_us"]) for line, block, row in swept(files.common()))
         assert drawn(spec, mark, "color", "x", "y") == want
-    ends = points((line, block, row["step_ci_low_us"], row["step_ci_high_us"]) for line, block, row in swept(files))
+    ends = points((line, block, row["step_ci_low_us"], row["step_ci_high_us"]) for line, block, row in swept(files.common()))
     assert drawn(spec, "rule", "color", "x", "y", "y2") == ends
     level = {(row["step_p50_us"],) for row in files.common() if row["variant"] == BASELINE}
     assert set(points(level)) <= set(drawn(spec, "rule", "y"))
@@ -82,10 +83,22 @@ def check_parameter_time(spec, files):
 
 def check_parameter_memory(spec, files):
     for mark in ("line", "point"):
-        want = points((line, block, held(row, "bytes_workspace_peak")) for line, block, row in swept(files))
+        want = points((line, block, held(row, "bytes_workspace_peak")) for line, block, row in swept(files.common()))
         assert drawn(spec, mark, "color", "x", "y") == want
     level = {(held(row, "bytes_workspace_peak"),) for row in files.common() if row["variant"] == BASELINE}
     assert set(drawn(spec, "rule", "y")) == level
+
+
+def check_parameter_growth(spec, files):
+    spent = defaultdict(lambda: defaultdict(float))
+    for cell, row in files.growth:
+        spent[cell["variant"]][row["repetition"]] += row["append_us"] + row["view_us"]
+    lines = [(line, block, spent[row["variant"]].values()) for line, block, row in swept([{"variant": name} for name in spent])]
+    assert len(lines) == 6
+    for mark in ("line", "point"):
+        assert drawn(spec, mark, "color", "x", "y") == points((*line, median(sums)) for *line, sums in lines)
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == points((*line, min(sums), max(sums)) for *line, sums in lines)
+    assert set(points([(median(spent[BASELINE].values()),)])) <= set(drawn(spec, "rule", "y"))
 
 
 def steps_of(files):
@@ -363,7 +376,7 @@ def page(tmp_path_factory):
     """The specifications as the report has them, and the files that it was drawn from."""
     folder = tmp_path_factory.mktemp("drawn")
     synthetic_run(folder / "run", lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
-    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512))
+    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     found = {}
     for run in (folder / "swept", folder / "run"):  # what both draw is checked in the second
         done = report(run)
@@ -377,4 +390,6 @@ def page(tmp_path_factory):
 def test_a_chart_draws_what_the_files_say(page, name):
     check = globals().get(f"check_{name}")
     assert check, f"write check_{name} above: what the chart has to draw, read from the CSV files"
-    check(*page[name])
+    spec, files = page[name]
+    alt.Chart.from_dict(spec)  # valid Vega-Lite: report.py saves the time of looking
+    check(spec, files)

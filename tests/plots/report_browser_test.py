@@ -24,7 +24,7 @@ DRAWN = 20  # at least: the synthetic run has no cells for a chart that came lat
 def opened(tmp_path_factory):
     """(the page of a report with every figure, opened from disk in Chromium offline; what its console complained of)"""
     folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True, one_thread=True)
-    done = report(folder)
+    done = report(folder, "--figures", "svg,png")
     assert done.returncode == 0, done.stderr
     with chromium() as browser:
         page, complaints = open_report(browser, folder)

@@ -20,7 +20,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     write_csv(folder / "cells.csv", list(rows[0]), rows)
     (folder / "env.json").unlink()
     (folder / "config.toml").unlink()
-    done = report(folder)
+    done = report(folder, "--figures", "svg,png")
     assert done.returncode == 0, done.stderr
     path, line = done.stdout.splitlines()
     assert path == str(folder / "report.html")

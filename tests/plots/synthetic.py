@@ -53,10 +53,10 @@ SWEPT = {
 
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
-                  workloads=("gaussian",), growth_to=0, later=False, one_thread=False,
+                  workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False,
                   cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
-    """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run and
-    the experiments that came later."""
+    """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run of
+    the first `growing` variants and the experiments that came later."""
     draw = random.Random(1)
     cells, steps = [], []
     for batch in batches:
@@ -70,7 +70,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                         again, versus=again["variant"], ratio_p50=1.001, ratio_ci_low=0.99, ratio_ci_high=1.01
                     )
                 )
-    for variant in list(variants)[:4] if growth_to else []:
+    for variant in list(variants)[:growing] if growth_to else []:
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)

@@ -18,7 +18,7 @@ def drawn(tmp_path_factory):
     """The title of each figure as one line, and the files that it was drawn from."""
     folder = tmp_path_factory.mktemp("titles")
     synthetic_run(folder / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
-    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512))
+    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     titles = {}
     for run in (folder / "swept", folder / "run"):
         assert report(run).returncode == 0
