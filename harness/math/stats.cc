@@ -77,8 +77,8 @@ double standard_error(std::span<const Stretch> stretches) {
 
 ConfidenceInterval mean_interval(std::span<const Stretch> stretches) {
   require(!stretches.empty(), "mean_interval: needs stretches");
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (stretches.size() < kMinSamples) return {-kInfinity, kInfinity};
+  constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+  if (stretches.size() < kMinSamples) return {-kUnbounded, kUnbounded};
   return bootstrap([&](uint64_t resample) {
     const uint64_t key = random::key({kSeed, resample});
     double sum = 0, count = 0;

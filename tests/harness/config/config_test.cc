@@ -219,7 +219,8 @@ TEST_F(ConfigFile, PlaceholdersAreTheBudgetAndItsParts) {
            {"{budget-64}", "{budget-64} is below 1 at a budget of 64"},
            {"{budget*2}", "{budget*2} is not known"},
            {"{budget", "a '{' has no '}'"}}) {
-    EXPECT_NE(message_of([&] { config::substitute_budget(text, 64); }).find(message), std::string::npos)
+    EXPECT_NE(message_of([&text = text] { config::substitute_budget(text, 64); }).find(message),
+              std::string::npos)
         << text;
   }
 }
