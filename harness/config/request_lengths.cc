@@ -1,16 +1,12 @@
 #include "harness/config/request_lengths.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 
-#include "harness/io/csv.h"
-#include "harness/io/json.h"
-#include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
+#include "harness/io/request_trace.h"
 #include "harness/io/token_count.h"
 #include "harness/math/random.h"
 
@@ -18,7 +14,6 @@ namespace kv::config {
 namespace {
 
 constexpr int64_t kMaxLength = int64_t{1} << 24;
-const io::CsvRecord kAzureColumns{"TIMESTAMP", "ContextTokens", "GeneratedTokens"};
 
 [[noreturn]] void refuse(const std::string& text, const std::string& what) {
   throw std::invalid_argument("'" + text + "' " + what);
@@ -64,64 +59,17 @@ int64_t log_uniform(const Bounds& b, double u) {
   return std::min(static_cast<int64_t>(low * std::pow(high / low, u)), b.max);
 }
 
-std::optional<double> number_in(const std::string& field) {
-  double value = 0.0;
-  const char* end = field.data() + field.size();
-  const auto [at, error] = std::from_chars(field.data(), end, value);
-  return error == std::errc() && at == end ? std::optional(value) : std::nullopt;
-}
-
-// Prompt and answer together, each checked for itself: -5 and 10 are not a request of 5 tokens.
-int64_t request_length(const std::string& path, size_t line, double prompt, double answer) {
-  for (const double tokens : {prompt, answer}) {
-    if (tokens >= 0 && tokens <= kMaxLength) continue;
-    std::ostringstream text;
-    text << path << ":" << line << ": " << tokens << " tokens; a request has 0 to " << kMaxLength
-         << " in its prompt and in its answer";
-    throw std::invalid_argument(text.str());
-  }
-  return static_cast<int64_t>(prompt + answer);
-}
-
-std::vector<int64_t> read_azure(const std::string& path) {
-  std::vector<int64_t> lengths;
-  const io::CsvTable table = io::read_csv(path, io::LastLine::kWhole);
-  if (!table.header.empty() && table.header != kAzureColumns)
-    throw std::invalid_argument(path + ": its columns are not TIMESTAMP,ContextTokens,GeneratedTokens");
-  for (const io::CsvRecord& request : table.records) {
-    const auto prompt = number_in(request[1]), answer = number_in(request[2]);
-    if (!prompt || !answer)
-      throw std::invalid_argument(path + ":" + std::to_string(lengths.size() + 2) +
-                                  ": ContextTokens and GeneratedTokens must be numbers");
-    lengths.push_back(request_length(path, lengths.size() + 2, *prompt, *answer));
-  }
-  return lengths;
-}
-
-std::vector<int64_t> read_mooncake(const std::string& path) {
-  std::vector<int64_t> lengths;
-  std::istringstream file(io::read_text(path));
-  for (std::string line; std::getline(file, line);) {
-    try {
-      const nlohmann::json request = io::parse_json(line, path + ":" + std::to_string(lengths.size() + 1));
-      lengths.push_back(request_length(path, lengths.size() + 1, request.at("input_length").get<double>(),
-                                       request.at("output_length").get<double>()));
-    } catch (const nlohmann::json::exception&) {
-      throw std::invalid_argument(path + ":" + std::to_string(lengths.size() + 1) +
-                                  ": not a JSON object with input_length and output_length");
-    }
-  }
-  return lengths;
-}
-
 std::vector<int64_t> read_trace(const std::string& name) {
   const std::string path = io::find_input(name, "trace").string();
-  std::vector<int64_t> lengths = path.ends_with(".jsonl") ? read_mooncake(path) : read_azure(path);
-  if (lengths.empty()) throw std::invalid_argument(path + ": holds no request");
-  for (const int64_t length : lengths) {
-    if (length < 1 || length > kMaxLength)
-      throw std::invalid_argument(path + ": holds a request of " + std::to_string(length) + " tokens");
+  std::vector<int64_t> lengths;
+  io::RequestTrace trace(path);
+  for (io::Request request; trace.next(request);) {
+    lengths.push_back(request.prompt_tokens + request.output_tokens);
+    if (lengths.back() > kMaxLength)
+      throw std::invalid_argument(path + ": holds a request of " + std::to_string(lengths.back()) +
+                                  " tokens");
   }
+  if (lengths.empty()) throw std::invalid_argument(path + ": holds no request");
   return lengths;
 }
 

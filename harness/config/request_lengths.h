@@ -4,8 +4,7 @@
 //   uniform(16,512)   every length from 16 to 512 alike
 //   zipf(16,4096)     short ones more often: length l with a share that falls as 1 / l
 //   trace(FILE)       prompt and answer of requests that follow one another in a trace, from a drawn place
-//                     on: .csv with Azure's columns (TIMESTAMP,ContextTokens,GeneratedTokens), or .jsonl
-//                     with Mooncake's keys (input_length, output_length)
+//                     on: a file of io/request_trace.h
 #pragma once
 
 #include <cstdint>

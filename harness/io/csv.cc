@@ -9,17 +9,14 @@
 namespace kv::io {
 namespace {
 
-std::string lines_of(const std::filesystem::path& path, LastLine last_line) {
+std::string lines_of(const std::filesystem::path& path) {
   std::string lines = read_text(path.string());
-  if (last_line == LastLine::kTorn)
-    lines.erase(lines.rfind('\n') == std::string::npos ? 0 : lines.rfind('\n') + 1);
-  else if (!lines.empty() && lines.back() != '\n')
-    lines += '\n';
+  lines.erase(lines.rfind('\n') == std::string::npos ? 0 : lines.rfind('\n') + 1);
   return lines;
 }
 
-std::vector<CsvRecord> parse_records(const std::filesystem::path& path, LastLine last_line) {
-  const std::string text = lines_of(path, last_line);
+std::vector<CsvRecord> parse_records(const std::filesystem::path& path) {
+  const std::string text = lines_of(path);
   struct Parse {
     std::vector<CsvRecord> records;
     CsvRecord record;
@@ -58,9 +55,9 @@ std::string csv_line(const CsvRecord& fields) {
   return line + "\n";
 }
 
-CsvTable read_csv(const std::filesystem::path& path, LastLine last_line) {
+CsvTable read_csv(const std::filesystem::path& path) {
   CsvTable table;
-  for (CsvRecord& record : parse_records(path, last_line)) {
+  for (CsvRecord& record : parse_records(path)) {
     if (table.header.empty()) {
       table.header = std::move(record);
       continue;

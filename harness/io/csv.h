@@ -17,11 +17,8 @@ struct CsvTable {
 // With its line feed.
 std::string csv_line(const CsvRecord& fields);
 
-// What a last line without a line feed is: cut off by a killed program, and dropped, or as whole as the others.
-enum class LastLine { kTorn, kWhole };
-
-// Throws std::invalid_argument for a file that cannot be read and for what is no such table. An empty file has no
+// A last line without a line feed was cut off by a killed program, and is dropped. Throws std::invalid_argument for a file that cannot be read and for what is no such table. An empty file has no
 // header.
-CsvTable read_csv(const std::filesystem::path& path, LastLine last_line);
+CsvTable read_csv(const std::filesystem::path& path);
 
 }  // namespace kv::io

@@ -65,7 +65,7 @@ std::vector<int> columns_in(const std::filesystem::path& path, const io::CsvReco
 // Throws std::invalid_argument if the file is no table of this schema; a torn last line is dropped.
 template <class Row>
 std::vector<Row> read_csv(const std::filesystem::path& path, const Schema<Row>& schema) {
-  const io::CsvTable table = io::read_csv(path, io::LastLine::kTorn);
+  const io::CsvTable table = io::read_csv(path);
   if (table.header.empty()) return {};
   const std::vector<int> columns = columns_in(path, table.header, schema);
   std::vector<Row> rows;

@@ -1,0 +1,55 @@
+// Request traces that others published, one request at a time, so that a file is never in memory as a whole.
+//
+//   .csv     Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,…,Request tokens,
+//            Response tokens,…)
+//   .jsonl   Mooncake (timestamp in ms; one of hash_ids for each started 512 tokens), Qwen-Bailian (with chat_id;
+//            timestamp in seconds; an id for 16 tokens)
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace kv::io {
+
+inline constexpr int64_t kMostRequestTokens = int64_t{1} << 24;  // of a prompt, and of an answer
+
+struct Request {
+  double arrival_s = 0.0;  // after the trace's first request
+  int64_t prompt_tokens = 0, output_tokens = 0;
+  std::vector<int64_t> prefix_ids;  // of the prompt's blocks, in order; empty where the trace has none
+  int64_t id_tokens = 0;            // of a block that has an id; the last may be shorter
+};
+
+class RequestTrace {
+ public:
+  // `path` ends with .jsonl, or is CSV. Throws std::invalid_argument where it cannot be read, or its header is
+  // of no format above.
+  explicit RequestTrace(const std::string& path);
+  // False at the end. Throws std::invalid_argument, one line with the file and the line's number, for a line
+  // that is no request, and where time goes back.
+  bool next(Request& request);
+
+ private:
+  struct Columns {
+    size_t count = 0, time = 0, prompt = 0, output = 0;
+  };
+  [[noreturn]] void refuse(const std::string& what) const;
+  std::string place() const { return path_ + ":" + std::to_string(line_); }
+  int64_t tokens(double count) const;
+  std::vector<std::string> fields(const std::string& line) const;
+  void read_header();
+  double read_csv(const std::string& line, Request& request) const;
+  double read_json(const std::string& line, Request& request) const;
+
+  const std::string path_;
+  const bool json_;
+  std::ifstream file_;
+  Columns columns_;
+  int64_t line_ = 0;
+  bool started_ = false;
+  double first_s_ = 0.0, last_s_ = 0.0;
+};
+
+}  // namespace kv::io

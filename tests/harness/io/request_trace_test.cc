@@ -1,0 +1,112 @@
+// Request traces: every format, and what is said of lines that are none.
+#include "harness/io/request_trace.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+namespace kv::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Traces : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::vector<Request> read(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    RequestTrace trace((folder_ / name).string());
+    std::vector<Request> all;
+    for (Request request; trace.next(request);) all.push_back(request);
+    return all;
+  }
+  std::string refusal(const std::string& name, const std::string& text) {
+    try {
+      read(name, text);
+    } catch (const std::invalid_argument& e) {
+      const std::string what = e.what();
+      EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+      return what;
+    }
+    return "read";
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("kvlab_request_trace_" + std::to_string(::getpid()));
+};
+
+void expect_request(const Request& r, double arrival_s, int64_t prompt, int64_t output) {
+  EXPECT_NEAR(r.arrival_s, arrival_s, 1e-5);
+  EXPECT_EQ(r.prompt_tokens, prompt);
+  EXPECT_EQ(r.output_tokens, output);
+}
+
+TEST_F(Traces, OfAzureCountSecondsOverMidnightAndMonths) {
+  // 2023's dates, then 2024's, which state a zone; the last line may lack its line feed.
+  const auto old = read("a.csv",
+                        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-30 23:59:59.5000000,374,44\r\n"
+                        "2023-12-01 00:00:01.2500000,396,109");
+  ASSERT_EQ(old.size(), 2u);
+  expect_request(old[0], 0.0, 374, 44);
+  expect_request(old[1], 1.75, 396, 109);
+  const auto newer = read("b.csv",
+                          "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n"
+                          "2024-05-10 00:00:00.017335+00:00,2399,6\n");
+  ASSERT_EQ(newer.size(), 2u);
+  expect_request(newer[1], 0.007405, 2399, 6);
+}
+
+TEST_F(Traces, OfBurstGptAreFoundByTheirColumns) {
+  const auto all = read("b.csv",
+                        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+                        "5,ChatGPT,472,18,490,Conversation log\n45,\"GPT-4, new\",1087,0,1087,API log\n");
+  ASSERT_EQ(all.size(), 2u);
+  expect_request(all[0], 0.0, 472, 18);
+  expect_request(all[1], 40.0, 1087, 0);
+}
+
+TEST_F(Traces, OfMooncakeAndBailianBringIds) {
+  const auto mooncake =
+      read("m.jsonl",
+           "{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 5, \"hash_ids\": [7, 9]}\n"
+           "{\"timestamp\": 1500, \"input_length\": 512, \"output_length\": 5, \"hash_ids\": [7]}\n");
+  ASSERT_EQ(mooncake.size(), 2u);
+  expect_request(mooncake[1], 1.5, 512, 5);
+  EXPECT_EQ(mooncake[0].prefix_ids, (std::vector<int64_t>{7, 9}));
+  EXPECT_EQ(mooncake[0].id_tokens, 512);
+  const auto bailian =
+      read("q.jsonl",
+           "{\"chat_id\": 159, \"parent_chat_id\": -1, \"timestamp\": 61.114, \"input_length\": 33, "
+           "\"output_length\": 132, \"type\": \"text\", \"turn\": 1, \"hash_ids\": [1, 2, 3]}\n"
+           "{\"chat_id\": 160, \"parent_chat_id\": 159, \"timestamp\": 62.114, \"input_length\": 33, "
+           "\"output_length\": 1, \"type\": \"text\", \"turn\": 2, \"hash_ids\": [1, 2]}\n");
+  ASSERT_EQ(bailian.size(), 2u);
+  expect_request(bailian[1], 1.0, 33, 1);
+  EXPECT_EQ(bailian[0].id_tokens, 16);
+}
+
+TEST_F(Traces, NameTheLineThatIsNone) {
+  const std::string csv = "TIMESTAMP,ContextTokens,GeneratedTokens\n1,5,5\n";
+  for (const char* line : {"2,5\n", "2,5,5,5\n", "2,five,5\n", "2,-5,10\n", "2,1e30,1\n", "2,nan,1\n",
+                           "2,0,0\n", "soon,5,5\n", "2023-13-01 00:00:00,5,5\n", "2023-11-16 25:00:00,5,5\n",
+                           "0.5,5,5\n", "2,\"5,5\n", "inf,5,5\n", "\n"})
+    EXPECT_NE(refusal("t.csv", csv + line).find("t.csv:3: "), std::string::npos) << line;
+  const std::string json =
+      "{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [1]}\n";
+  for (const char* line :
+       {"{\n", "[]\n", "\n", "{\"timestamp\": 9, \"input_length\": 5}\n",
+        "{\"timestamp\": 8, \"input_length\": 5, \"output_length\": 5}\n",
+        "{\"timestamp\": 9, \"input_length\": 513, \"output_length\": 5, \"hash_ids\": [1]}\n",
+        "{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [\"x\"]}\n",
+        "{\"timestamp\": \"9\", \"input_length\": 5, \"output_length\": 5}\n"})
+    EXPECT_NE(refusal("t.jsonl", json + line).find("t.jsonl:2: "), std::string::npos) << line;
+  EXPECT_NE(refusal("h.csv", "time,a,b\n1,2,3\n").find("its columns are not"), std::string::npos);
+  EXPECT_THROW(RequestTrace((folder_ / "absent.csv").string()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace kv::io
