@@ -20,6 +20,7 @@
 #include "harness/cli/eval.h"
 #include "harness/cli/listing.h"
 #include "harness/cli/pairs.h"
+#include "harness/cli/plan.h"
 #include "harness/cli/tables.h"
 #include "harness/cli/typos.h"
 #include "harness/experiments/generate.h"
@@ -95,6 +96,15 @@ void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_flag("--no-plots", options.no_plots, "leave the report out");
 }
 
+void add_output_options(CLI::App& app, TableOutput& output) {
+  app.add_option("--units", output.units, "binary (GiB) or decimal (GB)")
+      ->check(one_of({"binary", "decimal"}));
+  app.add_option("--format", output.format,
+                 "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
+      ->check(one_of({"terminal", "csv", "markdown", "latex"}));
+  app.add_option("--out", output.out, "file, as table.csv, table.md or table.tex (default: standard output)");
+}
+
 void add_options(CLI::App& tables, TablesOptions& options) {
   tables
       .add_option(
@@ -113,14 +123,42 @@ void add_options(CLI::App& tables, TablesOptions& options) {
   tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
   tables.add_option("--weights", options.weights,
                     "of the budget, as in 13.5GB (default: parameters x dtype of the model's file)");
-  tables.add_option("--units", options.units, "binary (GiB) or decimal (GB)")
-      ->check(one_of({"binary", "decimal"}));
-  tables
-      .add_option("--format", options.format,
-                  "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
-      ->check(one_of({"terminal", "csv", "markdown", "latex"}));
-  tables.add_option("--out", options.out,
-                    "file, as table.csv, table.md or table.tex (default: standard output)");
+  add_output_options(tables, options.output);
+}
+
+void add_options(CLI::App& app, PlanOptions& options) {
+  app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
+      ->capture_default_str();
+  app.add_option("--memory", options.memory, "of the machine, as in 24GB: weights and caches")->required();
+  app.add_option("--weights", options.weights,
+                 "of that memory, as in 8.5GB (default: parameters x dtype of the model's file)");
+  app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
+      ->capture_default_str();
+  app.add_option("--trace", options.trace, "requests: a file of Azure, BurstGPT, Mooncake or Qwen-Bailian");
+  app.add_option("--arrivals", options.arrivals,
+                 "when they come: poisson(RATE) or gamma(RATE,CV), a second (default: as in the trace)");
+  app.add_option("--requests", options.requests, "how many (default: the trace's)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--context", options.context, "instead of a trace: tokens of each user, as 128K");
+  app.add_option("--users", options.users, "and how many at once")->check(CLI::Range(1, 65536));
+  app.add_option("--device", options.device,
+                 "the machine that times are assumed for: read_gbps=1008,flops=165e12,link_gbps=25");
+  app.add_option("--step-tokens", options.scheduler.step_tokens, "of a step: decode, then chunks of prompts")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--max-running", options.scheduler.max_running, "sequences at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--preempt", options.preempt, "recompute or swap: what happens to the youngest without room")
+      ->check(one_of({"recompute", "swap"}))
+      ->capture_default_str();
+  app.add_option("--prefix-blocks", options.prefix_blocks,
+                 "tokens of a block of a prefix cache; the first is the table's (default: the trace's)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--hit-curve", options.hit_curve, "file: its hit rates over all capacities, as CSV");
+  app.add_option("--seed", options.seed, "of drawn arrivals")->capture_default_str();
+  add_output_options(app, options.output);
 }
 
 void add_options(CLI::App& app, EvalOptions& options) {
@@ -219,6 +257,8 @@ class Commands {
         });
     add("tables", "how models' caches grow, and what fits into a budget of memory", tables_,
         [](const TablesOptions& options) { return print(run_tables(options)); });
+    add("plan", "which caches serve a trace of requests, or so many users, in a machine's memory", plan_,
+        [](const PlanOptions& options) { return print(run_plan(options)); });
     add("completion", "print a script that completes commands and options", completion_,
         [&app](const CompletionOptions& options) { return print(completion_script(app, options.shell)); });
     commands_.emplace_back(
@@ -260,6 +300,7 @@ class Commands {
   experiments::SampleOptions sample_;
   model::LogitsOptions logits_;
   TablesOptions tables_;
+  PlanOptions plan_;
 };
 
 // The library's own words for a path that the system refuses are its function's name and three quotations.

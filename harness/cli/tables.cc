@@ -1,18 +1,14 @@
 #include "harness/cli/tables.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/cli/progress.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/variants_option.h"
 #include "harness/io/token_count.h"
-#include "harness/results/append_file.h"
-#include "harness/results/csv.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/memory_table.h"
 #include "harness/tables/model_memory.h"
@@ -72,50 +68,8 @@ std::vector<int64_t> fit_lengths(const config::Geometry& g) {
   return lengths;
 }
 
-std::string format_of(const TablesOptions& options) {
-  if (!options.format.empty()) return options.format;
-  const std::string ending = std::filesystem::path(options.out).extension().string();
-  if (ending == ".csv") return "csv";
-  if (ending == ".md") return "markdown";
-  if (ending == ".tex") return "latex";
-  return "terminal";
-}
-
-// Tables one after the other, in the format that was asked for. In CSV they are one.
-template <class Row>
-class Document {
- public:
-  Document(const TablesOptions& options, const results::Schema<Row>& schema)
-      : format_(format_of(options)),
-        units_(options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary),
-        width_(options.out.empty() ? terminal_width() : std::numeric_limits<size_t>::max()),
-        schema_(schema) {}
-
-  template <class Table>
-  void add(const Table& table) {
-    if (format_ == "csv") {
-      for (Row& row : tables::results_of(table)) rows_.push_back(std::move(row));
-      return;
-    }
-    if (!text_.empty()) text_ += "\n";
-    const io::TextTable shown = tables::text_table(table, units_);
-    text_ += format_ == "markdown" ? io::markdown_text(shown)
-             : format_ == "latex"  ? io::latex_text(shown)
-                                   : io::terminal_text(shown, width_);
-  }
-  std::string text() const { return format_ == "csv" ? results::csv_text(schema_, rows_) : text_; }
-
- private:
-  std::string format_;
-  io::Units units_;
-  size_t width_;
-  const results::Schema<Row>& schema_;
-  std::vector<Row> rows_;
-  std::string text_;
-};
-
 std::string growth(const TablesOptions& options, const std::vector<config::Geometry>& models) {
-  Document document(options, tables::memory_schema());
+  Document document(options.output, tables::memory_schema());
   const int64_t measured_up_to = io::parse_bytes(options.measure, "--measure");
   Progress progress(/*quiet=*/!isatty(STDERR_FILENO));
   for (const config::Geometry& geometry : models) {
@@ -135,14 +89,6 @@ std::string growth(const TablesOptions& options, const std::vector<config::Geome
   return document.text();
 }
 
-std::string unit_of(const std::string& bytes) { return bytes.substr(bytes.find_last_of("0123456789. ") + 1); }
-
-// As it was written; "16GB (14.9 GiB)" where the tables are in other units.
-std::string with_units(const std::string& text, int64_t bytes, io::Units units) {
-  const std::string shown = io::human_bytes(bytes, units);
-  return unit_of(text) == unit_of(shown) ? text : text + " (" + shown + ")";
-}
-
 void add_weights(tables::FitTable& table, const std::string& option, io::Units units) {
   const config::Geometry& g = table.geometry;
   if (!option.empty()) {
@@ -159,8 +105,8 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
 }
 
 std::string fits(const TablesOptions& options, const std::vector<config::Geometry>& models) {
-  Document document(options, tables::fit_schema());
-  const io::Units units = options.units == "decimal" ? io::Units::kDecimal : io::Units::kBinary;
+  Document document(options.output, tables::fit_schema());
+  const io::Units units = options.output.shown_units();
   const int64_t budget = io::parse_bytes(options.budget, "--budget");
   for (const config::Geometry& geometry : models) {
     tables::FitTable table{
@@ -182,14 +128,11 @@ std::string fits(const TablesOptions& options, const std::vector<config::Geometr
 std::string run_tables(const TablesOptions& options) {
   if (!options.weights.empty() && options.budget.empty())
     throw std::invalid_argument("--weights counts against a budget; give --budget, as in --budget 16GiB");
-  if (!options.out.empty() && std::filesystem::exists(options.out))
-    throw std::invalid_argument("--out " + options.out + " already exists; give another name");
+  options.output.refuse_existing();
   std::vector<config::Geometry> models;
   for (const std::string& model : options.models) models.push_back(config::find_geometry(model));
   const std::string text = options.budget.empty() ? growth(options, models) : fits(options, models);
-  if (options.out.empty()) return text;
-  results::write_whole(options.out, text);
-  return "table: " + options.out + "\n";
+  return options.output.deliver(text);
 }
 
 std::string model_listing() {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/document.h"
+
 namespace kv::cli {
 
 struct TablesOptions {
@@ -14,9 +16,7 @@ struct TablesOptions {
   // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: up to those that the model was trained for.
   std::string lengths;
   int batch = 1;
-  std::string units = "binary";
-  std::string format;              // terminal, csv, markdown or latex; empty: by the name of `out`
-  std::string out;                 // a file that is not there yet; empty: standard output
+  TableOutput output;
   std::string measure = "256MiB";  // larger caches are computed only
   std::string budget;              // not empty: what fits, instead of how it grows
   std::string weights;             // of the budget; empty: as the model's file has it

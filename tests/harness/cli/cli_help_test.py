@@ -14,7 +14,7 @@ def commands():
 
 
 def test_help_lists_every_command_with_a_line():
-    assert set(commands()) >= {"run", "eval", "summary", "list", "tables", "completion", "plot", "test", "gpu-check"}
+    assert set(commands()) >= {"run", "eval", "summary", "list", "tables", "plan", "completion", "plot", "test", "gpu-check"}
     assert all(commands().values())
     assert kvlab("help").stdout == kvlab("--help").stdout
     # The launcher knows them before anything is built.
@@ -27,7 +27,7 @@ def test_help_lists_every_command_with_a_line():
     [
         (["rnu", "configs/ci.toml"], ["there is no command 'rnu'", "did you mean 'run'?"]),
         (["reprodcue"], ["did you mean 'reproduce'?"]),
-        (["plto"], ["did you mean 'plot'?"]),
+        (["plto"], ["did you mean 'plan' or 'plot'?"]),
         (["run", "configs/ci.toml", "--sed", "3"], ["run has no option '--sed'", "did you mean ", "'--seed'"]),
         (["run", "configs/ci.toml", "--theads=3"], ["run has no option '--theads'", "'--threads'"]),
         (["tables", "--units", "binray"], ["'binray' is none of binary,decimal", "did you mean 'binary'?"]),

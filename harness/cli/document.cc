@@ -1,0 +1,48 @@
+#include "harness/cli/document.h"
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "harness/cli/terminal.h"
+#include "harness/results/append_file.h"
+
+namespace kv::cli {
+namespace {
+
+std::string unit_of(const std::string& bytes) { return bytes.substr(bytes.find_last_of("0123456789. ") + 1); }
+
+}  // namespace
+
+std::string TableOutput::chosen_format() const {
+  if (!format.empty()) return format;
+  const std::string ending = std::filesystem::path(out).extension().string();
+  if (ending == ".csv") return "csv";
+  if (ending == ".md") return "markdown";
+  if (ending == ".tex") return "latex";
+  return "terminal";
+}
+
+std::string TableOutput::shown(const io::TextTable& table) const {
+  const std::string chosen = chosen_format();
+  if (chosen == "markdown") return io::markdown_text(table);
+  if (chosen == "latex") return io::latex_text(table);
+  return io::terminal_text(table, out.empty() ? terminal_width() : std::numeric_limits<size_t>::max());
+}
+
+void TableOutput::refuse_existing() const {
+  if (!out.empty() && std::filesystem::exists(out))
+    throw std::invalid_argument("--out " + out + " already exists; give another name");
+}
+
+std::string TableOutput::deliver(const std::string& text) const {
+  if (out.empty()) return text;
+  results::write_whole(out, text);
+  return "table: " + out + "\n";
+}
+
+std::string with_units(const std::string& text, int64_t bytes, io::Units units) {
+  const std::string shown = io::human_bytes(bytes, units);
+  return unit_of(text) == unit_of(shown) ? text : text + " (" + shown + ")";
+}
+
+}  // namespace kv::cli

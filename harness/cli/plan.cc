@@ -1,0 +1,128 @@
+#include "harness/cli/plan.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "harness/cli/variants_option.h"
+#include "harness/io/paths.h"
+#include "harness/io/token_count.h"
+#include "harness/planner/plan.h"
+#include "harness/results/append_file.h"
+#include "harness/tables/fit_table.h"
+
+namespace kv::cli {
+namespace {
+
+// "read_gbps=1008,flops=165e12,link_gbps=25", as a machine's data sheet has it.
+planner::Device parse_device(const std::string& text) {
+  planner::Device device;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t equals = std::min(part.find('='), part.size());
+    const std::string name = part.substr(0, equals);
+    double* const place = name == "read_gbps"   ? &device.read_gbps
+                          : name == "flops"     ? &device.flops
+                          : name == "link_gbps" ? &device.link_gbps
+                                                : nullptr;
+    const char *begin = part.data() + std::min(equals + 1, part.size()), *end = part.data() + part.size();
+    double value = 0.0;
+    const auto [at, error] = std::from_chars(begin, end, value);
+    if (!place || error != std::errc() || at != end || !std::isfinite(value) || !(value > 0.0))
+      throw std::invalid_argument("--device has '" + part +
+                                  "'; it is read_gbps=1008,flops=165e12 and, for swapping, link_gbps=25");
+    *place = value;
+  }
+  if (!text.empty() && (device.read_gbps == 0.0 || device.flops == 0.0))
+    throw std::invalid_argument("--device needs read_gbps and flops, as in read_gbps=1008,flops=165e12");
+  return device;
+}
+
+std::string shown(const planner::Device& device) {
+  if (device.read_gbps == 0.0) return "";
+  std::ostringstream text;
+  text << device.read_gbps << " GB/s and " << device.flops / 1e12 << " TFLOP/s";
+  if (device.link_gbps > 0.0) text << ", link " << device.link_gbps << " GB/s";
+  return text.str();
+}
+
+int64_t parse_context(const std::string& text) {
+  const std::optional<int64_t> tokens = io::parse_token_count(text);
+  if (!tokens || *tokens < 1 || *tokens > tables::kMostTokens)
+    throw std::invalid_argument("--context '" + text + "' is no number of tokens from 1 to " +
+                                std::to_string(tables::kMostTokens) + ", as 8192 or 128K");
+  return *tokens;
+}
+
+void refuse_what_cannot_be(const PlanOptions& o, const planner::Device& device) {
+  const bool users = !o.context.empty() || o.users > 0;
+  if (users == !o.trace.empty() || o.context.empty() != (o.users == 0))
+    throw std::invalid_argument("give --trace FILE, or --context 128K and --users 8 together");
+  if (o.trace.empty() &&
+      (!o.arrivals.empty() || o.requests > 0 || !o.prefix_blocks.empty() || !o.hit_curve.empty()))
+    throw std::invalid_argument("--arrivals, --requests, --prefix-blocks and --hit-curve are of a --trace");
+  if (!o.trace.empty() && device.read_gbps == 0.0)
+    throw std::invalid_argument(
+        "a trace is replayed on a clock, which needs a machine: --device read_gbps=1008,flops=165e12");
+  if (o.preempt == "swap" && device.link_gbps == 0.0)
+    throw std::invalid_argument("--preempt swap moves rows over a link: give link_gbps in --device");
+  o.output.refuse_existing();
+  if (!o.hit_curve.empty() && std::filesystem::exists(o.hit_curve))
+    throw std::invalid_argument("--hit-curve " + o.hit_curve + " already exists; give another name");
+}
+
+void set_memory(planner::PlanTable& table, const PlanOptions& o) {
+  const io::Units units = o.output.shown_units();
+  table.memory_bytes = io::parse_bytes(o.memory, "--memory");
+  table.memory_text = with_units(o.memory, table.memory_bytes, units);
+  table.weights_bytes =
+      o.weights.empty() ? table.geometry.weights_bytes : io::parse_bytes(o.weights, "--weights");
+  if (table.weights_bytes == 0 && o.weights.empty())
+    throw std::invalid_argument("the size of the weights of '" + table.geometry.name +
+                                "' is not known: give it, as in --weights 16GB");
+  table.weights_text = o.weights.empty() ? io::human_bytes(table.weights_bytes, units)
+                                         : with_units(o.weights, table.weights_bytes, units);
+  if (table.weights_bytes >= table.memory_bytes)
+    throw std::invalid_argument("--memory " + o.memory + " has no room for caches: the weights take " +
+                                table.weights_text);
+}
+
+}  // namespace
+
+std::string run_plan(const PlanOptions& o) {
+  planner::PlanTable table;
+  table.device = parse_device(o.device);
+  table.device_text = shown(table.device);
+  refuse_what_cannot_be(o, table.device);
+  table.geometry = config::find_geometry(o.model);
+  table.variants = parse_variants(o.variants);
+  table.scheduler = o.scheduler;
+  table.scheduler.swap = o.preempt == "swap";
+  set_memory(table, o);
+  if (o.trace.empty()) {
+    table.context = parse_context(o.context);
+    table.users = o.users;
+  } else {
+    const std::string path = io::find_input(o.trace, "trace").string();
+    const planner::Arrivals arrivals = planner::parse_arrivals(o.arrivals);
+    table.trace = std::filesystem::path(path).filename().string();
+    table.arrivals = o.arrivals;
+    table.open = [path, arrivals, requests = o.requests, seed = o.seed] {
+      return planner::RequestSource(path, arrivals, requests, seed);
+    };
+    table.facts = planner::read_facts(table.open, o.prefix_blocks);
+  }
+  if (!o.hit_curve.empty()) {
+    if (table.facts.hits.empty())
+      throw std::invalid_argument("--hit-curve needs a trace with ids of blocks, and this one has none");
+    results::write_whole(o.hit_curve, results::csv_text(planner::hit_schema(), hit_curve(table)));
+  }
+  Document document(o.output, planner::plan_schema());
+  document.add(table);
+  return o.output.deliver(document.text());
+}
+
+}  // namespace kv::cli

@@ -1,0 +1,30 @@
+// `kvlab plan`: which caches serve a trace of requests, or a number of users, in a machine's memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/cli/document.h"
+#include "harness/planner/replay.h"
+
+namespace kv::cli {
+
+struct PlanOptions {
+  std::string model = "llama-3.1-8b";  // a preset, or the path of a config.json
+  std::string memory, weights;         // weights empty: as the model's file has it
+  std::string variants = "contiguous/f16; paged/f16; paged/q8_0; paged(block=32)/kivi(bits=2)";
+  std::string trace, arrivals, device, context, hit_curve;
+  std::string preempt = "recompute";
+  int64_t requests = 0;  // 0: the trace's
+  int64_t users = 0;
+  std::vector<int64_t> prefix_blocks;
+  planner::Scheduler scheduler;
+  uint64_t seed = 1;
+  TableOutput output;
+};
+
+// Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where a file cannot be written.
+std::string run_plan(const PlanOptions& options);
+
+}  // namespace kv::cli

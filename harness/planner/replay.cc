@@ -1,0 +1,258 @@
+#include "harness/planner/replay.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace kv::planner {
+namespace {
+
+class Replay {
+ public:
+  Replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows, const StepTime& time,
+         const Scheduler& scheduler, const Watch& watch)
+      : next_(next), rows_(rows), time_(time), scheduler_(scheduler), watch_(watch) {
+    for (int i = scheduler.max_running - 1; i >= 0; --i) free_.push_back(i);
+    result_.running_s.resize(static_cast<size_t>(scheduler.max_running) + 1);
+  }
+
+  ReplayResult run() {
+    for (more_ = next_(coming_); more_ || !waiting_.empty() || !running_.empty();) {
+      if (running_.empty() && waiting_.empty()) now_ = std::max(now_, coming_.arrival_s);
+      arrive();
+      step();
+    }
+    result_.seconds = now_;
+    if (held_s_ > 0.0) result_.slack_share = 1.0 - payload_s_ / held_s_;
+    return std::move(result_);
+  }
+
+ private:
+  void arrive() {
+    for (; more_ && coming_.arrival_s <= now_; more_ = next_(coming_)) {
+      Live request{.request = result_.requests++, .arrival_s = coming_.arrival_s};
+      request.prompt = std::max<int64_t>(coming_.prompt_tokens, 1);  // a text begins with a token of its own
+      request.output = coming_.output_tokens;
+      request.target = request.prompt;
+      if (rows_.can_ever_hold(request.prompt + std::max<int64_t>(request.output, 1) - 1))
+        waiting_.push_back(request);
+      else
+        refuse(request);
+    }
+  }
+
+  void step() {
+    work_ = {};
+    left_ = scheduler_.step_tokens;
+    decode();
+    prefill();
+    admit();
+    if (work_.tokens == 0 && work_.link_bytes == 0.0) return unblock();
+    const double seconds = time_.seconds(work_);
+    now_ += seconds;
+    observe(seconds);
+    finish();
+    if (watch_.step) watch_.step(running_, waiting_.size());
+  }
+
+  void decode() {
+    for (size_t i = 0; i < running_.size() && left_ > 0; ++i) {
+      if (running_[i].rows < running_[i].target) continue;
+      while (!rows_.grow(running_[i].sequence, running_[i].rows + 1)) {
+        if (running_.size() == 1) return;  // unblock() has the last word
+        preempt();
+        if (i == running_.size()) return;
+      }
+      store(running_[i], 1);
+    }
+  }
+
+  void prefill() {
+    for (Live& live : running_) {
+      if (left_ == 0) return;
+      if (live.rows >= live.target || live.stepped) continue;
+      const int64_t chunk = std::min(left_, live.target - live.rows);
+      if (!rows_.grow(live.sequence, live.rows + chunk)) return;
+      store(live, chunk);
+    }
+  }
+
+  void admit() {
+    while (!waiting_.empty() && left_ > 0 && !free_.empty()) {
+      Live& live = waiting_.front();
+      const int64_t chunk = live.swapped > 0 ? live.swapped : std::min(left_, live.target);
+      if (!running_.empty() && !rows_.has_room(chunk, scheduler_.watermark)) return;
+      live.sequence = free_.back();
+      if (!rows_.open(live.sequence)) return;
+      if (!rows_.grow(live.sequence, chunk)) return rows_.close(live.sequence);
+      free_.pop_back();
+      if (live.admitted_s < 0.0) live.admitted_s = now_;
+      if (live.swapped > 0) {
+        work_.link_bytes += rows_.payload_bytes(live.swapped);
+        live.rows = live.swapped;
+        live.swapped = 0;
+      } else {
+        store(live, chunk);
+      }
+      running_.push_back(live);
+      waiting_.pop_front();
+    }
+  }
+
+  // The next `tokens` of the sequence are computed and stored.
+  void store(Live& live, int64_t tokens) {
+    const int64_t before = live.rows;
+    live.rows += tokens;
+    live.stepped = true;
+    left_ -= tokens;
+    work_.tokens += tokens;
+    for (const RowAllocator::Kept& k : rows_.kept()) {
+      const auto layers = static_cast<double>(k.layers);
+      work_.kv_bytes += layers * k.row_bytes * static_cast<double>(std::min(live.rows, k.most_rows));
+      // A token reads itself and those before it; over a chunk that grows in a line.
+      const double mean = static_cast<double>(before) + static_cast<double>(tokens + 1) / 2;
+      work_.pairs += layers * static_cast<double>(tokens) * std::min(mean, static_cast<double>(k.most_rows));
+    }
+  }
+
+  // The youngest gives up its room, and waits before all others that wait.
+  void preempt() {
+    Live live = running_.back();
+    running_.pop_back();
+    release(live);
+    ++result_.preemptions;
+    live.stepped = false;
+    if (scheduler_.swap && live.rows >= live.target) {
+      live.swapped = live.rows;
+      result_.swapped_tokens += live.rows;
+      work_.link_bytes += rows_.payload_bytes(live.rows);
+    } else {
+      result_.recomputed_tokens += live.rows;
+      live.target = live.prompt + live.generated;
+    }
+    live.rows = 0;
+    waiting_.push_front(live);
+  }
+
+  // Nothing could be computed: the youngest makes room. What has no room alone never will have any.
+  void unblock() {
+    if (running_.size() > 1) return preempt();
+    if (!running_.empty()) {
+      release(running_.back());
+      refuse(running_.back());
+      running_.pop_back();
+    } else if (!waiting_.empty()) {
+      refuse(waiting_.front());
+      waiting_.pop_front();
+    }
+  }
+
+  void observe(double seconds) {
+    result_.running_s[running_.size()] += seconds;
+    ++result_.steps;
+    const int64_t held = rows_.held_bytes();
+    result_.peak_held_bytes = std::max(result_.peak_held_bytes, held);
+    double payload = 0.0;
+    for (const Live& live : running_) payload += rows_.payload_bytes(live.rows);
+    held_s_ += static_cast<double>(held) * seconds;
+    payload_s_ += payload * seconds;
+  }
+
+  // What the step has generated, and who is done.
+  void finish() {
+    size_t kept = 0;
+    for (Live& live : running_) {
+      const bool ready = live.stepped && live.rows >= live.target;
+      live.stepped = false;
+      if (ready && live.output > 0) ++live.generated;
+      if (ready && live.first_token_s < 0.0) live.first_token_s = now_;
+      if (ready && live.generated >= live.output) {
+        end(live);
+        continue;
+      }
+      if (&running_[kept] != &live) running_[kept] = live;
+      ++kept;
+    }
+    running_.resize(kept);
+  }
+
+  void end(Live& live) {
+    result_.wait_s.push_back(live.admitted_s - live.arrival_s);
+    result_.ttft_s.push_back(live.first_token_s - live.arrival_s);
+    if (live.output > 1)
+      result_.tpot_s.push_back((now_ - live.first_token_s) / static_cast<double>(live.output - 1));
+    result_.prompt_tokens += live.prompt;
+    result_.generated_tokens += live.generated;
+    release(live);
+    if (watch_.end) watch_.end(live, false);
+  }
+
+  void refuse(const Live& live) {
+    ++result_.refused;
+    if (watch_.end) watch_.end(live, true);
+  }
+
+  void release(Live& live) {
+    rows_.close(live.sequence);
+    free_.push_back(live.sequence);
+    live.sequence = -1;
+  }
+
+  const std::function<bool(io::Request&)>& next_;
+  RowAllocator& rows_;
+  const StepTime& time_;
+  const Scheduler scheduler_;
+  const Watch& watch_;
+  io::Request coming_;
+  bool more_ = false;
+  double now_ = 0.0;
+  std::vector<Live> running_;  // in the order of arrival
+  std::deque<Live> waiting_;   // likewise, and all younger than those that run
+  std::vector<int> free_;      // numbers of sequences
+  StepWork work_;
+  int64_t left_ = 0;  // tokens of the step's budget
+  double held_s_ = 0.0, payload_s_ = 0.0;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+StepTime::StepTime(const config::Geometry& g, int64_t weights_bytes, const Device& device)
+    : weights_bytes_(static_cast<double>(weights_bytes)),
+      flops_per_token_(2.0 * static_cast<double>(g.parameters > 0 ? g.parameters : weights_bytes / 2)),
+      flops_per_pair_(2.0 * g.q_heads * (g.head_dim + (g.value_dim > 0 ? g.value_dim : g.head_dim))),
+      device_(device) {}
+
+double StepTime::seconds(const StepWork& work) const {
+  const double bytes_per_s = device_.read_gbps * 1e9;
+  const double weights = work.tokens == 0
+                             ? 0.0
+                             : std::max(weights_bytes_ / bytes_per_s,
+                                        flops_per_token_ * static_cast<double>(work.tokens) / device_.flops);
+  const double attention =
+      std::max(work.kv_bytes / bytes_per_s, flops_per_pair_ * work.pairs / device_.flops);
+  const double link = work.link_bytes == 0.0 ? 0.0 : work.link_bytes / (device_.link_gbps * 1e9);
+  return weights + attention + link;
+}
+
+int64_t ReplayResult::running_percentile(double p) const {
+  double all = 0.0, below = 0.0;
+  for (const double s : running_s) all += s;
+  for (size_t n = 0; n < running_s.size(); ++n) {
+    below += running_s[n];
+    if (below >= all * p / 100.0) return static_cast<int64_t>(n);
+  }
+  return peak_running();
+}
+
+int64_t ReplayResult::peak_running() const {
+  for (size_t n = running_s.size(); n-- > 0;)
+    if (running_s[n] > 0.0) return static_cast<int64_t>(n);
+  return 0;
+}
+
+ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows, const StepTime& time,
+                    const Scheduler& scheduler, const Watch& watch) {
+  return Replay(next, rows, time, scheduler, watch).run();
+}
+
+}  // namespace kv::planner

@@ -1,0 +1,92 @@
+// Requests through a cache's own allocator on a simulated clock: continuous batching with chunked prefill.
+//
+// Each step has a budget of tokens. Running sequences decode first, in the order of arrival; what is left goes to
+// chunks of prompts, running ones before waiting ones (Sarathi-Serve, arXiv:2403.02310). First come, first served: no
+// request overtakes another. A request is admitted if there is room for its first chunk and a watermark of the pool is
+// left. A decode that finds no room preempts the youngest sequence: its rows are dropped and computed again
+// (vLLM's recomputation), or moved over the link and back (swap). A request that would not fit alone is refused when
+// it arrives. A sequence's last token is never stored, as nobody reads it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "harness/config/geometry.h"
+#include "harness/io/request_trace.h"
+#include "harness/planner/row_allocator.h"
+
+namespace kv::planner {
+
+// A machine as it is stated; 0 where it is not.
+struct Device {
+  double read_gbps = 0.0;  // of memory
+  double flops = 0.0;      // per second; a multiply-add is two
+  double link_gbps = 0.0;  // to the memory that swapping moves rows to
+};
+
+// What a step does. `pairs`: of a query and a row that it reads, over all layers.
+struct StepWork {
+  int64_t tokens = 0;
+  double kv_bytes = 0.0, pairs = 0.0, link_bytes = 0.0;
+};
+
+// The roofline of a step on a device: of the weights, then of attention, the bytes that are read or the
+// multiply-adds, whichever takes longer; and what goes over the link. Attention reads each sequence's rows once a step.
+// A model of unknown size has a parameter for each 2 bytes of its weights.
+class StepTime {
+ public:
+  StepTime(const config::Geometry& geometry, int64_t weights_bytes, const Device& device);
+  double seconds(const StepWork& work) const;
+
+ private:
+  double weights_bytes_, flops_per_token_, flops_per_pair_;
+  Device device_;
+};
+
+struct Scheduler {
+  int64_t step_tokens = 2048;
+  int max_running = 256;
+  bool swap = false;  // else recomputation
+  double watermark = 0.01;
+};
+
+// A request that has arrived and has not ended.
+struct Live {
+  int64_t request = 0;  // in the order of arrival
+  double arrival_s = 0.0, admitted_s = -1.0, first_token_s = -1.0;
+  int64_t prompt = 0, output = 0;  // tokens
+  int sequence = -1;               // of the allocator, while it runs
+  int64_t rows = 0;                // tokens that are stored
+  int64_t target = 0;              // rows that must be there before it decodes
+  int64_t generated = 0;
+  int64_t swapped = 0;  // rows in the memory beyond the link
+  bool stepped = false;
+};
+
+// What a test watches. Called with nothing in between two steps, and once for each request.
+struct Watch {
+  std::function<void(const std::vector<Live>& running, size_t waiting)> step;
+  std::function<void(const Live& request, bool refused)> end;
+};
+
+struct ReplayResult {
+  int64_t requests = 0, refused = 0, preemptions = 0, recomputed_tokens = 0, swapped_tokens = 0, steps = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  double seconds = 0.0;           // of the simulated clock, first arrival to last answer
+  std::vector<double> running_s;  // seconds with so many sequences running
+  std::vector<double> wait_s, ttft_s,
+      tpot_s;  // of each request: to admission, to the first token, each further one
+  int64_t peak_held_bytes = 0;
+  double slack_share = 0.0;  // of the bytes held, what is no filled row: mean over time
+
+  // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.
+  int64_t running_percentile(double p) const;
+  int64_t peak_running() const;
+};
+
+// `next` gives the requests in the order of arrival; false at the end.
+ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows, const StepTime& time,
+                    const Scheduler& scheduler, const Watch& watch = {});
+
+}  // namespace kv::planner

@@ -1,0 +1,82 @@
+#include "harness/planner/request_source.h"
+
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/math/random.h"
+
+namespace kv::planner {
+namespace {
+
+// Gamma of this shape and scale 1, from the numbers of the stream `key`: Marsaglia and Tsang 2000. A shape below 1 is
+// drawn with one more, and a power of a uniform number mends it.
+double gamma(double shape, uint64_t key) {
+  if (shape < 1.0) {
+    const double u = math::random::uniform(math::random::key({key, 1}), 0);
+    return gamma(shape + 1.0, key) * std::pow(u, 1.0 / shape);
+  }
+  const double d = shape - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
+  for (uint64_t i = 0;; ++i) {
+    float x[2];
+    math::random::fill_normal(math::random::key({key, 2, i}), x);
+    const double v = std::pow(1.0 + c * static_cast<double>(x[0]), 3.0);
+    const double u = math::random::uniform(math::random::key({key, 3}), i),
+                 square = double{x[0]} * double{x[0]};
+    if (v > 0.0 && std::log(u) < 0.5 * square + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
+// The numbers of "name(a,b)", as many as there are places for; false where the text is not that.
+bool numbers_of(const std::string& text, const std::string& name, std::initializer_list<double*> places) {
+  if (!text.starts_with(name + "(") || !text.ends_with(")")) return false;
+  const char *at = text.data() + name.size() + 1, *end = text.data() + text.size() - 1;
+  for (double* place : places) {
+    if (place != *places.begin() && (at == end || *at++ != ',')) return false;
+    const auto [next, error] = std::from_chars(at, end, *place);
+    if (error != std::errc() || !(*place > 0.0) || !std::isfinite(*place)) return false;
+    at = next;
+  }
+  return at == end;
+}
+
+}  // namespace
+
+Arrivals parse_arrivals(const std::string& text) {
+  Arrivals arrivals;
+  if (text.empty() || numbers_of(text, "poisson", {&arrivals.per_second}) ||
+      numbers_of(text, "gamma", {&arrivals.per_second, &arrivals.cv}))
+    return arrivals;
+  throw std::invalid_argument(
+      "arrivals '" + text +
+      "' are neither poisson(2.5), requests a second, nor gamma(2.5,2), with the standard "
+      "deviation of a gap as so many times its mean");
+}
+
+RequestSource::RequestSource(std::string path, const Arrivals& arrivals, int64_t most, uint64_t seed)
+    : path_(std::move(path)),
+      arrivals_(arrivals),
+      most_(most),
+      key_(math::random::key({seed, 0x6172726976616c73})),  // "arrivals"
+      trace_(std::make_unique<io::RequestTrace>(path_)) {}
+
+bool RequestSource::next(io::Request& request) {
+  if (most_ > 0 && given_ == most_) return false;
+  if (!trace_->next(request)) {
+    if (given_ == 0) throw std::invalid_argument(path_ + ": holds no request");
+    if (most_ == 0 || arrivals_.per_second == 0.0) return false;
+    trace_ = std::make_unique<io::RequestTrace>(path_);
+    trace_->next(request);
+  }
+  if (arrivals_.per_second > 0.0) {
+    const double shape = 1.0 / (arrivals_.cv * arrivals_.cv);
+    const uint64_t key = math::random::key({key_, static_cast<uint64_t>(given_)});
+    if (given_ > 0) now_s_ += gamma(shape, key) / shape / arrivals_.per_second;
+    request.arrival_s = now_s_;
+  }
+  ++given_;
+  return true;
+}
+
+}  // namespace kv::planner

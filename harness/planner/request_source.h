@@ -1,0 +1,38 @@
+// The requests that a replay serves: those of a trace, when they came or at drawn times.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "harness/io/request_trace.h"
+
+namespace kv::planner {
+
+// Gaps between arrivals that are independent draws from a gamma distribution: cv 1 is a Poisson process, more comes
+// in bursts.
+struct Arrivals {
+  double per_second = 0.0;  // 0: the trace's own times
+  double cv = 1.0;          // standard deviation of a gap / its mean
+};
+// "poisson(2.5)" or "gamma(2.5,2)": requests a second, and cv; empty: the trace's own. Throws std::invalid_argument.
+Arrivals parse_arrivals(const std::string& text);
+
+class RequestSource {
+ public:
+  // `most`: requests in all; 0: the trace's. With drawn arrivals, more than the trace has begin it again.
+  RequestSource(std::string path, const Arrivals& arrivals, int64_t most, uint64_t seed);
+  // False at the end. Throws std::invalid_argument as RequestTrace, and for a trace without requests.
+  bool next(io::Request& request);
+
+ private:
+  const std::string path_;
+  const Arrivals arrivals_;
+  const int64_t most_;
+  const uint64_t key_;
+  std::unique_ptr<io::RequestTrace> trace_;
+  int64_t given_ = 0;
+  double now_s_ = 0.0;
+};
+
+}  // namespace kv::planner

@@ -1,0 +1,85 @@
+// Room for the rows of many sequences, from the placements that caches use, without the rows.
+//
+// Each group of layers that keep alike (variants/model_cache) has a placement of its own for one of its layers, and
+// every byte of it counts once a layer. The placement allocates through a Memory that counts and gives out addresses
+// with nothing behind them for what only kernels touch; block tables and free lists are real. So blocks, slack and
+// what is refused are the placement's own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/config/geometry.h"
+#include "variants/model_cache/build.h"
+
+namespace kv::planner {
+
+struct Room {
+  int64_t bytes = 0;           // for caches, beside the weights
+  int64_t max_tokens = 0;      // of a sequence; what contiguous caches reserve
+  int64_t typical_tokens = 0;  // of a sequence: groups that differ share out the pool by what these need
+  int max_sequences = 1;       // at once
+};
+
+class RowAllocator {
+ public:
+  // Paged groups get pools of what the room leaves beside the tables of as many usual sequences as fit. Throws
+  // std::invalid_argument for specs that unsupported() gives a reason for.
+  RowAllocator(const config::Geometry& geometry, const LayerSpecs& specs, const Room& room);
+  ~RowAllocator();
+  RowAllocator(const RowAllocator&) = delete;
+  RowAllocator& operator=(const RowAllocator&) = delete;
+
+  // Empty, or why such caches cannot be replayed in this room.
+  static std::string unsupported(const config::Geometry& geometry, const LayerSpecs& specs, const Room& room);
+
+  // A sequence of no tokens, under a small number of the caller's that is not open. False, and nothing is held, where
+  // there is no room for its tables and buffers.
+  bool open(int sequence);
+  // The sequence has `tokens` now, at least as many as before. False where there is no room: what some layers took is
+  // there for the next attempt then, or goes with the sequence.
+  bool grow(int sequence, int64_t tokens) {
+    return tokens <= covered_until_[static_cast<size_t>(sequence)] || grow_groups(sequence, tokens);
+  }
+  void close(int sequence);
+
+  // Whether a sequence of so many tokens has room when it is alone.
+  bool can_ever_hold(int64_t tokens) const;
+  // Whether the pools would have the share `watermark` of their blocks left beside such a sequence.
+  bool has_room(int64_t tokens, double watermark) const;
+
+  int64_t room_bytes() const;
+  // Of all sequences: rows, block tables, buffers and what is reserved for each; free blocks left out.
+  int64_t held_bytes() const;
+  // What attention finds of a sequence, by group.
+  struct Kept {
+    int64_t most_rows;  // of a layer; a window keeps no more, whatever the length
+    int64_t layers;
+    double row_bytes;  // of a layer, all heads, K and V
+  };
+  const std::vector<Kept>& kept() const { return kept_; }
+  // Rows that are filled, in bytes: slack left out. Rows in a codec's buffer count as encoded ones.
+  double payload_bytes(int64_t tokens) const;
+  // Of all paged groups, and those of them in use: as the placements count them.
+  int64_t pool_blocks() const;
+  int64_t blocks_in_use() const;
+
+ private:
+  struct Group;
+  struct Budget;
+  bool grow_groups(int sequence, int64_t tokens);
+  static bool grow_group(Group& group, int sequence, int64_t tokens);
+  void size_pools(const Room& room);
+  static std::vector<std::unique_ptr<Group>> groups(const config::Geometry& geometry, const LayerSpecs& specs,
+                                                    const Room& room);
+
+  std::unique_ptr<Budget> budget_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<Kept> kept_;
+  int64_t state_bytes_ = 0;             // of a sequence, whatever its length: linear layers, codecs' buffers
+  std::vector<int64_t> covered_until_;  // by sequence: up to so many tokens there is room already
+};
+
+}  // namespace kv::planner
