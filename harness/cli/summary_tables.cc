@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
 
 namespace kv::cli {
@@ -32,10 +33,22 @@ std::string cold_share(const results::CellResult& row) {
 enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate, kModel };
 
 Kind kind_of(const results::CellResult& row) {
-  if (row.experiment == "quality" || row.experiment == "recall") return Kind::kQuality;
-  if (row.experiment == "stream") return Kind::kStream;
-  if (row.experiment == "generate") return Kind::kGenerate;
-  if (row.experiment == "model") return Kind::kModel;
+  const auto all = experiments::experiments();
+  const auto of = std::find_if(all.begin(), all.end(), [&](const experiments::Experiment* e) {
+    return e->info.name == row.experiment;
+  });
+  switch (of == all.end() ? config::SummaryTable::kSteps : (*of)->info.summary) {
+    case config::SummaryTable::kQuality:
+      return Kind::kQuality;
+    case config::SummaryTable::kStream:
+      return Kind::kStream;
+    case config::SummaryTable::kGenerate:
+      return Kind::kGenerate;
+    case config::SummaryTable::kModel:
+      return Kind::kModel;
+    case config::SummaryTable::kSteps:
+      break;
+  }
   if (row.phase == "prefill") return Kind::kPrefill;
   return row.lengths.empty() ? Kind::kDecode : Kind::kRagged;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/config/braces.h"
 #include "harness/config/placeholder.h"
@@ -41,7 +42,12 @@ std::vector<std::string> without_lists(const Section& section, const std::string
 void expand_variants(const Section& section, Axes& axes) {
   axes.variants.clear();
   axes.series.clear();
+  axes.uncached = false;
   const auto add = [&](const std::string& series, const std::string& text) {
+    if (text == kUncached) {
+      if (std::exchange(axes.uncached, true)) section.fail("variants", "names 'none' twice");
+      return;
+    }
     axes.variants.push_back(read_variant(section, text));
     axes.series.push_back(series);
     if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)

@@ -232,6 +232,14 @@ std::vector<std::string_view> names_of(const Catalog& catalog) {
   return names;
 }
 
+// The tables of experiments that can do without a cache.
+std::string uncached_names(const Catalog& catalog) {
+  std::string names;
+  for (const ExperimentInfo& info : catalog.experiments)
+    if (info.runs_uncached) names += (names.empty() ? "[" : ", [") + info.own_table() + "]";
+  return names;
+}
+
 std::vector<ExperimentConfig> read_experiments(Section& top, const Config& config, const Catalog& catalog) {
   const ExperimentConfig defaults = read_defaults(top, config, catalog);
   const std::vector<std::string> kinds = top.texts("experiment", {});
@@ -253,7 +261,14 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
     const ExperimentInfo& info = info_of(catalog, kind);
     for (const ExperimentConfig& experiment : known.at(kind)) {
       require(!experiment.axes.variants.empty(), config.path,
-              "sweep.variants is missing; `kvlab list` shows what there is");
+              experiment.axes.uncached
+                  ? "sweep.variants has no cache to compare 'none' with; as [\"contiguous\", \"none\"]"
+                  : "sweep.variants is missing; `kvlab list` shows what there is");
+      require(!experiment.axes.uncached || info.runs_uncached, config.path,
+              "sweep.variants names 'none', no cache at all, which needs a model that computes K and V "
+              "again: give it "
+              "to the variants of " +
+                  uncached_names(catalog) + ", not of " + kind);
       require_length(experiment.axes, info.length_axis, config.path);
       if (info.needs_model) require_model(top, experiment);
       require_real_weights(top, config.workload, info);

@@ -27,6 +27,7 @@ struct Axes {
   std::vector<int64_t> budget;       // what {budget} stands for
   std::vector<LayerSpecs> variants;  // each of `written`, expanded
   std::vector<std::string> series;   // what each of `variants` was before {budget} became a number
+  bool uncached = false;             // `variants` names kUncached beside them
   std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
   std::vector<int64_t> seq_len;
   std::vector<int> batch;
@@ -38,6 +39,10 @@ struct Axes {
   std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len
   std::vector<int64_t> passage = {64};  // recall: tokens of one copy
 };
+
+// What `variants` may name beside specs: no cache at all. Tables have the second name, since readers of tables may take
+// the first for a missing value.
+inline constexpr std::string_view kUncached = "none", kUncachedInTables = "no_cache";
 
 struct MeasureConfig {
   int repetitions = 7;   // of every cell, interleaved over the cells of a sweep point

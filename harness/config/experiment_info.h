@@ -12,6 +12,9 @@ namespace kv::config {
 // Which axis says how long sequences are.
 enum class LengthAxis { kSeqLen, kLengths, kDistance };
 
+// Which columns the summary's table of an experiment has (cli/summary_tables.cc): times of steps, or its own.
+enum class SummaryTable { kSteps, kQuality, kStream, kGenerate, kModel };
+
 struct ExperimentInfo {
   std::string_view name;
   std::string_view help;
@@ -21,7 +24,9 @@ struct ExperimentInfo {
   bool needs_model = false;        // its only workload is "model"
   bool takes_latent_rows = false;  // MLA's
   bool runs_random_weights = false;
+  bool runs_uncached = false;   // its variants may name kUncached
   std::string_view table = {};  // of a config that overrides [sweep] and [measure] for it; empty: its name
+  SummaryTable summary = SummaryTable::kSteps;
   std::string own_table() const { return std::string(table.empty() ? name : table); }
 };
 

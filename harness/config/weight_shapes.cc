@@ -49,6 +49,9 @@ class File {
                   values = value_heads * count("linear_value_head_dim");
     s.recurrent_in = 2 * keys + 2 * values + 2 * value_heads;  // q and k; v and its gate; decay and step size
     s.recurrent_out = values;
+    s.convolved = 2 * keys + values;
+    s.convolution_kernel =
+        config_.contains("linear_conv_kernel_dim") ? count("linear_conv_kernel_dim") : 4;  // as in Qwen3-Next
     return s;
   }
 

@@ -61,6 +61,18 @@ void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suf
   }
 }
 
+void add_uncached(measure::SweepPoint& point) {
+  if (!point.experiment->axes.uncached) return;
+  const std::string name(config::kUncachedInTables);
+  measure::PlannedCell cell{.key = point.key_of(name), .spec = {}, .variant = name, .series = name};
+  cell.uncached = true;
+  if (point.context->gpu()) {
+    cell.status = results::Status::kUnsupported;
+    cell.reason = "without a cache a model runs on the CPU alone";
+  }
+  point.cells.push_back(std::move(cell));
+}
+
 std::string aa_suffix(const std::string& suffix) { return suffix.empty() ? "aa_test" : suffix + " aa_test"; }
 
 bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes) {

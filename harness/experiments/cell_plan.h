@@ -17,6 +17,8 @@ measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spe
 // A cell a variant. With an A/A test the first is there twice, side by side so that the two are in one group.
 void add_variants(measure::SweepPoint& point, const std::string& suffix = "");
 void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suffix = "");
+// A cell without a cache, if the config asks for one.
+void add_uncached(measure::SweepPoint& point);
 // The suffix of an A/A test's key.
 std::string aa_suffix(const std::string& suffix);
 

@@ -254,7 +254,8 @@ std::vector<results::CellResult> run_generate(const measure::SweepPoint& point,
 constinit const Experiment kGenerate{
     .info = {.name = "generate",
              .help = "a model writes on: where its text leaves the full f32 cache's",
-             .needs_model = true},
+             .needs_model = true,
+             .summary = config::SummaryTable::kGenerate},
     .check = check_windows,
     .plan = plan_generate,
     .run = run_generate};

@@ -31,11 +31,13 @@ void check_model(const measure::SweepPoint& point) {
 
 void plan_model(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
+  add_uncached(point);
   const int64_t recorded = reads_prompt(point) ? point.seq_len : 1;
   fit_side_by_side(point, shared_bytes(point, recorded), [&](const measure::PlannedCell& cell) {
+    if (cell.uncached) return uncached_bytes(point);
     const int64_t held = measure::held_bytes(point, cell.spec);
     // What grows is there twice while it is copied, a layer at a time; a prompt is read beside the sequences that are timed.
-    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().layers;
+    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().row_layers();
   });
 }
 
@@ -59,16 +61,21 @@ class ModelGroup : public TimedGroup {
  private:
   std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
     Timed& timed = timed_[&cell];
+    const bool reads = cell.uncached || reads_prompt(point());
     timed.rows = std::make_shared<workload::ContextRows>(
-        point().source->shape(), reads_prompt(point()) ? 0 : context_tokens(point()), point().config->seed);
+        point().source->shape(), reads ? 0 : context_tokens(point()), point().config->seed);
     return timed.rows;
   }
 
   void verify(measure::Cell& cell) override {
     Timed& timed = timed_[&cell];
-    measure::open_cache(cell, point(), point().batch * (reads_prompt(point()) ? 2 : 1));
+    if (cell.uncached) {
+      cell.ledger = std::make_unique<memory::Ledger>(point().memory_bytes);
+    } else {
+      measure::open_cache(cell, point(), point().batch * (reads_prompt(point()) ? 2 : 1));
+    }
     timed.model.emplace(cell, point(), *timed.rows);
-    cell.account(std::vector<int64_t>(cell.ids.size(), timed.model->tokens()));
+    timed.model->account();
     const int64_t copied = cell.ledger->copied_bytes();
     cell.judge(timed.model->errors(*timed.rows), 1);
     timed.copied_by_checks = cell.ledger->copied_bytes() - copied;
@@ -92,7 +99,7 @@ class ModelGroup : public TimedGroup {
 
   void summarise(measure::Cell& cell) override {
     const Timed& timed = timed_.at(&cell);
-    cell.account(std::vector<int64_t>(cell.ids.size(), timed.model->tokens()));
+    timed.model->account();
     cell.result.bytes_copied = *cell.result.bytes_copied - timed.copied_by_checks;
     cell.summarise();
     describe(cell, timed);
@@ -106,7 +113,7 @@ class ModelGroup : public TimedGroup {
     const double batch = point().batch;
     row.weights = point().config->workload.weights;
     row.weights_type = type_of(point().source->model()->weights());
-    row.context = point().experiment->measure.context;
+    row.context = cell.uncached ? "prefill" : point().experiment->measure.context;
     row.tokens_per_s = batch / *row.step_p50_us * 1e6;
     if (row.step_ci_low_us && row.step_ci_high_us) {  // few repetitions have no interval
       row.tokens_per_s_ci_low = batch / *row.step_ci_high_us * 1e6;
@@ -114,7 +121,9 @@ class ModelGroup : public TimedGroup {
     }
     row.weight_bytes_per_token = static_cast<double>(timed.model->weight_bytes()) / batch;
     row.cache_bytes_per_token = static_cast<double>(cell.read_bytes) / batch;
-    row.cache_share = (*row.append_p50_us + *row.view_p50_us + *row.attend_p50_us) / *row.step_p50_us;
+    row.projection_multiply_adds = timed.model->multiply_adds();
+    if (!cell.uncached)
+      row.cache_share = (*row.append_p50_us + *row.view_p50_us + *row.attend_p50_us) / *row.step_p50_us;
     if (timed.prompt_us.empty()) return;
     const double p50 = math::median(timed.prompt_us);
     const math::ConfidenceInterval interval = math::median_interval(timed.prompt_us);
@@ -133,7 +142,8 @@ class ModelGroup : public TimedGroup {
     const double multiply_seconds =
         static_cast<double>(model.multiply_adds()) / roofline_->f32_multiply_adds_per_s();
     row.weights_bound_us = measure::roofline_of(model.weight_bytes(), gbps, multiply_seconds).us;
-    row.step_bound_us = *row.weights_bound_us + *row.bound_us;
+    if (row.bytes_state) row.state_bound_us = static_cast<double>(*row.bytes_state) / gbps * 1e-3;
+    row.step_bound_us = *row.weights_bound_us + *row.bound_us + row.state_bound_us.value_or(0.0);
     row.step_bound_share = *row.step_bound_us / *row.step_p50_us;
   }
 
@@ -155,7 +165,9 @@ constinit const Experiment kModel{
              .help = "decode of a whole model: tokens a second, and what a step's time goes to",
              .needs_model = true,
              .runs_random_weights = true,
-             .table = "whole_model"},  // [model] is a geometry
+             .runs_uncached = true,
+             .table = "whole_model",  // [model] is a geometry
+             .summary = config::SummaryTable::kModel},
     .beyond_trained_context = true,
     .fixed_tokens = 4000.0,
     .check = check_model,

@@ -1,10 +1,16 @@
 #include "harness/experiments/model_steps.h"
 
 #include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 #include "harness/math/random.h"
+#include "harness/memory/machine.h"
+#include "harness/model/cached_model.h"
 #include "harness/model/step_parts.h"
+#include "harness/model/uncached_model.h"
 #include "variants/cache/spec.h"
+#include "variants/model_cache/resolve.h"
 
 namespace kv::experiments {
 namespace {
@@ -33,6 +39,7 @@ class StepTask : public measure::CellTask {
       row.view_us = times_[i].view_us;
       row.attend_us = times_[i].attend_us;
       row.projections_us = times_[i].projections_us;
+      if (times_[i].state_us > 0.0) row.state_us = times_[i].state_us;
       row.rest_us = times_[i].rest_us;
       row.step_us = times_[i].step_us();
     }
@@ -74,6 +81,37 @@ class PromptTask : public measure::CellTask {
   int repetition_ = 0;
 };
 
+// A state holds as much whatever it was given: so many synthetic tokens fill it.
+constexpr int64_t kStateTokens = 16;
+
+// Synthetic tokens of a linear layer: keys of about length 1, decays of 0.9, steps of 1/2.
+class LinearTokens {
+ public:
+  LinearTokens(const LinearShape& s, int64_t n, uint64_t key)
+      : n_(n),
+        k_(static_cast<size_t>(n * s.key_heads * s.key_dim)),
+        v_(static_cast<size_t>(n * s.value_heads * s.value_dim)),
+        alpha_(static_cast<size_t>(n * s.value_heads), 0.9f),
+        beta_(alpha_.size(), 0.5f) {
+    math::random::fill_normal(math::random::key({key, 0}), k_);
+    math::random::fill_normal(math::random::key({key, 1}), v_);
+    for (float& x : k_) x /= std::sqrt(static_cast<float>(s.key_dim));
+  }
+  StepInput input(SequenceId id) const {
+    return {.sequence = id,
+            .n = n_,
+            .q = k_.data(),
+            .k = k_.data(),
+            .v = v_.data(),
+            .alpha = alpha_.data(),
+            .beta = beta_.data()};
+  }
+
+ private:
+  const int64_t n_;
+  std::vector<float> k_, v_, alpha_, beta_;
+};
+
 bool cuts_prompt(const LayerSpecs& specs) {
   return specs.any([](const Spec& spec) { return retention_of(spec).cuts_prompt; });
 }
@@ -85,36 +123,83 @@ int64_t context_tokens(const measure::SweepPoint& point) {
   return point.seq_len - int64_t{m.steps} * m.repetitions - 1;
 }
 
+int64_t uncached_bytes(const measure::SweepPoint& point) {
+  const model::ModelConfig& m = point.source->model()->config();
+  // Of a layer: the residual and its norm, queries, keys and values twice, and the feed-forward's three.
+  const double floats = 4.0 * m.dim + 3.0 * m.hidden_dim + 4.0 * (m.q_heads + m.kv_heads) * m.head_dim();
+  const double activations = sizeof(float) * floats * point.batch * static_cast<double>(point.seq_len);
+  return static_cast<int64_t>(std::min(activations, 1e18)) +
+         measure::held_bytes(point, parse_layer_specs("contiguous")) +
+         model::UncachedModel::held_bytes(point.batch, point.seq_len);
+}
+
 ModelSteps::ModelSteps(measure::Cell& cell, const measure::SweepPoint& point, workload::ContextRows& rows)
-    : cell_(cell), point_(point) {
-  decoder_.emplace(new_decoder());
-  cell.ids.assign(decoder_->sequences().begin(), decoder_->sequences().end());
-  decoder_->observe(
-      [&](int layer, std::span<const StepInput> inputs) { rows.record(layer, inputs.front()); });
-  const int64_t context = context_tokens(point);
-  if (point.experiment->measure.context == "prefill") {
-    read_context(*decoder_);
-  } else {
-    // In few steps, since there are placements that copy all at each.
-    workload::prefill(*cell.cache, rows, cell.ids, 0, context, 0, std::max<int64_t>(1024, context / 8));
-    decoder_->follow(context);
-  }
-  cell.prompt = context;
+    : cell_(cell),
+      point_(point),
+      decoder_(new_decoder()),
+      states_(point.source->shape().linear, point.source->shape().layers) {
+  give_context(rows);
+  cell.prompt = context_tokens(point);
   cell.ledger->reset_peaks();
-  const CacheShape& shape = cell.cache->shape();
-  decoder_->observe([&](int layer, std::span<const StepInput> inputs) {
-    rows.record(layer, inputs.front());
-    const auto values = static_cast<size_t>(shape.q_heads * shape.head_dim);
-    answers_.push_back(
-        {{inputs.front().q, inputs.front().q + values}, {inputs.front().out, inputs.front().out + values}});
-  });
+  observe_verified_step(rows);
   step();
   decoder_->observe({});
 }
 
-model::CachedModel ModelSteps::new_decoder() const {
+void ModelSteps::observe_verified_step(workload::ContextRows& rows) {
+  decoder_->observe([&](int layer, std::span<const StepInput> inputs) {
+    const StepInput& in = inputs.front();
+    if (in.alpha) return states_.record(layer, in);
+    rows.record(layer, in);
+    Answer& answer = answers_.emplace_back(Answer{.layer = layer, .q = {}, .out = {}});
+    const model::ModelConfig& m = point_.source->model()->config();
+    const int d = m.head_dim();
+    for (int64_t head = 0; head < m.q_heads; ++head) {  // the last token of each
+      const int64_t at = (head * in.n + in.n - 1) * d;
+      answer.q.insert(answer.q.end(), in.q + at, in.q + at + d);
+      answer.out.insert(answer.out.end(), in.out + at, in.out + at + d);
+    }
+  });
+}
+
+void ModelSteps::give_context(workload::ContextRows& rows) {
+  if (cell_.uncached) return read_context(*decoder_);
+  const auto& decoder = static_cast<const model::CachedModel&>(*decoder_);
+  cell_.ids.assign(decoder.sequences().begin(), decoder.sequences().end());
+  if (point_.experiment->measure.context == "synthetic") return give_synthetic_context(rows);
+  decoder_->observe([&](int layer, std::span<const StepInput> inputs) {
+    const StepInput& in = inputs.front();
+    in.alpha ? states_.record(layer, in) : rows.record(layer, in);
+  });
+  read_context(*decoder_);
+}
+
+void ModelSteps::give_synthetic_context(workload::ContextRows& rows) {
+  // In few steps, since there are placements that copy all at each.
+  const int64_t context = context_tokens(point_);
+  workload::prefill(*cell_.cache, rows, cell_.ids, 0, context, 0, std::max<int64_t>(1024, context / 8));
+  const workload::WorkloadShape& shape = point_.source->shape();
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    if (cell_.cache->keeps_rows(layer)) continue;
+    const int64_t n = std::min<int64_t>(context, kStateTokens);
+    const LinearTokens tokens(shape.linear, n, math::random::key({point_.config->seed, 0x73746174}));
+    for (const SequenceId id : cell_.ids) {
+      const StepInput in = tokens.input(id);
+      cell_.cache->step(layer, {&in, 1});
+      if (id == cell_.ids.front()) states_.record(layer, in);
+    }
+  }
+  static_cast<model::CachedModel&>(*decoder_).follow(context);
+}
+
+std::unique_ptr<model::Decoder> ModelSteps::new_decoder() const {
   // Any position: how long a step takes does not depend on what a model was trained for.
-  return {*point_.source->model(), *cell_.cache, point_.batch, model::Rotary::kBeyond};
+  const model::Model& model = *point_.source->model();
+  if (cell_.uncached) {
+    return std::make_unique<model::UncachedModel>(model, *cell_.ledger, point_.batch, point_.seq_len,
+                                                  model::Rotary::kBeyond);
+  }
+  return std::make_unique<model::CachedModel>(model, *cell_.cache, point_.batch, model::Rotary::kBeyond);
 }
 
 // Sequence i reads the text from token i * seq_len on, from its start again where it ends; a model with random weights
@@ -133,8 +218,9 @@ std::vector<int> ModelSteps::ids(int64_t first, int64_t n) const {
   return ids;
 }
 
-void ModelSteps::read_context(model::CachedModel& decoder) const {
-  const int64_t context = context_tokens(point_), chunk = cuts_prompt(cell_.spec) ? context : kPromptChunk;
+void ModelSteps::read_context(model::Decoder& decoder) const {
+  const int64_t context = context_tokens(point_),
+                chunk = cell_.uncached || cuts_prompt(cell_.spec) ? context : kPromptChunk;
   for (int64_t first = 0; first < context; first += chunk) {
     const int64_t n = std::min(chunk, context - first);
     decoder.prompt(ids(first, n), n);
@@ -153,29 +239,80 @@ measure::StepTimes ModelSteps::step() {
   measure::StepTimes times{.append_us = us_of(model::Part::kAppend),
                            .view_us = us_of(model::Part::kView),
                            .attend_us = us_of(model::Part::kAttend),
-                           .projections_us = us_of(model::Part::kProjections)};
+                           .projections_us = us_of(model::Part::kProjections),
+                           .state_us = us_of(model::Part::kState)};
   times.rest_us = us - times.step_us();
   return times;
 }
 
 verify::Errors ModelSteps::errors(const workload::ContextRows& rows) const {
-  std::vector<verify::Output> outputs;
-  for (size_t layer = 0; layer < answers_.size(); ++layer) {
-    outputs.push_back({.sequence = cell_.ids.front(),
-                       .workload_sequence = 0,
-                       .layer = static_cast<int>(layer),
-                       .q = answers_[layer].q.data(),
-                       .out = answers_[layer].out.data()});
+  // Without a cache: what one would hold of the rows that were computed.
+  memory::Ledger ledger;
+  std::unique_ptr<Cache> instead;
+  SequenceId sequence = cell_.uncached ? 0 : cell_.ids.front();
+  if (cell_.uncached) {
+    instead = build_cache(parse_layer_specs("contiguous"), measure::cache_shape(point_, 1), ledger);
+    sequence = instead->add_sequence();
+    workload::prefill(*instead, rows, {&sequence, 1}, 0, tokens());
   }
-  return verify::verify(*cell_.cache, rows, tokens(), outputs);
+  std::vector<verify::Output> outputs;
+  for (const Answer& answer : answers_) {
+    outputs.push_back({.sequence = sequence,
+                       .workload_sequence = 0,
+                       .layer = answer.layer,
+                       .q = answer.q.data(),
+                       .out = answer.out.data()});
+  }
+  verify::Errors errors = verify::verify(instead ? *instead : *cell_.cache, rows, tokens(), outputs);
+  errors.state_rel_l2 = states_.error();
+  return errors;
+}
+
+void ModelSteps::account() const {
+  if (cell_.uncached) return account_uncached();
+  cell_.account(std::vector<int64_t>(cell_.ids.size(), tokens()));
+}
+
+void ModelSteps::account_uncached() const {
+  const memory::Ledger& ledger = *cell_.ledger;
+  ledger.assert_balanced();
+  const int64_t held = model::UncachedModel::held_bytes(point_.batch, point_.seq_len);
+  if (ledger.metadata().current_bytes != held || ledger.payload().current_bytes != 0) {
+    throw std::logic_error("without a cache " + std::to_string(ledger.metadata().current_bytes) + " and " +
+                           std::to_string(ledger.payload().current_bytes) + " bytes are held, not " +
+                           std::to_string(held) + " of ids alone");
+  }
+  results::CellResult& row = cell_.result;
+  row.bytes_payload = row.bytes_slack = row.bytes_disk = 0;
+  row.bytes_metadata = row.bytes_predicted = held;
+  row.bytes_workspace_peak = ledger.workspace().peak_bytes + ledger.payload().peak_bytes;
+  row.bytes_copied = ledger.copied_bytes();
+  row.bytes_device_peak = ledger.device().peak_bytes;
+  row.rss_peak_bytes = memory::peak_rss_bytes();
+  row.held_bytes_per_token = static_cast<double>(held) / static_cast<double>(point_.batch * tokens());
+  // What attention of all tokens reads at least, each row once, and does: a token sees itself and those before it.
+  const model::ModelConfig& m = point_.source->model()->config();
+  cell_.read_bytes = 0;
+  cell_.multiply_adds = {};
+  for (int layer = 0; layer < m.layers; ++layer) {
+    if (is_linear(m.kinds[static_cast<size_t>(layer)])) continue;
+    const int64_t n = tokens(), window = m.window(layer) > 0 ? std::min(m.window(layer), n) : n;
+    const int64_t pairs = window * (window + 1) / 2 + (n - window) * window;
+    cell_.read_bytes +=
+        2 * point_.batch * n * m.kv_heads * m.head_dim() * static_cast<int64_t>(sizeof(float));
+    cell_.multiply_adds.floats += 2 * point_.batch * pairs * m.q_heads * m.head_dim();
+  }
+  cell_.reads_in_place = false;
 }
 
 double ModelSteps::read_prompt() const {
-  model::CachedModel fresh = new_decoder();
+  const std::unique_ptr<model::Decoder> fresh = new_decoder();
   measure::Stopwatch watch;
-  read_context(fresh);
+  read_context(*fresh);
   const double seconds = watch.lap();
-  for (const SequenceId id : fresh.sequences()) cell_.cache->release(id);
+  if (!cell_.uncached) {
+    for (const SequenceId id : static_cast<model::CachedModel&>(*fresh).sequences()) cell_.cache->release(id);
+  }
   return seconds;
 }
 

@@ -36,7 +36,8 @@ void check_windows(const measure::SweepPoint& point) {
 constinit const Experiment kQuality{
     .info = {.name = "quality",
              .help = "a model reads a text: perplexity and divergence from the full f32 cache",
-             .needs_model = true},
+             .needs_model = true,
+             .summary = config::SummaryTable::kQuality},
     .check = check_windows,
     .plan = plan_quality,
     .run = run_quality};

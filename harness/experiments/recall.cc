@@ -91,7 +91,8 @@ constinit const Experiment kRecall{
              .help = "a passage comes again at a distance: the loss on its second copy",
              .length_axis = config::LengthAxis::kDistance,
              .own_axes = kRecallAxes,
-             .needs_model = true},
+             .needs_model = true,
+             .summary = config::SummaryTable::kQuality},
     .check = check_recall,
     .plan = plan_recall,
     .run = run_recall};

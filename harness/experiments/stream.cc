@@ -311,7 +311,8 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
 constinit const Experiment kStream{
     .info = {.name = "stream",
              .help = "a model reads on, far past its trained context: perplexity by position",
-             .needs_model = true},
+             .needs_model = true,
+             .summary = config::SummaryTable::kStream},
     .beyond_trained_context = true,
     .check = check_stream,
     .plan = plan_stream,

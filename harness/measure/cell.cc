@@ -36,8 +36,18 @@ int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t byte
 int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
   int64_t bytes = 0;
   for (const LayerGroup& group : kv::groups_of(specs, shape)) {
+    if (group.linear) continue;
     const int64_t disk = predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
     bytes += payload_of_units(group.spec, shape, disk);
+  }
+  return bytes;
+}
+
+// Of linear layers, in memory.
+int64_t state_bytes(const LayerSpecs& specs, const ModelShape& shape, int64_t sequences) {
+  int64_t bytes = 0;
+  for (const LayerGroup& group : kv::groups_of(specs, shape)) {
+    if (group.linear) bytes += linear_state_bytes(shape.linear) * std::ssize(group.layers) * sequences;
   }
   return bytes;
 }
@@ -47,6 +57,7 @@ results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
                            std::span<const int64_t> prompts) {
   results::Integer kept = {};
   for (int layer = 0; layer < cache.shape().layers; ++layer) {
+    if (!cache.keeps_rows(layer)) continue;
     const Spec& spec = cache.spec(layer);
     const RetentionEntry& retention = retention_of(spec);
     if (retention.keeps_all) continue;
@@ -89,6 +100,7 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
   };
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < s.layers; ++layer) {
+      if (!cache.keeps_rows(layer)) continue;
       const Spec& spec = cache.spec(layer);
       decoded = codec_of(spec).make(spec.codec).read_copy;
       rotated = rotates_at_read(spec);
@@ -143,12 +155,14 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
                            " bytes on the disk, but its closed form says otherwise");
   }
   // The spans show rows in files too.
-  const int64_t in_memory = used.payload - payload_on_disk(spec, shape(), lengths);
+  const int64_t states = state_bytes(spec, shape(), std::ssize(lengths)),
+                in_memory = used.payload - payload_on_disk(spec, shape(), lengths) + states;
   if (in_memory > payload) {
     throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
                            " bytes in memory, but the ledger has " + std::to_string(payload));
   }
   result.bytes_payload = in_memory;
+  if (states > 0) result.bytes_state = states;
   result.bytes_metadata = metadata;
   result.bytes_slack = payload - in_memory;
   result.bytes_disk = disk;
@@ -178,17 +192,22 @@ verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
 }
 
 int64_t Cell::kept_tokens() const {
-  int64_t kept = 0;
-  const int layers = cache->shape().layers;
-  for (int layer = 0; layer < layers; ++layer) kept += std::ssize(cache->kept(ids.front(), layer, 0));
+  int64_t kept = 0, layers = 0;
+  for (int layer = 0; layer < cache->shape().layers; ++layer) {
+    layers += cache->keeps_rows(layer);
+    kept += std::ssize(cache->kept(ids.front(), layer, 0));
+  }
   return (kept + layers / 2) / layers;
 }
 
 bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   set_errors(result, errors);
   result.err_positions = positions;
-  result.kept_tokens = kept_tokens();
-  const verify::PolicyCheck evictions = check_policies();
+  verify::PolicyCheck evictions;
+  if (cache) {
+    result.kept_tokens = kept_tokens();
+    evictions = check_policies();
+  }
   result.eviction_check = evictions.oracle;
   result.policy_choices = evictions.choices;
   result.policy_disputed = evictions.disputed;
@@ -202,6 +221,7 @@ bool Cell::judge(const verify::Errors& errors, int64_t positions) {
 verify::PolicyCheck Cell::check_policies() const {
   verify::PolicyCheck all;
   for (const LayerGroup& layers : kv::groups_of(spec, shape())) {
+    if (layers.linear) continue;
     const verify::PolicyCheck one =
         verify::check_policy(layers.spec, *workload, cache->shape().max_tokens, prompt, ledger->gpu());
     if (!one.failure().empty()) return one;
@@ -214,10 +234,12 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   auto cell = std::make_unique<Cell>();
   cell->key = planned.key;
   cell->spec = planned.spec;
+  cell->uncached = planned.uncached;
   cell->arm = planned.arm;
   cell->group = planned.group;
   const workload::WorkloadShape& w = point.source->shape();
   cell->kinds = w.kinds;
+  cell->linear = w.linear;
   results::CellResult& result = cell->result;
   result.cell = cell->key;
   result.variant = planned.variant;
@@ -259,6 +281,7 @@ void set_errors(results::CellResult& result, const verify::Errors& errors) {
   result.err_codec_rel_l2 = errors.codec_rel_l2;
   result.err_retention_rel_l2 = errors.retention_rel_l2;
   result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+  if (errors.state_rel_l2) result.err_state_rel_l2 = *errors.state_rel_l2;
 }
 
 bool runs(const Cell& cell) {
@@ -324,6 +347,8 @@ void Cell::summarise() {
   }
   if (steps.front().front().projections_us > 0.0) {
     result.projections_p50_us = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
+    const double state = phase_median(steps, [](const StepTimes& t) { return t.state_us; });
+    if (state > 0.0) result.state_p50_us = state;
     result.rest_p50_us = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
   }
   result.step_p90_us = math::percentile(all, 90);

@@ -21,8 +21,8 @@ namespace kv::measure {
 
 struct StepTimes {
   double append_us = 0, view_us = 0, attend_us = 0;
-  double projections_us = 0, rest_us = 0;  // of a whole model
-  double step_us() const { return append_us + view_us + attend_us + projections_us + rest_us; }
+  double projections_us = 0, state_us = 0, rest_us = 0;  // of a whole model
+  double step_us() const { return append_us + view_us + attend_us + projections_us + state_us + rest_us; }
 };
 
 // That hold `rows` rows of a side, the last one perhaps in part.
@@ -41,7 +41,9 @@ using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>
 struct Cell {
   std::string key;
   LayerSpecs spec;
+  bool uncached = false;          // then there is neither a spec nor a cache
   std::vector<ModelLayer> kinds;  // of the model's layers; empty where all are alike
+  LinearShape linear;             // of the linear ones among them
   size_t arm = 0, group = 0;      // as planned
   results::CellResult result;
   std::shared_ptr<const workload::Workload> workload;
@@ -77,7 +79,7 @@ struct Cell {
 
  private:
   // The geometry that the cache was built for.
-  ModelShape shape() const { return {cache->shape(), kinds}; }
+  ModelShape shape() const { return {cache->shape(), kinds, linear}; }
   verify::PolicyCheck check_policies() const;
 
   int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began

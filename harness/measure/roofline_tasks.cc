@@ -71,23 +71,6 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
   return rows;
 }
 
-template <class Read>
-double TimedReads::run(int64_t bytes, Read read) {
-  Stopwatch watch;
-  const uint64_t sum = read();
-  const double seconds = watch.lap();
-  sum_ = sum_ + sum;
-  gbps_.push_back(static_cast<double>(bytes) / seconds * 1e-9);
-  return seconds;
-}
-
-template <class Read>
-void TimedReads::warm_up(Read read) {
-  sum_ = sum_ + read();
-}
-
-double TimedReads::gbps() const { return math::median(gbps_); }
-
 int RowsBandwidthTask::iterations() const { return iterations_of(cell_.read_bytes); }
 
 // Where the rows lie may have changed since the last repetition.

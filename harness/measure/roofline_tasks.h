@@ -9,28 +9,13 @@
 #include <vector>
 
 #include "harness/measure/cell.h"
+#include "harness/measure/timed_reads.h"
 #include "harness/measure/timed_tasks.h"
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
 #include "kernels/cpu/ceilings/stream.h"
 
 namespace kv::measure {
-
-// Times reads, and keeps how fast each was.
-class TimedReads {
- public:
-  // read() returns a sum of what it reads. In seconds.
-  template <class Read>
-  double run(int64_t bytes, Read read);
-  // The same before a measurement: into the caches, with the threads awake.
-  template <class Read>
-  void warm_up(Read read);
-  double gbps() const;
-
- private:
-  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
-  std::vector<double> gbps_;
-};
 
 // Reading `bytes` and nothing else, on all threads.
 class ReadBandwidthTask : public TimedTask {

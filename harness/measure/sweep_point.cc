@@ -4,9 +4,9 @@
 
 namespace kv::measure {
 
-std::string SweepPoint::key(const LayerSpecs& spec, const std::string& suffix) const {
+std::string SweepPoint::key_of(const std::string& variant, const std::string& suffix) const {
   return experiment->kind + " " + workload + " b" + std::to_string(batch) + " s" + std::to_string(seq_len) +
-         shape + " " + spec.print() + (suffix.empty() ? "" : " " + suffix);
+         shape + " " + variant + (suffix.empty() ? "" : " " + suffix);
 }
 
 ModelShape cache_shape(const SweepPoint& point, int sequences) {
@@ -19,12 +19,13 @@ ModelShape cache_shape(const SweepPoint& point, int sequences) {
            .max_sequences = sequences,
            .rope = w.rope,
            .value_dim = w.value_dim},
-          w.kinds};
+          w.kinds,
+          w.linear};
 }
 
 double value_count(const SweepPoint& point, double heads, double tokens) {
   const workload::WorkloadShape& w = point.source->shape();
-  return heads * tokens * w.head_dim * w.layers * point.batch;
+  return heads * tokens * w.head_dim * w.row_layers() * point.batch;
 }
 
 int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec) {

@@ -20,10 +20,11 @@ namespace kv::measure {
 struct PlannedCell {
   std::string key;  // in cells.csv
   LayerSpecs spec;
-  std::string variant;   // as tables name it: the spec, where a cache is behind it
-  std::string series;    // the config's text that it comes from
-  size_t arm = 0;        // of those that the experiment itself compares, if it does
-  bool aa_test = false;  // the first variant a second time
+  std::string variant;    // as tables name it: the spec, where a cache is behind it
+  std::string series;     // the config's text that it comes from
+  size_t arm = 0;         // of those that the experiment itself compares, if it does
+  bool aa_test = false;   // the first variant a second time
+  bool uncached = false;  // no cache at all; then there is no spec
   results::Status status = results::Status::kNone;  // why it is not measured; kNone if it is
   std::string reason = {};
   int64_t needed_bytes = 0;  // at its peak
@@ -50,7 +51,10 @@ struct SweepPoint {
   int64_t memory_bytes = 0;           // what a run may use
   std::vector<PlannedCell> cells = {};
 
-  std::string key(const LayerSpecs& spec, const std::string& suffix = "") const;
+  std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {
+    return key_of(spec.print(), suffix);
+  }
+  std::string key_of(const std::string& variant, const std::string& suffix = "") const;
 };
 
 ModelShape cache_shape(const SweepPoint& point, int sequences);

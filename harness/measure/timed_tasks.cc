@@ -71,7 +71,7 @@ class ColdTask : public CellTask {
         attends_(attends),
         results_(results),
         ledger_(INT64_MAX, cell.ledger->gpu()) {
-    ModelShape shape(cell.cache->shape(), cell.kinds);
+    ModelShape shape(cell.cache->shape(), cell.kinds, cell.linear);
     shape.max_sequences = replicas * feed.sequences();
     shape.max_tokens = tokens;
     cache_ = build_cache(cell.spec, shape, ledger_);

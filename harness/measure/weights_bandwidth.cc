@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "harness/math/stats.h"
-
 namespace kv::measure {
 
 WeightsBandwidthTask::WeightsBandwidthTask(const model::ModelWeights& weights) {
@@ -24,18 +22,11 @@ int WeightsBandwidthTask::iterations() const {
 
 void WeightsBandwidthTask::begin(int) {
   parts_ = cpu::share_out(stretches_, static_cast<size_t>(omp_get_max_threads()));
-  sum_ = sum_ + cpu::read_stretches(parts_);
+  reads_.warm_up([&] { return cpu::read_stretches(parts_); });
 }
 
 double WeightsBandwidthTask::run() {
-  Stopwatch watch;
-  const uint64_t sum = cpu::read_stretches(parts_);
-  const double seconds = watch.lap();
-  sum_ = sum_ + sum;
-  gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
-  return seconds;
+  return reads_.run(bytes_, [&] { return cpu::read_stretches(parts_); });
 }
-
-double WeightsBandwidthTask::gbps() const { return math::median(gbps_); }
 
 }  // namespace kv::measure

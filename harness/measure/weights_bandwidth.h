@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "harness/measure/timed_reads.h"
 #include "harness/measure/timing.h"
 #include "harness/model/weights.h"
 #include "kernels/cpu/ceilings/stream.h"
@@ -19,14 +20,13 @@ class WeightsBandwidthTask : public TimedTask {
   double run() override;
   void end() override {}
   int64_t bytes() const { return bytes_; }
-  double gbps() const;
+  double gbps() const { return reads_.gbps(); }
 
  private:
   std::vector<cpu::Stretch> stretches_;
   std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
   int64_t bytes_ = 0;
-  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
-  std::vector<double> gbps_;
+  TimedReads reads_;
 };
 
 }  // namespace kv::measure

@@ -15,8 +15,8 @@ void check_window(const ModelConfig& config, const Cache& cache) {
   const int64_t tokens = cache.shape().max_tokens;
   for (int layer = 0; layer < config.layers; ++layer) {
     const int64_t window = config.window(layer);
+    if (window == 0 || tokens <= window || !retention_of(cache.spec(layer)).keeps_all) continue;
     const Spec& spec = cache.spec(layer);
-    if (window == 0 || tokens <= window || !retention_of(spec).keeps_all) continue;
     throw std::invalid_argument(config.viewer(layer) + " sees the last " + std::to_string(window) +
                                 " tokens, but '" + spec.print() + "' shows it all of " +
                                 std::to_string(tokens) + ": give it ring(window=" + std::to_string(window) +
@@ -46,20 +46,18 @@ ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
            .max_tokens = max_tokens,
            .max_sequences = sequences,
            .rope = config.rope},
-          config.kinds};
-}
-
-void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to) {
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t i = 0; i < inner; ++i)
-      std::copy_n(from + (o * inner + i) * row, row, to + (i * outer + o) * row);
-  }
+          config.kinds,
+          config.linear};
 }
 
 CachedModel::CachedModel(const Model& model, Cache& cache, int sequences, Rotary rotary)
     : model_(model), cache_(cache), rotary_(rotates_at_read(cache) ? Rotary::kCache : rotary) {
   check_window(model.config(), cache);
-  check_rotation(model.config(), cache.spec(0));
+  int rows = 0;  // a layer that keeps them
+  while (!cache.keeps_rows(rows)) ++rows;
+  check_rotation(model.config(), cache.spec(rows));
+  windows_.assign(static_cast<size_t>(model.config().layers),
+                  std::vector<ConvolutionWindow>(static_cast<size_t>(sequences)));
   for (int i = 0; i < sequences; ++i) ids_.push_back(cache.add_sequence());
 }
 
@@ -77,7 +75,8 @@ std::vector<float> CachedModel::step(std::span<const int> ids, int64_t n, std::s
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, n, q, k, v, out);
       },
-      rotary_, wanted);
+      rotary_, wanted,
+      [&](int layer, const float* projected, float* out) { recur(layer, n, projected, out); });
   tokens_ += n;
   return logits;
 }
@@ -89,33 +88,32 @@ void CachedModel::fork(int samples) {
     for (int i = 1; i < samples; ++i) all.push_back(cache_.fork(id));
   }
   ids_ = std::move(all);
+  for (std::vector<ConvolutionWindow>& layer : windows_) {
+    std::vector<ConvolutionWindow> copies;
+    for (const ConvolutionWindow& window : layer)
+      copies.insert(copies.end(), static_cast<size_t>(samples), window);
+    layer = std::move(copies);
+  }
+}
+
+void CachedModel::recur(int layer, int64_t n, const float* projected, float* out) {
+  const LayerWeights& weights = model_.weights().layers[static_cast<size_t>(layer)];
+  const ModelConfig& config = model_.config();
+  const std::span<const StepInput> inputs =
+      linear_rows_.lay_out(config.linear, weights, ids_, n, projected, windows_[static_cast<size_t>(layer)]);
+  {
+    const StepParts::Timing timing(Part::kState);
+    cache_.step(layer, inputs);
+  }
+  tell(layer, inputs);
+  linear_rows_.copy_out(config.linear, weights, config.norm_epsilon, projected, out);
 }
 
 void CachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
-  const CacheShape& s = cache_.shape();
-  const auto sequences = static_cast<int64_t>(ids_.size()), row = n * s.head_dim;
-  const int64_t q_size = s.q_heads * row, kv_size = s.kv_heads * row;
-  q_.resize(static_cast<size_t>(sequences * q_size));
-  out_.resize(q_.size());
-  k_.resize(static_cast<size_t>(sequences * kv_size));
-  v_.resize(k_.size());
-  swap_axes(q, s.q_heads, sequences, row, q_.data());
-  swap_axes(k, s.kv_heads, sequences, row, k_.data());
-  swap_axes(v, s.kv_heads, sequences, row, v_.data());
-  std::vector<StepInput> inputs;
-  for (int64_t i = 0; i < sequences; ++i) {
-    inputs.push_back({.sequence = ids_[static_cast<size_t>(i)],
-                      .n = n,
-                      .q = q_.data() + i * q_size,
-                      .k = k_.data() + i * kv_size,
-                      .v = v_.data() + i * kv_size,
-                      .out = out_.data() + i * q_size,
-                      .sink_logits = model_.config().sinks(layer),
-                      .score_cap = model_.config().score_cap});
-  }
+  const std::span<const StepInput> inputs = rows_.lay_out(model_.config(), layer, ids_, n, q, k, v);
   step_cache(layer, inputs);
-  if (observer_) observer_(layer, inputs);
-  swap_axes(out_.data(), sequences, s.q_heads, row, out);
+  tell(layer, inputs);
+  rows_.copy_out(model_.config(), out);
 }
 
 void CachedModel::step_cache(int layer, std::span<const StepInput> inputs) {

@@ -6,14 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "harness/model/decoder.h"
+#include "harness/model/linear_rows.h"
 #include "harness/model/model.h"
+#include "harness/model/step_rows.h"
 #include "variants/cache/cache.h"
 #include "variants/model_cache/build.h"
 
@@ -24,10 +23,6 @@ ModelShape cache_shape(const ModelConfig& config, int sequences, int64_t max_tok
 
 // Throws std::invalid_argument where the spec has positions=cache, and the model no RoPE, or several.
 void check_rotation(const ModelConfig& config, const LayerSpecs& specs);
-
-// From [outer, inner, row] to [inner, outer, row]: a model's rows [heads, sequences, n, head_dim] to a cache's
-// [sequences, heads, n, head_dim], or back, with n * head_dim values a row.
-void swap_axes(const float* from, int64_t outer, int64_t inner, int64_t row, float* to);
 
 class CachedModel : public Decoder {
  public:
@@ -41,13 +36,9 @@ class CachedModel : public Decoder {
   // [sequences, n, vocab_size]. Throws what Model::forward and Cache::step throw.
   std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, {}); }
   // The same as a part of a prompt: logits of the last token of each sequence, [sequences, vocab_size].
-  std::vector<float> prompt(std::span<const int> ids, int64_t n);
+  std::vector<float> prompt(std::span<const int> ids, int64_t n) override;
   // The cache has been given `tokens` tokens of each sequence by someone else.
   void follow(int64_t tokens) { tokens_ += tokens; }
-
-  // Called after each layer's step, with what the cache was given and what it answered.
-  using Observer = std::function<void(int layer, std::span<const StepInput> inputs)>;
-  void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::span<const SequenceId> sequences() const { return ids_; }
   // The cache has room for as many sequences, or std::logic_error. Throws std::bad_alloc.
@@ -58,6 +49,7 @@ class CachedModel : public Decoder {
  private:
   std::vector<float> step(std::span<const int> ids, int64_t n, std::span<const int64_t> wanted);
   void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  void recur(int layer, int64_t n, const float* projected, float* out);
   // Cache::step, its parts timed.
   void step_cache(int layer, std::span<const StepInput> inputs);
 
@@ -66,8 +58,9 @@ class CachedModel : public Decoder {
   Rotary rotary_;
   std::vector<SequenceId> ids_;
   int64_t tokens_ = 0;
-  Observer observer_;
-  std::vector<float> q_, k_, v_, out_;  // [sequences, heads, n, head_dim]
+  StepRows rows_;
+  LinearRows linear_rows_;
+  std::vector<std::vector<ConvolutionWindow>> windows_;  // [layers][sequences]
 };
 
 }  // namespace kv::model

@@ -44,9 +44,12 @@ void normalise_heads(const std::vector<float>& weight, float epsilon, Matrix& x)
   Eigen::Map<Matrix>(x.data(), rows, head_dim) = heads;
 }
 
-// The projections of a layer with recurrent state. The state is not computed: its inputs pass as they are.
-Matrix project_recurrent(const Matrix& x, const LayerWeights& layer) {
-  return layer.recurrent_out.apply(layer.recurrent_in.apply(x).leftCols(layer.recurrent_out.cols()));
+Matrix recur(const Matrix& x, const LayerWeights& layer, int l, const Model::Recurrence& recurrence) {
+  if (!recurrence) throw std::logic_error("forward: nobody keeps the state of layer " + std::to_string(l));
+  const Matrix projected = layer.recurrent_in.apply(x);
+  Matrix out(x.rows(), layer.recurrent_out.cols());
+  recurrence(l, projected.data(), out.data());
+  return layer.recurrent_out.apply(out);
 }
 
 // [n, heads * head_dim] to [heads, n, head_dim], as attention wants it.
@@ -182,8 +185,8 @@ std::vector<float> Model::forward(std::span<const int> tokens, int64_t first_pos
 }
 
 std::vector<float> Model::forward(std::span<const int> tokens, std::span<const int64_t> positions,
-                                  const Attention& attention, Rotary rotary,
-                                  std::span<const int64_t> wanted) const {
+                                  const Attention& attention, Rotary rotary, std::span<const int64_t> wanted,
+                                  const Recurrence& recurrence) const {
   const Impl& m = *impl_;
   m.check_step(tokens, positions, rotary);
   if (tokens.empty()) return {};
@@ -197,16 +200,16 @@ std::vector<float> Model::forward(std::span<const int> tokens, std::span<const i
     if (!out_norm.empty()) y = normalise(y, out_norm, {}, epsilon);
     x += y;
   };
-  int l = 0;  // of those that keep K and V
+  int l = 0;
   for (const LayerWeights& layer : m.weights.layers) {
     const Matrix normed = normalise(x, layer.attention_norm, layer.attention_norm_bias, epsilon);
     if (layer.recurrent_in.rows() > 0) {
-      x += project_recurrent(normed, layer);
+      x += recur(normed, layer, l, recurrence);
     } else {
       const bool slides = two_ropes && config().window(l) > 0;
       add(m.attend(normed, layer, l, slides ? window_angles : angles, attention), layer.attention_out_norm);
-      ++l;
     }
+    ++l;
     add(feed_forward(normalise(x, layer.ffn_norm, layer.ffn_norm_bias, epsilon), layer, config()),
         layer.ffn_out_norm);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "variants/core/rope.h"
+#include "variants/model_cache/linear_cache.h"
 #include "variants/model_cache/model_layer.h"
 
 namespace kv::model {
@@ -48,6 +49,7 @@ struct ModelConfig {
 
   // What families differ by; the defaults are Llama's.
   std::vector<ModelLayer> kinds{};  // [layers]
+  LinearShape linear{};             // of those of kind "linear"
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
   bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
@@ -89,6 +91,10 @@ class Model {
   using Attention =
       std::function<void(int layer, int64_t n, const float* q, const float* k, const float* v, float* out)>;
 
+  // What a linear layer makes of n tokens between its projections: `projected` [n, recurrent_in] to out [n,
+  // recurrent_out], with the tokens before them in a state that it keeps (linear_rows.h).
+  using Recurrence = std::function<void(int layer, const float* projected, float* out)>;
+
   // Maps a llama2.c legacy (v0) file, or the folder of a Hugging Face model (config.json of a family of
   // family.cc, and .safetensors in f32, f16 or bf16). The weights stay in the files. Throws
   // std::invalid_argument for files that are not what they say, and with the bytes needed if they are more
@@ -109,10 +115,10 @@ class Model {
                              Rotary rotary = Rotary::kTrained) const;
   // The same with token i at positions[i]: tokens of several sequences in one pass, which `attention` must
   // know how to distinguish. `wanted`: indices into `tokens` whose logits are asked for, [wanted, vocab_size];
-  // none: those of all.
+  // none: those of all. std::logic_error where a linear layer has no `recurrence`.
   std::vector<float> forward(std::span<const int> tokens, std::span<const int64_t> positions,
                              const Attention& attention, Rotary rotary = Rotary::kTrained,
-                             std::span<const int64_t> wanted = {}) const;
+                             std::span<const int64_t> wanted = {}, const Recurrence& recurrence = {}) const;
 
  private:
   struct Impl;

@@ -1,5 +1,6 @@
 #include "harness/model/random_weights.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -45,9 +46,16 @@ void fill(std::byte* to, Type type, int64_t rows, int64_t cols, uint64_t key) {
   std::memcpy(to + 8 * words, &last, static_cast<size_t>(rows * cols * size - 8 * words));
 }
 
-std::vector<ModelLayer> keeping_rows(std::vector<ModelLayer> layers) {
-  std::erase_if(layers, [](const ModelLayer& layer) { return !keeps_rows(layer); });
-  return layers;
+// Between a linear layer's projections. Decays of 0.5 to 0.98 a token, so that states neither vanish nor grow.
+void fill_recurrence(const config::WeightShapes& s, const LinearShape& linear, uint64_t key,
+                     LayerWeights& layer) {
+  layer.convolution.resize(static_cast<size_t>(s.convolved * s.convolution_kernel));
+  math::random::fill_normal(key, layer.convolution);
+  for (float& x : layer.convolution) x /= std::sqrt(static_cast<float>(s.convolution_kernel));
+  for (int head = 0; head < linear.value_heads; ++head)
+    layer.decay_rate.push_back(std::ldexp(0.03f, head % 6));
+  layer.decay_bias.assign(static_cast<size_t>(linear.value_heads), 0.0f);
+  layer.state_norm.assign(static_cast<size_t>(linear.value_dim), 1.0f);
 }
 
 class Maker {
@@ -101,6 +109,7 @@ class Maker {
       } else {
         layer.recurrent_in = matrix(data, s_.recurrent_in, s_.hidden);
         layer.recurrent_out = matrix(data, s_.hidden, s_.recurrent_out);
+        fill_recurrence(s_, g_.linear, math::random::key({seed_, static_cast<uint64_t>(bytes_), 1}), layer);
       }
       layer.gate = matrix(data, s_.gated ? s_.intermediate : 0, s_.hidden);
       layer.up = matrix(data, s_.intermediate, s_.hidden);
@@ -111,12 +120,15 @@ class Maker {
 
   ModelConfig config() const {
     const auto refuse = [&](const std::string& what) { throw std::invalid_argument(g_.path + ": " + what); };
-    if (g_.layers < g_.model_layers && s_.recurrent_in == 0)
-      refuse("'linear_num_value_heads' is missing: " + std::to_string(g_.model_layers - g_.layers) +
+    const auto unknown = std::count_if(g_.kinds.begin(), g_.kinds.end(), [&](const ModelLayer& layer) {
+      return layer.shares >= 0 || (!keeps_rows(layer) && (!is_linear(layer) || s_.recurrent_in == 0));
+    });
+    if (unknown > 0)
+      refuse("'linear_num_value_heads' is missing: " + std::to_string(unknown) +
              " layers keep no K and V, and their weights are unknown");
     return {.dim = static_cast<int>(s_.hidden),
             .hidden_dim = static_cast<int>(s_.intermediate),
-            .layers = g_.layers,
+            .layers = g_.model_layers,
             .q_heads = g_.q_heads,
             .kv_heads = g_.kv_heads,
             .vocab_size = static_cast<int>(s_.vocab),
@@ -124,7 +136,8 @@ class Maker {
             .stated_head_dim = g_.head_dim,
             .rope = {.pairs = RopePairs::kHalfSplit},
             .window_rope = {.pairs = RopePairs::kHalfSplit},
-            .kinds = keeping_rows(g_.kinds)};
+            .kinds = g_.kinds,
+            .linear = g_.linear};
   }
 
   const config::Geometry& g_;

@@ -8,8 +8,8 @@
 
 namespace kv::model {
 
-enum class Part { kProjections, kAppend, kView, kAttend };
-inline constexpr size_t kParts = 4;
+enum class Part { kProjections, kAppend, kView, kAttend, kState };
+inline constexpr size_t kParts = 5;
 
 class StepParts {
  public:

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "harness/model/cached_model.h"
+#include "harness/model/step_parts.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
+#include "variants/model_cache/resolve.h"
 
 namespace kv::model {
 namespace {
@@ -31,9 +33,15 @@ UncachedModel::UncachedModel(const Model& model, Memory& memory, int sequences, 
       sequences_(sequences),
       max_tokens_(max_tokens),
       rotary_(rotary),
-      ids_(memory, static_cast<size_t>(sequences * max_tokens) * sizeof(int), ByteKind::kMetadata) {
+      ids_(memory, static_cast<size_t>(held_bytes(sequences, max_tokens)), ByteKind::kMetadata) {
   if (rotary == Rotary::kCache) throw std::logic_error("no cache: nobody would rotate the keys");
   for (int layer = 0; layer < model.config().layers; ++layer) {
+    if (is_linear(model.config().kinds[static_cast<size_t>(layer)])) {
+      CacheShape one = cache_shape(model.config(), 1, max_tokens);
+      one.layers = 1;
+      if (!state_) state_ = build_linear_cache(model.config().linear, one, memory);
+      continue;
+    }
     std::unique_ptr<Cache>& rows = rows_[model.config().window(layer)];
     if (!rows) rows = one_layer(model.config(), model.config().window(layer), memory, max_tokens);
   }
@@ -43,7 +51,7 @@ int* UncachedModel::text(int sequence) const {
   return reinterpret_cast<int*>(ids_.data()) + sequence * max_tokens_;
 }
 
-std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n) {
+std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n, int64_t wanted) {
   const int64_t all = tokens_ + n;
   if (all > max_tokens_ || std::ssize(ids) != sequences_ * n) {
     throw std::logic_error("step of " + std::to_string(ids.size()) + " ids for " +
@@ -56,14 +64,15 @@ std::vector<float> UncachedModel::step(std::span<const int> ids, int64_t n) {
     std::copy_n(ids.begin() + s * n, n, text(s) + tokens_);
     again.insert(again.end(), text(s), text(s) + all);
     for (int64_t t = 0; t < all; ++t) positions.push_back(t);
-    for (int64_t t = tokens_; t < all; ++t) newest.push_back(s * all + t);
+    for (int64_t t = all - wanted; t < all; ++t) newest.push_back(s * all + t);
   }
   std::vector<float> logits = model_.forward(
       again, positions,
       [&](int layer, int64_t, const float* q, const float* k, const float* v, float* out) {
         attend(layer, all, q, k, v, out);
       },
-      rotary_, newest);
+      rotary_, newest,
+      [&](int layer, const float* projected, float* out) { recur(layer, all, projected, out); });
   tokens_ = all;
   return logits;
 }
@@ -80,34 +89,42 @@ void UncachedModel::fork(int samples) {
 // One layer's attention of all tokens so far.
 void UncachedModel::attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out) {
   Cache& rows = *rows_.at(model_.config().window(layer));
-  const CacheShape& s = rows.shape();
-  const int64_t row = n * s.head_dim, q_size = s.q_heads * row, kv_size = s.kv_heads * row;
-  q_.resize(static_cast<size_t>(sequences_ * q_size));
-  out_.resize(q_.size());
-  k_.resize(static_cast<size_t>(sequences_ * kv_size));
-  v_.resize(k_.size());
-  swap_axes(q, s.q_heads, sequences_, row, q_.data());
-  swap_axes(k, s.kv_heads, sequences_, row, k_.data());
-  swap_axes(v, s.kv_heads, sequences_, row, v_.data());
-  for (int i = 0; i < sequences_; ++i) {
-    const SequenceId id = rows.add_sequence();
-    const StepInput in{.sequence = id,
-                       .n = n,
-                       .q = q_.data() + i * q_size,
-                       .k = k_.data() + i * kv_size,
-                       .v = v_.data() + i * kv_size,
-                       .out = out_.data() + i * q_size,
-                       .sink_logits = model_.config().sinks(layer),
-                       .score_cap = model_.config().score_cap};
+  const std::vector<SequenceId> ids(static_cast<size_t>(sequences_));
+  const std::span<StepInput> inputs = layer_rows_.lay_out(model_.config(), layer, ids, n, q, k, v);
+  {
+    const StepParts::Timing timing(Part::kAttend);
+    step_alone(rows, inputs);
+  }
+  tell(layer, inputs);
+  layer_rows_.copy_out(model_.config(), out);
+}
+
+void UncachedModel::recur(int layer, int64_t n, const float* projected, float* out) {
+  const LayerWeights& weights = model_.weights().layers[static_cast<size_t>(layer)];
+  const ModelConfig& config = model_.config();
+  const std::vector<SequenceId> ids(static_cast<size_t>(sequences_));
+  std::vector<ConvolutionWindow> windows(ids.size());
+  const std::span<StepInput> inputs =
+      linear_rows_.lay_out(config.linear, weights, ids, n, projected, windows);
+  {
+    const StepParts::Timing timing(Part::kState);
+    step_alone(*state_, inputs);
+  }
+  tell(layer, inputs);
+  linear_rows_.copy_out(config.linear, weights, config.norm_epsilon, projected, out);
+}
+
+void UncachedModel::step_alone(Cache& cache, std::span<StepInput> inputs) const {
+  for (StepInput& in : inputs) {
+    in.sequence = cache.add_sequence();
     try {
-      rows.step(0, {&in, 1});
+      cache.step(0, {&in, 1});
     } catch (...) {
-      rows.release(id);
+      cache.release(in.sequence);
       throw;
     }
-    rows.release(id);
+    cache.release(in.sequence);
   }
-  swap_axes(out_.data(), sequences_, s.q_heads, row, out);
 }
 
 }  // namespace kv::model

@@ -9,7 +9,9 @@
 #include <memory>
 
 #include "harness/model/decoder.h"
+#include "harness/model/linear_rows.h"
 #include "harness/model/model.h"
+#include "harness/model/step_rows.h"
 #include "variants/cache/cache.h"
 
 namespace kv::model {
@@ -23,13 +25,23 @@ class UncachedModel : public Decoder {
 
   // Throws what Model::forward and Cache::step throw; then no token has been taken. std::logic_error past
   // max_tokens.
-  std::vector<float> step(std::span<const int> ids, int64_t n) override;
+  std::vector<float> step(std::span<const int> ids, int64_t n) override { return step(ids, n, n); }
+  std::vector<float> prompt(std::span<const int> ids, int64_t n) override { return step(ids, n, 1); }
   void fork(int samples) override;
   int sequence_count() const override { return sequences_; }
   int64_t tokens() const override { return tokens_; }
+  // Held between steps: the ids.
+  static int64_t held_bytes(int sequences, int64_t max_tokens) {
+    return sequences * max_tokens * static_cast<int64_t>(sizeof(int));
+  }
 
  private:
+  // With the logits of the last `wanted` tokens of each sequence.
+  std::vector<float> step(std::span<const int> ids, int64_t n, int64_t wanted);
   void attend(int layer, int64_t n, const float* q, const float* k, const float* v, float* out);
+  void recur(int layer, int64_t n, const float* projected, float* out);
+  // Each sequence's step in an empty cache, which is empty again behind it.
+  void step_alone(Cache& cache, std::span<StepInput> inputs) const;
   int* text(int sequence) const;  // [max_tokens]
 
   const Model& model_;
@@ -41,7 +53,9 @@ class UncachedModel : public Decoder {
   // By the layers' windows: room for one layer's rows, empty between layers.
   std::map<int64_t, std::unique_ptr<Cache>> rows_;
   int64_t tokens_ = 0;
-  std::vector<float> q_, k_, v_, out_;  // [sequences, heads, n, head_dim]
+  std::unique_ptr<Cache> state_;  // likewise, of a linear layer; null where there is none
+  StepRows layer_rows_;
+  LinearRows linear_rows_;
 };
 
 }  // namespace kv::model

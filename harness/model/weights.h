@@ -65,8 +65,12 @@ struct LayerWeights {
   WeightMatrix router{};          // [experts, dim]
   std::vector<float> b_router{};  // [experts]
   std::vector<ExpertWeights> experts{};
-  // Of a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out].
+  // Of a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out],
+  // and what is between them (linear_rows.h).
   WeightMatrix recurrent_in{}, recurrent_out{};
+  std::vector<float> convolution{};               // [kernel, channels], the oldest input first
+  std::vector<float> decay_rate{}, decay_bias{};  // [value_heads]
+  std::vector<float> state_norm{};                // [value_dim]
 };
 
 struct ModelWeights {

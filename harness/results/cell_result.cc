@@ -286,6 +286,8 @@ Fields of_whole_models() {
               {"prefill", "synthetic"}),
           {"projections_p50_us", "us", &C::projections_p50_us,
            "products with weights, the classifier's included"},
+          {"state_p50_us", "us", &C::state_p50_us,
+           "linear layers' recurrence, which updates and reads their states", Later{}},
           {"rest_p50_us", "us", &C::rest_p50_us, "of a step, what is neither projections nor the cache's"},
           {"tokens_per_s_ci_low", "tokens/s", &C::tokens_per_s_ci_low, "batch / step_ci_high_us"},
           {"tokens_per_s_ci_high", "tokens/s", &C::tokens_per_s_ci_high, "batch / step_ci_low_us"},
@@ -293,6 +295,12 @@ Fields of_whole_models() {
            "of the matrices that a step multiplies with / batch; counted where they are multiplied"},
           {"cache_bytes_per_token", "bytes", &C::cache_bytes_per_token,
            "K, V, scales and zero points that a step's attention reads / batch"},
+          {"projection_multiply_adds", "", &C::projection_multiply_adds,
+           "of a step's products with weights; without a cache those of all tokens again", Later{}},
+          {"bytes_state", "bytes", &C::bytes_state,
+           "of bytes_payload, what linear layers keep whatever the length: their states", Later{}},
+          {"err_state_rel_l2", "1", &C::err_state_rel_l2,
+           "outputs of linear layers' states against the FP64 recurrence over the same inputs", Later{}},
           {"weights_gbps", "GB/s", &C::weights_gbps,
            "measured read bandwidth of the weights: reading the same bytes in the same order, and nothing "
            "else"},
@@ -303,8 +311,10 @@ Fields of_whole_models() {
            "roofline of the projections: their bytes at weights_gbps, or their multiply-adds at the measured "
            "f32 "
            "peak"},
+          {"state_bound_us", "us", &C::state_bound_us,
+           "roofline of the states: bytes_state, read once, at weights_gbps", Later{}},
           {"step_bound_us", "us", &C::step_bound_us,
-           "roofline of a step: weights_bound_us + bound_us, that of attention"},
+           "roofline of a step: weights_bound_us + bound_us, that of attention, + state_bound_us"},
           {"step_bound_share", "1", &C::step_bound_share, "% of roofline: step_bound_us / step_p50_us"},
           {"cache_share", "1", &C::cache_share,
            "the cache's part of a step: (append + view + attend)_p50_us / step_p50_us"},

@@ -42,8 +42,10 @@ struct CellResult : PredictionResult {
 
   // A step of a whole model: what else it takes, and its own roofline.
   std::string weights, weights_type, context;
-  Number projections_p50_us, rest_p50_us, tokens_per_s_ci_low, tokens_per_s_ci_high;
+  Number projections_p50_us, state_p50_us, rest_p50_us, tokens_per_s_ci_low, tokens_per_s_ci_high;
   Number weight_bytes_per_token, cache_bytes_per_token;
+  Integer projection_multiply_adds, bytes_state;
+  Number state_bound_us, err_state_rel_l2;
   Number weights_gbps, projections_gbps, projections_share;
   Number weights_bound_us, step_bound_us, step_bound_share, cache_share;
 

@@ -33,8 +33,10 @@ const Schema<SampleResult>& sample_schema() {
        {"append_us", "us", &S::append_us, as_of_cells("append_p50_us")},
        {"view_us", "us", &S::view_us, as_of_cells("view_p50_us")},
        {"attend_us", "us", &S::attend_us, as_of_cells("attend_p50_us")},
-       {"step_us", "us", &S::step_us, "append + view + attend + projections + rest, or the operation"},
+       {"step_us", "us", &S::step_us,
+        "append + view + attend + projections + state + rest, or the operation"},
        {"projections_us", "us", &S::projections_us, as_of_cells("projections_p50_us"), Later{}},
+       {"state_us", "us", &S::state_us, as_of_cells("state_p50_us"), Later{}},
        {"rest_us", "us", &S::rest_us, as_of_cells("rest_p50_us"), Later{}}});
   return schema;
 }

@@ -8,6 +8,7 @@
 #include "harness/verify/codec_check.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/rows.h"
+#include "harness/verify/state_check.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 
@@ -216,6 +217,10 @@ std::string Errors::failure() const {
   if (!(kernel_rel_l2 <= kernel_bound)) {
     return "attention differs from FP64 on the same stored rows by " + in_short(kernel_rel_l2) + " (bound " +
            in_short(kernel_bound) + ")";
+  }
+  if (state_rel_l2 && !(*state_rel_l2 <= StateCheck::kBound)) {
+    return "a linear layer's state differs from the FP64 recurrence over the same inputs by " +
+           in_short(*state_rel_l2) + " (bound " + in_short(StateCheck::kBound) + ")";
   }
   if (!misstored.empty()) return misstored;
   if (!std::isfinite(metric("err_rel_l2"))) return "the output is not finite";

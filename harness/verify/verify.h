@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,9 +40,10 @@ struct Output {
 struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
-  double kernel_bound = 0;  // above it the arithmetic, not the codec or the policy, is wrong
-  std::string overflow;     // which value the codec could not hold, if there is one
-  std::string misstored;    // why the rows are not those that the codec states, if they are not
+  std::optional<double> state_rel_l2;  // of linear layers (state_check.h)
+  double kernel_bound = 0;             // above it the arithmetic, not the codec or the policy, is wrong
+  std::string overflow;                // which value the codec could not hold, if there is one
+  std::string misstored;               // why the rows are not those that the codec states, if they are not
   // Empty if all is within its bound, else what is not.
   std::string failure() const;
   // By its name in the metrics table.

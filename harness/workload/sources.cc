@@ -37,7 +37,8 @@ WorkloadShape shape_of(const model::ModelConfig& m) {
           .kv_heads = m.kv_heads,
           .head_dim = m.head_dim(),
           .rope = m.rope,
-          .kinds = m.kinds};
+          .kinds = m.kinds,
+          .linear = m.linear};
 }
 
 class ModelSource : public Source {

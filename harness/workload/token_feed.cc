@@ -100,6 +100,7 @@ void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId>
   for (int64_t at = first; at < last; at += chunk) {
     const int64_t n = std::min(chunk, last - at);
     for (int layer = 0; layer < s.layers; ++layer) {
+      if (!cache.keeps_rows(layer)) continue;
       for (size_t i = 0; i < ids.size(); ++i) {
         float* queries = q.empty() ? nullptr : q.data();
         workload.read(first_sequence + static_cast<int>(i), layer, at, n, queries, k.data(), v.data());

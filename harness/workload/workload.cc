@@ -35,6 +35,7 @@
 #include <stdexcept>
 
 #include "harness/math/random.h"
+#include "variants/model_cache/resolve.h"
 
 namespace kv::workload {
 namespace {
@@ -328,6 +329,10 @@ std::unique_ptr<Workload> make_synthetic(std::string_view family, const Workload
     names += (names.empty() ? "" : ", ") + std::string(entry.info.name);
   }
   throw std::invalid_argument("unknown workload \"" + std::string(family) + "\"; known are " + names);
+}
+
+int WorkloadShape::row_layers() const {
+  return layers - static_cast<int>(std::count_if(kinds.begin(), kinds.end(), is_linear));
 }
 
 }  // namespace kv::workload

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "variants/core/rope.h"
+#include "variants/model_cache/linear_cache.h"
 #include "variants/model_cache/model_layer.h"
 
 namespace kv::workload {
@@ -21,6 +22,9 @@ struct WorkloadShape {
   Rope rope{};
   int value_dim = 0;                   // MLA: V is the first so many values of K (CacheShape::value_dim)
   std::vector<ModelLayer> kinds = {};  // [layers]; empty where all are "full"
+  LinearShape linear = {};             // of those of kind "linear", which have no Q, K and V to read
+
+  int row_layers() const;  // the others
 };
 
 // A stream of tokens for any number of sequences. Reading is random access and always gives the same bits for
