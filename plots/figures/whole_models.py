@@ -14,6 +14,7 @@ from style import INK, QUIET, length_axis, log_axis, microseconds_text
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
 PARTS = {
     "projections": ("projections_p50_us", "#5b7ba6"),
+    "linear states": ("state_p50_us", "#8fb0c9"),
     "the rest": ("rest_p50_us", "#c3cfdf"),
     "attention": ("attend_p50_us", "#d9935a"),
     "append and view": ("store_us", "#f3d9bf"),
@@ -71,7 +72,7 @@ def longest_message(rows: pl.DataFrame) -> str:
 @figure(
     "model_split",
     "What a step of a whole model goes to",
-    "Shorter is better. Blue is the model's part of a step, its products with weights and the rest; orange is the cache's. "
+    "Shorter is better. Blue is the model's part of a step, its products with weights, linear layers' states and the rest; orange is the cache's. "
     "Medians of the parts: their sum differs a little from the median step. The line in a bar is the roofline of the step.",
     at_one_length=True,
 )
@@ -84,12 +85,13 @@ def model_split(tables: Tables):
             ms=pl.col(column) / 1000, us=pl.col(column), bound_ms=pl.col("step_bound_us") / 1000,
         )
         for order, (part, (column, _)) in enumerate(PARTS.items())
-    )  # fmt: skip
+    ).drop_nulls("us")  # fmt: skip
     stacked = stacked.with_columns(text("us", microseconds_text), text("cache_share", "{:.0%}".format))
     choice = length_choice(rows["seq_len"])
     message = at_each_length(rows, cache_takes)
     variants = [name for name in tables.style.names if name in set(rows["variant"])]
-    colours = {part: colour for part, (_, colour) in PARTS.items()}
+    found = set(stacked["part"])
+    colours = {part: colour for part, (_, colour) in PARTS.items() if part in found}
     base = alt.Chart().encode(
         alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
         tooltip=tips(part="part", time="us_text", share_of_the_cache="cache_share_text"),

@@ -362,12 +362,13 @@ def check_model_rate(spec, files):
 
 def check_model_split(spec, files):
     parts = {"projections": ["projections_p50_us"], "the rest": ["rest_p50_us"], "attention": ["attend_p50_us"],
-             "append and view": ["append_p50_us", "view_p50_us"]}  # fmt: skip
-    cells = files.of("model")
-    want = points((row["variant"], part, sum(row[column] for column in columns) / 1000)
-                  for row in cells for part, columns in parts.items())  # fmt: skip
+             "append and view": ["append_p50_us", "view_p50_us"], "linear states": ["state_p50_us"]}  # fmt: skip
+    drawn_parts = [(row, part, [row[column] for column in columns]) for row in files.of("model") for part, columns in parts.items()]
+    drawn_parts = [(row, part, took) for row, part, took in drawn_parts if None not in took]  # only hybrids have states
+    assert {part for _, part, _ in drawn_parts} == set(parts)
+    want = points((row["variant"], part, sum(took) / 1000) for row, part, took in drawn_parts)
     assert drawn(spec, "bar", "y", "color", "x") == want
-    rooflines = points((row["variant"], row["step_bound_us"] / 1000) for row in cells for _ in parts)
+    rooflines = points((row["variant"], row["step_bound_us"] / 1000) for row, _, _ in drawn_parts)
     assert drawn(spec, "tick", "y", "x") == rooflines
 
 

@@ -63,6 +63,7 @@ def whole_model_cells() -> list[dict]:
                 cells.append(
                     cell_without_times("model", variant, length, "model", batch=batch, step_p50_us=step, append_p50_us=1.5,
                                        view_p50_us=0.5, attend_p50_us=attend, projections_p50_us=100, rest_p50_us=18,
+                                       state_p50_us=7 if batch == 1 else None,
                                        tokens_per_s=batch / step * 1e6, tokens_per_s_ci_low=batch / step * 9e5,
                                        tokens_per_s_ci_high=batch / step * 11e5, step_bound_us=90 + 0.8 * attend,
                                        step_bound_share=(90 + 0.8 * attend) / step, cache_share=(attend + 2) / step,

@@ -14,6 +14,10 @@ GEOMETRY = {
 }  # fmt: skip
 PRODUCTS = 2 * (64 * 16 * (4 + 2 + 2 + 4) + 3 * 64 * 96) + 50 * 64  # values of the matrices of a step
 PARTS = ("append", "view", "attend", "projections", "rest")
+HYBRID = GEOMETRY | {
+    "model_type": "qwen3_next", "num_hidden_layers": 4, "full_attention_interval": 4, "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8, "linear_num_value_heads": 4, "linear_value_head_dim": 8,
+}  # fmt: skip
 REPETITIONS, STEPS, TOKENS, BATCH = 5, 3, 64, 2
 
 
@@ -147,6 +151,57 @@ def test_a_models_own_weights_read_their_prompt(tmp_path):
         assert number(row, "prefill_tokens_per_s") == EXACT(2 * context / median(prompts) * 1e6, rel=1e-6)
 
 
+@pytest.mark.parametrize("context", ["synthetic", "prefill"])
+def test_linear_layers_keep_a_state_that_is_counted_timed_and_checked(random_config, tmp_path, context):
+    geometry = tmp_path / "hybrid.json"
+    geometry.write_text(json.dumps(HYBRID))
+    done = run(random_config, tmp_path / "out", "--set", f"model.config={geometry}", "--set", f"measure.context={context}",
+               "--set", 'sweep.variants=["contiguous/f16", "concat", "none"]')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cells = table(tmp_path / "out" / "cells.csv")
+    assert [row["variant"] for row in cells] == ["contiguous/f16", "contiguous/f16", "concat", "no_cache"]
+    samples = {}
+    for row in table(tmp_path / "out" / "samples.csv"):
+        if row["kind"] == "step":
+            parts = sum(number(row, f"{part}_us") for part in (*PARTS, "state"))
+            assert number(row, "step_us") == EXACT(parts, rel=1e-6)
+            samples.setdefault(row["cell"], []).append(number(row, "state_us"))
+    for row in cells:
+        assert row["status"] == "ok", row["reason"]
+        assert row["layers"] == "4" and number(row, "state_p50_us") == EXACT(median(samples[row["cell"]]), rel=1e-7)
+        assert 0 < number(row, "err_state_rel_l2") < 1e-5
+        bound = number(row, "weights_bound_us") + number(row, "bound_us")
+        if row["variant"] == "no_cache":
+            assert row["bytes_state"] == "" and number(row, "bytes_payload") == 0
+            continue
+        states = 3 * 4 * 8 * 8 * 4 * BATCH
+        assert number(row, "bytes_state") == states
+        rows = 2 * 2 * 16 * TOKENS * BATCH * (2 if row["variant"] == "contiguous/f16" else 4)
+        assert number(row, "bytes_payload") == rows + states == number(row, "bytes_predicted")
+        assert number(row, "state_bound_us") == EXACT(states / number(row, "weights_gbps") / 1e3, rel=1e-6)
+        assert number(row, "step_bound_us") == EXACT(bound + number(row, "state_bound_us"), rel=1e-6)
+
+
+def test_without_a_cache_every_step_runs_all_tokens_again(random_config, tmp_path):
+    done = run(random_config, tmp_path / "out", "--set", 'sweep.variants=["contiguous/f16", "none"]')
+    assert done.returncode == 0, done.stderr
+    cached, _, bare = table(tmp_path / "out" / "cells.csv")
+    assert (bare["variant"], bare["status"], bare["context"]) == ("no_cache", "ok", "prefill"), bare["reason"]
+    assert bare["cell"].endswith(f"s{TOKENS} no_cache") and bare["versus"] == "contiguous/f16"
+    assert number(bare, "err_rel_l2") < 1e-5 and number(bare, "err_kernel_rel_l2") < 1e-5 and bare["cache_share"] == ""
+    # Ids alone are held; each step multiplies all tokens, and the newest with the classifier.
+    held = ("bytes_payload", "bytes_metadata", "bytes_slack", "bytes_predicted")
+    assert [number(bare, column) for column in held] == [0, TOKENS * BATCH * 4, 0, TOKENS * BATCH * 4]
+    classifier = 50 * 64
+    assert number(cached, "projection_multiply_adds") == PRODUCTS * BATCH
+    last = (PRODUCTS - classifier) * TOKENS + classifier
+    assert number(bare, "projection_multiply_adds") == last * BATCH
+    pairs = TOKENS * (TOKENS + 1) // 2
+    assert number(bare, "multiply_adds") == 2 * 2 * 4 * 16 * pairs * BATCH
+    assert number(bare, "ratio_p50") > 1 and number(bare, "bytes_workspace_peak") > 0
+    assert "no_cache" in done.stdout
+
+
 def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tmp_path):
     huge = geometry.parent / "huge.json"
     huge.write_text(json.dumps({**GEOMETRY, "num_hidden_layers": 9000, "hidden_size": 65536}))
@@ -170,6 +225,8 @@ def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tm
         (["model.layers=2"], ["model.layers is no choice", "a model has all of its layers"]),
         (["model.preset=llama-3.2-1b"], ["[model] needs one of"]),
         (["sweep.seq_len=16"], ["16 tokens leave no context before 5 repetitions of 3 steps"]),
+        (['sweep.variants=["none"]'], ["sweep.variants has no cache to compare 'none' with"]),
+        (['sweep.variants=["concat","none","none"]'], ["sweep.variants names 'none' twice"]),
         (["whole_model.lenghts=1"], ["whole_model.lenghts is not a key"]),
     ],
     ids=lambda value: value[0].split("=")[0] if "=" in value[0] else "",

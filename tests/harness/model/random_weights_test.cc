@@ -8,32 +8,15 @@
 
 #include "harness/model/step_parts.h"
 #include "tests/harness/model/model_support.h"
+#include "tests/harness/model/tiny_geometry.h"
 
 namespace kv {
 namespace {
 
 using model::WeightMatrix;
 using nlohmann::json;
-
-json tiny() {
-  return {{"model_type", "llama"},        {"hidden_size", 48},        {"num_hidden_layers", 3},
-          {"num_attention_heads", 6},     {"num_key_value_heads", 2}, {"head_dim", 8},
-          {"intermediate_size", 80},      {"vocab_size", 100},        {"tie_word_embeddings", true},
-          {"max_position_embeddings", 64}};
-}
-
-// 1 of 4 layers has attention, the others a state.
-json tiny_hybrid() {
-  json config = tiny();
-  config.update({{"model_type", "qwen3_next"},
-                 {"num_hidden_layers", 8},
-                 {"full_attention_interval", 4},
-                 {"linear_num_key_heads", 2},
-                 {"linear_key_head_dim", 8},
-                 {"linear_num_value_heads", 4},
-                 {"linear_value_head_dim", 8}});
-  return config;
-}
+using test::tiny;
+using test::tiny_hybrid;
 
 model::ModelWeights make(const json& config, WeightMatrix::Type type = WeightMatrix::Type::kBf16,
                          uint64_t seed = 1, int64_t memory_bytes = 1 << 30) {
@@ -53,6 +36,12 @@ model::Model::Attention no_attention() {
   };
 }
 
+model::Model::Recurrence no_recurrence() {
+  return [](int, const float* projected, float* out) {  // of the first token, for both
+    for (int i = 0; i < 2 * 4 * 8; ++i) out[i] = projected[i % 32];
+  };
+}
+
 TEST(RandomWeights, AreAsManyAsTheConfigStates) {
   const int64_t attention = 48 * 8 * (6 + 2 + 2 + 6), mlp = 3 * 48 * 80, classifier = 100 * 48;
   EXPECT_EQ(bytes_of_products(make(tiny())), 2 * (3 * (attention + mlp) + classifier));
@@ -64,7 +53,7 @@ TEST(RandomWeights, AreAsManyAsTheConfigStates) {
   const int64_t recurrent = 48 * (2 * 16 + 2 * 32 + 2 * 4) + 48 * 32;
   const model::ModelWeights hybrid = make(tiny_hybrid());
   EXPECT_EQ(bytes_of_products(hybrid), 2 * (2 * attention + 6 * recurrent + 8 * mlp + classifier));
-  EXPECT_EQ(hybrid.config.layers, 2);
+  EXPECT_EQ(hybrid.config.layers, 8);
   EXPECT_EQ(hybrid.layers.size(), 8u);
 }
 
@@ -110,15 +99,16 @@ TEST(RandomWeights, RunAndReadEachMatrixOnceAToken) {
     const model::Model model(std::move(weights));
     const std::vector<int> ids{3, 99};
     const model::StepParts parts;
-    const std::vector<float> logits = model.forward(ids, 0, no_attention());
+    const std::vector<float> logits = model.forward(ids, std::vector<int64_t>{0, 1}, no_attention(),
+                                                    model::Rotary::kTrained, {}, no_recurrence());
     EXPECT_EQ(parts.weight_bytes(), bytes);
     EXPECT_EQ(parts.multiply_adds(), 2 * bytes / 2);
     ASSERT_EQ(logits.size(), 200u);
     for (const float x : logits) EXPECT_TRUE(std::isfinite(x) && x != 0.0f);
     // Only the last token's.
     const std::vector<int64_t> positions{0, 1};
-    const std::vector<float> last =
-        model.forward(ids, positions, no_attention(), model::Rotary::kTrained, std::vector<int64_t>{1});
+    const std::vector<float> last = model.forward(ids, positions, no_attention(), model::Rotary::kTrained,
+                                                  std::vector<int64_t>{1}, no_recurrence());
     ASSERT_EQ(last.size(), 100u);
     for (size_t i = 0; i < 100; ++i) EXPECT_NEAR(last[i], logits[100 + i], 1e-5f);
   }
