@@ -169,6 +169,10 @@ MUTANTS = [
     Mutant("kernels/cpu/attention/attend.cc", "norm = f.a / state.sum;", "norm = 1.0f / state.sum;", "sinks_and_caps_test"),
     Mutant("kernels/cpu/attention/prefill_simd.cc", "scores_, mask.rows * kPanelTokens, 1.0f", "scores_, kPanelTokens, 1.0f", "sinks_and_caps_test"),
     Mutant("harness/model/model.cc", "slides ? window_angles : angles", "angles", "families_test"),
-    Mutant("harness/model/cached_model.cc", ".score_cap = model_.config().score_cap", ".score_cap = 0.0f", "families_cache_test"),
+    Mutant("harness/model/step_rows.cc", ".score_cap = config.score_cap", ".score_cap = 0.0f", "families_cache_test"),
+    Mutant("harness/model/linear_rows.cc", "std::copy(inputs.end() - past, inputs.end(), window.begin());", "",
+           "linear_rows_test"),
+    Mutant("harness/model/cached_model.cc", "layer = std::move(copies);", "layer.resize(copies.size());", "linear_rows_test"),
+    Mutant("harness/experiments/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
 ]
