@@ -62,6 +62,15 @@ class JoinedCache : public Cache {
     sequences_.release(id);
     attender_.forget_views();
   }
+  std::string refuses_truncation(SequenceId id, int64_t tokens) const override {
+    return sequences_.refuses_truncation(id, tokens);
+  }
+  std::function<void()> prepare_truncation(SequenceId id, int64_t tokens) override {
+    return [this, truncate = sequences_.prepare_truncation(id, tokens)] {
+      truncate();
+      attender_.forget_views();
+    };
+  }
 
   void write(Writer& to, SequenceId id) const override { write_sequence(to, stages_, sequences_, id); }
   SequenceId read(Reader& from, const std::string& what) override {
@@ -175,6 +184,14 @@ std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int hea
 }
 
 }  // namespace
+
+void Cache::truncate(SequenceId id, int64_t tokens) {
+  const std::string reason = tokens < 0 ? "there is no such length" : refuses_truncation(id, tokens);
+  if (!reason.empty())
+    throw std::invalid_argument("cannot truncate a sequence to " + std::to_string(tokens) +
+                                " tokens: " + reason);
+  prepare_truncation(id, tokens)();
+}
 
 void Cache::save(SequenceId id, const std::string& path) const {
   write_file(path, [&](Writer& to) { write(to, id); });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,6 +76,17 @@ class Cache {
   // A sequence with the same contents that grows apart from here on; shares storage where the placement can.
   virtual SequenceId fork(SequenceId from) = 0;
   virtual void release(SequenceId sequence) = 0;
+
+  // Forgets all but the first `tokens` tokens of every layer, as to undo a draft: the sequence is then, bit for
+  // bit, as if the later ones had never come. A layer that has no more stays as it is. Throws
+  // std::invalid_argument with the reason where refuses_truncation() has one, and std::bad_alloc or
+  // std::runtime_error where rows have to come back from a slower memory and cannot; then nothing has changed.
+  void truncate(SequenceId sequence, int64_t tokens);
+  // The capability: why not, as where later tokens have overwritten earlier ones, or empty if it can be.
+  virtual std::string refuses_truncation(SequenceId sequence, int64_t tokens) const = 0;
+  // truncate() in two parts, for caches made of others: the call that is returned cannot fail, and before it nothing
+  // changes. The sequence must not change in between.
+  virtual std::function<void()> prepare_truncation(SequenceId sequence, int64_t tokens) = 0;
 
   // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
   // again later, bit for bit, in this cache or another of the same spec and shape. The bytes are proportional

@@ -57,6 +57,48 @@ void Sequences::release(SequenceId id) {
   stages_.placement->close(id);
 }
 
+std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
+  const Sequence& s = at(id);
+  const auto refusal = [](const std::string& who, std::string_view why, int64_t earliest) {
+    return who + ": " + std::string(why) + "; no fewer than " + std::to_string(earliest) + " tokens";
+  };
+  for (int layer = 0; layer < stages_.shape.layers; ++layer) {
+    if (tokens >= s.tokens[layer]) continue;
+    for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+      const int64_t earliest = s.retention[stages_.index(layer, head)]->earliest();
+      if (tokens < earliest)
+        return refusal("retention '" + stages_.spec.retention.name + "'", stages_.retention.irreversible,
+                       earliest);
+    }
+    const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
+    if (tokens < earliest)
+      return refusal("codec '" + stages_.spec.codec.name + "'",
+                     "older rows are encoded and no longer there raw", earliest);
+  }
+  return "";
+}
+
+std::function<void()> Sequences::prepare_truncation(SequenceId id, int64_t tokens) {
+  const Sequence& s = at(id);
+  std::vector<std::function<void()>> layers;
+  for (int layer = 0; layer < stages_.shape.layers; ++layer) {
+    if (tokens >= s.tokens[layer]) continue;
+    const auto forget_rows = stages_.placement->prepare_truncation(id, layer, stored_units(s, layer),
+                                                                   stored_units(s, layer, tokens));
+    layers.push_back([this, id, layer, tokens, forget_rows] {
+      Sequence& of = at(id);
+      forget_rows();
+      for (int head = 0; head < stages_.shape.kv_heads; ++head) policy(id, layer, head).truncate(tokens);
+      if (!of.residual.empty()) of.residual[layer].truncate(tokens);
+      of.slice[layer] = {};
+      of.tokens[layer] = tokens;
+    });
+  }
+  return [layers = std::move(layers)] {
+    for (const auto& truncate : layers) truncate();
+  };
+}
+
 const Sequence& Sequences::at(SequenceId id) const {
   if (id < 0 || static_cast<size_t>(id) >= sequences_.size() || !sequences_[id].open) {
     throw std::logic_error("no sequence " + std::to_string(id));

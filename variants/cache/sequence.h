@@ -1,8 +1,10 @@
 // The sequences of a cache: what each has of its own, and how they come, fork and go.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "variants/cache/stages.h"
@@ -38,6 +40,8 @@ class Sequences {
   SequenceId add();
   SequenceId fork(SequenceId from);
   void release(SequenceId id);
+  std::string refuses_truncation(SequenceId id, int64_t tokens) const;
+  std::function<void()> prepare_truncation(SequenceId id, int64_t tokens);
 
   // Throws std::logic_error if there is no such sequence.
   Sequence& at(SequenceId id) { return const_cast<Sequence&>(std::as_const(*this).at(id)); }

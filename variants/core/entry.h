@@ -123,6 +123,9 @@ struct RetentionEntry : Entry {
   bool scores = false;
   // A sequence's first step is its prompt and must hold all of it.
   bool cuts_prompt = false;
+  // Why a sequence cannot be truncated to fewer tokens than Retention::earliest(), as a clause. Not looked at
+  // where every token is kept.
+  std::string_view irreversible = "a full cache overwrites rows";
 };
 
 }  // namespace kv

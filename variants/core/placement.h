@@ -76,8 +76,14 @@ class Placement {
   virtual int64_t run_units() const { return std::numeric_limits<int64_t>::max(); }
 
   // Of `used` units only the first `units` still hold data: what lay behind them is given back where the
-  // placement holds no more than it uses.
+  // placement holds no more than it uses, and memory allows the smaller copy. Never fails.
   virtual void trim(int sequence, int layer, int64_t used, int64_t units) = 0;
+  // The same for units that may be written again, in two parts, so that all layers change or none: the call that
+  // is returned cannot fail, and before it nothing changes. Throws std::bad_alloc or std::runtime_error where
+  // rows have to come back from a slower memory and cannot.
+  virtual std::function<void()> prepare_truncation(int sequence, int layer, int64_t used, int64_t units) {
+    return [=, this] { trim(sequence, layer, used, units); };
+  }
 
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}

@@ -74,6 +74,12 @@ class Retention {
   // of a layer keep the same number.
   virtual std::vector<int64_t> compact() { return {}; }
 
+  // The fewest tokens that truncate() goes back to: 0, or more where later ones have overwritten what fewer
+  // would need. The entry says why (`irreversible`).
+  virtual int64_t earliest() const { return 0; }
+  // Forgets all but the first `tokens` (earliest() … as many as now): the state is then the one after so many.
+  virtual void truncate(int64_t tokens) = 0;
+
   // The state between two steps, and back into a fresh one of the same settings.
   virtual void save(Writer& to) const = 0;
   // False, and then of no use, if what is read is no state after `tokens` tokens.

@@ -43,6 +43,14 @@ class LinearCache : public Cache {
     return id;
   }
   void release(SequenceId id) override { at(id) = LinearSequence(); }
+  std::string refuses_truncation(SequenceId id, int64_t tokens) const override {
+    const std::vector<int64_t>& have = at(id).tokens;
+    if (*std::max_element(have.begin(), have.end()) <= tokens) return "";
+    return "the state of a linear layer has taken its tokens in, and cannot give them back";
+  }
+  std::function<void()> prepare_truncation(SequenceId, int64_t) override {
+    return [] {};  // there is nothing to forget where it is not refused
+  }
 
   void write(Writer& to, SequenceId id) const override {
     const LinearSequence& s = at(id);

@@ -62,6 +62,21 @@ void ModelCache::release(SequenceId id) {
   for (const auto& cache : caches_) cache->release(id);
 }
 
+std::string ModelCache::refuses_truncation(SequenceId id, int64_t tokens) const {
+  for (const auto& cache : caches_) {
+    if (std::string reason = cache->refuses_truncation(id, tokens); !reason.empty()) return reason;
+  }
+  return "";
+}
+
+std::function<void()> ModelCache::prepare_truncation(SequenceId id, int64_t tokens) {
+  std::vector<std::function<void()>> parts;
+  for (const auto& cache : caches_) parts.push_back(cache->prepare_truncation(id, tokens));
+  return [parts = std::move(parts)] {
+    for (const auto& truncate : parts) truncate();
+  };
+}
+
 // Each cache's bytes say what it is; this, which layers it is of.
 std::string ModelCache::identity() const {
   std::string text = "layers of groups";

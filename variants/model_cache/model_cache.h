@@ -24,6 +24,9 @@ class ModelCache : public Cache {
   SequenceId add_sequence() override;
   SequenceId fork(SequenceId from) override;
   void release(SequenceId id) override;
+  // That of the first group that has one.
+  std::string refuses_truncation(SequenceId id, int64_t tokens) const override;
+  std::function<void()> prepare_truncation(SequenceId id, int64_t tokens) override;
   void write(Writer& to, SequenceId id) const override;
   SequenceId read(Reader& from, const std::string& what) override;
 

@@ -15,7 +15,7 @@ class Concat : public PlanesPlacement {
     if (units > planes(sequence, layer).capacity()) regrow(sequence, layer, used, units);
   }
   void trim(int sequence, int layer, int64_t, int64_t units) override {
-    regrow(sequence, layer, units, units);
+    shrink(sequence, layer, units, units);
   }
 };
 

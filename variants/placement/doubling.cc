@@ -26,8 +26,7 @@ class Doubling : public PlanesPlacement {
       : PlanesPlacement(stage, context), stage_(stage) {}
 
   void trim(int sequence, int layer, int64_t, int64_t units) override {
-    const int64_t capacity = capacity_for(stage_, units);
-    if (capacity < planes(sequence, layer).capacity()) regrow(sequence, layer, units, capacity);
+    shrink(sequence, layer, units, capacity_for(stage_, units));
   }
 
  protected:

@@ -1,6 +1,7 @@
 // Addresses and spans in planes of either axis order, how planes grow, and what is read in their place.
 #include "variants/placement/planes.h"
 
+#include <new>
 #include <utility>
 
 namespace kv {
@@ -180,6 +181,14 @@ void PlanesPlacement::regrow(int sequence, int layer, int64_t used, int64_t capa
   grown.copy_from(old, used);
   old = std::move(grown);
   note_move();
+}
+
+void PlanesPlacement::shrink(int sequence, int layer, int64_t used, int64_t capacity) {
+  if (capacity >= planes(sequence, layer).capacity()) return;
+  try {
+    regrow(sequence, layer, used, capacity);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 }  // namespace kv

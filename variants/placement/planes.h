@@ -104,6 +104,8 @@ class PlanesPlacement : public Placement {
   Planes make_planes(int64_t capacity) const;
   // Replaces the planes by ones of another capacity and copies the first `used` units over.
   void regrow(int sequence, int layer, int64_t used, int64_t capacity);
+  // The same for a smaller capacity; where memory has no room for the copy, the larger planes stay.
+  void shrink(int sequence, int layer, int64_t used, int64_t capacity);
   void note_move() { ++moves_; }
 
  private:

@@ -16,6 +16,7 @@
 // a third where a GPU copies from them in its own time.
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <future>
 
 #include "kernels/attention.h"
@@ -81,6 +82,24 @@ class Tiered : public ChunksPlacement {
   }
 
   void view(int sequence, int layer, int64_t units) override { settle(sequence, layer, units); }
+
+  // Chunks that are now among the newest come back to where those lie; so does a shared one that is now filled in
+  // part, since other owners may move theirs on, and only whole chunks can be.
+  std::function<void()> prepare_truncation(int sequence, int layer, int64_t, int64_t units) override {
+    const Borders borders(stage_, units * unit().rows);
+    ChunkList kept = list(sequence, layer);
+    kept.resize(static_cast<size_t>((units + chunk_units() - 1) / chunk_units()));
+    for (int64_t c = borders.cold; c < std::ssize(kept); ++c) {
+      const TierChunk& chunk = tier_of(*kept[c]);
+      const bool warm = c<borders.not_hot, partial = (c + 1) * chunk_units()> units;
+      const bool too_far = chunk.slot >= 0 || (chunk.warm && !warm);
+      if (too_far || (partial && kept[c].use_count() > 2)) kept[c] = brought_back(chunk, warm);
+    }
+    return [this, sequence, layer, kept = std::move(kept)] {
+      list(sequence, layer) = kept;
+      note_move();
+    };
+  }
 
   int64_t streamed_units(int sequence, int layer) const override {
     int64_t streamed = 0;
@@ -189,6 +208,26 @@ class Tiered : public ChunksPlacement {
     }
     chunk.slot = slot;
     chunk.planes = Planes();
+  }
+
+  // A copy in memory.
+  std::shared_ptr<Chunk> brought_back(const TierChunk& chunk, bool warm) {
+    auto copy = std::make_shared<TierChunk>(file_);
+    copy->planes = make_planes(warm ? Tier::kWarm : Tier::kHot);
+    copy->warm = warm;
+    if (chunk.slot < 0) {
+      copy->planes.copy_from(chunk.planes, chunk_units());
+      return copy;
+    }
+    const std::byte* from = buffer(0);
+    file_->read(chunk.slot, buffer(0));
+    for (int p = 0; p < kPlanes; ++p) {
+      const int64_t bytes = unit().bytes[p] * chunk_units();
+      for (int head = 0; bytes > 0 && head < context().heads; ++head, from += bytes) {
+        context().memory->copy(copy->planes.at(head, 0).plane[p], from, static_cast<size_t>(bytes));
+      }
+    }
+    return copy;
   }
 
   // A slot's layout: [plane][head][unit].

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "variants/core/retention.h"
 #include "variants/core/slot_table.h"
@@ -29,6 +30,8 @@ class Evicting : public Retention {
   int64_t slots_after(int64_t tokens) const final { return tokens < budget_ ? tokens : budget_; }
   Slice next(int64_t remaining) override;
   const DeviceScores* device_scores() const final { return table_->device(); }
+  int64_t earliest() const override { return count_ > budget_ ? count_ : 0; }
+  void truncate(int64_t tokens) override { count_ = tokens; }
   void save(Writer& to) const final;
   bool load(Reader& from, int64_t tokens) final;
 
@@ -44,6 +47,9 @@ class Evicting : public Retention {
   virtual int64_t victim() const = 0;
   // The score that a token starts with.
   virtual float first_score(std::span<const float> /*key*/) const { return 0.0f; }
+
+  // Gives the slots in use the score that a token starts with where it is 0.
+  void clear_scores() { table_->write_scores(std::vector<float>(static_cast<size_t>(slots()), 0.0f)); }
 
   int64_t budget() const { return budget_; }
   // Tokens admitted, which is the number of the next one.

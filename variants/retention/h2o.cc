@@ -39,6 +39,7 @@ class H2o : public Evicting {
   Slice next(int64_t remaining) override {
     return {.tokens = std::min(Evicting::next(remaining).tokens, kMostScoredTokens), .scored = true};
   }
+  int64_t earliest() const override { return count(); }
   void observe(std::span<const float> weights) override {
     const std::span<float> score = scores();
     for (size_t slot = 0; slot < score.size(); ++slot) score[slot] += weights[slot];
@@ -84,6 +85,8 @@ const RetentionEntry h2o{
     slots,
     metadata_bytes,
     /*keeps_all=*/false,
-    /*scores=*/true};
+    /*scores=*/true,
+    /*cuts_prompt=*/false,
+    "scores are sums over all queries, which cannot be taken apart"};
 
 }  // namespace kv::retention

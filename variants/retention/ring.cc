@@ -45,6 +45,8 @@ class Ring : public Retention {
   Slice next(int64_t remaining) override {
     return {.tokens = std::clamp<int64_t>(sinks_ + window_ - count_, 1, remaining)};
   }
+  int64_t earliest() const override { return count_ > sinks_ + window_ ? count_ : 0; }
+  void truncate(int64_t tokens) override { count_ = tokens; }
   void save(Writer& to) const override { to.put(count_); }
   bool load(Reader& from, int64_t tokens) override {
     count_ = from.get<int64_t>();

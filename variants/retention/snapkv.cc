@@ -107,6 +107,9 @@ class SnapKv : public Retention {
     return std::exchange(keep_, {});
   }
 
+  int64_t earliest() const override { return prompt_; }
+  void truncate(int64_t tokens) override { count_ = tokens; }
+
   void save(Writer& to) const override {
     for (const int64_t number : {count_, prompt_, dropped_}) to.put(number);
     if (dropped_ > 0) to.put(std::span<const int32_t>(kept(), static_cast<size_t>(settings_.budget)));
@@ -166,6 +169,7 @@ const RetentionEntry snapkv{
     metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
-    /*cuts_prompt=*/true};
+    /*cuts_prompt=*/true,
+    "a prompt that was cut stays cut"};
 
 }  // namespace kv::retention

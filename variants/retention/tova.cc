@@ -29,6 +29,11 @@ class Tova : public Evicting {
     if (room > 1) return {.tokens = std::min(remaining, room - 1), .scored = false};
     return {.tokens = 1, .scored = true};
   }
+  void truncate(int64_t tokens) override {
+    const bool forgets = tokens < count();
+    Evicting::truncate(tokens);
+    if (forgets) clear_scores();  // fewer tokens than the budget have none yet
+  }
   void observe(std::span<const float> weights) override {
     std::copy(weights.begin(), weights.end(), scores().begin());
   }

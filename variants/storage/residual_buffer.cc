@@ -44,8 +44,21 @@ ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool
 ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
   ResidualBuffer copy(codec_, heads_, head_dim_, latent_, memory);
   copy.rows_ = rows_;
+  copy.first_raw_ = first_raw_;
   memory.copy(copy.block_.data(), block_.data(), block_.size());
   return copy;
+}
+
+void ResidualBuffer::advance(int64_t rows) {
+  rows_ = rows;
+  first_raw_ = std::max(first_raw_, rows - capacity_);
+}
+
+// The first number of rows of which so many are encoded.
+int64_t ResidualBuffer::earliest() const {
+  if (first_raw_ == 0) return 0;
+  const int64_t unit = codec_.unit_rows();
+  return residual_rows(codec_) + (first_raw_ + unit - 1) / unit * unit;
 }
 
 std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
@@ -78,6 +91,7 @@ void ResidualBuffer::save(Writer& to) const {
 void ResidualBuffer::load(Reader& from) {
   const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
   for_each_row([&](std::byte* row) { from.read(row, bytes); });
+  first_raw_ = encoded_rows(codec_, rows_);
 }
 
 void ResidualBuffer::spans(int head, SpanList& out) const {

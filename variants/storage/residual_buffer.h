@@ -38,8 +38,11 @@ class ResidualBuffer {
 
   // Rows [first, first + n), as stored, to k and v [n, head_dim].
   void get(int head, int64_t first, int64_t n, float* k, float* v) const;
-  // The sequence now has `rows` rows.
-  void advance(int64_t rows) { rows_ = rows; }
+  // The sequence now has `rows` rows, the new ones stored.
+  void advance(int64_t rows);
+  // The fewest rows that truncate() goes back to: the ring still has, raw, all that would then not be encoded.
+  int64_t earliest() const;
+  void truncate(int64_t rows) { rows_ = rows; }
   // The rows that are not encoded, as stored; load() comes after advance().
   void save(Writer& to) const;
   void load(Reader& from);
@@ -58,7 +61,8 @@ class ResidualBuffer {
   bool latent_;
   int64_t capacity_;  // rows
   int64_t rows_ = 0;
-  Block block_;  // [2, heads, capacity, head_dim] f16: K, then V; of latent rows K alone
+  int64_t first_raw_ = 0;  // rows before it have been overwritten in the ring, or never were in it
+  Block block_;            // [2, heads, capacity, head_dim] f16: K, then V; of latent rows K alone
 };
 
 }  // namespace kv

@@ -65,6 +65,10 @@ class FakeCache : public Cache {
   void write(Writer&, SequenceId) const override {}
   SequenceId read(Reader&, const std::string&) override { throw std::logic_error("not here"); }
   void release(SequenceId) override {}
+  std::string refuses_truncation(SequenceId, int64_t) const override { return "not here"; }
+  std::function<void()> prepare_truncation(SequenceId, int64_t) override {
+    return [] {};
+  }
   void append(int, std::span<const StepInput>) override {}
   void view(int, std::span<const StepInput>) override {}
   void attend(int, std::span<const StepInput>) override {}

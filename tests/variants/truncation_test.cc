@@ -1,0 +1,337 @@
+// truncate(): a sequence that was cut back equals, bit for bit, one whose later tokens never came; and how far back each
+// spec goes.
+#include <functional>
+
+#include "tests/variants/contract.h"
+#include "variants/model_cache/build.h"
+
+namespace kv {
+namespace {
+
+using namespace contract;
+
+constexpr CacheShape kShape{
+    .layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 224, .max_sequences = 2};
+
+// Ends of chunks, around every border that caches have at this size: budgets of 24 to 48, groups of 32, blocks of 16
+// and 64, a residual of 128 rows.
+constexpr int64_t kEnds[] = {0, 5, 16, 27, 31, 40, 64, 65, 128, 159, 160, 161, 193};
+constexpr size_t kChunks = std::size(kEnds) - 1;
+
+// A sequence as save() would write it: all that it holds.
+std::string state(const Cache& cache, SequenceId id) {
+  struct Text : Writer {
+    std::string bytes;
+    void write(const std::byte* data, size_t n) override {
+      bytes.append(reinterpret_cast<const char*>(data), n);
+    }
+  } text;
+  cache.write(text, id);
+  return text.bytes;
+}
+
+// Steps tokens [first, end) of `all` through every layer; the outputs of the last.
+std::vector<float> step_to(Cache& cache, SequenceId id, const Tokens& all, int64_t first, int64_t end) {
+  const int64_t n = end - first;
+  const Tokens part = slice(cache.shape(), all, first, n);
+  std::vector<float> out;
+  for (int layer = 0; layer < cache.shape().layers; ++layer) out = drive(cache, id, part, {&n, 1}, layer);
+  return out;
+}
+
+int64_t held_bytes(const memory::Ledger& ledger) {
+  return ledger.payload().current_bytes + ledger.metadata().current_bytes;
+}
+
+// The fewest tokens that a sequence can be truncated to: all between them and now can be as well.
+int64_t earliest(const Cache& cache, SequenceId id) {
+  int64_t tokens = cache.tokens(id, 0);
+  while (tokens > 0 && cache.refuses_truncation(id, tokens - 1).empty()) --tokens;
+  for (int64_t fewer = 0; fewer < tokens; ++fewer)
+    EXPECT_FALSE(cache.refuses_truncation(id, fewer).empty()) << fewer << " and not " << tokens - 1;
+  return tokens;
+}
+
+class Truncation : public testing::TestWithParam<Spec> {};
+
+std::string test_name(const testing::TestParamInfo<Spec>& info) {
+  std::string name;
+  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, Truncation, testing::ValuesIn(supported_specs()), test_name);
+
+// At every border a fork takes one chunk, forgets it, and takes it again; its parent, which never forgets, is the oracle
+// and must not notice. At last the parent is cut back border by border, and holds what the closed form says.
+TEST_P(Truncation, IsAsIfTheTokensHadNeverCome) {
+  const Tokens all = make_tokens(kShape, kEnds[kChunks], 3);
+  memory::Ledger ledger;
+  const auto cache = build_cache(GetParam(), kShape, ledger);
+  const SequenceId parent = cache->add_sequence();
+  std::vector<std::string> states{state(*cache, parent)};
+  for (size_t c = 0; c < kChunks; ++c) {
+    const SequenceId fork = cache->fork(parent);
+    const auto out = step_to(*cache, fork, all, kEnds[c], kEnds[c + 1]);
+    const std::string longer = state(*cache, fork);
+    if (cache->refuses_truncation(fork, kEnds[c]).empty()) {
+      cache->truncate(fork, kEnds[c]);
+      ASSERT_EQ(state(*cache, fork), states[c]) << kEnds[c + 1] << " back to " << kEnds[c];
+      ASSERT_EQ(step_to(*cache, fork, all, kEnds[c], kEnds[c + 1]), out) << kEnds[c];
+    } else {
+      EXPECT_THROW(cache->truncate(fork, kEnds[c]), std::invalid_argument);
+    }
+    ASSERT_EQ(state(*cache, fork), longer) << kEnds[c];
+    ASSERT_EQ(state(*cache, parent), states[c]) << "what a fork forgets, its parent keeps";
+    cache->release(fork);
+    ASSERT_EQ(step_to(*cache, parent, all, kEnds[c], kEnds[c + 1]), out);
+    states.push_back(state(*cache, parent));
+    ASSERT_EQ(states.back(), longer);
+  }
+  const bool any = retention_of(GetParam()).keeps_all &&
+                   codec_of(GetParam()).make(GetParam().codec).unit_rows() == 1 &&
+                   codec_of(GetParam()).make(GetParam().codec).residual == 0;
+  for (size_t c = kChunks; c-- > 0;) {
+    if (!cache->refuses_truncation(parent, kEnds[c]).empty()) {
+      EXPECT_FALSE(any) << "rows that are stored one by one can always be forgotten";
+      break;
+    }
+    cache->truncate(parent, kEnds[c]);
+    ASSERT_EQ(state(*cache, parent), states[c]) << kEnds[c];
+    EXPECT_EQ(held_bytes(ledger), predicted_bytes(GetParam(), kShape, {&kEnds[c], 1}, {&kEnds[1], 1}))
+        << kEnds[c];
+  }
+}
+
+// By hand: the tokens after a first step and after all, and the fewest to go back to.
+TEST(TruncationReach, IsWhatWasNotOverwritten) {
+  struct Case {
+    const char* spec;
+    int64_t prompt, tokens, earliest;
+  };
+  for (const Case& c :
+       {Case{"contiguous", 5, 200, 0}, Case{"paged/q4_0", 5, 200, 0},
+        Case{"contiguous/f32/ring(window=24,sinks=4)", 5, 28, 0},
+        Case{"contiguous/f32/ring(window=24,sinks=4)", 5, 29, 29},
+        Case{"contiguous/f32/knorm(budget=24)", 5, 24, 0}, Case{"contiguous/f32/knorm(budget=24)", 5, 25, 25},
+        Case{"contiguous/f32/random(budget=24)", 5, 25, 25}, Case{"contiguous/f32/tova(budget=24)", 5, 24, 0},
+        Case{"contiguous/f32/tova(budget=24)", 5, 25, 25},
+        Case{"contiguous/f32/h2o(heavy=8,recent=8)", 5, 7, 7},
+        Case{"contiguous/f32/snapkv(budget=24,window=8)", 24, 60, 0},
+        Case{"contiguous/f32/snapkv(budget=24,window=8)", 30, 60, 30},
+        // 128 raw rows and a group of 32: the ring has the newest 160 rows.
+        Case{"contiguous/kivi", 160, 160, 0}, Case{"contiguous/kivi", 5, 161, 160},
+        Case{"contiguous/kivi", 5, 193, 192}, Case{"contiguous/kivi", 5, 223, 192},
+        Case{"contiguous/kivi(residual=0)", 5, 31, 0}, Case{"contiguous/kivi(residual=0)", 5, 32, 0},
+        Case{"contiguous/kivi(residual=0)", 5, 33, 32}}) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(parse_spec(c.spec), kShape, ledger);
+    const SequenceId id = cache->add_sequence();
+    const Tokens all = make_tokens(kShape, c.tokens, 1);
+    step_to(*cache, id, all, 0, c.prompt);
+    if (c.tokens > c.prompt) step_to(*cache, id, all, c.prompt, c.tokens);
+    EXPECT_EQ(earliest(*cache, id), c.earliest) << c.spec << " at " << c.tokens;
+  }
+}
+
+// Rows that were raw stay so where a sequence goes back and forth, and are gone once it was saved.
+TEST(TruncationReach, OfAGroupCodecFollowsWhatTheRingHolds) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("contiguous/kivi(residual=0)"), kShape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const Tokens all = make_tokens(kShape, 100, 1);
+  step_to(*cache, id, all, 0, 96);
+  EXPECT_EQ(earliest(*cache, id), 64);
+  cache->truncate(id, 70);
+  EXPECT_EQ(earliest(*cache, id), 64);
+  step_to(*cache, id, all, 70, 96);
+  EXPECT_EQ(earliest(*cache, id), 64);
+  const SequenceId loaded = cache->restore(cache->snapshot(id));
+  EXPECT_EQ(earliest(*cache, loaded), 96);
+  step_to(*cache, id, all, 96, 97);
+  EXPECT_EQ(earliest(*cache, id), 96);
+}
+
+std::string refusal(Cache& cache, SequenceId id, int64_t tokens) {
+  const std::string before = state(cache, id);
+  try {
+    cache.truncate(id, tokens);
+  } catch (const std::invalid_argument& e) {
+    EXPECT_EQ(state(cache, id), before);
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(TruncationReach, IsRefusedBeyondWithTheReason) {
+  memory::Ledger ledger;
+  const auto at = [&](const char* spec, int64_t tokens, int64_t back) {
+    const auto cache = build_cache(parse_spec(spec), kShape, ledger);
+    const SequenceId id = cache->add_sequence();
+    step_to(*cache, id, make_tokens(kShape, tokens, 1), 0, tokens);
+    return refusal(*cache, id, back);
+  };
+  EXPECT_EQ(at("contiguous/f32/ring(window=24,sinks=0)", 30, 29),
+            "cannot truncate a sequence to 29 tokens: retention 'ring': a full cache overwrites rows; no "
+            "fewer than 30 "
+            "tokens");
+  EXPECT_EQ(at("contiguous/f32/h2o(heavy=8,recent=8)", 7, 6),
+            "cannot truncate a sequence to 6 tokens: retention 'h2o': scores are sums over all queries, "
+            "which cannot be "
+            "taken apart; no fewer than 7 tokens");
+  EXPECT_EQ(at("contiguous/kivi(residual=0)", 65, 40),
+            "cannot truncate a sequence to 40 tokens: codec 'kivi': older rows are encoded and no longer "
+            "there raw; no "
+            "fewer than 64 tokens");
+  EXPECT_EQ(at("contiguous", 5, -1), "cannot truncate a sequence to -1 tokens: there is no such length");
+  EXPECT_EQ(at("contiguous", 5, 9), "none") << "a sequence that has no more stays as it is";
+}
+
+// A model's groups of layers go back together or not at all.
+TEST(TruncationOfModels, AsksEveryGroupFirst) {
+  const ModelShape shape(kShape, {});
+  memory::Ledger ledger;
+  const auto cache =
+      build_cache(parse_layer_specs("contiguous + 1:paged/f32/ring(window=24)"), shape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const Tokens all = make_tokens(kShape, 40, 1);
+  step_to(*cache, id, all, 0, 20);
+  const std::string at_20 = state(*cache, id);
+  step_to(*cache, id, all, 20, 24);
+  cache->truncate(id, 20);
+  EXPECT_EQ(state(*cache, id), at_20);
+  step_to(*cache, id, all, 20, 40);
+  EXPECT_NE(refusal(*cache, id, 30).find("retention 'ring'"), std::string::npos);
+}
+
+// Layers may have been given different numbers of tokens.
+TEST(TruncationOfModels, LeavesLayersThatHaveNoMore) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("paged"), kShape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const Tokens all = make_tokens(kShape, 30, 1);
+  for (const auto& [layer, n] : {std::pair{0, int64_t{30}}, std::pair{1, int64_t{10}}})
+    drive(*cache, id, slice(kShape, all, 0, n), {&n, 1}, layer);
+  cache->truncate(id, 20);
+  EXPECT_EQ(cache->tokens(id, 0), 20);
+  EXPECT_EQ(cache->tokens(id, 1), 10);
+}
+
+TEST(TruncationOfModels, IsRefusedByALinearLayersState) {
+  memory::Ledger ledger;
+  const auto cache =
+      build_linear_cache({.key_heads = 1, .value_heads = 1, .key_dim = 8, .value_dim = 8}, kShape, ledger);
+  const SequenceId id = cache->add_sequence();
+  const std::vector<float> row(8, 0.5f);
+  std::vector<float> out(8);
+  const float gate = 0.5f;
+  const StepInput in{.sequence = id,
+                     .n = 1,
+                     .q = row.data(),
+                     .k = row.data(),
+                     .v = row.data(),
+                     .out = out.data(),
+                     .alpha = &gate,
+                     .beta = &gate};
+  cache->step(0, {&in, 1});
+  EXPECT_NE(refusal(*cache, id, 0).find("linear layer"), std::string::npos);
+  cache->truncate(id, 1);
+  EXPECT_EQ(cache->tokens(id, 0), 1);
+}
+
+// Where memory is full, a placement that would copy into less keeps what it has.
+TEST(TruncationOfPlacements, NeedsNoMemoryWhereRowsStayInMemory) {
+  const CacheShape shape{
+      .layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 128, .max_sequences = 1};
+  const Tokens all = make_tokens(shape, 100, 1);
+  for (const char* spec : {"concat", "doubling"}) {
+    memory::Ledger ledger(100 * 1024);
+    const auto cache = build_cache(parse_spec(spec), shape, ledger);
+    const SequenceId id = cache->add_sequence();
+    step_to(*cache, id, all, 0, 100);
+    const auto k = read_back(*cache, id, 0, 0).k;
+    const Block rest(ledger,
+                     static_cast<size_t>(100 * 1024 - held_bytes(ledger) - ledger.workspace().current_bytes),
+                     ByteKind::kWorkspace);
+    cache->truncate(id, 3);
+    EXPECT_EQ(read_back(*cache, id, 0, 0).k, std::vector<float>(k.begin(), k.begin() + 24)) << spec;
+  }
+}
+
+class TieredTruncation : public testing::TestWithParam<const char*> {};
+
+// Chunks of 512 rows come back from the second pool and from the file; a fork's stay there.
+TEST_P(TieredTruncation, BringsRowsBack) {
+  const CacheShape shape{
+      .layers = 1, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 3000, .max_sequences = 3};
+  const Spec spec = parse_spec(GetParam());
+  const Tokens all = make_tokens(shape, 2600, 1);
+  memory::Ledger ledger, plain_ledger;
+  const auto cache = build_cache(spec, shape, ledger),
+             plain = build_cache(parse_spec("contiguous/" + spec.codec.name), shape, plain_ledger);
+  const SequenceId id = cache->add_sequence(), oracle = plain->add_sequence();
+  step_to(*cache, id, all, 0, 2600);
+  step_to(*plain, oracle, all, 0, 2600);
+  const SequenceId whole = cache->fork(id);
+  for (const int64_t n : {2599, 2048, 1900, 1537, 1024, 600, 512, 100}) {
+    cache->truncate(id, n);
+    plain->truncate(oracle, n);
+    EXPECT_EQ(step_to(*cache, id, all, n, n + 1), step_to(*plain, oracle, all, n, n + 1)) << n;
+    EXPECT_EQ(read_back(*cache, id, 0, 0).k, read_back(*plain, oracle, 0, 0).k) << n;
+  }
+  const auto k = read_back(*cache, whole, 0, 0).k;
+  EXPECT_EQ(k.size(), 2600u * 32);
+  cache->release(whole);
+  const int64_t n = 101;
+  EXPECT_EQ(held_bytes(ledger), predicted_bytes(spec, shape, {&n, 1}));
+  EXPECT_EQ(ledger.disk().current_bytes, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Tiered, TieredTruncation,
+                         testing::Values("tiered(hot=100,warm=400)", "tiered(hot=1,warm=0)/q8_0",
+                                         "tiered(hot=600,warm=0)", "tiered(hot=100,warm=5000)/f16"));
+
+// A chunk that two sequences share is full for one and filled in part for the other, which must not lose it to the file.
+TEST(TruncationOfPlacements, OfAForkKeepsItsLastChunkInMemory) {
+  const CacheShape shape{
+      .layers = 1, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 3000, .max_sequences = 2};
+  const Tokens all = make_tokens(shape, 2600, 1);
+  memory::Ledger ledger, plain_ledger;
+  const auto cache = build_cache(parse_spec("tiered(hot=600,warm=0)"), shape, ledger),
+             plain = build_cache(parse_spec("contiguous"), shape, plain_ledger);
+  const SequenceId parent = cache->add_sequence(), oracle = plain->add_sequence();
+  step_to(*cache, parent, all, 0, 600);
+  const SequenceId fork = cache->fork(parent);
+  cache->truncate(fork, 300);
+  step_to(*cache, parent, all, 600, 2600);  // the first chunk goes to the file
+  EXPECT_GT(ledger.disk().current_bytes, 0);
+  step_to(*plain, oracle, all, 0, 300);
+  EXPECT_EQ(step_to(*cache, fork, all, 300, 310), step_to(*plain, oracle, all, 300, 310));
+}
+
+// No memory for the rows that have to come back: nothing has changed, and it works once there is some.
+TEST(TruncationOfPlacements, ThatCannotBringRowsBackChangesNothing) {
+  const CacheShape shape{
+      .layers = 2, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 3000, .max_sequences = 1};
+  const Tokens all = make_tokens(shape, 2600, 1);
+  constexpr int64_t limit = 8 << 20;
+  memory::Ledger ledger(limit);
+  const auto cache = build_cache(parse_spec("tiered(hot=100,warm=0)"), shape, ledger);
+  const SequenceId id = cache->add_sequence();
+  step_to(*cache, id, all, 0, 1000);
+  const std::string at_1000 = state(*cache, id);
+  step_to(*cache, id, all, 1000, 2600);
+  const std::string before = state(*cache, id);
+  const int64_t chunk = 512 * 2 * 32 * 4;
+  {
+    // One layer's chunk fits, the other's does not.
+    const Block rest(
+        ledger, static_cast<size_t>(limit - held_bytes(ledger) - ledger.workspace().current_bytes - chunk),
+        ByteKind::kWorkspace);
+    EXPECT_THROW(cache->truncate(id, 1000), std::bad_alloc);
+  }
+  EXPECT_EQ(state(*cache, id), before);
+  cache->truncate(id, 1000);
+  EXPECT_EQ(state(*cache, id), at_1000);
+}
+
+}  // namespace
+}  // namespace kv
