@@ -120,6 +120,16 @@ double kernel_error_bound(const Spec& spec) {
   return attention_error_bound(codec.k, codec.v);
 }
 
+std::string unshareable_reason(const Spec& spec) {
+  if (!placement_of(spec).shares_blocks)
+    return "placement '" + spec.placement.name + "' has no blocks that sequences could share";
+  if (!retention_of(spec).keeps_all)
+    return "retention '" + spec.retention.name + "' overwrites rows, and shared ones stay as they are";
+  if (ResidualBuffer::needed(codec_of(spec).make(spec.codec)))
+    return "codec '" + spec.codec.name + "' keeps a sequence's newest rows raw, outside all blocks";
+  return "";
+}
+
 std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
   std::string reason = clash_of_stages(spec);
   const Codec codec = codec_of(spec).make(spec.codec);

@@ -35,6 +35,9 @@ int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::spa
 // attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
 double kernel_error_bound(const Spec& spec);
 
+// Why sequences of such a cache cannot share blocks of rows by what is in them, or empty if they can.
+std::string unshareable_reason(const Spec& spec);
+
 // Empty if the three stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
 // The same for one head_dim (codecs of blocks of 32 elements refuse others than multiples of 32), and for a

@@ -72,6 +72,17 @@ class JoinedCache : public Cache {
     };
   }
 
+  std::string refuses_sharing() const override { return unshareable_reason(stages_.spec); }
+  int64_t block_tokens() const override { return stages_.placement->block_units() * stages_.unit.rows; }
+  SharedBlock hold(SequenceId id, int64_t block) override {
+    const std::vector<int64_t>& tokens = sequences_.at(id).tokens;
+    if (!refuses_sharing().empty() || block < 0 ||
+        *std::min_element(tokens.begin(), tokens.end()) < (block + 1) * block_tokens())
+      throw std::logic_error("there is no whole block " + std::to_string(block));
+    return stages_.placement->hold(id, block);
+  }
+  SequenceId adopt(std::span<const SharedBlock> prefix) override { return sequences_.adopt(prefix); }
+
   void write(Writer& to, SequenceId id) const override { write_sequence(to, stages_, sequences_, id); }
   SequenceId read(Reader& from, const std::string& what) override {
     return read_sequence(from, stages_, sequences_, what);

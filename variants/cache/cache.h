@@ -9,12 +9,14 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels/span.h"
 #include "variants/cache/spec.h"
 #include "variants/core/memory.h"
+#include "variants/core/placement.h"
 #include "variants/core/rope.h"
 #include "variants/core/snapshot.h"
 
@@ -87,6 +89,16 @@ class Cache {
   // truncate() in two parts, for caches made of others: the call that is returned cannot fail, and before it nothing
   // changes. The sequence must not change in between.
   virtual std::function<void()> prepare_truncation(SequenceId sequence, int64_t tokens) = 0;
+
+  // Blocks that sequences share by what is in them (variants/cache/prefix_cache.h):
+  //   refuses_sharing  the capability: why there are none, or empty
+  //   block_tokens     tokens of a block
+  //   hold             keeps a block of a sequence, of which all layers have all tokens, when the sequence goes
+  //   adopt            a new sequence that begins with these blocks; throws as add_sequence does
+  virtual std::string refuses_sharing() const { return "this cache has no blocks of rows"; }
+  virtual int64_t block_tokens() const { return 0; }
+  virtual SharedBlock hold(SequenceId, int64_t /*block*/) { throw std::logic_error(refuses_sharing()); }
+  virtual SequenceId adopt(std::span<const SharedBlock>) { throw std::logic_error(refuses_sharing()); }
 
   // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
   // again later, bit for bit, in this cache or another of the same spec and shape. The bytes are proportional

@@ -7,15 +7,17 @@
 
 namespace kv {
 
-SequenceId Sequences::add() {
+SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
   const CacheShape& shape = stages_.shape;
   const SequenceId id = free_id();
+  const int64_t tokens = std::ssize(prefix) * stages_.placement->block_units() * stages_.unit.rows;
   Sequence fresh;
-  fresh.tokens.assign(static_cast<size_t>(shape.layers), 0);
+  fresh.tokens.assign(static_cast<size_t>(shape.layers), tokens);
   fresh.slice.assign(static_cast<size_t>(shape.layers), {});
   for (int head = 0; head < shape.layers * shape.kv_heads; ++head) {
     fresh.retention.push_back(
         stages_.retention.make(stages_.spec.retention, {shape.max_tokens, head, &stages_.memory}));
+    if (tokens > 0) fresh.retention.back()->adopt(tokens);
   }
   if (ResidualBuffer::needed(stages_.codec)) {
     for (int i = 0; i < shape.layers; ++i)
@@ -24,6 +26,12 @@ SequenceId Sequences::add() {
   }
   add_span_lists(fresh);
   open(id);
+  try {
+    stages_.placement->adopt(id, prefix);
+  } catch (...) {
+    stages_.placement->close(id);
+    throw;
+  }
   fresh.open = true;
   sequences_[id] = std::move(fresh);
   return id;

@@ -37,7 +37,8 @@ class Sequences {
   explicit Sequences(Stages& stages) : stages_(stages) {}
 
   // As the functions of Cache.
-  SequenceId add();
+  SequenceId add() { return adopt({}); }
+  SequenceId adopt(std::span<const SharedBlock> prefix);
   SequenceId fork(SequenceId from);
   void release(SequenceId id);
   std::string refuses_truncation(SequenceId id, int64_t tokens) const;

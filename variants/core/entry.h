@@ -99,6 +99,8 @@ struct PlacementEntry : Entry {
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
   // As layer_bytes, for files.
   int64_t (*layer_disk_bytes)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
+  // Capability: rows lie in blocks that sequences may share by what is in them.
+  bool shares_blocks = false;
 };
 
 struct CodecEntry : Entry {

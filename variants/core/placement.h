@@ -59,6 +59,10 @@ struct Growth {
   int64_t units;
 };
 
+// A block of rows of all layers that is owned apart from sequences: it is not freed as long as this lives. Lives no
+// longer than its cache.
+using SharedBlock = std::shared_ptr<const void>;
+
 class Placement {
  public:
   virtual ~Placement() = default;
@@ -84,6 +88,12 @@ class Placement {
   virtual std::function<void()> prepare_truncation(int sequence, int layer, int64_t used, int64_t units) {
     return [=, this] { trim(sequence, layer, used, units); };
   }
+
+  // Of placements that share blocks (their entry says which). Units of such a block; a handle on a block of an open
+  // sequence, whose units all hold data in every layer; and blocks for a sequence that is open and empty.
+  virtual int64_t block_units() const { return 0; }
+  virtual SharedBlock hold(int /*sequence*/, int64_t /*block*/) { return nullptr; }
+  virtual void adopt(int /*sequence*/, std::span<const SharedBlock> /*blocks*/) {}
 
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}

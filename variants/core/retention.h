@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,11 @@ class Retention {
   virtual int64_t earliest() const { return 0; }
   // Forgets all but the first `tokens` (earliest() … as many as now): the state is then the one after so many.
   virtual void truncate(int64_t tokens) = 0;
+
+  // Where every token is kept: a fresh state has `tokens` tokens, whose rows are there already.
+  virtual void adopt(int64_t /*tokens*/) {
+    throw std::logic_error("only a retention that keeps all adopts rows");
+  }
 
   // The state between two steps, and back into a fresh one of the same settings.
   virtual void save(Writer& to) const = 0;

@@ -77,6 +77,33 @@ std::function<void()> ModelCache::prepare_truncation(SequenceId id, int64_t toke
   };
 }
 
+std::string ModelCache::refuses_sharing() const {
+  for (const auto& cache : caches_) {
+    if (std::string reason = cache->refuses_sharing(); !reason.empty()) return reason;
+    if (cache->block_tokens() != block_tokens())
+      return "layers have blocks of " + std::to_string(block_tokens()) + " and of " +
+             std::to_string(cache->block_tokens()) + " tokens";
+  }
+  return "";
+}
+
+SharedBlock ModelCache::hold(SequenceId id, int64_t block) {
+  auto groups = std::make_shared<std::vector<SharedBlock>>();
+  for (const auto& cache : caches_) groups->push_back(cache->hold(id, block));
+  return groups;
+}
+
+SequenceId ModelCache::adopt(std::span<const SharedBlock> prefix) {
+  size_t group = 0;
+  return in_all([&](Cache& cache) {
+    std::vector<SharedBlock> own;
+    for (const SharedBlock& block : prefix)
+      own.push_back(static_cast<const std::vector<SharedBlock>*>(block.get())->at(group));
+    ++group;
+    return cache.adopt(own);
+  });
+}
+
 // Each cache's bytes say what it is; this, which layers it is of.
 std::string ModelCache::identity() const {
   std::string text = "layers of groups";

@@ -27,6 +27,11 @@ class ModelCache : public Cache {
   // That of the first group that has one.
   std::string refuses_truncation(SequenceId id, int64_t tokens) const override;
   std::function<void()> prepare_truncation(SequenceId id, int64_t tokens) override;
+  // All groups share blocks, of as many tokens, or none does.
+  std::string refuses_sharing() const override;
+  int64_t block_tokens() const override { return caches_.front()->block_tokens(); }
+  SharedBlock hold(SequenceId id, int64_t block) override;
+  SequenceId adopt(std::span<const SharedBlock> prefix) override;
   void write(Writer& to, SequenceId id) const override;
   SequenceId read(Reader& from, const std::string& what) override;
 

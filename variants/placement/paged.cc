@@ -92,6 +92,20 @@ class BlockPool {
   int64_t free_count_;
 };
 
+// A block of every layer, with one owner more.
+struct HeldBlocks {
+  HeldBlocks(BlockPool& of, std::vector<int32_t> numbers) : pool(of), block(std::move(numbers)) {
+    for (const int32_t number : block) pool.add_owner(number);
+  }
+  HeldBlocks(const HeldBlocks&) = delete;
+  HeldBlocks& operator=(const HeldBlocks&) = delete;
+  ~HeldBlocks() {
+    for (const int32_t number : block) pool.drop_owner(number);
+  }
+  BlockPool& pool;
+  const std::vector<int32_t> block;  // [layers]
+};
+
 struct BlockTable {
   Numbers block;  // [table_blocks], kNone where there is none
   int64_t moves = 0;
@@ -166,6 +180,24 @@ class Paged : public Placement {
     for (int64_t i = blocks_of(units); i < t.block.size() && t.block[i] != kNone; ++i) {
       pool_.drop_owner(std::exchange(t.block[i], kNone));
       ++t.moves;
+    }
+  }
+
+  int64_t block_units() const override { return shape_.block_units; }
+  SharedBlock hold(int sequence, int64_t block) override {
+    std::vector<int32_t> numbers;
+    for (int layer = 0; layer < context_.layers; ++layer)
+      numbers.push_back(table(sequence, layer).block[block]);
+    return std::make_shared<const HeldBlocks>(pool_, std::move(numbers));
+  }
+  void adopt(int sequence, std::span<const SharedBlock> blocks) override {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& held = *static_cast<const HeldBlocks*>(blocks[i].get());
+      for (int layer = 0; layer < context_.layers; ++layer) {
+        const int32_t number = held.block[static_cast<size_t>(layer)];
+        table(sequence, layer).block[static_cast<int64_t>(i)] = number;
+        pool_.add_owner(number);
+      }
     }
   }
 
@@ -267,6 +299,8 @@ const PlacementEntry paged{
     make,
     layer_bytes,
     shared_bytes,
-    refuses};
+    refuses,
+    nullptr,
+    /*shares_blocks=*/true};
 
 }  // namespace kv::placement

@@ -12,6 +12,7 @@ class Full : public Retention {
   int64_t token_at(int64_t slot) const override { return slot; }
   int64_t slots_after(int64_t tokens) const override { return tokens; }
   void truncate(int64_t tokens) override { count_ = tokens; }
+  void adopt(int64_t tokens) override { count_ = tokens; }
   void save(Writer& to) const override { to.put(count_); }
   bool load(Reader& from, int64_t tokens) override {
     count_ = from.get<int64_t>();
