@@ -74,6 +74,23 @@ std::string head_dims() {
   return text + "\n";
 }
 
+// What sequences of each stage can do, the others being of a cache that can do all of it.
+std::string lives() {
+  const auto sharing = std::find_if(kPlacements.begin(), kPlacements.end(),
+                                    [](const PlacementEntry* p) { return p->shares_blocks; });
+  std::string text = "| stage | what limits truncation | prefixes are shared |\n|---|---|---|\n";
+  const auto add = [&](const Entry& entry, Stage Spec::*stage, std::string_view limit) {
+    Spec spec{defaults(**sharing), defaults(*kCodecs.front()), defaults(*kRetentions.front())};
+    spec.*stage = defaults(entry);
+    text += "| " + std::string(entry.name) + " | " + std::string(limit) + " | " +
+            (unshareable_reason(spec).empty() ? "yes" : "no") + " |\n";
+  };
+  for (const auto* p : kPlacements) add(*p, &Spec::placement, "");
+  for (const auto* c : kCodecs) add(*c, &Spec::codec, irreversible(c->make(defaults(*c))));
+  for (const auto* r : kRetentions) add(*r, &Spec::retention, r->keeps_all ? "" : r->irreversible);
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string pairs_page() {
@@ -92,6 +109,7 @@ std::string pairs_page() {
   text += "## Retention and codec\n\n" + table("retention", kRetentions, retention, kCodecs, codec, notes);
   text += "## Placement and retention\n\n" +
           table("placement", kPlacements, placement, kRetentions, retention, notes);
+  text += "## Truncation and shared prefixes\n\n" + lives();
   text += "## Reasons\n\n" + notes.print() + "\n## Codec and head_dim\n\n" + head_dims();
   text.pop_back();
   return text;

@@ -70,7 +70,7 @@ std::string test_name(const testing::TestParamInfo<Spec>& info) {
   for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Specs, SharedPrefix, testing::ValuesIn(specs_that(true)), test_name);
+INSTANTIATE_TEST_SUITE_P(All, SharedPrefix, testing::ValuesIn(specs_that(true)), test_name);
 
 // A sequence computes a prompt and goes; another that begins alike has its blocks, and goes on as if it had computed them.
 TEST_P(SharedPrefix, HasTheBitsOfOneThatWasComputed) {

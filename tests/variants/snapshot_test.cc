@@ -42,6 +42,7 @@ TEST(Checksum, DoesNotDependOnWhereItIsCut) {
   }
 }
 
+class OtherRoom : public testing::TestWithParam<const char*> {};
 class LyingFile : public testing::TestWithParam<const char*> {};
 
 class SavedFile : public testing::Test {
@@ -151,7 +152,7 @@ TEST_P(LyingFile, IsRefusedOrHarmless) {
     EXPECT_EQ(held(), before);
   };
   // Beyond this many bytes come rows, any of which may be.
-  const size_t most = std::min<size_t>(bytes.size() - 12, 420);
+  const size_t most = std::min<size_t>(bytes.size() - 12, 400);
   for (size_t i = 0; i < most; ++i) {
     for (const int flip : {0x01, 0x80}) {
       std::string changed = bytes;
@@ -197,17 +198,93 @@ TEST_F(SavedFile, OfAnotherSpecOrShapeIsRefusedWithBothNamed) {
     }
     return "none";
   };
-  CacheShape longer = kShape, more = kShape;
-  longer.max_tokens = 65;
-  more.max_sequences = 7;
-  EXPECT_EQ(error("doubling", kShape),
-            "cannot load '" + path_ +
-                "': it holds a sequence of contiguous with 1 layers, 1 query heads, 1 kv heads, head_dim 8, "
-                "max_tokens 64; this cache is doubling with 1 layers, 1 query heads, 1 kv heads, head_dim 8, "
-                "max_tokens 64");
+  CacheShape wider = kShape;
+  wider.head_dim = 16;
+  EXPECT_EQ(
+      error("doubling", kShape),
+      "cannot load '" + path_ +
+          "': it holds a sequence of contiguous with 1 layers, 1 query heads, 1 kv heads, head_dim 8; this "
+          "cache is doubling with 1 layers, 1 query heads, 1 kv heads, head_dim 8");
   EXPECT_NE(error("contiguous/f16", kShape), "none");
-  EXPECT_NE(error("contiguous", longer), "none");
-  EXPECT_EQ(error("contiguous", more), "none") << "the number of sequences is no part of a sequence";
+  EXPECT_NE(error("contiguous", wider), "none");
+}
+
+// Prefill in a short cache, decode in a long one, and back as long as the sequence fits.
+TEST_P(OtherRoom, TakesASequenceUpBitForBit) {
+  const auto shape = [](int64_t max_tokens, int max_sequences) {
+    return CacheShape{.layers = 2,
+                      .q_heads = 2,
+                      .kv_heads = 1,
+                      .head_dim = 32,
+                      .max_tokens = max_tokens,
+                      .max_sequences = max_sequences};
+  };
+  const std::string path = passing_path("room");
+  memory::Ledger ledger;
+  const auto in = [&](int64_t max_tokens, int max_sequences) {
+    return build_cache(parse_spec(GetParam()), shape(max_tokens, max_sequences), ledger);
+  };
+  const auto small = in(100, 1), large = in(900, 5), same = in(96, 2), less = in(95, 5);
+  const Tokens all = make_tokens(shape(1, 1), 200, 1);
+  const auto step = [&](Cache& cache, SequenceId id, int64_t first, int64_t n) {
+    drive(cache, id, slice(cache.shape(), all, first, n), {&n, 1}, 0);
+    return drive(cache, id, slice(cache.shape(), all, first, n), {&n, 1}, 1);
+  };
+  const SequenceId first = small->add_sequence(), whole = large->add_sequence();
+  for (const auto& [cache, id] : {std::pair{small.get(), first}, std::pair{large.get(), whole}}) {
+    step(*cache, id, 0, 90);
+    for (int64_t t = 90; t < 96; ++t) step(*cache, id, t, 1);
+  }
+  small->save(first, path);
+  const SequenceId loaded = large->load(path), restored = large->restore(small->snapshot(first));
+  for (int64_t t = 96; t < 200; ++t) {
+    const auto out = step(*large, whole, t, 1);
+    ASSERT_EQ(step(*large, loaded, t, 1), out) << t;
+    ASSERT_EQ(step(*large, restored, t, 1), out) << t;
+  }
+  EXPECT_EQ(same->tokens(same->load(path), 1), 96);
+  try {
+    less->load(path);
+    FAIL() << "96 tokens have no room there";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_EQ(e.what(),
+              "cannot load '" + path + "': it holds a sequence of 96 tokens; this cache takes up to 95");
+  }
+  std::filesystem::remove(path);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Snapshot, OtherRoom,
+    testing::Values("contiguous", "concat", "doubling/q8_0", "segmented(rows=32)", "paged",
+                    "paged(block=32)/kivi", "contiguous/token(bits=4)", "tiered(hot=10,warm=16)",
+                    "contiguous/f32/ring(window=24,sinks=4)", "contiguous/f32/ring(window=500)",
+                    "contiguous/f32/h2o(heavy=16,recent=8)", "contiguous/f32/h2o(heavy=200,recent=200)",
+                    "contiguous/f32/tova(budget=24)", "contiguous/f32/tova(budget=100)",
+                    "contiguous/f32/tova(budget=98)", "contiguous/f32/knorm(budget=24)",
+                    "contiguous/f32/random(budget=150)", "paged/f32/snapkv(budget=24,window=8)",
+                    "paged/f32/snapkv(budget=300,window=8)"));
+
+// A share of max_tokens is another number of rows there, and a pool's size is none of a sequence's.
+TEST_F(SavedFile, KnowsItsBudgetInRows) {
+  CacheShape longer = kShape;
+  longer.max_tokens = 128;
+  memory::Ledger ledger;
+  const auto load = [&](const char* from, const char* to) -> std::string {
+    const auto cache = build_cache(parse_spec(from), kShape, ledger);
+    cache->save(cache->add_sequence(), path_);
+    try {
+      build_cache(parse_spec(to), longer, ledger)->load(path_);
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(load("contiguous/f32/ring(window=0.5)", "contiguous/f32/ring(window=0.25)"), "none");
+  EXPECT_EQ(load("contiguous/f32/ring(window=0.5)", "contiguous/f32/ring(window=32)"), "none");
+  EXPECT_NE(
+      load("contiguous/f32/ring(window=0.5)", "contiguous/f32/ring(window=0.5)").find("ring(window=32)"),
+      std::string::npos);
+  EXPECT_EQ(load("paged(pool=8)", "paged(pool=40)"), "none");
 }
 
 TEST_F(SavedFile, MustExist) {

@@ -120,6 +120,10 @@ double kernel_error_bound(const Spec& spec) {
   return attention_error_bound(codec.k, codec.v);
 }
 
+std::string_view irreversible(const Codec& codec) {
+  return ResidualBuffer::needed(codec) ? "older rows are encoded and no longer there raw" : "";
+}
+
 std::string unshareable_reason(const Spec& spec) {
   if (!placement_of(spec).shares_blocks)
     return "placement '" + spec.placement.name + "' has no blocks that sequences could share";

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "variants/cache/cache.h"
+#include "variants/core/codec.h"
 
 namespace kv {
 
@@ -34,6 +37,9 @@ int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::spa
 
 // attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
 double kernel_error_bound(const Spec& spec);
+
+// Why truncation has a limit with this codec, as a clause, or empty if it has none.
+std::string_view irreversible(const Codec& codec);
 
 // Why sequences of such a cache cannot share blocks of rows by what is in them, or empty if they can.
 std::string unshareable_reason(const Spec& spec);

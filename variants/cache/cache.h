@@ -101,8 +101,8 @@ class Cache {
   virtual SequenceId adopt(std::span<const SharedBlock>) { throw std::logic_error(refuses_sharing()); }
 
   // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
-  // again later, bit for bit, in this cache or another of the same spec and shape. The bytes are proportional
-  // to what is kept.
+  // again later, bit for bit, in this cache or another of the same spec and shape, with room for more tokens and
+  // sequences or for fewer, as long as this one fits. The bytes are proportional to what is kept.
   //   save  throws std::runtime_error if the file cannot be written whole; there is none then
   //   load  throws std::invalid_argument for a file that is damaged, or that another spec or shape wrote
   // Where memory is short both load and restore throw as add_sequence does; then nothing has changed.

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "variants/cache/build.h"
+
 namespace kv {
 
 SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
@@ -80,8 +82,7 @@ std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
     }
     const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
     if (tokens < earliest)
-      return refusal("codec '" + stages_.spec.codec.name + "'",
-                     "older rows are encoded and no longer there raw", earliest);
+      return refusal("codec '" + stages_.spec.codec.name + "'", irreversible(stages_.codec), earliest);
   }
   return "";
 }

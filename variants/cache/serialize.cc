@@ -41,13 +41,29 @@ std::string rope_identity(const Rope& r) {
   return text.str();
 }
 
-// What must be alike for a sequence to fit: the spec, and all of the shape but the number of sequences.
+// The spec as a sequence knows it, whatever room its cache has: shares of max_tokens are rows.
+Spec spec_of_sequence(const Stages& stages) {
+  Spec spec = stages.spec;
+  const auto settle = [&](Stage& stage, const Entry& entry) {
+    for (const Parameter& p : entry.parameters) {
+      const std::string name(p.name);
+      if (p.is_capacity) stage.values[name] = p.fallback;
+      if (p.kind == Parameter::Kind::kRows)
+        stage.values[name] = std::to_string(stage.rows(name, stages.shape.max_tokens));
+    }
+  };
+  settle(spec.placement, placement_of(spec));
+  settle(spec.retention, retention_of(spec));
+  return spec;
+}
+
+// What must be alike for a sequence to fit: the spec, and all of the shape but how many tokens and sequences there is
+// room for.
 std::string identity(const Stages& stages) {
   const CacheShape& s = stages.shape;
-  return stages.spec.print() + " with " + std::to_string(s.layers) + " layers, " + std::to_string(s.q_heads) +
-         " query heads, " + std::to_string(s.kv_heads) + " kv heads, head_dim " + std::to_string(s.head_dim) +
-         ", max_tokens " + std::to_string(s.max_tokens) +
-         (s.is_latent() ? ", latent of " + std::to_string(s.value_dim) : "") +
+  return spec_of_sequence(stages).print() + " with " + std::to_string(s.layers) + " layers, " +
+         std::to_string(s.q_heads) + " query heads, " + std::to_string(s.kv_heads) + " kv heads, head_dim " +
+         std::to_string(s.head_dim) + (s.is_latent() ? ", latent of " + std::to_string(s.value_dim) : "") +
          (stages.rotated ? rope_identity(s.rope) : "");
 }
 
@@ -89,7 +105,10 @@ void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId i
   Sequence& s = sequences.at(id);
   RowReader rows(from, *stages.storage);
   const auto tokens = from.get<int64_t>();
-  require(tokens >= 0 && tokens <= stages.shape.max_tokens, "number of tokens");
+  require(tokens >= 0, "number of tokens");
+  if (tokens > stages.shape.max_tokens)
+    throw std::invalid_argument("it holds a sequence of " + std::to_string(tokens) +
+                                " tokens; this cache takes up to " + std::to_string(stages.shape.max_tokens));
   s.tokens[layer] = tokens;
   for (int head = 0; head < stages.shape.kv_heads; ++head)
     require(sequences.policy(id, layer, head).load(from, tokens), "table of kept tokens");

@@ -41,6 +41,8 @@ struct Parameter {
   std::vector<int64_t> trials = {};
   // A word that stands for a number which the model's layer gives; empty: there is none.
   std::string_view word = {};
+  // Says how much room a cache has, and nothing of the sequences in it.
+  bool is_capacity = false;
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
                            std::vector<int64_t> trials, std::string_view help) {
@@ -62,6 +64,11 @@ struct Parameter {
   Parameter or_word(std::string_view own) const {
     Parameter copy = *this;
     copy.word = own;
+    return copy;
+  }
+  Parameter of_capacity() const {
+    Parameter copy = *this;
+    copy.is_capacity = true;
     return copy;
   }
   // Any text without ',' and ')', such as a path.

@@ -20,7 +20,7 @@ namespace kv {
 namespace {
 
 constexpr std::string_view kMagic = "kvlabseq";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kBufferBytes = 1 << 20;
 
 struct Counter : Writer {

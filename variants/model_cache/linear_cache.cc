@@ -112,8 +112,7 @@ class LinearCache : public Cache {
   std::string identity() const {
     return "a linear state of " + std::to_string(shape_.layers) + " layers, " +
            std::to_string(linear_.key_heads) + " key heads of " + std::to_string(linear_.key_dim) + ", " +
-           std::to_string(linear_.value_heads) + " value heads of " + std::to_string(linear_.value_dim) +
-           ", max_tokens " + std::to_string(shape_.max_tokens);
+           std::to_string(linear_.value_heads) + " value heads of " + std::to_string(linear_.value_dim);
   }
   void update(int layer, std::span<const StepInput> inputs, bool with_outputs);
 
@@ -188,7 +187,10 @@ SequenceId LinearCache::read(Reader& from, const std::string& what) {
   LinearSequence fresh = make();
   from.get(std::span<int64_t>(fresh.tokens));
   for (const int64_t tokens : fresh.tokens) {
-    if (tokens < 0 || tokens > shape_.max_tokens) refuse("its number of tokens cannot be");
+    if (tokens < 0) refuse("its number of tokens cannot be");
+    if (tokens > shape_.max_tokens)
+      refuse("it holds a sequence of " + std::to_string(tokens) + " tokens; this cache takes up to " +
+             std::to_string(shape_.max_tokens));
   }
   from.read(fresh.states.data(), fresh.states.size());
   put(id, std::move(fresh));

@@ -294,7 +294,8 @@ const PlacementEntry paged{
                     Parameter::choice("order", {"sequential", "shuffled"},
                                       "order in which free blocks are used"),
                     Parameter::integer("pool", "0", 0, 1 << 30, {},
-                                       "blocks of the pool; 0: enough for every sequence at its longest"),
+                                       "blocks of the pool; 0: enough for every sequence at its longest")
+                        .of_capacity(),
                     layout_parameter()}},
     make,
     layer_bytes,
