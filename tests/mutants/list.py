@@ -22,6 +22,7 @@ ROWS, VERIFY = "harness/verify/rows.cc", "harness/verify/verify.cc"
 DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_group.cc"
 RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
+PREFIX = "variants/cache/prefix_cache.cc"
 CHARTS = "drawn_data_test"
 
 MUTANTS = [
@@ -175,4 +176,16 @@ MUTANTS = [
     Mutant("harness/model/cached_model.cc", "layer = std::move(copies);", "layer.resize(copies.size());", "linear_rows_test"),
     Mutant("harness/experiments/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
+    # Sequences that live
+    Mutant(RESIDUAL, "first_raw_ = std::max(first_raw_, rows - capacity_);", "", "truncation_test"),
+    Mutant(RESIDUAL, "copy.first_raw_ = first_raw_;", "", "truncation_test"),
+    Mutant("variants/retention/tova.cc", "if (forgets) clear_scores();", "", "truncation_test"),
+    Mutant("variants/placement/tiered.cc", "(partial && kept[c].use_count() > 2)", "false", "truncation_test"),
+    Mutant("variants/cache/sequence.cc", "of.residual[layer].truncate(tokens);", ";", "truncation_test"),
+    Mutant("variants/placement/planes.cc", "} catch (const std::bad_alloc&) {", "} catch (const std::logic_error&) {", "truncation_test"),
+    Mutant(PREFIX, "entry.second->parent == parent &&", "", "prefix_cache_test"),
+    Mutant(PREFIX, "node->children == 0 && node->users == 0", "node->children == 0", "prefix_cache_test"),
+    Mutant(PREFIX, "    node->used = now_;\n", "", "lifecycle_test"),
+    Mutant("variants/placement/paged.cc", "for (const int32_t number : block) pool.drop_owner(number);", "", "lifecycle_test"),
+    Mutant("variants/cache/serialize.cc", "if (p.is_capacity) stage.values[name] = p.fallback;", "", "snapshot_test"),
 ]

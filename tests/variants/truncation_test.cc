@@ -15,7 +15,7 @@ constexpr CacheShape kShape{
 
 // Ends of chunks, around every border that caches have at this size: budgets of 24 to 48, groups of 32, blocks of 16
 // and 64, a residual of 128 rows.
-constexpr int64_t kEnds[] = {0, 5, 16, 27, 31, 40, 64, 65, 128, 159, 160, 161, 193};
+constexpr int64_t kEnds[] = {0, 5, 16, 27, 31, 32, 40, 64, 65, 128, 159, 160, 161, 193};
 constexpr size_t kChunks = std::size(kEnds) - 1;
 
 // A sequence as save() would write it: all that it holds.
@@ -143,6 +143,9 @@ TEST(TruncationReach, OfAGroupCodecFollowsWhatTheRingHolds) {
   EXPECT_EQ(earliest(*cache, id), 64);
   cache->truncate(id, 70);
   EXPECT_EQ(earliest(*cache, id), 64);
+  const SequenceId fork = cache->fork(id);
+  EXPECT_EQ(earliest(*cache, fork), 64);
+  cache->release(fork);
   step_to(*cache, id, all, 70, 96);
   EXPECT_EQ(earliest(*cache, id), 64);
   const SequenceId loaded = cache->restore(cache->snapshot(id));
