@@ -20,7 +20,7 @@ from figures.figure import Figure
 from marks import fields_of
 from markupsafe import Markup
 from style import bytes_text
-from tables import CELL, generated, of_models, predictions, summary
+from tables import CELL, generated, of_models, predictions, summary, tiers
 from templating import render
 
 
@@ -58,6 +58,7 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
         groups=list(summary(cells.filter(~of_models()))),
         predictions=list(predictions(cells)),
+        tiers=list(tiers(cells)),
         generated=list(generated(runs)),
         cells_data=script_json(cells_data(cells, runs, columns)),
         specs=script_json({d.figure.name: d.spec for d in drawn if d.spec}),

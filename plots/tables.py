@@ -71,6 +71,38 @@ def summary_row(row: Mapping) -> dict:
     }
 
 
+def tiers(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+    """The groups of the table of placements with several tiers: (heading, rows)."""
+    if "bytes_warm" not in cells.columns:
+        return
+    rows = cells.filter(pl.col("bytes_warm").is_not_null() & (pl.col("status") == "ok"))
+    if rows.is_empty():
+        return
+    rows = with_panel(rows).sort("experiment", "panel", "seq_len", maintain_order=True)
+    keys = ("experiment", "panel", "seq_len")
+    for key, group in groupby(named_rows(rows), key=lambda row: tuple(row[k] for k in keys)):
+        experiment, panel, length = key
+        heading = " · ".join(part for part in (experiment, f"{length_text(length)} tokens", panel) if part)
+        yield heading, [tiers_row(row) for row in group]
+
+
+def tiers_row(row: Mapping) -> dict:
+    one = lambda tier: {  # noqa: E731
+        "held": bytes_text(row[f"bytes_{tier}"]),
+        "read": bytes_text(row[f"read_{tier}_bytes"]),
+        "gbps": number(row[f"{tier}_read_gbps"], ".3g"),
+        "share": number(row[f"{tier}_ceiling_share"], ".0%"),
+    }
+    return {
+        **common(row),
+        **{tier: one(tier) for tier in ("hot", "warm", "disk")},
+        "device": number(row["disk_device_share"], ".0%"),
+        "bound": microseconds_text(row["tier_bound_us"]),
+        "limit": row["tier_bound"] or "",
+        "attend": microseconds_text(row["attend_p50_us"]),
+    }
+
+
 def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of what models predict with the caches: (heading, rows)."""
     for experiment in ("quality", "recall", "stream"):

@@ -116,8 +116,10 @@ std::string summary(std::span<const results::CellResult> rows, const SummaryOpti
   const size_t room = kSummaryLines - std::min(kSummaryLines - 1, lines_of(end) + lines_of(pointer) + 1);
   const std::string answer = "\n" + answers(cells, options.width, room);
   constexpr size_t kOwnLines = 3;  // a blank one, its name, its head
-  if (options.full || lines_of(answer + end) + cells.size() + kOwnLines * points.size() <= kSummaryLines)
-    return answer + point_tables(points, options.width) + end;
+  if (options.full || lines_of(answer + end) + cells.size() + kOwnLines * points.size() <= kSummaryLines) {
+    const std::string text = answer + point_tables(points, options.width) + end;
+    if (options.full || lines_of(text) <= kSummaryLines) return text;
+  }
   const std::string ranges =
       range_tables(grouped(cells, [](const results::CellResult& row) { return row.experiment; }),
                    options.width, room - std::min(room, lines_of(answer)));

@@ -197,12 +197,40 @@ std::vector<Strings> without_empty_columns(std::vector<Strings> table) {
   return table;
 }
 
+// "256.0 KiB, 12.6, 10 %": what a step reads of a tier, how fast in GB/s, and that as a share of its ceiling.
+std::string tier_text(const results::Integer& bytes, const results::Number& gbps,
+                      const results::Number& share) {
+  if (!bytes) return "-";
+  return bytes_text({bytes}) + (gbps ? ", " + number(gbps, "%.3g") : "") +
+         (share ? ", " + percent(share) : "");
+}
+
+// A narrow terminal keeps the last column.
+Strings tiers_row(const results::CellResult& row) {
+  return {row_name(row),
+          tier_text(row.read_hot_bytes, row.hot_read_gbps, row.hot_ceiling_share),
+          tier_text(row.read_warm_bytes, row.warm_read_gbps, row.warm_ceiling_share),
+          row.tier_bound.empty() ? "-" : number(row.tier_bound_us, "%.1f") + " " + row.tier_bound,
+          percent(row.disk_device_share),
+          tier_text(row.read_disk_bytes, row.disk_read_gbps, row.disk_ceiling_share)};
+}
+
+// Of cells whose placement has several tiers.
+std::string tiers_table(const Cells& cells, size_t width) {
+  std::vector<Strings> table{
+      {"a step reads, GB/s, % of ceiling", "hot", "warm", "bound, us", "from a device", "disk"}};
+  for (const results::CellResult* row : cells) {
+    if (row->bytes_warm && row->status == results::Status::kOk) table.push_back(tiers_row(*row));
+  }
+  return table.size() == 1 ? "" : fitted(without_empty_columns(std::move(table)), width);
+}
+
 }  // namespace
 
 std::string sweep_point_table(const Cells& cells, size_t width) {
   std::vector<Strings> table{head_of(kind_of(*cells.front()))};
   for (const results::CellResult* row : cells) table.push_back(table_row(*row));
-  return fitted(std::move(table), width);
+  return fitted(std::move(table), width) + tiers_table(cells, width);
 }
 
 std::string experiment_table(const Cells& cells, size_t width, size_t most_rows) {

@@ -7,7 +7,7 @@
 
 namespace kv::cli {
 
-// A row a cell of one sweep point.
+// A row a cell of one sweep point; below it, a row of each whose placement has several tiers.
 std::string sweep_point_table(const Cells& cells, size_t width);
 
 // Of one experiment, a row a variant, with what its cells range over. Of more than `most_rows`, those that are

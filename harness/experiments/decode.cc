@@ -9,6 +9,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/timed_group.h"
 #include "harness/measure/roofline_tasks.h"
+#include "harness/measure/tier_tasks.h"
 #include "harness/measure/timed_tasks.h"
 #include "harness/memory/machine.h"
 
@@ -60,11 +61,15 @@ class DecodeGroup : public TimedGroup {
     }
   }
   void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
-    if (!point().context->gpu()) roofline_.emplace(group, measure_.cold_steps > 0, tasks);  // the CPU's
+    if (point().context->gpu()) return;  // these are the CPU's
+    roofline_.emplace(group, measure_.cold_steps > 0, tasks);
+    tiers_.emplace(group, tasks);
   }
   void summarise(measure::Cell& cell) override {
     cell.summarise();
-    if (roofline_) roofline_->write(cell);
+    if (!roofline_) return;
+    roofline_->write(cell);
+    tiers_->write(cell);
   }
 
   void open_and_fill(measure::Cell& cell, int sequences) const {
@@ -88,6 +93,7 @@ class DecodeGroup : public TimedGroup {
   const int64_t base_;  // tokens before the timed steps
   std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
   std::optional<measure::RooflineTasks> roofline_;
+  std::optional<measure::TierTasks> tiers_;
 };
 
 std::vector<results::CellResult> run_decode(const measure::SweepPoint& point,

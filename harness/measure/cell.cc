@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "harness/io/bytes.h"
@@ -37,8 +38,8 @@ int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::s
   int64_t bytes = 0;
   for (const LayerGroup& group : kv::groups_of(specs, shape)) {
     if (group.linear) continue;
-    const int64_t disk = predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
-    bytes += payload_of_units(group.spec, shape, disk);
+    const int64_t rows = predicted_disk_rows_bytes(group.spec, shape_of(group, shape), lengths);
+    bytes += payload_of_units(group.spec, shape, rows);
   }
   return bytes;
 }
@@ -70,6 +71,11 @@ results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
   return kept;
 }
 
+std::string tier_text(const TierBytes& bytes) {
+  return std::to_string(bytes.hot) + " bytes hot, " + std::to_string(bytes.warm) + " warm and " +
+         std::to_string(bytes.disk) + " on the disk";
+}
+
 // The median of one phase over all samples.
 template <class Get>
 double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
@@ -86,13 +92,17 @@ int64_t units(const Side& side, int64_t rows) {
   return (rows + side.encoding.group - 1) / side.encoding.group;
 }
 
-AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memory::Ledger& ledger) {
   AttendWork work;
   const CacheShape& s = cache.shape();
   bool decoded = false, rotated = false;  // in the layer
   const auto add_bytes = [&](const Side& side, int64_t rows) {
-    work.payload += units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
-    work.metadata += units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+    const int64_t data = units(side, rows) * unit_data_bytes(side.encoding, s.head_dim),
+                  meta = units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
+    work.payload += data;
+    work.metadata += meta;
+    if (const std::optional<Tier> tier = ledger.tier_at(side.data))
+      (*tier == Tier::kWarm ? work.warm : work.hot) += data + meta;
   };
   const auto add = [&](int64_t rows, int width, bool as_codes) {
     int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
@@ -118,8 +128,9 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids) {
 }
 
 StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
-                     bool attend) const {
+                     bool attend) {
   StepTimes times;
+  const memory::Ledger::DiskReads before = ledger->disk_reads();
   for (int layer = 0; layer < cache->shape().layers; ++layer) {
     const std::span<const StepInput> inputs = feed.inputs(layer, token, sequences);
     Stopwatch watch;
@@ -131,6 +142,12 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
     attend_with ? attend_with(layer, inputs) : cache->attend(layer, inputs);
     times.attend_us += watch.lap() * 1e6;
   }
+  const memory::Ledger::DiskReads after = ledger->disk_reads();
+  times.disk_us = (after.seconds - before.seconds) * 1e6;
+  times.disk_bytes = after.bytes - before.bytes;
+  if (after.requests > before.requests)
+    disk_request_bytes = times.disk_bytes / (after.requests - before.requests);
+  if (attend) step_disk_bytes = times.disk_bytes;
   return times;
 }
 
@@ -139,7 +156,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   // Reading rows back slices them in read=copy variants: copies of ours, not of the variant's steps.
   const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
   result.bytes_copied = copied - read_back_bytes_;
-  const AttendWork used = attend_work(*cache, ids);
+  const AttendWork used = attend_work(*cache, ids, *ledger);
   read_back_bytes_ += ledger->copied_bytes() - copied;
   reads_in_place = ledger->copied_bytes() == copied && ledger->disk().current_bytes == 0;
   const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
@@ -149,11 +166,8 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
     throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
                            " bytes, but its closed form says " + std::to_string(predicted));
   }
+  account_tiers(used, lengths, prompts.empty() ? alike : prompts);
   const int64_t disk = ledger->disk().current_bytes;
-  if (disk != predicted_disk_bytes(spec, shape(), lengths)) {
-    throw std::logic_error("'" + spec.print() + "' has " + std::to_string(disk) +
-                           " bytes on the disk, but its closed form says otherwise");
-  }
   // The spans show rows in files too.
   const int64_t states = state_bytes(spec, shape(), std::ssize(lengths)),
                 in_memory = used.payload - payload_on_disk(spec, shape(), lengths) + states;
@@ -175,6 +189,22 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.rss_peak_bytes = memory::peak_rss_bytes();
   read_bytes = (used.payload + used.metadata) * cache->repeats();
   multiply_adds = used.multiply_adds;
+}
+
+void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> lengths,
+                         std::span<const int64_t> prompts) {
+  const TierBytes held = ledger->tiers(), predicted = predicted_tiers(spec, shape(), lengths, prompts);
+  if (held != predicted) {
+    throw std::logic_error("'" + spec.print() + "' holds " + tier_text(held) + ", but its closed form says " +
+                           tier_text(predicted));
+  }
+  if (!has_tiers(spec)) return;
+  result.bytes_hot = held.hot;
+  result.bytes_warm = held.warm;
+  if (ledger->gpu()) return;  // its spans are shown as copies, which lie in no tier
+  result.read_hot_bytes = used.hot;
+  result.read_warm_bytes = used.warm;
+  result.read_disk_bytes = step_disk_bytes;
 }
 
 verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {

@@ -22,6 +22,8 @@ namespace kv::measure {
 struct StepTimes {
   double append_us = 0, view_us = 0, attend_us = 0;
   double projections_us = 0, state_us = 0, rest_us = 0;  // of a whole model
+  int64_t disk_bytes = 0;                                // read from files, and the time that the requests took together
+  double disk_us = 0;
   double step_us() const { return append_us + view_us + attend_us + projections_us + state_us + rest_us; }
 };
 
@@ -31,9 +33,10 @@ int64_t units(const Side& side, int64_t rows);
 // What one attend reads and does: counted from the spans, not told by the cache.
 struct AttendWork {
   int64_t payload = 0, metadata = 0;  // metadata: scales and zero points only
+  int64_t hot = 0, warm = 0;          // of both together, what lies in these tiers of `ledger`
   MultiplyAdds multiply_adds;
 };
-AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids);
+AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memory::Ledger& ledger);
 
 // In place of a cache's own attention: fills in the outputs of a step's inputs.
 using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>;
@@ -58,9 +61,15 @@ struct Cell {
   bool reads_in_place = false;                // not copies of them, or rows in files
   MultiplyAdds multiply_adds;                 // that it does
 
+  results::Integer step_disk_bytes;  // that the last step that attended has read from files
+  int64_t disk_request_bytes = 0;    // of one request, while steps read from files
+  // Of the timed steps: read from files, and what devices have delivered meanwhile, if the system says so.
+  int64_t timed_disk_bytes = 0;
+  results::Integer timed_device_bytes = 0;
+
   // The whole step of one token of all sequences and layers.
   StepTimes step(workload::TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
-                 bool attend) const;
+                 bool attend);
 
   // Fills the byte columns from the ledger and the spans, and throws std::logic_error if the ledger, the
   // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence,
@@ -81,6 +90,8 @@ struct Cell {
   // The geometry that the cache was built for.
   ModelShape shape() const { return {cache->shape(), kinds, linear}; }
   verify::PolicyCheck check_policies() const;
+  void account_tiers(const AttendWork& used, std::span<const int64_t> lengths,
+                     std::span<const int64_t> prompts);
 
   int64_t read_back_bytes_ = 0;  // copied by account itself to read the rows back, since the ledger began
 };

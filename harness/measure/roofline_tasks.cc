@@ -50,21 +50,23 @@ void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int
 
 }  // namespace
 
+void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::Stretch>& rows) {
+  const int head_dim = shape.head_dim;
+  for (const Side* side : {&span.k, &span.v}) {
+    if (side == &span.v && shape.is_latent()) continue;  // the same rows as K
+    const int64_t whole = units(*side, span.rows);
+    add_stretches(side->data, whole, unit_data_bytes(side->encoding, head_dim), side->stride, rows);
+    add_stretches(side->meta, whole, unit_meta_bytes(side->encoding, head_dim), side->meta_stride, rows);
+  }
+}
+
 std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids) {
   std::vector<cpu::Stretch> rows;
   const CacheShape& shape = cache.shape();
-  const auto add = [&](const Side& side, int64_t count) {
-    const int64_t whole = units(side, count);
-    add_stretches(side.data, whole, unit_data_bytes(side.encoding, shape.head_dim), side.stride, rows);
-    add_stretches(side.meta, whole, unit_meta_bytes(side.encoding, shape.head_dim), side.meta_stride, rows);
-  };
   for (const SequenceId id : ids) {
     for (int layer = 0; layer < shape.layers; ++layer) {
       for (int head = 0; head < shape.kv_heads; ++head) {
-        for (const Span& span : cache.spans(id, layer, head)) {
-          add(span.k, span.rows);
-          if (!shape.is_latent()) add(span.v, span.rows);  // else they are the same
-        }
+        for (const Span& span : cache.spans(id, layer, head)) add_span(span, shape, rows);
       }
     }
   }

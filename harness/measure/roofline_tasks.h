@@ -39,6 +39,9 @@ class ReadBandwidthTask : public TimedTask {
 // head by head in the order of the spans, in stretches of 16 KiB at most.
 std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids);
 
+// The same of one span.
+void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::Stretch>& rows);
+
 // Reading a cell's own rows and nothing else, on all threads. The rows must be read in place.
 class RowsBandwidthTask : public CellTask {
  public:

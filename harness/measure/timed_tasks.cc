@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "harness/memory/machine.h"
+
 namespace kv::measure {
 namespace {
 
@@ -21,6 +23,7 @@ class StepTask : public CellTask {
     token_ = base_;
     times_.clear();
     for (const SequenceId id : cell_.ids) forks_.push_back(cell_.cache->fork(id));
+    if (has_tiers(cell_.spec)) device_before_ = memory::device_read_bytes();
   }
 
   double run() override {
@@ -30,6 +33,7 @@ class StepTask : public CellTask {
   }
 
   void end() override {
+    if (has_tiers(cell_.spec)) count_device_reads();
     for (const SequenceId id : forks_) cell_.cache->release(id);
     forks_.clear();
     std::vector<results::SampleResult> rows;
@@ -46,6 +50,16 @@ class StepTask : public CellTask {
   }
 
  private:
+  void count_device_reads() {
+    for (const StepTimes& step : times_) cell_.timed_disk_bytes += step.disk_bytes;
+    const std::optional<int64_t> now = memory::device_read_bytes();
+    if (now && device_before_ && cell_.timed_device_bytes)
+      *cell_.timed_device_bytes += *now - *device_before_;
+    else
+      cell_.timed_device_bytes.reset();
+  }
+
+  std::optional<int64_t> device_before_;
   workload::TokenFeed& feed_;
   const int64_t base_, steps_;
   results::ResultsFolder& results_;

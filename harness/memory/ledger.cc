@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -55,22 +56,24 @@ void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
 }
 
 Ledger::~Ledger() {
-  for (const auto& [p, live] : live_) give_back(p, live.bytes, live.place);
+  for (const auto& [p, live] : live_) give_back(const_cast<std::byte*>(p), live.bytes, live.place);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind) { return allocate(bytes, kind, Place::kHost); }
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind) {
+  return allocate(bytes, kind, Place::kHost, Tier::kHot);
+}
 
 std::byte* Ledger::allocate_rows(size_t bytes, ByteKind kind, Tier tier) {
-  if (!gpu_) return allocate(bytes, kind);
-  return allocate(bytes, kind, tier == Tier::kWarm ? Place::kPinned : Place::kGpu);
+  const Place place = !gpu_ ? Place::kHost : tier == Tier::kWarm ? Place::kPinned : Place::kGpu;
+  return allocate(bytes, kind, place, tier);
 }
 
-std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place) {
+std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place, Tier tier) {
   if (bytes == 0) throw std::logic_error("Ledger::allocate: 0 bytes asked for");
   const std::lock_guard lock(mutex_);
   std::byte* p = take(bytes, place);
   try {
-    live_.emplace(p, Live{bytes, kind, place});
+    live_.emplace(p, Live{bytes, kind, place, tier});
   } catch (...) {
     give_back(p, bytes, place);
     throw;
@@ -82,6 +85,7 @@ std::byte* Ledger::allocate(size_t bytes, ByteKind kind, Place place) {
   };
   add_to(counts_[static_cast<size_t>(kind)]);
   if (place == Place::kGpu) add_to(device_);
+  if (tier == Tier::kWarm && kind != ByteKind::kWorkspace) warm_bytes_ += static_cast<int64_t>(bytes);
   peak_total_bytes_ = std::max(peak_total_bytes_, allocator_bytes_);
   return p;
 }
@@ -98,6 +102,8 @@ void Ledger::release(std::byte* p) noexcept {
   live_.erase(it);
   counts_[static_cast<size_t>(live.kind)].current_bytes -= static_cast<int64_t>(live.bytes);
   if (live.place == Place::kGpu) device_.current_bytes -= static_cast<int64_t>(live.bytes);
+  if (live.tier == Tier::kWarm && live.kind != ByteKind::kWorkspace)
+    warm_bytes_ -= static_cast<int64_t>(live.bytes);
   give_back(p, live.bytes, live.place);
 }
 
@@ -113,6 +119,34 @@ void Ledger::count_disk(int64_t bytes) noexcept {
   disk_.current_bytes += bytes;
   disk_.peak_bytes = std::max(disk_.peak_bytes, disk_.current_bytes);
   if (bytes > 0) ++disk_.allocations;
+}
+
+void Ledger::count_disk_read(int64_t bytes, double seconds) noexcept {
+  const std::lock_guard lock(mutex_);
+  disk_reads_.bytes += bytes;
+  disk_reads_.seconds += seconds;
+  ++disk_reads_.requests;
+}
+
+Ledger::DiskReads Ledger::disk_reads() const {
+  const std::lock_guard lock(mutex_);
+  return disk_reads_;
+}
+
+TierBytes Ledger::tiers() const {
+  const std::lock_guard lock(mutex_);
+  const int64_t memory = counts_[static_cast<size_t>(ByteKind::kPayload)].current_bytes +
+                         counts_[static_cast<size_t>(ByteKind::kMetadata)].current_bytes;
+  return {.hot = memory - warm_bytes_, .warm = warm_bytes_, .disk = disk_.current_bytes};
+}
+
+std::optional<Tier> Ledger::tier_at(const std::byte* p) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = live_.upper_bound(p);
+  if (next == live_.begin()) return {};
+  const auto& [first, live] = *std::prev(next);
+  if (p >= first + live.bytes || live.kind == ByteKind::kWorkspace) return {};
+  return live.tier;
 }
 
 Ledger::Count Ledger::disk() const {

@@ -4,8 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <optional>
 
 #include "variants/core/memory.h"
 
@@ -35,6 +36,7 @@ class Ledger : public Memory {
   void release(std::byte* p) noexcept override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void count_disk(int64_t bytes) noexcept override;
+  void count_disk_read(int64_t bytes, double seconds) noexcept override;
 
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
@@ -43,6 +45,16 @@ class Ledger : public Memory {
   Count device() const;
   // Of files, apart from all memory; `allocations` counts the times that one grew.
   Count disk() const;
+  // What has been read of files since the ledger began.
+  struct DiskReads {
+    int64_t bytes = 0, requests = 0;
+    double seconds = 0.0;  // of all requests together
+  };
+  DiskReads disk_reads() const;
+  // Payload and metadata by tier. What was not allocated for a tier counts as hot.
+  TierBytes tiers() const;
+  // The tier of the payload or metadata that lies there; none where that is workspace, or not held.
+  std::optional<Tier> tier_at(const std::byte* p) const;
   int64_t copied_bytes() const;
   int64_t peak_total_bytes() const;
   // Starts the peaks and the copy count again from what is held now.
@@ -58,17 +70,20 @@ class Ledger : public Memory {
     size_t bytes;
     ByteKind kind;
     Place place;
+    Tier tier;
   };
-  std::byte* allocate(size_t bytes, ByteKind kind, Place place);
+  std::byte* allocate(size_t bytes, ByteKind kind, Place place, Tier tier);
   Count at(ByteKind kind) const;
   // The allocation routine: the only writer of allocator_bytes_, and blind to kinds.
   std::byte* take(size_t bytes, Place place);
   void give_back(std::byte* p, size_t bytes, Place place) noexcept;
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::byte*, Live> live_;
+  std::map<const std::byte*, Live> live_;
   Count counts_[3];
   Count disk_, device_;
+  DiskReads disk_reads_;
+  int64_t warm_bytes_ = 0;  // payload and metadata
   int64_t copied_bytes_ = 0;
   int64_t allocator_bytes_ = 0;  // kept by take and give_back alone
   int64_t peak_total_bytes_ = 0;

@@ -107,6 +107,11 @@ int64_t available_memory_bytes() {
   return std::min(available, cgroup_available_bytes("/proc/self/cgroup", "/sys/fs/cgroup"));
 }
 
+std::optional<int64_t> device_read_bytes() {
+  const std::string bytes = proc_value("/proc/self/io", "read_bytes");
+  return bytes.empty() ? std::optional<int64_t>() : std::stoll(bytes);
+}
+
 int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

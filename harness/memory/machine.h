@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace kv::memory {
@@ -12,7 +13,10 @@ int64_t available_memory_bytes();  // what the system thinks a process may still
 // What the control groups of `membership`, a file like /proc/self/cgroup, leave below `root`, where they are mounted:
 // the least of the process's own group and those around it, version 2 and 1. INT64_MAX without a limit.
 int64_t cgroup_available_bytes(const std::filesystem::path& membership, const std::filesystem::path& root);
-int64_t peak_rss_bytes();          // of this process
+int64_t peak_rss_bytes();  // of this process
+// That devices have delivered for this process's reads: what the page cache had is left out. Empty where the system
+// does not say.
+std::optional<int64_t> device_read_bytes();
 int64_t cache_bytes(int level);    // a data cache of one core; 0 where the system does not say
 int64_t last_level_cache_bytes();  // 32 MiB where the system does not say
 

@@ -59,6 +59,15 @@ struct CellResult : PredictionResult {
   std::string cold_bound;
   Number cold_bound_us, cold_bound_share;
 
+  // Tiers, where a placement has several: bytes held (on disk: bytes_disk) and read by a step, and bandwidths.
+  Integer bytes_hot, bytes_warm;
+  Integer read_hot_bytes, read_warm_bytes, read_disk_bytes;
+  Number hot_read_gbps, hot_ceiling_gbps, hot_ceiling_share;
+  Number warm_read_gbps, warm_ceiling_gbps, warm_ceiling_share;
+  Number disk_read_gbps, disk_ceiling_gbps, disk_ceiling_share, disk_device_share;
+  std::string tier_bound;
+  Number tier_bound_us, tier_bound_share;
+
   // Errors: one number a row of the metrics table, and the error split by cause.
   std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());
   Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;

@@ -88,7 +88,7 @@ int64_t ModelMemory::predicted_bytes(const LayerGroup& group) const {
 }
 
 int64_t ModelMemory::predicted_disk_bytes(const LayerGroup& group) const {
-  return group.linear ? 0 : kv::predicted_disk_bytes(group.spec, shape_of(group), lengths(load_));
+  return group.linear ? 0 : predicted_tiers(group.spec, shape_of(group), lengths(load_)).disk;
 }
 
 int64_t ModelMemory::predicted_disk_bytes() const {

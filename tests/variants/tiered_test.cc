@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "kernels/format/encoding.h"
 #include "tests/variants/contract.h"
 
 namespace kv {
@@ -96,13 +97,46 @@ TEST_F(Tiered, HoldsWhatTheClosedFormsSayAtEveryLength) {
     const Tokens one = slice(kShape, all_, n - 1, 1);
     drive(*cache, id, one, ones(1));
     ASSERT_EQ(ledger_.payload().current_bytes, predicted_bytes(spec(), kShape, {&n, 1})) << n;
-    ASSERT_EQ(ledger_.disk().current_bytes, predicted_disk_bytes(spec(), kShape, {&n, 1})) << n;
+    ASSERT_EQ(ledger_.tiers(), predicted_tiers(spec(), kShape, {&n, 1})) << n;
   }
   EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);     // rows 0…1023 of 2000 are older than 500
   EXPECT_EQ(ledger_.payload().current_bytes, 2 * kChunkBytes);  // one warm, one hot
   cache->release(id);
   EXPECT_EQ(ledger_.disk().current_bytes, 0);
   EXPECT_EQ(ledger_.payload().current_bytes, 0);
+}
+
+// The closed form of what a step reads, against the spans' own sizes, the ledger's tiers and its count of reads.
+TEST_F(Tiered, ReadsWhatTheClosedFormSays) {
+  for (const char* codec : {"f32", "q8_0", "kivi(residual=64)", "split(k=f16,v=token)"}) {
+    memory::Ledger ledger;
+    const auto cache = build_cache(spec(codec), kShape, ledger);
+    const SequenceId id = cache->add_sequence();
+    for (int64_t n = 0; n < 2000;) {
+      const int64_t more = n < 1500 ? 250 : 100;
+      drive(*cache, id, slice(kShape, all_, n, more), {&more, 1});
+      n += more;
+      TierBytes read;
+      const auto add = [&](const Side& side, int64_t rows) {
+        const int64_t units = (rows + side.encoding.group - 1) / side.encoding.group;
+        (ledger.tier_at(side.data) == Tier::kWarm ? read.warm : read.hot) +=
+            units * (unit_data_bytes(side.encoding, 32) + unit_meta_bytes(side.encoding, 32));
+      };
+      for (int head = 0; head < kShape.kv_heads; ++head) {
+        for (const Span& span : cache->resident_spans(id, 0, head)) {
+          add(span.k, span.rows);
+          add(span.v, span.rows);
+        }
+      }
+      const int64_t before = ledger.disk_reads().bytes;
+      std::vector<float> q(4 * 32, 0.5f), out(q.size());
+      const StepInput input{.sequence = id, .n = 1, .q = q.data(), .out = out.data()};
+      cache->view(0, {&input, 1});
+      cache->attend(0, {&input, 1});
+      read.disk = ledger.disk_reads().bytes - before;
+      EXPECT_EQ(read, predicted_reads(spec(codec), kShape, {&n, 1})) << codec << " " << n;
+    }
+  }
 }
 
 TEST_F(Tiered, AForkSharesTheFile) {

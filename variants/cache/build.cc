@@ -33,6 +33,11 @@ struct Prediction {
   int64_t slots(int64_t tokens, int64_t prompt) const {
     return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
   }
+  OuterTiers outer_tiers(int64_t tokens) const {
+    const PlacementEntry& placement = placement_of(spec);
+    return placement.layer_tiers ? placement.layer_tiers(spec.placement, context, units(tokens, 0))
+                                 : OuterTiers();
+  }
   // Units of one layer that lie in the placement.
   int64_t units(int64_t tokens, int64_t prompt) const {
     const int64_t rows = slots(tokens, prompt);
@@ -105,14 +110,42 @@ int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, i
   return of.units(tokens, prompt) * of.context.unit.rows;
 }
 
-int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
-  const PlacementEntry& placement = placement_of(spec);
-  if (!placement.layer_disk_bytes) return 0;
+bool has_tiers(const Spec& spec) { return placement_of(spec).layer_tiers != nullptr; }
+
+TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts) {
+  TierBytes bytes{.hot = predicted_bytes(spec, shape, lengths, prompts)};
   const Prediction of(spec, shape);
-  int64_t bytes = 0;
-  for (const int64_t tokens : lengths)
-    bytes += placement.layer_disk_bytes(spec.placement, of.context, of.units(tokens, 0));
-  return bytes * shape.layers;
+  for (const int64_t tokens : lengths) {
+    const OuterTiers outer = of.outer_tiers(tokens);
+    bytes.warm += outer.warm_bytes * shape.layers;
+    bytes.disk += outer.disk_bytes * shape.layers;
+  }
+  bytes.hot -= bytes.warm;
+  return bytes;
+}
+
+TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  TierBytes bytes;
+  const Prediction of(spec, shape);
+  for (const int64_t tokens : lengths) {
+    const OuterTiers outer = of.outer_tiers(tokens);
+    const int64_t units = of.units(tokens, 0),
+                  raw = tokens - units * of.context.unit.rows;  // in the residual buffer
+    bytes.hot += (units - outer.warm_units - outer.disk_units) * of.context.unit_bytes() * shape.kv_heads +
+                 raw * ResidualBuffer::row_bytes(shape.kv_heads, shape.head_dim, shape.is_latent());
+    bytes.warm += outer.warm_bytes;
+    bytes.disk += outer.disk_bytes;
+  }
+  return {bytes.hot * shape.layers, bytes.warm * shape.layers, bytes.disk * shape.layers};
+}
+
+int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
+                                  std::span<const int64_t> lengths) {
+  const Prediction of(spec, shape);
+  int64_t units = 0;
+  for (const int64_t tokens : lengths) units += of.outer_tiers(tokens).disk_units;
+  return units * of.context.unit_bytes() * shape.kv_heads * shape.layers;
 }
 
 double kernel_error_bound(const Spec& spec) {

@@ -32,8 +32,19 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
 // the codec's residual buffer.
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);
 
-// predicted_bytes for the bytes of files on a disk.
-int64_t predicted_disk_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+// predicted_bytes by tier, and the bytes of files on a disk. Where a placement has one tier, all is hot.
+TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts = {});
+
+// Of placements with several tiers: what one step of all sequences reads of each. Rows in memory as they are stored;
+// of files, whole slots.
+TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
+// Bytes of the rows (not the slots) that lie in files, scales and zero points included.
+int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
+                                  std::span<const int64_t> lengths);
+// Whether a placement has more than one tier.
+bool has_tiers(const Spec& spec);
 
 // attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
 double kernel_error_bound(const Spec& spec);

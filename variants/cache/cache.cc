@@ -101,6 +101,7 @@ class JoinedCache : public Cache {
 
   int64_t tokens(SequenceId id, int layer) const override { return sequences_.at(id).tokens[layer]; }
   std::vector<Span> spans(SequenceId id, int layer, int head) override;
+  std::span<const Span> resident_spans(SequenceId id, int layer, int head) override;
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
@@ -166,10 +167,14 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
   }
 }
 
-std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
+std::span<const Span> JoinedCache::resident_spans(SequenceId id, int layer, int head) {
   stages_.placement->view(id, layer, sequences_.stored_units(sequences_.at(id), layer));
+  return sequences_.spans(id, layer, head * stages_.placement->repeats());
+}
+
+std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
+  const std::span<const Span> resident = resident_spans(id, layer, head);
   std::vector<Span> all = gather_streamed(id, layer, head);
-  const std::span<const Span> resident = sequences_.spans(id, layer, head * stages_.placement->repeats());
   all.insert(all.end(), resident.begin(), resident.end());
   return stages_.storage->read_back(std::move(all));
 }

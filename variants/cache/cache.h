@@ -137,6 +137,8 @@ class Cache {
   // For those who check: the spans of one head as stored (so before RoPE with positions=cache), in slot
   // order, valid until the next call or change. Rows that are not in memory are brought there.
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
+  // Those of spans() that lie in memory that kernels read, where they lie: nothing is brought or copied.
+  virtual std::span<const Span> resident_spans(SequenceId sequence, int layer, int kv_head) = 0;
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
 

@@ -96,6 +96,12 @@ struct Entry {
 
 struct RetentionEntry;
 
+// What of a layer's units lies outside the memory that rows are stored in first, all heads together.
+struct OuterTiers {
+  int64_t warm_units = 0, disk_units = 0;  // of one head
+  int64_t warm_bytes = 0, disk_bytes = 0;
+};
+
 struct PlacementEntry : Entry {
   std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
   // The closed form that the ledger is compared with, payload and metadata together: what one layer of one
@@ -104,8 +110,8 @@ struct PlacementEntry : Entry {
   int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
   // The capability column: empty if such rows can be placed, else the reason. Null: all can.
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
-  // As layer_bytes, for files.
-  int64_t (*layer_disk_bytes)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
+  // As layer_bytes, of which it counts the warm part again, by tier. Null: there is one tier.
+  OuterTiers (*layer_tiers)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
   // Capability: rows lie in blocks that sequences may share by what is in them.
   bool shares_blocks = false;
 };

@@ -38,6 +38,12 @@ enum class ByteKind {
 // Where rows may lie: in the memory that kernels work in, or in a second pool of the host's memory.
 enum class Tier { kHot, kWarm };
 
+// Bytes by where they lie: in these two, and in files.
+struct TierBytes {
+  int64_t hot = 0, warm = 0, disk = 0;
+  friend bool operator==(const TierBytes&, const TierBytes&) = default;
+};
+
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -57,6 +63,8 @@ class Memory {
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
   // A placement's file has grown (or, negative, shrunk) by these bytes on its disk.
   virtual void count_disk(int64_t bytes) noexcept = 0;
+  // One request has read these bytes of it, in so many seconds. From any thread.
+  virtual void count_disk_read(int64_t bytes, double seconds) noexcept = 0;
 };
 
 // Owns one block of a Memory. Movable; empty when default-made or made with no bytes.

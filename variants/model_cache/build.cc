@@ -78,11 +78,21 @@ int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::s
   });
 }
 
-int64_t predicted_disk_bytes(const LayerSpecs& specs, const ModelShape& shape,
-                             std::span<const int64_t> lengths) {
-  return sum(specs, shape, [&](const LayerGroup& group) {
-    return group.linear ? 0 : predicted_disk_bytes(group.spec, shape_of(group, shape), lengths);
-  });
+TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts) {
+  TierBytes bytes{.hot = predicted_bytes(specs, shape, lengths, prompts)};
+  for (const LayerGroup& group : groups_of(specs, shape)) {
+    if (group.linear) continue;
+    const TierBytes own = predicted_tiers(group.spec, shape_of(group, shape), lengths, prompts);
+    bytes.warm += own.warm;
+    bytes.disk += own.disk;
+  }
+  bytes.hot -= bytes.warm;
+  return bytes;
+}
+
+bool has_tiers(const LayerSpecs& specs) {
+  return specs.any([](const Spec& spec) { return has_tiers(spec); });
 }
 
 double kernel_error_bound(const LayerSpecs& specs) {

@@ -35,8 +35,10 @@ inline std::unique_ptr<Cache> build_cache(const Spec& spec, const ModelShape& sh
 // holds its state whatever the length.
 int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
-int64_t predicted_disk_bytes(const LayerSpecs& specs, const ModelShape& shape,
-                             std::span<const int64_t> lengths);
+TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts = {});
+// Whether some layers' placement has more than one tier.
+bool has_tiers(const LayerSpecs& specs);
 // The largest of the layers' bounds.
 double kernel_error_bound(const LayerSpecs& specs);
 // That of all layers: resolve() refuses those that differ.

@@ -74,6 +74,7 @@ class LinearCache : public Cache {
     return at(id).tokens.at(static_cast<size_t>(layer));
   }
   std::vector<Span> spans(SequenceId, int, int) override { return {}; }
+  std::span<const Span> resident_spans(SequenceId, int, int) override { return {}; }
   std::vector<int64_t> kept(SequenceId, int, int) const override { return {}; }
   std::string kernel() const override { return "delta_rule"; }
 

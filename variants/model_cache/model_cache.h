@@ -51,6 +51,9 @@ class ModelCache : public Cache {
   std::vector<Span> spans(SequenceId id, int layer, int head) override {
     return of(layer).spans(id, at(layer).layer, head);
   }
+  std::span<const Span> resident_spans(SequenceId id, int layer, int head) override {
+    return of(layer).resident_spans(id, at(layer).layer, head);
+  }
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return of(layer).kept(id, at(layer).layer, head);
   }

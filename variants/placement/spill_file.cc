@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -23,6 +24,12 @@ int open_nameless(const std::string& folder, int flags) {
 }
 
 }  // namespace
+
+std::string SpillFile::folder(const std::string& dir) {
+  if (!dir.empty()) return dir;
+  const char* standard = std::getenv("TMPDIR");
+  return standard && *standard ? standard : "/tmp";
+}
 
 int SpillFile::open_in(const std::string& folder, bool direct) {
   const int fd = open_nameless(folder, direct ? O_DIRECT : 0);
@@ -111,6 +118,7 @@ void SpillFile::write(int64_t slot, const std::byte* from) {
 }
 
 void SpillFile::read(int64_t slot, std::byte* to) const {
+  const auto start = std::chrono::steady_clock::now();
   for (int64_t done = 0; done < slot_bytes_;) {
     const ssize_t n =
         pread(fd_, to + done, static_cast<size_t>(slot_bytes_ - done), slot * slot_bytes_ + done);
@@ -120,6 +128,8 @@ void SpillFile::read(int64_t slot, std::byte* to) const {
       throw std::runtime_error("the file in '" + folder_ + "' is shorter than what was written to it");
     done += n;
   }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  memory_.count_disk_read(slot_bytes_, took.count());
 }
 
 }  // namespace kv

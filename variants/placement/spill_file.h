@@ -17,6 +17,8 @@ class SpillFile {
   static constexpr int64_t kAlignment = 4096;
   static int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+  // The folder of a placement's `dir`: $TMPDIR or /tmp if that is empty.
+  static std::string folder(const std::string& dir);
   // Why `folder` cannot have such a file, or empty if it can.
   static std::string refuses(const std::string& folder, bool direct);
 
@@ -33,7 +35,8 @@ class SpillFile {
   int64_t take();
   void give_back(int64_t slot) noexcept;
 
-  // A whole slot from or to memory aligned to kAlignment. Throw std::runtime_error in one line.
+  // A whole slot from or to memory aligned to kAlignment. Throw std::runtime_error in one line. The memory is told
+  // of each read.
   void write(int64_t slot, const std::byte* from);
   void read(int64_t slot, std::byte* to) const;
 

@@ -15,7 +15,6 @@
 // Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace, and
 // a third where a GPU copies from them in its own time.
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <future>
 
@@ -27,11 +26,7 @@
 namespace kv::placement {
 namespace {
 
-std::string folder_of(const Stage& stage) {
-  if (!stage.text("dir").empty()) return stage.text("dir");
-  const char* standard = std::getenv("TMPDIR");
-  return standard && *standard ? standard : "/tmp";
-}
+std::string folder_of(const Stage& stage) { return SpillFile::folder(stage.text("dir")); }
 
 // How many of a layer's first chunks lie outside the fast memory, and how many of those in the file.
 struct Borders {
@@ -269,8 +264,13 @@ int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t
   const int64_t in_file = Borders(stage, used * context.unit.rows).cold * kSplitRows / context.unit.rows;
   return ChunksPlacement::bytes(context, kSplitRows, used - in_file);
 }
-int64_t layer_disk_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
-  return Borders(stage, used * context.unit.rows).cold * slot_bytes(context);
+OuterTiers layer_tiers(const Stage& stage, const PlacementContext& context, int64_t used) {
+  const Borders borders(stage, used * context.unit.rows);
+  const int64_t chunk_units = kSplitRows / context.unit.rows, warm = borders.not_hot - borders.cold;
+  return {.warm_units = warm * chunk_units,
+          .disk_units = borders.cold * chunk_units,
+          .warm_bytes = warm * planes_bytes(context, chunk_units),
+          .disk_bytes = borders.cold * slot_bytes(context)};
 }
 
 std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
@@ -300,6 +300,6 @@ const PlacementEntry tiered{
     layer_bytes,
     nullptr,
     refuses,
-    layer_disk_bytes};
+    layer_tiers};
 
 }  // namespace kv::placement

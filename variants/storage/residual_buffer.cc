@@ -28,8 +28,12 @@ int64_t ResidualBuffer::encoded_rows(const Codec& codec, int64_t rows) {
   return std::max<int64_t>(0, rows - residual_rows(codec)) / unit * unit;
 }
 
+int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
+  return (latent ? 1 : 2) * heads * unit_data_bytes(kRaw, head_dim);
+}
+
 int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool latent) {
-  return (latent ? 1 : 2) * heads * capacity(codec) * unit_data_bytes(kRaw, head_dim);
+  return capacity(codec) * row_bytes(heads, head_dim, latent);
 }
 
 ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)

@@ -25,6 +25,8 @@ class ResidualBuffer {
   static int64_t encoded_rows(const Codec& codec, int64_t rows);
   // `latent`: one side alone, K, which is V as well (MLA).
   static int64_t bytes(const Codec& codec, int heads, int head_dim, bool latent);
+  // Of K and V of one token.
+  static int64_t row_bytes(int heads, int head_dim, bool latent);
 
   ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory);
   ResidualBuffer clone(Memory& memory) const;

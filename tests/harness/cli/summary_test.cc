@@ -158,6 +158,37 @@ TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
   EXPECT_GE(lines_of(text).size(), cli::kSummaryLines - 2) << text;
 }
 
+// What a step reads of each tier has a table of its own, where there are several tiers, if it fits.
+TEST(Summary, ShowsTiers) {
+  std::vector<results::CellResult> cells = cells_at({512});
+  EXPECT_EQ(cli::summary(cells).find("a step reads"), std::string::npos);
+  results::CellResult& row = cells[1];
+  row.bytes_hot = row.bytes_warm = 4096;
+  row.read_hot_bytes = 1024;
+  row.read_warm_bytes = 2048;
+  row.read_disk_bytes = 3 << 20;
+  row.disk_read_gbps = 1.5;
+  row.disk_ceiling_share = 0.75;
+  row.disk_device_share = 1.0;
+  row.tier_bound = "disk";
+  row.tier_bound_us = 1234.5;
+  const std::string text = cli::summary(cells);
+  for (const char* said :
+       {"a step reads", "1.0 KiB", "2.0 KiB", "3.0 MiB, 1.5, 75 %", "100 %", "1234.5 disk"})
+    EXPECT_NE(text.find(said), std::string::npos) << said << text;
+  for (const std::string& line : lines_of(text)) EXPECT_LE(io::text_width(line), cli::kSummaryWidth) << line;
+  std::vector<results::CellResult> many;
+  for (int i = 0; i < 11; ++i) {
+    many.push_back(row);
+    many.back().variant += std::to_string(i);
+  }
+  for (const int64_t tokens : {1024, 2048}) {
+    many.push_back(row);
+    many.back().seq_len = tokens;
+  }
+  EXPECT_LE(lines_of(cli::summary(many)).size(), cli::kSummaryLines);
+}
+
 TEST(Summary, OfManySweepPointsIsATableAnExperiment) {
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 20; ++i) lengths.push_back(512 * i);

@@ -72,7 +72,7 @@ struct Filled {
 
 measure::AttendWork work_of(const std::string& spec) {
   Filled filled(spec);
-  return measure::attend_work(*filled.cache, filled.ids);
+  return measure::attend_work(*filled.cache, filled.ids, filled.ledger);
 }
 
 // Of all layers: a score and a weighted value for each query head and row.
@@ -122,7 +122,7 @@ TEST(StoredRows, AreTheBytesThatAttentionReads) {
                            "contiguous/kivi(bits=4,group=32,residual=64)", "contiguous/f16/ring(window=40)",
                            "contiguous/f32/h2o(heavy=16,recent=16)"}) {
     Filled filled(spec);
-    const measure::AttendWork work = measure::attend_work(*filled.cache, filled.ids);
+    const measure::AttendWork work = measure::attend_work(*filled.cache, filled.ids, filled.ledger);
     std::vector<cpu::Stretch> rows = measure::stored_rows(*filled.cache, filled.ids);
     std::ranges::sort(rows, {}, &cpu::Stretch::data);
     int64_t bytes = 0;

@@ -94,6 +94,36 @@ TEST(Ledger, ChargesCopies) {
   EXPECT_EQ(std::memcmp(from.data(), to.data(), 16), 0);
 }
 
+TEST(Ledger, KnowsTheTierOfEachByte) {
+  memory::Ledger ledger;
+  Block hot(ledger, 64, ByteKind::kPayload);
+  Block warm = Block::of_rows(ledger, 128, ByteKind::kPayload, Tier::kWarm);
+  Block scales = Block::of_rows(ledger, 16, ByteKind::kMetadata, Tier::kWarm);
+  Block buffer = Block::of_rows(ledger, 256, ByteKind::kWorkspace, Tier::kWarm);
+  ledger.count_disk(4096);
+  EXPECT_EQ(ledger.tiers(), (TierBytes{.hot = 64, .warm = 144, .disk = 4096}));
+  EXPECT_EQ(ledger.tier_at(hot.data()), Tier::kHot);
+  EXPECT_EQ(ledger.tier_at(hot.data() + 63), Tier::kHot);
+  EXPECT_EQ(ledger.tier_at(warm.data() + 127), Tier::kWarm);
+  EXPECT_EQ(ledger.tier_at(scales.data()), Tier::kWarm);
+  EXPECT_EQ(ledger.tier_at(buffer.data()), std::nullopt);  // workspace is no tier
+  std::byte stranger{};
+  EXPECT_EQ(ledger.tier_at(&stranger), std::nullopt);
+  const std::byte* gone = warm.data();
+  warm = Block();
+  EXPECT_EQ(ledger.tier_at(gone), std::nullopt);
+  EXPECT_EQ(ledger.tiers(), (TierBytes{.hot = 64, .warm = 16, .disk = 4096}));
+}
+
+TEST(Ledger, CountsReadsOfFiles) {
+  memory::Ledger ledger;
+  ledger.count_disk_read(4096, 0.5);
+  ledger.count_disk_read(8192, 0.25);
+  EXPECT_EQ(ledger.disk_reads().bytes, 12288);
+  EXPECT_EQ(ledger.disk_reads().requests, 2);
+  EXPECT_DOUBLE_EQ(ledger.disk_reads().seconds, 0.75);
+}
+
 TEST(Ledger, ResetStartsThePeaksFromWhatIsHeld) {
   memory::Ledger ledger;
   Block held(ledger, 10, ByteKind::kPayload);

@@ -60,6 +60,7 @@ class FakeCache : public Cache {
   const Spec& spec(int) const override { return spec_; }
 
   // Nobody who verifies steps a cache.
+  std::span<const Span> resident_spans(SequenceId, int, int) override { throw std::logic_error("not here"); }
   SequenceId add_sequence() override { throw std::logic_error("not here"); }
   SequenceId fork(SequenceId) override { throw std::logic_error("not here"); }
   void write(Writer&, SequenceId) const override {}

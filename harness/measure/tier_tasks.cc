@@ -1,0 +1,268 @@
+#include "harness/measure/tier_tasks.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "harness/math/medians.h"
+#include "harness/math/stats.h"
+#include "harness/measure/roofline_tasks.h"
+#include "kernels/attention.h"
+#include "variants/cache/spec.h"
+#include "variants/placement/spill_file.h"
+
+namespace kv::measure {
+namespace {
+
+constexpr const char* kTierNames[] = {"hot", "warm"};
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+// Enough that a repetition takes some milliseconds.
+int iterations_of(int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 1, 100));
+}
+
+}  // namespace
+
+// The rows of one tier in memory: read and nothing else, or attended to.
+class TierRowsTask : public CellTask {
+ public:
+  enum class What { kRead, kAttend };
+  TierRowsTask(Cell& cell, Tier tier, What what, int64_t bytes)
+      : CellTask(cell), tier_(tier), what_(what), bytes_(bytes) {}
+
+  std::string name() const override {
+    return cell_.key + (what_ == What::kRead ? " read " : " attend ") + kTierNames[static_cast<int>(tier_)];
+  }
+  int iterations() const override { return iterations_of(bytes_); }
+
+  // Where the rows lie may have changed since the last repetition.
+  void begin(int) override {
+    find_rows();
+    if (what_ == What::kAttend) find_problems();
+    work();
+  }
+  double run() override {
+    Stopwatch watch;
+    work();
+    const double seconds = watch.lap();
+    gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
+    return seconds;
+  }
+  void end() override {}
+  double gbps() const { return math::median(gbps_); }
+
+ private:
+  // The spans of this tier, head by head, and their stretches.
+  void find_rows() {
+    spans_.clear();
+    rows_.clear();
+    const CacheShape& shape = cell_.cache->shape();
+    for (const SequenceId id : cell_.ids) {
+      for (int layer = 0; layer < shape.layers; ++layer) {
+        for (int head = 0; head < shape.kv_heads; ++head) {
+          std::vector<Span>& own = spans_.emplace_back();
+          for (const Span& span : cell_.cache->resident_spans(id, layer, head)) {
+            if (cell_.ledger->tier_at(span.k.data) == tier_) own.push_back(span);
+          }
+        }
+      }
+    }
+    for (const std::vector<Span>& own : spans_) {
+      for (const Span& span : own) add_span(span, cell_.cache->shape(), rows_);
+    }
+    parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
+    bytes_ = 0;
+    for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
+  }
+
+  // One query a query head; its values do not matter to the time.
+  void find_problems() {
+    const CacheShape& shape = cell_.cache->shape();
+    const int64_t values = int64_t{shape.group()} * shape.head_dim;
+    q_.resize(static_cast<size_t>(values));
+    for (size_t i = 0; i < q_.size(); ++i) q_[i] = 1.0f / static_cast<float>(1 + i % 7);
+    out_.resize(spans_.size() * q_.size());
+    problems_.clear();
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      int64_t rows = 0;
+      for (const Span& span : spans_[i]) rows += span.rows;
+      if (rows == 0) continue;
+      problems_.push_back({.q = q_.data(),
+                           .out = out_.data() + i * q_.size(),
+                           .spans = spans_[i],
+                           .group = shape.group(),
+                           .visible = rows});
+    }
+    const size_t bytes = attention_workspace_bytes(problems_, shape.head_dim);
+    if (workspace_.size() < bytes) workspace_ = Block(scratch_, bytes, ByteKind::kWorkspace);
+  }
+
+  void work() {
+    if (what_ == What::kRead)
+      sum_ = sum_ + cpu::read_stretches(parts_);
+    else
+      attend(problems_, cell_.cache->shape().head_dim, workspace_.data());
+  }
+
+  const Tier tier_;
+  const What what_;
+  int64_t bytes_;
+  std::vector<std::vector<Span>> spans_;  // [sequences, layers, kv_heads]
+  std::vector<cpu::Stretch> rows_;
+  std::vector<std::span<const cpu::Stretch>> parts_;  // by thread
+  memory::Ledger scratch_;
+  Block workspace_;
+  std::vector<float> q_, out_;
+  std::vector<HeadQueries> problems_;
+  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
+  std::vector<double> gbps_;
+};
+
+// The layers' spec that has several tiers: the first, where they have several such.
+const Spec& spec_with_tiers(const LayerSpecs& specs) {
+  if (has_tiers(specs.fallback)) return specs.fallback;
+  for (const LayerException& e : specs.exceptions) {
+    if (has_tiers(e.spec)) return e.spec;
+  }
+  throw std::logic_error("'" + specs.print() + "' has one tier");
+}
+
+// A file in the same folder, opened alike, read from its beginning to its end by requests of the size of the cache's,
+// one after the other.
+class DiskReadTask : public CellTask {
+ public:
+  DiskReadTask(Cell& cell, int64_t bytes, int64_t request_bytes) : CellTask(cell) {
+    const Stage& placement = spec_with_tiers(cell.spec).placement;
+    file_.emplace(ledger_, SpillFile::folder(placement.text("dir")), placement.text("io") == "direct",
+                  request_bytes);
+    buffer_ =
+        Block(ledger_, static_cast<size_t>(request_bytes + SpillFile::kAlignment), ByteKind::kWorkspace);
+    const auto address = reinterpret_cast<uintptr_t>(buffer_.data());
+    to_ = buffer_.data() + (SpillFile::kAlignment - address % SpillFile::kAlignment) % SpillFile::kAlignment;
+    std::fill_n(to_, request_bytes, std::byte{1});
+    const int64_t slots = std::max<int64_t>(1, std::min(bytes, kMostFileBytes) / request_bytes);
+    file_->prepare(slots);
+    for (int64_t i = 0; i < slots; ++i) slots_.push_back(file_->take());
+    std::ranges::sort(slots_);
+    for (const int64_t slot : slots_) file_->write(slot, to_);
+    bytes_ = slots * request_bytes;
+  }
+
+  std::string name() const override { return cell_.key + " read disk"; }
+  int iterations() const override { return std::min(20, iterations_of(bytes_)); }
+  void begin(int) override {}
+  double run() override {
+    Stopwatch watch;
+    for (const int64_t slot : slots_) file_->read(slot, to_);
+    const double seconds = watch.lap();
+    gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
+    return seconds;
+  }
+  void end() override {}
+  double gbps() const { return math::median(gbps_); }
+
+ private:
+  memory::Ledger ledger_;
+  std::optional<SpillFile> file_;
+  Block buffer_;
+  std::byte* to_ = nullptr;
+  std::vector<int64_t> slots_;
+  int64_t bytes_ = 0;
+  std::vector<double> gbps_;
+};
+
+namespace {
+
+// Over all requests of a repetition; the median of the repetitions.
+results::Number disk_gbps(const Cell& cell) {
+  std::vector<double> all;
+  for (const auto& repetition : cell.steps) {
+    double bytes = 0, us = 0;
+    for (const StepTimes& step : repetition) {
+      bytes += static_cast<double>(step.disk_bytes);
+      us += step.disk_us;
+    }
+    if (us > 0) all.push_back(bytes / us * 1e-3);
+  }
+  return all.empty() ? results::Number() : math::median(all);
+}
+
+void write_share(const results::Number& gbps, const results::Number& ceiling, results::Number& share) {
+  if (gbps && ceiling) share = *gbps / *ceiling;
+}
+
+// Hot and warm share the memory bus, the disk has its own, and all of it may overlap.
+void write_bound(results::CellResult& row) {
+  const auto us = [](const results::Integer& bytes, const results::Number& gbps) {
+    return bytes && gbps ? static_cast<double>(*bytes) / *gbps * 1e-3 : 0.0;
+  };
+  const std::pair<double, const char*> limits[] = {
+      {us(row.read_hot_bytes, row.hot_ceiling_gbps) + us(row.read_warm_bytes, row.warm_ceiling_gbps),
+       "memory"},
+      {us(row.read_disk_bytes, row.disk_ceiling_gbps), "disk"},
+      {static_cast<double>(row.multiply_adds.value_or(0)) / row.multiply_add_peak_per_s.value_or(1e300) * 1e6,
+       "compute"}};
+  const auto& longest = *std::ranges::max_element(limits, {}, [](const auto& limit) { return limit.first; });
+  row.tier_bound = longest.second;
+  row.tier_bound_us = longest.first;
+  if (row.attend_p50_us) row.tier_bound_share = longest.first / *row.attend_p50_us;
+}
+
+}  // namespace
+
+TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_ptr<TimedTask>>& tasks) {
+  const auto add = [&](auto task) {
+    const auto* added = task.get();
+    tasks.push_back(std::move(task));
+    return added;
+  };
+  for (Cell* cell : group) {
+    if (!runs(*cell) || !has_tiers(cell->spec) || cell->ledger->gpu()) continue;
+    OfCell& its = cells_[cell];
+    const bool decoded = cell->spec.any(
+        [](const Spec& spec) { return codec_of(spec).make(spec.codec).read_copy; });
+    const int64_t bytes[] = {cell->result.read_hot_bytes.value_or(0),
+                             cell->result.read_warm_bytes.value_or(0)};
+    using What = TierRowsTask::What;
+    for (const Tier tier : {Tier::kHot, Tier::kWarm}) {
+      const auto t = static_cast<size_t>(tier);
+      if (bytes[t] == 0) continue;
+      its.read[t] = add(std::make_unique<TierRowsTask>(*cell, tier, What::kRead, bytes[t]));
+      if (!decoded) its.attend[t] = add(std::make_unique<TierRowsTask>(*cell, tier, What::kAttend, bytes[t]));
+    }
+    if (cell->disk_request_bytes == 0) continue;
+    attempt(*cell, [&] {
+      its.disk = add(std::make_unique<DiskReadTask>(*cell, cell->result.read_disk_bytes.value_or(0),
+                                                    cell->disk_request_bytes));
+    });
+  }
+}
+
+void TierTasks::write(Cell& cell) const {
+  const auto found = cells_.find(&cell);
+  if (found == cells_.end()) return;
+  const OfCell& its = found->second;
+  results::CellResult& row = cell.result;
+  const auto gbps = [](const auto* task) { return task ? results::Number(task->gbps()) : results::Number(); };
+  row.hot_read_gbps = gbps(its.attend[0]);
+  row.hot_ceiling_gbps = gbps(its.read[0]);
+  row.warm_read_gbps = gbps(its.attend[1]);
+  row.warm_ceiling_gbps = gbps(its.read[1]);
+  row.disk_ceiling_gbps = gbps(its.disk);
+  row.disk_read_gbps = disk_gbps(cell);
+  write_share(row.hot_read_gbps, row.hot_ceiling_gbps, row.hot_ceiling_share);
+  write_share(row.warm_read_gbps, row.warm_ceiling_gbps, row.warm_ceiling_share);
+  write_share(row.disk_read_gbps, row.disk_ceiling_gbps, row.disk_ceiling_share);
+  if (cell.timed_disk_bytes > 0 && cell.timed_device_bytes) {
+    row.disk_device_share =
+        static_cast<double>(*cell.timed_device_bytes) / static_cast<double>(cell.timed_disk_bytes);
+  }
+  write_bound(row);
+}
+
+}  // namespace kv::measure

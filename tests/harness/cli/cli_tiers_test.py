@@ -1,0 +1,106 @@
+"""Tiers: what a run says of hot, warm and disk, against formulas of this file's own."""
+
+import pytest
+from program import kvlab, run, table
+
+HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
+CONFIG = f"""
+experiment = ["decode", "growth"]
+threads = 1
+[model]
+q_heads = 4
+kv_heads = {HEADS}
+head_dim = {DIM}
+[sweep]
+variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}"]
+seq_len = [{TOKENS}]
+[growth]
+seq_len = [2000]
+attend = false
+[measure]
+repetitions = 5
+retries = 0
+steps = 4
+cold_steps = 2
+"""
+ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34}  # K and V of one head
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    config = tmp_path_factory.mktemp("config") / "tiers.toml"
+    config.write_text(CONFIG)
+    folder = tmp_path_factory.mktemp("results") / "run"
+    done = run(config, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def tiered_rows(folder, experiment):
+    rows = [row for row in table(folder / "cells.csv") if row["experiment"] == experiment]
+    for row in rows:
+        if row["status"] == "unsupported" and "O_DIRECT" in row["reason"]:
+            continue  # not on this file system
+        assert row["status"] == "ok", row["reason"]
+        if row["variant"].startswith("tiered"):
+            yield row, "q8_0" if row["variant"].endswith("/q8_0") else "f32"
+
+
+def whole_chunks(rows):
+    return max(0, rows) // CHUNK * CHUNK
+
+
+@pytest.mark.parametrize("experiment", ["decode", "growth"])
+def test_bytes_of_each_tier_are_what_the_lengths_say(folder, experiment):
+    seen = 0
+    for row, codec in tiered_rows(folder, experiment):
+        seen += 1
+        tokens = int(row["seq_len"])
+        disk = whole_chunks(tokens - HOT - WARM)
+        warm = whole_chunks(tokens - HOT) - disk
+        hot = tokens - warm - disk
+        of_rows = lambda rows: rows * HEADS * ROW_BYTES[codec]
+        slot = -(-of_rows(CHUNK) // 4096) * 4096
+        assert int(row["bytes_hot"]) == of_rows(-(-hot // CHUNK) * CHUNK)
+        assert int(row["bytes_warm"]) == int(row["read_warm_bytes"]) == of_rows(warm)
+        assert int(row["bytes_disk"]) == int(row["read_disk_bytes"]) == disk // CHUNK * slot
+        assert int(row["read_hot_bytes"]) == of_rows(hot)
+    assert seen >= 2
+
+
+def test_bandwidths_are_compared_with_their_ceilings(folder):
+    for row, _ in tiered_rows(folder, "decode"):
+        for tier in ("hot", "warm", "disk"):
+            gbps, ceiling, share = (float(row[f"{tier}_{name}"]) for name in ("read_gbps", "ceiling_gbps", "ceiling_share"))
+            assert gbps > 0 and ceiling > 0
+            assert share == pytest.approx(gbps / ceiling)
+        assert row["tier_bound"] in ("memory", "disk", "compute")
+        memory = sum(int(row[f"read_{tier}_bytes"]) / float(row[f"{tier}_ceiling_gbps"]) for tier in ("hot", "warm"))
+        disk = int(row["read_disk_bytes"]) / float(row["disk_ceiling_gbps"])
+        compute = float(row["multiply_adds"]) / float(row["multiply_add_peak_per_s"]) * 1e9
+        assert float(row["tier_bound_us"]) == pytest.approx(max(memory, disk, compute) * 1e-3)
+        assert float(row["tier_bound_share"]) == pytest.approx(float(row["tier_bound_us"]) / float(row["attend_p50_us"]))
+
+
+def test_the_page_cache_is_told_from_the_disk(folder):
+    """What was just written lies in the page cache; io=direct passes it by."""
+    for row, _ in tiered_rows(folder, "decode"):
+        if row["disk_device_share"] == "":
+            continue  # the system does not say
+        if "io=direct" in row["variant"]:
+            assert float(row["disk_device_share"]) in (0, pytest.approx(1, abs=0.1))  # 0: a file system in memory
+        else:
+            assert float(row["disk_device_share"]) < 0.1
+
+
+def test_other_placements_have_one_tier(folder):
+    columns = [name for name in table(folder / "cells.csv")[0] if name.startswith(("tier_", "hot_", "warm_", "disk_"))]
+    assert len(columns) == 13
+    for row in table(folder / "cells.csv"):
+        if not row["variant"].startswith("tiered"):
+            assert {row[name] for name in [*columns, "bytes_hot", "bytes_warm", "read_hot_bytes"]} == {""}
+
+
+def test_the_summary_shows_them(folder):
+    text = kvlab("summary", folder, "--table", "full").stdout
+    assert "a step reads" in text and "GB/s" in text
