@@ -95,14 +95,18 @@ int64_t units(const Side& side, int64_t rows) {
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memory::Ledger& ledger) {
   AttendWork work;
   const CacheShape& s = cache.shape();
-  bool decoded = false, rotated = false;  // in the layer
+  bool decoded = false, rotated = false, in_files = false;  // in the layer; rows in no tier are a file's then
   const auto add_bytes = [&](const Side& side, int64_t rows) {
     const int64_t data = units(side, rows) * unit_data_bytes(side.encoding, s.head_dim),
                   meta = units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
     work.payload += data;
     work.metadata += meta;
-    if (const std::optional<Tier> tier = ledger.tier_at(side.data))
+    const std::optional<Tier> tier = ledger.tier_at(side.data);
+    if (tier) {
       (*tier == Tier::kWarm ? work.warm : work.hot) += data + meta;
+    } else if (in_files) {
+      work.payload_in_files += data;
+    }
   };
   const auto add = [&](int64_t rows, int width, bool as_codes) {
     int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
@@ -114,6 +118,7 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memo
       const Spec& spec = cache.spec(layer);
       decoded = codec_of(spec).make(spec.codec).read_copy;
       rotated = rotates_at_read(spec);
+      in_files = has_tiers(spec);
       for (int head = 0; head < s.kv_heads; ++head) {
         for (const Span& span : cache.spans(id, layer, head)) {
           add_bytes(span.k, span.rows);
@@ -168,9 +173,10 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   }
   account_tiers(used, lengths, prompts.empty() ? alike : prompts);
   const int64_t disk = ledger->disk().current_bytes;
-  // The spans show rows in files too.
-  const int64_t states = state_bytes(spec, shape(), std::ssize(lengths)),
-                in_memory = used.payload - payload_on_disk(spec, shape(), lengths) + states;
+  // The spans show rows in files too. On a GPU all are copies, and all rows are stored alike.
+  const int64_t states = state_bytes(spec, shape(), std::ssize(lengths));
+  const int64_t in_files = ledger->gpu() ? payload_on_disk(spec, shape(), lengths) : used.payload_in_files;
+  const int64_t in_memory = used.payload - in_files + states;
   if (in_memory > payload) {
     throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
                            " bytes in memory, but the ledger has " + std::to_string(payload));

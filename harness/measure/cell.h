@@ -33,6 +33,7 @@ int64_t units(const Side& side, int64_t rows);
 // What one attend reads and does: counted from the spans, not told by the cache.
 struct AttendWork {
   int64_t payload = 0, metadata = 0;  // metadata: scales and zero points only
+  int64_t payload_in_files = 0;       // of rows that came from a file; not on a GPU
   int64_t hot = 0, warm = 0;          // of both together, what lies in these tiers of `ledger`
   MultiplyAdds multiply_adds;
 };

@@ -224,8 +224,8 @@ TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_pt
   for (Cell* cell : group) {
     if (!runs(*cell) || !has_tiers(cell->spec) || cell->ledger->gpu()) continue;
     OfCell& its = cells_[cell];
-    const bool decoded = cell->spec.any(
-        [](const Spec& spec) { return codec_of(spec).make(spec.codec).read_copy; });
+    const bool decoded =
+        cell->spec.any([](const Spec& spec) { return codec_of(spec).make(spec.codec).read_copy; });
     const int64_t bytes[] = {cell->result.read_hot_bytes.value_or(0),
                              cell->result.read_warm_bytes.value_or(0)};
     using What = TierRowsTask::What;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/attention.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/build.h"
@@ -160,12 +161,13 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
 
 namespace {
 
-// The first row of a side, counted from its row `first`, that is not what the encoding makes of the row that `came`;
-// -1 if all are. `buffered`: they came through a residual buffer.
+// The first row of a side, counted from its row `first`, that is not what the encodings make of the row that `came`,
+// one after the other; -1 if all are. The last of them is the side's own.
 int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float>& came, int head_dim,
-                        bool buffered) {
-  const std::vector<float> want =
-      through_codec(side.encoding, head_dim, buffered ? through_codec(kResidual, head_dim, came) : came);
+                        std::span<const Encoding> encodings) {
+  std::vector<float> want = came;
+  for (const Encoding& encoding : encodings) want = through_codec(encoding, head_dim, want);
+  if (encodings.back() != side.encoding) return 0;
   std::vector<float> got(want.size());
   const auto d = static_cast<size_t>(head_dim), rows = got.size() / d;
   decode_rows(side, head_dim, first, static_cast<int64_t>(rows), got.data());
@@ -178,11 +180,28 @@ int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float
 
 }  // namespace
 
+// What a side of row `row` of `rows` has passed through when a placement encodes rows anew: chunks of 512 rows, once
+// all of them are older than the newest `hot`, and again beyond the next `warm`.
+std::vector<Encoding> tier_encodings(const Spec& spec, int64_t row, int64_t rows, bool is_v) {
+  const int64_t hot = spec.placement.integer("hot"), warm = spec.placement.integer("warm");
+  const int64_t end_of_chunk = row / kSplitRows * kSplitRows + kSplitRows;
+  int passed = end_of_chunk <= rows - hot - warm ? 3 : end_of_chunk <= rows - hot ? 2 : 1;
+  std::vector<Encoding> encodings;
+  for (const Codec& codec : stored_codecs(spec)) {
+    if (passed-- == 0) break;
+    const Encoding& next = is_v ? codec.v : codec.k;
+    if (encodings.empty() || next != encodings.back())
+      encodings.push_back(next);  // else it is moved as it is
+  }
+  return encodings;
+}
+
 std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, const HeadRows& all) {
   const int d = cache.shape().head_dim;
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
-  const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
-  const bool buffered = ResidualBuffer::needed(codec);
+  const Spec& spec = cache.spec(layer);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  const bool buffered = ResidualBuffer::needed(codec), tiers = stored_codecs(spec).size() > 1 && !buffered;
   const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
   int64_t slot = 0;
   for (const Span& span : cache.spans(id, layer, kv_head)) {
@@ -193,7 +212,12 @@ std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, c
       const HeadRows came = pick(all, tokens, d);
       for (const bool is_v : {false, true}) {
         const Side& side = is_v ? span.v : span.k;
-        const int64_t row = first_misplaced(side, first, is_v ? came.v : came.k, d, buffered);
+        std::vector<Encoding> encodings{side.encoding};
+        if (buffered) encodings.insert(encodings.begin(), kResidual);
+        if (tiers)
+          encodings =
+              tier_encodings(spec, slot + first, std::ssize(kept), is_v && !cache.shape().is_latent());
+        const int64_t row = first_misplaced(side, first, is_v ? came.v : came.k, d, encodings);
         if (row < 0) continue;
         return std::string(is_v ? "V" : "K") + " of token " +
                std::to_string(tokens[static_cast<size_t>(row)]) + " is not as " +

@@ -165,8 +165,9 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
   e.overflow = c.overflow;
   for (const Output& output : outputs) {
     const Spec& spec = cache.spec(output.layer);
-    if (e.misstored.empty())
-      e.misstored = codec_failure(codec_of(spec).make(spec.codec), cache.shape().head_dim);
+    for (const Codec& codec : stored_codecs(spec)) {
+      if (e.misstored.empty()) e.misstored = codec_failure(codec, cache.shape().head_dim);
+    }
     e.kernel_bound = std::max(e.kernel_bound, kernel_error_bound(spec));
   }
   if (e.misstored.empty()) e.misstored = c.misstored;

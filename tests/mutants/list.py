@@ -23,6 +23,7 @@ DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_grou
 RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
+TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 CHARTS = "drawn_data_test"
 
 MUTANTS = [
@@ -38,6 +39,13 @@ MUTANTS = [
     Mutant(MEDIANS, "static_cast<double>(order.size() - rank)", "1.0", "medians_test coverage_test"),
     Mutant(MEDIANS, "failed |= p_values[order[rank]] >= level;", "", "medians_test"),
     Mutant(MEDIANS, "std::exp(of_a.median - of_b.median)", "std::exp(of_b.median - of_a.median)", "medians_test"),
+    # Tiers
+    Mutant(LEDGER, "{.hot = memory - warm_bytes_,", "{.hot = memory,", "ledger_test tiered_test"),
+    Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
+    Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "tier_codecs_test"),
+    Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "tier_codecs_test"),
+    Mutant(LEVELS, "for (int level = from; level < to; ++level) {\n        if", "for (int level = to - 1; level < to; ++level) {\n        if", "tier_codecs_test"),
+    Mutant(ROWS, "if (passed-- == 0) break;", "", "tier_codecs_test"),
     # Times and verdicts of a cell
     Mutant(CELL, "result.step_p90_us = math::percentile(all, 90)", "result.step_p90_us = math::percentile(all, 99)", "cli_recompute_test"),
     Mutant(CELL, "result.step_p99_us = math::percentile(all, 99)", "result.step_p99_us = math::percentile(all, 90)", "cli_recompute_test"),

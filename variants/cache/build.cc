@@ -1,6 +1,8 @@
 // What a spec's cache will hold, and why there may be none: all that needs no cache to be built.
 #include "variants/cache/build.h"
 
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
@@ -148,9 +150,20 @@ int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
   return units * of.context.unit_bytes() * shape.kv_heads * shape.layers;
 }
 
+std::vector<Codec> stored_codecs(const Spec& spec) {
+  std::vector<Codec> codecs{codec_of(spec).make(spec.codec)};
+  const PlacementEntry& placement = placement_of(spec);
+  if (placement.tier_codecs) {
+    for (const Codec& codec : placement.tier_codecs(spec.placement, codecs.front())) codecs.push_back(codec);
+  }
+  return codecs;
+}
+
 double kernel_error_bound(const Spec& spec) {
-  const Codec codec = codec_of(spec).make(spec.codec);
-  return attention_error_bound(codec.k, codec.v);
+  double bound = 0.0;
+  for (const Codec& codec : stored_codecs(spec))
+    bound = std::max(bound, attention_error_bound(codec.k, codec.v));
+  return bound;
 }
 
 std::string_view irreversible(const Codec& codec) {
@@ -169,9 +182,14 @@ std::string unshareable_reason(const Spec& spec) {
 
 std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
   std::string reason = clash_of_stages(spec);
-  const Codec codec = codec_of(spec).make(spec.codec);
-  if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);
-  if (reason.empty() && !shape.is_latent()) reason = unsupported_reason(codec.v, shape.head_dim);
+  const std::vector<Codec> codecs = stored_codecs(spec);
+  for (const Codec& codec : codecs) {
+    if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);
+    if (reason.empty() && !shape.is_latent()) reason = unsupported_reason(codec.v, shape.head_dim);
+  }
+  const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
+  if (reason.empty() && gpu && std::any_of(codecs.begin(), codecs.end(), differs))
+    reason = "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec";
   if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
   if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
   if (reason.empty() && shape.is_latent() && rotates_at_read(spec))

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "variants/cache/cache.h"
 #include "variants/core/codec.h"
@@ -46,7 +47,11 @@ int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
 // Whether a placement has more than one tier.
 bool has_tiers(const Spec& spec);
 
-// attention_error_bound (kernels/attention.h) of the rows that the spec's codec stores.
+// The codecs through which a row passes, in order, as it gets older: the spec's own, then each tier's, where the
+// placement gives them their own.
+std::vector<Codec> stored_codecs(const Spec& spec);
+
+// attention_error_bound (kernels/attention.h) of the rows that the spec's codecs store, the largest.
 double kernel_error_bound(const Spec& spec);
 
 // Why truncation has a limit with this codec, as a clause, or empty if it has none.

@@ -181,13 +181,17 @@ std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
 
 // Copies of the pieces of one head, in the workspace.
 std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int head) {
-  const UnitLayout& unit = stages_.unit;
   Placement& placement = *stages_.placement;
   std::vector<Span> spans;
-  const int64_t unit_bytes = std::accumulate(unit.bytes.begin(), unit.bytes.end(), int64_t{0});
-  const auto bytes = static_cast<size_t>(placement.streamed_units(id, layer) * unit_bytes);
-  std::byte* to = fit(stages_.memory, gathered_, bytes);
+  const int64_t streamed = placement.streamed_units(id, layer);
+  if (streamed == 0) return spans;
+  const UnitLayout* own = placement.own_layout(id, layer, 0);
+  const auto& unit_bytes = (own ? *own : stages_.unit).bytes;
+  std::byte* to =
+      fit(stages_.memory, gathered_,
+          static_cast<size_t>(streamed * std::accumulate(unit_bytes.begin(), unit_bytes.end(), int64_t{0})));
   placement.stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
+    const UnitLayout& unit = *piece.unit;
     std::array<const std::byte*, kPlanes> base{};
     for (int p = 0; p < kPlanes; ++p) {
       if (!piece.base[p]) continue;

@@ -1,7 +1,5 @@
-// Sizes of a unit's planes, from the formats' own sizes.
+// What placements are told of a cache.
 #include "variants/cache/layout.h"
-
-#include "kernels/format/encoding.h"
 
 namespace kv {
 
@@ -11,24 +9,17 @@ Codec codec_for(const Spec& spec, const CacheShape& shape) {
   return codec;
 }
 
-UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {
-  const int head_dim = shape.head_dim;
-  UnitLayout unit{.rows = codec.unit_rows(), .bytes = {}, .k = codec.k, .v = codec.v, .stride = {}};
-  unit.stride = {unit_data_bytes(codec.k, head_dim), unit_meta_bytes(codec.k, head_dim),
-                 unit_data_bytes(codec.v, head_dim), unit_meta_bytes(codec.v, head_dim)};
-  for (int p = 0; p < kPlanes; ++p) {
-    const Encoding& side = p == kKData || p == kKMeta ? codec.k : codec.v;
-    unit.bytes[p] = unit.stride[p] * (unit.rows / side.group);
-  }
-  if (shape.is_latent())
-    unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
-  return unit;
-}
-
 PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
                                    Memory* memory) {
-  return {memory, shape.layers, shape.kv_heads, (max_slots + unit.rows - 1) / unit.rows, shape.max_sequences,
-          unit,   shape.group()};
+  return {.memory = memory,
+          .layers = shape.layers,
+          .heads = shape.kv_heads,
+          .max_units = (max_slots + unit.rows - 1) / unit.rows,
+          .max_sequences = shape.max_sequences,
+          .unit = unit,
+          .head_dim = shape.head_dim,
+          .group = shape.group(),
+          .latent = shape.is_latent()};
 }
 
 }  // namespace kv

@@ -10,7 +10,9 @@ namespace kv {
 // What a spec's codec makes of a geometry's rows: of a latent row (MLA) K alone is stored, and V read from it.
 Codec codec_for(const Spec& spec, const CacheShape& shape);
 // `codec` is codec_for the shape.
-UnitLayout unit_layout(const Codec& codec, const CacheShape& shape);
+inline UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {
+  return unit_layout(codec, shape.head_dim, shape.is_latent());
+}
 
 // `max_slots`: the most rows of one sequence. `memory` may be null where nothing will be stored.
 PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,

@@ -83,6 +83,8 @@ std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
     const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
     if (tokens < earliest)
       return refusal("codec '" + stages_.spec.codec.name + "'", irreversible(stages_.codec), earliest);
+    if (!stages_.placement->can_truncate(id, layer, stored_units(s, layer, tokens)))
+      return "placement '" + stages_.spec.placement.name + "': older rows were encoded anew in their tier";
   }
   return "";
 }

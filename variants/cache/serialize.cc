@@ -4,6 +4,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "variants/cache/build.h"
+
 namespace kv {
 namespace {
 
@@ -72,9 +74,10 @@ constexpr size_t kMostIdentity = 1 << 16;  // bytes
 // Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
 template <class Visit>
 void for_each_unit(const Stages& stages, SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
-  const UnitLayout& layout = stages.unit;
   for (int head = 0; head < stages.shape.kv_heads; ++head) {
     for (int64_t unit = begin; unit < end; ++unit) {
+      const UnitLayout* own = stages.placement->own_layout(id, layer, unit);
+      const UnitLayout& layout = own ? *own : stages.unit;
       const UnitAddress at = stages.placement->at(id, layer, head, unit);
       for (int p = 0; p < kPlanes; ++p) {
         if (layout.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(layout.bytes[p]));
@@ -85,7 +88,7 @@ void for_each_unit(const Stages& stages, SequenceId id, int layer, int64_t begin
 
 // The same for what comes in pieces.
 void write_piece(Writer& to, const Stages& stages, const Piece& piece) {
-  const UnitLayout& layout = stages.unit;
+  const UnitLayout& layout = *piece.unit;
   for (int head = 0; head < stages.shape.kv_heads; ++head) {
     for (int64_t unit = 0; unit < piece.units; ++unit) {
       for (int p = 0; p < kPlanes; ++p) {
@@ -122,7 +125,7 @@ void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId i
   require(streamed >= 0 && streamed <= units && streamed % piece == 0, "number of streamed rows");
   for (int64_t done = 0, next; done < units; done = next) {
     next = done < streamed ? done + piece : units;
-    const Growth growth{.sequence = id, .first = done, .used = done, .units = next};
+    const Growth growth{.sequence = id, .first = done, .used = done, .units = next, .restored = units};
     stages.placement->reserve(layer, {&growth, 1});
     require(stages.placement->streamed_units(id, layer) <= done, "number of streamed rows");
     for_each_unit(stages, id, layer, done, next,
@@ -140,6 +143,8 @@ void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences
     for (int head = 0; head < stages.shape.kv_heads; ++head) s.retention[stages.index(layer, head)]->save(to);
     RowWriter rows(to, *stages.storage);
     if (!s.residual.empty()) s.residual[layer].save(rows);
+    // Every row where its age has it: that is where it will be expected.
+    if (has_tiers(stages.spec)) stages.placement->view(id, layer, sequences.stored_units(s, layer));
     const int64_t streamed = stages.placement->streamed_units(id, layer);
     to.put(streamed);
     stages.placement->stream(layer, {&id, 1},

@@ -1,6 +1,7 @@
 // The entry that a variant's own file defines. The one table in variants/list.h lists them all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -112,6 +113,8 @@ struct PlacementEntry : Entry {
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
   // As layer_bytes, of which it counts the warm part again, by tier. Null: there is one tier.
   OuterTiers (*layer_tiers)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
+  // The codecs of the warm tier and of the disk. Null: all rows stay as the cache's codec stores them.
+  std::array<Codec, 2> (*tier_codecs)(const Stage& stage, const Codec& of_cache) = nullptr;
   // Capability: rows lie in blocks that sequences may share by what is in them.
   bool shares_blocks = false;
 };

@@ -1,6 +1,8 @@
 // Spans over units, and whether a block can hold them.
 #include "variants/core/placement.h"
 
+#include "kernels/format/encoding.h"
+
 namespace kv {
 
 Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlanes>& base,
@@ -18,6 +20,18 @@ Span make_span(const UnitLayout& unit, const std::array<const std::byte*, kPlane
   const Side k = side(unit.k, kKData, kKMeta);
   const bool latent = unit.bytes[kVData] == 0;  // V is read from K's rows
   return {.k = k, .v = latent ? k : side(unit.v, kVData, kVMeta), .rows = rows};
+}
+
+UnitLayout unit_layout(const Codec& codec, int head_dim, bool latent) {
+  UnitLayout unit{.rows = codec.unit_rows(), .bytes = {}, .k = codec.k, .v = codec.v, .stride = {}};
+  unit.stride = {unit_data_bytes(codec.k, head_dim), unit_meta_bytes(codec.k, head_dim),
+                 unit_data_bytes(codec.v, head_dim), unit_meta_bytes(codec.v, head_dim)};
+  for (int p = 0; p < kPlanes; ++p) {
+    const Encoding& side = p == kKData || p == kKMeta ? codec.k : codec.v;
+    unit.bytes[p] = unit.stride[p] * (unit.rows / side.group);
+  }
+  if (latent) unit.bytes[kVData] = unit.bytes[kVMeta] = unit.stride[kVData] = unit.stride[kVMeta] = 0;
+  return unit;
 }
 
 std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/span.h"
+#include "variants/core/codec.h"
 #include "variants/core/memory.h"
 #include "variants/core/span_list.h"
 
@@ -27,6 +28,9 @@ struct UnitLayout {
   std::array<int64_t, kPlanes> stride{};  // bytes between the encodings' own units inside a unit
 };
 
+// Of units of a codec's rows. `latent`: K alone is stored, and V read from it (MLA); both have one encoding then.
+UnitLayout unit_layout(const Codec& codec, int head_dim, bool latent);
+
 struct UnitAddress {
   std::array<std::byte*, kPlanes> plane{};
 };
@@ -37,7 +41,9 @@ struct PlacementContext {
   int64_t max_units;  // units that a sequence of the most tokens needs
   int max_sequences;
   UnitLayout unit;
-  int group = 1;  // query heads that share a head's rows
+  int head_dim;
+  int group = 1;        // query heads that share a head's rows
+  bool latent = false;  // as in unit_layout
   // Of one unit of one head, all planes together.
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
@@ -45,6 +51,7 @@ struct PlacementContext {
 // Consecutive units of all heads, in the host's memory until the next visit returns.
 struct Piece {
   int64_t first_unit, units;
+  const UnitLayout* unit;                      // as they are stored
   std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
   // Bytes; the units of a head lie one behind the other, and so do heads.
   std::array<int64_t, kPlanes> head_stride;
@@ -57,6 +64,9 @@ struct Growth {
   int64_t first;  // units [first, units) may be written; first < used where rows are overwritten
   int64_t used;   // units [0, used) hold data
   int64_t units;
+  // Of a sequence that is being restored, how many it will have; 0 of one that grows. Units are then given as
+  // layout() says they lie at that length.
+  int64_t restored = 0;
 };
 
 // A block of rows of all layers that is owned apart from sequences: it is not freed as long as this lives. Lives no
@@ -76,6 +86,10 @@ class Placement {
   // was. One call for a whole batch, so that a pool can refuse it before any of it is taken.
   virtual void reserve(int layer, std::span<const Growth> growths) = 0;
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) = 0;
+  // How a unit is stored at at(), where not as the cache's codec stores it; else null.
+  virtual const UnitLayout* own_layout(int /*sequence*/, int /*layer*/, int64_t /*unit*/) const {
+    return nullptr;
+  }
   // Units [i * this, (i + 1) * this) of a head lie at equal distances.
   virtual int64_t run_units() const { return std::numeric_limits<int64_t>::max(); }
 
@@ -88,6 +102,9 @@ class Placement {
   virtual std::function<void()> prepare_truncation(int sequence, int layer, int64_t used, int64_t units) {
     return [=, this] { trim(sequence, layer, used, units); };
   }
+
+  // False where rows that are kept were encoded anew as they grew old, and would be among the newest again.
+  virtual bool can_truncate(int /*sequence*/, int /*layer*/, int64_t /*units*/) const { return true; }
 
   // Of placements that share blocks (their entry says which). Units of such a block; a handle on a block of an open
   // sequence, whose units all hold data in every layer; and blocks for a sequence that is open and empty.

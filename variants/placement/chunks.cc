@@ -30,7 +30,7 @@ void ChunksPlacement::reserve(int layer, std::span<const Growth> growths) {
       if (exists && chunks[c].use_count() == 1) continue;
       const int64_t used = exists ? std::min(chunk_units_, g.used - c * chunk_units_) : 0;
       fresh.push_back({&chunks, c, used, make_chunk()});
-      fresh.back().chunk->planes = make_planes();
+      make_room(*fresh.back().chunk, c, g);
     }
     chunks.reserve(static_cast<size_t>((g.units + chunk_units_ - 1) / chunk_units_));
   }

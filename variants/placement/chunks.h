@@ -42,8 +42,13 @@ class ChunksPlacement : public Placement {
 
   // A chunk without planes.
   virtual std::shared_ptr<Chunk> make_chunk() { return std::make_shared<Chunk>(); }
-  Planes make_planes(Tier tier = Tier::kHot) const {
-    return Planes(context_, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, order_, tier);
+  // The chunk's planes; `index` of its list, for which `growth` asks.
+  virtual void make_room(Chunk& chunk, int64_t /*index*/, const Growth& /*growth*/) {
+    chunk.planes = make_planes(context_, Tier::kHot);
+  }
+  // The context is the placement's own, and outlives the planes.
+  Planes make_planes(const PlacementContext& context, Tier tier) const {
+    return Planes(context, chunk_units_, ByteKind::kPayload, ByteKind::kMetadata, order_, tier);
   }
   ChunkList& list(int sequence, int layer) { return lists_[sequence][layer]; }
   const ChunkList& list(int sequence, int layer) const { return lists_[sequence][layer]; }

@@ -12,6 +12,10 @@
 // that will need it, so that a full disk refuses the append and loses nothing. Rows in the file cannot be
 // overwritten, so retentions that evict are refused.
 //
+// A tier may have a codec of its own: a chunk that moves there is then decoded and encoded anew, once
+// (tier_levels.h). Forks go on sharing chunks that are moved as they are; one that is encoded anew becomes the copy
+// of the sequence that moved it.
+//
 // Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace, and
 // a third where a GPU copies from them in its own time.
 #include <algorithm>
@@ -22,6 +26,7 @@
 #include "variants/list.h"
 #include "variants/placement/chunks.h"
 #include "variants/placement/spill_file.h"
+#include "variants/placement/tier_levels.h"
 
 namespace kv::placement {
 namespace {
@@ -36,8 +41,8 @@ struct Borders {
         not_hot(std::max<int64_t>(0, rows - stage.integer("hot")) / kSplitRows) {}
 };
 
-int64_t slot_bytes(const PlacementContext& context) {
-  return SpillFile::aligned(planes_bytes(context, kSplitRows / context.unit.rows));
+int64_t slot_bytes(const TierLevels& levels) {
+  return SpillFile::aligned(planes_bytes(levels[2], kSplitRows / levels[2].unit.rows));
 }
 
 // Room for one slot, aligned as direct reads need it; where there is a GPU, pinned.
@@ -62,8 +67,9 @@ class Tiered : public ChunksPlacement {
   Tiered(const Stage& stage, const PlacementContext& context)
       : ChunksPlacement(context, kSplitRows),
         stage_(stage),
+        levels_(stage, context),
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
-                                          slot_bytes(context))),
+                                          slot_bytes(levels_))),
         buffer_(context.memory->is_read_in_place(Tier::kWarm) ? 2 : 3) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
@@ -86,7 +92,8 @@ class Tiered : public ChunksPlacement {
     kept.resize(static_cast<size_t>((units + chunk_units() - 1) / chunk_units()));
     for (int64_t c = borders.cold; c < std::ssize(kept); ++c) {
       const TierChunk& chunk = tier_of(*kept[c]);
-      const bool warm = c<borders.not_hot, partial = (c + 1) * chunk_units()> units;
+      const bool warm = c < borders.not_hot;
+      const bool partial = (c + 1) * chunk_units() > units;
       const bool too_far = chunk.slot >= 0 || (chunk.warm && !warm);
       if (too_far || (partial && kept[c].use_count() > 2)) kept[c] = brought_back(chunk, warm);
     }
@@ -94,6 +101,21 @@ class Tiered : public ChunksPlacement {
       list(sequence, layer) = kept;
       note_move();
     };
+  }
+  // Rows that were encoded anew are not what they were.
+  bool can_truncate(int sequence, int layer, int64_t units) const override {
+    const Borders borders(stage_, units * unit().rows);
+    const ChunkList& chunks = list(sequence, layer);
+    for (int64_t c = borders.cold; c * chunk_units() < units; ++c) {
+      const int level = tier_of(*chunks[c]).level, wanted = c < borders.not_hot ? 1 : 0;
+      if (level > wanted && levels_.differ(level, wanted)) return false;
+    }
+    return true;
+  }
+
+  const UnitLayout* own_layout(int sequence, int layer, int64_t unit) const override {
+    const int level = tier_of(*list(sequence, layer)[unit / chunk_units()]).level;
+    return level == 0 ? nullptr : &levels_[level].unit;
   }
 
   int64_t streamed_units(int sequence, int layer) const override {
@@ -134,7 +156,7 @@ class Tiered : public ChunksPlacement {
       if (next.valid()) next.get();
       if (job + 1 < jobs.size()) next = start(job + 1);
       const Job& now = jobs[job];
-      visit(now.index, now.chunk->slot < 0 ? piece(now.first_unit, now.chunk->planes)
+      visit(now.index, now.chunk->slot < 0 ? piece(now.first_unit, now.chunk->level, now.chunk->planes)
                                            : piece(now.first_unit, buffer(job % buffer_.size())));
     }
   }
@@ -147,10 +169,19 @@ class Tiered : public ChunksPlacement {
     }
     std::shared_ptr<SpillFile> file;
     bool warm = false;
+    int level = 0;      // how its rows are stored
     int64_t slot = -1;  // in the file; the planes are empty then
   };
 
   std::shared_ptr<Chunk> make_chunk() override { return std::make_shared<TierChunk>(file_); }
+  // Rows that are restored come as they were saved.
+  void make_room(Chunk& chunk, int64_t index, const Growth& growth) override {
+    if (growth.restored > 0) {
+      const Borders borders(stage_, growth.restored * unit().rows);
+      tier_of(chunk).level = index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0;
+    }
+    chunk.planes = make_planes(levels_[tier_of(chunk).level], Tier::kHot);
+  }
   // No kernels read the file, and a GPU's not the second pool.
   bool is_streamed(const TierChunk& chunk) const {
     return chunk.slot >= 0 || (chunk.warm && !context().memory->is_read_in_place(Tier::kWarm));
@@ -161,39 +192,51 @@ class Tiered : public ChunksPlacement {
   // Moves chunks that have become too old for their place. Backwards, and only as far as there are any, so
   // that a step costs no more when there are many.
   void settle(int sequence, int layer, int64_t units) {
-    const ChunkList& chunks = list(sequence, layer);
+    ChunkList& chunks = list(sequence, layer);
     const Borders borders(stage_, units * unit().rows);
     int64_t first = borders.not_hot;
     while (first > 0 && !is_settled(tier_of(*chunks[first - 1]), first - 1 < borders.cold)) --first;
     first = std::min(first, borders.cold);
     while (first > 0 && !is_settled(tier_of(*chunks[first - 1]), true)) --first;
     for (int64_t c = first; c < borders.not_hot; ++c) {
-      TierChunk& chunk = tier_of(*chunks[c]);
-      if (is_settled(chunk, c < borders.cold)) continue;
-      c < borders.cold ? to_file(chunk) : to_warm(chunk);
+      if (is_settled(tier_of(*chunks[c]), c < borders.cold)) continue;
+      const int level = c < borders.cold ? 2 : 1;
+      // What is encoded anew stays as it is for a fork for which it is not as old.
+      if (chunks[c].use_count() > 1 && levels_.differ(tier_of(*chunks[c]).level, level)) {
+        const auto own = std::make_shared<TierChunk>(file_);
+        move(tier_of(*chunks[c]), level, *own);
+        chunks[c] = own;
+      } else {
+        move(tier_of(*chunks[c]), level, tier_of(*chunks[c]));
+      }
       note_move();
     }
+  }
+  void move(const TierChunk& from, int level, TierChunk& to) {
+    level == 2 ? to_file(from, to) : to_warm(from, to);
   }
   static bool is_settled(const TierChunk& chunk, bool cold) {
     return chunk.slot >= 0 || (!cold && chunk.warm);
   }
 
-  void to_warm(TierChunk& chunk) {
-    Planes warm = make_planes(Tier::kWarm);
-    warm.copy_from(chunk.planes, chunk_units());
-    chunk.planes = std::move(warm);
-    chunk.warm = true;
+  void to_warm(const TierChunk& from, TierChunk& to) {
+    const int level = std::max(1, from.level);
+    Planes warm = make_planes(levels_[level], Tier::kWarm);
+    if (levels_.differ(from.level, level)) {
+#pragma omp parallel for
+      for (int head = 0; head < context().heads; ++head)
+        levels_.encode(from.level, from.planes.at(head, 0), level, warm.at(head, 0), chunk_units());
+    } else {
+      warm.copy_from(from.planes, chunk_units());
+    }
+    to.planes = std::move(warm);
+    to.warm = true;
+    to.level = level;
   }
 
   // If anything fails, the chunk stays where it is.
-  void to_file(TierChunk& chunk) {
-    std::byte* to = buffer(0);
-    for (int p = 0; p < kPlanes; ++p) {
-      const int64_t bytes = unit().bytes[p] * chunk_units();
-      for (int head = 0; bytes > 0 && head < context().heads; ++head, to += bytes) {
-        context().memory->copy(to, chunk.planes.at(head, 0).plane[p], static_cast<size_t>(bytes));
-      }
-    }
+  void to_file(const TierChunk& from, TierChunk& to) {
+    fill_buffer(from);
     const int64_t slot = file_->take();
     try {
       file_->write(slot, buffer(0));
@@ -201,15 +244,42 @@ class Tiered : public ChunksPlacement {
       file_->give_back(slot);
       throw;
     }
-    chunk.slot = slot;
-    chunk.planes = Planes();
+    to.slot = slot;
+    to.level = 2;
+    to.planes = Planes();
   }
 
-  // A copy in memory.
+  // The chunk as a slot has it.
+  void fill_buffer(const TierChunk& from) {
+    std::vector<UnitAddress> out(static_cast<size_t>(context().heads));
+    std::byte* to = buffer(0);
+    for (int p = 0; p < kPlanes; ++p) {
+      const int64_t bytes = levels_[2].unit.bytes[p] * chunk_units();
+      for (int head = 0; bytes > 0 && head < context().heads; ++head, to += bytes)
+        out[static_cast<size_t>(head)].plane[p] = to;
+    }
+    if (levels_.differ(from.level, 2)) {
+#pragma omp parallel for
+      for (int head = 0; head < context().heads; ++head)
+        levels_.encode(from.level, from.planes.at(head, 0), 2, out[static_cast<size_t>(head)], chunk_units());
+      return;
+    }
+    for (int p = 0; p < kPlanes; ++p) {
+      const int64_t bytes = levels_[2].unit.bytes[p] * chunk_units();
+      for (int head = 0; bytes > 0 && head < context().heads; ++head) {
+        context().memory->copy(out[static_cast<size_t>(head)].plane[p], from.planes.at(head, 0).plane[p],
+                               static_cast<size_t>(bytes));
+      }
+    }
+  }
+
+  // A copy in memory, of rows that are stored alike there.
   std::shared_ptr<Chunk> brought_back(const TierChunk& chunk, bool warm) {
     auto copy = std::make_shared<TierChunk>(file_);
-    copy->planes = make_planes(warm ? Tier::kWarm : Tier::kHot);
     copy->warm = warm;
+    copy->level = warm ? 1 : 0;
+    const UnitLayout& layout = levels_[copy->level].unit;
+    copy->planes = make_planes(levels_[copy->level], warm ? Tier::kWarm : Tier::kHot);
     if (chunk.slot < 0) {
       copy->planes.copy_from(chunk.planes, chunk_units());
       return copy;
@@ -217,7 +287,7 @@ class Tiered : public ChunksPlacement {
     const std::byte* from = buffer(0);
     file_->read(chunk.slot, buffer(0));
     for (int p = 0; p < kPlanes; ++p) {
-      const int64_t bytes = unit().bytes[p] * chunk_units();
+      const int64_t bytes = layout.bytes[p] * chunk_units();
       for (int head = 0; bytes > 0 && head < context().heads; ++head, from += bytes) {
         context().memory->copy(copy->planes.at(head, 0).plane[p], from, static_cast<size_t>(bytes));
       }
@@ -227,31 +297,38 @@ class Tiered : public ChunksPlacement {
 
   // A slot's layout: [plane][head][unit].
   Piece piece(int64_t first_unit, const std::byte* data) const {
-    Piece piece{.first_unit = first_unit, .units = chunk_units(), .base = {}, .head_stride = {}};
+    Piece piece = empty_piece(first_unit, 2);
     for (int p = 0; p < kPlanes; ++p) {
-      piece.base[p] = unit().bytes[p] > 0 ? data : nullptr;
-      piece.head_stride[p] = unit().bytes[p] * chunk_units();
+      piece.base[p] = piece.unit->bytes[p] > 0 ? data : nullptr;
       data += piece.head_stride[p] * context().heads;
     }
     return piece;
   }
 
-  Piece piece(int64_t first_unit, const Planes& planes) const {
-    Piece piece{.first_unit = first_unit, .units = chunk_units(), .base = {}, .head_stride = {}};
+  Piece piece(int64_t first_unit, int level, const Planes& planes) const {
+    Piece piece = empty_piece(first_unit, level);
     const UnitAddress first = planes.at(0, 0);
-    for (int p = 0; p < kPlanes; ++p) {
-      piece.base[p] = first.plane[p];
-      piece.head_stride[p] = unit().bytes[p] * chunk_units();
-    }
+    for (int p = 0; p < kPlanes; ++p) piece.base[p] = first.plane[p];
+    return piece;
+  }
+
+  Piece empty_piece(int64_t first_unit, int level) const {
+    Piece piece{.first_unit = first_unit,
+                .units = chunk_units(),
+                .unit = &levels_[level].unit,
+                .base = {},
+                .head_stride = {}};
+    for (int p = 0; p < kPlanes; ++p) piece.head_stride[p] = piece.unit->bytes[p] * chunk_units();
     return piece;
   }
 
   std::byte* buffer(size_t i) {
-    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(context()));
+    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(levels_));
     return buffer_[i].data();
   }
 
   const Stage stage_;
+  const TierLevels levels_;
   std::shared_ptr<SpillFile> file_;  // shared with the chunks that lie in it
   std::vector<SlotBuffer> buffer_;
 };
@@ -260,17 +337,19 @@ std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& cont
   return std::make_unique<Tiered>(stage, context);
 }
 
-int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
-  const int64_t in_file = Borders(stage, used * context.unit.rows).cold * kSplitRows / context.unit.rows;
-  return ChunksPlacement::bytes(context, kSplitRows, used - in_file);
-}
 OuterTiers layer_tiers(const Stage& stage, const PlacementContext& context, int64_t used) {
+  const TierLevels levels(stage, context);
   const Borders borders(stage, used * context.unit.rows);
   const int64_t chunk_units = kSplitRows / context.unit.rows, warm = borders.not_hot - borders.cold;
   return {.warm_units = warm * chunk_units,
           .disk_units = borders.cold * chunk_units,
-          .warm_bytes = warm * planes_bytes(context, chunk_units),
-          .disk_bytes = borders.cold * slot_bytes(context)};
+          .warm_bytes = warm * planes_bytes(levels[1], chunk_units),
+          .disk_bytes = borders.cold * slot_bytes(levels)};
+}
+int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
+  const OuterTiers outer = layer_tiers(stage, context, used);
+  return ChunksPlacement::bytes(context, kSplitRows, used - outer.warm_units - outer.disk_units) +
+         outer.warm_bytes;
 }
 
 std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
@@ -282,6 +361,7 @@ std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry
     return "pieces of a file are read head by head, so a head's rows have to lie side by side: layout=bhsd";
   const std::string straddles = group_straddles("a chunk", kSplitRows, codec.unit_rows());
   if (!straddles.empty()) return straddles;
+  if (const std::string reason = TierLevels::refuses(stage, codec); !reason.empty()) return reason;
   return SpillFile::refuses(folder_of(stage), stage.text("io") == "direct");
 }
 
@@ -295,11 +375,15 @@ const PlacementEntry tiered{
                     Parameter::integer("warm", "65536", 0, 1 << 30, {}, "older rows kept in the second pool"),
                     Parameter::text("dir", "", "folder of the file; empty: $TMPDIR, else /tmp"),
                     Parameter::choice("io", {"buffered", "direct"}, "through the page cache, or past it"),
+                    TierLevels::parameter("warm_codec", "how warm rows are stored; same: as hot ones"),
+                    TierLevels::parameter("disk_codec",
+                                          "how rows in the file are stored; same: as warm ones"),
                     layout_parameter()}},
     make,
     layer_bytes,
     nullptr,
     refuses,
-    layer_tiers};
+    layer_tiers,
+    TierLevels::codecs};
 
 }  // namespace kv::placement

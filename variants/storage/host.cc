@@ -118,13 +118,12 @@ void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const S
 
 // One span a head.
 std::vector<Span> HostStorage::piece_spans(const Piece& piece) const {
-  const UnitLayout& unit = context_.unit;
   std::vector<Span> spans;
   for (int head = 0; head < context_.kv_heads; ++head) {
     std::array<const std::byte*, kPlanes> base{};
     for (int p = 0; p < kPlanes; ++p)
       base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
-    spans.push_back(make_span(unit, base, unit.bytes, piece.units * unit.rows));
+    spans.push_back(make_span(*piece.unit, base, piece.unit->bytes, piece.units * piece.unit->rows));
   }
   return spans;
 }

@@ -12,7 +12,8 @@ q_heads = 4
 kv_heads = {HEADS}
 head_dim = {DIM}
 [sweep]
-variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}"]
+variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
+  "tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
 seq_len = [{TOKENS}]
 [growth]
 seq_len = [2000]
@@ -23,7 +24,7 @@ retries = 0
 steps = 4
 cold_steps = 2
 """
-ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34}  # K and V of one head
+ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34, "q4_0": 2 * DIM // 32 * 18}  # K and V of one head
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,8 @@ def tiered_rows(folder, experiment):
             continue  # not on this file system
         assert row["status"] == "ok", row["reason"]
         if row["variant"].startswith("tiered"):
-            yield row, "q8_0" if row["variant"].endswith("/q8_0") else "f32"
+            own = ["f32", "q8_0", "q4_0"] if "warm_codec" in row["variant"] else None
+            yield row, own or 3 * ["q8_0" if row["variant"].endswith("/q8_0") else "f32"]
 
 
 def whole_chunks(rows):
@@ -53,19 +55,30 @@ def whole_chunks(rows):
 @pytest.mark.parametrize("experiment", ["decode", "growth"])
 def test_bytes_of_each_tier_are_what_the_lengths_say(folder, experiment):
     seen = 0
-    for row, codec in tiered_rows(folder, experiment):
+    for row, codecs in tiered_rows(folder, experiment):
         seen += 1
         tokens = int(row["seq_len"])
         disk = whole_chunks(tokens - HOT - WARM)
         warm = whole_chunks(tokens - HOT) - disk
         hot = tokens - warm - disk
-        of_rows = lambda rows: rows * HEADS * ROW_BYTES[codec]
-        slot = -(-of_rows(CHUNK) // 4096) * 4096
-        assert int(row["bytes_hot"]) == of_rows(-(-hot // CHUNK) * CHUNK)
-        assert int(row["bytes_warm"]) == int(row["read_warm_bytes"]) == of_rows(warm)
+        of_hot, of_warm, of_disk = (HEADS * ROW_BYTES[codec] for codec in codecs)
+        slot = -(-CHUNK * of_disk // 4096) * 4096
+        assert int(row["bytes_hot"]) == -(-hot // CHUNK) * CHUNK * of_hot
+        assert int(row["bytes_warm"]) == int(row["read_warm_bytes"]) == warm * of_warm
         assert int(row["bytes_disk"]) == int(row["read_disk_bytes"]) == disk // CHUNK * slot
-        assert int(row["read_hot_bytes"]) == of_rows(hot)
-    assert seen >= 2
+        assert int(row["read_hot_bytes"]) == hot * of_hot
+    assert seen >= 3
+
+
+def test_a_codec_of_its_own_saves_bytes_and_costs_error(folder):
+    rows = {row["variant"]: row for row, _ in tiered_rows(folder, "decode")}
+    plain = rows[f"tiered(hot={HOT},warm={WARM})"]
+    quantised = rows[f"tiered(hot={HOT},warm={WARM})/q8_0"]
+    mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
+    held = lambda row: float(row["held_bytes_per_token"])
+    error = lambda row: float(row["err_codec_rel_l2"])
+    assert held(mixed) < 0.5 * held(plain)
+    assert error(plain) < error(quantised) < error(mixed) < 0.2
 
 
 def test_bandwidths_are_compared_with_their_ceilings(folder):
@@ -103,4 +116,4 @@ def test_other_placements_have_one_tier(folder):
 
 def test_the_summary_shows_them(folder):
     text = kvlab("summary", folder, "--table", "full").stdout
-    assert "a step reads" in text and "GB/s" in text
+    assert "a step reads" in text and "disk" in text
