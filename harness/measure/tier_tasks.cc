@@ -22,7 +22,7 @@ constexpr const char* kTierNames[] = {"hot", "warm"};
 constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 
 // Enough that a repetition takes some milliseconds.
-int iterations_of(int64_t bytes) {
+int reads_of_a_repetition(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 1, 100));
 }
 
@@ -38,7 +38,7 @@ class TierRowsTask : public CellTask {
   std::string name() const override {
     return cell_.key + (what_ == What::kRead ? " read " : " attend ") + kTierNames[static_cast<int>(tier_)];
   }
-  int iterations() const override { return iterations_of(bytes_); }
+  int iterations() const override { return reads_of_a_repetition(bytes_); }
 
   // Where the rows lie may have changed since the last repetition.
   void begin(int) override {
@@ -154,7 +154,7 @@ class DiskReadTask : public CellTask {
   }
 
   std::string name() const override { return cell_.key + " read disk"; }
-  int iterations() const override { return std::min(20, iterations_of(bytes_)); }
+  int iterations() const override { return std::min(20, reads_of_a_repetition(bytes_)); }
   void begin(int) override {}
   double run() override {
     Stopwatch watch;

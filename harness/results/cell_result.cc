@@ -2,6 +2,7 @@
 #include "harness/results/cell_result.h"
 
 #include "harness/results/prediction_fields.h"
+#include "harness/results/tier_fields.h"
 
 namespace kv::results {
 namespace {
@@ -142,46 +143,6 @@ Fields roofline() {
           by("decode",
              {"cold_bound_us", "us", &C::cold_bound_us, "that time: no attend on cold rows is faster"}),
           by("decode", {"cold_bound_share", "1", &C::cold_bound_share, "cold_bound_us / cold_attend_p50_us"}),
-      });
-}
-
-// Of placements with several tiers. What is not held apart by tier is as it was: bytes_disk, read_gbps.
-Fields tiers() {
-  return written_by<C>(
-      "decode",
-      {
-          by(kAll, {"bytes_hot", "bytes", &C::bytes_hot,
-                    "tiers: payload, metadata and slack in the memory that rows are stored in first"}),
-          by(kAll, {"bytes_warm", "bytes", &C::bytes_warm,
-                    "tiers: in the second pool of memory; those in files are bytes_disk"}),
-          by(kSteps,
-             {"read_hot_bytes", "bytes", &C::read_hot_bytes, "tiers: that one step reads of the hot rows"}),
-          by(kSteps, {"read_warm_bytes", "bytes", &C::read_warm_bytes, "tiers: of the warm rows"}),
-          by(kSteps, {"read_disk_bytes", "bytes", &C::read_disk_bytes,
-                      "tiers: of files, as the ledger has counted the requests; whole chunks"}),
-          {"hot_read_gbps", "GB/s", &C::hot_read_gbps, "tiers: attention over the hot rows alone"},
-          {"hot_ceiling_gbps", "GB/s", &C::hot_ceiling_gbps, "tiers: reading these rows and nothing else"},
-          {"hot_ceiling_share", "1", &C::hot_ceiling_share, "hot_read_gbps / hot_ceiling_gbps"},
-          {"warm_read_gbps", "GB/s", &C::warm_read_gbps, "tiers: attention over the warm rows alone"},
-          {"warm_ceiling_gbps", "GB/s", &C::warm_ceiling_gbps, "tiers: reading these rows and nothing else"},
-          {"warm_ceiling_share", "1", &C::warm_ceiling_share, "warm_read_gbps / warm_ceiling_gbps"},
-          {"disk_read_gbps", "GB/s", &C::disk_read_gbps,
-           "tiers: bytes read from files in the timed steps / the time that their requests took"},
-          {"disk_ceiling_gbps", "GB/s", &C::disk_ceiling_gbps,
-           "tiers: a file of the same folder and io, read from begin to end by requests of the same size"},
-          {"disk_ceiling_share", "1", &C::disk_ceiling_share, "disk_read_gbps / disk_ceiling_gbps"},
-          {"disk_device_share", "1", &C::disk_device_share,
-           "tiers: of the bytes read from files in the timed steps, what a device delivered; the rest came "
-           "from "
-           "the page cache"},
-          one_of<C>(
-              {"tier_bound", "", &C::tier_bound,
-               "tiers: which takes longest: memory (hot and warm bytes at their ceilings, one after the "
-               "other), disk, or compute"},
-              {"memory", "disk", "compute"}),
-          {"tier_bound_us", "us", &C::tier_bound_us,
-           "that time: a step that overlaps all three takes as long"},
-          {"tier_bound_share", "1", &C::tier_bound_share, "tier_bound_us / attend_p50_us"},
       });
 }
 
@@ -399,7 +360,7 @@ Fields comparison() {
 
 Fields all_fields() {
   Fields all;
-  for (const Fields& part : {identity(), bytes(), times(), roofline(), tiers(), errors(), of_experiments(),
+  for (const Fields& part : {identity(), bytes(), times(), roofline(), tier_fields(kAll, kSteps), errors(), of_experiments(),
                              written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(),
                              of_whole_models(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
