@@ -15,6 +15,9 @@ from figures.growth import growth_total
 from figures.pareto import pareto
 from figures.own_tensors import eval_error
 from figures.own_tensors import eval_heads
+from figures.tiers import tier_time
+from figures.tiers import tier_bytes
+from figures.tiers import tier_hidden
 from figures.bandwidth import bandwidth
 from figures.roofline import kernels
 from figures.roofline import kernels_ratio

@@ -23,6 +23,7 @@ from synthetic_models import (
     whole_model_cells,
 )
 from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS
+from synthetic_tiers import tier_cells
 
 # name: (bytes of an element, relative error, microseconds a row)
 SYNTHETIC = {
@@ -53,7 +54,7 @@ SWEPT = {
 
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
-                  workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False,
+                  workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False, tiers=False,
                   cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
     """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run of
     the first `growing` variants and the experiments that came later."""
@@ -74,6 +75,8 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
+    if tiers:
+        cells += tier_cells()
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
     if later:
