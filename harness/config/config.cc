@@ -113,6 +113,7 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.stride = section.tokens("stride", m.stride, 1, kMaxTokens);
   m.context = section.choice("context", m.context, {"prefill", "synthetic"});
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
+  m.memory = section.bytes("memory", m.memory, 1, INT64_MAX);
 }
 
 void require(bool present, const std::string& path, const std::string& what) {

@@ -64,8 +64,9 @@ struct MeasureConfig {
   std::string allocator =
       "warm";  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
   std::string context =
-      "prefill";              // model: what precedes the steps is read by the model, or "synthetic" rows
-  double memory_share = 0.8;  // of the memory that is available at the start
+      "prefill";               // model: what precedes the steps is read by the model, or "synthetic" rows
+  double memory_share = 0.8;   // of the memory that is available at the start
+  int64_t memory = INT64_MAX;  // bytes that the caches of one cell may hold, copies and workspace included
 };
 
 struct ExperimentConfig {

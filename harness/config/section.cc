@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/config/toml_depth.h"
+#include "harness/io/bytes.h"
 #include "harness/io/mapped_file.h"
 #include "harness/io/suggestion.h"
 #include "harness/io/token_count.h"
@@ -86,6 +87,17 @@ int64_t Section::integer(const std::string& key, int64_t fallback, int64_t min, 
 int64_t Section::tokens(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
   const toml::node* node = take(key);
   return node ? checked_tokens(key, *node, min, max) : fallback;
+}
+
+int64_t Section::bytes(const std::string& key, int64_t fallback, int64_t min, int64_t max) {
+  const toml::node* node = take(key);
+  if (!node) return fallback;
+  if (!node->is_string()) fail(key, "must be a number of bytes with its unit, as \"4GiB\"");
+  try {
+    return in_range(key, io::parse_bytes(node->value<std::string>().value(), child(key)), min, max);
+  } catch (const std::invalid_argument& e) {
+    fail(key, std::string("is no number of bytes: ") + e.what());
+  }
 }
 
 bool Section::boolean(const std::string& key, bool fallback) {

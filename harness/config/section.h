@@ -38,6 +38,8 @@ class Section {
   int64_t integer(const std::string& key, int64_t fallback, int64_t min, int64_t max);
   // A number of tokens: 131072 or "128K".
   int64_t tokens(const std::string& key, int64_t fallback, int64_t min, int64_t max);
+  // A number of bytes with its unit: "4GiB".
+  int64_t bytes(const std::string& key, int64_t fallback, int64_t min, int64_t max);
   bool boolean(const std::string& key, bool fallback);
   double number(const std::string& key, double fallback, double min, double max);
   std::vector<double> numbers(const std::string& key, const std::vector<double>& fallback, double min,

@@ -93,7 +93,7 @@ class BatchRun {
     cell.attend_with = nullptr;
     cell.cache.reset();
     cell.ids.clear();
-    cell.ledger = std::make_unique<memory::Ledger>(point_.memory_bytes, point_.context->gpu());
+    cell.ledger = std::make_unique<memory::Ledger>(point_.cache_bytes, point_.context->gpu());
     cell.spec = fitted(point_, written, times);
     cell.cache = build_cache(cell.spec, cache_shape(point_, times * point_.batch), *cell.ledger);
     cell.result.kernel = cell.arm == 0 ? cell.cache->kernel() : "eigen/f32";

@@ -5,6 +5,7 @@
 
 #include "harness/experiments/list.h"
 #include "harness/io/bytes.h"
+#include "harness/measure/disk_need.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {
@@ -75,13 +76,26 @@ void add_uncached(measure::SweepPoint& point) {
 
 std::string aa_suffix(const std::string& suffix) { return suffix.empty() ? "aa_test" : suffix + " aa_test"; }
 
-bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes) {
-  cell.needed_bytes = needed_bytes;
-  if (needed_bytes <= point.memory_bytes) return true;
-  cell.status = results::Status::kOutOfMemory;
-  cell.reason = "needs " + io::human_bytes(needed_bytes) + " with its copies, and the run may use " +
-                io::human_bytes(point.memory_bytes) + " (measure.memory_share)";
-  return false;
+bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes,
+         int64_t shared_bytes) {
+  cell.needed_bytes = needed_bytes + shared_bytes;
+  const auto refuse = [&](int64_t bytes, const std::string& what) {
+    cell.status = results::Status::kOutOfMemory;
+    cell.reason = "needs " + io::human_bytes(bytes) + what;
+    return false;
+  };
+  const measure::DiskNeed disk = measure::disk_need(point, cell.spec);
+  if (disk.bytes > disk.free_bytes) {
+    return refuse(disk.bytes, " of disk in '" + disk.folder + "', which has " +
+                                  io::human_bytes(disk.free_bytes) + " free; give another dir");
+  }
+  if (point.cache_bytes < point.memory_bytes && needed_bytes > point.cache_bytes) {
+    return refuse(needed_bytes, " with its copies, and caches may use " + io::human_bytes(point.cache_bytes) +
+                                    " (measure.memory)");
+  }
+  if (cell.needed_bytes <= point.memory_bytes) return true;
+  return refuse(cell.needed_bytes, " with its copies, and the run may use " +
+                                       io::human_bytes(point.memory_bytes) + " (measure.memory_share)");
 }
 
 void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes) {
@@ -92,17 +106,20 @@ void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes) {
 
 void fit_side_by_side(measure::SweepPoint& point, int64_t shared_bytes, const BytesOf& needed_bytes) {
   size_t group = 0;
-  int64_t held = shared_bytes;
+  int64_t held = shared_bytes, on_disk = 0;
   for (measure::PlannedCell& cell : point.cells) {
     if (!cell.is_measured()) continue;
     const int64_t needed = needed_bytes(cell);
-    if (!fit(point, cell, shared_bytes + needed)) continue;
-    if (held + needed > point.memory_bytes) {
+    if (!fit(point, cell, needed, shared_bytes)) continue;
+    const measure::DiskNeed disk = measure::disk_need(point, cell.spec);
+    if (held + needed > point.memory_bytes || on_disk + disk.bytes > disk.free_bytes) {
       ++group;
       held = shared_bytes;
+      on_disk = 0;
     }
     cell.group = group;
     held += needed;
+    on_disk += disk.bytes;
   }
 }
 

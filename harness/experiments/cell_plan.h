@@ -24,8 +24,10 @@ std::string aa_suffix(const std::string& suffix);
 
 using BytesOf = std::function<int64_t(const measure::PlannedCell& cell)>;  // at its peak
 
-// Marks the cell as out of memory, with the figures, if it needs more than the run may use: false then.
-bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes);
+// Marks the cell as out of memory, with the figures, if its caches need more than they may use, or with what is
+// `shared` more than the run may, or their files more than the disk has free: false then.
+bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes,
+         int64_t shared_bytes = 0);
 // Cells that are measured one after another.
 void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes);
 // Cells that are measured side by side, in groups where not all fit; each group holds `shared_bytes` besides.

@@ -6,12 +6,15 @@
 #include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
+#include "harness/io/bytes.h"
 #include "harness/measure/cell.h"
+#include "harness/measure/disk_need.h"
 #include "harness/measure/environment.h"
 #include "harness/measure/noise.h"
 #include "harness/memory/run_context.h"
@@ -170,6 +173,27 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   return true;
 }
 
+// Files of all cells of a group are there at once, so the most of any sweep point is an upper end.
+void note_disk(const Sweep& sweep, const RunOptions& options) {
+  measure::DiskNeed most;
+  for (const measure::SweepPoint& point : sweep.points) {
+    std::map<size_t, measure::DiskNeed> of_group;
+    for (const measure::PlannedCell& cell : point.cells) {
+      if (!cell.is_measured()) continue;
+      const measure::DiskNeed need = measure::disk_need(point, cell.spec);
+      measure::DiskNeed& all = of_group[cell.group];
+      all = {need.folder.empty() ? all.folder : need.folder, all.bytes + need.bytes,
+             std::max(all.free_bytes, need.free_bytes)};
+    }
+    for (const auto& [group, need] : of_group) {
+      if (need.bytes > most.bytes) most = need;
+    }
+  }
+  if (most.bytes > 0 && options.note)
+    options.note("needs up to " + io::human_bytes(most.bytes) + " of disk in '" + most.folder +
+                 "', which has " + io::human_bytes(most.free_bytes) + " free");
+}
+
 }  // namespace
 
 RunOutcome run_config(const config::Config& config, const RunOptions& options) {
@@ -177,6 +201,7 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   const memory::ThreadCount threads(context.threads());
   // Everything that a user can have got wrong is checked before anything is written.
   const Sweep sweep = plan_sweep(config, context);
+  note_disk(sweep, options);
   if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);
   nlohmann::json environment = describe(config, context);
   if (options.resume) results::require_same_environment(options.out, environment);

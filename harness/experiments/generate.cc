@@ -127,7 +127,7 @@ class GenerateRun {
   }
 
   std::vector<int> full_text(const model::Sampling& sampling) {
-    memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
+    memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
     const auto cache = build_cache(parse_spec("contiguous"), cache_shape(point_, texts()), ledger);
     model::CachedModel model(*point_.source->model(), *cache, point_.batch);
     return continue_with(model, sampling);

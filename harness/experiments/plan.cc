@@ -152,7 +152,9 @@ Sweep plan_sweep(const config::Config& config, const memory::RunContext& context
   }
   const auto available = static_cast<double>(available_bytes(context));
   for (measure::SweepPoint& point : sweep.points) {
-    point.memory_bytes = static_cast<int64_t>(available * point.experiment->measure.memory_share);
+    const config::MeasureConfig& measure = point.experiment->measure;
+    point.memory_bytes = static_cast<int64_t>(available * measure.memory_share);
+    point.cache_bytes = std::min(point.memory_bytes, measure.memory);
     experiment_of(point).plan(point);
   }
   refuse_cells_of_one_name(config, sweep.points);

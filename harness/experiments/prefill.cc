@@ -127,7 +127,7 @@ class PrefillCell {
   }
 
   void open() {
-    cell_->ledger = std::make_unique<memory::Ledger>(point_.memory_bytes, point_.context->gpu());
+    cell_->ledger = std::make_unique<memory::Ledger>(point_.cache_bytes, point_.context->gpu());
     cell_->cache = build_cache(cell_->spec, measure::cache_shape(point_, point_.batch), *cell_->ledger);
     for (int i = 0; i < point_.batch; ++i) cell_->ids.push_back(cell_->cache->add_sequence());
   }

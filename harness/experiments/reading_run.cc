@@ -51,7 +51,7 @@ class ReadingRun {
       if (measure::runs(*c.cell)) read.push_back(&c);
     }
     if (read.empty()) return true;
-    memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
+    memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
     const auto cache = build_cache(full_f32(), cache_shape(point_, point_.batch), ledger);
     measure::Reading reference(model_, *cache, passages_);
     std::vector<measure::Reading*> readings;

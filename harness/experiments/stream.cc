@@ -131,7 +131,7 @@ class StreamRun {
   // The largest of a loss, over the first tokens again, one by one.
   double difference_from_decode(const StreamCell& c) const {
     const int64_t length = proven_tokens();
-    memory::Ledger ledger(point_.memory_bytes, point_.context->gpu());
+    memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
     const auto cache = build_cache(c.cell->spec, cache_shape(point_, point_.batch), ledger);
     model::CachedModel decoder(model_, *cache, point_.batch, model::Rotary::kBeyond);
     std::vector<measure::Prediction> again(c.predictions.size());

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "harness/measure/compare_cells.h"
+#include "harness/verify/verify.h"
 
 namespace kv::experiments {
 
@@ -38,7 +39,12 @@ void TimedGroup::prepare(measure::Cell& cell) {
 
 int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {
   const workload::WorkloadShape& w = point.source->shape();
-  const double verified = 2.0 * (w.kv_heads + 2) * static_cast<double>(point.seq_len) * w.head_dim;
+  const int64_t values =
+      point.seq_len * w.head_dim;  // of K of a head; those of the checked heads are read at once
+  const int64_t heads =
+      std::clamp<int64_t>(verify::kMostCheckedValues / std::max<int64_t>(1, values), 1, w.kv_heads);
+  const double verified =
+      2.0 * static_cast<double>(heads + 2) * static_cast<double>(point.seq_len) * w.head_dim;
   const double tokens = measure::value_count(point, w.q_heads + 2.0 * w.kv_heads,
                                              static_cast<double>(std::min(point.seq_len, fed)));
   return static_cast<int64_t>(std::min(sizeof(float) * (tokens + verified), 1e18));

@@ -119,8 +119,14 @@ AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memo
       decoded = codec_of(spec).make(spec.codec).read_copy;
       rotated = rotates_at_read(spec);
       in_files = has_tiers(spec);
+      // All heads have the same rows in files: those are read once.
+      std::vector<Span> spans = cache.spans(id, layer, 0);
+      const auto from_files = std::ssize(spans) - std::ssize(cache.resident_spans(id, layer, 0));
       for (int head = 0; head < s.kv_heads; ++head) {
-        for (const Span& span : cache.spans(id, layer, head)) {
+        if (head > 0 && !in_files) spans = cache.spans(id, layer, head);
+        if (head > 0 && in_files)
+          std::ranges::copy(cache.resident_spans(id, layer, head), spans.begin() + from_files);
+        for (const Span& span : spans) {
           add_bytes(span.k, span.rows);
           if (!s.is_latent()) add_bytes(span.v, span.rows);  // else they are the same
           add(span.rows, s.head_dim, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
@@ -149,6 +155,7 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
   }
   const memory::Ledger::DiskReads after = ledger->disk_reads();
   times.disk_us = (after.seconds - before.seconds) * 1e6;
+  times.disk_wait_us = (after.waited - before.waited) * 1e6;
   times.disk_bytes = after.bytes - before.bytes;
   if (after.requests > before.requests)
     disk_request_bytes = times.disk_bytes / (after.requests - before.requests);
@@ -211,6 +218,10 @@ void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> length
   result.read_hot_bytes = used.hot;
   result.read_warm_bytes = used.warm;
   result.read_disk_bytes = step_disk_bytes;
+  const auto is_slowed = [](const Spec& s) {
+    return has_tiers(s) && s.placement.hundredths("link_gbps") > 0;
+  };
+  if (spec.any(is_slowed)) result.simulated = "link";
 }
 
 verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
@@ -318,6 +329,8 @@ void set_errors(results::CellResult& result, const verify::Errors& errors) {
   result.err_retention_rel_l2 = errors.retention_rel_l2;
   result.err_kernel_rel_l2 = errors.kernel_rel_l2;
   if (errors.state_rel_l2) result.err_state_rel_l2 = *errors.state_rel_l2;
+  result.err_heads = errors.heads;
+  result.err_sample = errors.sample;
 }
 
 bool runs(const Cell& cell) {
@@ -353,7 +366,7 @@ void mark_exception(Cell& cell) {
 void open_cache(Cell& cell, const SweepPoint& point, int sequences) {
   cell.cache.reset();
   cell.ids.clear();
-  cell.ledger = std::make_unique<memory::Ledger>(point.memory_bytes, point.context->gpu());
+  cell.ledger = std::make_unique<memory::Ledger>(point.cache_bytes, point.context->gpu());
   cell.cache = build_cache(cell.spec, cache_shape(point, sequences), *cell.ledger);
   cell.result.kernel = cell.cache->kernel();
 }

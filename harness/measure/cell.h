@@ -22,8 +22,8 @@ namespace kv::measure {
 struct StepTimes {
   double append_us = 0, view_us = 0, attend_us = 0;
   double projections_us = 0, state_us = 0, rest_us = 0;  // of a whole model
-  int64_t disk_bytes = 0;                                // read from files, and the time that the requests took together
-  double disk_us = 0;
+  int64_t disk_bytes = 0;                // read from files, and the time that the requests took together
+  double disk_us = 0, disk_wait_us = 0;  // and that of it in which attention waited
   double step_us() const { return append_us + view_us + attend_us + projections_us + state_us + rest_us; }
 };
 

@@ -49,6 +49,7 @@ struct SweepPoint {
   std::vector<int64_t> tokens = {};
   int64_t distance = 0, passage = 0;  // recall, tokens
   int64_t memory_bytes = 0;           // what a run may use
+  int64_t cache_bytes = 0;            // and of it the caches of one cell
   std::vector<PlannedCell> cells = {};
 
   std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {

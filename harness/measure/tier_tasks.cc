@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "harness/math/medians.h"
 #include "harness/math/stats.h"
+#include "harness/measure/disk_need.h"
 #include "harness/measure/roofline_tasks.h"
 #include "kernels/attention.h"
 #include "variants/cache/spec.h"
@@ -19,7 +19,6 @@ namespace kv::measure {
 namespace {
 
 constexpr const char* kTierNames[] = {"hot", "warm"};
-constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 
 // Enough that a repetition takes some milliseconds.
 int reads_of_a_repetition(int64_t bytes) {
@@ -123,29 +122,20 @@ class TierRowsTask : public CellTask {
   std::vector<double> gbps_;
 };
 
-// The layers' spec that has several tiers: the first, where they have several such.
-const Spec& spec_with_tiers(const LayerSpecs& specs) {
-  if (has_tiers(specs.fallback)) return specs.fallback;
-  for (const LayerException& e : specs.exceptions) {
-    if (has_tiers(e.spec)) return e.spec;
-  }
-  throw std::logic_error("'" + specs.print() + "' has one tier");
-}
-
 // A file in the same folder, opened alike, read from its beginning to its end by requests of the size of the cache's,
 // one after the other.
 class DiskReadTask : public CellTask {
  public:
   DiskReadTask(Cell& cell, int64_t bytes, int64_t request_bytes) : CellTask(cell) {
-    const Stage& placement = spec_with_tiers(cell.spec).placement;
+    const Stage& placement = spec_with_tiers(cell.spec)->placement;
     file_.emplace(ledger_, SpillFile::folder(placement.text("dir")), placement.text("io") == "direct",
-                  request_bytes);
+                  request_bytes, static_cast<double>(placement.hundredths("link_gbps")) / 100.0);
     buffer_ =
         Block(ledger_, static_cast<size_t>(request_bytes + SpillFile::kAlignment), ByteKind::kWorkspace);
     const auto address = reinterpret_cast<uintptr_t>(buffer_.data());
     to_ = buffer_.data() + (SpillFile::kAlignment - address % SpillFile::kAlignment) % SpillFile::kAlignment;
     std::fill_n(to_, request_bytes, std::byte{1});
-    const int64_t slots = std::max<int64_t>(1, std::min(bytes, kMostFileBytes) / request_bytes);
+    const int64_t slots = std::max<int64_t>(1, std::min(bytes, kMostCeilingBytes) / request_bytes);
     file_->prepare(slots);
     for (int64_t i = 0; i < slots; ++i) slots_.push_back(file_->take());
     std::ranges::sort(slots_);
@@ -188,6 +178,20 @@ results::Number disk_gbps(const Cell& cell) {
       us += step.disk_us;
     }
     if (us > 0) all.push_back(bytes / us * 1e-3);
+  }
+  return all.empty() ? results::Number() : math::median(all);
+}
+
+// Of the time that requests took, what attention did not wait for: the median of the repetitions.
+results::Number hidden_share(const Cell& cell) {
+  std::vector<double> all;
+  for (const auto& repetition : cell.steps) {
+    double waited = 0, us = 0;
+    for (const StepTimes& step : repetition) {
+      waited += step.disk_wait_us;
+      us += step.disk_us;
+    }
+    if (us > 0) all.push_back(std::max(0.0, 1.0 - waited / us));
   }
   return all.empty() ? results::Number() : math::median(all);
 }
@@ -255,6 +259,7 @@ void TierTasks::write(Cell& cell) const {
   row.warm_ceiling_gbps = gbps(its.read[1]);
   row.disk_ceiling_gbps = gbps(its.disk);
   row.disk_read_gbps = disk_gbps(cell);
+  row.disk_hidden_share = hidden_share(cell);
   write_share(row.hot_read_gbps, row.hot_ceiling_gbps, row.hot_ceiling_share);
   write_share(row.warm_read_gbps, row.warm_ceiling_gbps, row.warm_ceiling_share);
   write_share(row.disk_read_gbps, row.disk_ceiling_gbps, row.disk_ceiling_share);

@@ -128,6 +128,11 @@ void Ledger::count_disk_read(int64_t bytes, double seconds) noexcept {
   ++disk_reads_.requests;
 }
 
+void Ledger::count_disk_wait(double seconds) noexcept {
+  const std::lock_guard lock(mutex_);
+  disk_reads_.waited += seconds;
+}
+
 Ledger::DiskReads Ledger::disk_reads() const {
   const std::lock_guard lock(mutex_);
   return disk_reads_;

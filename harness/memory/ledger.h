@@ -37,6 +37,7 @@ class Ledger : public Memory {
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void count_disk(int64_t bytes) noexcept override;
   void count_disk_read(int64_t bytes, double seconds) noexcept override;
+  void count_disk_wait(double seconds) noexcept override;
 
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
@@ -49,6 +50,7 @@ class Ledger : public Memory {
   struct DiskReads {
     int64_t bytes = 0, requests = 0;
     double seconds = 0.0;  // of all requests together
+    double waited = 0.0;   // of them, while attention stood still
   };
   DiskReads disk_reads() const;
   // Payload and metadata by tier. What was not allocated for a tier counts as hot.

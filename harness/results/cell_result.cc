@@ -160,6 +160,12 @@ Fields errors() {
   fields.push_back({"err_kernel_rel_l2", "1", &C::err_kernel_rel_l2,
                     "the cache's output against FP64 on the stored rows; above 1e-5 (f32, f16, bf16, fp8) "
                     "or 2e-3 (integer codes) the cell has failed"});
+  fields.push_back({"err_heads", "", &C::err_heads,
+                    "query heads that were compared with FP64, of all sequences and layers"});
+  fields.push_back(
+      {"err_sample", "", &C::err_sample,
+       "which they are in the first layer, where not all of its heads; empty: all. Beyond 131072 tokens "
+       "fewer, of few kv heads"});
   return written_by(kOutputs, std::move(fields));
 }
 
@@ -360,9 +366,9 @@ Fields comparison() {
 
 Fields all_fields() {
   Fields all;
-  for (const Fields& part : {identity(), bytes(), times(), roofline(), tier_fields(kAll, kSteps), errors(), of_experiments(),
-                             written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(),
-                             of_whole_models(), comparison()})
+  for (const Fields& part : {identity(), bytes(), times(), roofline(), tier_fields(kAll, kSteps), errors(),
+                             of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(),
+                             of_losses(), of_models(), of_whole_models(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

@@ -65,6 +65,8 @@ struct CellResult : PredictionResult {
   Number hot_read_gbps, hot_ceiling_gbps, hot_ceiling_share;
   Number warm_read_gbps, warm_ceiling_gbps, warm_ceiling_share;
   Number disk_read_gbps, disk_ceiling_gbps, disk_ceiling_share, disk_device_share;
+  Number disk_hidden_share;
+  std::string simulated;
   std::string tier_bound;
   Number tier_bound_us, tier_bound_share;
 
@@ -75,7 +77,8 @@ struct CellResult : PredictionResult {
   // What single experiments add.
   Number waste_share, masked_share;
   Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;
-  Integer err_positions, kept_tokens, keeps_all;
+  Integer err_heads, err_positions, kept_tokens, keeps_all;
+  std::string err_sample;
   Number held_bytes_per_token;
   std::string eviction_check;
   Integer policy_choices, policy_disputed;

@@ -35,6 +35,13 @@ std::vector<Field<CellResult>> tier_fields(std::string_view all, std::string_vie
            "tiers: of the bytes read from files in the timed steps, what a device delivered; the rest came "
            "from "
            "the page cache"},
+          {"disk_hidden_share", "1", &C::disk_hidden_share,
+           "tiers: of the time that requests of files took, what attention did not wait for, since it was "
+           "working on "
+           "rows that had come"},
+          one_of<C>({"simulated", "", &C::simulated,
+                     "tiers: link: reading files was slowed to link_gbps, so times are not this machine's"},
+                    {"link"}),
           one_of<C>(
               {"tier_bound", "", &C::tier_bound,
                "tiers: which takes longest: memory (hot and warm bytes at their ceilings, one after the "

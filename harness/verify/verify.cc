@@ -124,7 +124,46 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
   }
 }
 
+// Of each output, ascending.
+std::vector<std::vector<int>> checked_heads(const CacheShape& shape, int64_t tokens, size_t outputs) {
+  const int64_t q_heads = shape.q_heads, total = static_cast<int64_t>(outputs) * q_heads;
+  const int64_t most =
+      std::max<int64_t>(1, kMaxCheckedHeads * kMostCheckedTokens / std::max(tokens, kMostCheckedTokens));
+  const int64_t checked = std::min(total, most);
+  const int64_t kv_heads = std::max<int64_t>(1, kMostCheckedValues / (tokens * shape.head_dim));
+  std::vector<std::vector<int>> heads(outputs);
+  int64_t next = 0;
+  for (size_t i = 0; i < outputs; ++i) {
+    while (next < checked && next * total / checked < static_cast<int64_t>(i + 1) * q_heads) {
+      heads[i].push_back(static_cast<int>(next * total / checked - static_cast<int64_t>(i) * q_heads));
+      ++next;
+    }
+    if (kv_heads < shape.kv_heads)
+      heads[i] = sampled_heads(std::ssize(heads[i]), shape.kv_heads, shape.group(), kv_heads);
+  }
+  return heads;
+}
+
+// "0 1 16 17"; empty if they are all.
+std::string sample_text(const std::vector<int>& heads, int q_heads) {
+  if (std::ssize(heads) == q_heads) return "";
+  std::string text;
+  for (const int head : heads) text += (text.empty() ? "" : " ") + std::to_string(head);
+  return text;
+}
+
 }  // namespace
+
+std::vector<int> sampled_heads(int64_t count, int kv_heads, int group, int64_t most_kv_heads) {
+  const int64_t of = std::min<int64_t>({most_kv_heads, kv_heads, count});
+  std::vector<int> heads;
+  for (int64_t i = 0; i < of; ++i) {
+    const int64_t own = std::min<int64_t>(group, (i + 1) * count / of - i * count / of);
+    for (int64_t j = 0; j < own; ++j)
+      heads.push_back(static_cast<int>(i * kv_heads / of * group + j * group / own));
+  }
+  return heads;
+}
 
 reference::Rotation rotation_of(const Rope& rope, int head_dim) {
   reference::Rotation rotation{{}, rope.pairs == RopePairs::kHalfSplit};
@@ -138,17 +177,10 @@ double relative_l2(std::span<const double> a, std::span<const double> b) {
 
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
               std::span<const Output> outputs, int64_t prompt) {
-  const int q_heads = cache.shape().q_heads;
-  const int64_t total = static_cast<int64_t>(outputs.size()) * q_heads;
-  const int64_t checked = std::min<int64_t>(total, kMaxCheckedHeads);
   Collected c;
-  int64_t next = 0;
+  const std::vector<std::vector<int>> heads_of = checked_heads(cache.shape(), tokens, outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    std::vector<int> heads;
-    while (next < checked && next * total / checked < static_cast<int64_t>(i + 1) * q_heads) {
-      heads.push_back(static_cast<int>(next * total / checked - static_cast<int64_t>(i) * q_heads));
-      ++next;
-    }
+    const std::vector<int>& heads = heads_of[i];
     if (heads.empty()) continue;
     if (!retention_of(cache.spec(outputs[i].layer)).cuts_prompt || prompt != tokens) {
       check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, c);
@@ -162,6 +194,8 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
     check_heads(*uncut, there, outputs[i], heads, workload, tokens, c);
   }
   Errors e;
+  e.heads = c.heads;
+  if (!heads_of.empty()) e.sample = sample_text(heads_of.front(), cache.shape().q_heads);
   e.overflow = c.overflow;
   for (const Output& output : outputs) {
     const Spec& spec = cache.spec(output.layer);
@@ -193,6 +227,8 @@ Errors mean_of(std::span<const Errors> errors) {
   const auto count = static_cast<double>(errors.size());
   Errors mean;
   mean.kernel_bound = errors[0].kernel_bound;
+  mean.heads = errors[0].heads;
+  mean.sample = errors[0].sample;
   for (const Errors& e : errors) {
     if (mean.overflow.empty()) mean.overflow = e.overflow;
     if (mean.misstored.empty()) mean.misstored = e.misstored;

@@ -41,6 +41,8 @@ struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
   double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
   std::optional<double> state_rel_l2;  // of linear layers (state_check.h)
+  int64_t heads = 0;                   // query heads that were checked, of all outputs
+  std::string sample;                  // which, in the first output, where not all of its heads were
   double kernel_bound = 0;             // above it the arithmetic, not the codec or the policy, is wrong
   std::string overflow;                // which value the codec could not hold, if there is one
   std::string misstored;               // why the rows are not those that the codec states, if they are not
@@ -56,10 +58,16 @@ struct Errors {
 Errors mean_of(std::span<const Errors> errors);
 
 // Checks at most kMaxCheckedHeads query heads, spread evenly over outputs and heads: at 131072 tokens each
-// costs FP64 work of tens of milliseconds. `prompt`: tokens of the step that the outputs come from, if it was the
+// costs FP64 work of tens of milliseconds. Of longer sequences it checks fewer in proportion, of so few kv heads that
+// no more than kMostCheckedValues of K are in memory at once. `prompt`: tokens of the step that the outputs come from, if it was the
 // sequences' first. A retention that cuts prompts has by now dropped rows that those queries still saw: they are
 // compared with attention over all.
 inline constexpr int kMaxCheckedHeads = 48;
+inline constexpr int64_t kMostCheckedTokens = 131072;
+inline constexpr int64_t kMostCheckedValues = int64_t{1} << 28;
+// Which query heads of one output are checked, ascending: `count` of its kv_heads * group, spread evenly over at most
+// `most_kv_heads` kv heads.
+std::vector<int> sampled_heads(int64_t count, int kv_heads, int group, int64_t most_kv_heads);
 Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
               std::span<const Output> outputs, int64_t prompt = 0);
 

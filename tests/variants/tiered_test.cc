@@ -139,6 +139,34 @@ TEST_F(Tiered, ReadsWhatTheClosedFormSays) {
   }
 }
 
+// A chunk's length decides what moves together, and nothing else.
+TEST_F(Tiered, ChunksOfAnyLengthGiveTheSameBits) {
+  const auto last = [&](const std::string& parameters) {
+    memory::Ledger ledger;
+    const auto cache =
+        build_cache(parse_spec("tiered(hot=100,warm=400" + parameters + ")/q8_0"), kShape, ledger);
+    const int64_t n = 2000;
+    const auto out = drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+    EXPECT_EQ(ledger.tiers(), predicted_tiers(cache->spec(0), kShape, {&n, 1})) << parameters;
+    return out;
+  };
+  EXPECT_EQ(last(",chunk=1024"), last(""));
+  EXPECT_EQ(last(",chunk=1536"), last(""));
+  EXPECT_NE(unsupported_reason(parse_spec("tiered(chunk=700)")), "");
+}
+
+// sleep_until never returns early, so a rate is an upper bound on any machine.
+TEST_F(Tiered, ALinkIsNoFasterThanItsRate) {
+  memory::Ledger ledger;
+  const auto cache = build_cache(parse_spec("tiered(hot=1,warm=0,link_gbps=0.05)"), kShape, ledger);
+  const int64_t n = 1700;
+  drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+  const auto read = ledger.disk_reads();
+  ASSERT_GT(read.bytes, 0);
+  EXPECT_GE(read.seconds, static_cast<double>(read.bytes) / 0.05e9);
+  EXPECT_LE(read.waited, 10 * read.seconds);
+}
+
 TEST_F(Tiered, AForkSharesTheFile) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId parent = cache->add_sequence();

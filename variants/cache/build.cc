@@ -190,6 +190,8 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
   const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
   if (reason.empty() && gpu && std::any_of(codecs.begin(), codecs.end(), differs))
     reason = "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec";
+  if (reason.empty() && gpu && has_tiers(spec) && spec.placement.integer("chunk") != kSplitRows)
+    reason = "a GPU's kernels take pieces of " + std::to_string(kSplitRows) + " rows; leave out chunk";
   if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
   if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
   if (reason.empty() && shape.is_latent() && rotates_at_read(spec))

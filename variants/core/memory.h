@@ -65,6 +65,8 @@ class Memory {
   virtual void count_disk(int64_t bytes) noexcept = 0;
   // One request has read these bytes of it, in so many seconds. From any thread.
   virtual void count_disk_read(int64_t bytes, double seconds) noexcept = 0;
+  // Attention has stood still for so many seconds until such a request was done.
+  virtual void count_disk_wait(double seconds) noexcept = 0;
 };
 
 // Owns one block of a Memory. Movable; empty when default-made or made with no bytes.

@@ -124,7 +124,7 @@ class Placement {
   virtual int64_t moves(int sequence, int layer) const = 0;
 
   // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
-  // and they come as pieces of kSplitRows rows.
+  // and they come as pieces of a multiple of kSplitRows rows.
   virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
   // Visits the pieces of each sequence in order, prefetching the next; `index` is into `sequences`. Throws
   // std::runtime_error where reading fails.

@@ -301,7 +301,8 @@ const PlacementEntry paged{
     layer_bytes,
     shared_bytes,
     refuses,
-    nullptr,
+    /*layer_tiers=*/nullptr,
+    /*tier_codecs=*/nullptr,
     /*shares_blocks=*/true};
 
 }  // namespace kv::placement

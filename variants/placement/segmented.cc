@@ -84,7 +84,8 @@ const PlacementEntry segmented{
     layer_bytes,
     nullptr,
     refuses,
-    nullptr,
+    /*layer_tiers=*/nullptr,
+    /*tier_codecs=*/nullptr,
     /*shares_blocks=*/true};
 
 }  // namespace kv::placement

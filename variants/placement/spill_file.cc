@@ -4,11 +4,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace kv {
 namespace {
@@ -50,8 +51,13 @@ std::string SpillFile::refuses(const std::string& folder, bool direct) {
   return "";
 }
 
-SpillFile::SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes)
-    : memory_(memory), folder_(folder), slot_bytes_(slot_bytes), fd_(open_in(folder, direct)) {}
+SpillFile::SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes,
+                     double link_gbps)
+    : memory_(memory),
+      folder_(folder),
+      slot_bytes_(slot_bytes),
+      fd_(open_in(folder, direct)),
+      link_gbps_(link_gbps) {}
 
 SpillFile::~SpillFile() {
   memory_.count_disk(-slot_bytes_ * (slots_ - std::ssize(holes_)));
@@ -117,8 +123,16 @@ void SpillFile::write(int64_t slot, const std::byte* from) {
   }
 }
 
+// A token bucket of one request: each takes the link for its own bytes at the stated rate.
+SpillFile::Clock::time_point SpillFile::arrival(Clock::time_point asked) const {
+  const std::chrono::duration<double> takes(static_cast<double>(slot_bytes_) / (link_gbps_ * 1e9));
+  const std::lock_guard lock(link_);
+  link_free_ = std::max(link_free_, asked) + std::chrono::duration_cast<Clock::duration>(takes);
+  return link_free_;
+}
+
 void SpillFile::read(int64_t slot, std::byte* to) const {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   for (int64_t done = 0; done < slot_bytes_;) {
     const ssize_t n =
         pread(fd_, to + done, static_cast<size_t>(slot_bytes_ - done), slot * slot_bytes_ + done);
@@ -128,7 +142,8 @@ void SpillFile::read(int64_t slot, std::byte* to) const {
       throw std::runtime_error("the file in '" + folder_ + "' is shorter than what was written to it");
     done += n;
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (link_gbps_ > 0) std::this_thread::sleep_until(arrival(start));
+  const std::chrono::duration<double> took = Clock::now() - start;
   memory_.count_disk_read(slot_bytes_, took.count());
 }
 

@@ -2,8 +2,10 @@
 // left of it after any exit, a kill included.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,8 +25,9 @@ class SpillFile {
   static std::string refuses(const std::string& folder, bool direct);
 
   // A file in `folder` with slots of `slot_bytes`, a multiple of kAlignment. `direct`: reads and writes go
-  // past the page cache. Throws std::runtime_error where the folder cannot have such a file.
-  SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes);
+  // past the page cache. `link_gbps`: GB/s (1e9 bytes) to which reads are slowed, all requests together; 0: as fast as
+  // they are. Throws std::runtime_error where the folder cannot have such a file.
+  SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes, double link_gbps = 0);
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
   ~SpillFile();
@@ -44,14 +47,20 @@ class SpillFile {
   static int open_in(const std::string& folder, bool direct);
   [[noreturn]] void fail(const std::string& what, int error) const;
   void allocate_slot();
+  using Clock = std::chrono::steady_clock;
+  // When a link that carries one request after the other has carried this one.
+  Clock::time_point arrival(Clock::time_point asked) const;
 
   Memory& memory_;
   const std::string folder_;
   const int64_t slot_bytes_;
   const int fd_;
-  int64_t slots_ = 0;              // that the file has room for, holes included
-  std::vector<int64_t> prepared_;  // on the disk, not in use
-  std::vector<int64_t> holes_;     // neither
+  const double link_gbps_;
+  mutable std::mutex link_;
+  mutable Clock::time_point link_free_{};  // from then on
+  int64_t slots_ = 0;                      // that the file has room for, holes included
+  std::vector<int64_t> prepared_;          // on the disk, not in use
+  std::vector<int64_t> holes_;             // neither
 };
 
 }  // namespace kv

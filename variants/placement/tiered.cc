@@ -1,6 +1,6 @@
 // tiered: the newest rows in fast memory, older ones in a second pool, the oldest in a file.
 //
-// Rows lie in chunks of kSplitRows, the length of attention's partial results. A chunk is moved as a whole,
+// Rows lie in chunks of `chunk` rows, a multiple of the length of attention's partial results. A chunk is moved as a whole,
 // once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here,
 // other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
 // after the other while the next is being read by another thread; since they are whole splits, the output has
@@ -8,7 +8,8 @@
 // lies in the host's memory passes through the GPU's.
 //
 // Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
-// it by, so the two arms tell the page cache from the disk. Disk for a chunk is reserved before the append
+// it by, so the two arms tell the page cache from the disk. `link_gbps` slows them to a stated rate, as of a link or
+// another disk. Disk for a chunk is reserved before the append
 // that will need it, so that a full disk refuses the append and loses nothing. Rows in the file cannot be
 // overwritten, so retentions that evict are refused.
 //
@@ -19,6 +20,7 @@
 // Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace, and
 // a third where a GPU copies from them in its own time.
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <future>
 
@@ -37,12 +39,13 @@ std::string folder_of(const Stage& stage) { return SpillFile::folder(stage.text(
 struct Borders {
   int64_t cold, not_hot;
   Borders(const Stage& stage, int64_t rows)
-      : cold(std::max<int64_t>(0, rows - stage.integer("hot") - stage.integer("warm")) / kSplitRows),
-        not_hot(std::max<int64_t>(0, rows - stage.integer("hot")) / kSplitRows) {}
+      : cold(std::max<int64_t>(0, rows - stage.integer("hot") - stage.integer("warm")) /
+             stage.integer("chunk")),
+        not_hot(std::max<int64_t>(0, rows - stage.integer("hot")) / stage.integer("chunk")) {}
 };
 
-int64_t slot_bytes(const TierLevels& levels) {
-  return SpillFile::aligned(planes_bytes(levels[2], kSplitRows / levels[2].unit.rows));
+int64_t slot_bytes(const Stage& stage, const TierLevels& levels) {
+  return SpillFile::aligned(planes_bytes(levels[2], stage.integer("chunk") / levels[2].unit.rows));
 }
 
 // Room for one slot, aligned as direct reads need it; where there is a GPU, pinned.
@@ -65,11 +68,12 @@ class SlotBuffer {
 class Tiered : public ChunksPlacement {
  public:
   Tiered(const Stage& stage, const PlacementContext& context)
-      : ChunksPlacement(context, kSplitRows),
+      : ChunksPlacement(context, stage.integer("chunk")),
         stage_(stage),
         levels_(stage, context),
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
-                                          slot_bytes(levels_))),
+                                          slot_bytes(stage, levels_),
+                                          static_cast<double>(stage.hundredths("link_gbps")) / 100.0)),
         buffer_(context.memory->is_read_in_place(Tier::kWarm) ? 2 : 3) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
@@ -153,7 +157,7 @@ class Tiered : public ChunksPlacement {
     };
     std::future<void> next = start(0);
     for (size_t job = 0; job < jobs.size(); ++job) {
-      if (next.valid()) next.get();
+      if (next.valid()) wait_for(next);
       if (job + 1 < jobs.size()) next = start(job + 1);
       const Job& now = jobs[job];
       visit(now.index, now.chunk->slot < 0 ? piece(now.first_unit, now.chunk->level, now.chunk->planes)
@@ -162,6 +166,13 @@ class Tiered : public ChunksPlacement {
   }
 
  private:
+  void wait_for(std::future<void>& next) const {
+    const auto start = std::chrono::steady_clock::now();
+    next.get();
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    context().memory->count_disk_wait(waited.count());
+  }
+
   struct TierChunk : Chunk {
     explicit TierChunk(std::shared_ptr<SpillFile> f) : file(std::move(f)) {}
     ~TierChunk() override {
@@ -323,7 +334,7 @@ class Tiered : public ChunksPlacement {
   }
 
   std::byte* buffer(size_t i) {
-    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(levels_));
+    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(stage_, levels_));
     return buffer_[i].data();
   }
 
@@ -340,15 +351,16 @@ std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& cont
 OuterTiers layer_tiers(const Stage& stage, const PlacementContext& context, int64_t used) {
   const TierLevels levels(stage, context);
   const Borders borders(stage, used * context.unit.rows);
-  const int64_t chunk_units = kSplitRows / context.unit.rows, warm = borders.not_hot - borders.cold;
+  const int64_t chunk_units = stage.integer("chunk") / context.unit.rows,
+                warm = borders.not_hot - borders.cold;
   return {.warm_units = warm * chunk_units,
           .disk_units = borders.cold * chunk_units,
           .warm_bytes = warm * planes_bytes(levels[1], chunk_units),
-          .disk_bytes = borders.cold * slot_bytes(levels)};
+          .disk_bytes = borders.cold * slot_bytes(stage, levels)};
 }
 int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
   const OuterTiers outer = layer_tiers(stage, context, used);
-  return ChunksPlacement::bytes(context, kSplitRows, used - outer.warm_units - outer.disk_units) +
+  return ChunksPlacement::bytes(context, stage.integer("chunk"), used - outer.warm_units - outer.disk_units) +
          outer.warm_bytes;
 }
 
@@ -359,7 +371,11 @@ std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry
   }
   if (axis_order(stage) == AxisOrder::kRowMajor)
     return "pieces of a file are read head by head, so a head's rows have to lie side by side: layout=bhsd";
-  const std::string straddles = group_straddles("a chunk", kSplitRows, codec.unit_rows());
+  if (stage.integer("chunk") % kSplitRows != 0) {
+    return "attention takes a file's rows in pieces of " + std::to_string(kSplitRows) +
+           ", so chunk has to be a multiple of that, not " + stage.text("chunk");
+  }
+  const std::string straddles = group_straddles("a chunk", stage.integer("chunk"), codec.unit_rows());
   if (!straddles.empty()) return straddles;
   if (const std::string reason = TierLevels::refuses(stage, codec); !reason.empty()) return reason;
   return SpillFile::refuses(folder_of(stage), stage.text("io") == "direct");
@@ -375,6 +391,10 @@ const PlacementEntry tiered{
                     Parameter::integer("warm", "65536", 0, 1 << 30, {}, "older rows kept in the second pool"),
                     Parameter::text("dir", "", "folder of the file; empty: $TMPDIR, else /tmp"),
                     Parameter::choice("io", {"buffered", "direct"}, "through the page cache, or past it"),
+                    Parameter::integer("chunk", "512", 512, 65536, {1024},
+                                       "rows that move together, and of one request"),
+                    Parameter::decimal("link_gbps", "0", 0, 1000000, {5000},
+                                       "slow the file's reads to this many GB/s; 0: do not"),
                     TierLevels::parameter("warm_codec", "how warm rows are stored; same: as hot ones"),
                     TierLevels::parameter("disk_codec",
                                           "how rows in the file are stored; same: as warm ones"),

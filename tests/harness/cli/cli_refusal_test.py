@@ -50,6 +50,8 @@ from program import (
         ("measure.repetitions=0", ["measure.repetitions must be from 1"]),
         ("measure.attend=3", ["measure.attend must be true or false"]),
         ("measure.allocator=lukewarm", ["measure.allocator must be one of warm, fresh"]),
+        ("measure.memory=4", ["measure.memory must be a number of bytes with its unit"]),
+        ("measure.memory=4G", ["measure.memory is no number of bytes", "4G"]),
         ("measure.memory_share=nan", ["measure.memory_share must be a number"]),
         ("seed=-1", ["seed must be from 0"]),
         ("isa=avx9", ["avx9"]),

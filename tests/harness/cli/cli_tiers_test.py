@@ -13,7 +13,8 @@ kv_heads = {HEADS}
 head_dim = {DIM}
 [sweep]
 variants = ["contiguous/f16", "tiered(hot={HOT},warm={WARM},io={{buffered,direct}})/{{f32,q8_0}}",
-  "tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
+  "tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)",
+  "tiered(hot={HOT},warm={WARM},link_gbps=0.5)"]
 seq_len = [{TOKENS}]
 [growth]
 seq_len = [2000]
@@ -106,9 +107,38 @@ def test_the_page_cache_is_told_from_the_disk(folder):
             assert float(row["disk_device_share"]) < 0.1
 
 
+def test_a_link_slows_the_file_and_is_said(folder):
+    for row, _ in tiered_rows(folder, "decode"):
+        slowed = "link_gbps=0.5" in row["variant"]
+        assert row["simulated"] == ("link" if slowed else "")
+        if slowed:
+            assert float(row["disk_read_gbps"]) <= 0.5 and float(row["disk_ceiling_gbps"]) <= 0.5
+
+
+def test_what_is_hidden_is_a_share(folder):
+    shares = [float(row["disk_hidden_share"]) for row, _ in tiered_rows(folder, "decode")]
+    assert all(0 <= share <= 1 for share in shares) and any(share > 0 for share in shares)
+
+
+def test_all_heads_of_short_sequences_are_verified(folder):
+    for row, _ in tiered_rows(folder, "decode"):
+        assert row["err_heads"] == "4" and row["err_sample"] == ""
+
+
+def test_caches_get_no_more_than_measure_memory(folder, tmp_path):
+    done = run(folder / "config.toml", tmp_path / "out", "--set", 'measure.memory="1MiB"', "--set", "experiment=decode")
+    assert done.returncode == 0, done.stderr
+    assert "of disk in" in done.stderr and "free" in done.stderr
+    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert rows["contiguous/f16"]["status"] == "out_of_memory"  # 0.8 MB, with a fork of the same size
+    assert "caches may use 1.0 MiB (measure.memory)" in rows["contiguous/f16"]["reason"]
+    mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
+    assert mixed["status"] == "out_of_memory" or int(mixed["bytes_hot"]) + int(mixed["bytes_warm"]) < 1 << 20
+
+
 def test_other_placements_have_one_tier(folder):
     columns = [name for name in table(folder / "cells.csv")[0] if name.startswith(("tier_", "hot_", "warm_", "disk_"))]
-    assert len(columns) == 13
+    assert len(columns) == 14
     for row in table(folder / "cells.csv"):
         if not row["variant"].startswith("tiered"):
             assert {row[name] for name in [*columns, "bytes_hot", "bytes_warm", "read_hot_bytes"]} == {""}

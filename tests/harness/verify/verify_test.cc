@@ -253,5 +253,12 @@ TEST_F(Verify, AnImpossibleKeptSetIsABug) {
   EXPECT_THROW(verify(), std::logic_error);
 }
 
+TEST(Sample, IsSpreadOverFewKvHeads) {
+  EXPECT_EQ(verify::sampled_heads(6, 8, 4, 2), (std::vector<int>{0, 1, 2, 16, 17, 18}));
+  EXPECT_EQ(verify::sampled_heads(2, 8, 4, 4), (std::vector<int>{0, 16}));
+  EXPECT_EQ(verify::sampled_heads(32, 8, 4, 2), (std::vector<int>{0, 1, 2, 3, 16, 17, 18, 19}));
+  EXPECT_EQ(verify::sampled_heads(1, 1, 1, 1), std::vector<int>{0});
+}
+
 }  // namespace
 }  // namespace kv
