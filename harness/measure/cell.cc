@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
-#include "harness/memory/machine.h"
 #include "harness/results/append_file.h"
 #include "harness/verify/policy_check.h"
 #include "kernels/attention.h"
@@ -18,63 +16,6 @@
 
 namespace kv::measure {
 namespace {
-
-// Payload among `bytes` of whole units: the rest of them are scales and zero points.
-int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t bytes) {
-  const Codec codec = codec_for(spec, shape);
-  const int head_dim = shape.head_dim;
-  int64_t data = 0, all = 0;
-  for (const Encoding* side : {&codec.k, &codec.v}) {
-    if (side == &codec.v && shape.is_latent()) continue;
-    const int64_t encoded = codec.unit_rows() / side->group;
-    data += encoded * unit_data_bytes(*side, head_dim);
-    all += encoded * (unit_data_bytes(*side, head_dim) + unit_meta_bytes(*side, head_dim));
-  }
-  return bytes / all * data;
-}
-
-// Payload in files: of what each group of layers has there.
-int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
-  int64_t bytes = 0;
-  for (const LayerGroup& group : kv::groups_of(specs, shape)) {
-    if (group.linear) continue;
-    const int64_t rows = predicted_disk_rows_bytes(group.spec, shape_of(group, shape), lengths);
-    bytes += payload_of_units(group.spec, shape, rows);
-  }
-  return bytes;
-}
-
-// Of linear layers, in memory.
-int64_t state_bytes(const LayerSpecs& specs, const ModelShape& shape, int64_t sequences) {
-  int64_t bytes = 0;
-  for (const LayerGroup& group : kv::groups_of(specs, shape)) {
-    if (group.linear) bytes += linear_state_bytes(shape.linear) * std::ssize(group.layers) * sequences;
-  }
-  return bytes;
-}
-
-// Whether a policy that could evict has had no reason to, in any of the sequences.
-results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
-                           std::span<const int64_t> prompts) {
-  results::Integer kept = {};
-  for (int layer = 0; layer < cache.shape().layers; ++layer) {
-    if (!cache.keeps_rows(layer)) continue;
-    const Spec& spec = cache.spec(layer);
-    const RetentionEntry& retention = retention_of(spec);
-    if (retention.keeps_all) continue;
-    kept = 1;
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      if (retention.slots(spec.retention, {cache.shape().max_tokens, lengths[i], prompts[i]}) < lengths[i])
-        return 0;
-    }
-  }
-  return kept;
-}
-
-std::string tier_text(const TierBytes& bytes) {
-  return std::to_string(bytes.hot) + " bytes hot, " + std::to_string(bytes.warm) + " warm and " +
-         std::to_string(bytes.disk) + " on the disk";
-}
 
 // The median of one phase over all samples.
 template <class Get>
@@ -161,67 +102,6 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
     disk_request_bytes = times.disk_bytes / (after.requests - before.requests);
   if (attend) step_disk_bytes = times.disk_bytes;
   return times;
-}
-
-void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
-  ledger->assert_balanced();
-  // Reading rows back slices them in read=copy variants: copies of ours, not of the variant's steps.
-  const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
-  result.bytes_copied = copied - read_back_bytes_;
-  const AttendWork used = attend_work(*cache, ids, *ledger);
-  read_back_bytes_ += ledger->copied_bytes() - copied;
-  reads_in_place = ledger->copied_bytes() == copied && ledger->disk().current_bytes == 0;
-  const int64_t payload = ledger->payload().current_bytes, metadata = ledger->metadata().current_bytes;
-  const std::vector<int64_t> alike(lengths.size(), prompt);
-  const int64_t predicted = predicted_bytes(spec, shape(), lengths, prompts.empty() ? alike : prompts);
-  if (payload + metadata != predicted) {
-    throw std::logic_error("'" + spec.print() + "' holds " + std::to_string(payload + metadata) +
-                           " bytes, but its closed form says " + std::to_string(predicted));
-  }
-  account_tiers(used, lengths, prompts.empty() ? alike : prompts);
-  const int64_t disk = ledger->disk().current_bytes;
-  // The spans show rows in files too. On a GPU all are copies, and all rows are stored alike.
-  const int64_t states = state_bytes(spec, shape(), std::ssize(lengths));
-  const int64_t in_files = ledger->gpu() ? payload_on_disk(spec, shape(), lengths) : used.payload_in_files;
-  const int64_t in_memory = used.payload - in_files + states;
-  if (in_memory > payload) {
-    throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
-                           " bytes in memory, but the ledger has " + std::to_string(payload));
-  }
-  result.bytes_payload = in_memory;
-  if (states > 0) result.bytes_state = states;
-  result.bytes_metadata = metadata;
-  result.bytes_slack = payload - in_memory;
-  result.bytes_disk = disk;
-  result.bytes_workspace_peak = workspace_peak;
-  result.bytes_predicted = predicted;
-  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  result.held_bytes_per_token = static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
-  result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
-  result.bytes_device_peak = ledger->device().peak_bytes;
-  result.rss_peak_bytes = memory::peak_rss_bytes();
-  read_bytes = (used.payload + used.metadata) * cache->repeats();
-  multiply_adds = used.multiply_adds;
-}
-
-void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> lengths,
-                         std::span<const int64_t> prompts) {
-  const TierBytes held = ledger->tiers(), predicted = predicted_tiers(spec, shape(), lengths, prompts);
-  if (held != predicted) {
-    throw std::logic_error("'" + spec.print() + "' holds " + tier_text(held) + ", but its closed form says " +
-                           tier_text(predicted));
-  }
-  if (!has_tiers(spec)) return;
-  result.bytes_hot = held.hot;
-  result.bytes_warm = held.warm;
-  if (ledger->gpu()) return;  // its spans are shown as copies, which lie in no tier
-  result.read_hot_bytes = used.hot;
-  result.read_warm_bytes = used.warm;
-  result.read_disk_bytes = step_disk_bytes;
-  const auto is_slowed = [](const Spec& s) {
-    return has_tiers(s) && s.placement.hundredths("link_gbps") > 0;
-  };
-  if (spec.any(is_slowed)) result.simulated = "link";
 }
 
 verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {

@@ -53,6 +53,8 @@ class CountingMemory : public Memory {
   }
   void copy(std::byte*, const std::byte*, size_t) override {}  // there are no rows
   void count_disk(int64_t) noexcept override {}
+  void count_disk_read(int64_t, double) noexcept override {}
+  void count_disk_wait(double) noexcept override {}
 
  private:
   static constexpr std::align_val_t kAlignment{64};

@@ -17,6 +17,7 @@ class Mutant(NamedTuple):
 
 MEDIANS, STATS = "harness/math/medians.cc", "harness/math/stats.cc"
 CELL, LEDGER = "harness/measure/cell.cc", "harness/memory/ledger.cc"
+ACCOUNT = "harness/measure/cell_account.cc"
 COMPARE, NOISE = "harness/measure/compare_cells.cc", "harness/measure/noise.cc"
 ROWS, VERIFY = "harness/verify/rows.cc", "harness/verify/verify.cc"
 DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_group.cc"
@@ -73,8 +74,8 @@ MUTANTS = [
     # Bytes
     Mutant(LEDGER, "count.peak_bytes = std::max(count.peak_bytes, count.current_bytes)", "count.peak_bytes = count.current_bytes", "ledger_test"),
     Mutant(LEDGER, "copied_bytes_ += static_cast<int64_t>(bytes)", "copied_bytes_ += 1", "ledger_test placement_test"),
-    Mutant(CELL, "result.bytes_slack = payload - in_memory", "result.bytes_slack = payload", "experiments_test cli_run_test"),
-    Mutant(CELL, "result.bytes_copied = copied - read_back_bytes_", "result.bytes_copied = copied", "experiments_test cli_recompute_test cli_run_test"),
+    Mutant(ACCOUNT, "result.bytes_slack = payload - in_memory", "result.bytes_slack = payload", "experiments_test cli_run_test"),
+    Mutant(ACCOUNT, "result.bytes_copied = copied - read_back_bytes_", "result.bytes_copied = copied", "experiments_test cli_recompute_test cli_run_test"),
     Mutant("harness/experiments/growth.cc", "row.bytes_slack = bytes_[t].slack", "row.bytes_slack = bytes_[t].payload", "cli_recompute_test"),
     Mutant("harness/experiments/growth.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
     Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),

@@ -27,6 +27,7 @@
 #include "kernels/attention.h"
 #include "variants/list.h"
 #include "variants/placement/chunks.h"
+#include "variants/placement/slot_buffer.h"
 #include "variants/placement/spill_file.h"
 #include "variants/placement/tier_levels.h"
 
@@ -47,23 +48,6 @@ struct Borders {
 int64_t slot_bytes(const Stage& stage, const TierLevels& levels) {
   return SpillFile::aligned(planes_bytes(levels[2], stage.integer("chunk") / levels[2].unit.rows));
 }
-
-// Room for one slot, aligned as direct reads need it; where there is a GPU, pinned.
-class SlotBuffer {
- public:
-  SlotBuffer() = default;
-  SlotBuffer(Memory& memory, int64_t bytes)
-      : block_(Block::of_rows(memory, static_cast<size_t>(bytes + SpillFile::kAlignment),
-                              ByteKind::kWorkspace, Tier::kWarm)) {}
-  explicit operator bool() const { return static_cast<bool>(block_); }
-  std::byte* data() const {
-    const auto address = reinterpret_cast<uintptr_t>(block_.data());
-    return block_.data() + (SpillFile::kAlignment - address % SpillFile::kAlignment) % SpillFile::kAlignment;
-  }
-
- private:
-  Block block_;
-};
 
 class Tiered : public ChunksPlacement {
  public:
