@@ -112,7 +112,9 @@ int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, i
   return of.units(tokens, prompt) * of.context.unit.rows;
 }
 
-bool has_tiers(const Spec& spec) { return placement_of(spec).layer_tiers != nullptr; }
+bool has_tiers(const Spec& spec) {
+  return !spec.placement.name.empty() && placement_of(spec).layer_tiers != nullptr;
+}
 
 TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts) {

@@ -44,7 +44,7 @@ TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<c
 // Bytes of the rows (not the slots) that lie in files, scales and zero points included.
 int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
                                   std::span<const int64_t> lengths);
-// Whether a placement has more than one tier.
+// Whether a placement has more than one tier. An empty spec, of no cache, has none.
 bool has_tiers(const Spec& spec);
 
 // The codecs through which a row passes, in order, as it gets older: the spec's own, then each tier's, where the
