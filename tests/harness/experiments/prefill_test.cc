@@ -311,8 +311,9 @@ TEST(RequestLengths, ComeFromTraces) {
     EXPECT_TRUE(refusal_of("t.csv", head + "0,1,1\n" + line).find("t.csv:3: ") != std::string::npos) << line;
   for (const char* numbers : {R"("input_length": -5, "output_length": 10)",
                               R"("input_length": 9223372036854775807, "output_length": 9223372036854775807)"})
-    EXPECT_TRUE(refusal_of("t.jsonl", "{\"timestamp\": 0, " + std::string(numbers) + "}\n").find("t.jsonl:1: ") !=
-                std::string::npos)
+    EXPECT_TRUE(
+        refusal_of("t.jsonl", "{\"timestamp\": 0, " + std::string(numbers) + "}\n").find("t.jsonl:1: ") !=
+        std::string::npos)
         << numbers;
   EXPECT_THROW(draw("bad.jsonl"), std::invalid_argument);
   EXPECT_THROW(draw("absent.csv"), std::invalid_argument);
