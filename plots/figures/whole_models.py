@@ -65,7 +65,7 @@ def longest_message(rows: pl.DataFrame) -> str:
     compared, base = slowest_and_fastest(longest), longest.filter(pl.col("verdict") == "baseline")
     of = (base if base.height else longest).row(0, named=True)
     said = f"{compared}, which" if compared and base.height else short(of["variant"])
-    rate = f"decodes {of['tokens_per_s']:.3g} tokens a second at a context of {of['seq_len']:,.0f} tokens"
+    rate = f"decodes {rounded(of['tokens_per_s'])} tokens a second at a context of {of['seq_len']:,.0f} tokens"
     return f"{place(longest)}{said} {rate}"
 
 
@@ -115,3 +115,8 @@ def cache_takes(rows: pl.DataFrame) -> str:
     if least["variant"] != most["variant"]:
         said += f" to {most['cache_share']:.0%} ({short(most['variant'])})"
     return f"{said} of a step"
+
+
+def rounded(rate: float) -> str:
+    """To three digits, as 3,120 and 5.61."""
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"

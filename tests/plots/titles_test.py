@@ -97,7 +97,7 @@ def test_a_whole_models_rate_is_the_baselines_at_its_longest_context(drawn):
     longest = max(first, key=lambda row: row["seq_len"])
     assert "takes 0.7× (0.6–0.8) the time of" in titles["model_rate"]
     assert titles["model_rate"].endswith(
-        f"decodes {longest['tokens_per_s']:.3g} tokens a second at a context of {longest['seq_len']:,.0f} tokens"
+        f"decodes {three_digits(longest['tokens_per_s'])} tokens a second at a context of {longest['seq_len']:,.0f} tokens"
     )
     shares = [row["cache_share"] for row in files.of("model") if row["seq_len"] == longest["seq_len"]]
     said = re.findall(r"(\d+)%", titles["model_split"])
@@ -109,3 +109,8 @@ def test_the_worst_head_of_an_eval_is_named(drawn):
     of_cell = {row["cell"]: row["err_rel_l2"] for row in files.of("eval")}
     times, worst = max(((row["err_rel_l2"] / of_cell[cell["cell"]], row) for cell, row in files.heads), key=lambda at: at[0])
     assert titles["eval_heads"].startswith(f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times:.1f}×")
+
+
+def three_digits(value):
+    digits = f"{value:.3g}"
+    return f"{float(digits):,.0f}" if "e" in digits or value >= 100 else digits
