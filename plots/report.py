@@ -114,7 +114,7 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
     """The figure as Vega-Lite JSON, titled with what was measured where. Throws NoData."""
     alt.data_transformers.consolidate_datasets = False  # rows stay where the chart has its data
     try:
-        with schemapi.debug_mode(False):  # a third of the time; drawn_data_test.py holds all charts against the schema
+        with schemapi.debug_mode(False):  # a sixth of the time; drawn_data_test.py holds all charts against the schema
             spec = figure.draw(tables).to_dict(validate=False)
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
