@@ -174,6 +174,8 @@ def synthetic_steps(draw, variants, variant, cell, until) -> list[dict]:
         for token in range(1, until + 1):
             time = (4 + variants[variant][2] * token) * draw.uniform(0.9, 1.15)
             append = (0.2 + 0.01 * token * (variant.startswith("concat"))) * (1 + 0.1 * repetition)
+            if variant.startswith("paged"):
+                append += variants[variant][2]
             if variant.startswith("doubling") and token & (token - 1) == 0:
                 append += 2 + 0.4 * token
             view = 0.05 + 0.008 * token * ("read=copy" in variant)
