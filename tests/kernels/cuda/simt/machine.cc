@@ -7,7 +7,15 @@
 #include <stdexcept>
 #include <utility>
 
-#ifdef __SANITIZE_ADDRESS__
+// GCC says it by a macro, Clang by a feature.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KVLAB_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define KVLAB_ADDRESS_SANITIZER
+#endif
+#ifdef KVLAB_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -15,7 +23,7 @@ namespace kv::simt {
 namespace {
 
 // The address sanitizer must be told of every change of stack.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef KVLAB_ADDRESS_SANITIZER
 constexpr size_t kStackBytes = 256 * 1024;
 void start_switch(void** save, const void* stack, size_t bytes) {
   __sanitizer_start_switch_fiber(save, stack, bytes);
