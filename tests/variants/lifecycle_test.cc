@@ -5,7 +5,7 @@
 #include "tests/variants/contract.h"
 #include "variants/cache/prefix_cache.h"
 
-namespace kv {
+namespace kv::lifecycle_test {
 namespace {
 
 using namespace contract;
@@ -312,4 +312,4 @@ TEST(Lifecycle, OperationsOnRowsOfOneSequenceEachLeaveTheClosedForm) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::lifecycle_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-namespace kv {
+namespace kv::placement_test {
 namespace {
 
 using namespace contract;
@@ -342,4 +342,4 @@ TEST(Layout, IsRefusedWithAReasonWhereAFileIsReadHeadByHead) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::placement_test

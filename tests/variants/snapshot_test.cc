@@ -14,7 +14,7 @@
 #include "tests/variants/contract.h"
 #include "variants/core/checksum.h"
 
-namespace kv {
+namespace kv::snapshot_test {
 namespace {
 
 using namespace contract;
@@ -324,4 +324,4 @@ TEST(Snapshot, IsCountedAndOutlivesItsSequence) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::snapshot_test

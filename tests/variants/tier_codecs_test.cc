@@ -7,7 +7,7 @@
 #include "tests/variants/contract.h"
 #include "variants/cache/spec.h"
 
-namespace kv {
+namespace kv::tier_codecs_test {
 namespace {
 
 using namespace contract;
@@ -239,4 +239,4 @@ TEST(TierCodecsRefused, WhereRowsCannotBeEncodedAnew) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::tier_codecs_test

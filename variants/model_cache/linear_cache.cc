@@ -9,7 +9,7 @@
 namespace kv {
 namespace {
 
-constexpr size_t kMostIdentity = 1 << 12;  // bytes
+constexpr size_t kMostShapeText = 1 << 12;  // bytes
 
 struct LinearSequence {
   bool open = false;
@@ -179,7 +179,7 @@ SequenceId LinearCache::read(Reader& from, const std::string& what) {
   };
   std::string written;
   try {
-    written = from.get_text(kMostIdentity);
+    written = from.get_text(kMostShapeText);
   } catch (const std::invalid_argument& e) {
     refuse(e.what());
   }

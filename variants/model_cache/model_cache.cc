@@ -8,7 +8,7 @@
 namespace kv {
 namespace {
 
-constexpr size_t kMostIdentity = 1 << 16;  // bytes
+constexpr size_t kMostSpecText = 1 << 16;  // bytes
 
 }  // namespace
 
@@ -120,7 +120,7 @@ void ModelCache::write(Writer& to, SequenceId id) const {
 SequenceId ModelCache::read(Reader& from, const std::string& what) {
   std::string written;
   try {
-    written = from.get_text(kMostIdentity);
+    written = from.get_text(kMostSpecText);
   } catch (const std::invalid_argument& e) {
     throw std::invalid_argument("cannot load " + what + ": " + e.what());
   }

@@ -6,7 +6,7 @@
 #include "harness/model/model.h"
 #include "tests/harness/model/tiny_hugging_face.h"
 
-namespace kv {
+namespace kv::hugging_face_test {
 namespace {
 
 using nlohmann::json;
@@ -315,4 +315,4 @@ TEST(HuggingFaceFolder, ForTheCacheNothingIsTurned) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::hugging_face_test

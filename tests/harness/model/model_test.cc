@@ -6,7 +6,7 @@
 
 #include "tests/harness/model/model_support.h"
 
-namespace kv {
+namespace kv::model_test {
 namespace {
 
 using test::contains;
@@ -266,4 +266,4 @@ TEST(TinyModelFile, WhatIsNoFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::model_test

@@ -2,7 +2,7 @@
 #include "harness/model/model.h"
 #include "tests/harness/model/model_support.h"
 
-namespace kv {
+namespace kv::tokenizer_test {
 namespace {
 
 using test::contains;
@@ -213,4 +213,4 @@ TEST(RealTokenizer, RefusesTheOtherModelsFile) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::tokenizer_test

@@ -17,7 +17,7 @@ struct Rows {
   std::vector<float> q, k, v;
 };
 
-Rows read(const Workload& w, int sequence, int layer, int64_t first, int64_t n) {
+Rows rows_of(const Workload& w, int sequence, int layer, int64_t first, int64_t n) {
   Rows rows{std::vector<float>(static_cast<size_t>(4 * n * 8)),
             std::vector<float>(static_cast<size_t>(2 * n * 8)),
             {}};
@@ -28,17 +28,17 @@ Rows read(const Workload& w, int sequence, int layer, int64_t first, int64_t n) 
 
 TEST(ContextRows, AreTheSameHoweverTheyAreRead) {
   const ContextRows rows(kShape, 9000, 1);
-  const Rows all = read(rows, 1, 1, 4000, 300);
+  const Rows all = rows_of(rows, 1, 1, 4000, 300);
   for (int64_t t = 0; t < 300; ++t) {
-    const Rows one = read(rows, 1, 1, 4000 + t, 1);
+    const Rows one = rows_of(rows, 1, 1, 4000 + t, 1);
     for (size_t h = 0; h < 2; ++h) {
       for (size_t i = 0; i < 8; ++i)
         ASSERT_EQ(one.k[h * 8 + i], all.k[(h * 300 + static_cast<size_t>(t)) * 8 + i]);
     }
   }
   const ContextRows again(kShape, 9000, 1), other(kShape, 9000, 2);
-  EXPECT_EQ(read(again, 0, 0, 0, 50).v, read(rows, 0, 0, 0, 50).v);
-  EXPECT_NE(read(other, 0, 0, 0, 50).v, read(rows, 0, 0, 0, 50).v);
+  EXPECT_EQ(rows_of(again, 0, 0, 0, 50).v, rows_of(rows, 0, 0, 0, 50).v);
+  EXPECT_NE(rows_of(other, 0, 0, 0, 50).v, rows_of(rows, 0, 0, 0, 50).v);
 }
 
 TEST(ContextRows, DifferBetweenSequencesLayersHeadsAndSides) {
@@ -47,7 +47,7 @@ TEST(ContextRows, DifferBetweenSequencesLayersHeadsAndSides) {
   size_t heads = 0;
   for (const int sequence : {0, 1}) {
     for (const int layer : {0, 1}) {
-      const Rows here = read(rows, sequence, layer, 7, 1);
+      const Rows here = rows_of(rows, sequence, layer, 7, 1);
       for (const std::vector<float>* side : {&here.q, &here.k, &here.v}) {
         for (auto at = side->begin(); at != side->end(); at += 8, ++heads) seen.insert({at, at + 8});
       }
@@ -58,7 +58,7 @@ TEST(ContextRows, DifferBetweenSequencesLayersHeadsAndSides) {
 
 TEST(ContextRows, AreNormal) {
   const ContextRows rows(kShape, 5000, 1);
-  const std::vector<float> k = read(rows, 0, 0, 0, 4000).k;
+  const std::vector<float> k = rows_of(rows, 0, 0, 0, 4000).k;
   const double n = static_cast<double>(k.size()), mean = std::accumulate(k.begin(), k.end(), 0.0) / n;
   double squares = 0;
   for (const float x : k) squares += static_cast<double>(x) * static_cast<double>(x);
@@ -76,9 +76,9 @@ TEST(ContextRows, GoOnWithWhatWasRecorded) {
   const StepInput one{.n = 1, .q = q.data(), .k = k.data(), .v = v.data()};
   rows.record(1, three);
   rows.record(1, one);
-  const Rows got = read(rows, 0, 1, 9, 5);  // the last synthetic token, and all four
+  const Rows got = rows_of(rows, 0, 1, 9, 5);  // the last synthetic token, and all four
   EXPECT_EQ(std::vector<float>(got.k.begin(), got.k.begin() + 8), [&] {
-    const std::vector<float> last = read(rows, 0, 1, 9, 1).k;
+    const std::vector<float> last = rows_of(rows, 0, 1, 9, 1).k;
     return std::vector<float>(last.begin(), last.begin() + 8);
   }());
   for (size_t h = 0; h < 2; ++h) {
@@ -89,10 +89,10 @@ TEST(ContextRows, GoOnWithWhatWasRecorded) {
   }
   // Neither of other layers and sequences, nor what has not come yet.
   const ContextRows none(kShape, 10, 1);
-  EXPECT_EQ(read(rows, 0, 0, 10, 4).k, read(none, 0, 0, 10, 4).k);
-  EXPECT_EQ(read(rows, 1, 1, 10, 4).k, read(none, 1, 1, 10, 4).k);
-  EXPECT_EQ(read(rows, 0, 1, 14, 4).v, read(none, 0, 1, 14, 4).v);
-  EXPECT_NE(read(rows, 0, 1, 13, 1).v, read(none, 0, 1, 13, 1).v);
+  EXPECT_EQ(rows_of(rows, 0, 0, 10, 4).k, rows_of(none, 0, 0, 10, 4).k);
+  EXPECT_EQ(rows_of(rows, 1, 1, 10, 4).k, rows_of(none, 1, 1, 10, 4).k);
+  EXPECT_EQ(rows_of(rows, 0, 1, 14, 4).v, rows_of(none, 0, 1, 14, 4).v);
+  EXPECT_NE(rows_of(rows, 0, 1, 13, 1).v, rows_of(none, 0, 1, 13, 1).v);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "tests/harness/model/model_support.h"
 
-namespace kv {
+namespace kv::model_workload_test {
 namespace {
 
 using test::TempFile;
@@ -149,4 +149,4 @@ TEST_F(Capture, ReadingOutsideIsABug) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::model_workload_test

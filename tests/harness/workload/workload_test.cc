@@ -17,7 +17,7 @@
 #include "harness/io/safetensors.h"
 #include "harness/verify/reference/attention.h"
 
-namespace kv {
+namespace kv::workload_test {
 namespace {
 
 constexpr workload::WorkloadShape kShape = {.layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 64};
@@ -392,4 +392,4 @@ TEST_F(DumpTest, NamesTheFirstValueThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::workload_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/cpu/attention_support.h"
 
-namespace kv {
+namespace kv::attention_codes_test {
 namespace {
 
 using namespace test;
@@ -112,4 +112,4 @@ TEST_P(Codes, ThreadsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::attention_codes_test

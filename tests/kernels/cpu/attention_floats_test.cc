@@ -2,7 +2,7 @@
 // instruction set, also where magnitudes are extreme and where formats change within a tile.
 #include "tests/kernels/cpu/attention_support.h"
 
-namespace kv {
+namespace kv::attention_floats_test {
 namespace {
 
 using namespace test;
@@ -92,4 +92,4 @@ TEST_P(Floats, FormatsMayChangeWithinATile) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::attention_floats_test

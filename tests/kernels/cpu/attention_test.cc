@@ -6,7 +6,7 @@
 #include "kernels/math.h"
 #include "tests/kernels/cpu/attention_support.h"
 
-namespace kv {
+namespace kv::attention_test {
 namespace {
 
 using namespace test;
@@ -41,7 +41,8 @@ double error_of(const Case& c, const Rows& rows, const std::vector<float>& q) {
   return relative_error(run(c, rows, q), attended_fp64(rows.k, rows.v, c.head_dim, q, c.n));
 }
 
-INSTANTIATE_TEST_SUITE_P(Attention, EveryIsa, every_isa(), isa_name);
+using Attention = EveryIsa;
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Attention, every_isa(), isa_name);
 
 const Case kCases[] = {
     {1, 64, 1, 1},
@@ -62,7 +63,7 @@ const Case kCases[] = {
     {4, 64, 513, 1, Format::kBf16},
 };
 
-TEST_P(EveryIsa, AgreesWithFp64) {
+TEST_P(Attention, AgreesWithFp64) {
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
     const auto q = queries(c);
@@ -71,7 +72,7 @@ TEST_P(EveryIsa, AgreesWithFp64) {
   }
 }
 
-TEST_P(EveryIsa, SpanBordersChangeNoBit) {
+TEST_P(Attention, SpanBordersChangeNoBit) {
   for (const Case& c : kCases) {
     const auto q = queries(c);
     const auto whole = run(c, Rows(c, c.rows), q);
@@ -155,7 +156,7 @@ std::vector<float> attend_pool(const Pool& pool, int group, int64_t n, int64_t u
 }
 
 // Heads whose rows lie side by side in short spans are worked on in turns.
-TEST_P(EveryIsa, HeadsInTurnsChangeNoBit) {
+TEST_P(Attention, HeadsInTurnsChangeNoBit) {
   const std::pair<Encoding, Encoding> encodings[] = {{plain(Format::kF32), plain(Format::kF32)},
                                                      {plain(Format::kF16), plain(Format::kBf16)},
                                                      {plain(Format::kFp8E4M3), plain(Format::kFp8E4M3)},
@@ -178,7 +179,7 @@ TEST_P(EveryIsa, HeadsInTurnsChangeNoBit) {
 }
 
 // Few queries (split along the rows) and many (not split), with a causal edge in the last pieces.
-TEST_P(EveryIsa, PiecesChangeNoBit) {
+TEST_P(Attention, PiecesChangeNoBit) {
   for (const Case& c : {Case{4, 64, 1700, 1}, Case{2, 32, 1536, 40}, Case{2, 32, 1700, 700}}) {
     const Rows rows(c, 256);
     const auto q = queries(c);
@@ -222,7 +223,7 @@ TEST(Attention, WorkspaceDoesNotGrowWithThePrompt) {
             kHeldQueries * (1024 + 1024 / kTileRows) * sizeof(float));
 }
 
-TEST_P(EveryIsa, ThreadsChangeNoBit) {
+TEST_P(Attention, ThreadsChangeNoBit) {
   const int threads = omp_get_max_threads();
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
@@ -236,7 +237,7 @@ TEST_P(EveryIsa, ThreadsChangeNoBit) {
   }
 }
 
-TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
+TEST_P(Attention, MassIsTheSumOfTheProbabilities) {
   const Case c{4, 32, 777, 1};
   const Rows rows(c, c.rows);
   const auto q = queries(c);
@@ -258,7 +259,7 @@ TEST_P(EveryIsa, MassIsTheSumOfTheProbabilities) {
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(mass[i], want[i], 1e-5 * want[i] + 1e-12);
 }
 
-TEST_P(EveryIsa, LargeScoresNeitherOverflowNorVanish) {
+TEST_P(Attention, LargeScoresNeitherOverflowNorVanish) {
   Case c{2, 64, 200, 1};
   Rows rows(c, c.rows);
   auto q = queries(c);
@@ -266,7 +267,7 @@ TEST_P(EveryIsa, LargeScoresNeitherOverflowNorVanish) {
   EXPECT_LT(error_of(c, rows, q), 1e-3);
 }
 
-TEST_P(EveryIsa, HalfConversionEqualsTheScalarOneBitForBit) {
+TEST_P(Attention, HalfConversionEqualsTheScalarOneBitForBit) {
   std::vector<float> from;
   for (uint32_t bits = 0; bits < 0x7f800000u; bits += 997) {
     from.push_back(std::bit_cast<float>(bits));
@@ -315,4 +316,4 @@ TEST(Isa, AnUnknownOneIsRefusedWithTheList) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::attention_test

@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-struct EveryIsa : testing::TestWithParam<std::string> {
+struct Encode : testing::TestWithParam<std::string> {
   void TearDown() override { cpu::force_isa("auto"); }
 
   void expect_the_scalar_bytes(const Encoding& e, int d, const Named& rows) {
@@ -27,7 +27,7 @@ struct EveryIsa : testing::TestWithParam<std::string> {
     ASSERT_EQ(got.meta, want.meta);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Encode, EveryIsa, testing::ValuesIn(cpu::available_isas()),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Encode, testing::ValuesIn(cpu::available_isas()),
                          [](const auto& isa) { return isa.param; });
 
 std::vector<Encoding> formats() {
@@ -62,7 +62,7 @@ std::vector<Named> beyond_finite(size_t n, std::mt19937& rng) {
   return all;
 }
 
-TEST_P(EveryIsa, StoresTheScalarBytesOfHardRows) {
+TEST_P(Encode, StoresTheScalarBytesOfHardRows) {
   std::mt19937 rng(11);
   for (const Encoding& e : formats()) {
     for (const int d : {8, 24, 64, 80, 96, 128, 256}) {
@@ -76,7 +76,7 @@ TEST_P(EveryIsa, StoresTheScalarBytesOfHardRows) {
 }
 
 // Many rows of every magnitude: ties, the borders between codes, scales that round and scales that underflow.
-TEST_P(EveryIsa, StoresTheScalarBytesOfManyRows) {
+TEST_P(Encode, StoresTheScalarBytesOfManyRows) {
   std::mt19937 rng(12);
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int> exponent(-60, 30);
@@ -97,7 +97,7 @@ TEST_P(EveryIsa, StoresTheScalarBytesOfManyRows) {
 }
 
 // Units are encoded some at a time, and one that is refused must not change its neighbours.
-TEST_P(EveryIsa, StoresTheScalarBytesOfLists) {
+TEST_P(Encode, StoresTheScalarBytesOfLists) {
   std::mt19937 rng(13);
   std::normal_distribution<float> normal;
   for (const Encoding& e : formats()) {

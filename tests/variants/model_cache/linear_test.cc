@@ -8,7 +8,7 @@
 #include "tests/variants/contract.h"
 #include "variants/model_cache/build.h"
 
-namespace kv {
+namespace kv::linear_test {
 namespace {
 
 using namespace contract;
@@ -259,4 +259,4 @@ TEST(SharedLayers, APromptOfEvictedRowsIsRefused) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::linear_test

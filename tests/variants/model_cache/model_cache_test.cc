@@ -11,7 +11,7 @@
 #include "tests/variants/contract.h"
 #include "variants/model_cache/resolve.h"
 
-namespace kv {
+namespace kv::model_cache_test {
 namespace {
 
 using namespace contract;
@@ -173,4 +173,4 @@ TEST(ModelCache, AShortageInOneGroupLeavesNoSequenceInAnother) {
 }
 
 }  // namespace
-}  // namespace kv
+}  // namespace kv::model_cache_test

@@ -13,16 +13,16 @@
 namespace kv::reference {
 namespace {
 
-constexpr int kDim = 8;
+constexpr int kHeadDim = 8;
 
 // One head, whose keys lie on one axis: every query gives token t the score `score[t]`.
 struct Scored {
   std::vector<float> q, k, v;
-  explicit Scored(const std::vector<float>& score) : q(score.size() * kDim), k(q.size()), v(q.size()) {
+  explicit Scored(const std::vector<float>& score) : q(score.size() * kHeadDim), k(q.size()), v(q.size()) {
     for (size_t t = 0; t < score.size(); ++t) {
-      q[t * kDim] = std::sqrt(static_cast<float>(kDim));
-      k[t * kDim] = score[t];
-      for (size_t c = 0; c < kDim; ++c) v[t * kDim + c] = static_cast<float>(t);
+      q[t * kHeadDim] = std::sqrt(static_cast<float>(kHeadDim));
+      k[t * kHeadDim] = score[t];
+      for (size_t c = 0; c < kHeadDim; ++c) v[t * kHeadDim + c] = static_cast<float>(t);
     }
   }
   PolicyInput input(int64_t prompt = 0) const {
@@ -30,8 +30,8 @@ struct Scored {
             .k = k,
             .v = v,
             .raw_k = {},
-            .n = static_cast<int64_t>(k.size()) / kDim,
-            .head_dim = kDim,
+            .n = static_cast<int64_t>(k.size()) / kHeadDim,
+            .head_dim = kHeadDim,
             .prompt = prompt};
   }
 };
@@ -42,12 +42,12 @@ TEST(PolicyReplay, FullIsCausalAttention) {
   std::mt19937 engine(1);
   std::normal_distribution<float> normal;
   constexpr int kTokens = 40;
-  std::vector<float> q(4 * kTokens * kDim), k(2 * kTokens * kDim), v(k.size());
+  std::vector<float> q(4 * kTokens * kHeadDim), k(2 * kTokens * kHeadDim), v(k.size());
   for (auto* values : {&q, &k, &v})
     for (float& x : *values) x = normal(engine);
   const PolicyInput in{
-      .q = q, .k = k, .v = v, .raw_k = {}, .q_heads = 4, .kv_heads = 2, .n = kTokens, .head_dim = kDim};
-  const std::vector<double> want = attend_causal(q, k, v, 4, 2, kTokens, kDim);
+      .q = q, .k = k, .v = v, .raw_k = {}, .q_heads = 4, .kv_heads = 2, .n = kTokens, .head_dim = kHeadDim};
+  const std::vector<double> want = attend_causal(q, k, v, 4, 2, kTokens, kHeadDim);
   const PolicyRun run = run_policy({.name = "full"}, in);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(run.out[i], want[i], 1e-13);
   EXPECT_EQ(run.kept[1][2], (Slots{0, 1, 2}));
@@ -60,7 +60,7 @@ TEST(PolicyReplay, Ring) {
   EXPECT_EQ(run.kept[0][2], (Slots{0, 1, 2}));
   EXPECT_EQ(run.kept[0][3], (Slots{0, 3, 2}));
   EXPECT_EQ(run.kept[0][7], (Slots{0, 7, 6}));
-  EXPECT_NEAR(run.out[7 * kDim], (0 + 7 + 6) / 3.0, 1e-14) << "equal scores: the mean of v";
+  EXPECT_NEAR(run.out[7 * kHeadDim], (0 + 7 + 6) / 3.0, 1e-14) << "equal scores: the mean of v";
 }
 
 // Equal scores: after 3 tokens the accumulated weights are 1 + 1/2 + 1/3, 1/2 + 1/3 and 1/3.
