@@ -1,5 +1,6 @@
 #include "harness/model/family.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -11,11 +12,14 @@ namespace {
 
 constexpr std::string_view kGemma2 =
     R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-  "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "vocab_size": 256000, "max_position_embeddings": 8192})";
+  "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "vocab_size": 256000, "max_position_embeddings": 8192,
+  "tie_word_embeddings": true})";
 constexpr std::string_view kGemma3 =
     R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
-  "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0})";
-constexpr std::string_view kGpt2 = R"({"hidden_act": "gelu_new", "rms_norm_eps": 1e-5})";
+  "vocab_size": 262208, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 10000.0,
+  "tie_word_embeddings": true})";
+constexpr std::string_view kGpt2 =
+    R"({"hidden_act": "gelu_new", "rms_norm_eps": 1e-5, "tie_word_embeddings": true})";
 constexpr std::string_view kGptOss =
     R"({"rms_norm_eps": 1e-5, "attention_bias": true, "num_experts_per_tok": 4,
   "swiglu_limit": 7.0, "swiglu_alpha": 1.702, "rope_theta": 150000.0})";
@@ -63,14 +67,20 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kOlderNames{
 constexpr std::array kMustBeFalse{"mlp_bias", "use_bidirectional_attention",
                                   "scale_attn_by_inverse_layer_idx", "add_cross_attention"};
 
-const Family& find_family(const Settings& config) {
+const Family* known_family(const Settings& config) {
   const std::string type = config.text("model_type", "");
+  const auto* found =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return f.type == type; });
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+const Family& find_family(const Settings& config) {
+  if (const Family* family = known_family(config)) return *family;
   std::string known;
   for (size_t i = 0; i < kFamilies.size(); ++i) {
-    if (kFamilies[i].type == type) return kFamilies[i];
     known += (i == 0 ? "" : i + 1 < kFamilies.size() ? ", " : " and ") + std::string(kFamilies[i].type);
   }
-  config.refuse("model_type '" + type + "' is not implemented; known are " + known);
+  config.refuse("model_type '" + config.text("model_type", "") + "' is not implemented; known are " + known);
 }
 
 Activation read_activation(const Settings& config) {
@@ -176,6 +186,8 @@ Settings text_model(const std::string& path) {
 }
 
 }  // namespace
+
+bool is_of_known_family(const std::string& path) { return known_family(text_model(path)) != nullptr; }
 
 HuggingFaceConfig read_hugging_face_config(const std::string& path) {
   Settings config = text_model(path);

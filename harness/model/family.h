@@ -38,4 +38,7 @@ struct HuggingFaceConfig {
 // file, what is wrong or not implemented, and what would be right.
 HuggingFaceConfig read_hugging_face_config(const std::string& path);
 
+// Whether its model_type is one of the table's.
+bool is_of_known_family(const std::string& path);
+
 }  // namespace kv::model

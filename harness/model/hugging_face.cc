@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "harness/model/family.h"
 #include "harness/model/shards.h"
-#include "harness/model/weights.h"
+#include "harness/model/tensor_source.h"
 
 namespace kv::model {
 namespace {
@@ -20,13 +19,13 @@ constexpr std::array kPrefixes{"model.", "transformer.", "", "language_model.mod
 
 class Loader {
  public:
-  Loader(const HuggingFaceConfig& config, Shards& shards)
-      : family_(*config.family), settings_(config.settings), c_(config.model), shards_(shards) {
+  Loader(const HuggingFaceConfig& config, TensorSource& tensors)
+      : family_(*config.family), settings_(config.settings), c_(config.model), tensors_(tensors) {
     const std::string embedding = family_.rotary ? "embed_tokens.weight" : "wte.weight";
     prefix_ = kPrefixes[family_.rotary ? 0 : 1];
     for (const char* prefix : kPrefixes) {
-      if (shards_.has(prefix_ + embedding)) break;
-      if (shards_.has(prefix + embedding)) prefix_ = prefix;
+      if (tensors_.has(prefix_ + embedding)) break;
+      if (tensors_.has(prefix + embedding)) prefix_ = prefix;
     }
   }
 
@@ -37,8 +36,8 @@ class Loader {
     weights.final_norm = norm(gpt2 ? "ln_f" : "norm", c_.dim);
     if (c_.norm == Norm::kLayer) weights.final_norm_bias = vector("ln_f.bias", {c_.dim});
     const std::string head = head_name();
-    const bool tied = settings_.flag("tie_word_embeddings", !shards_.has(head));
-    weights.classifier = tied ? weights.embedding : shards_.matrix(head, c_.vocab_size, c_.dim);
+    const bool tied = settings_.flag("tie_word_embeddings", !tensors_.has(head));
+    weights.classifier = tied ? weights.embedding : tensors_.matrix(head, c_.vocab_size, c_.dim);
     for (int l = 0; l < c_.layers; ++l) {
       layer_ = (gpt2 ? "h." : "layers.") + std::to_string(l) + ".";
       weights.layers.push_back(gpt2 ? gpt2_layer() : layer());
@@ -50,14 +49,14 @@ class Loader {
   // The classifier lies beside the text model.
   std::string head_name() const {
     const std::string inside = "language_model.lm_head.weight";
-    return shards_.has(inside) ? inside : "lm_head.weight";
+    return tensors_.has(inside) ? inside : "lm_head.weight";
   }
 
   WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) const {
-    return shards_.matrix(prefix_ + name + ".weight", rows, cols);
+    return tensors_.matrix(prefix_ + name + ".weight", rows, cols);
   }
   std::vector<float> vector(const std::string& name, std::vector<int64_t> shape) const {
-    return shards_.vector(prefix_ + name, std::move(shape));
+    return tensors_.vector(prefix_ + name, std::move(shape));
   }
   std::vector<float> norm(const std::string& name, int64_t size) const {
     std::vector<float> weight = vector(name + ".weight", {size});
@@ -117,14 +116,14 @@ class Loader {
     const std::vector<float> down = vector(experts + "down_proj_bias", {count, c_.dim});
     for (int64_t e = 0; e < count; ++e) {
       const auto alternating = [&](int64_t first) {
-        return shards_.transposed(prefix_ + experts + "gate_up_proj",
-                                  {{count, c_.dim, 2 * hidden}, e, first, 2, hidden});
+        return tensors_.transposed(prefix_ + experts + "gate_up_proj",
+                                   {{count, c_.dim, 2 * hidden}, e, first, 2, hidden});
       };
       ExpertWeights& expert = w.experts.emplace_back();
       expert.gate = alternating(0);
       expert.up = alternating(1);
       expert.down =
-          shards_.transposed(prefix_ + experts + "down_proj", {{count, hidden, c_.dim}, e, 0, 1, c_.dim});
+          tensors_.transposed(prefix_ + experts + "down_proj", {{count, hidden, c_.dim}, e, 0, 1, c_.dim});
       for (int64_t i = 0; i < hidden; ++i) {
         expert.b_gate.push_back(both[static_cast<size_t>(2 * (e * hidden + i))]);
         expert.b_up.push_back(both[static_cast<size_t>(2 * (e * hidden + i) + 1)]);
@@ -136,7 +135,7 @@ class Loader {
   // GPT-2's matrices multiply from the right, too, and q, k and v are one.
   LayerWeights gpt2_layer() {
     const auto columns = [&](const std::string& name, int64_t in, int64_t out, int64_t first, int64_t n) {
-      return shards_.transposed(prefix_ + layer_ + name + ".weight", {{in, out}, 0, first, 1, n});
+      return tensors_.transposed(prefix_ + layer_ + name + ".weight", {{in, out}, 0, first, 1, n});
     };
     const int64_t dim = c_.dim;
     const std::vector<float> qkv = vector(layer_ + "attn.c_attn.bias", {3 * dim});
@@ -164,26 +163,33 @@ class Loader {
   const Family& family_;
   const Settings& settings_;
   const ModelConfig& c_;
-  Shards& shards_;
+  TensorSource& tensors_;
   std::string prefix_, layer_;
   std::vector<float> sinks_;
 };
 
 }  // namespace
 
-ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes) {
-  const HuggingFaceConfig config =
-      read_hugging_face_config((std::filesystem::path(folder) / "config.json").string());
-  const auto shards = std::make_shared<Shards>(folder);
-  check_fits(folder, shards->bytes(), memory_bytes);
-  ModelWeights weights{.path = folder,
+ModelWeights load_tensors(const HuggingFaceConfig& config, TensorSource& tensors) {
+  ModelWeights weights{.path = {},
                        .config = config.model,
                        .embedding = {},
                        .classifier = {},
                        .final_norm = {},
                        .layers = {},
-                       .files = shards};
-  Loader(config, *shards).load(weights);
+                       .files = {}};
+  Loader(config, tensors).load(weights);
+  return weights;
+}
+
+ModelWeights load_hugging_face(const std::string& folder, int64_t memory_bytes) {
+  const HuggingFaceConfig config =
+      read_hugging_face_config((std::filesystem::path(folder) / "config.json").string());
+  const auto shards = std::make_shared<Shards>(folder);
+  check_fits(folder, shards->bytes(), memory_bytes);
+  ModelWeights weights = load_tensors(config, *shards);
+  weights.path = folder;
+  weights.files = shards;
   return weights;
 }
 

@@ -4,11 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/config/weight_shapes.h"
 #include "harness/math/random.h"
 #include "harness/memory/ledger.h"
+#include "harness/model/tensor_source.h"
 #include "variants/model_cache/resolve.h"
 
 namespace kv::model {
@@ -58,66 +62,81 @@ void fill_recurrence(const config::WeightShapes& s, const LinearShape& linear, u
   layer.state_norm.assign(static_cast<size_t>(linear.value_dim), 1.0f);
 }
 
-class Maker {
+// Matrices side by side from `data` on. Without `data` only their bytes are counted.
+class RandomTensors : public TensorSource {
  public:
-  Maker(const config::Geometry& g, Type type, uint64_t seed)
-      : g_(g), s_(config::read_weight_shapes(g.path)), type_(type), seed_(seed) {}
+  // `norm` is what norms' weights are.
+  RandomTensors(std::byte* data, Type type, uint64_t seed, float norm = 1)
+      : data_(data), type_(type), seed_(seed), norm_(norm) {}
 
-  ModelWeights weights(int64_t memory_bytes) {
-    bytes_ = 0;
-    lay_out(nullptr);
-    const std::string name = "random weights of " + g_.name;
-    check_fits(name, bytes_, memory_bytes);
-    const auto storage = std::make_shared<Storage>(bytes_);
-    bytes_ = 0;
-    ModelWeights weights = lay_out(storage->block.data());
-    weights.path = name;
-    weights.files = storage;
-    return weights;
-  }
+  int64_t bytes() const { return bytes_; }
+  uint64_t next_key() const { return math::random::key({seed_, static_cast<uint64_t>(bytes_)}); }
 
- private:
-  // Without `data` only their bytes are counted.
-  WeightMatrix matrix(std::byte* data, int64_t rows, int64_t cols) {
+  WeightMatrix matrix(int64_t rows, int64_t cols) {
     if (rows == 0) return {};
-    std::byte* at = data ? data + bytes_ : nullptr;
+    std::byte* at = data_ ? data_ + bytes_ : nullptr;
     const WeightMatrix m(at, type_, rows, cols);
-    if (at) fill(at, type_, rows, cols, math::random::key({seed_, static_cast<uint64_t>(bytes_)}));
+    if (at) fill(at, type_, rows, cols, next_key());
     bytes_ += (m.bytes() + 63) / 64 * 64;
     return m;
   }
 
-  ModelWeights lay_out(std::byte* data) {
+  bool has(const std::string&) const override { return true; }
+  WeightMatrix matrix(const std::string&, int64_t rows, int64_t cols) override { return matrix(rows, cols); }
+  WeightMatrix transposed(const std::string&, const Columns& columns) override {
+    return matrix(columns.n, columns.shape[columns.shape.size() - 2]);
+  }
+  // Norms have one weight an output; biases and sink logits are 0.
+  std::vector<float> vector(const std::string& name, const std::vector<int64_t>& shape) override {
+    const int64_t size = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    return std::vector<float>(static_cast<size_t>(size), name.ends_with(".weight") ? norm_ : 0.0f);
+  }
+
+ private:
+  std::byte* data_;
+  Type type_;
+  uint64_t seed_;
+  float norm_;
+  int64_t bytes_ = 0;
+};
+
+// A model of a type that is not one of family.h: Llama's layers, and layers of gated DeltaNet.
+class LlamaLayers {
+ public:
+  explicit LlamaLayers(const config::Geometry& g) : g_(g), s_(config::read_weight_shapes(g.path)) {}
+
+  ModelWeights lay_out(RandomTensors& tensors) const {
     const std::vector<float> ones(static_cast<size_t>(s_.hidden), 1.0f);
     ModelWeights w{.path = {},
                    .config = config(),
-                   .embedding = matrix(data, s_.vocab, s_.hidden),
+                   .embedding = tensors.matrix(s_.vocab, s_.hidden),
                    .classifier = {},
                    .final_norm = ones,
                    .layers = {},
                    .files = {}};
-    w.classifier = s_.tied ? w.embedding : matrix(data, s_.vocab, s_.hidden);
+    w.classifier = s_.tied ? w.embedding : tensors.matrix(s_.vocab, s_.hidden);
     const int64_t q = int64_t{g_.q_heads} * g_.head_dim, kv = int64_t{g_.kv_heads} * g_.head_dim;
     for (int64_t l = 0; l < g_.model_layers; ++l) {
       LayerWeights& layer = w.layers.emplace_back();
       layer.attention_norm = layer.ffn_norm = ones;
       if (keeps_rows(g_.kinds[static_cast<size_t>(l)])) {
-        layer.wq = matrix(data, q, s_.hidden);
-        layer.wk = matrix(data, kv, s_.hidden);
-        layer.wv = matrix(data, kv, s_.hidden);
-        layer.wo = matrix(data, s_.hidden, q);
+        layer.wq = tensors.matrix(q, s_.hidden);
+        layer.wk = tensors.matrix(kv, s_.hidden);
+        layer.wv = tensors.matrix(kv, s_.hidden);
+        layer.wo = tensors.matrix(s_.hidden, q);
       } else {
-        layer.recurrent_in = matrix(data, s_.recurrent_in, s_.hidden);
-        layer.recurrent_out = matrix(data, s_.hidden, s_.recurrent_out);
-        fill_recurrence(s_, g_.linear, math::random::key({seed_, static_cast<uint64_t>(bytes_), 1}), layer);
+        layer.recurrent_in = tensors.matrix(s_.recurrent_in, s_.hidden);
+        layer.recurrent_out = tensors.matrix(s_.hidden, s_.recurrent_out);
+        fill_recurrence(s_, g_.linear, math::random::key({tensors.next_key(), 1}), layer);
       }
-      layer.gate = matrix(data, s_.gated ? s_.intermediate : 0, s_.hidden);
-      layer.up = matrix(data, s_.intermediate, s_.hidden);
-      layer.down = matrix(data, s_.hidden, s_.intermediate);
+      layer.gate = tensors.matrix(s_.gated ? s_.intermediate : 0, s_.hidden);
+      layer.up = tensors.matrix(s_.intermediate, s_.hidden);
+      layer.down = tensors.matrix(s_.hidden, s_.intermediate);
     }
     return w;
   }
 
+ private:
   ModelConfig config() const {
     const auto refuse = [&](const std::string& what) { throw std::invalid_argument(g_.path + ": " + what); };
     const auto unknown = std::count_if(g_.kinds.begin(), g_.kinds.end(), [&](const ModelLayer& layer) {
@@ -142,16 +161,40 @@ class Maker {
 
   const config::Geometry& g_;
   const config::WeightShapes s_;
-  const Type type_;
-  const uint64_t seed_;
-  int64_t bytes_ = 0;
 };
+
+// Laid out twice: once to count the bytes, and in their block. `lay_out` takes where the tensors begin.
+ModelWeights in_a_block(const std::string& name, int64_t memory_bytes,
+                        const std::function<std::pair<ModelWeights, int64_t>(std::byte*)>& lay_out) {
+  const int64_t bytes = lay_out(nullptr).second;
+  check_fits(name, bytes, memory_bytes);
+  const auto storage = std::make_shared<Storage>(bytes);
+  ModelWeights weights = lay_out(storage->block.data()).first;
+  weights.path = name;
+  weights.files = storage;
+  return weights;
+}
 
 }  // namespace
 
 ModelWeights random_weights(const config::Geometry& geometry, WeightMatrix::Type type, uint64_t seed,
                             int64_t memory_bytes) {
-  return Maker(geometry, type, seed).weights(memory_bytes);
+  const std::string name = "random weights of " + geometry.name;
+  if (is_of_known_family(geometry.path)) {
+    const HuggingFaceConfig config = read_hugging_face_config(geometry.path);
+    const float norm = config.family->norm_offset ? 0.0f : 1.0f;
+    return in_a_block(name, memory_bytes, [&](std::byte* data) {
+      RandomTensors tensors(data, type, seed, norm);
+      ModelWeights weights = load_tensors(config, tensors);
+      return std::pair(std::move(weights), tensors.bytes());
+    });
+  }
+  const LlamaLayers layers(geometry);
+  return in_a_block(name, memory_bytes, [&](std::byte* data) {
+    RandomTensors tensors(data, type, seed);
+    ModelWeights weights = layers.lay_out(tensors);
+    return std::pair(std::move(weights), tensors.bytes());
+  });
 }
 
 }  // namespace kv::model

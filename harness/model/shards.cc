@@ -95,12 +95,12 @@ const io::SafetensorsFile::Tensor& Shards::tensor(const std::string& name,
   return t;
 }
 
-WeightMatrix Shards::matrix(const std::string& name, int64_t rows, int64_t cols) const {
+WeightMatrix Shards::matrix(const std::string& name, int64_t rows, int64_t cols) {
   const io::SafetensorsFile::Tensor& t = tensor(name, {rows, cols});
   return {t.bytes.data(), type_of(t), rows, cols};
 }
 
-std::vector<float> Shards::vector(const std::string& name, std::vector<int64_t> shape) const {
+std::vector<float> Shards::vector(const std::string& name, const std::vector<int64_t>& shape) {
   const io::SafetensorsFile::Tensor& t = tensor(name, shape);
   int64_t size = 1;
   for (const int64_t side : shape) size *= side;

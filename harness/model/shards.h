@@ -11,31 +11,24 @@
 #include <vector>
 
 #include "harness/io/safetensors.h"
-#include "harness/model/weights.h"
+#include "harness/model/tensor_source.h"
 
 namespace kv::model {
 
-class Shards {
+class Shards : public TensorSource {
  public:
   // Throws std::invalid_argument for a folder without tensors, a damaged file, and a tensor in two files.
   explicit Shards(const std::string& folder);
 
-  bool has(const std::string& name) const { return places_.contains(name); }
+  bool has(const std::string& name) const override { return places_.contains(name); }
   int64_t bytes() const;
 
   // The rest checks that the tensor is there, of this shape and in f32, f16 or bf16, and throws
   // std::invalid_argument else.
-  WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) const;
-  std::vector<float> vector(const std::string& name, std::vector<int64_t> shape) const;
-
-  // Columns first, first + step, … of one of the matrices of a tensor [matrices, in, out] or [in, out].
-  struct Columns {
-    std::vector<int64_t> shape;
-    int64_t matrix, first, step, n;
-  };
-  // Those as rows, [n, in], for weights that multiply from the right: a copy in the tensor's type, which lives as long
-  // as this object.
-  WeightMatrix transposed(const std::string& name, const Columns& columns);
+  WeightMatrix matrix(const std::string& name, int64_t rows, int64_t cols) override;
+  std::vector<float> vector(const std::string& name, const std::vector<int64_t>& shape) override;
+  // A copy in the tensor's type.
+  WeightMatrix transposed(const std::string& name, const Columns& columns) override;
 
  private:
   struct Place {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/model/step_parts.h"
+#include "tests/harness/model/family_cases.h"
 #include "tests/harness/model/model_support.h"
 #include "tests/harness/model/tiny_geometry.h"
 
@@ -49,7 +50,8 @@ TEST(RandomWeights, AreAsManyAsTheConfigStates) {
             4 * (3 * (attention + mlp) + classifier));
   json ungated = tiny();
   ungated["model_type"] = "gpt2";
-  EXPECT_EQ(bytes_of_products(make(ungated)), 2 * (3 * (attention + mlp * 2 / 3) + classifier));
+  ungated["num_key_value_heads"] = 6;
+  EXPECT_EQ(bytes_of_products(make(ungated)), 2 * (3 * (attention + 48 * 8 * 8 + mlp * 2 / 3) + classifier));
   const int64_t recurrent = 48 * (2 * 16 + 2 * 32 + 2 * 4) + 48 * 32;
   const model::ModelWeights hybrid = make(tiny_hybrid());
   EXPECT_EQ(bytes_of_products(hybrid), 2 * (2 * attention + 6 * recurrent + 8 * mlp + classifier));
@@ -114,10 +116,72 @@ TEST(RandomWeights, RunAndReadEachMatrixOnceAToken) {
   }
 }
 
+// [rows, cols] of every matrix, and the size of every vector.
+std::vector<std::pair<int64_t, int64_t>> sizes_of(const model::ModelWeights& w) {
+  std::vector<std::pair<int64_t, int64_t>> sizes;
+  const auto matrix = [&](const WeightMatrix& m) { sizes.emplace_back(m.rows(), m.cols()); };
+  const auto vector = [&](const std::vector<float>& v) { sizes.emplace_back(std::ssize(v), 0); };
+  for (const WeightMatrix* m : {&w.embedding, &w.classifier, &w.positions}) matrix(*m);
+  vector(w.final_norm), vector(w.final_norm_bias), vector(w.config.sink_logits);
+  for (const model::LayerWeights& l : w.layers) {
+    for (const WeightMatrix* m : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down, &l.router}) matrix(*m);
+    for (const auto* v :
+         {&l.attention_norm, &l.ffn_norm, &l.attention_norm_bias, &l.ffn_norm_bias, &l.attention_out_norm,
+          &l.ffn_out_norm, &l.q_norm, &l.k_norm, &l.bq, &l.bk, &l.bv, &l.bo, &l.b_up, &l.b_down, &l.b_router})
+      vector(*v);
+    for (const model::ExpertWeights& e : l.experts) {
+      for (const WeightMatrix* m : {&e.gate, &e.up, &e.down}) matrix(*m);
+      for (const auto* v : {&e.b_gate, &e.b_up, &e.b_down}) vector(*v);
+    }
+  }
+  return sizes;
+}
+
+// Against models of every family that were read from files.
+TEST(RandomWeights, AreAllThatAFamilyHas) {
+  const json cases = test::family_cases();
+  int families = 0;
+  for (const auto& [name, found] : cases.items()) {
+    if (name == "versions") continue;
+    const test::TempFolder folder;
+    test::family_model(name).write(folder.path());
+    const model::ModelWeights want = model::load_hugging_face(folder.path().string(), 1 << 30);
+    model::ModelWeights got = make(found.at("config"));
+    EXPECT_EQ(sizes_of(got), sizes_of(want)) << name;
+    EXPECT_EQ(got.classifier.data() == got.embedding.data(), want.classifier.data() == want.embedding.data())
+        << name;
+    EXPECT_EQ(got.config.score_cap, want.config.score_cap) << name;
+    const model::Model model(std::move(got));
+    const std::vector<int> ids = test::family_tokens();
+    for (const float x : model.forward(ids, 0, model::full_attention(model.config())))
+      ASSERT_TRUE(std::isfinite(x) && x != 0.0f) << name;
+    ++families;
+  }
+  EXPECT_GE(families, 8);
+}
+
+// A token is multiplied with as many experts as it takes, not with all.
+TEST(RandomWeights, OfExpertsAreReadWhereATokenGoes) {
+  const json config = test::family_cases().at("gpt_oss").at("config");
+  const auto bytes = [&](int experts_per_token) {
+    json changed = config;
+    changed["num_experts_per_tok"] = experts_per_token;
+    const model::Model model(make(changed));
+    const model::StepParts parts;
+    model.forward(std::vector<int>{3}, 0, model::full_attention(model.config()));
+    return parts.weight_bytes();
+  };
+  const int64_t of_an_expert = 2 * 3 * config.at("hidden_size").get<int64_t>() *
+                               config.at("intermediate_size").get<int64_t>() *
+                               config.at("num_hidden_layers").get<int64_t>();
+  EXPECT_EQ(bytes(2) - bytes(1), of_an_expert);
+}
+
 TEST(RandomWeights, LayersHaveTheWindowsOfTheConfig) {
   json config = tiny();
-  config.update(
-      {{"sliding_window", 16}, {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
+  config.update({{"model_type", "mistral"},
+                 {"sliding_window", 16},
+                 {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
   const model::ModelWeights weights = make(config, WeightMatrix::Type::kBf16, 1, 1 << 30);
   EXPECT_EQ(weights.config.window(0), 16);
   EXPECT_EQ(weights.config.window(1), 0);
@@ -132,9 +196,9 @@ TEST(RandomWeights, AreRefusedInOneLine) {
   EXPECT_TRUE(test::contains(refused(config), "'intermediate_size' is missing"));
   config = tiny();
   config["vocab_size"] = "many";
-  EXPECT_TRUE(test::contains(refused(config), "'vocab_size' must be a positive integer, not \"many\""));
+  EXPECT_TRUE(test::contains(refused(config), "'vocab_size' is \"many\", expected a positive integer"));
   config = tiny();
-  config["num_local_experts"] = 8;
+  config.update({{"model_type", "mixtral"}, {"num_local_experts", 8}});
   EXPECT_TRUE(test::contains(refused(config), "this one has experts"));
   config = tiny_hybrid();
   config.erase("linear_num_value_heads");
