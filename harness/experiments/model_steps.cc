@@ -255,13 +255,16 @@ verify::Errors ModelSteps::errors(const workload::ContextRows& rows) const {
     sequence = instead->add_sequence();
     workload::prefill(*instead, rows, {&sequence, 1}, 0, tokens());
   }
+  const model::ModelConfig& config = point_.source->model()->config();
   std::vector<verify::Output> outputs;
   for (const Answer& answer : answers_) {
     outputs.push_back({.sequence = sequence,
                        .workload_sequence = 0,
                        .layer = answer.layer,
                        .q = answer.q.data(),
-                       .out = answer.out.data()});
+                       .out = answer.out.data(),
+                       .sink_logits = config.sinks(answer.layer),
+                       .score_cap = config.score_cap});
   }
   verify::Errors errors = verify::verify(instead ? *instead : *cell_.cache, rows, tokens(), outputs);
   errors.state_rel_l2 = states_.error();

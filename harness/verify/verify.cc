@@ -61,9 +61,11 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   const reference::RotationTable rotations =
       rotates ? reference::RotationTable(rotation_of(cache.shape().rope, d), tokens)
               : reference::RotationTable();
+  reference::SoftmaxTerms terms{.cap = static_cast<double>(output.score_cap)};
+  if (output.sink_logits) terms.sink = static_cast<double>(output.sink_logits[q_head]);
   const auto attend = [&](const HeadRows& rows, const std::vector<int64_t>& of) {
-    return rotates ? reference::attend_rotated(q, rows.k, rows.v, rotations, distances(of))
-                   : reference::attend(q, rows.k, rows.v, static_cast<int64_t>(of.size()));
+    return rotates ? reference::attend_rotated(q, rows.k, rows.v, rotations, distances(of), terms)
+                   : reference::attend(q, rows.k, rows.v, static_cast<int64_t>(of.size()), terms);
   };
   std::vector<int64_t> every(static_cast<size_t>(tokens));
   std::iota(every.begin(), every.end(), int64_t{0});
@@ -84,6 +86,10 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   for (int64_t i = 0; i < count; ++i) {
     reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)]]);
     cache_p.push_back(stored.probabilities[i]);
+  }
+  if (terms.sink) {
+    reference_p.push_back(full.sink);
+    cache_p.push_back(stored.sink);
   }
   // KL(cache || reference): finite also where the cache dropped tokens, whose share of its own attention is
   // 0.

@@ -35,6 +35,9 @@ struct Output {
   int layer;
   const float* q;    // [q_heads, head_dim]
   const float* out;  // [q_heads, head_dim]
+  // As in StepInput.
+  const float* sink_logits = nullptr;
+  float score_cap = 0;
 };
 
 struct Errors {

@@ -56,7 +56,7 @@ void rotate_back(const RotationTable& rotations, int64_t distance, Eigen::Ref<Ei
 // change(keys, first): what to make of a chunk of widened keys, whose rows begin with row `first`.
 template <typename Change>
 HeadResult attend_rows(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                       int64_t rows, Change change) {
+                       int64_t rows, const SoftmaxTerms& terms, Change change) {
   const Index dim = static_cast<Index>(q.size());
   require(rows >= 1 && dim >= 1, "needs at least one row and one channel");
   require(static_cast<Index>(k.size()) == rows * dim && k.size() == v.size(),
@@ -73,7 +73,17 @@ HeadResult attend_rows(std::span<const float> q, std::span<const float> k, std::
     change(wide, row);
     result.probabilities.segment(row, n).noalias() = wide * query;
   }
-  softmax(result.probabilities);
+  if (terms.cap > 0)
+    result.probabilities = (terms.cap * (result.probabilities.array() / terms.cap).tanh()).matrix();
+  if (terms.sink) {
+    Eigen::VectorXd all(rows + 1);
+    all << result.probabilities, *terms.sink;
+    softmax(all);
+    result.probabilities = all.head(rows);
+    result.sink = all[rows];
+  } else {
+    softmax(result.probabilities);
+  }
   for (Index row = 0; row < rows; row += kChunkRows) {
     const Index n = std::min(kChunkRows, rows - row);
     wide = values.middleRows(row, n).cast<double>();
@@ -91,9 +101,9 @@ Rotation plain_rotation(double theta, int head_dim, bool half_split) {
   return rotation;
 }
 
-HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                  int64_t rows) {
-  return attend_rows(q, k, v, rows, [](RowMatrix&, Index) {});
+HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows,
+                  const SoftmaxTerms& terms) {
+  return attend_rows(q, k, v, rows, terms, [](RowMatrix&, Index) {});
 }
 
 RotationTable::RotationTable(const Rotation& rotation, int64_t distances)
@@ -115,15 +125,17 @@ RotationTable::Table RotationTable::table(const Rotation& rotation, int64_t rows
 }
 
 HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                          const RotationTable& rotations, std::span<const int64_t> distance) {
+                          const RotationTable& rotations, std::span<const int64_t> distance,
+                          const SoftmaxTerms& terms) {
   require(!distance.empty() && *std::max_element(distance.begin(), distance.end()) < rotations.distances(),
           "rotations for every distance");
   require(2 * static_cast<size_t>(rotations.pairs()) == q.size(),
           "a rotation has half as many pairs as q has channels");
-  return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), [&](RowMatrix& keys, Index first) {
-    for (Index row = 0; row < keys.rows(); ++row)
-      rotate_back(rotations, distance[static_cast<size_t>(first + row)], keys.row(row));
-  });
+  return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), terms,
+                     [&](RowMatrix& keys, Index first) {
+                       for (Index row = 0; row < keys.rows(); ++row)
+                         rotate_back(rotations, distance[static_cast<size_t>(first + row)], keys.row(row));
+                     });
 }
 
 std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,

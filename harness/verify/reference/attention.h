@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 #include <complex>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,11 +16,19 @@ using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::R
 // softmax(q k^T / sqrt(head_dim)) v for one query head.
 struct HeadResult {
   Eigen::VectorXd out;            // [head_dim]
-  Eigen::VectorXd probabilities;  // [rows], sums to 1
+  Eigen::VectorXd probabilities;  // [rows], sums to 1 - sink
+  double sink = 0;                // a sink's probability
+};
+
+// What a model's softmax has beside the rows' scores.
+struct SoftmaxTerms {
+  std::optional<double> sink{};  // one more score, which has no value (gpt-oss)
+  double cap = 0;  // scores s become cap * tanh(s / cap), the sink's does not; 0: none (Gemma 2)
 };
 
 // q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout.
-HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows);
+HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows,
+                  const SoftmaxTerms& terms = {});
 
 // RoPE.
 struct Rotation {
@@ -57,7 +66,8 @@ class RotationTable {
 // before the query: only distances matter, so each key is rotated back by its own. `rotations`: at least as
 // long as the largest.
 HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                          const RotationTable& rotations, std::span<const int64_t> distance);
+                          const RotationTable& rotations, std::span<const int64_t> distance,
+                          const SoftmaxTerms& terms = {});
 
 // A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]; query head h reads kv head
 // h / (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].

@@ -11,6 +11,7 @@ EXACT = pytest.approx  # numbers are printed with nine digits
 GEOMETRY = {
     "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96, "vocab_size": 50, "tie_word_embeddings": True,
+    "max_position_embeddings": 4096,
 }  # fmt: skip
 PRODUCTS = 2 * (64 * 16 * (4 + 2 + 2 + 4) + 3 * 64 * 96) + 50 * 64  # values of the matrices of a step
 PARTS = ("append", "view", "attend", "projections", "rest")
@@ -258,3 +259,31 @@ def test_geometries_that_cannot_be_run_say_why(random_config, tmp_path):
 
 def test_list_names_the_experiment():
     assert "decode of a whole model" in kvlab("list").stdout
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "gpt2", "qwen3"])
+def test_families_are_verified_with_their_caps_sinks_and_windows(family, tmp_path):
+    case = json.loads((HOME / "tests/harness/model/families/cases.json").read_text())[family]
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(case["config"]))
+    (tmp_path / "run.toml").write_text(f"""
+experiment = "model"
+[workload]
+weights = "random"
+[model]
+config = "{config}"
+[measure]
+context = "synthetic"
+repetitions = 2
+steps = 2
+retries = 0
+[sweep]
+variants = ["contiguous", "contiguous/f16"]
+seq_len = 24
+""")
+    done = run(tmp_path / "run.toml", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    rows = table(tmp_path / "run" / "cells.csv")
+    assert [row["status"] for row in rows] == ["ok"] * 3, [row["reason"] for row in rows]
+    error = {row["variant"]: number(row, "err_rel_l2") for row in rows}
+    assert 0 < error["contiguous"] < 1e-5 < error["contiguous/f16"] < 1e-2
