@@ -264,7 +264,8 @@ verify::Errors ModelSteps::errors(const workload::ContextRows& rows) const {
                        .q = answer.q.data(),
                        .out = answer.out.data(),
                        .sink_logits = config.sinks(answer.layer),
-                       .score_cap = config.score_cap});
+                       .score_cap = config.score_cap,
+                       .window = config.window(answer.layer)});
   }
   verify::Errors errors = verify::verify(instead ? *instead : *cell_.cache, rows, tokens(), outputs);
   errors.state_rel_l2 = states_.error();

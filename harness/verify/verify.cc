@@ -49,6 +49,12 @@ std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
   return distance;
 }
 
+// The first token that attention should see.
+int64_t first_seen(const Output& output, const std::vector<int64_t>& kept, int64_t tokens) {
+  const int64_t first = output.window > 0 ? std::max<int64_t>(0, tokens - output.window) : 0;
+  return std::all_of(kept.begin(), kept.end(), [&](int64_t token) { return token >= first; }) ? first : 0;
+}
+
 // `all` are the tokens of its kv head as they came, `encoded` those that are stored.
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
@@ -67,15 +73,16 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
     return rotates ? reference::attend_rotated(q, rows.k, rows.v, rotations, distances(of), terms)
                    : reference::attend(q, rows.k, rows.v, static_cast<int64_t>(of.size()), terms);
   };
-  std::vector<int64_t> every(static_cast<size_t>(tokens));
-  std::iota(every.begin(), every.end(), int64_t{0});
-  const auto full = attend(all, every);
   require_set(kept, tokens);
+  const int64_t first = first_seen(output, kept, tokens);
+  std::vector<int64_t> seen(static_cast<size_t>(tokens - first));
+  std::iota(seen.begin(), seen.end(), first);
+  const auto full = first > 0 ? attend(pick(all, seen, d), seen) : attend(all, seen);
   const int64_t count = static_cast<int64_t>(kept.size());
   const auto stored = attend(encoded, kept);
   append(c.full, full.out.head(width));
   append(c.stored, stored.out.head(width));
-  if (count == tokens) {
+  if (count == tokens - first) {
     append(c.kept, full.out.head(width));  // nothing was dropped; the order of tokens does not matter
   } else {
     const HeadRows some = pick(all, kept, d);
@@ -84,7 +91,7 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   for (int i = 0; i < width; ++i) c.got.push_back(static_cast<double>(output.out[q_head * width + i]));
   std::vector<double> reference_p, cache_p;
   for (int64_t i = 0; i < count; ++i) {
-    reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)]]);
+    reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)] - first]);
     cache_p.push_back(stored.probabilities[i]);
   }
   if (terms.sink) {

@@ -1,7 +1,8 @@
 // Compares a cache's outputs with the FP64 oracle, and splits their error by cause.
 //
 // One factor is swapped at a time, always in FP64 but for the last:
-//   O_full    all tokens as they came
+//   O_full    all tokens as they came; in a layer with a window of its own, those that the window holds, unless the cache
+//             attends to more
 //   O_kept    the tokens that retention kept, as they came    err_retention = |O_kept - O_full|
 //   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
 //   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
@@ -38,6 +39,7 @@ struct Output {
   // As in StepInput.
   const float* sink_logits = nullptr;
   float score_cap = 0;
+  int64_t window = 0;  // tokens that the model's layer sees, the newest included; 0: all
 };
 
 struct Errors {

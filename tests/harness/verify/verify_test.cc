@@ -103,14 +103,15 @@ class Verify : public testing::Test {
     }
   }
 
-  verify::Errors verify() {
+  verify::Errors verify(int64_t window = 0) {
     std::vector<verify::Output> outputs;
     for (int layer = 0; layer < kLayers; ++layer) {
       outputs.push_back({.sequence = 0,
                          .workload_sequence = 0,
                          .layer = layer,
                          .q = q_.data() + layer * kQHeads * kDim,
-                         .out = out_.data() + layer * kQHeads * kDim});
+                         .out = out_.data() + layer * kQHeads * kDim,
+                         .window = window});
     }
     return verify::verify(cache_, *workload_, kTokens, outputs);
   }
@@ -143,6 +144,19 @@ TEST_F(Verify, AnExactCacheHasNoError) {
   EXPECT_EQ(e.retention_rel_l2, 0);
   EXPECT_NEAR(e.metric("err_attn_kl"), 0, 1e-12);
   EXPECT_NEAR(e.metric("err_cosine"), 1, 1e-12);
+}
+
+// What a window hides is no error of a cache that forgets it, and one that attends to more is compared with all tokens.
+TEST_F(Verify, AModelsWindowIsNoErrorOfItsCache) {
+  evict(0), evict(0);
+  attend();
+  EXPECT_EQ(verify(kTokens - 2).failure(), "");
+  EXPECT_EQ(verify(kTokens - 2).retention_rel_l2, 0);
+  EXPECT_LT(verify(kTokens - 2).metric("err_rel_l2"), kRounding);
+  EXPECT_NEAR(verify(kTokens - 2).metric("err_attn_kl"), 0, 1e-12);
+  EXPECT_GT(verify(kTokens - 1).retention_rel_l2, 1e-3) << "one row that the window holds was dropped";
+  EXPECT_GT(verify().retention_rel_l2, 1e-3);
+  EXPECT_EQ(verify(kTokens - 3).metrics, verify().metrics) << "it attends to more than the window holds";
 }
 
 TEST_F(Verify, AWrongOutputIsTheKernels) {
