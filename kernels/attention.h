@@ -76,8 +76,8 @@ class PiecewiseAttention {
   static size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
   // As attend(), but for the problems' own spans, which are not looked at.
   PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
-  // Every problem gets its rows in order and without gaps, in pieces that end at multiples of kSplitRows or
-  // with the last row. The pieces of one call run in parallel: at most one a problem.
+  // Every problem gets each row once, in pieces that end at multiples of kSplitRows or with the last row, and in order
+  // unless pieces_take_any_order() (piece_order.h). The pieces of one call run in parallel: at most one a problem.
   void run(std::span<const Piece> pieces);
   // Once all rows have been run: writes the outputs that are not written yet.
   void finish();

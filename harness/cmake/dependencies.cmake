@@ -96,5 +96,17 @@ elseif(KVLAB_ONEDNN)
   message(STATUS "oneDNN not found: models multiply f32 weights with Eigen, several times slower; install libdnnl-dev")
 endif()
 
+# Several reads of a file in flight at once. Where it is missing, or the kernel refuses it, a thread reads one after the other.
+option(KVLAB_URING "Reads of tiers' files by io_uring (Debian: liburing-dev), where it is installed" ON)
+find_path(URING_INCLUDE liburing.h)
+find_library(URING_LIBRARY uring)
+if(KVLAB_URING AND URING_INCLUDE AND URING_LIBRARY)
+  add_library(uring INTERFACE)
+  target_include_directories(uring SYSTEM INTERFACE ${URING_INCLUDE})
+  target_link_libraries(uring INTERFACE ${URING_LIBRARY})
+elseif(KVLAB_URING)
+  message(STATUS "liburing not found: files of tiers are read one request at a time; install liburing-dev")
+endif()
+
 # OpenMP belongs to the compiler: nothing to fetch.
 find_package(OpenMP REQUIRED COMPONENTS CXX)

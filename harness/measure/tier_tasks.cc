@@ -13,7 +13,7 @@
 #include "harness/measure/roofline_tasks.h"
 #include "kernels/attention.h"
 #include "variants/cache/spec.h"
-#include "variants/placement/spill_file.h"
+#include "variants/placement/read_ahead.h"
 
 namespace kv::measure {
 namespace {
@@ -43,17 +43,13 @@ class TierRowsTask : public CellTask {
   void begin(int) override {
     find_rows();
     if (what_ == What::kAttend) find_problems();
-    work();
+    reads_.warm_up([&] { return work(); });
   }
   double run() override {
-    Stopwatch watch;
-    work();
-    const double seconds = watch.lap();
-    gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
-    return seconds;
+    return reads_.run(bytes_, [&] { return work(); });
   }
   void end() override {}
-  double gbps() const { return math::median(gbps_); }
+  double gbps() const { return reads_.gbps(); }
 
  private:
   // The spans of this tier, head by head, and their stretches.
@@ -101,11 +97,10 @@ class TierRowsTask : public CellTask {
     if (workspace_.size() < bytes) workspace_ = Block(scratch_, bytes, ByteKind::kWorkspace);
   }
 
-  void work() {
-    if (what_ == What::kRead)
-      sum_ = sum_ + cpu::read_stretches(parts_);
-    else
-      attend(problems_, cell_.cache->shape().head_dim, workspace_.data());
+  uint64_t work() {
+    if (what_ == What::kRead) return cpu::read_stretches(parts_);
+    attend(problems_, cell_.cache->shape().head_dim, workspace_.data());
+    return 0;
   }
 
   const Tier tier_;
@@ -118,28 +113,26 @@ class TierRowsTask : public CellTask {
   Block workspace_;
   std::vector<float> q_, out_;
   std::vector<HeadQueries> problems_;
-  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
-  std::vector<double> gbps_;
+  TimedReads reads_;
 };
 
-// A file in the same folder, opened alike, read from its beginning to its end by requests of the size of the cache's,
-// one after the other.
+// A file in the same folder, opened alike, read from its beginning to its end as the cache reads its own: by requests of
+// the same size, as many in flight. And nothing is done with what they bring.
 class DiskReadTask : public CellTask {
  public:
-  DiskReadTask(Cell& cell, int64_t bytes, int64_t request_bytes) : CellTask(cell) {
+  DiskReadTask(Cell& cell, int64_t bytes, int64_t mean_request) : CellTask(cell) {
+    const int64_t request_bytes = SpillFile::aligned(mean_request);
     const Stage& placement = spec_with_tiers(cell.spec)->placement;
     file_.emplace(ledger_, SpillFile::folder(placement.text("dir")), placement.text("io") == "direct",
                   request_bytes, static_cast<double>(placement.hundredths("link_gbps")) / 100.0);
-    buffer_ =
-        Block(ledger_, static_cast<size_t>(request_bytes + SpillFile::kAlignment), ByteKind::kWorkspace);
-    const auto address = reinterpret_cast<uintptr_t>(buffer_.data());
-    to_ = buffer_.data() + (SpillFile::kAlignment - address % SpillFile::kAlignment) % SpillFile::kAlignment;
-    std::fill_n(to_, request_bytes, std::byte{1});
+    ahead_.emplace(ledger_, *file_);
+    std::byte* from = ahead_->idle_buffer();
+    std::fill_n(from, request_bytes, std::byte{1});
     const int64_t slots = std::max<int64_t>(1, std::min(bytes, kMostCeilingBytes) / request_bytes);
     file_->prepare(slots);
     for (int64_t i = 0; i < slots; ++i) slots_.push_back(file_->take());
     std::ranges::sort(slots_);
-    for (const int64_t slot : slots_) file_->write(slot, to_);
+    for (const int64_t slot : slots_) file_->write(slot, from);
     bytes_ = slots * request_bytes;
   }
 
@@ -147,23 +140,25 @@ class DiskReadTask : public CellTask {
   int iterations() const override { return std::min(20, reads_of_a_repetition(bytes_)); }
   void begin(int) override {}
   double run() override {
-    Stopwatch watch;
-    for (const int64_t slot : slots_) file_->read(slot, to_);
-    const double seconds = watch.lap();
-    gbps_.push_back(static_cast<double>(bytes_) / seconds * 1e-9);
-    return seconds;
+    return reads_.run(bytes_, [&] {
+      ReadAhead::Run run(*ahead_, slots_);
+      for (size_t i = 0; i < slots_.size(); ++i) {
+        run.next();
+        run.give_back();
+      }
+      return uint64_t{0};
+    });
   }
   void end() override {}
-  double gbps() const { return math::median(gbps_); }
+  double gbps() const { return reads_.gbps(); }
 
  private:
   memory::Ledger ledger_;
   std::optional<SpillFile> file_;
-  Block buffer_;
-  std::byte* to_ = nullptr;
+  std::optional<ReadAhead> ahead_;
   std::vector<int64_t> slots_;
   int64_t bytes_ = 0;
-  std::vector<double> gbps_;
+  TimedReads reads_;
 };
 
 namespace {

@@ -28,18 +28,19 @@ std::vector<Field<CellResult>> tier_fields(std::string_view all, std::string_vie
            "tiers: reading these rows and nothing else"},
           {"warm_ceiling_share", "1", &Row::warm_ceiling_share, "warm_read_gbps / warm_ceiling_gbps"},
           {"disk_read_gbps", "GB/s", &Row::disk_read_gbps,
-           "tiers: bytes read from files in the timed steps / the time that their requests took"},
+           "tiers: bytes read from files in the timed steps / the time in which any request was in flight"},
           {"disk_ceiling_gbps", "GB/s", &Row::disk_ceiling_gbps,
-           "tiers: a file of the same folder and io, read from begin to end by requests of the same size"},
+           "tiers: a file of the same folder and io, read from begin to end by requests of the same size, as "
+           "many in flight"},
           {"disk_ceiling_share", "1", &Row::disk_ceiling_share, "disk_read_gbps / disk_ceiling_gbps"},
           {"disk_device_share", "1", &Row::disk_device_share,
            "tiers: of the bytes read from files in the timed steps, what a device delivered; the rest came "
            "from "
            "the page cache"},
           {"disk_hidden_share", "1", &Row::disk_hidden_share,
-           "tiers: of the time that requests of files took, what attention did not wait for, since it was "
-           "working on "
-           "rows that had come"},
+           "tiers: of the time in which requests of files were in flight, what attention did not wait for, "
+           "since it "
+           "was working on rows that had come or are in memory"},
           one_of<Row>({"simulated", "", &Row::simulated,
                        "tiers: link: reading files was slowed to link_gbps, so times are not this machine's"},
                       {"link"}),

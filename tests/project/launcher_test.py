@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 REAL = "basename cat cmp cp dirname env find grep head mkdir nproc readlink sed sh sort touch tr".split()
 LIBRARIES = (
     "libeigen3-dev libbenchmark-dev libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libcsv-dev "
-    "libhwy-dev libmuparser-dev libgtest-dev libdnnl-dev"
+    "libhwy-dev libmuparser-dev libgtest-dev libdnnl-dev liburing-dev"
 ).split()
 
 # "Builds" a program that shows what it was given: its own folder, the variables, and one argument a line.

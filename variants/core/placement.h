@@ -57,6 +57,8 @@ struct Piece {
   std::array<int64_t, kPlanes> head_stride;
 };
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
+// Does a little of some other work; false where none is left.
+using OtherWork = std::function<bool()>;
 
 // What an append is about to do to one sequence's layer.
 struct Growth {
@@ -126,9 +128,10 @@ class Placement {
   // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
   // and they come as pieces of a multiple of kSplitRows rows.
   virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
-  // Visits the pieces of each sequence in order, prefetching the next; `index` is into `sequences`. Throws
-  // std::runtime_error where reading fails.
-  virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/) {}
+  // Visits the pieces of each sequence in order, prefetching the next ones; `index` is into `sequences`. While a piece is
+  // on its way, does some of the other work, if there is any. Throws std::runtime_error where reading fails.
+  virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/,
+                      const OtherWork& /*meanwhile*/ = nullptr) {}
 };
 
 // Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a

@@ -56,6 +56,7 @@ SpillFile::SpillFile(Memory& memory, const std::string& folder, bool direct, int
     : memory_(memory),
       folder_(folder),
       slot_bytes_(slot_bytes),
+      direct_(direct),
       fd_(open_in(folder, direct)),
       link_gbps_(link_gbps) {}
 
@@ -64,8 +65,13 @@ SpillFile::~SpillFile() {
   close(fd_);
 }
 
-void SpillFile::fail(const std::string& what, int error) const {
-  throw std::runtime_error(what + " in '" + folder_ + "': " + std::strerror(error));
+std::runtime_error SpillFile::error_of(const std::string& what, int error) const {
+  return std::runtime_error(what + " in '" + folder_ + "': " + std::strerror(error));
+}
+
+std::runtime_error SpillFile::read_error(int error) const {
+  if (error != 0) return error_of("cannot read rows from the file", error);
+  return std::runtime_error("the file in '" + folder_ + "' is shorter than what was written to it");
 }
 
 void SpillFile::prepare(int64_t slots) {
@@ -89,7 +95,7 @@ void SpillFile::allocate_slot() {
   const int error = posix_fallocate(fd_, slot * slot_bytes_, slot_bytes_);
   // Where a file system cannot reserve, a full disk shows when the slot is written.
   if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
-    fail("no room for " + std::to_string(slot_bytes_) + " more bytes", error);
+    throw error_of("no room for " + std::to_string(slot_bytes_) + " more bytes", error);
   }
   if (holes_.empty()) {
     ++slots_;
@@ -118,33 +124,21 @@ void SpillFile::write(int64_t slot, const std::byte* from) {
     const ssize_t n =
         pwrite(fd_, from + done, static_cast<size_t>(slot_bytes_ - done), slot * slot_bytes_ + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write rows to the file", errno);
+    if (n < 0) throw error_of("cannot write rows to the file", errno);
     done += n;
   }
 }
 
 // A token bucket of one request: each takes the link for its own bytes at the stated rate.
-SpillFile::Clock::time_point SpillFile::arrival(Clock::time_point asked) const {
-  const std::chrono::duration<double> takes(static_cast<double>(slot_bytes_) / (link_gbps_ * 1e9));
-  const std::lock_guard lock(link_);
-  link_free_ = std::max(link_free_, asked) + std::chrono::duration_cast<Clock::duration>(takes);
-  return link_free_;
-}
-
-void SpillFile::read(int64_t slot, std::byte* to) const {
-  const auto start = Clock::now();
-  for (int64_t done = 0; done < slot_bytes_;) {
-    const ssize_t n =
-        pread(fd_, to + done, static_cast<size_t>(slot_bytes_ - done), slot * slot_bytes_ + done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot read rows from the file", errno);
-    if (n == 0)
-      throw std::runtime_error("the file in '" + folder_ + "' is shorter than what was written to it");
-    done += n;
+void SpillFile::hold_back(Clock::time_point asked, int64_t bytes) const {
+  if (link_gbps_ == 0) return;
+  const std::chrono::duration<double> takes(static_cast<double>(bytes) / (link_gbps_ * 1e9));
+  Clock::time_point arrival;
+  {
+    const std::lock_guard lock(link_);
+    arrival = link_free_ = std::max(link_free_, asked) + std::chrono::duration_cast<Clock::duration>(takes);
   }
-  if (link_gbps_ > 0) std::this_thread::sleep_until(arrival(start));
-  const std::chrono::duration<double> took = Clock::now() - start;
-  memory_.count_disk_read(slot_bytes_, took.count());
+  std::this_thread::sleep_until(arrival);
 }
 
 }  // namespace kv

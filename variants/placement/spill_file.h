@@ -5,11 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "variants/core/memory.h"
+#include "variants/placement/file_requests.h"
 
 namespace kv {
 
@@ -38,22 +41,30 @@ class SpillFile {
   int64_t take();
   void give_back(int64_t slot) noexcept;
 
-  // A whole slot from or to memory aligned to kAlignment. Throw std::runtime_error in one line. The memory is told
-  // of each read.
+  // A whole slot from memory aligned to kAlignment. Throws std::runtime_error in one line.
   void write(int64_t slot, const std::byte* from);
-  void read(int64_t slot, std::byte* to) const;
+
+  // What reads of it are made with (read_ahead.h).
+  int64_t slot_bytes() const { return slot_bytes_; }
+  int64_t offset(int64_t slot) const { return slot * slot_bytes_; }
+  std::unique_ptr<FileRequests> requests(int most_in_flight) const {
+    return FileRequests::of(fd_, direct_, most_in_flight);
+  }
+  using Clock = std::chrono::steady_clock;
+  // Returns when a link that carries one request after the other would have carried this one, asked for at that time.
+  void hold_back(Clock::time_point asked, int64_t bytes) const;
+  // In one line; 0 where the file ended too early.
+  std::runtime_error read_error(int error) const;
 
  private:
   static int open_in(const std::string& folder, bool direct);
-  [[noreturn]] void fail(const std::string& what, int error) const;
+  std::runtime_error error_of(const std::string& what, int error) const;
   void allocate_slot();
-  using Clock = std::chrono::steady_clock;
-  // When a link that carries one request after the other has carried this one.
-  Clock::time_point arrival(Clock::time_point asked) const;
 
   Memory& memory_;
   const std::string folder_;
   const int64_t slot_bytes_;
+  const bool direct_;
   const int fd_;
   const double link_gbps_;
   mutable std::mutex link_;

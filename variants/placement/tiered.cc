@@ -3,8 +3,8 @@
 // Rows lie in chunks of `chunk` rows, a multiple of the length of attention's partial results. A chunk is moved as a whole,
 // once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here,
 // other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
-// after the other while the next is being read by another thread; since they are whole splits, the output has
-// the bits of every other placement. A GPU's kernels are given the second pool's chunks in the same way: what
+// after the other while the next ones are being read (read_ahead.h), and rows that are in memory when none has come; since
+// all are whole splits, the output has the bits of every other placement. A GPU's kernels are given the second pool's chunks in the same way: what
 // lies in the host's memory passes through the GPU's.
 //
 // Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
@@ -17,17 +17,14 @@
 // (tier_levels.h). Forks go on sharing chunks that are moved as they are; one that is encoded anew becomes the copy
 // of the sequence that moved it.
 //
-// Hot and warm chunks are payload; the file is counted apart, as disk. Two chunks' buffers are workspace, and
-// a third where a GPU copies from them in its own time.
+// Hot and warm chunks are payload; the file is counted apart, as disk. Chunks that are read ahead are workspace.
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <future>
 
 #include "kernels/attention.h"
 #include "variants/list.h"
 #include "variants/placement/chunks.h"
-#include "variants/placement/slot_buffer.h"
+#include "variants/placement/read_ahead.h"
 #include "variants/placement/spill_file.h"
 #include "variants/placement/tier_levels.h"
 
@@ -58,7 +55,7 @@ class Tiered : public ChunksPlacement {
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
                                           slot_bytes(stage, levels_),
                                           static_cast<double>(stage.hundredths("link_gbps")) / 100.0)),
-        buffer_(context.memory->is_read_in_place(Tier::kWarm) ? 2 : 3) {}
+        reader_(*context.memory, *file_) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
     int64_t slots = 0;
@@ -120,43 +117,34 @@ class Tiered : public ChunksPlacement {
     ChunksPlacement::spans(sequence, layer, head, first, rows, out);
   }
 
-  void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit) override {
-    struct Job {
-      size_t index;
-      int64_t first_unit;
-      const TierChunk* chunk;
-    };
-    std::vector<Job> jobs;
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      const int64_t units = streamed_units(sequences[i], layer);
-      for (int64_t unit = 0; unit < units; unit += chunk_units())
-        jobs.push_back({i, unit, &tier_of(*list(sequences[i], layer)[unit / chunk_units()])});
+  void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit,
+              const OtherWork& meanwhile) override {
+    std::vector<int64_t> slots;
+    for (const int sequence : sequences) {
+      for (int64_t unit = 0; unit < streamed_units(sequence, layer); unit += chunk_units()) {
+        const int64_t slot = chunk_at(sequence, layer, unit).slot;
+        if (slot >= 0) slots.push_back(slot);
+      }
     }
-    if (jobs.empty()) return;
-    const auto start = [&](size_t job) {
-      const int64_t slot = jobs[job].chunk->slot;
-      if (slot < 0) return std::future<void>();  // in memory already
-      std::byte* to = buffer(job % buffer_.size());
-      return std::async(std::launch::async, [this, to, slot] { file_->read(slot, to); });
-    };
-    std::future<void> next = start(0);
-    for (size_t job = 0; job < jobs.size(); ++job) {
-      if (next.valid()) wait_for(next);
-      if (job + 1 < jobs.size()) next = start(job + 1);
-      const Job& now = jobs[job];
-      visit(now.index, now.chunk->slot < 0 ? piece(now.first_unit, now.chunk->level, now.chunk->planes)
-                                           : piece(now.first_unit, buffer(job % buffer_.size())));
+    ReadAhead::Run reads(reader_, slots);
+    int held = 0;  // a piece of the file is held until the next visit returns
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      for (int64_t unit = 0; unit < streamed_units(sequences[i], layer); unit += chunk_units()) {
+        const TierChunk& chunk = chunk_at(sequences[i], layer, unit);
+        if (chunk.slot < 0) {
+          visit(i, piece(unit, chunk.level, chunk.planes));
+        } else {
+          while (meanwhile && !reads.is_there() && meanwhile()) {
+          }
+          visit(i, piece(unit, reads.next()));
+        }
+        for (; held > 0; --held) reads.give_back();
+        held += chunk.slot >= 0;
+      }
     }
   }
 
  private:
-  void wait_for(std::future<void>& next) const {
-    const auto start = std::chrono::steady_clock::now();
-    next.get();
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    context().memory->count_disk_wait(waited.count());
-  }
-
   struct TierChunk : Chunk {
     explicit TierChunk(std::shared_ptr<SpillFile> f) : file(std::move(f)) {}
     ~TierChunk() override {
@@ -180,6 +168,9 @@ class Tiered : public ChunksPlacement {
   // No kernels read the file, and a GPU's not the second pool.
   bool is_streamed(const TierChunk& chunk) const {
     return chunk.slot >= 0 || (chunk.warm && !context().memory->is_read_in_place(Tier::kWarm));
+  }
+  const TierChunk& chunk_at(int sequence, int layer, int64_t unit) const {
+    return tier_of(*list(sequence, layer)[static_cast<size_t>(unit / chunk_units())]);
   }
   static TierChunk& tier_of(Chunk& chunk) { return static_cast<TierChunk&>(chunk); }
   const UnitLayout& unit() const { return context().unit; }
@@ -234,7 +225,7 @@ class Tiered : public ChunksPlacement {
     fill_buffer(from);
     const int64_t slot = file_->take();
     try {
-      file_->write(slot, buffer(0));
+      file_->write(slot, reader_.idle_buffer());
     } catch (...) {
       file_->give_back(slot);
       throw;
@@ -247,7 +238,7 @@ class Tiered : public ChunksPlacement {
   // The chunk as a slot has it.
   void fill_buffer(const TierChunk& from) {
     std::vector<UnitAddress> out(static_cast<size_t>(context().heads));
-    std::byte* to = buffer(0);
+    std::byte* to = reader_.idle_buffer();
     for (int p = 0; p < kPlanes; ++p) {
       const int64_t bytes = levels_[2].unit.bytes[p] * chunk_units();
       for (int head = 0; bytes > 0 && head < context().heads; ++head, to += bytes)
@@ -279,8 +270,8 @@ class Tiered : public ChunksPlacement {
       copy->planes.copy_from(chunk.planes, chunk_units());
       return copy;
     }
-    const std::byte* from = buffer(0);
-    file_->read(chunk.slot, buffer(0));
+    ReadAhead::Run reads(reader_, {&chunk.slot, 1});
+    const std::byte* from = reads.next();
     for (int p = 0; p < kPlanes; ++p) {
       const int64_t bytes = layout.bytes[p] * chunk_units();
       for (int head = 0; bytes > 0 && head < context().heads; ++head, from += bytes) {
@@ -317,15 +308,10 @@ class Tiered : public ChunksPlacement {
     return piece;
   }
 
-  std::byte* buffer(size_t i) {
-    if (!buffer_[i]) buffer_[i] = SlotBuffer(*context().memory, slot_bytes(stage_, levels_));
-    return buffer_[i].data();
-  }
-
   const Stage stage_;
   const TierLevels levels_;
   std::shared_ptr<SpillFile> file_;  // shared with the chunks that lie in it
-  std::vector<SlotBuffer> buffer_;
+  ReadAhead reader_;
 };
 
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {

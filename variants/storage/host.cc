@@ -2,10 +2,11 @@
 #include "variants/storage/host.h"
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/encode.h"
+#include "kernels/piece_order.h"
 #include "variants/core/scratch.h"
+#include "variants/storage/streamed_decode.h"
 #include "variants/storage/unit_batch.h"
 
 namespace kv {
@@ -89,14 +90,26 @@ void HostStorage::attend(std::span<const HeadQueries> problems, const StreamedRo
   kv::attend(problems, context_.head_dim, fit(context_.memory, workspace_, bytes));
 }
 
-// First what comes in pieces, in the order in which it comes, then what is in memory.
 void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed) {
+  if (!pieces_take_any_order(problems) || context_.codec.read_copy)
+    return attend_in_order(problems, streamed);
+  std::byte* workspace =
+      fit(context_.memory, workspace_, StreamedDecode::workspace_bytes(problems, context_.head_dim));
+  StreamedDecode(problems, context_.kv_heads, streamed.rows, context_.head_dim, workspace)
+      .run([&](const PieceVisitor& visit, const OtherWork& meanwhile) {
+        context_.placement.stream(streamed.layer, streamed.sequences, visit, meanwhile);
+      });
+}
+
+// First what comes in pieces, in the order in which it comes, then what is in memory.
+void HostStorage::attend_in_order(std::span<const HeadQueries> problems, const StreamedRows& streamed) {
   const size_t bytes = PiecewiseAttention::workspace_bytes(problems, context_.head_dim);
   PiecewiseAttention attention(problems, context_.head_dim, fit(context_.memory, workspace_, bytes));
   std::vector<PiecewiseAttention::Piece> work;
+  std::vector<Span> spans;
   std::vector<std::span<const Span>> views;
-  context_.placement.stream(streamed.layer, streamed.sequences, [&](size_t input, const Piece& piece) {
-    const std::vector<Span> spans = piece_spans(piece);
+  const auto visit = [&](size_t input, const Piece& piece) {
+    find_spans(piece, context_.kv_heads, spans);
     views.clear();
     for (const Span& span : spans) views.push_back({&span, 1});
     if (context_.codec.read_copy) decode(views, piece_copy_, piece_decoded_);
@@ -106,7 +119,8 @@ void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const S
     for (size_t head = 0; head < views.size(); ++head)
       work.push_back({input * views.size() + head, views[head], begin, end});
     attention.run(work);
-  });
+  };
+  context_.placement.stream(streamed.layer, streamed.sequences, visit);
   work.clear();
   for (size_t i = 0; i < problems.size(); ++i) {
     const int64_t begin = streamed.rows[i / static_cast<size_t>(context_.kv_heads)];
@@ -114,18 +128,6 @@ void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const S
   }
   attention.run(work);
   attention.finish();
-}
-
-// One span a head.
-std::vector<Span> HostStorage::piece_spans(const Piece& piece) const {
-  std::vector<Span> spans;
-  for (int head = 0; head < context_.kv_heads; ++head) {
-    std::array<const std::byte*, kPlanes> base{};
-    for (int p = 0; p < kPlanes; ++p)
-      base[p] = piece.base[p] ? piece.base[p] + head * piece.head_stride[p] : nullptr;
-    spans.push_back(make_span(*piece.unit, base, piece.unit->bytes, piece.units * piece.unit->rows));
-  }
-  return spans;
 }
 
 // read=copy: every row decoded to f32 in the workspace; the views then show the copy, through `decoded`.

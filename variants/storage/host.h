@@ -23,7 +23,7 @@ class HostStorage : public Storage {
   void store_slots(const NewRows& in);
   void store_through_residual(const NewRows& in);
   void attend_streamed(std::span<const HeadQueries> problems, const StreamedRows& streamed);
-  std::vector<Span> piece_spans(const Piece& piece) const;
+  void attend_in_order(std::span<const HeadQueries> problems, const StreamedRows& streamed);
   void decode(std::span<std::span<const Span>> views, Block& copy, std::vector<Span>& decoded);
   std::string kernel_of(int64_t tokens) const;
 

@@ -16,6 +16,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
+#include "kernels/piece_order.h"
 
 namespace kv {
 namespace {
@@ -179,6 +180,11 @@ size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim, int6
 }
 
 }  // namespace
+
+bool pieces_take_any_order(std::span<const HeadQueries> problems) {
+  return std::ranges::none_of(
+      problems, [](const HeadQueries& p) { return is_prefill(p) || p.group * p.n > kMaxSplitQueries; });
+}
 
 bool is_prefill(const HeadQueries& p) {
   return p.n >= kPrefillTokens && !p.attention_weights && !cpu::isa_is_scalar();

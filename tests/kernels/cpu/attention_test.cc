@@ -1,5 +1,6 @@
 // Attention kernels against the FP64 oracle and against each other, on every instruction set of this machine.
 #include "kernels/attention.h"
+#include "kernels/piece_order.h"
 
 #include <omp.h>
 
@@ -197,7 +198,10 @@ TEST_P(Attention, PiecesChangeNoBit) {
       size_t room = memory.size();
       std::align(64, room - 64, workspace, room);
       PiecewiseAttention attention({&problem, 1}, c.head_dim, static_cast<std::byte*>(workspace));
-      for (int64_t row = 0; row < c.rows; row += length) {
+      std::vector<int64_t> begins;
+      for (int64_t row = 0; row < c.rows; row += length) begins.push_back(row);
+      if (pieces_take_any_order({&problem, 1})) std::ranges::reverse(begins);
+      for (const int64_t row : begins) {
         const int64_t end = std::min(row + length, c.rows);
         const auto first = rows.spans.begin() + row / 256, last = rows.spans.begin() + (end + 255) / 256;
         const PiecewiseAttention::Piece piece{0, {first, last}, row, end};

@@ -1,0 +1,14 @@
+// In which order attention may take rows that come in pieces.
+#pragma once
+
+#include <span>
+
+#include "kernels/attention.h"
+
+namespace kv {
+
+// Whether PiecewiseAttention takes the pieces of these problems in any order: in steps of few queries each has partial
+// results of its own. Pieces then begin at multiples of kSplitRows, too.
+bool pieces_take_any_order(std::span<const HeadQueries> problems);
+
+}  // namespace kv
