@@ -17,6 +17,8 @@ from style import DASHES, HUES, INK, SHAPES, natural_order, shades
 STAGES = ("retention", "codec", "placement")  # in the order in which they decide
 MOST_IN_A_PANEL = 6  # besides the baseline
 MOST_IN_ONE = 8  # variants that one panel holds without a split
+LONGEST_NAME = 32  # characters of a label
+_PARAMETERS = r"\(([^()]*)\)"
 # Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
 # bounds its tokens does.
 _RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
@@ -139,12 +141,15 @@ class VariantStyle:
         """What labels call the variants: without parameters where the names still differ."""
         against = self.baseline if len(self.shown) > MOST_IN_ONE else None
         full = {name: short(name, against if name != self.baseline else None) for name in self.names}
-        bare = {name: re.sub(r"\([^()]*\)", "", called) for name, called in full.items()}
-        counts = Counter(bare.values())
-        return {name: bare[name] if counts[bare[name]] == 1 else called for name, called in full.items()}
+        alike: dict[str, list[str]] = {}
+        for called in full.values():
+            alike.setdefault(re.sub(_PARAMETERS, "", called), []).append(called)
+        return {name: without_common(called, alike[re.sub(_PARAMETERS, "", called)]) for name, called in full.items()}
 
     def short(self) -> pl.Expr:
-        return pl.col("variant").replace_strict(self.short_names(), default=None, return_dtype=pl.String).alias("short")
+        """What labels have room for."""
+        names = fitting(self.short_names(), LONGEST_NAME)
+        return pl.col("variant").replace_strict(names, default=None, return_dtype=pl.String).alias("short")
 
     def _encode(self, channel, look: int, legend=None):
         domain, values = self.names, [self.looks[name][look] for name in self.names]
@@ -174,6 +179,31 @@ class VariantStyle:
 
     def dash(self):
         return self._encode(alt.StrokeDash, 2)
+
+
+def without_common(called: str, alike: list[str]) -> str:
+    """A name without the parameters that all names have which are alike but for parameters."""
+    if len(alike) == 1:
+        return re.sub(_PARAMETERS, "", called)
+    every = [dict(re.findall(r"(\w+)" + _PARAMETERS, name)) for name in alike]
+
+    def own(found: re.Match) -> str:
+        common = set.intersection(*(set(parts.get(found[1], "").split(",")) for parts in every))
+        kept = [pair for pair in found[2].split(",") if pair not in common]
+        return f"{found[1]}({','.join(kept)})" if kept else found[1]
+
+    return re.sub(r"(\w+)" + _PARAMETERS, own, called)
+
+
+def fitting(names: dict[str, str], longest: int) -> dict[str, str]:
+    """Names of at most so many characters, that go on differing where they did: cut at the end, else before it."""
+    found: dict[str, str] = {}
+    for name, called in names.items():
+        others = {found.get(other, text) for other, text in names.items() if text != called}
+        others |= {text[: longest - 1] + "…" for text in names.values() if text != called}
+        cuts = [called[: longest - 1 - tail] + "…" + called[len(called) - tail :] for tail in range(longest - 2)]
+        found[name] = called if len(called) <= longest else next((cut for cut in cuts if cut not in others), called)
+    return found
 
 
 def numeric_parameters(part: str) -> dict[str, float]:

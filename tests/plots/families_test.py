@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, groups, parse, short, swept_parameter
+from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, fitting, groups, parse, short, swept_parameter
 from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
@@ -36,6 +36,21 @@ def test_short_names_leave_out_what_is_as_by_default():
     assert short("paged/q8_0/full", BASELINE) == "paged/q8_0"
     names = VariantStyle(["doubling", "doubling(read=copy)", "tiered(hot=128)"]).short_names()
     assert names == {"doubling": "doubling", "doubling(read=copy)": "doubling(read=copy)", "tiered(hot=128)": "tiered"}
+
+
+def test_short_names_tell_variants_apart_by_what_they_do_not_share():
+    tiers = [f"tiered(hot=2048,warm=4096{rest})/f16" for rest in ("", ",io=direct", ",io=direct,link_gbps=1")]
+    names = VariantStyle([*tiers, "contiguous/f16"]).short_names()
+    assert list(map(names.get, tiers)) == ["tiered/f16", "tiered(io=direct)/f16", "tiered(io=direct,link_gbps=1)/f16"]
+    assert names["contiguous/f16"] == "contiguous/f16"
+
+
+def test_labels_that_are_cut_still_differ():
+    names = {str(at): f"tiered(disk_codec=q4_0,io=direct,warm={at}0000)/f16" for at in (1, 2, 3)} | {"4": "short"}
+    labels = fitting(names, 20)
+    assert len(set(labels.values())) == 4
+    assert max(map(len, labels.values())) == 20
+    assert labels["4"] == "short"
 
 
 def test_panels_hold_every_variant_once_and_at_most_six_beside_the_baseline():
