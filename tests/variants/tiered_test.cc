@@ -1,5 +1,7 @@
 // tiered beyond the contract, at lengths where rows have gone to the second pool and to the file.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -264,6 +266,44 @@ TEST_F(Tiered, AFileThatWasCutIsAClearError) {
             "the file in '" + folder_ + "' is shorter than what was written to it");
   drive(*cache, short_one, slice(kShape, all_, 0, 100), ones(100));  // the others are not touched by it
   EXPECT_EQ(cache->tokens(short_one, 0), 100);
+}
+
+// Address 0 is no process's memory, and reading it there an I/O error, as a disk would have it.
+TEST_F(Tiered, AnIoErrorIsAClearErrorAndLosesNothing) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence();
+  const int64_t n = 1700;
+  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  const std::string file = open_file_in(std::filesystem::canonical(folder_));
+  ASSERT_FALSE(file.empty());
+  const int fd = std::stoi(std::filesystem::path(file).filename());
+  const int kept = dup(fd), broken = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(broken, 0);
+  dup2(broken, fd);
+  EXPECT_EQ(error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); }),
+            "cannot read rows from the file in '" + folder_ + "': Input/output error");
+  dup2(kept, fd);
+  close(kept);
+  close(broken);
+  memory::Ledger plain;
+  const auto alone = build_cache(parse_spec("contiguous"), kShape, plain);
+  const SequenceId same = alone->add_sequence();
+  const int64_t more = cache->tokens(id, 0);
+  drive(*alone, same, slice(kShape, all_, 0, more), {&more, 1});
+  const Tokens rest = slice(kShape, all_, more, 20);
+  EXPECT_EQ(drive(*cache, id, rest, ones(20)), drive(*alone, same, rest, ones(20)));
+}
+
+TEST_F(Tiered, AFolderThatIsDeletedKeepsItsFileUntilTheEnd) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  const SequenceId id = cache->add_sequence();
+  const int64_t n = 1700;
+  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  std::filesystem::remove_all(folder_);
+  drive(*cache, id, slice(kShape, all_, n, 300), ones(300));
+  EXPECT_EQ(cache->tokens(id, 0), 2000);
+  EXPECT_EQ(unsupported_reason(spec()),
+            "cannot make a temporary file in '" + folder_ + "': No such file or directory");
 }
 
 TEST_F(Tiered, IsRefusedWhereItCannotWork) {
