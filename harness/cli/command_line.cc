@@ -123,6 +123,8 @@ void add_options(CLI::App& tables, TablesOptions& options) {
   tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
   tables.add_option("--weights", options.weights,
                     "of the budget, as in 13.5GB (default: parameters x dtype of the model's file)");
+  tables.add_option("--disk", options.disk,
+                    "that files of tiers may take beside the budget, as in 100GB (default: any number)");
   add_output_options(tables, options.output);
 }
 

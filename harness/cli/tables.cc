@@ -104,6 +104,12 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
   }
 }
 
+// Where nobody asks for others: with room in files, caches that use it as well.
+std::string fit_variants(const TablesOptions& options) {
+  if (options.disk.empty() || options.variants != TablesOptions().variants) return options.variants;
+  return options.variants + "; tiered/f16; tiered(warm_codec=q8_0,disk_codec=q4_0)/f16";
+}
+
 std::string fits(const TablesOptions& options, const std::vector<config::Geometry>& models) {
   Document document(options.output, tables::fit_schema());
   const io::Units units = options.output.shown_units();
@@ -111,13 +117,17 @@ std::string fits(const TablesOptions& options, const std::vector<config::Geometr
   for (const config::Geometry& geometry : models) {
     tables::FitTable table{
         .geometry = geometry,
-        .variants = parse_variants(options.variants),
+        .variants = parse_variants(fit_variants(options)),
         .lengths = options.lengths.empty() ? fit_lengths(geometry) : parse_lengths(options.lengths),
         .batch = options.batch,
         .budget_bytes = budget,
         .budget_text = with_units(options.budget, budget, units),
         .weights_text = {}};
     add_weights(table, options.weights, units);
+    if (!options.disk.empty()) {
+      table.disk_bytes = io::parse_bytes(options.disk, "--disk");
+      table.disk_text = with_units(options.disk, *table.disk_bytes, units);
+    }
     document.add(table);
   }
   return document.text();
@@ -128,6 +138,10 @@ std::string fits(const TablesOptions& options, const std::vector<config::Geometr
 std::string run_tables(const TablesOptions& options) {
   if (!options.weights.empty() && options.budget.empty())
     throw std::invalid_argument("--weights counts against a budget; give --budget, as in --budget 16GiB");
+  if (!options.disk.empty() && options.budget.empty())
+    throw std::invalid_argument(
+        "--disk is what files may take beside a budget of memory; give --budget, as in "
+        "--budget 16GiB");
   options.output.refuse_existing();
   std::vector<config::Geometry> models;
   for (const std::string& model : options.models) models.push_back(config::find_geometry(model));

@@ -20,6 +20,7 @@ struct TablesOptions {
   std::string measure = "256MiB";  // larger caches are computed only
   std::string budget;              // not empty: what fits, instead of how it grows
   std::string weights;             // of the budget; empty: as the model's file has it
+  std::string disk;                // not empty: what files may take
 };
 
 // Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where `out` cannot be

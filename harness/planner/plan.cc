@@ -99,7 +99,7 @@ PlanResult counted(const PlanTable& table, const LayerSpecs& spec) {
     return row;
   }
   row.held_bytes = memory.predicted_bytes();
-  row.users_most = tables::largest_batch(table.geometry, spec, table.context, *row.room_bytes).most;
+  row.users_most = tables::largest_batch(table.geometry, spec, table.context, {*row.room_bytes}).most;
   row.status = *row.users_most >= table.users ? "fits" : "too_large";
   if (table.device.read_gbps == 0.0) return row;
   // One token of each user.

@@ -21,14 +21,20 @@ inline constexpr int64_t kMostSequences = int64_t{1} << 20;
 
 struct Fit {
   int64_t most = 0;         // tokens or sequences; 0: not even one
-  int64_t bytes = 0;        // of the cache then
+  int64_t bytes = 0;        // of the cache then, in memory
+  TierBytes tiers = {};     // the same by where it lies, and what lies in files
   std::string reason = {};  // why more is not possible, if it is not for want of memory
 };
 
-// The most tokens for which `batch` sequences' caches hold no more than `bytes`; the most sequences of
-// `tokens` tokens. By the closed form.
-Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, int64_t bytes);
-Fit largest_batch(const config::Geometry& geometry, const LayerSpecs& spec, int64_t tokens, int64_t bytes);
+struct Room {
+  int64_t bytes;                   // of memory
+  int64_t disk_bytes = INT64_MAX;  // of files
+};
+
+// The most tokens for which `batch` sequences' caches have room; the most sequences of `tokens` tokens. By the closed
+// form.
+Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, const Room& room);
+Fit largest_batch(const config::Geometry& geometry, const LayerSpecs& spec, int64_t tokens, const Room& room);
 
 struct FitTable {
   config::Geometry geometry;
@@ -39,6 +45,8 @@ struct FitTable {
   std::optional<int64_t> weights_bytes = {};  // that take part of the budget, if they are known
   std::string budget_text, weights_text;      // what they are, as the user has put it
   std::string weights_from = {};              // as FitResult::weights_from
+  std::optional<int64_t> disk_bytes = {};     // that files may take; none: any number
+  std::string disk_text = {};
 };
 
 // 8030261248 -> "8,030,261,248".
@@ -55,6 +63,7 @@ struct FitResult {
   results::Integer seq_len, batch;
   std::string status, reason;
   results::Integer bytes;
+  results::Integer disk_budget_bytes, bytes_hot, bytes_warm, bytes_disk;
 };
 const results::Schema<FitResult>& fit_schema();
 std::vector<FitResult> results_of(const FitTable& table);

@@ -33,7 +33,7 @@ MemoryCell compute_cell(const ModelMemory& cache, int64_t measured_up_to) {
     return cell;
   }
   cell.bytes = cache.predicted_bytes();
-  cell.disk_bytes = cache.predicted_disk_bytes();
+  cell.disk_bytes = cache.predicted_tiers().disk;
   if (!worth_building(cache, cell, measured_up_to)) return cell;
   try {
     cache.ledger_bytes();

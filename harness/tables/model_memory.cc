@@ -87,13 +87,22 @@ int64_t ModelMemory::predicted_bytes(const LayerGroup& group) const {
   return kv::predicted_bytes(group.spec, s, tokens, tokens);
 }
 
-int64_t ModelMemory::predicted_disk_bytes(const LayerGroup& group) const {
-  return group.linear ? 0 : predicted_tiers(group.spec, shape_of(group), lengths(load_)).disk;
+TierBytes ModelMemory::predicted_tiers(const LayerGroup& group) const {
+  if (!group.linear && has_tiers(group.spec)) {
+    const std::vector<int64_t> tokens = lengths(load_);
+    return kv::predicted_tiers(group.spec, shape_of(group), tokens, tokens);
+  }
+  return {.hot = predicted_bytes(group)};
 }
 
-int64_t ModelMemory::predicted_disk_bytes() const {
-  int64_t bytes = 0;
-  for (const LayerGroup& group : groups_) bytes += predicted_disk_bytes(group);
+TierBytes ModelMemory::predicted_tiers() const {
+  TierBytes bytes;
+  for (const LayerGroup& group : groups_) {
+    const TierBytes its = predicted_tiers(group);
+    bytes.hot = std::min(bytes.hot + its.hot, kBeyondAnyMachine);
+    bytes.warm += its.warm;
+    bytes.disk += its.disk;
+  }
   return bytes;
 }
 
@@ -130,7 +139,7 @@ int64_t ModelMemory::ledger_bytes(const LayerGroup& group, int64_t limit_bytes) 
   ledger.assert_balanced();
   const int64_t counted = ledger.payload().current_bytes + ledger.metadata().current_bytes;
   const int64_t disk = ledger.disk().current_bytes;
-  if (counted != predicted_bytes(group) || disk != predicted_disk_bytes(group)) {
+  if (counted != predicted_bytes(group) || disk != predicted_tiers(group).disk) {
     throw std::logic_error("'" + (group.linear ? "linear layers" : group.spec.print()) + "' holds " +
                            std::to_string(counted) + " bytes and " + std::to_string(disk) +
                            " on the disk, but its closed form says " +

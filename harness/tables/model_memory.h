@@ -28,7 +28,8 @@ class ModelMemory {
   // Payload, metadata and slack; for caches beyond 2^62 bytes, 2^62. The states of linear layers, where the model's file
   // says how large they are.
   int64_t predicted_bytes() const;
-  int64_t predicted_disk_bytes() const;
+  // The same by where it lies, and what lies in files besides.
+  TierBytes predicted_tiers() const;
   // How long filling it takes, in bytes of f32 K and V that an append moves in the same time.
   double filling_bytes() const;
   // Builds each group's cache, fills it with every token of every sequence, and counts. Throws std::bad_alloc, and
@@ -38,7 +39,7 @@ class ModelMemory {
  private:
   CacheShape shape_of(const LayerGroup& group) const { return kv::shape_of(group, shape_); }
   int64_t predicted_bytes(const LayerGroup& group) const;
-  int64_t predicted_disk_bytes(const LayerGroup& group) const;
+  TierBytes predicted_tiers(const LayerGroup& group) const;
   int64_t ledger_bytes(const LayerGroup& group, int64_t limit_bytes) const;
 
   Load load_;

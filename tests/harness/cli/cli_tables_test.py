@@ -169,6 +169,24 @@ def test_a_budget_says_the_longest_context_and_the_largest_batch(config_json):
     assert "nothing remains" in small
 
 
+def test_a_budget_of_disk_bounds_what_tiers_put_there(config_json):
+    # 512 bytes a token in two layers; chunks of 512 rows. Memory holds 2048 + 2048 rows and a chunk in part.
+    args = ["--model", config_json(), "--variants", "contiguous/f16; tiered(hot=2048,warm=2048)/f16", "--lengths", "8192",
+            "--budget", "10MiB", "--weights", "0B"]
+    rows = {(row["variant"], row["asked"]): row for row in csv_table(*args, "--disk", "4MiB")}
+    longest = rows["tiered(hot=2048,warm=2048)/f16", "longest_context"]
+    # Eight chunks a layer in files, and the next one moves with its last row.
+    assert (longest["seq_len"], longest["status"]) == (str(8192 + 4096 + 511), "fits")
+    assert [longest[f"bytes_{tier}"] for tier in ("hot", "warm", "disk")] == [str(2560 * 512), str(2048 * 512), str(8192 * 512)]
+    assert longest["disk_budget_bytes"] == str(4 << 20)
+    assert rows["contiguous/f16", "longest_context"]["seq_len"] == str(20 * 1024)
+    assert rows["contiguous/f16", "longest_context"]["bytes_disk"] == "0"
+    unbounded = {row["variant"]: row for row in csv_table(*args) if row["asked"] == "longest_context"}
+    assert unbounded["tiered(hot=2048,warm=2048)/f16"]["status"] == "unbounded"
+    text = tables(*args, "--disk", "4MiB").stdout
+    assert "10MiB of memory and 4MiB of disk" in text and "on disk" in text and "4.00 MiB" in text
+
+
 def test_weights_are_computed_from_a_whole_config(config_json):
     # Llama's layers: attention with 4 and 2 heads of 32, a gated MLP and two norms; embeddings and the head apart.
     facts = dict(model_type="llama", hidden_size=64, vocab_size=100, intermediate_size=96, torch_dtype="bfloat16")
@@ -252,6 +270,8 @@ def test_the_listing_has_every_model():
         (["--budget", "16"], ["--budget '16' has no unit"]),
         (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
         (["--weights", "1GB"], ["--budget"]),
+        (["--disk", "1GB"], ["--budget"]),
+        (["--budget", "16GiB", "--disk", "100"], ["--disk '100' has no unit"]),
         (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
     ],
 )
