@@ -1,7 +1,12 @@
 """Tiers: what a run says of hot, warm and disk, against formulas of this file's own."""
 
+import os
+import resource
+import subprocess
+import time
+
 import pytest
-from program import kvlab, run, table
+from program import ENV, PROGRAM, kvlab, run, table
 
 HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
 CONFIG = f"""
@@ -148,3 +153,53 @@ def test_other_placements_have_one_tier(folder):
 def test_the_summary_shows_them(folder):
     text = kvlab("summary", folder, "--table", "full").stdout
     assert "a step reads" in text and "disk" in text
+
+
+def faulty(tmp_path, name, variants):
+    """A config whose tiers keep their files in a folder of its own."""
+    folder = tmp_path / "tiers"
+    folder.mkdir(exist_ok=True)
+    config = tmp_path / f"{name}.toml"
+    listed = ", ".join(f'"{variant}"' for variant in variants).replace("DIR", str(folder))
+    config.write_text(CONFIG.replace('["decode", "growth"]', '"decode"').replace(CONFIG[CONFIG.index("variants"):CONFIG.index("seq_len")],
+                                                                                 f"variants = [{listed}]\n"))
+    return config, folder
+
+
+def open_files_in(pid, folder):
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        found += [target] * target.startswith(str(folder))
+    return found
+
+
+def test_a_kill_leaves_no_file(tmp_path):
+    config, folder = faulty(tmp_path, "kill", ["tiered(hot=500,warm=900,dir=DIR)"])
+    child = subprocess.Popen([PROGRAM, "run", str(config), "--out", str(tmp_path / "out"), "--no-plots", "--set", "measure.repetitions=500"],
+                             env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    seen = []
+    while not seen and child.poll() is None:
+        seen = open_files_in(child.pid, folder)
+        time.sleep(0.005)
+    child.kill()
+    child.wait()
+    assert seen, "it ended before it had a file"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_ends_its_cell_and_no_other(tmp_path):
+    """A limit on the size of files stands in for a full disk."""
+    limit = 300_000  # between the results' files and the tiers'
+    variants = ["contiguous/f16", "tiered(hot=500,warm=900,dir=DIR)", "contiguous/q8_0"]
+    config, folder = faulty(tmp_path, "full", variants)
+    done = run(config, tmp_path / "out", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert rows["tiered"]["status"] == "failed", done.stderr
+    assert rows["tiered"]["reason"] == f"no room for 262144 more bytes in '{folder}': File too large"
+    assert {rows[name]["status"] for name in ("contiguous/f16", "contiguous/q8_0")} == {"ok"}
+    assert float(rows["contiguous/q8_0"]["step_p50_us"]) > 0
+    assert list(folder.iterdir()) == []
