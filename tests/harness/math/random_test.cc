@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -62,6 +63,15 @@ TEST(Random, BitsAreTheSameEverywhere) {
   std::vector<float> x(4);
   fill_normal(0, x);
   EXPECT_EQ(x, (std::vector<float>{0.0536080413f, 0.495259911f, -1.22899258f, 0.412823081f}));
+}
+
+// All of a fill, of values from different lanes of vectors and of its end; the sum is that of one value after the other.
+TEST(Random, VectorsChangeNoBit) {
+  std::vector<float> x(1001);
+  fill_normal(9, x);
+  uint64_t sum = 0;
+  for (const float value : x) sum = sum * 0x9e3779b97f4a7c15 + std::bit_cast<uint32_t>(value);
+  EXPECT_EQ(sum, 0x55fa2b28dd72b9c0u);
 }
 
 TEST(Random, CosSinAgreesWithLibm) {
