@@ -12,7 +12,7 @@ from pathlib import Path
 
 TEXT = set(
     """cell variant device experiment phase workload lengths arm kind status reason kernel bound cold_bound series versus
-    verdict prompt text full_text weights weights_type context""".split()
+    verdict prompt text full_text weights weights_type context host""".split()
 )
 TYPES = ("text", "integer", "number")
 

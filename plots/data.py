@@ -10,7 +10,7 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -31,6 +31,8 @@ HEAD_COLUMNS = "cell variant layer q_head err_rel_l2".split()
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
 
+HOST = "host"
+
 csv.field_size_limit(2**31 - 1)  # the texts that models write are longer than the module's own limit
 
 
@@ -46,6 +48,7 @@ class Run:
     columns: dict[str, Column]  # of cells.csv; none where the folder has no columns.json
     env: dict
     config: str  # the TOML as run, or ""
+    host: str = ""  # of a merged run of several, the one whose part this is
 
 
 def load_runs(folders: list[Path]) -> list[Run]:
@@ -55,7 +58,25 @@ def load_runs(folders: list[Path]) -> list[Run]:
         names = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
     if len(set(names)) < len(names):
         raise BadResults(f"{folders[0]}: two of the folders carry the same name, or one was given twice")
-    return [load_run(folder, as_utf8(name)) for folder, name in zip(folders, names)]
+    return [part for folder, name in zip(folders, names) for part in by_host(load_run(folder, as_utf8(name)))]
+
+
+def by_host(run: Run) -> list[Run]:
+    """A merged run of several machines as a run each: times of two are never put together."""
+    hosts = sorted(run.cells["host"].drop_nulls().unique()) if "host" in run.cells.columns else []
+    if len(hosts) < 2:
+        return [run]
+    known = run.env.get("hosts") if isinstance(run.env.get("hosts"), dict) else {}
+    parts = []
+    for host in hosts:
+        name = f"{run.name} on {host}"
+        tables = {
+            table: getattr(run, table).filter(pl.col("host") == host).with_columns(run=pl.lit(name))
+            for table in ("cells", "growth", "positions", "texts")
+        }
+        env = known.get(host)
+        parts.append(replace(run, **tables, name=name, host=host, env=env if isinstance(env, dict) else run.env))
+    return parts
 
 
 def as_utf8(name: str) -> str:
@@ -86,7 +107,13 @@ def load_run(folder: Path, name: str) -> Run:
 
 
 def read_if_there(path: Path, needed: list[str]) -> pl.DataFrame:
-    return read_csv(path, needed) if path.exists() else pl.DataFrame(schema={c: dtype(guessed(c, ())) for c in needed})
+    """With the host where the file has one."""
+    if not path.exists():
+        return pl.DataFrame(schema={c: dtype(guessed(c, ())) for c in [*needed, HOST]})
+    with path.open(encoding="utf-8", errors="replace") as file:
+        hosted = HOST in file.readline().rstrip("\r\n").split(",")
+    table = read_csv(path, [*needed, HOST] if hosted else needed)
+    return table if hosted else table.with_columns(pl.lit(None, pl.String).alias(HOST))
 
 
 def read_csv(path: Path, needed: list[str], known: Mapping[str, Column] | None = None) -> pl.DataFrame:

@@ -87,6 +87,8 @@ def samples(cells: pl.DataFrame, runs: list[Run]) -> dict[int, list[dict]]:
     found: dict[int, list[dict]] = defaultdict(list)
     for run in runs:
         read = read_if_there(run.folder / "samples.csv", SAMPLE_COLUMNS)
+        if run.host:
+            read = read.filter(pl.col("host") == run.host)
         for (cell, kind), rows in read.group_by("cell", "kind", maintain_order=True):
             times = rows["step_us"].drop_nulls()
             if (run.name, cell) in index and not times.is_empty():

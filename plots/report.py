@@ -59,7 +59,9 @@ def main(words: list[str] | None = None) -> int:
             print(write_claims(folder, options.out or folder))
         measured_in = [folder for folder in options.results if not is_reproduction(folder)]
         runs = load_runs(measured_in)
-        reports = [(runs, options.out)] if options.out and runs else [([run], run.folder) for run in runs]
+        folders = list(dict.fromkeys(run.folder for run in runs))  # a merged one holds a run a host
+        each = [([run for run in runs if run.folder == folder], folder) for folder in folders]
+        reports = [(runs, options.out)] if options.out and runs else each
         for together, out in reports:
             write_report(together, out, pictures)
     except (BadClaims, BadResults) as error:

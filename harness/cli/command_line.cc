@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/cluster.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/completion.h"
 #include "harness/cli/eval.h"
@@ -24,6 +25,7 @@
 #include "harness/cli/tables.h"
 #include "harness/cli/typos.h"
 #include "harness/experiments/generate.h"
+#include "harness/experiments/shard.h"
 #include "harness/io/json.h"
 #include "harness/io/text.h"
 #include "harness/measure/environment.h"
@@ -43,6 +45,7 @@ struct LauncherCommand {
 };
 constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
+    {"site", "make a static site of the results of any number of machines"},
     {"gpu-check", "check and time the GPU kernels on this machine; needs nvcc and Python"},
     {"test", "build and run all tests; options go to ctest"}};
 
@@ -79,6 +82,10 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--text", options.overrides.workload.text,
                  "what the model reads: text, or token ids (.npy, .u16, .u32)");
   app.add_flag("--resume", options.resume, "go on with an interrupted run in --out");
+  app.add_option("--shard", options.shard, "only the i-th of n parts of the sweep points, as 2/4");
+  app.add_option("--list-shards", options.list_shards,
+                 "only list the points of so many shards, with estimated times")
+      ->check(CLI::Range(1, experiments::kMostShards));
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
   add_table_option(app, options.full);
 }
@@ -242,6 +249,11 @@ class Commands {
     add("run", "measure what a config says, then draw the charts", run_, run);
     add("eval", "run your own tensors (safetensors) through variants, then draw error against bytes", eval_,
         eval);
+    add("merge", "put the shards of a run together, or one config's runs of several machines", merge_, merge);
+    add("sbatch", "measure a config on a Slurm cluster: prints the jobs, --submit submits them", sbatch_,
+        sbatch);
+    add("check-results", "whether a results folder holds together: schema, config, closed forms, intervals",
+        check_, check_results);
     add("summary", "print the summary of a results folder again", summary_, print_summary);
     add("list", "show variants, configs, workloads and metrics", list_, list);
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
@@ -295,6 +307,9 @@ class Commands {
   std::string help_;
   RunOptions run_;
   EvalOptions eval_;
+  MergeCommand merge_;
+  SbatchCommand sbatch_;
+  CheckCommand check_;
   SummaryCommand summary_;
   CompletionOptions completion_;
   ListOptions list_;

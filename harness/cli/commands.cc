@@ -17,6 +17,7 @@
 #include "harness/claims/claims_text.h"
 #include "harness/claims/reproduce.h"
 #include "harness/cli/progress.h"
+#include "harness/cli/shards.h"
 #include "harness/cli/summary.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
@@ -41,6 +42,21 @@ void watch_signals() {
   std::signal(SIGTERM, on_signal);
 }
 
+std::filesystem::path default_out(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
+  return io::project_home() / "results" / "local" / (name + "-" + stamp);
+}
+
+// Whether a cell's outputs failed their verification.
+bool any_failed(std::span<const results::CellResult> cells) {
+  return std::any_of(cells.begin(), cells.end(),
+                     [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
+}
+
+}  // namespace
+
 // The charts are Python's; the launcher says where it is.
 int draw(const std::string& out) {
   const char* python = std::getenv("KVLAB_PYTHON");
@@ -61,23 +77,14 @@ int draw(const std::string& out) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-std::filesystem::path default_out(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
-  return io::project_home() / "results" / "local" / (name + "-" + stamp);
-}
-
-// Whether a cell's outputs failed their verification.
-bool any_failed(std::span<const results::CellResult> cells) {
-  return std::any_of(cells.begin(), cells.end(),
-                     [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
-}
-
-}  // namespace
-
 int run(const RunOptions& options) {
   const config::Config sweep = experiments::load_config(options.config, options.overrides);
+  const experiments::Shard shard =
+      options.shard.empty() ? experiments::Shard{} : experiments::parse_shard(options.shard);
+  if (options.list_shards > 0) {
+    std::fputs(shards_listing(sweep, options.list_shards).c_str(), stdout);
+    return 0;
+  }
   if (options.resume && options.out.empty())
     throw std::invalid_argument("--resume needs --out with the folder of the interrupted run");
   const std::filesystem::path folder =
@@ -87,6 +94,7 @@ int run(const RunOptions& options) {
   const experiments::RunOutcome outcome = experiments::run_config(
       sweep, {.out = folder,
               .resume = options.resume,
+              .shard = shard,
               .stop = [] { return g_stop != 0; },
               .note = [&](const std::string& line) { progress.note(line); },
               .progress = [&](int done, int total, const std::string& what, double weight,
@@ -100,7 +108,8 @@ int run(const RunOptions& options) {
   }
   std::printf("\nresults: %s\n", folder.string().c_str());
   std::fflush(stdout);
-  const int drawn = options.no_plots ? 0 : draw(folder.string());
+  // A shard is a part: `kvlab merge` comes first.
+  const int drawn = options.no_plots || shard.of > 1 ? 0 : draw(folder.string());
   return any_failed(outcome.cells) ? kCellFailed : drawn;
 }
 

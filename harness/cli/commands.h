@@ -19,10 +19,15 @@ struct RunOptions {
   std::string out;  // empty: a new folder in results/local
   config::Overrides overrides;
   bool resume = false, no_plots = false;
-  bool full = false;  // all tables, as SummaryOptions::full
+  bool full = false;    // all tables, as SummaryOptions::full
+  std::string shard;    // "2/4"; empty: all
+  int list_shards = 0;  // only list what so many shards hold
 };
 // Measures, prints, draws. Returns the exit code.
 int run(const RunOptions& options);
+
+// Draws the charts of a results folder, if there is a Python for it. Returns the exit code.
+int draw(const std::string& out);
 
 int eval(const EvalOptions& options);
 

@@ -13,6 +13,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
 #include "harness/io/bytes.h"
+#include "harness/io/hash.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/disk_need.h"
 #include "harness/measure/environment.h"
@@ -59,6 +60,7 @@ nlohmann::json describe(const config::Config& config, const memory::RunContext& 
   e["device"] = measure::describe_device(context.gpu());
   e["seed"] = config.seed;
   e["config"] = {{"name", config.name},
+                 {"hash", io::hash_text(io::hash(config.as_run))},
                  {"title", config.title},
                  {"path", std::filesystem::path(config.path).filename()}};
   e["model"] = {{"name", model_name(config)}};
@@ -144,6 +146,7 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);
     if (rows.empty()) return false;
+    for (results::CellResult& row : rows) row.host = measure::host_name();
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
       options.note(describe_point(point) + ": measured again, since " + first_noise(rows));
@@ -151,6 +154,16 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   results.add_cells(rows);
   note_rows(rows, options);
   return true;
+}
+
+// Leaves the shard's points.
+void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points) {
+  const std::vector<int> shard_of = assign_shards(points, shard.of);
+  std::vector<measure::SweepPoint> kept;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (shard_of[i] == shard.index) kept.push_back(std::move(points[i]));
+  }
+  points = std::move(kept);
 }
 
 // True if every sweep point is on disk; false if it was stopped before.
@@ -200,10 +213,12 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   const memory::RunContext context(config.device, config.isa, config.threads);
   const memory::ThreadCount threads(context.threads());
   // Everything that a user can have got wrong is checked before anything is written.
-  const Sweep sweep = plan_sweep(config, context);
+  Sweep sweep = plan_sweep(config, context);
+  keep_shard(options.shard, sweep.points);
   note_disk(sweep, options);
   if (const std::string why = cpu::why_isas_are_missing(); !why.empty() && options.note) options.note(why);
   nlohmann::json environment = describe(config, context);
+  environment["shard"] = options.shard.text();
   if (options.resume) results::require_same_environment(options.out, environment);
   results::ResultsFolder results(options.out, config.as_run, options.resume);
   try {

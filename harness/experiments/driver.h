@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "harness/config/config.h"
+#include "harness/experiments/shard.h"
 #include "harness/results/results_folder.h"
 
 namespace kv::experiments {
@@ -15,6 +16,7 @@ namespace kv::experiments {
 struct RunOptions {
   std::filesystem::path out;
   bool resume = false;
+  Shard shard = {};                                   // of the sweep's points; all
   std::function<bool()> stop;                         // asked between repetitions; true ends the run early
   std::function<void(const std::string& line)> note;  // what a reader of the terminal should know
   std::function<void(int done, int total, const std::string& what, double weight_done, double weight_total)>

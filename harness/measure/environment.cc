@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "harness/io/hash.h"
 #include "harness/memory/machine.h"
 #include "harness/model/products.h"
 #include "harness/version.h"
@@ -25,11 +26,22 @@ nlohmann::json describe_device(const cuda::Gpu* gpu) {
           {"runtime", info.runtime}};
 }
 
+std::string host_name() {
+  utsname os{};
+  uname(&os);
+  return os.nodename;
+}
+
 nlohmann::json describe_environment() {
   utsname os{};
   uname(&os);
   return {
-      {"kvlab", {{"version", kVersion}, {"git_commit", kGitCommit}, {"git_dirty", kGitDirty}}},
+      {"kvlab",
+       {{"version", kVersion},
+        {"git_commit", kGitCommit},
+        {"git_dirty", kGitDirty},
+        {"binary", io::hash_text(io::hash_of_file("/proc/self/exe"))}}},
+      {"host", host_name()},
       {"compiler", kCompiler},
       {"flags", kCompileFlags},
       {"cpu",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace kv::cuda {
 class Gpu;
@@ -9,6 +10,8 @@ class Gpu;
 
 namespace kv::measure {
 
+// This machine's name, as the system has it.
+std::string host_name();
 // kvlab, compiler, flags, cpu, os and memory. Nothing here depends on a config.
 nlohmann::json describe_environment();
 // The device that caches live on.

@@ -1,11 +1,11 @@
 #include "harness/results/benchmark_json.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "harness/io/json.h"
+#include "harness/math/stats.h"
 
 namespace kv::results {
 namespace {
@@ -18,18 +18,13 @@ struct Repetitions {
 
   template <class Row>
   void add(const Row& row, const std::string& suffix) {
-    const Key key{row.cell + suffix, row.repetition.value_or(0)};
+    const std::string host = row.host.empty() ? "" : " on " + row.host;
+    const Key key{row.cell + suffix + host, row.repetition.value_or(0)};
     std::vector<double>& of_key = times[key];
     if (of_key.empty()) order.push_back(key);
     of_key.push_back(row.step_us.value_or(row.attend_us.value_or(0.0)));
   }
 };
-
-double upper_median(std::vector<double>& times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
 
 }  // namespace
 
@@ -40,8 +35,8 @@ std::string benchmark_json(std::span<const SampleResult> samples, std::span<cons
   for (const GrowthResult& row : growth) repetitions.add(row, "");
   nlohmann::json benchmarks = nlohmann::json::array();
   for (const Repetitions::Key& key : repetitions.order) {
-    std::vector<double>& times = repetitions.times[key];
-    const double median = upper_median(times);
+    const std::vector<double>& times = repetitions.times[key];
+    const double median = math::median(times);
     benchmarks.push_back({{"name", key.first},
                           {"run_name", key.first},
                           {"run_type", "iteration"},
@@ -52,10 +47,12 @@ std::string benchmark_json(std::span<const SampleResult> samples, std::span<cons
                           {"cpu_time", median},
                           {"time_unit", "us"}});
   }
-  const nlohmann::json context = {{"date", environment.value("started", "")},
-                                  {"executable", "kvlab"},
-                                  {"num_cpus", environment["cpu"]["cores"]},
-                                  {"library_build_type", "release"}};
+  const nlohmann::json context = {
+      {"date", environment.value("started", "")},
+      {"executable", "kvlab"},
+      {"num_cpus", environment.value("/cpu/cores"_json_pointer, nlohmann::json())},
+      {"library_build_type", "release"},
+      {"kvlab_real_time", "median of the repetition's steps"}};
   return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";
 }
 

@@ -61,6 +61,7 @@ Fields identity() {
                     {"ok", "failed", "unsupported", "out_of_memory"}),
           {"reason", "", &C::reason, "why the status is not ok"},
           {"kernel", "", &C::kernel, "instruction set and formats of the attention that ran"},
+          {"host", "", &C::host, "name of the machine that measured the sweep point", Later{}},
       });
 }
 

@@ -30,7 +30,7 @@ struct CellResult : PredictionResult {
   std::string lengths, arm;
   Integer chunk_tokens;
   Status status = Status::kNone;
-  std::string reason, kernel;
+  std::string reason, kernel, host;
 
   Integer bytes_payload, bytes_metadata, bytes_slack, bytes_workspace_peak, bytes_copied, bytes_predicted;
   Integer bytes_device_peak, rss_peak_bytes;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -29,12 +30,6 @@ std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& sche
   }
   write_whole(path, text);
   return std::make_unique<AppendFile>(path);
-}
-
-// As it was written; discarded, in nlohmann's words, where there is none.
-nlohmann::json environment_in(const fs::path& folder) {
-  const fs::path path = folder / "env.json";
-  return io::parse_json(read_whole(path), path.string());
 }
 
 }  // namespace
@@ -64,17 +59,38 @@ void require_new_folder(const fs::path& path) {
                                 " holds other files; a new folder, or an empty one, is needed");
 }
 
-void require_same_environment(const fs::path& path, const nlohmann::json& now) {
-  const nlohmann::json then = environment_in(path);
-  if (!then.is_object()) return;
+nlohmann::json environment_in(const fs::path& folder) {
+  const fs::path path = folder / "env.json";
+  return io::parse_json(read_whole(path), path.string());
+}
+
+std::string environment_differences(const nlohmann::json& then, const nlohmann::json& now,
+                                    std::span<const char* const> fields) {
   std::string differences;
-  for (const char* name : {"/kvlab/version", "/kvlab/git_commit", "/kvlab/git_dirty", "/compiler", "/flags",
-                           "/cpu/model", "/isa", "/device/name", "/threads"}) {
+  for (const char* name : fields) {
     const nlohmann::json::json_pointer field(name);
     if (!then.contains(field) || !now.contains(field) || then[field] == now[field]) continue;
     differences += (differences.empty() ? "" : ", ") + field.back() + " was " + io::shown(then[field]) +
                    " and is " + io::shown(now[field]);
   }
+  return differences;
+}
+
+void require_same_environment(const fs::path& path, const nlohmann::json& now) {
+  const nlohmann::json then = environment_in(path);
+  if (!then.is_object()) return;
+  constexpr std::array kFields{"/kvlab/version",
+                               "/kvlab/git_commit",
+                               "/kvlab/git_dirty",
+                               "/kvlab/binary",
+                               "/compiler",
+                               "/flags",
+                               "/cpu/model",
+                               "/isa",
+                               "/device/name",
+                               "/threads",
+                               "/shard"};
+  const std::string differences = environment_differences(then, now, kFields);
   if (differences.empty()) return;
   throw std::invalid_argument("--resume: what " + path.string() + " holds was measured otherwise: " +
                               differences + "; go on where it was begun, or measure anew in another folder");

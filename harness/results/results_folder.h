@@ -27,6 +27,13 @@ namespace kv::results {
 // Throws std::invalid_argument unless a new run may write to `path`: nothing is there, or an empty folder.
 void require_new_folder(const std::filesystem::path& path);
 
+// env.json as it was written; discarded, in nlohmann's words, where there is none.
+nlohmann::json environment_in(const std::filesystem::path& folder);
+
+// What differs of these JSON pointers, where both have them: "isa was … and is …"; empty if nothing.
+std::string environment_differences(const nlohmann::json& then, const nlohmann::json& now,
+                                    std::span<const char* const> fields);
+
 // Throws std::invalid_argument with what differs if the run in `path` was begun by another build, with other
 // instructions or threads, or on another kind of machine than `now` describes: cells of one table are compared.
 void require_same_environment(const std::filesystem::path& path, const nlohmann::json& now);

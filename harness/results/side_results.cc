@@ -9,6 +9,11 @@ namespace {
 std::string_view as_of_cells(std::string_view name) { return cell_schema().at(name).meaning; }
 
 template <class Row>
+Field<Row> host_field() {
+  return {"host", "", &Row::host, "where a merged table has rows of several machines", Later{}};
+}
+
+template <class Row>
 Field<Row> shared(std::string_view name, typename Field<Row>::Member member) {
   const Field<CellResult>& of_cells = cell_schema().at(name);
   return {name, of_cells.unit, member, of_cells.meaning};
@@ -37,7 +42,8 @@ const Schema<SampleResult>& sample_schema() {
         "append + view + attend + projections + state + rest, or the operation"},
        {"projections_us", "us", &S::projections_us, as_of_cells("projections_p50_us"), Later{}},
        {"state_us", "us", &S::state_us, as_of_cells("state_p50_us"), Later{}},
-       {"rest_us", "us", &S::rest_us, as_of_cells("rest_p50_us"), Later{}}});
+       {"rest_us", "us", &S::rest_us, as_of_cells("rest_p50_us"), Later{}},
+       host_field<S>()});
   return schema;
 }
 
@@ -59,7 +65,8 @@ const Schema<GrowthResult>& growth_schema() {
        shared<G>("bytes_metadata", &G::bytes_metadata),
        shared<G>("bytes_slack", &G::bytes_slack),
        {"bytes_workspace", "bytes", &G::bytes_workspace, "scratch buffers after this step"},
-       {"bytes_copied", "bytes", &G::bytes_copied, "moved by growth and slicing since the first step"}});
+       {"bytes_copied", "bytes", &G::bytes_copied, "moved by growth and slicing since the first step"},
+       host_field<G>()});
   return schema;
 }
 
@@ -75,6 +82,7 @@ const Schema<PositionResult>& position_schema() {
                                  {"position_last", "tokens", &P::position_last, "and before the last"}};
     for (const auto& part : {loss_fields<P>(), comparison_fields<P>()})
       fields.insert(fields.end(), part.begin(), part.end());
+    fields.push_back(host_field<P>());
     return fields;
   }());
   return schema;
@@ -92,7 +100,8 @@ const Schema<TextResult>& text_schema() {
                      "generated before the text differs from the full f32 cache's; empty if it never does"},
                     {"prompt", "", &T::prompt, "what both go on from"},
                     {"text", "", &T::text, "with this cache"},
-                    {"full_text", "", &T::full_text, "with the full f32 cache and the same random numbers"}});
+                    {"full_text", "", &T::full_text, "with the full f32 cache and the same random numbers"},
+                    host_field<T>()});
   return schema;
 }
 

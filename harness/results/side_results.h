@@ -13,6 +13,7 @@ namespace kv::results {
 struct OfCell {
   std::string cell, variant;
   Integer batch, seq_len;
+  std::string host;  // only where several machines' rows are in one table
 
   OfCell() = default;
   explicit OfCell(const CellResult& of)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from data import CELL_COLUMNS, BadResults, load_run
+from data import CELL_COLUMNS, BadResults, load_run, load_runs
 from page import flatten, run_line
 from prepare import measured
 from support import PLOTS, first_line, report
@@ -132,3 +132,20 @@ def test_odd_columns_get_one_line(tmp_path, entries):
     with pytest.raises(BadResults) as error:
         load_run(folder, "run")
     assert "columns.json" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_hosts_of_a_merged_run_are_runs_of_their_own(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,), growth_to=8)
+    for name in ("cells.csv", "growth.csv"):
+        header, *lines = (folder / name).read_text().splitlines()
+        both = [f"{line},{host}" for host in ("n1", "n2") for line in lines]
+        (folder / name).write_text("\n".join([header + ",host", *both]) + "\n")
+    runs = load_runs([folder])
+    assert [run.name for run in runs] == ["run on n1", "run on n2"]
+    assert [run.host for run in runs] == ["n1", "n2"]
+    for run in runs:
+        assert set(run.cells["host"]) == set(run.growth["host"]) == {run.host}
+        assert run.cells["cell"].n_unique() == run.cells.height
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    assert "run on n1, run on n2" in (folder / "report.html").read_text()

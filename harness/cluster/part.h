@@ -1,0 +1,38 @@
+// A results folder as `kvlab merge` takes it: whole, finished, all of it in memory.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/results/cell_result.h"
+#include "harness/results/side_results.h"
+
+namespace kv::cluster {
+
+// A text of env.json by its JSON pointer; empty where there is none.
+std::string text_at(const nlohmann::json& environment, const char* pointer);
+
+struct Part {
+  std::filesystem::path path;
+  std::string config;  // as run
+  nlohmann::json environment;
+  std::vector<results::CellResult> cells;
+  std::vector<results::SampleResult> samples;
+  std::vector<results::GrowthResult> growth;
+  std::vector<results::PositionResult> positions;
+  std::vector<results::TextResult> texts;
+};
+
+// Every cell has a host: its row's, else its folder's. Throws std::invalid_argument for a folder that is unfinished, torn,
+// or lacks a file.
+Part read_part(const std::filesystem::path& path);
+
+// Throws std::invalid_argument with what differs unless both are of one config and one binary, and where they share a host,
+// of one machine.
+void require_same_run(const Part& first, const Part& other);
+// And unless the parts are all shards of the sweep.
+void require_all_shards(const std::vector<Part>& parts);
+
+}  // namespace kv::cluster

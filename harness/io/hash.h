@@ -1,0 +1,18 @@
+// A hash that is the same everywhere: of texts and files, to tell whether two are the same.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace kv::io {
+
+// FNV-1a, 64 bits. Not against forgery.
+uint64_t hash(std::string_view text);
+// Of a file's bytes. Throws std::runtime_error where it cannot be read.
+uint64_t hash_of_file(const std::filesystem::path& path);
+// As 16 hexadecimal digits.
+std::string hash_text(uint64_t hash);
+
+}  // namespace kv::io
