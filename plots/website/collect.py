@@ -1,0 +1,146 @@
+"""What a site shows: the results folders below the given ones, the machine of each, and how far each can be trusted."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+
+import polars as pl
+from claims import BadClaims, is_reproduction
+from columns import BadResults
+from data import Run, by_host, load_run, read_rows
+from page import nested
+from prepare import is_aa_test, with_absent
+
+CHANCE = 0.05  # of an A/A test to leave out 1 though nothing differs
+
+
+@dataclass(frozen=True)
+class Folder:
+    run: Run
+    machine: str
+    name: str  # machine/run
+
+    @property
+    def config(self) -> str:
+        return nested(self.run.env, "config", "name") or (nested(self.run.env, "config", "path") or self.run.name).removesuffix(".toml")
+
+    @property
+    def commit(self) -> str:
+        return nested(self.run.env, "kvlab", "git_commit") or ""
+
+    @property
+    def dirty(self) -> bool:
+        return nested(self.run.env, "kvlab", "git_dirty") is True
+
+    @property
+    def findings(self) -> list[str]:
+        return [str(finding) for finding in self.run.env.get("findings") or []]
+
+    @property
+    def aa(self) -> tuple[int, int]:
+        """(A/A tests, those whose interval leaves out 1)."""
+        rows = with_absent(self.run.cells, ["ratio_ci_low", "ratio_ci_high"]).filter(is_aa_test())
+        rows = rows.filter(pl.col("ratio_ci_low").is_not_null())
+        apart = rows.filter((pl.col("ratio_ci_low") > 1) | (pl.col("ratio_ci_high") < 1))
+        return rows.height, apart.height
+
+    @property
+    def aa_failed(self) -> bool:
+        """More leave out 1 than chance explains, of intervals that do so in 5 % of all tests."""
+        tests, apart = self.aa
+        return apart > 0 and by_chance(tests, apart) < CHANCE
+
+    @property
+    def noisy(self) -> int:
+        return with_absent(self.run.cells, [], ["noise"]).filter(pl.col("noise").is_not_null()).height
+
+
+@dataclass(frozen=True)
+class Claims:
+    machine: str
+    name: str
+    folder: Path
+    rows: list[dict[str, str]]
+
+
+def by_chance(tests: int, apart: int) -> float:
+    """The probability that so many or more of so many tests leave out 1 though nothing differs."""
+    return sum(comb(tests, k) * CHANCE**k * (1 - CHANCE) ** (tests - k) for k in range(apart, tests + 1))
+
+
+def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims]]:
+    """All folders below the roots that hold cells.csv or claims.csv. Throws BadResults and BadClaims."""
+    folders: list[Folder] = []
+    claims: list[Claims] = []
+    names: dict[str, Path] = {}
+    for root in roots:
+        found = sorted(results_below(root))
+        if not found:
+            raise BadResults(f"{root}: no results folder is here or below: none holds cells.csv or claims.csv")
+        for path in found:
+            if is_reproduction(path):
+                machine = machine_of(root, path)
+                claims.append(Claims(machine, f"{machine}/{path.name}", path, list(claim_rows(path / "claims.csv"))))
+                continue
+            run = load_run(path, path.resolve().name)
+            for part in by_host(run):
+                machine = machine_of(root, path, part)
+                name = f"{machine}/{path.resolve().name}"
+                if name in names:
+                    raise BadResults(f"{path}: the site has '{name}' already, from {names[name]}; rename one of them")
+                names[name] = path
+                folders.append(Folder(part, machine, name))
+    return folders, claims
+
+
+def results_below(root: Path) -> Iterator[Path]:
+    """The folders of results; not those inside another, as a reproduction's own runs."""
+    if not root.is_dir():
+        raise BadResults(f"{root}: no such folder; give results folders, or one above them")
+    if any((root / name).exists() for name in ("cells.csv", "claims.csv")):
+        yield root
+        return
+    for inside in sorted(root.iterdir()):
+        if inside.is_dir():
+            yield from results_below(inside)
+
+
+def machine_of(root: Path, path: Path, run: Run | None = None) -> str:
+    """RESULTS/MACHINE/RUN is that machine's; a merged run's rows are their host's; else the processor names it."""
+    if run and run.host:
+        return run.host
+    path = path.resolve()
+    if path != root.resolve() and path.parent != root.resolve().parent and path.parent.name not in ("local", "results"):
+        return path.parent.name
+    if (path.parent / "..").resolve().name == "results" and path.parent.name != "local":
+        return path.parent.name
+    model = nested(run.env, "cpu", "model") if run else ""
+    cores = nested(run.env, "cpu", "cores") if run else None
+    return slug(f"{model} {cores or ''}-core") if model else "unknown-machine"
+
+
+def claim_rows(path: Path) -> Iterator[dict[str, str]]:
+    try:
+        header, rows, _ = read_rows(path)
+    except BadResults as error:
+        raise BadClaims(str(error)) from None
+    missing = [name for name in ("source", "claim", "figure", "verdict") if name not in header]
+    if missing:
+        raise BadClaims(f"{path}: missing columns {', '.join(missing)}")
+    for row in rows:
+        yield dict(zip(header, row))
+
+
+def slug(text: str) -> str:
+    """A file's name for any text: no two texts have one."""
+    plain = re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:60] or "x"
+    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+csv.field_size_limit(2**31 - 1)

@@ -1,0 +1,78 @@
+"""A site's cells as its pages have them: one list a row, numbers as measured, and what a browser shows of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+from details import commands, tidy
+from parts import split
+from prepare import is_aa_test, with_absent
+from website.collect import Folder, slug
+
+# Of a cell, by column of cells.csv. `place` and what follows are derived here.
+TEXTS = "experiment workload variant status reason verdict versus noise arm lengths kernel".split()
+NUMBERS = """
+    seq_len batch layers q_heads kv_heads head_dim threads distance temperature step_p50_us step_ci_low_us step_ci_high_us
+    prefill_p50_us prefill_ci_low_us prefill_ci_high_us ratio_p50 ratio_ci_low ratio_ci_high bytes_per_token err_rel_l2 kl_mean
+    loss_change top1_agreement keeps_all
+""".split()
+COLUMNS = ["folder", "number", "cell", *TEXTS, *NUMBERS, "codec", "placement", "retention", "aa"]
+
+
+@dataclass(frozen=True)
+class Record:
+    folder: Folder
+    variant: str
+    row: list  # by COLUMNS
+
+
+def records(folder: Folder, number: int) -> Iterator[Record]:
+    """Of every cell of the folder, which is the site's `number`-th."""
+    cells = with_absent(folder.run.cells, NUMBERS, TEXTS).with_columns(aa=is_aa_test())
+    for at, row in enumerate(cells.iter_rows(named=True)):
+        variant = row["variant"] or ""
+        parts = [part.partition("(")[0] for part in split(variant)]
+        texts = [row[name] or "" for name in TEXTS]
+        numbers = [rounded(row[name]) for name in NUMBERS]
+        yield Record(folder, variant, [number, at, row["cell"], *texts, *numbers, parts[1], parts[0], parts[2], int(row["aa"])])
+
+
+def rounded(value: float | None):
+    """To the digits that a page shows; whole numbers stay whole."""
+    value = tidy(value)
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def folder_data(folder: Folder, number: int) -> dict:
+    """What every page that shows a cell of the folder says of it."""
+    tests, apart = folder.aa
+    return {
+        "number": number,
+        "name": folder.name,
+        "machine": folder.machine,
+        "machinePage": f"machines/{slug(folder.machine)}.html",
+        "config": folder.config,
+        "configPage": f"configs/{slug(folder.config)}.html",
+        "commit": folder.commit,
+        "dirty": folder.dirty,
+        "aaTests": tests,
+        "aaApart": apart,
+        "aaFailed": folder.aa_failed,
+        "noisy": folder.noisy,
+        "cells": folder.run.cells.height,
+        "failed": folder.run.cells.filter(pl.col("status") == "failed").height,
+        "findings": folder.findings,
+        "measured": str(folder.run.env.get("started") or "")[:10],
+        "raw": raw_path(folder),
+    }
+
+
+def raw_path(folder: Folder) -> str:
+    return f"raw/{slug(folder.machine)}/{slug(folder.name.partition('/')[2])}"
+
+
+def command_lines(folder: Folder) -> list[str]:
+    """The command that measures each cell again, in order."""
+    return commands(folder.run.cells, [folder.run])

@@ -1,0 +1,257 @@
+"""`kvlab site`: what its pages hold, and what they do in a browser without a network."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from browser import chromium
+from synthetic import MANY, synthetic_run, write_csv
+
+LENGTHS = (4096, 32768)
+WIDE = {"viewport": {"width": 1400, "height": 1000}}
+PHONE = {"viewport": {"width": 390, "height": 800}}
+CLAIM = {"source": "003", "claim": "update", "figure": "512", "verdict": "contradicted", "published": "4x", "measured": "2x", "computed": "",
+         "reason": "slower", "check": "measurement"}  # fmt: skip
+
+
+def site(*words) -> tuple[int, str]:
+    from publish import main  # conftest.py says where
+
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as error:
+        return main(list(map(str, words))), error.getvalue()
+
+
+def change_environment(folder: Path, **changes) -> None:
+    env = json.loads((folder / "env.json").read_text())
+    for name, value in changes.items():
+        env[name] = {**env.get(name, {}), **value} if isinstance(value, dict) else value
+    (folder / "env.json").write_text(json.dumps(env))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two machines; one's tree was dirty, the other's A/A tests failed."""
+    top = tmp_path_factory.mktemp("results")
+    for machine, config in (("fast", "seq_len"), ("slow", "seq_len"), ("slow", "other")):
+        folder = synthetic_run(top / machine / config, variants=MANY, lengths=LENGTHS)
+        change_environment(folder, config={"name": config}, kvlab={"git_commit": "0123456789abcdef", "git_dirty": machine == "fast"})
+    path = top / "slow" / "other" / "cells.csv"
+    rows = rows_of(path)
+    for row in rows:
+        if row["verdict"] == "aa_test":
+            row.update(ratio_p50="1.2", ratio_ci_low="1.1", ratio_ci_high="1.3")
+    write_csv(path, list(rows[0]), rows)
+    (top / "slow" / "reproduce").mkdir()
+    write_csv(top / "slow" / "reproduce" / "claims.csv", list(CLAIM), [CLAIM])
+    return top
+
+
+@pytest.fixture(scope="module")
+def made(results, tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "out"
+    code, error = site(results, "--out", out)
+    assert code == 0, error
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(browser, made):
+    """A function that opens a page; what its console complains of fails the test."""
+    complaints: list[str] = []
+
+    def open_page(name: str, context=WIDE):
+        page = browser.new_context(offline=True, accept_downloads=True, **context).new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+        page.goto((made / name).as_uri())
+        return page
+
+    yield open_page
+    assert complaints == []
+
+
+def texts(page, selector: str) -> list[str]:
+    return page.locator(selector).evaluate_all("all => all.filter((e) => e.checkVisibility()).map((e) => e.textContent)")
+
+
+def test_there_is_a_page_for_everything_and_no_link_is_dead(made):
+    assert {page.name for page in (made / "machines").iterdir()} == {"fast.html", "slow.html"}
+    assert len(list((made / "variants").iterdir())) == len(MANY) + 3  # and those that are not ok
+    for page in made.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"#:]+)"', page.read_text()):
+            assert (page.parent / target).resolve().exists(), (page, target)
+
+
+def test_raw_files_are_those_of_the_folders(made, results):
+    for folder in (results / "fast" / "seq_len", results / "slow" / "other"):
+        raw = made / "raw" / folder.parent.name / folder.name
+        for name in ("cells.csv", "env.json"):
+            assert (raw / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_failed_aa_tests_and_dirty_trees_are_shown(opened):
+    page = opened("index.html")
+    trust = {row.split("\n")[0]: row for row in page.locator("#folders ~ .card").first.locator("tbody tr").all_inner_texts()}
+    by_folder = {name.split("\t")[0]: text for name, text in trust.items()}
+    assert "dirty tree" in by_folder["fast/seq_len"] and "dirty tree" not in by_folder["slow/seq_len"]
+    assert "A/A test failed: 2 of 2" in by_folder["slow/other"] and "A/A test failed" not in by_folder["slow/seq_len"]
+    page = opened("machines/slow.html")
+    page.locator("#search").fill("slow/other A/A")
+    assert "A/A failed" in texts(page, "#table tbody tr")[0]
+
+
+def test_two_clicks_answer_which_codec_is_fastest(opened, results):
+    page = opened("index.html")
+    page.locator("#machines ~ .card a", has_text="fast").first.click()
+    page.locator("#lengths button", has_text="32K").click()
+    rows = [row for row in rows_of(results / "fast" / "seq_len" / "cells.csv") if row["seq_len"] == "32768" and row["status"] == "ok"
+            and row["experiment"] == "decode" and row["verdict"] != "aa_test" and row["variant"].endswith("/full")]  # fmt: skip
+    best = min(rows, key=lambda row: float(row["step_p50_us"]))
+    told = page.locator("#told").inner_text()
+    assert best["variant"] in told and "a token" in told
+    codecs = page.locator("#codecs tbody th").all_inner_texts()
+    assert codecs[0] == best["variant"].split("/")[1].partition("(")[0]
+    assert len(codecs) == len({row["variant"].split("/")[1] for row in rows})
+
+
+def test_cells_are_searched_filtered_and_sorted(opened):
+    page = opened("machines/slow.html")
+    everything = page.evaluate("kvlab.cells.length")
+    page.locator("#search").fill("q4_0 ring slow/seq_len")
+    found = texts(page, "#table tbody th")
+    assert found and all("q4_0" in name and "ring" in name for name in found)
+    page.locator("#search").fill("")
+    page.locator("#length").select_option("32768")
+    assert 0 < int(page.locator("#shown").inner_text().split()[0]) < everything
+    for direction in (1, -1):
+        page.locator("#table thead th", has_text="time, p50").locator("button").click()
+        expected = page.evaluate("""direction => kvlab.cells.filter((c) => c.seq_len === 32768 && c.time !== null)
+            .sort((a, b) => direction * (a.time - b.time)).map((c) => timeText(c.time))""", direction)  # fmt: skip
+        shown = page.evaluate("[...document.querySelectorAll('#table tbody tr td:nth-child(5)')].map((td) => td.firstChild.textContent)")
+        assert len(set(expected)) > 10 and shown[: len(expected)] == expected
+
+
+def test_tables_of_the_overview_sort_and_search(opened):
+    page = opened("index.html")
+    heading = page.locator("#machines ~ .card").first.locator("th", has_text="cells")
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert page.locator("#machines ~ .card").first.locator("tbody th").all_inner_texts() == ["fast", "slow"]
+    heading.locator("button").click()
+    assert page.locator("#machines ~ .card").first.locator("tbody th").all_inner_texts() == ["slow", "fast"]
+    page.locator("input.search").fill("kivi")
+    assert all("kivi" in name for name in texts(page, "table.sortable tbody th"))
+
+
+def test_a_row_says_where_its_number_comes_from(opened, made):
+    page = opened("machines/slow.html")
+    page.locator("#search").fill("slow/other contiguous/f16/full")
+    page.locator("#table .open").first.click()
+    page.wait_for_function("document.querySelector('.opened pre')?.textContent.startsWith('./kvlab run')")
+    inside = page.locator(".opened").inner_text()
+    assert "slow/other" in inside and "0123456789abcdef" in inside and "other/config.toml" in inside and "contiguous/f16" in inside
+    with page.expect_download() as download:
+        page.locator(".opened a", has_text="cells.csv").click()
+    assert Path(download.value.path()).read_bytes() == (made / "raw" / "slow" / "other" / "cells.csv").read_bytes()
+
+
+def test_the_front_is_that_of_the_cells(opened):
+    page = opened("machines/fast.html")
+    page.locator("#lengths button", has_text="4K").click()
+    page.locator("#y").select_option("error")
+    page.wait_for_function("kvlab.view && document.querySelectorAll('#chart .mark-symbol path').length > 0")
+    drawn = page.evaluate("points('bytes_per_token', 'error').map((r) => [r.x, r.y, r.front])")
+    assert len(drawn) == len(MANY)
+    for x, y, front in drawn:
+        beaten = any(a <= x and b <= y and (a < x or b < y) for a, b, _ in drawn)
+        assert front == (not beaten)
+    assert page.locator("#chart .mark-symbol path").count() >= len(drawn)
+
+
+def test_times_of_two_folders_are_never_one_chart(opened):
+    page = opened("machines/slow.html")
+    page.locator("#lengths button", has_text="4K").click()
+    page.wait_for_function("kvlab.view")
+    assert page.evaluate("new Set(points('bytes_per_token', 'time').map((r) => r.folder)).size") == 1
+    page = opened("configs/seq_len.html")
+    page.wait_for_function("kvlab.view && document.querySelectorAll('#chart .mark-symbol').length > 1")
+    assert {"fast/seq_len", "slow/seq_len"} <= set(page.locator("#chart text").all_text_contents())
+
+
+def test_verdicts_of_claims_by_machine(opened):
+    page = opened("index.html")
+    page.locator("nav a", has_text="Verdicts").click()
+    assert "003/update" in page.locator("tbody th").inner_text()
+    assert page.locator("tbody .tag").inner_text() == "contradicted"
+
+
+@pytest.mark.parametrize("name", ["index.html", "machines/slow.html", "configs/other.html", "claims.html"])
+def test_a_phone_scrolls_down_and_not_sideways(opened, name):
+    page = opened(name, PHONE)
+    page.wait_for_function("!window.kvlab.page || kvlab.view")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_print_leaves_out_what_cannot_be_pressed(opened):
+    page = opened("machines/fast.html")
+    page.wait_for_function("kvlab.view")
+    page.emulate_media(media="print")
+    assert not page.locator("#search").is_visible() and not page.locator("nav").is_visible()
+    assert page.locator("#table tbody tr").first.is_visible() and page.locator("#told").is_visible()
+    assert page.locator("#chart svg.marks").is_visible()
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_ten_thousand_cells_open_in_a_second(browser, results, tmp_path):
+    """Not timed: what takes the time is how much is loaded and laid out."""
+    folder = synthetic_run(tmp_path / "big" / "wide", variants=MANY, lengths=tuple(2**p for p in range(6, 16)), batches=tuple(range(1, 35)))
+    assert len(rows_of(folder / "cells.csv")) > 10_000
+    code, error = site(tmp_path / "big", "--out", tmp_path / "out")
+    assert code == 0, error
+    page = browser.new_context(offline=True, **WIDE).new_page()
+    page.goto((tmp_path / "out" / "machines" / "big.html").as_uri())
+    assert page.evaluate("kvlab.cells.length") > 10_000
+    assert page.locator("#table tbody tr").count() <= 150
+    assert (tmp_path / "out" / "data" / "machines-big.js").stat().st_size < 5e6
+    assert (tmp_path / "out" / "index.html").stat().st_size < 1e5
+
+
+def test_a_merged_run_is_shown_host_by_host(results, tmp_path):
+    folder = synthetic_run(tmp_path / "merged", lengths=(256,))
+    rows = rows_of(folder / "cells.csv")
+    rows = [{**row, "host": host} for host in ("n1", "n2") for row in rows]
+    write_csv(folder / "cells.csv", list(rows[0]), rows)
+    code, error = site(folder, "--out", tmp_path / "out")
+    assert code == 0, error
+    assert {page.name for page in (tmp_path / "out" / "machines").iterdir()} == {"n1.html", "n2.html"}
+
+
+@pytest.mark.parametrize("make, part", [(lambda top: top / "nowhere", "no such folder"), (lambda top: top, "no results folder is here or below")])
+def test_what_is_no_results_folder_is_refused(tmp_path, make, part):
+    code, error = site(make(tmp_path), "--out", tmp_path / "out")
+    assert code == 2 and part in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_folder_of_others_is_written_to(results, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    code, error = site(results, "--out", tmp_path)
+    assert code == 2 and "other files" in error
