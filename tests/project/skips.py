@@ -7,6 +7,7 @@ Many a Python entry of ctest holds several tests and reports "Passed" though som
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -33,6 +34,7 @@ EXPECTED = [
     (r"there is no PyTorch from|could not import '(triton|numpy)'|Triton's interpreter", True),
     (r"this machine has a GPU|no GPU", Path("/dev/nvidia0").exists()),
     (r"no CUDA compiler|this build is for", shutil.which("nvcc") is None),
+    (r"Slurm is not installed", shutil.which("slurmctld", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None),
     (r"Chromium|playwright", shutil.which("chromium") is None),
 ]
 

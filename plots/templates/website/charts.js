@@ -109,7 +109,7 @@ function specification(rows, x, y) {
   const scale = (axis) => ({ ...(LINEAR.includes(axis) ? { type: "linear", zero: false } : { type: "log" }), nice: false, padding: 24 });
   const position = (field, axis) => ({ field, type: "quantitative", scale: scale(axis), axis: { title: AXES[axis][0], format: "~s" } });
   const several = unique(rows.map((r) => r.folder)).length > 1;
-  const width = Math.max(220, Math.min(820, byId("chart").clientWidth - 260));
+  const room = byId("chart").clientWidth, narrow = room < 700, width = Math.max(220, Math.min(820, room - (narrow ? 150 : 260)));
   const layer = [
     { transform: [{ filter: "datum.front" }], mark: { type: "line", interpolate: "step-after", color: "#5d6673", strokeDash: [4, 3] },
       encoding: { x: position("x", x), y: position("y", y), order: { field: "x", type: "quantitative" } } },
@@ -119,9 +119,9 @@ function specification(rows, x, y) {
     { transform: [{ filter: "datum.front" }], mark: { type: "text", align: "left", dx: 8, dy: -6, limit: 220, fontSize: 10 },
       encoding: { x: position("x", x), y: position("y", y), text: { field: "variant" } } },
   ];
-  const view = { layer, width: several ? width / 2 : width, height: 320 };
+  const view = { layer, width: several && !narrow ? width / 2 : width, height: 320 };
   const data = { values: rows }, config = { background: "white", font: "Helvetica, Arial, 'Liberation Sans', sans-serif" };
-  return several ? { data, config, facet: { field: "folder", type: "nominal", title: null }, columns: 2, spec: view, resolve: { scale: { y: "independent" } } } : { data, config, ...view };
+  return several ? { data, config, facet: { field: "folder", type: "nominal", title: null }, columns: narrow ? 1 : 2, spec: view, resolve: { scale: { y: "independent" } } } : { data, config, ...view };
 }
 
 let drawing = 0;
@@ -131,7 +131,7 @@ async function draw() {
   if (kvlab.page.kind === "variant") byId("drawn").textContent = `${rows.length} cells, at whatever lengths and places`;
   if (!rows.length) return byId("chart").replaceChildren(element("p", "Nothing here has both; other axes may.", { class: "quiet" }));
   await loaded(root + "vega.js");
-  if (mine === drawing) kvlab.view = (await vegaEmbed("#chart", specification(rows, x, y), { mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } })).view;
+  if (mine === drawing) kvlab.view = (await vegaEmbed("#chart", specification(rows, x, y), { mode: "vega-lite", renderer: rows.length > 2000 ? "canvas" : "svg", actions: { export: true, source: false, compiled: false, editor: false } })).view;
 }
 
 for (const id of ["x", "y"]) {
