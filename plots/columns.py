@@ -12,7 +12,8 @@ from pathlib import Path
 
 TEXT = set(
     """cell variant device experiment phase workload lengths arm kind status reason kernel bound cold_bound series versus
-    verdict prompt text full_text weights weights_type context host""".split()
+    verdict prompt text full_text weights weights_type context host arrivals machine preempt clusters counts_from
+    times_from""".split()
 )
 TYPES = ("text", "integer", "number")
 

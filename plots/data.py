@@ -29,6 +29,8 @@ POSITION_COLUMNS = """
 HEAD_COLUMNS = "cell variant layer q_head err_rel_l2".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
+MOMENT_COLUMNS = "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes".split()
+HIT_COLUMNS = "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any".split()
 TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
 
 HOST = "host"
@@ -45,6 +47,8 @@ class Run:
     positions: pl.DataFrame  # one row a bucket of positions of a quality experiment, likewise
     texts: pl.DataFrame  # one row a text of a generate experiment
     heads: pl.DataFrame  # one row a query head of an eval
+    moments: pl.DataFrame  # one row a stretch of a replay's time
+    hits: pl.DataFrame  # one row a capacity of a prefix cache, of a replayed trace
     columns: dict[str, Column]  # of cells.csv; none where the folder has no columns.json
     env: dict
     config: str  # the TOML as run, or ""
@@ -100,6 +104,8 @@ def load_run(folder: Path, name: str) -> Run:
         read_if_there(folder / "positions.csv", POSITION_COLUMNS).with_columns(run),
         read_if_there(folder / "texts.csv", TEXT_COLUMNS).with_columns(run),
         read_if_there(folder / "heads.csv", HEAD_COLUMNS).with_columns(run),
+        read_if_there(folder / "replay.csv", MOMENT_COLUMNS).with_columns(run),
+        read_if_there(folder / "hits.csv", HIT_COLUMNS).with_columns(run),
         columns,
         read_env(folder / "env.json"),
         read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",

@@ -20,7 +20,7 @@ from figures.figure import Figure
 from marks import fields_of
 from markupsafe import Markup
 from style import bytes_text
-from tables import CELL, generated, of_models, predictions, summary, tiers
+from tables import CELL, generated, of_models, predictions, replays, summary, tiers
 from templating import render
 
 
@@ -56,7 +56,8 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         columns_drawn=lambda spec: columns_drawn(spec, columns),
         meaning=lambda *names: meaning(columns, *names),
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
-        groups=list(summary(cells.filter(~of_models()))),
+        groups=list(summary(cells.filter(~of_models() & (pl.col("experiment") != "replay")))),
+        replays=list(replays(cells)),
         predictions=list(predictions(cells)),
         tiers=list(tiers(cells)),
         generated=list(generated(runs)),

@@ -23,11 +23,14 @@ DIMENSIONS = {
     "batch": "batch {}",
     "threads": "{} threads",
     "passage_tokens": "passage of {} tokens",
+    "arrivals": "{}",
+    "machine": "{} of memory",
+    "step_tokens": "steps of {} tokens",
 }
 # Experiments that run a model: nothing in them is a step of the cache alone.
 MODEL_EXPERIMENTS = ["quality", "recall", "generate", "stream"]
 # Experiments whose bytes and lengths no other has. They have figures of their own; any other one is in the common ones.
-OWN_FIGURES = ["budget", "checkpoint", "prefill", "batch", "eval", "model", *MODEL_EXPERIMENTS]
+OWN_FIGURES = ["budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", *MODEL_EXPERIMENTS]
 
 
 class NoData(Exception):

@@ -98,6 +98,8 @@ def tables_of(runs: list[Run]) -> Tables:
         pl.concat([run.growth for run in runs], how="diagonal_relaxed"),
         pl.concat([run.positions for run in runs], how="diagonal_relaxed"),
         pl.concat([run.heads for run in runs], how="diagonal_relaxed"),
+        pl.concat([run.moments for run in runs], how="diagonal_relaxed"),
+        pl.concat([run.hits for run in runs], how="diagonal_relaxed"),
         VariantStyle(set(in_common_figures["variant"]), baseline=baseline_of(in_common_figures)),
     )
 

@@ -103,6 +103,40 @@ def tiers_row(row: Mapping) -> dict:
     }
 
 
+def replays(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+    """The groups of the table of replays, one a sweep point: (heading, rows)."""
+    rows = cells.filter(pl.col("experiment") == "replay")
+    if rows.is_empty():
+        return
+    rows = with_panel(rows).sort("panel", maintain_order=True)
+    for panel, group in groupby(named_rows(rows), key=lambda row: row["panel"]):
+        found = list(group)
+        yield panel or found[0]["workload"] or "", [replay_row(row) for row in found]
+
+
+def replay_row(row: Mapping) -> dict:
+    seconds = lambda value: f"{value:.3g}"  # noqa: E731
+    return {
+        **common(row),
+        "running": number(row["running_p50"], ",.0f"),
+        "running_most": number(row["running_peak"], ",.0f"),
+        "waiting": number(row["waiting_p50"], ",.0f"),
+        "waiting_most": number(row["waiting_peak"], ",.0f"),
+        "held": bytes_text(row["held_peak_bytes"]),
+        "fragmentation": number(row["fragmentation_share"], ".1%"),
+        "preempted": number(row["preemptions_per_1000"], ",.1f"),
+        "refused": number(row["refused"], ",.0f"),
+        "hit_rate": number(row["hit_rate"], ".1%"),
+        "curve": number(row["hit_rate_curve"], ".1%"),
+        "ttft": number(row["ttft_p99_s"], ".3g", " s"),
+        "ttft_interval": span(row["ttft_p99_s_ci_low"], row["ttft_p99_s_ci_high"], seconds),
+        "tpot": number(row["tpot_p99_ms"], ".3g", " ms"),
+        "good": number(row["good_share"], ".1%"),
+        "good_interval": span(row["good_share_ci_low"], row["good_share_ci_high"], lambda v: f"{v:.1%}"),
+        "times_from": row["times_from"] or "",
+    }
+
+
 def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of what models predict with the caches: (heading, rows)."""
     for experiment in ("quality", "recall", "stream"):

@@ -84,7 +84,10 @@ std::string sweep_point_name(const results::CellResult& row) {
          (row.lengths.empty() ? text_of(row.seq_len) + " tokens" : "lengths " + row.lengths) +
          (row.head_dim ? ", " + shape_of(row) : "") +
          (row.distance ? ", distance " + text_of(row.distance) : "") +
-         (row.passage_tokens ? ", passage " + text_of(row.passage_tokens) : "");
+         (row.passage_tokens ? ", passage " + text_of(row.passage_tokens) : "") +
+         (row.machine.empty() ? ""
+                              : ", " + row.arrivals + ", " + row.machine + " of memory, steps of " +
+                                    text_of(row.step_tokens) + " tokens");
 }
 
 std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::CellResult* const> cells,

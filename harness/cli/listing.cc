@@ -84,6 +84,8 @@ std::string columns_listing() {
   add(results::position_schema());
   add(results::text_schema());
   add(results::head_schema());
+  add(results::moment_schema());
+  add(results::hit_schema());
   return text;
 }
 

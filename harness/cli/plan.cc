@@ -118,7 +118,8 @@ std::string run_plan(const PlanOptions& o) {
   if (!o.hit_curve.empty()) {
     if (table.facts.hits.empty())
       throw std::invalid_argument("--hit-curve needs a trace with ids of blocks, and this one has none");
-    results::write_whole(o.hit_curve, results::csv_text(planner::hit_schema(), hit_curve(table)));
+    results::write_whole(o.hit_curve,
+                         results::csv_text(planner::hit_schema(), hit_curve(table.facts, table.open)));
   }
   Document document(o.output, planner::plan_schema());
   document.add(table);

@@ -30,7 +30,7 @@ std::string cold_share(const results::CellResult& row) {
 }
 
 // One kind of table for each kind of experiment or phase: its head, and a row.
-enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate, kModel };
+enum class Kind { kDecode, kRagged, kPrefill, kQuality, kStream, kGenerate, kModel, kReplay };
 
 Kind kind_of(const results::CellResult& row) {
   const auto all = experiments::experiments();
@@ -46,6 +46,8 @@ Kind kind_of(const results::CellResult& row) {
       return Kind::kGenerate;
     case config::SummaryTable::kModel:
       return Kind::kModel;
+    case config::SummaryTable::kReplay:
+      return Kind::kReplay;
     case config::SummaryTable::kSteps:
       break;
   }
@@ -73,6 +75,16 @@ Strings head_of(Kind kind) {
               "min",     "same texts",    "of",          "tokens/s"};
     case Kind::kModel:
       return {"variant", "tokens/s (95 %)", "cache", "roofline", "read", "TTFT, s", "step / baseline"};
+    case Kind::kReplay:
+      return {"variant",
+              "running p50",
+              "peak",
+              "preempted per 1,000",
+              "refused",
+              "hit rate",
+              "per token p99, ms",
+              "TTFT p99, s (95 %)",
+              "good requests (95 %)"};
   }
   return {};
 }
@@ -85,6 +97,15 @@ std::string perplexity_text(const results::CellResult& row) {
 std::string loss_change_text(const results::CellResult& row) {
   if (row.verdict == "baseline") return "-";
   return with_interval(row.loss_change, row.loss_change_ci_low, row.loss_change_ci_high, "%+.2g");
+}
+
+std::string good_text(const results::CellResult& row) {
+  const auto hundred = [](const results::Number& share) {
+    return share ? results::Number(100 * *share) : results::Number();
+  };
+  return with_interval(hundred(row.good_share), hundred(row.good_share_ci_low),
+                       hundred(row.good_share_ci_high), "%.1f") +
+         " %";
 }
 
 // Of a cell that was measured; but for its name.
@@ -130,6 +151,15 @@ Strings fields_of(const results::CellResult& row) {
               first,
               verdict_text(row)};
     }
+    case Kind::kReplay:
+      return {number(row.running_p50, "%g"),
+              number(row.running_peak, "%g"),
+              number(row.preemptions_per_1000, "%.1f"),
+              number(row.refused, "%g"),
+              percent(row.hit_rate),
+              number(row.tpot_p99_ms, "%.1f"),
+              with_interval(row.ttft_p99_s, row.ttft_p99_s_ci_low, row.ttft_p99_s_ci_high, "%.3g"),
+              good_text(row) + " " + row.times_from};
   }
   return {};
 }

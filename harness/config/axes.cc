@@ -130,7 +130,17 @@ void read_workloads(Section& section, const std::vector<std::string>& known,
 }
 
 std::string_view length_key(LengthAxis axis) {
-  return axis == LengthAxis::kLengths ? "lengths" : axis == LengthAxis::kDistance ? "distance" : "seq_len";
+  switch (axis) {
+    case LengthAxis::kLengths:
+      return "lengths";
+    case LengthAxis::kDistance:
+      return "distance";
+    case LengthAxis::kRequests:
+      return "memory";
+    case LengthAxis::kSeqLen:
+      break;
+  }
+  return "seq_len";
 }
 
 // Axes that only some experiments have.
@@ -186,6 +196,9 @@ std::string table_of(std::string_view key) {
              "allocator",   "step_tokens", "prompt",  "passages",   "temperature",  "samples", "padding",
              "unmasked",    "recompute",   "stride",  "context",    "memory_share", "memory"}))
     return "[measure], or a table of one experiment, as [[decode]]";
+  if (among({"trace", "arrivals", "requests", "output", "max_running", "watermark", "preempt", "limit",
+             "prefix_blocks"}))
+    return "[replay]";
   return "";
 }
 

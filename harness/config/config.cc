@@ -18,8 +18,9 @@
 namespace kv::config {
 namespace {
 
-// `whole`: all layers of a model, whose weights are to be made; else those that are measured.
-Geometry read_model(Section model, bool whole) {
+// `whole`: all layers of a model, whose weights are to be made; else those that are measured. `served` is the model
+// with all of its layers, of which a config that gives the numbers has as many as it measures.
+Geometry read_model(Section model, bool whole, Geometry& served) {
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   for (const char* key : {"kv_heads", "head_dim"}) {
@@ -47,7 +48,12 @@ Geometry read_model(Section model, bool whole) {
         "needs preset = \"llama-3.2-1b\" or config = \"config.json\" where workload.weights is \"random\"");
   if (whole && model.has("layers"))
     model.fail("layers", "is no choice where workload.weights is \"random\": a model has all of its layers");
+  served = g;
   if (!whole) g.layers = static_cast<int>(model.integer("layers", 1, 1, 1024));
+  if (g.path.empty()) {
+    served.layers = served.model_layers = g.layers;
+    served.kinds.resize(static_cast<size_t>(g.layers));
+  }
   model.refuse_the_rest(table_of);
   if (g.q_heads % g.kv_heads != 0) {
     model.fail("q_heads", "(" + std::to_string(g.q_heads) + ") must be a multiple of kv_heads (" +
@@ -157,7 +163,8 @@ void require_latent_rows_taken(const Config& config, const ExperimentConfig& exp
               "'; decode and growth do, or give it heads by kv_heads and head_dim");
 }
 
-void require_length(const Axes& axes, LengthAxis axis, const std::string& path) {
+void require_length(const ExperimentConfig& experiment, LengthAxis axis, const std::string& path) {
+  const Axes& axes = experiment.axes;
   switch (axis) {
     case LengthAxis::kSeqLen:
       return require(!axes.seq_len.empty(), path,
@@ -168,6 +175,9 @@ void require_length(const Axes& axes, LengthAxis axis, const std::string& path) 
     case LengthAxis::kDistance:
       return require(!axes.distance.empty(), path,
                      "recall.distance is missing, as in distance = [100, 200, 400]");
+    case LengthAxis::kRequests:
+      return require(!experiment.replay.memory.empty(), path,
+                     "replay.memory is missing: that of the machine, as in memory = [\"24GB\"]");
   }
 }
 
@@ -186,8 +196,10 @@ void require_real_weights(Section& top, const WorkloadConfig& workload, const Ex
                              "' needs a model's own weights: workload.weights = \"random\" is for 'model'");
 }
 
-bool any_synthetic(const std::vector<ExperimentConfig>& experiments) {
+// Whether anything is of the geometry in [model].
+bool any_synthetic(const std::vector<ExperimentConfig>& experiments, const Catalog& catalog) {
   for (const ExperimentConfig& experiment : experiments) {
+    if (info_of(catalog, experiment.kind).length_axis == LengthAxis::kRequests) return true;
     for (const std::string& workload : experiment.axes.workload) {
       if (workload != "model" && workload != "dump") return true;
     }
@@ -208,7 +220,8 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
     }
     read_axes(own, sweep.axes, catalog.workloads);
     refuse_foreign_axes(own, info, catalog);
-    read_measure(own, sweep.measure);
+    info.length_axis == LengthAxis::kRequests ? read_replay(own, sweep.replay)
+                                              : read_measure(own, sweep.measure);
     own.refuse_the_rest(table_of);
   }
   return sweeps;
@@ -270,7 +283,7 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
               "again: give it "
               "to the variants of " +
                   uncached_names(catalog) + ", not of " + kind);
-      require_length(experiment.axes, info.length_axis, config.path);
+      require_length(experiment, info.length_axis, config.path);
       if (info.needs_model) require_model(top, experiment);
       require_real_weights(top, config.workload, info);
       experiments.push_back(experiment);
@@ -306,7 +319,8 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   // A real model and a dump bring their own shape.
   Section model = top.section("model");
   const bool random = config.workload.weights == "random";
-  if (random || any_synthetic(config.experiments)) config.geometry = read_model(model, random);
+  if (random || any_synthetic(config.experiments, catalog))
+    config.geometry = read_model(model, random, config.served);
   for (const ExperimentConfig& experiment : config.experiments) {
     require_shapes(config, experiment);
     require_latent_rows_taken(config, experiment, info_of(catalog, experiment.kind));

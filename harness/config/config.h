@@ -8,6 +8,7 @@
 
 #include "harness/config/experiment_info.h"
 #include "harness/config/geometry.h"
+#include "harness/config/replay_config.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::config {
@@ -73,6 +74,7 @@ struct ExperimentConfig {
   std::string kind;  // its name in the catalog
   Axes axes;
   MeasureConfig measure;
+  ReplayConfig replay;             // replay alone has one
   std::set<std::string> own_keys;  // those of kv_heads and head_dim that its own table has
 };
 
@@ -81,6 +83,7 @@ struct Config {
   std::string path;
   std::string title;
   Geometry geometry;  // `layers` are those that are measured
+  Geometry served;    // the whole model, where requests are replayed
   WorkloadConfig workload;
   std::vector<ExperimentConfig> experiments;  // one a sweep: an experiment may have several
   uint64_t seed = 1;

@@ -10,10 +10,10 @@
 namespace kv::config {
 
 // Which axis says how long sequences are.
-enum class LengthAxis { kSeqLen, kLengths, kDistance };
+enum class LengthAxis { kSeqLen, kLengths, kDistance, kRequests };
 
 // Which columns the summary's table of an experiment has (cli/summary_tables.cc): times of steps, or its own.
-enum class SummaryTable { kSteps, kQuality, kStream, kGenerate, kModel };
+enum class SummaryTable { kSteps, kQuality, kStream, kGenerate, kModel, kReplay };
 
 struct ExperimentInfo {
   std::string_view name;

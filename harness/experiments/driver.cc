@@ -103,7 +103,7 @@ void note_rows(const std::vector<results::CellResult>& rows, const RunOptions& o
 
 std::string describe_point(const measure::SweepPoint& point) {
   return point.experiment->kind + " " + point.workload + ", batch " + std::to_string(point.batch) + ", " +
-         std::to_string(point.seq_len) + " tokens";
+         std::to_string(point.seq_len) + " tokens" + (point.machine_memory.empty() ? "" : "," + point.shape);
 }
 
 // The point's rows. What ended all of its cells ends no other point's, unless it is the user's mistake or results

@@ -24,7 +24,8 @@ namespace kv::experiments {
   EXPERIMENT(kRecall)                 \
   EXPERIMENT(kGenerate)               \
   EXPERIMENT(kStream)                 \
-  EXPERIMENT(kModel)
+  EXPERIMENT(kModel)                  \
+  EXPERIMENT(kReplay)
 
 struct Experiment {
   config::ExperimentInfo info;

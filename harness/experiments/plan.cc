@@ -1,6 +1,7 @@
 #include "harness/experiments/plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -8,6 +9,7 @@
 #include "harness/config/request_lengths.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/recall.h"
+#include "harness/experiments/replay.h"
 #include "harness/memory/machine.h"
 #include "kernels/cuda/gpu.h"
 
@@ -57,6 +59,30 @@ void plan_repeats(measure::SweepPoint point, std::vector<measure::SweepPoint>& p
   }
 }
 
+// Of a trace, or of drawn requests where there is none, on every machine.
+void plan_requests(measure::SweepPoint point, std::vector<measure::SweepPoint>& points) {
+  const config::ReplayConfig& r = point.experiment->replay;
+  const bool drawn = r.trace.empty();
+  const std::vector<std::string> none{drawn ? "poisson(1)" : "trace"};
+  point.batch = r.max_running;
+  point.seq_len = longest_request(*point.config);
+  for (const std::string& trace : drawn ? std::vector<std::string>{""} : r.trace) {
+    for (const std::string& arrivals : r.arrivals.empty() ? none : r.arrivals) {
+      for (const std::string& memory : r.memory) {
+        for (const int64_t step_tokens : r.step_tokens) {
+          point.workload = drawn ? "drawn" : std::filesystem::path(trace).filename().string();
+          point.trace = trace;
+          point.arrivals = arrivals;
+          point.machine_memory = memory;
+          point.step_tokens = step_tokens;
+          point.shape = " " + arrivals + " " + memory + " c" + std::to_string(step_tokens);
+          points.push_back(point);
+        }
+      }
+    }
+  }
+}
+
 void plan_lengths(const measure::SweepPoint& point, std::vector<measure::SweepPoint>& points) {
   switch (experiment_of(point).info.length_axis) {
     case config::LengthAxis::kSeqLen:
@@ -65,6 +91,8 @@ void plan_lengths(const measure::SweepPoint& point, std::vector<measure::SweepPo
       return plan_ragged(point, points);
     case config::LengthAxis::kDistance:
       return plan_repeats(point, points);
+    case config::LengthAxis::kRequests:
+      return;  // they have no workload: multiply_axes
   }
 }
 
@@ -102,6 +130,16 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
   Sweep sweep;
   std::map<std::string, workload::Source*> opened;
   for (const config::ExperimentConfig& experiment : config.experiments) {
+    if (experiment_named(experiment.kind).info.length_axis == config::LengthAxis::kRequests) {
+      plan_requests({.context = &context,
+                     .config = &config,
+                     .experiment = &experiment,
+                     .source = nullptr,
+                     .workload = "",
+                     .threads = context.threads()},
+                    sweep.points);
+      continue;
+    }
     for (const std::string& workload : experiment.axes.workload) {
       for (const Shape& shape : shapes(config, experiment.axes, context.threads())) {
         const config::Geometry& g = shape.geometry;

@@ -117,7 +117,13 @@ double RequestTrace::read_csv(const std::string& line, Request& request) const {
   return *time;
 }
 
-double RequestTrace::read_json(const std::string& line, Request& request) const {
+// A chat goes on from its parent, and all of one line of them are a session.
+int64_t RequestTrace::session_of(int64_t chat, int64_t parent) {
+  const auto before = sessions_.find(parent);
+  return sessions_.try_emplace(chat, before == sessions_.end() ? chat : before->second).first->second;
+}
+
+double RequestTrace::read_json(const std::string& line, Request& request) {
   try {
     const nlohmann::json value = parse_json(line, place());
     request.prompt_tokens = tokens(value.at("input_length").get<double>());
@@ -131,6 +137,11 @@ double RequestTrace::read_json(const std::string& line, Request& request) const 
     if (count != 0 && count != started && !(bailian && count == whole))
       refuse(std::to_string(count) + " hash_ids for " + std::to_string(request.prompt_tokens) + " tokens; " +
              std::to_string(started) + " blocks of " + std::to_string(request.id_tokens) + " are started");
+    if (bailian) {
+      const auto parent = value.find("parent_chat_id");
+      request.session = session_of(value["chat_id"].get<int64_t>(),
+                                   parent == value.end() ? int64_t{-1} : parent->get<int64_t>());
+    }
     const double time = value.at("timestamp").get<double>();
     if (!std::isfinite(time)) refuse("timestamp is no number");
     return bailian ? time : time / 1e3;
@@ -145,6 +156,7 @@ bool RequestTrace::next(Request& request) {
   ++line_;
   request.prefix_ids.clear();
   request.id_tokens = 0;
+  request.session = -1;
   const double time = json_ ? read_json(line, request) : read_csv(line, request);
   if (request.prompt_tokens + request.output_tokens == 0) refuse("a request of no tokens");
   if (!started_) first_s_ = last_s_ = time;

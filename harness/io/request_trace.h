@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace kv::io {
@@ -20,6 +21,7 @@ struct Request {
   int64_t prompt_tokens = 0, output_tokens = 0;
   std::vector<int64_t> prefix_ids;  // of the prompt's blocks, in order; empty where the trace has none
   int64_t id_tokens = 0;            // of a block that has an id; the last may be shorter
+  int64_t session = -1;  // of requests that go on from one another; -1 where the trace does not say
 };
 
 class RequestTrace {
@@ -41,7 +43,8 @@ class RequestTrace {
   std::vector<std::string> fields(const std::string& line) const;
   void read_header();
   double read_csv(const std::string& line, Request& request) const;
-  double read_json(const std::string& line, Request& request) const;
+  double read_json(const std::string& line, Request& request);
+  int64_t session_of(int64_t chat, int64_t parent);
 
   const std::string path_;
   const bool json_;
@@ -50,6 +53,7 @@ class RequestTrace {
   int64_t line_ = 0;
   bool started_ = false;
   double first_s_ = 0.0, last_s_ = 0.0;
+  std::unordered_map<int64_t, int64_t> sessions_;  // of Qwen-Bailian's chats
 };
 
 }  // namespace kv::io

@@ -48,8 +48,11 @@ struct SweepPoint {
   std::string lengths = {};
   std::vector<int64_t> tokens = {};
   int64_t distance = 0, passage = 0;  // recall, tokens
-  int64_t memory_bytes = 0;           // what a run may use
-  int64_t cache_bytes = 0;            // and of it the caches of one cell
+  // Replay: a file or none, "trace" or what arrivals are drawn from, bytes as written, and a step's tokens.
+  std::string trace = {}, arrivals = {}, machine_memory = {};
+  int64_t step_tokens = 0;
+  int64_t memory_bytes = 0;  // what a run may use
+  int64_t cache_bytes = 0;   // and of it the caches of one cell
   std::vector<PlannedCell> cells = {};
 
   std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {

@@ -1,9 +1,6 @@
 #include "harness/planner/plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
-#include <stdexcept>
 
 #include "harness/math/stats.h"
 #include "harness/tables/fit_table.h"
@@ -12,18 +9,8 @@
 namespace kv::planner {
 namespace {
 
-constexpr int64_t kContextWithoutLimit = 131072;
-
 double share(int64_t part, int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
-}
-
-Room room_of(const PlanTable& table) {
-  const int64_t trained = table.geometry.max_positions;
-  return {.bytes = table.memory_bytes - table.weights_bytes,
-          .max_tokens = trained > 0 ? trained : kContextWithoutLimit,
-          .typical_tokens = table.facts.typical,
-          .max_sequences = table.scheduler.max_running};
 }
 
 PlanResult row_of(const PlanTable& table, const LayerSpecs& spec) {
@@ -62,7 +49,8 @@ void set_times(const ReplayResult& result, PlanResult& row) {
 
 PlanResult replayed(const PlanTable& table, const LayerSpecs& spec) {
   PlanResult row = row_of(table, spec);
-  const Room room = room_of(table);
+  const Room room = room_of(table.geometry, table.memory_bytes - table.weights_bytes, table.facts.typical,
+                            table.scheduler.max_running);
   row.reason = RowAllocator::unsupported(table.geometry, spec, room);
   if (!row.reason.empty()) {
     row.status = "unsupported";
@@ -115,44 +103,15 @@ PlanResult counted(const PlanTable& table, const LayerSpecs& spec) {
   return row;
 }
 
-// Capacities from 1 to the largest at which anything changes, equally far apart in logarithm.
-std::set<int64_t> capacities(const HitRates& hits) {
-  constexpr int kPoints = 32;
-  std::set<int64_t> all;
-  const std::vector<int64_t> steps = hits.steps();
-  if (steps.empty()) return all;
-  const double most = std::log(static_cast<double>(steps.back()));
-  for (int i = 0; i <= kPoints; ++i) all.insert(std::lround(std::exp(most * i / kPoints)));
-  return all;
-}
-
 }  // namespace
 
-TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens) {
-  TraceFacts facts;
-  std::vector<BlockTree> trees;
-  const bool asked = !block_tokens.empty();
-  RequestSource source = open();
-  double tokens = 0.0;
-  for (io::Request request; source.next(request);) {
-    if (!request.prefix_ids.empty() && block_tokens.empty()) block_tokens = {request.id_tokens};
-    for (size_t i = trees.size(); i < block_tokens.size(); ++i) {
-      trees.emplace_back(block_tokens[i]);
-      facts.hits.emplace_back();
-    }
-    for (size_t i = 0; i < trees.size(); ++i) facts.hits[i].add(trees[i].nodes(request));
-    ++facts.requests;
-    facts.seconds = request.arrival_s;
-    facts.prompt.push_back(static_cast<double>(request.prompt_tokens));
-    facts.output.push_back(static_cast<double>(request.output_tokens));
-    facts.longest = std::max(facts.longest, request.prompt_tokens + request.output_tokens);
-    tokens += static_cast<double>(request.prompt_tokens + request.output_tokens);
-  }
-  facts.typical = std::llround(std::ceil(tokens / static_cast<double>(facts.requests)));
-  if (asked && facts.hits.front().blocks() == 0)
-    throw std::invalid_argument("--prefix-blocks needs a trace with ids of blocks, and this one has none");
-  facts.block_tokens = std::move(block_tokens);
-  return facts;
+Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typical_tokens,
+             int max_sequences) {
+  constexpr int64_t kContextWithoutLimit = 131072;
+  return {.bytes = room_bytes,
+          .max_tokens = geometry.max_positions > 0 ? geometry.max_positions : kContextWithoutLimit,
+          .typical_tokens = typical_tokens,
+          .max_sequences = max_sequences};
 }
 
 std::vector<PlanResult> results_of(const PlanTable& table) {
@@ -170,43 +129,6 @@ std::vector<PlanResult> results_of(const PlanTable& table) {
     return bytes_each(a) < bytes_each(b);
   });
   return rows;
-}
-
-std::vector<HitResult> hit_curve(const PlanTable& table) {
-  std::vector<HitResult> rows;
-  for (size_t i = 0; i < table.facts.hits.size(); ++i) {
-    const HitRates& hits = table.facts.hits[i];
-    const int64_t tokens = table.facts.block_tokens[i];
-    BlockTree tree(tokens);
-    std::vector<std::vector<int32_t>> requests;
-    RequestSource source = table.open();
-    for (io::Request request; source.next(request);) requests.push_back(tree.nodes(request));
-    for (const int64_t capacity : capacities(hits)) {
-      HitResult& row = rows.emplace_back();
-      row.block_tokens = tokens;
-      row.capacity_blocks = capacity;
-      row.hit_rate = share(hits.hits(capacity), hits.blocks());
-      row.belady_hit_rate = share(belady_hits(requests, capacity), hits.blocks());
-      row.hit_rate_at_any = share(hits.hits_at_any(), hits.blocks());
-    }
-  }
-  return rows;
-}
-
-const results::Schema<HitResult>& hit_schema() {
-  using F = HitResult;
-  static const results::Schema<F> schema(
-      "the hit-rate curve",
-      {{"block_tokens", "tokens", &F::block_tokens, "of a block of the prefix cache"},
-       {"capacity_blocks", "", &F::capacity_blocks, "blocks that it holds"},
-       {"hit_rate", "1", &F::hit_rate,
-        "blocks of prompts found / all, where the least recently used goes; computed, requests one after "
-        "another"},
-       {"belady_hit_rate", "1", &F::belady_hit_rate,
-        "where what is used again last goes, or is not taken at all: no policy finds more"},
-       {"hit_rate_at_any", "1", &F::hit_rate_at_any,
-        "in a cache without limit: (blocks - distinct) / blocks"}});
-  return schema;
 }
 
 }  // namespace kv::planner

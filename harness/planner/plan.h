@@ -2,38 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
-#include "harness/planner/hit_rate.h"
 #include "harness/planner/replay.h"
-#include "harness/planner/request_source.h"
+#include "harness/planner/trace_facts.h"
+#include "harness/results/hit_fields.h"
 #include "harness/results/schema.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::planner {
-
-// Opens the requests again, from the first.
-using OpenRequests = std::function<RequestSource()>;
-
-// What is known of a trace after reading it once.
-struct TraceFacts {
-  int64_t requests = 0;
-  double seconds = 0.0;                // from the first to the last
-  std::vector<double> prompt, output;  // tokens, by request
-  int64_t longest = 0;                 // tokens of a prompt and its answer
-  int64_t typical = 0;                 // their mean
-  std::vector<int64_t> block_tokens;   // of prefix blocks; empty where the trace has no ids
-  std::vector<HitRates> hits;          // by block_tokens
-};
-// `block_tokens`: sizes to look at; none: the trace's own. Throws std::invalid_argument for a trace without ids where
-// sizes are given, and as RequestTrace and BlockTree do.
-TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens);
 
 struct PlanTable {
   config::Geometry geometry;
@@ -48,6 +29,9 @@ struct PlanTable {
   Scheduler scheduler = {};
   int64_t context = 0, users = 0;
 };
+
+// What the weights leave of so many bytes, for sequences up to the model's trained context.
+Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typical_tokens, int max_sequences);
 
 // A row of the table as CSV.
 struct PlanResult {
@@ -65,13 +49,6 @@ std::vector<PlanResult> results_of(const PlanTable& table);
 // With a sentence that answers.
 io::TextTable text_table(const PlanTable& table, io::Units units);
 
-// A point of a hit-rate curve.
-struct HitResult {
-  results::Integer block_tokens, capacity_blocks;
-  results::Number hit_rate, belady_hit_rate, hit_rate_at_any;
-};
-const results::Schema<HitResult>& hit_schema();
-// Some tens of capacities for each block size. Reads the requests once a size.
-std::vector<HitResult> hit_curve(const PlanTable& table);
+const results::Schema<results::HitPoint>& hit_schema();
 
 }  // namespace kv::planner

@@ -23,6 +23,7 @@ class Replay {
     }
     result_.seconds = now_;
     if (held_s_ > 0.0) result_.slack_share = 1.0 - payload_s_ / held_s_;
+    result_.mean = result_.timeline.mean_of_steps();
     return std::move(result_);
   }
 
@@ -33,6 +34,9 @@ class Replay {
       request.prompt = std::max<int64_t>(coming_.prompt_tokens, 1);  // a text begins with a token of its own
       request.output = coming_.output_tokens;
       request.target = request.prompt;
+      constexpr double kMinute = 60.0;
+      request.cluster =
+          coming_.session >= 0 ? coming_.session : static_cast<int64_t>(coming_.arrival_s / kMinute);
       if (rows_.can_ever_hold(request.prompt + std::max<int64_t>(request.output, 1) - 1))
         waiting_.push_back(request);
       else
@@ -48,8 +52,8 @@ class Replay {
     admit();
     if (work_.tokens == 0 && work_.link_bytes == 0.0) return unblock();
     const double seconds = time_.seconds(work_);
-    now_ += seconds;
     observe(seconds);
+    now_ += seconds;
     finish();
     if (watch_.step) watch_.step(running_, waiting_.size());
   }
@@ -148,13 +152,25 @@ class Replay {
 
   void observe(double seconds) {
     result_.running_s[running_.size()] += seconds;
+    if (waiting_.size() >= result_.waiting_s.size()) result_.waiting_s.resize(waiting_.size() + 1);
+    result_.waiting_s[waiting_.size()] += seconds;
     ++result_.steps;
     const int64_t held = rows_.held_bytes();
     result_.peak_held_bytes = std::max(result_.peak_held_bytes, held);
-    double payload = 0.0;
-    for (const Live& live : running_) payload += rows_.payload_bytes(live.rows);
+    double payload = 0.0, stored = 0.0;
+    for (const Live& live : running_) {
+      payload += rows_.payload_bytes(live.rows);
+      stored += rows_.stored_bytes(live.rows);
+    }
     held_s_ += static_cast<double>(held) * seconds;
     payload_s_ += payload * seconds;
+    const auto reserved = static_cast<double>(rows_.reserved_bytes());
+    result_.timeline.add(now_, seconds,
+                         {.running = static_cast<double>(running_.size()),
+                          .waiting = static_cast<double>(waiting_.size()),
+                          .payload_bytes = stored,
+                          .slack_bytes = reserved - stored,
+                          .other_bytes = static_cast<double>(held) - reserved});
   }
 
   // What the step has generated, and who is done.
@@ -177,17 +193,31 @@ class Replay {
 
   void end(Live& live) {
     result_.wait_s.push_back(live.admitted_s - live.arrival_s);
-    result_.ttft_s.push_back(live.first_token_s - live.arrival_s);
-    if (live.output > 1)
-      result_.tpot_s.push_back((now_ - live.first_token_s) / static_cast<double>(live.output - 1));
+    const double ttft = live.first_token_s - live.arrival_s;
+    result_.ttft_s.push_back(ttft);
+    result_.cluster.push_back(live.cluster);
+    double tpot = 0.0;
+    if (live.output > 1) {
+      tpot = (now_ - live.first_token_s) / static_cast<double>(live.output - 1);
+      result_.tpot_s.push_back(tpot);
+      result_.tpot_cluster.push_back(live.cluster);
+    }
+    const auto within = [](double value, double limit) { return limit == 0.0 || value <= limit; };
+    judge(live, within(ttft, scheduler_.limit_ttft_s) && within(tpot, scheduler_.limit_tpot_s));
     result_.prompt_tokens += live.prompt;
     result_.generated_tokens += live.generated;
     release(live);
     if (watch_.end) watch_.end(live, false);
   }
 
+  void judge(const Live& live, bool good) {
+    result_.good.push_back(good ? 1.0 : 0.0);
+    result_.good_cluster.push_back(live.cluster);
+  }
+
   void refuse(const Live& live) {
     ++result_.refused;
+    judge(live, false);
     if (watch_.end) watch_.end(live, true);
   }
 
@@ -214,6 +244,23 @@ class Replay {
   ReplayResult result_;
 };
 
+// Of numbers that were there for so many seconds each.
+int64_t largest_of(const std::vector<double>& seconds) {
+  for (size_t n = seconds.size(); n-- > 0;)
+    if (seconds[n] > 0.0) return static_cast<int64_t>(n);
+  return 0;
+}
+
+int64_t percentile_of(const std::vector<double>& seconds, double p) {
+  double all = 0.0, below = 0.0;
+  for (const double s : seconds) all += s;
+  for (size_t n = 0; n < seconds.size(); ++n) {
+    below += seconds[n];
+    if (below >= all * p / 100.0) return static_cast<int64_t>(n);
+  }
+  return largest_of(seconds);
+}
+
 }  // namespace
 
 StepTime::StepTime(const config::Geometry& g, int64_t weights_bytes, const Device& device)
@@ -234,21 +281,10 @@ double StepTime::seconds(const StepWork& work) const {
   return weights + attention + link;
 }
 
-int64_t ReplayResult::running_percentile(double p) const {
-  double all = 0.0, below = 0.0;
-  for (const double s : running_s) all += s;
-  for (size_t n = 0; n < running_s.size(); ++n) {
-    below += running_s[n];
-    if (below >= all * p / 100.0) return static_cast<int64_t>(n);
-  }
-  return peak_running();
-}
-
-int64_t ReplayResult::peak_running() const {
-  for (size_t n = running_s.size(); n-- > 0;)
-    if (running_s[n] > 0.0) return static_cast<int64_t>(n);
-  return 0;
-}
+int64_t ReplayResult::running_percentile(double p) const { return percentile_of(running_s, p); }
+int64_t ReplayResult::peak_running() const { return largest_of(running_s); }
+int64_t ReplayResult::waiting_percentile(double p) const { return percentile_of(waiting_s, p); }
+int64_t ReplayResult::peak_waiting() const { return largest_of(waiting_s); }
 
 ReplayResult replay(const std::function<bool(io::Request&)>& next, RowAllocator& rows, const StepTime& time,
                     const Scheduler& scheduler, const Watch& watch) {

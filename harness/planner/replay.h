@@ -15,6 +15,7 @@
 #include "harness/config/geometry.h"
 #include "harness/io/request_trace.h"
 #include "harness/planner/row_allocator.h"
+#include "harness/planner/timeline.h"
 
 namespace kv::planner {
 
@@ -49,6 +50,7 @@ struct Scheduler {
   int max_running = 256;
   bool swap = false;  // else recomputation
   double watermark = 0.01;
+  double limit_ttft_s = 0.0, limit_tpot_s = 0.0;  // a request within both is good; 0: no limit
 };
 
 // A request that has arrived and has not ended.
@@ -62,6 +64,7 @@ struct Live {
   int64_t generated = 0;
   int64_t swapped = 0;  // rows in the memory beyond the link
   bool stepped = false;
+  int64_t cluster = 0;  // its session, or the minute in which it came
 };
 
 // What a test watches. Called with nothing in between two steps, and once for each request.
@@ -75,14 +78,23 @@ struct ReplayResult {
   int64_t prompt_tokens = 0, generated_tokens = 0;
   double seconds = 0.0;           // of the simulated clock, first arrival to last answer
   std::vector<double> running_s;  // seconds with so many sequences running
-  std::vector<double> wait_s, ttft_s,
-      tpot_s;  // of each request: to admission, to the first token, each further one
+  std::vector<double> waiting_s;  // and with so many waiting
+  // Of each request that was served: to admission, to the first token, each further one.
+  std::vector<double> wait_s, ttft_s, tpot_s;
+  std::vector<double> good;  // of each request, refused ones too: 1 within the limits, else 0
+  // Beside ttft_s, tpot_s and good: the session, or the minute of the arrival where the trace has none.
+  std::vector<int64_t> cluster, tpot_cluster, good_cluster;
   int64_t peak_held_bytes = 0;
   double slack_share = 0.0;  // of the bytes held, what is no filled row: mean over time
+  Moment mean;               // over the time of all steps
+  Timeline timeline;
 
   // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.
   int64_t running_percentile(double p) const;
   int64_t peak_running() const;
+  // Likewise of those that waited.
+  int64_t waiting_percentile(double p) const;
+  int64_t peak_waiting() const;
 };
 
 // `next` gives the requests in the order of arrival; false at the end.

@@ -28,6 +28,8 @@ double gamma(double shape, uint64_t key) {
   }
 }
 
+uint64_t arrivals_key(uint64_t seed) { return math::random::key({seed, 0x6172726976616c73}); }  // "arrivals"
+
 // The numbers of "name(a,b)", as many as there are places for; false where the text is not that.
 bool numbers_of(const std::string& text, const std::string& name, std::initializer_list<double*> places) {
   if (!text.starts_with(name + "(") || !text.ends_with(")")) return false;
@@ -54,21 +56,35 @@ Arrivals parse_arrivals(const std::string& text) {
       "deviation of a gap as so many times its mean");
 }
 
+RequestSource::RequestSource(std::shared_ptr<const DrawnLengths> lengths, const Arrivals& arrivals,
+                             int64_t requests, uint64_t seed)
+    : lengths_(std::move(lengths)), arrivals_(arrivals), most_(requests), key_(arrivals_key(seed)) {
+  if (arrivals.per_second == 0.0) throw std::invalid_argument("drawn requests have no arrivals of their own");
+}
+
 RequestSource::RequestSource(std::string path, const Arrivals& arrivals, int64_t most, uint64_t seed)
     : path_(std::move(path)),
       arrivals_(arrivals),
       most_(most),
-      key_(math::random::key({seed, 0x6172726976616c73})),  // "arrivals"
+      key_(arrivals_key(seed)),
       trace_(std::make_unique<io::RequestTrace>(path_)) {}
 
-bool RequestSource::next(io::Request& request) {
-  if (most_ > 0 && given_ == most_) return false;
-  if (!trace_->next(request)) {
-    if (given_ == 0) throw std::invalid_argument(path_ + ": holds no request");
-    if (most_ == 0 || arrivals_.per_second == 0.0) return false;
-    trace_ = std::make_unique<io::RequestTrace>(path_);
-    trace_->next(request);
+// All but the time of drawn arrivals.
+bool RequestSource::read(io::Request& request) {
+  if (lengths_) {
+    request.prompt_tokens = lengths_->prompt[static_cast<size_t>(given_) % lengths_->prompt.size()];
+    request.output_tokens = lengths_->output[static_cast<size_t>(given_) % lengths_->output.size()];
+    return true;
   }
+  if (trace_->next(request)) return true;
+  if (given_ == 0) throw std::invalid_argument(path_ + ": holds no request");
+  if (most_ == 0 || arrivals_.per_second == 0.0) return false;
+  trace_ = std::make_unique<io::RequestTrace>(path_);
+  return trace_->next(request);
+}
+
+bool RequestSource::next(io::Request& request) {
+  if ((most_ > 0 && given_ == most_) || !read(request)) return false;
   if (arrivals_.per_second > 0.0) {
     const double shape = 1.0 / (arrivals_.cv * arrivals_.cv);
     const uint64_t key = math::random::key({key_, static_cast<uint64_t>(given_)});

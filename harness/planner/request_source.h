@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/io/request_trace.h"
 
@@ -18,15 +19,26 @@ struct Arrivals {
 // "poisson(2.5)" or "gamma(2.5,2)": requests a second, and cv; empty: the trace's own. Throws std::invalid_argument.
 Arrivals parse_arrivals(const std::string& text);
 
+// Requests of drawn lengths, one after another and then from the first again. None of them is empty.
+struct DrawnLengths {
+  std::vector<int64_t> prompt, output;
+};
+
 class RequestSource {
  public:
+  // Throws std::invalid_argument for arrivals without a rate.
+  RequestSource(std::shared_ptr<const DrawnLengths> lengths, const Arrivals& arrivals, int64_t requests,
+                uint64_t seed);
   // `most`: requests in all; 0: the trace's. With drawn arrivals, more than the trace has begin it again.
   RequestSource(std::string path, const Arrivals& arrivals, int64_t most, uint64_t seed);
   // False at the end. Throws std::invalid_argument as RequestTrace, and for a trace without requests.
   bool next(io::Request& request);
 
  private:
+  bool read(io::Request& request);
+
   const std::string path_;
+  const std::shared_ptr<const DrawnLengths> lengths_;
   const Arrivals arrivals_;
   const int64_t most_;
   const uint64_t key_;

@@ -15,6 +15,7 @@ namespace kv::planner {
 // What all groups together may hold.
 struct RowAllocator::Budget {
   int64_t limit = 0, used = 0;
+  int64_t rows = 0;  // of `used`
   void take(int64_t bytes) {
     if (bytes > limit - used) throw std::bad_alloc();
     used += bytes;
@@ -40,6 +41,7 @@ class CountingMemory : public Memory {
   }
   std::byte* allocate_rows(size_t bytes, ByteKind, Tier) override {
     count(bytes);
+    budget_.rows += static_cast<int64_t>(bytes) * times_;
     std::byte* p = next_;
     next_ += (bytes + 63) / 64 * 64;
     held_[p] = {bytes, false};
@@ -47,7 +49,9 @@ class CountingMemory : public Memory {
   }
   void release(std::byte* p) noexcept override {
     const auto found = held_.find(p);
-    budget_.used -= static_cast<int64_t>(found->second.bytes) * times_;
+    const int64_t bytes = static_cast<int64_t>(found->second.bytes) * times_;
+    budget_.used -= bytes;
+    if (!found->second.real) budget_.rows -= bytes;
     free_real(p, found->second);
     held_.erase(found);
   }
@@ -83,6 +87,7 @@ struct RowAllocator::Group {
   CacheShape shape;  // of one layer
   int64_t layers;
   Codec codec;
+  bool buffered;  // the codec keeps the newest rows raw
   PlacementContext context;
   std::unique_ptr<CountingMemory<Budget>> memory;
   std::unique_ptr<Placement> placement;
@@ -97,6 +102,7 @@ struct RowAllocator::Group {
         shape(shape_),
         layers(layers_),
         codec(codec_for(spec, shape)),
+        buffered(ResidualBuffer::needed(codec)),
         context(placement_context(shape, unit_layout(codec, shape), slots(shape.max_tokens), nullptr)) {
     if (spec.placement.values.contains("pool"))
       block_units = spec.placement.integer("block") / context.unit.rows;
@@ -108,10 +114,11 @@ struct RowAllocator::Group {
   }
   int64_t units_of(int64_t tokens) const {
     const int64_t rows = slots(tokens);
-    return ResidualBuffer::needed(codec) ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows
-                                         : rows;
+    return buffered ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows : rows;
   }
   int64_t blocks_of(int64_t tokens) const { return ceil_div(units_of(tokens), block_units); }
+  // At least one, where a codec still has all rows in its buffer.
+  int64_t usual_blocks(int64_t tokens) const { return std::max<int64_t>(1, blocks_of(tokens)); }
   int64_t unit_bytes() const { return context.unit_bytes() * context.heads; }
   int64_t block_bytes() const { return unit_bytes() * block_units; }
   // One layer of a sequence of so many tokens, outside of the pool.
@@ -121,9 +128,7 @@ struct RowAllocator::Group {
   // Codecs' buffers of raw rows, and what a retention knows of its rows.
   int64_t state_bytes() const {
     const int64_t buffer =
-        ResidualBuffer::needed(codec)
-            ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent())
-            : 0;
+        buffered ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent()) : 0;
     return layers *
            (buffer + retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads);
   }
@@ -220,7 +225,7 @@ void RowAllocator::size_pools(const Room& room) {
   };
   for (const auto& g : groups_) {
     own += static_cast<double>(g->layers * g->own_bytes(room.typical_tokens));
-    if (g->paged()) pooled += static_cast<double>(g->blocks_of(room.typical_tokens)) * bytes_of(*g);
+    if (g->paged()) pooled += static_cast<double>(g->usual_blocks(room.typical_tokens)) * bytes_of(*g);
   }
   if (pooled == 0.0) return;
   const auto bytes = static_cast<double>(room.bytes);
@@ -228,7 +233,7 @@ void RowAllocator::size_pools(const Room& room) {
   const double left = bytes - sequences * own;
   for (const auto& g : groups_) {
     if (!g->paged()) continue;
-    const double blocks = left / pooled * static_cast<double>(g->blocks_of(room.typical_tokens));
+    const double blocks = left / pooled * static_cast<double>(g->usual_blocks(room.typical_tokens));
     constexpr double kMost = 1 << 30;
     g->pool_blocks = static_cast<int64_t>(std::clamp(blocks, 0.0, kMost));
     if (g->pool_blocks == 0) throw std::bad_alloc();
@@ -336,6 +341,23 @@ double RowAllocator::payload_bytes(int64_t tokens) const {
   double bytes = 0.0;
   for (const Kept& k : kept_)
     bytes += static_cast<double>(std::min(tokens, k.most_rows) * k.layers) * k.row_bytes;
+  return bytes;
+}
+
+double RowAllocator::stored_bytes(int64_t tokens) const {
+  double bytes = 0.0;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const Group& g = *groups_[i];
+    const Kept& k = kept_[i];
+    const double rows = static_cast<double>(std::min(tokens, k.most_rows) * k.layers) * k.row_bytes;
+    bytes += g.buffered ? static_cast<double>(g.units_of(tokens) * g.unit_bytes() * g.layers) : rows;
+  }
+  return bytes;
+}
+
+int64_t RowAllocator::reserved_bytes() const {
+  int64_t bytes = budget_->rows;
+  for (const auto& g : groups_) bytes -= (g->pool_blocks - g->used_blocks) * g->block_bytes() * g->layers;
   return bytes;
 }
 

@@ -62,6 +62,10 @@ class RowAllocator {
   const std::vector<Kept>& kept() const { return kept_; }
   // Rows that are filled, in bytes: slack left out. Rows in a codec's buffer count as encoded ones.
   double payload_bytes(int64_t tokens) const;
+  // Rows that lie in what held_bytes() counts: of a sequence of so many tokens, without a codec's buffer of raw rows.
+  double stored_bytes(int64_t tokens) const;
+  // Of held_bytes() what is reserved for rows, filled or not; the rest are tables, scores and buffers.
+  int64_t reserved_bytes() const;
   // Of all paged groups, and those of them in use: as the placements count them.
   int64_t pool_blocks() const;
   int64_t blocks_in_use() const;

@@ -12,7 +12,7 @@ using Fields = std::vector<Field<CellResult>>;
 
 // Experiments as results/README.md has them. A column that one of them fills in only sometimes names it, too.
 constexpr std::string_view kAll =
-    "decode growth prefill batch budget checkpoint quality recall generate stream model eval";
+    "decode growth prefill batch budget checkpoint quality recall generate stream model replay eval";
 constexpr std::string_view kSteps = "decode growth batch model";
 constexpr std::string_view kTimed = "decode growth prefill batch model";
 constexpr std::string_view kReadings = "quality recall stream";
@@ -369,7 +369,7 @@ Fields all_fields() {
   Fields all;
   for (const Fields& part : {identity(), bytes(), times(), roofline(), tier_fields(kAll, kSteps), errors(),
                              of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(),
-                             of_losses(), of_models(), of_whole_models(), comparison()})
+                             of_losses(), of_models(), of_whole_models(), replay_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/results/replay_fields.h"
 #include "harness/results/schema.h"
 #include "harness/verify/metrics/metrics.h"
 
@@ -21,7 +22,7 @@ struct PredictionResult {
   Number p_change_rms;
 };
 
-struct CellResult : PredictionResult {
+struct CellResult : PredictionResult, ReplayResult {
   // Which cell it is.
   std::string cell, variant, device;
   Integer threads;

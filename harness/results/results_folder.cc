@@ -125,8 +125,9 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bo
 void ResultsFolder::discard_if_empty() {
   if (goes_on_ || !cells_.empty()) return;
   std::error_code ignored;
-  for (const char* name : {"cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "env.json",
-                           "benchmark.json", "columns.json", "config.toml"}) {
+  for (const char* name :
+       {"cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "replay.csv", "hits.csv",
+        "env.json", "benchmark.json", "columns.json", "config.toml"}) {
     fs::remove(path_ / name, ignored);
   }
   if (made_folder_) fs::remove(path_, ignored);
@@ -142,6 +143,9 @@ void ResultsFolder::open_tables() {
   if (fs::exists(path_ / "positions.csv"))
     positions_file_ = reopen(path_ / "positions.csv", position_schema(), finished);
   if (fs::exists(path_ / "texts.csv")) texts_file_ = reopen(path_ / "texts.csv", text_schema(), finished);
+  if (fs::exists(path_ / "replay.csv"))
+    moments_file_ = reopen(path_ / "replay.csv", moment_schema(), finished);
+  if (fs::exists(path_ / "hits.csv")) hits_file_ = reopen(path_ / "hits.csv", hit_schema(), finished);
 }
 
 void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
@@ -176,9 +180,18 @@ void ResultsFolder::add_texts(std::span<const TextResult> rows) {
   texts_file_->append(csv_lines(text_schema(), rows));
 }
 
+void ResultsFolder::add_moments(std::span<const MomentResult> rows) {
+  if (!moments_file_) moments_file_ = reopen(path_ / "replay.csv", moment_schema(), {});
+  moments_file_->append(csv_lines(moment_schema(), rows));
+}
+void ResultsFolder::add_hits(std::span<const HitResult> rows) {
+  if (!hits_file_) hits_file_ = reopen(path_ / "hits.csv", hit_schema(), {});
+  hits_file_->append(csv_lines(hit_schema(), rows));
+}
+
 void ResultsFolder::add_cells(std::span<const CellResult> rows) {
-  for (AppendFile* side :
-       {samples_file_.get(), growth_file_.get(), positions_file_.get(), texts_file_.get()}) {
+  for (AppendFile* side : {samples_file_.get(), growth_file_.get(), positions_file_.get(), texts_file_.get(),
+                           moments_file_.get(), hits_file_.get()}) {
     if (side) side->sync();
   }
   cells_file_->append(csv_lines(cell_schema(), rows));

@@ -5,6 +5,8 @@
 //   growth.csv     one row a step of a growth run
 //   positions.csv  one row a bucket of positions of a quality or stream run
 //   texts.csv      one row a text of a generate run
+//   replay.csv     one row a stretch of a replay's time
+//   hits.csv       one row a capacity of a prefix cache, of a replayed trace with ids
 //   columns.json   what the columns of cells.csv mean, and in which unit
 //   env.json  config.toml  benchmark.json
 #pragma once
@@ -54,6 +56,8 @@ class ResultsFolder {
   void add_growth(std::span<const GrowthResult> rows);
   void add_positions(std::span<const PositionResult> rows);
   void add_texts(std::span<const TextResult> rows);
+  void add_moments(std::span<const MomentResult> rows);
+  void add_hits(std::span<const HitResult> rows);
   // A sweep point's cells, all or none, on disk when this returns.
   void add_cells(std::span<const CellResult> rows);
   // Forgets what was measured of cells that are not in cells.csv (yet).
@@ -78,6 +82,7 @@ class ResultsFolder {
   std::optional<FolderLock> lock_;
   std::vector<CellResult> cells_;
   std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_, positions_file_, texts_file_;
+  std::unique_ptr<AppendFile> moments_file_, hits_file_;
 };
 
 }  // namespace kv::results

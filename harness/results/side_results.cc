@@ -124,4 +124,35 @@ const Schema<HeadResult>& head_schema() {
   return schema;
 }
 
+const Schema<MomentResult>& moment_schema() {
+  using M = MomentResult;
+  static const Schema<M> schema(
+      "replay.csv",
+      {shared<M>("cell", &M::cell),
+       shared<M>("variant", &M::variant),
+       shared<M>("batch", &M::batch),
+       shared<M>("seq_len", &M::seq_len),
+       {"time_s", "s", &M::time_s, "on the replay's clock, the end of the stretch; values are means over it"},
+       {"running", "", &M::running, "sequences that run; none while nothing is there to do"},
+       {"waiting", "", &M::waiting, "requests that wait"},
+       {"payload_bytes", "bytes", &M::payload_bytes, "rows that are filled"},
+       {"slack_bytes", "bytes", &M::slack_bytes, "reserved for sequences and not filled"},
+       {"other_bytes", "bytes", &M::other_bytes, "block tables, scores, codecs' raw rows, states"},
+       {"cached_bytes", "bytes", &M::cached_bytes, "blocks of prefixes that no sequence uses"}});
+  return schema;
+}
+
+const Schema<HitResult>& hit_schema() {
+  using H = HitResult;
+  static const Schema<H> schema("hits.csv", [] {
+    std::vector<Field<H>> fields{
+        shared<H>("cell", &H::cell), shared<H>("variant", &H::variant), shared<H>("batch", &H::batch),
+        shared<H>("seq_len", &H::seq_len),
+        Field<H>{"capacity_bytes", "bytes", &H::capacity_bytes, "rows of capacity_blocks, of this variant"}};
+    for (const Field<H>& field : hit_fields<H>()) fields.push_back(field);
+    return fields;
+  }());
+  return schema;
+}
+
 }  // namespace kv::results

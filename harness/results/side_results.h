@@ -1,11 +1,12 @@
 // The rows of the tables beside cells.csv: every timed sample, every step of a growth run, predictions by
-// position, generated texts, and errors by layer and head. Each says whose it is.
+// position, generated texts, errors by layer and head, and replays over time. Each says whose it is.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "harness/results/cell_result.h"
+#include "harness/results/hit_fields.h"
 #include "harness/results/schema.h"
 
 namespace kv::results {
@@ -57,10 +58,26 @@ struct HeadResult : OfCell {
   std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());  // those of outputs
 };
 
+// A stretch of a replay's time: replay.csv.
+struct MomentResult : OfCell {
+  using OfCell::OfCell;
+  Number time_s, running, waiting;
+  Number payload_bytes, slack_bytes, other_bytes, cached_bytes;
+};
+
+// A point of a trace's hit-rate curve: hits.csv.
+struct HitResult : OfCell, HitPoint {
+  HitResult(const CellResult& of, const HitPoint& point) : OfCell(of), HitPoint(point) {}
+  HitResult() = default;
+  Integer capacity_bytes;
+};
+
 const Schema<SampleResult>& sample_schema();
 const Schema<GrowthResult>& growth_schema();
 const Schema<PositionResult>& position_schema();
 const Schema<TextResult>& text_schema();
 const Schema<HeadResult>& head_schema();
+const Schema<MomentResult>& moment_schema();
+const Schema<HitResult>& hit_schema();
 
 }  // namespace kv::results

@@ -22,6 +22,8 @@ class Tables:
     growth: pl.DataFrame
     positions: pl.DataFrame
     heads: pl.DataFrame
+    moments: pl.DataFrame
+    hits: pl.DataFrame
     style: VariantStyle
 
 

@@ -34,5 +34,9 @@ from figures.recall import recall_budget
 from figures.stream import stream
 from figures.whole_models import model_rate
 from figures.whole_models import model_split
+from figures.requests import replay_concurrency
+from figures.requests import replay_requests
+from figures.requests import replay_memory
+from figures.requests import hit_rate
 
 FIGURES = [imported for imported in globals().values() if isinstance(imported, Figure)]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 MODELS = ("quality", "recall", "generate", "stream")
-OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", *MODELS)
+OWN = ("budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", *MODELS)
 BASELINE = "contiguous/f32/full"
 
 
@@ -19,6 +19,7 @@ class Files:
         by_key = {row["cell"]: row for row in self.cells}
         joined = lambda name: [(by_key[row["cell"]], row) for row in rows_of(folder / name) if row["cell"] in by_key]
         self.growth, self.positions, self.heads = joined("growth.csv"), joined("positions.csv"), joined("heads.csv")
+        self.moments, self.hits = joined("replay.csv"), joined("hits.csv")
 
     def of(self, *experiments):
         return [row for row in self.cells if row["experiment"] in experiments]

@@ -15,6 +15,7 @@ from statistics import median
 import altair as alt
 import polars as pl
 import pytest
+from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
 from checks_of_tiers import check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
 from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, losses, place, points, title
 from figures.batch import cost_of_padding
@@ -380,8 +381,9 @@ def page(tmp_path_factory):
     synthetic_run(folder / "run", lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
     synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     synthetic_run(folder / "tiers", lengths=(256,), tiers=True)
+    synthetic_run(folder / "replays", lengths=(256,), replays=True)
     found = {}
-    for run in (folder / "swept", folder / "tiers", folder / "run"):  # what several draw is checked in the last
+    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "run"):  # what several draw is checked in the last
         done = report(run)
         assert done.returncode == 0, done.stderr
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)

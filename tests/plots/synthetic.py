@@ -23,6 +23,7 @@ from synthetic_models import (
     whole_model_cells,
 )
 from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS
+from synthetic_replay import hit_rows, moment_rows, replay_cells
 from synthetic_tiers import tier_cells
 
 # name: (bytes of an element, relative error, microseconds a row)
@@ -55,7 +56,7 @@ SWEPT = {
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
                   workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False, tiers=False,
-                  cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+                  replays=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
     """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run of
     the first `growing` variants and the experiments that came later."""
     draw = random.Random(1)
@@ -75,8 +76,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
-    if tiers:
-        cells += tier_cells()
+    cells += (tier_cells() if tiers else []) + (replay_cells() if replays else [])
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
     if later:
@@ -95,13 +95,14 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                           step_p50_us="", verdict=""))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "cells.csv", list(dict.fromkeys(name for cell in cells for name in cell)), cells)
+    beside = {"growth.csv": steps}
     if later:
-        positions = position_rows(cells) + stream_rows(cells)
-        write_csv(folder / "positions.csv", list(positions[0]), positions)
-        write_csv(folder / "heads.csv", list(head_rows(cells)[0]), head_rows(cells))
-        write_csv(folder / "texts.csv", list(text_rows()[0]), text_rows())
-    if steps:
-        write_csv(folder / "growth.csv", list(steps[0]), steps)
+        beside |= {"positions.csv": position_rows(cells) + stream_rows(cells), "heads.csv": head_rows(cells), "texts.csv": text_rows()}
+    if replays:
+        beside |= {"replay.csv": moment_rows(cells), "hits.csv": hit_rows(cells)}
+    for name, rows in beside.items():
+        if rows:
+            write_csv(folder / name, list(rows[0]), rows)
     env = {
         "kvlab": {"version": "0.0-synthetic", "git_dirty": False},
         "cpu": {"model": cpu, "cores": 2, "l2_bytes": 2 << 20},

@@ -20,8 +20,9 @@ def drawn(tmp_path_factory):
     synthetic_run(folder / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
     synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     synthetic_run(folder / "tiers", lengths=(256,), tiers=True)
+    synthetic_run(folder / "replays", lengths=(256,), replays=True)
     titles = {}
-    for run in (folder / "swept", folder / "tiers", folder / "run"):
+    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "run"):
         assert report(run).returncode == 0
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
         titles |= {name: in_one_line(spec["title"]["text"]) for name, spec in json.loads(specs[1]).items()}

@@ -45,7 +45,8 @@ def test_list_columns_says_what_every_table_holds(results):
             tables.append(line)
         elif line:
             listed.setdefault(tables[-1], []).append(line.split()[0])
-    assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "heads.csv"]
+    assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "heads.csv",
+                      "replay.csv", "hits.csv"]
     for name in ("cells.csv", "samples.csv", "growth.csv"):
         assert (results / name).read_text().splitlines()[0].split(",") == listed[name]
     columns = json.loads((results / "columns.json").read_text())

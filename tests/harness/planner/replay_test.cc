@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -59,6 +60,14 @@ struct Watched {
   int64_t refused = 0, steps = 0;
 };
 
+// No less than what is filled, and no more than all.
+void expect_reserved(const RowAllocator& rows, const std::vector<Live>& running) {
+  double stored = 0.0;
+  for (const Live& live : running) stored += rows.stored_bytes(live.rows);
+  EXPECT_LE(stored, static_cast<double>(rows.reserved_bytes()));
+  EXPECT_LE(rows.reserved_bytes(), rows.held_bytes());
+}
+
 Watched watched(const std::vector<io::Request>& requests, const std::string& spec, int64_t bytes,
                 const Scheduler& scheduler) {
   const Room room{.bytes = bytes,
@@ -83,6 +92,8 @@ Watched watched(const std::vector<io::Request>& requests, const std::string& spe
     EXPECT_EQ(rows.blocks_in_use(), blocks);
     EXPECT_LE(rows.blocks_in_use(), rows.pool_blocks());
     EXPECT_LE(rows.held_bytes(), bytes);
+    EXPECT_TRUE(block == 0 || rows.reserved_bytes() == blocks * block * kTokenBytes / kLayers);
+    expect_reserved(rows, running);
     EXPECT_LE(running.size(), static_cast<size_t>(scheduler.max_running));
     EXPECT_LE(running.size() + waiting + out.ended.size(), requests.size());
   };
@@ -105,6 +116,9 @@ Watched watched(const std::vector<io::Request>& requests, const std::string& spe
   EXPECT_EQ(out.result.requests, static_cast<int64_t>(requests.size()));
   EXPECT_EQ(out.result.refused, out.refused);
   EXPECT_EQ(out.steps, out.result.steps);
+  EXPECT_EQ(out.result.good.size(), requests.size());
+  EXPECT_EQ(out.result.cluster.size(), out.result.ttft_s.size());
+  EXPECT_EQ(out.result.tpot_cluster.size(), out.result.tpot_s.size());
   int64_t asked = 0;
   for (const auto& [request, live] : out.ended) asked += live.generated;
   EXPECT_EQ(out.result.generated_tokens, asked);
@@ -145,6 +159,41 @@ TEST(Replay, PreemptsWithHalfOfWhatIsNeededAndNeverWithAll) {
       EXPECT_EQ(tight.result.generated_tokens, ample.result.generated_tokens);
     }
   }
+}
+
+TEST(Replay, CountsAsGoodWhatIsWithinBothLimits) {
+  const auto requests = random_requests(2, 200);
+  Scheduler scheduler{.step_tokens = 512, .max_running = 16};
+  const ReplayResult all = watched(requests, "paged/f16", 1 << 22, scheduler).result;
+  EXPECT_EQ(std::count(all.good.begin(), all.good.end(), 1.0), 200);
+  std::vector<double> first = all.ttft_s;
+  std::sort(first.begin(), first.end());
+  scheduler.limit_ttft_s = first[99];
+  const ReplayResult half = watched(requests, "paged/f16", 1 << 22, scheduler).result;
+  EXPECT_EQ(std::count(half.good.begin(), half.good.end(), 1.0), 100);
+  scheduler.limit_tpot_s = 1e-9;
+  const ReplayResult none = watched(requests, "paged/f16", 1 << 22, scheduler).result;
+  const auto short_answers = std::count_if(requests.begin(), requests.end(),
+                                           [](const io::Request& r) { return r.output_tokens <= 1; });
+  EXPECT_LE(std::count(none.good.begin(), none.good.end(), 1.0), short_answers);
+}
+
+TEST(Replay, HoldsApartWhatIsFilledAndWhatIsReserved) {
+  const auto requests = random_requests(5, 200);
+  const Scheduler scheduler{.step_tokens = 512, .max_running = 16};
+  double last = -1.0;
+  for (const char* spec : {"paged(block=1)/f16", "paged/f16", "paged(block=64)/f16", "contiguous/f16"}) {
+    const ReplayResult r = watched(requests, spec, int64_t{1} << 28, scheduler).result;
+    const double share = r.mean.slack_bytes / (r.mean.slack_bytes + r.mean.payload_bytes);
+    EXPECT_GT(share, last) << spec;
+    EXPECT_GT(r.mean.payload_bytes, 0.0);
+    EXPECT_GE(r.peak_running(), r.running_percentile(99));
+    EXPECT_GE(r.running_percentile(99), r.running_percentile(50));
+    EXPECT_GE(r.peak_waiting(), r.waiting_percentile(99));
+    last = share;
+  }
+  EXPECT_EQ(watched(requests, "paged(block=1)/f16", int64_t{1} << 28, scheduler).result.mean.slack_bytes,
+            0.0);
 }
 
 TEST(Replay, RefusesWhatWouldNotFitAlone) {
@@ -196,6 +245,20 @@ TEST(RowAllocator, CountsWhatCachesHold) {
     for (int i = 0; i < 6; ++i) rows.close(i);
     EXPECT_EQ(rows.held_bytes(), 0) << text;
   }
+}
+
+TEST(RequestSource, GivesDrawnLengthsAgainAndAgain) {
+  const auto lengths =
+      std::make_shared<const DrawnLengths>(DrawnLengths{.prompt = {3, 4, 5}, .output = {1, 2}});
+  RequestSource source(lengths, parse_arrivals("poisson(10)"), 7, 1);
+  io::Request request;
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_TRUE(source.next(request));
+    EXPECT_EQ(request.prompt_tokens, 3 + i % 3);
+    EXPECT_EQ(request.output_tokens, 1 + i % 2);
+  }
+  EXPECT_FALSE(source.next(request));
+  EXPECT_THROW(RequestSource(lengths, {}, 7, 1), std::invalid_argument);
 }
 
 TEST(RequestSource, DrawsArrivalsOfTheRateAndSpreadThatAreAsked) {

@@ -188,6 +188,8 @@ TEST(Schema, OfEveryTableIsWhole) {
   expect_whole(results::growth_schema());
   expect_whole(results::position_schema());
   expect_whole(results::text_schema());
+  expect_whole(results::moment_schema());
+  expect_whole(results::hit_schema());
 }
 
 TEST(Schema, HasAColumnForEveryMetric) {
@@ -262,8 +264,9 @@ TEST_F(Results, WriteWholeLeavesTheOldFileWhereTheDiskRefuses) {
 
 // Every column says what it is, in which unit and where it is filled in.
 TEST(Schema, DescribesEveryColumn) {
-  const std::set<std::string> known{"decode",  "growth", "prefill",  "batch",  "budget", "checkpoint",
-                                    "quality", "recall", "generate", "stream", "model",  "eval"};
+  const std::set<std::string> known{"decode",     "growth",  "prefill", "batch",    "budget",
+                                    "checkpoint", "quality", "recall",  "generate", "stream",
+                                    "model",      "replay",  "eval"};
   for (const results::Column& column : results::cell_schema().columns()) {
     EXPECT_FALSE(column.meaning.empty()) << column.name;
     EXPECT_FALSE(column.experiments.empty()) << column.name;

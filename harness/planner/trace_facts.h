@@ -1,0 +1,34 @@
+// What is known of a trace after reading it: its lengths, and how much of its prompts a prefix cache would have had.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "harness/planner/hit_rate.h"
+#include "harness/planner/request_source.h"
+#include "harness/results/hit_fields.h"
+
+namespace kv::planner {
+
+// Opens the requests again, from the first.
+using OpenRequests = std::function<RequestSource()>;
+
+struct TraceFacts {
+  int64_t requests = 0;
+  double seconds = 0.0;                // from the first to the last
+  std::vector<double> prompt, output;  // tokens, by request
+  int64_t longest = 0;                 // tokens of a prompt and its answer
+  int64_t typical = 0;                 // their mean
+  bool sessions = false;               // requests say which belong together
+  std::vector<int64_t> block_tokens;   // of prefix blocks; empty where the trace has no ids
+  std::vector<HitRates> hits;          // by block_tokens
+};
+// `block_tokens`: sizes to look at; none: the trace's own. Throws std::invalid_argument for a trace without ids where
+// sizes are given, and as RequestTrace and BlockTree do.
+TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens);
+
+// Some tens of capacities for each block size. Reads the requests once a size.
+std::vector<results::HitPoint> hit_curve(const TraceFacts& facts, const OpenRequests& open);
+
+}  // namespace kv::planner

@@ -1,0 +1,45 @@
+"""What the charts of replays have to draw, for drawn_data_test."""
+
+from __future__ import annotations
+
+import re
+
+from drawn import drawn, points, title
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def most_loaded(files):
+    """(cell, stretch) of the machine on which most requests wait."""
+    worst = max(files.of("replay"), key=lambda row: row["waiting_p99"])
+    return [(cell, row) for cell, row in files.moments if cell["machine"] == worst["machine"]]
+
+
+def check_replay_requests(spec, files):
+    assert title(spec, "y") == "requests"
+    stretches = most_loaded(files)
+    assert len({cell["variant"] for cell, _ in stretches}) == 3
+    want = points((row["variant"], kind, row["time_s"], row[kind]) for _, row in stretches for kind in ("running", "waiting"))
+    found = drawn(spec, "line", "color", "x", "y")
+    assert found == points(row[1:] for row in want.elements())
+
+
+def check_replay_memory(spec, files):
+    unit = UNITS[re.search(r"\[(\w+)\]", title(spec, "y"))[1]]
+    want = points((kind, row["time_s"], row[f"{kind}_bytes"] / unit) for _, row in most_loaded(files)
+                  for kind in ("payload", "slack", "other", "cached"))  # fmt: skip
+    assert drawn(spec, "area", "color", "x", "y") == want
+
+
+def check_replay_concurrency(spec, files):
+    cells = files.of("replay")
+    assert title(spec, "x") == "sequences that run at once"
+    for mark, column in (("bar", "running_p50"), ("tick", "running_p99"), ("point", "running_peak")):
+        assert drawn(spec, mark, "y", "x") == points((row["variant"], row[column]) for row in cells)
+
+
+def check_hit_rate(spec, files):
+    kinds = {"least recently used": "hit_rate", "Belady's optimum": "belady_hit_rate", "without limit": "hit_rate_at_any"}
+    rows = [row for _, row in files.hits if row["variant"] == "contiguous/f16/full"]
+    want = points((kind, row["capacity_bytes"], row[column]) for row in rows for kind, column in kinds.items())
+    assert drawn(spec, "line", "color", "x", "y") == want
