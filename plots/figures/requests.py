@@ -56,7 +56,7 @@ def replay_requests(tables: Tables):
     rows = over_time(tables)
     most = rows.group_by("variant", maintain_order=True).agg(pl.col("running").max(), pl.col("waiting").max())
     least, best = (most.sort("waiting", "variant", descending=down).row(0, named=True) for down in (True, False))
-    said = f"{where(rows)}with {short(least['variant'])} up to {least['waiting']:,.0f} requests wait while {least['running']:,.0f} run"
+    said = f"{where(rows) + 'with' if where(rows) else 'With'} {short(least['variant'])} up to {least['waiting']:,.0f} requests wait while {least['running']:,.0f} run"
     if most.height > 1:
         said += f", with {short(best['variant'])} {best['waiting']:,.0f} while {best['running']:,.0f} run"
     both = pl.concat(
