@@ -95,17 +95,21 @@ def replay_memory(tables: Tables):
     if share.height > 1:
         said += f", {least['share']:.1%} with {short(least['variant'])}"
     unit, size = binary_unit(rows.select(pl.max_horizontal(HELD.values())).to_series().max())
-    stacked = pl.concat(
-        rows.select("variant", "panel", "time_s", kind=pl.lit(kind), order=pl.lit(order), bytes=pl.col(HELD[kind]),
-                    held=pl.col(HELD[kind]) / size)
-        for order, kind in enumerate(COLOURS)
-    ).filter(pl.col("bytes").is_not_null())  # fmt: skip
+    # Stacked here: Vega-Lite would give each variant the others' times, with nothing held at them.
+    stacked, below = [], pl.lit(0.0)
+    for kind in COLOURS:
+        top = below + pl.col(HELD[kind]).fill_null(0) / size
+        stacked.append(
+            rows.select("variant", "panel", "time_s", kind=pl.lit(kind), bytes=pl.col(HELD[kind]), low=below, high=top)
+        )
+        below = top
+    stacked = pl.concat(stacked).filter(pl.col("bytes").is_not_null())
     stacked = stacked.with_columns(text("bytes", bytes_text), text("time_s", "{:,.0f} s".format))
     area = alt.Chart().mark_area(interpolate="step-before").encode(
         time_axis(),
-        alt.Y("held:Q", stack=True, axis=alt.Axis(title=f"held [{unit}]", tickCount=5)),
+        alt.Y("low:Q", axis=alt.Axis(title=f"held [{unit}]", tickCount=5)),
+        alt.Y2("high:Q"),
         alt.Color("kind:N", scale=scale(COLOURS), legend=alt.Legend(title="kind")),
-        alt.Order("order:Q"),
         opacity=in_focus(),
         tooltip=tips(length=False, until="time_s_text", kind="kind", held="bytes_text"),
     )
@@ -114,9 +118,9 @@ def replay_memory(tables: Tables):
 
 @figure(
     "replay_concurrency",
-    "Sequences that run at once, by variant",
-    "More is better where requests wait. The bar is the median over the time in which any sequence runs, the tick the 99th "
-    "percentile, the circle the most. Where nothing waits, more at once means only that each takes longer.",
+    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most",
+    "More is better where requests wait. Of the time in which any sequence runs. Where nothing waits, more at once means only that "
+    "each takes longer.",
 )
 def replay_concurrency(tables: Tables):
     rows = replays(tables, "running_p50", "running_p99")

@@ -26,9 +26,11 @@ def check_replay_requests(spec, files):
 
 def check_replay_memory(spec, files):
     unit = UNITS[re.search(r"\[(\w+)\]", title(spec, "y"))[1]]
-    want = points((kind, row["time_s"], row[f"{kind}_bytes"] / unit) for _, row in most_loaded(files)
-                  for kind in ("payload", "slack", "other", "cached"))  # fmt: skip
-    assert drawn(spec, "area", "color", "x", "y") == want
+    kinds = ["payload", "other", "cached", "slack"]  # upwards
+    upto = lambda row, count: sum(row[f"{kind}_bytes"] for kind in kinds[:count]) / unit  # noqa: E731
+    want = points((kind, row["time_s"], upto(row, i), upto(row, i + 1)) for _, row in most_loaded(files)
+                  for i, kind in enumerate(kinds))  # fmt: skip
+    assert drawn(spec, "area", "color", "x", "y", "y2") == want
 
 
 def check_replay_concurrency(spec, files):
