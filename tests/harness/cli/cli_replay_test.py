@@ -105,7 +105,7 @@ def test_an_interrupted_run_goes_on(results):
 def test_public_traces_are_replayed(name, tmp_path):
     path = DATA / "traces" / name
     if not path.exists():
-        pytest.skip(f"{path} is missing")
+        pytest.skip(f"no traces in {DATA} (set KVLAB_DATA)")
     settings = {"replay.trace": path, "replay.memory": '["80GB"]', "replay.arrivals": '["trace"]', "replay.requests": 1500,
                 "sweep.variants": '["paged/f16","paged/q8_0"]'}  # fmt: skip
     done = run(CONFIG, tmp_path / "out", *words(settings))

@@ -32,7 +32,7 @@ def merge(folders, out, *args):
 def change(folder, **changes):
     """In the first row of cells.csv that was compared with a baseline."""
     rows = table(folder / "cells.csv")
-    row = next(row for row in rows if row["verdict"] in ("faster", "slower"))
+    row = next(row for row in rows if row["verdict"] in ("faster", "slower", "ambiguous"))
     row.update(changes)
     write(folder / "cells.csv", rows)
     return row["cell"]
