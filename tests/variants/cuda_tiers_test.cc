@@ -19,8 +19,8 @@ constexpr CacheShape kShape{
 constexpr int64_t kLengths[] = {1900, 20, 1200};
 
 struct Cached {
-  Cached(const Spec& spec, cuda::Gpu* gpu)
-      : ledger(INT64_MAX, gpu), cache(build_cache(spec, kShape, ledger)) {}
+  Cached(const Spec& spec, cuda::Gpu* gpu, const CacheShape& shape = kShape)
+      : ledger(INT64_MAX, gpu), cache(build_cache(spec, shape, ledger)) {}
   void fill(SequenceId id, const Tokens& all, int64_t n) {
     const Tokens part = slice(kShape, all, cache->tokens(id, 0), n);
     const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), nullptr};
@@ -93,10 +93,28 @@ TEST(CudaTiers, NoticeEveryWaitThatIsMissing) {
     }
     EXPECT_TRUE(noticed) << "wait " << skipped;
   }
-  // The host's: before the buffer that a copy comes from is read into again.
-  SimtGpu careless(1, Late::kBoth);
-  careless.host_waits = false;
-  EXPECT_NE(outputs(spec, &careless, 1), want);
+}
+
+// The host's waits: before the buffer that a copy comes from is read into again. More pieces than there are buffers.
+TEST(CudaTiers, NoticeThatTheHostDoesNotWait) {
+  CacheShape shape = kShape;
+  shape.max_tokens = 24 * 512;
+  const Tokens all = make_tokens(shape, shape.max_tokens, 6);
+  const auto output = [&](bool waits) {
+    SimtGpu gpu(1, Late::kBoth);
+    Cached cached(parse_spec("tiered(hot=1,warm=0)/f16"), &gpu, shape);
+    const SequenceId id = cached.cache->add_sequence();
+    cached.fill(id, all, shape.max_tokens - 1);
+    gpu.host_waits = waits;
+    const Tokens last = slice(shape, all, shape.max_tokens - 1, 1);
+    std::vector<float> out(last.q.size());
+    const StepInput in{id, 1, last.q.data(), last.k.data(), last.v.data(), out.data()};
+    cached.cache->step(0, {&in, 1});
+    return out;
+  };
+  const auto want = output(true);
+  EXPECT_EQ(output(true), want);
+  EXPECT_NE(output(false), want);
 }
 
 TEST(CudaTiers, HoldAFewPiecesAtATime) {
