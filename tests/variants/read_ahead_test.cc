@@ -2,9 +2,9 @@
 #include "variants/placement/read_ahead.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <random>
@@ -90,14 +90,26 @@ TEST(ReadAhead, IsOverWhereverItsUserStops) {
   for (size_t until = 0; until < order.size(); ++until) slots.read(order, until);
 }
 
-TEST(ReadAhead, ReadsWithoutARing) {
-  Slots slots(6, 16 * kPage);
-  rlimit old;
-  getrlimit(RLIMIT_NOFILE, &old);
-  const rlimit none{3, old.rlim_max};  // a ring is a file
-  setrlimit(RLIMIT_NOFILE, &none);
-  slots.read(in_some_order(6, 30), 30);
-  setrlimit(RLIMIT_NOFILE, &old);
+// Where the kernel refuses a ring, as one of so many entries.
+TEST(FileRequests, AreAnsweredWithoutARing) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  std::vector<std::byte> bytes(50'000), got(bytes.size() + 10);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i % 251);
+  ASSERT_EQ(std::fwrite(bytes.data(), 1, bytes.size(), file), bytes.size());
+  std::fflush(file);
+  const auto requests = FileRequests::of(fileno(file), false, 1 << 20);
+  requests->submit(7, 30'000, 20'000, got.data() + 30'000);
+  requests->submit(9, 0, 30'000, got.data());
+  for (const int64_t tag : {7, 9}) {
+    const FileRequests::Done done = requests->wait();
+    EXPECT_EQ(done.tag, tag);
+    EXPECT_TRUE(done.error == 0 && !done.cut);
+  }
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), got.begin()));
+  requests->submit(1, 49'990, 20, got.data());
+  EXPECT_TRUE(requests->wait().cut);
+  std::fclose(file);
 }
 
 TEST(ReadAhead, ALinkCarriesOneRequestAfterTheOther) {
