@@ -37,15 +37,12 @@ void read_clock(Section& section, ClockConfig& clock) {
   if (!section.has("device")) return;
   Section device = section.section("device");
   clock = {};
-  clock.measured = device.text("measured", "");
   clock.read_gbps = device.number("read_gbps", 0.0, 1e-9, kMostRate);
   clock.flops = device.number("flops", 0.0, 1e-9, kMostRate);
   clock.link_gbps = device.number("link_gbps", 0.0, 1e-9, kMostRate);
   device.refuse_the_rest();
-  if (clock.measured.empty() && (clock.read_gbps == 0.0 || clock.flops == 0.0))
-    section.fail(
-        "device",
-        "needs read_gbps and flops, as in {read_gbps = 1008, flops = 165e12}, or measured = \"FOLDER\"");
+  if (clock.read_gbps == 0.0 || clock.flops == 0.0)
+    section.fail("device", "needs read_gbps and flops, as in {read_gbps = 1008, flops = 165e12}");
 }
 
 }  // namespace

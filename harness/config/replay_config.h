@@ -9,10 +9,9 @@
 
 namespace kv::config {
 
-// What a step takes: a machine as it is stated, each rate 0 where it is not; or a results folder with measured cells.
+// What a step takes: a machine as it is stated, each rate 0 where it is not.
 struct ClockConfig {
   double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
-  std::string measured;
 };
 
 struct ReplayConfig {

@@ -4,19 +4,7 @@ import json
 import shutil
 
 import pytest
-from program import HOME, assert_refused, kvlab, table
-
-
-def write(path, rows):
-    path.write_text("\n".join([",".join(rows[0]), *(",".join(row.values()) for row in rows)]) + "\n")
-
-
-def change_row(folder, **changes):
-    rows = table(folder / "cells.csv")
-    row = next(row for row in rows if row["verdict"] in ("faster", "slower", "ambiguous"))
-    row.update(changes)
-    write(folder / "cells.csv", rows)
-    return row["cell"]
+from program import HOME, assert_refused, change_row, kvlab, table, write_table
 
 
 def change_json(path, change):
@@ -69,9 +57,9 @@ def test_a_changed_number_is_found(folder, changes, parts):
 
 def test_missing_and_doubled_cells_are_found(folder):
     rows = table(folder / "cells.csv")
-    write(folder / "cells.csv", rows[1:])
+    write_table(folder / "cells.csv", rows[1:])
     assert_found(folder, rows[0]["cell"], "not in cells.csv")
-    write(folder / "cells.csv", [*rows, rows[0]])
+    write_table(folder / "cells.csv", [*rows, rows[0]])
     assert_found(folder, rows[0]["cell"], "twice")
 
 

@@ -123,6 +123,7 @@ def test_public_traces_are_replayed(name, tmp_path):
     ({"replay.trace": "absent.csv"}, ["absent.csv"]),
     ({"replay.device": "{read_gbps=1}"}, ["replay.device", "needs read_gbps and flops"]),
     ({"replay.device": "{flop=1}"}, ["flop"]),
+    ({"replay.device": '{read_gbps=1,flops=1,measured="results"}'}, ["measured"]),
     ({"replay.preempt": "drop"}, ["replay.preempt", "recompute, swap"]),
     ({"replay.preempt": "swap", "replay.device": "{read_gbps=1,flops=1}"}, ["link_gbps"]),
     ({"replay.prompt": "zipf(9)"}, ["replay.prompt", "zipf(9)"]),

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from program import assert_refused, cells_by_key, kvlab, lines_by_cell, run, table
+from program import assert_refused, cells_by_key, change_row, kvlab, lines_by_cell, run, table, write_table
 
 SHARDS = 3
 EXACT = re.compile(r"bytes_|err_|kept_tokens$|status$|variant$")
@@ -29,20 +29,6 @@ def merge(folders, out, *args):
     return kvlab("merge", *folders, "--out", out, "--no-plots", *args)
 
 
-def change(folder, **changes):
-    """In the first row of cells.csv that was compared with a baseline."""
-    rows = table(folder / "cells.csv")
-    row = next(row for row in rows if row["verdict"] in ("faster", "slower", "ambiguous"))
-    row.update(changes)
-    write(folder / "cells.csv", rows)
-    return row["cell"]
-
-
-def write(path, rows):
-    lines = [",".join(rows[0])] + [",".join(f'"{v}"' if "," in v else v for v in row.values()) for row in rows]
-    path.write_text("\n".join(lines) + "\n")
-
-
 def change_environment(folder, **changes):
     environment = json.loads((folder / "env.json").read_text())
     for name, value in changes.items():
@@ -58,7 +44,7 @@ def as_of_another_host(folder, host):
     rows = table(folder / "cells.csv")
     for row in rows:
         row["host"] = host
-    write(folder / "cells.csv", rows)
+    write_table(folder / "cells.csv", rows)
     change_environment(folder, host=host)
 
 
@@ -157,7 +143,7 @@ def test_duplicates_that_disagree_are_refused_and_copies_are_not(copies, tmp_pat
     again = shutil.copytree(next(f for f in copies if len(table(f / "cells.csv")) > 2), tmp_path / "again")
     assert merge([*copies, again], tmp_path / "out").returncode == 0
     assert len(cells_by_key(tmp_path / "out")) == sum(len(table(f / "cells.csv")) for f in copies)
-    cell = change(again, step_p50_us="1.5")
+    cell = change_row(again, step_p50_us="1.5")
     assert_refused(merge([*copies, again], tmp_path / "other"), cell, "disagree", "step_p50_us", "1.5")
 
 
@@ -172,7 +158,7 @@ def test_hosts_keep_their_times_and_must_agree_on_the_rest(copies, uninterrupted
     assert [row for row in rows if row["host"] == "other"]
     samples = table(tmp_path / "out" / "samples.csv")
     assert len({row["host"] for row in samples}) == 2
-    cell = change(whole, err_rel_l2="0.5")
+    cell = change_row(whole, err_rel_l2="0.5")
     done = merge([*copies, whole], tmp_path / "differs")
     assert done.returncode == 1
     assert re.search(rf"finding: hosts disagree: '{re.escape(cell)}': err_rel_l2 is .*\b0\.5 on other ", done.stderr)

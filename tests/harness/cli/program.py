@@ -51,6 +51,22 @@ def table(path):
         return list(csv.DictReader(file))
 
 
+def write_table(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def change_row(folder, **changes):
+    """Changes the first row of cells.csv that was compared with a baseline; the row's key."""
+    rows = table(folder / "cells.csv")
+    row = next(row for row in rows if row["verdict"] in ("faster", "slower", "ambiguous"))
+    row.update(changes)
+    write_table(folder / "cells.csv", rows)
+    return row["cell"]
+
+
 def cells_by_key(folder):
     rows = table(folder / "cells.csv")
     assert len({row["cell"] for row in rows}) == len(rows)
