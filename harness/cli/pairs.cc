@@ -9,13 +9,14 @@
 namespace kv::cli {
 namespace {
 
-// Each reason once, whichever retention it names, numbered in the order in which it is first met.
+// Each reason once, whichever stage it names, numbered in the order in which it is first met.
 class Footnotes {
  public:
-  std::string mark(std::string reason, const std::string& retention) {
-    const std::string named = "retention '" + retention + "'";
+  // `stage` is the one whose name is left out, of this kind.
+  std::string mark(std::string reason, const std::string& kind, const std::string& stage) {
+    const std::string named = kind + " '" + stage + "'";
     if (const size_t at = reason.find(named); at != std::string::npos)
-      reason.replace(at, named.size(), "the retention");
+      reason.replace(at, named.size(), "the " + kind);
     const auto at = std::find(reasons_.begin(), reasons_.end(), reason);
     const auto number = at - reasons_.begin() + 1;
     if (at == reasons_.end()) reasons_.push_back(reason);
@@ -55,7 +56,7 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
       set_row(spec) = defaults(*row);
       set_column(spec) = defaults(*column);
       const std::string reason = unsupported_reason(spec);
-      text += " " + (reason.empty() ? "yes" : notes.mark(reason, spec.retention.name)) + " |";
+      text += " " + (reason.empty() ? "yes" : notes.mark(reason, "retention", spec.retention.name)) + " |";
     }
     text += "\n";
   }
@@ -75,19 +76,21 @@ std::string head_dims() {
 }
 
 // What sequences of each stage can do, the others being of a cache that can do all of it.
-std::string lives() {
+std::string lives(Footnotes& notes) {
   const auto sharing = std::find_if(kPlacements.begin(), kPlacements.end(),
                                     [](const PlacementEntry* p) { return p->shares_blocks; });
   std::string text = "| stage | what limits truncation | prefixes are shared |\n|---|---|---|\n";
-  const auto add = [&](const Entry& entry, Stage Spec::*stage, std::string_view limit) {
+  const auto add = [&](const Entry& entry, Stage Spec::*stage, const char* kind, std::string_view limit) {
     Spec spec{defaults(**sharing), defaults(*kCodecs.front()), defaults(*kRetentions.front())};
     spec.*stage = defaults(entry);
+    const std::string reason = unshareable_reason(spec);
     text += "| " + std::string(entry.name) + " | " + std::string(limit) + " | " +
-            (unshareable_reason(spec).empty() ? "yes" : "no") + " |\n";
+            (reason.empty() ? "yes" : notes.mark(reason, kind, std::string(entry.name))) + " |\n";
   };
-  for (const auto* p : kPlacements) add(*p, &Spec::placement, "");
-  for (const auto* c : kCodecs) add(*c, &Spec::codec, irreversible(c->make(defaults(*c))));
-  for (const auto* r : kRetentions) add(*r, &Spec::retention, r->keeps_all ? "" : r->irreversible);
+  for (const auto* p : kPlacements) add(*p, &Spec::placement, "placement", "");
+  for (const auto* c : kCodecs) add(*c, &Spec::codec, "codec", irreversible(c->make(defaults(*c))));
+  for (const auto* r : kRetentions)
+    add(*r, &Spec::retention, "retention", r->keeps_all ? "" : r->irreversible);
   return text + "\n";
 }
 
@@ -109,7 +112,7 @@ std::string pairs_page() {
   text += "## Retention and codec\n\n" + table("retention", kRetentions, retention, kCodecs, codec, notes);
   text += "## Placement and retention\n\n" +
           table("placement", kPlacements, placement, kRetentions, retention, notes);
-  text += "## Truncation and shared prefixes\n\n" + lives();
+  text += "## Truncation and shared prefixes\n\n" + lives(notes);
   text += "## Reasons\n\n" + notes.print() + "\n## Codec and head_dim\n\n" + head_dims();
   text.pop_back();
   return text;

@@ -20,9 +20,10 @@ void plan_decode(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
   const config::MeasureConfig& m = point.experiment->measure;
   fit_side_by_side(point, shared_bytes(point, m.steps), [&](const measure::PlannedCell& cell) {
-    // Base and fork, and the cold copies.
+    // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
     const int64_t once = measure::held_bytes(point, cell.spec);
-    return 3 * once + (m.cold_steps > 0 ? once + 2 * memory::last_level_cache_bytes() : 0);
+    return 3 * once + (m.cold_steps > 0 ? once + 2 * memory::last_level_cache_bytes() : 0) +
+           2 * measure::copied_bytes(point, cell.spec);
   });
 }
 

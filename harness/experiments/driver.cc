@@ -18,6 +18,7 @@
 #include "harness/measure/disk_need.h"
 #include "harness/measure/environment.h"
 #include "harness/measure/noise.h"
+#include "harness/memory/machine.h"
 #include "harness/memory/run_context.h"
 #include "kernels/cpu/isa.h"
 
@@ -40,10 +41,10 @@ void set_allocator(const std::string& state) {
   const bool warm = state == "warm";
   mallopt(M_MMAP_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
   mallopt(M_TRIM_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
-  malloc_trim(0);
 #else
   (void)state;
 #endif
+  memory::return_freed_memory();
 }
 
 // The file or folder, where a model is run; else whose geometry it is.

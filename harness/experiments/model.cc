@@ -37,7 +37,8 @@ void plan_model(measure::SweepPoint& point) {
     if (cell.uncached) return uncached_bytes(point);
     const int64_t held = measure::held_bytes(point, cell.spec);
     // What grows is there twice while it is copied, a layer at a time; a prompt is read beside the sequences that are timed.
-    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().row_layers();
+    return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().row_layers() +
+           measure::copied_bytes(point, cell.spec);
   });
 }
 

@@ -28,13 +28,28 @@ double value_count(const SweepPoint& point, double heads, double tokens) {
   return heads * tokens * w.head_dim * w.row_layers() * point.batch;
 }
 
-int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec) {
+namespace {
+
+template <class Predict>
+int64_t bytes_of(const SweepPoint& point, const Predict& predict) {
   // The closed form, in whole numbers, could overflow.
   const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
                                                     static_cast<double>(point.seq_len));
   if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
   const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
-  return predicted_bytes(spec, cache_shape(point, point.batch), lengths);
+  return predict(cache_shape(point, point.batch), lengths);
+}
+
+}  // namespace
+
+int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec) {
+  return bytes_of(
+      point, [&](const auto& shape, const auto& lengths) { return predicted_bytes(spec, shape, lengths); });
+}
+
+int64_t copied_bytes(const SweepPoint& point, const LayerSpecs& spec) {
+  return bytes_of(
+      point, [&](const auto& shape, const auto& lengths) { return predicted_copies(spec, shape, lengths); });
 }
 
 void PointProgress::add(double work) {

@@ -67,6 +67,8 @@ ModelShape cache_shape(const SweepPoint& point, int sequences);
 double value_count(const SweepPoint& point, double heads, double tokens);
 // Payload, metadata and slack of a variant at the point's length; beyond any machine's memory, roughly.
 int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec);
+// What attention reads in place of them where a variant copies its rows for every read.
+int64_t copied_bytes(const SweepPoint& point, const LayerSpecs& spec);
 
 // What a run is asked and told while it goes on.
 struct RunControl {

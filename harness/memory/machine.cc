@@ -1,5 +1,6 @@
 #include "harness/memory/machine.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -110,6 +111,12 @@ int64_t available_memory_bytes() {
 std::optional<int64_t> device_read_bytes() {
   const std::string bytes = proc_value("/proc/self/io", "read_bytes");
   return bytes.empty() ? std::optional<int64_t>() : std::stoll(bytes);
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 int64_t peak_rss_bytes() {

@@ -271,6 +271,9 @@ TEST(SegmentedCopy, GathersAllRowsIntoOneBufferAtEveryRead) {
   const auto spans = cache->spans(id, 0, 1);
   ASSERT_EQ(spans.size(), 1u) << "a reader sees one tensor";
   EXPECT_EQ(spans[0].rows, 100);
+  const std::vector<int64_t> lengths{100, 40};
+  EXPECT_EQ(predicted_copies(parse_spec("segmented(rows=32,read=copy)"), kShape, lengths), 140 * kRowBytes);
+  EXPECT_EQ(predicted_copies(parse_spec("segmented(rows=32)"), kShape, lengths), 0);
   EXPECT_GE(ledger.workspace().current_bytes - before, 100 * kRowBytes);
 }
 
@@ -293,8 +296,10 @@ TEST(Repeat, CopiesKAndVForEveryQueryHeadAtEveryRead) {
     EXPECT_EQ(ledger.copied_bytes() - plain_ledger.copied_bytes(), 3 * kRowBytes * 50 * 51 / 2) << text;
     EXPECT_EQ(ledger.payload().current_bytes, plain_ledger.payload().current_bytes) << text;
     // The two differ in their copy, and in attention's own room.
-    EXPECT_GE(ledger.workspace().current_bytes, 3 * kRowBytes * 50) << text;
-    EXPECT_LT(plain_ledger.workspace().current_bytes, 3 * kRowBytes * 50) << text;
+    const int64_t predicted = predicted_copies(parse_spec(text), shape, std::vector<int64_t>{50});
+    EXPECT_EQ(predicted, 3 * kRowBytes * 50) << text;
+    EXPECT_GE(ledger.workspace().current_bytes, predicted) << text;
+    EXPECT_LT(plain_ledger.workspace().current_bytes, predicted) << text;
     cache->release(id);
   }
 }

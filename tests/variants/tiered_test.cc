@@ -6,9 +6,11 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 
 #include "kernels/format/encoding.h"
 #include "tests/variants/contract.h"
+#include "variants/cache/prefix_cache.h"
 
 namespace kv {
 namespace {
@@ -306,11 +308,64 @@ TEST_F(Tiered, AFolderThatIsDeletedKeepsItsFileUntilTheEnd) {
             "cannot make a temporary file in '" + folder_ + "': No such file or directory");
 }
 
+// A long sequence computes a prompt, moves it down and goes; a short one begins with its chunks where they lie.
+TEST_F(Tiered, SharesPrefixesAlsoOfWhatLiesInTheFile) {
+  const auto cache = build_cache(spec(), kShape, ledger_);
+  PrefixCache prefixes(*cache);
+  EXPECT_EQ(prefixes.block_tokens(), 512);
+  std::vector<int32_t> ids(1700);
+  std::iota(ids.begin(), ids.end(), 0);
+  const SequenceId gone = prefixes.add_sequence(ids);
+  drive(*cache, gone, slice(kShape, all_, 0, 1700), std::vector<int64_t>{1700});
+  prefixes.share(gone, ids);
+  prefixes.release(gone);
+  const int64_t on_disk = ledger_.disk().current_bytes, held = ledger_.payload().current_bytes;
+  EXPECT_EQ(on_disk, 2 * kChunkBytes);
+  EXPECT_EQ(held, kChunkBytes) << "the last chunk was no whole one";
+
+  ids.resize(1100);
+  const SequenceId id = prefixes.add_sequence(ids);
+  ASSERT_EQ(cache->tokens(id, 0), 1024);
+  EXPECT_EQ(ledger_.disk().current_bytes, on_disk);
+  EXPECT_EQ(ledger_.payload().current_bytes, held);
+  memory::Ledger other_ledger;
+  const auto other = build_cache(parse_spec("contiguous"), kShape, other_ledger);
+  const SequenceId oracle = other->add_sequence();
+  drive(*other, oracle, slice(kShape, all_, 0, 1024), std::vector<int64_t>{1024});
+  const Tokens own = make_tokens(kShape, 600, 2);
+  const std::vector<int64_t> steps{500, 40, 1, 1};
+  EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 542), steps),
+            drive(*other, oracle, slice(kShape, own, 0, 542), steps));
+  // Into a chunk in the file, which stays as it is for those who come next.
+  cache->truncate(id, 700);
+  other->truncate(oracle, 700);
+  EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}),
+            drive(*other, oracle, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}));
+  const SequenceId next = prefixes.add_sequence(ids), same = other->add_sequence();
+  drive(*other, same, slice(kShape, all_, 0, 1024), std::vector<int64_t>{1024});
+  EXPECT_EQ(drive(*cache, next, slice(kShape, own, 0, 9), std::vector<int64_t>{9}),
+            drive(*other, same, slice(kShape, own, 0, 9), std::vector<int64_t>{9}));
+  prefixes.release(id);
+  prefixes.release(next);
+  EXPECT_EQ(prefixes.evict(9), 3);
+  EXPECT_EQ(ledger_.disk().current_bytes, 0);
+  EXPECT_EQ(ledger_.payload().current_bytes, 0);
+}
+
+TEST_F(Tiered, SharesNoRowsThatATierEncodesAnew) {
+  EXPECT_EQ(unshareable_reason(spec()), "");
+  EXPECT_EQ(
+      unshareable_reason(spec("f16", "warm_codec=q8_0")),
+      "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence computes");
+}
+
 TEST_F(Tiered, IsRefusedWhereItCannotWork) {
   EXPECT_EQ(unsupported_reason(parse_spec("tiered(dir=/no/such/folder)")),
             "cannot make a temporary file in '/no/such/folder': No such file or directory");
   EXPECT_EQ(unsupported_reason(parse_spec("tiered/ring")),
-            "retention 'ring' overwrites rows, and those in a file stay as they are");
+            "retention 'ring' puts a new token's row where a dropped one's was, and a tier is chosen by age: "
+            "new rows "
+            "would lie in the file");
   const Codec grouped{
       .k = {.format = Format::kChannel, .bits = 4, .group = 48}, .v = {}, .k_error = {}, .v_error = {}};
   const Spec plain = parse_spec("tiered");

@@ -7,6 +7,7 @@
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
 #include "variants/list.h"
+#include "variants/placement/planes.h"
 #include "variants/storage/residual_buffer.h"
 #include "variants/storage/storage.h"
 
@@ -107,6 +108,14 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
   return held_bytes(Prediction(spec, shape), lengths, prompts);
 }
 
+int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  const Prediction of(spec, shape);
+  int64_t bytes = 0;
+  for (const int64_t tokens : lengths)
+    bytes += ReadCopies::bytes(spec.placement, of.context, of.units(tokens, 0));
+  return bytes * shape.layers;
+}
+
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
   const Prediction of(spec, shape);
   return of.units(tokens, prompt) * of.context.unit.rows;
@@ -172,6 +181,17 @@ std::string_view irreversible(const Codec& codec) {
   return ResidualBuffer::needed(codec) ? "older rows are encoded and no longer there raw" : "";
 }
 
+namespace {
+
+// Whether a tier stores rows otherwise than the cache's codec does.
+bool has_own_codecs(const Spec& spec) {
+  const std::vector<Codec> codecs = stored_codecs(spec);
+  const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
+  return std::any_of(codecs.begin(), codecs.end(), differs);
+}
+
+}  // namespace
+
 std::string unshareable_reason(const Spec& spec) {
   if (!placement_of(spec).shares_blocks)
     return "placement '" + spec.placement.name + "' has no blocks that sequences could share";
@@ -179,6 +199,9 @@ std::string unshareable_reason(const Spec& spec) {
     return "retention '" + spec.retention.name + "' overwrites rows, and shared ones stay as they are";
   if (ResidualBuffer::needed(codec_of(spec).make(spec.codec)))
     return "codec '" + spec.codec.name + "' keeps a sequence's newest rows raw, outside all blocks";
+  if (has_own_codecs(spec))
+    return "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence "
+           "computes";
   return "";
 }
 
@@ -189,8 +212,7 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
     if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);
     if (reason.empty() && !shape.is_latent()) reason = unsupported_reason(codec.v, shape.head_dim);
   }
-  const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
-  if (reason.empty() && gpu && std::any_of(codecs.begin(), codecs.end(), differs))
+  if (reason.empty() && gpu && has_own_codecs(spec))
     reason = "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec";
   if (reason.empty() && gpu && has_tiers(spec) && spec.placement.integer("chunk") != kSplitRows)
     reason = "a GPU's kernels take pieces of " + std::to_string(kSplitRows) + " rows; leave out chunk";

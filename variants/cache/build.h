@@ -29,6 +29,9 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// The closed form of the workspace that such sequences' rows are copied into by view(); 0 where they are read in place.
+int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
 // Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
 // the codec's residual buffer.
 int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);

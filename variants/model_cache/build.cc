@@ -78,6 +78,12 @@ int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::s
   });
 }
 
+int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
+  return sum(specs, shape, [&](const LayerGroup& group) {
+    return group.linear ? 0 : predicted_copies(group.spec, shape_of(group, shape), lengths);
+  });
+}
+
 TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts) {
   TierBytes bytes{.hot = predicted_bytes(specs, shape, lengths, prompts)};

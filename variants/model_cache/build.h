@@ -35,6 +35,7 @@ inline std::unique_ptr<Cache> build_cache(const Spec& spec, const ModelShape& sh
 // holds its state whatever the length.
 int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
+int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths);
 TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts = {});
 // Whether some layers' placement has more than one tier.

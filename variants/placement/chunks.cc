@@ -66,6 +66,22 @@ void ChunksPlacement::spans(int sequence, int layer, int head, int64_t from, int
   }
 }
 
+// A block that sequences share is a chunk of every layer.
+SharedBlock ChunksPlacement::hold(int sequence, int64_t block) {
+  ChunkList column;
+  for (int layer = 0; layer < context_.layers; ++layer)
+    column.push_back(list(sequence, layer)[static_cast<size_t>(block)]);
+  return std::make_shared<const ChunkList>(std::move(column));
+}
+
+void ChunksPlacement::adopt(int sequence, std::span<const SharedBlock> blocks) {
+  for (const SharedBlock& block : blocks) {
+    const auto& column = *static_cast<const ChunkList*>(block.get());
+    for (int layer = 0; layer < context_.layers; ++layer)
+      list(sequence, layer).push_back(column[static_cast<size_t>(layer)]);
+  }
+}
+
 int64_t ChunksPlacement::bytes(const PlacementContext& context, int64_t chunk_rows, int64_t used) {
   const int64_t chunk_units = chunk_rows / context.unit.rows;
   return planes_bytes(context, (used + chunk_units - 1) / chunk_units * chunk_units);

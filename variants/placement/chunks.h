@@ -29,6 +29,9 @@ class ChunksPlacement : public Placement {
   int64_t run_units() const override { return chunk_units_; }
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
   int64_t moves(int, int) const override { return moves_; }
+  int64_t block_units() const override { return chunk_units_; }
+  SharedBlock hold(int sequence, int64_t block) override;
+  void adopt(int sequence, std::span<const SharedBlock> blocks) override;
 
   // Bytes of the chunks of one layer that hold `used` units.
   static int64_t bytes(const PlacementContext& context, int64_t chunk_rows, int64_t used);

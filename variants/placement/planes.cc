@@ -121,6 +121,12 @@ std::string ReadCopies::refuses(const Stage& stage, const Codec& codec, const Re
   return "";
 }
 
+int64_t ReadCopies::bytes(const Stage& stage, const PlacementContext& context, int64_t units) {
+  if (!stage.values.contains("read")) return 0;
+  const ReadCopies copies(stage, context);
+  return copies.on() ? planes_bytes(copies.context_, units) : 0;
+}
+
 Planes& ReadCopies::renew(int sequence, int layer, int64_t units) {
   if (static_cast<size_t>(sequence) >= copies_.size()) copies_.resize(static_cast<size_t>(sequence) + 1);
   copies_[sequence].resize(static_cast<size_t>(context_.layers));

@@ -62,6 +62,9 @@ class ReadCopies {
   // Why a placement cannot repeat such rows, or empty if it can or need not.
   static std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention);
 
+  // The bytes of a copy of one layer's `units`, all heads; 0 where the stage reads in place.
+  static int64_t bytes(const Stage& stage, const PlacementContext& context, int64_t units);
+
   bool on() const { return on_; }
   int repeats() const { return repeats_; }
   // Planes for `units` units, to be filled. The last ones are gone before, as when a tensor is dropped.

@@ -33,23 +33,6 @@ class Segmented : public ChunksPlacement {
     note_move();
   }
 
-  // A chunk of every layer.
-  using Column = std::vector<std::shared_ptr<Chunk>>;
-  int64_t block_units() const override { return chunk_units(); }
-  SharedBlock hold(int sequence, int64_t block) override {
-    Column column;
-    for (int layer = 0; layer < context().layers; ++layer)
-      column.push_back(list(sequence, layer)[static_cast<size_t>(block)]);
-    return std::make_shared<const Column>(std::move(column));
-  }
-  void adopt(int sequence, std::span<const SharedBlock> blocks) override {
-    for (const SharedBlock& block : blocks) {
-      const auto& column = *static_cast<const Column*>(block.get());
-      for (int layer = 0; layer < context().layers; ++layer)
-        list(sequence, layer).push_back(column[static_cast<size_t>(layer)]);
-    }
-  }
-
   int repeats() const override { return copies_.repeats(); }
 
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override {

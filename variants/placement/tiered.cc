@@ -10,12 +10,13 @@
 // Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
 // it by, so the two arms tell the page cache from the disk. `link_gbps` slows them to a stated rate, as of a link or
 // another disk. Disk for a chunk is reserved before the append
-// that will need it, so that a full disk refuses the append and loses nothing. Rows in the file cannot be
-// overwritten, so retentions that evict are refused.
+// that will need it, so that a full disk refuses the append and loses nothing. Retentions that evict are refused:
+// their slots are not in order of age.
 //
 // A tier may have a codec of its own: a chunk that moves there is then decoded and encoded anew, once
 // (tier_levels.h). Forks go on sharing chunks that are moved as they are; one that is encoded anew becomes the copy
-// of the sequence that moved it.
+// of the sequence that moved it. Chunks that are shared by what is in them lie where the longest of their sequences
+// put them, and only where no tier encodes anew: a sequence that computed its rows would have other bits.
 //
 // Hot and warm chunks are payload; the file is counted apart, as disk. Chunks that are read ahead are workspace.
 #include <algorithm>
@@ -61,7 +62,10 @@ class Tiered : public ChunksPlacement {
     int64_t slots = 0;
     for (const Growth& g : growths) {
       settle(g.sequence, layer, g.used);
-      slots += Borders(stage_, g.units * unit().rows).cold - Borders(stage_, g.used * unit().rows).cold;
+      const ChunkList& chunks = list(g.sequence, layer);
+      const int64_t cold = Borders(stage_, g.units * unit().rows).cold;
+      for (int64_t c = Borders(stage_, g.used * unit().rows).cold; c < cold; ++c)
+        slots += c >= std::ssize(chunks) || tier_of(*chunks[c]).slot < 0;  // a fork may have moved it already
     }
     file_->prepare(slots);
     ChunksPlacement::reserve(layer, growths);
@@ -337,7 +341,9 @@ int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t
 std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) {
     return "retention '" + std::string(retention.name) +
-           "' overwrites rows, and those in a file stay as they are";
+           "' puts a new token's row where a dropped one's was, and a tier is chosen by age: new rows would "
+           "lie in the "
+           "file";
   }
   if (axis_order(stage) == AxisOrder::kRowMajor)
     return "pieces of a file are read head by head, so a head's rows have to lie side by side: layout=bhsd";
@@ -374,6 +380,7 @@ const PlacementEntry tiered{
     nullptr,
     refuses,
     layer_tiers,
-    TierLevels::codecs};
+    TierLevels::codecs,
+    /*shares_blocks=*/true};
 
 }  // namespace kv::placement

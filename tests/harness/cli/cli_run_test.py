@@ -268,6 +268,21 @@ def test_what_does_not_fit_is_left_out_and_said(config, tmp_path):
     assert "out_of_memory" in done.stdout
 
 
+def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", 'sweep.variants=["contiguous", "contiguous(read=repeat)"]',
+               "--set", "sweep.seq_len=4096", "--set", "model.q_heads=8", "--set", "model.kv_heads=1",
+               "--set", "model.head_dim=64", "--set", "measure.cold_steps=0", "--set", "model.layers=1",
+               "--set", 'measure.memory="20MiB"', "--set", "sweep.batch=1")
+    assert done.returncode == 0, done.stderr
+    held = 2 * 4096 * 64 * 4  # K and V; three of them, and copies for each of eight query heads
+    copies = {"decode": 2, "growth": 1}  # of a fork as well
+    for row in table(tmp_path / "out" / "cells.csv"):
+        assert row["status"] == ("out_of_memory" if "repeat" in row["variant"] else "ok"), row["reason"]
+        if "repeat" in row["variant"]:
+            needed = (3 + 8 * copies[row["experiment"]]) * held
+            assert row["reason"].startswith(f"needs {needed >> 20}.0 MiB"), row["reason"]
+
+
 def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
     most = {"model.q_heads": 4096, "model.kv_heads": 4096, "model.head_dim": 512, "model.layers": 1024,
             "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
