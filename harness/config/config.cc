@@ -278,11 +278,11 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
               experiment.axes.uncached
                   ? "sweep.variants has no cache to compare 'none' with; as [\"contiguous\", \"none\"]"
                   : "sweep.variants is missing; `kvlab list` shows what there is");
-      require(!experiment.axes.uncached || info.runs_uncached, config.path,
-              "sweep.variants names 'none', no cache at all, which needs a model that computes K and V "
-              "again: give it "
-              "to the variants of " +
-                  uncached_names(catalog) + ", not of " + kind);
+      require(
+          !experiment.axes.uncached || info.runs_uncached, config.path,
+          "sweep.variants names 'none', no cache at all, which steps of other experiments cannot do without: "
+          "give it to the variants of " +
+              uncached_names(catalog) + ", not of " + kind);
       require_length(experiment, info.length_axis, config.path);
       if (info.needs_model) require_model(top, experiment);
       require_real_weights(top, config.workload, info);

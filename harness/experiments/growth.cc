@@ -5,7 +5,9 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/timed_group.h"
+#include "harness/experiments/uncached_rows.h"
 #include "harness/measure/timed_tasks.h"
+#include "variants/cache/spec.h"
 
 namespace kv::experiments {
 namespace {
@@ -19,8 +21,10 @@ struct GrowthBytes {
 
 void plan_growth(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
+  add_uncached(point);
   // Growing holds the old and the new buffer, and a slice; what attention reads may be a copy.
   fit_side_by_side(point, shared_bytes(point, kLoadedTokens), [&](const measure::PlannedCell& cell) {
+    if (cell.uncached) return UncachedRows::bytes(point);
     return 3 * measure::held_bytes(point, cell.spec) + measure::copied_bytes(point, cell.spec);
   });
 }
@@ -28,23 +32,29 @@ void plan_growth(measure::SweepPoint& point) {
 // One iteration is a whole run from an empty cache.
 class GrowthTask : public measure::CellTask {
  public:
-  GrowthTask(measure::Cell& cell, int batch, bool attend, const std::vector<GrowthBytes>& bytes,
-             results::ResultsFolder& results)
-      : CellTask(cell), attend_(attend), feed_(*cell.workload, batch), bytes_(bytes), results_(results) {}
+  // Steps of `uncached` in place of the cell's cache, if there are any.
+  GrowthTask(measure::Cell& cell, UncachedRows* uncached, int batch, bool attend,
+             const std::vector<GrowthBytes>& bytes, results::ResultsFolder& results)
+      : CellTask(cell),
+        uncached_(uncached),
+        attend_(attend),
+        feed_(*cell.workload, batch),
+        bytes_(bytes),
+        results_(results) {}
 
   std::string name() const override { return cell_.key; }
   int iterations() const override { return 1; }
   void begin(int repetition) override {
     repetition_ = repetition;
-    for (int i = 0; i < feed_.sequences(); ++i) ids_.push_back(cell_.cache->add_sequence());
+    for (int i = 0; !uncached_ && i < feed_.sequences(); ++i) ids_.push_back(cell_.cache->add_sequence());
   }
   double run() override {
     times_.clear();
     double us = 0.0;
     const int64_t tokens = static_cast<int64_t>(bytes_.size());
     for (int64_t t = 0; t < tokens; ++t) {
-      if (t % kLoadedTokens == 0) feed_.load(t, std::min(kLoadedTokens, tokens - t));
-      times_.push_back(cell_.step(feed_, t, ids_, attend_));
+      if (!uncached_ && t % kLoadedTokens == 0) feed_.load(t, std::min(kLoadedTokens, tokens - t));
+      times_.push_back(uncached_ ? uncached_->step(t + 1, attend_) : cell_.step(feed_, t, ids_, attend_));
       us += times_.back().step_us();
     }
     return us * 1e-6;
@@ -75,6 +85,7 @@ class GrowthTask : public measure::CellTask {
     return row;
   }
 
+  UncachedRows* uncached_;
   const bool attend_;
   workload::TokenFeed feed_;
   const std::vector<GrowthBytes>& bytes_;
@@ -89,7 +100,13 @@ class GrowthGroup : public TimedGroup {
   using TimedGroup::TimedGroup;
 
  private:
+  // Without a cache, rows are a model's own.
+  std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
+    return cell.uncached ? point().source->workload(LayerSpecs(parse_spec("contiguous")), point().seq_len)
+                         : TimedGroup::workload_of(cell);
+  }
   void verify(measure::Cell& cell) override {
+    if (cell.uncached) return verify_uncached(cell);
     measure::open_cache(cell, point(), point().batch);
     for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
     workload::TokenFeed tokens(*cell.workload, point().batch);
@@ -108,13 +125,34 @@ class GrowthGroup : public TimedGroup {
     }
     cell.check(tokens, point().seq_len);
   }
-  void make_ready(measure::Cell& cell) override { measure::open_cache(cell, point(), point().batch); }
+  // Nothing is held between steps.
+  void verify_uncached(measure::Cell& cell) {
+    uncached_ = std::make_unique<UncachedRows>(cell, point());
+    for (int64_t t = 1; t <= point().seq_len; ++t) {
+      uncached_->step(t, point().experiment->measure.attend || t == point().seq_len);
+      bytes_[&cell].push_back({.workspace = uncached_->step_bytes()});
+    }
+    results::CellResult& row = cell.result;
+    row.bytes_payload = row.bytes_metadata = row.bytes_slack = row.bytes_copied = row.bytes_predicted = 0;
+    row.held_bytes_per_token = 0.0;
+    row.bytes_workspace_peak = cell.ledger->workspace().peak_bytes + cell.ledger->payload().peak_bytes;
+    cell.judge(uncached_->errors(), 1);
+  }
+  void make_ready(measure::Cell& cell) override {
+    if (!cell.uncached) measure::open_cache(cell, point(), point().batch);
+  }
   void add_tasks(measure::Cell& cell, Tasks& tasks) override {
-    tasks.push_back(std::make_unique<GrowthTask>(cell, point().batch, point().experiment->measure.attend,
+    tasks.push_back(std::make_unique<GrowthTask>(cell, cell.uncached ? uncached_.get() : nullptr,
+                                                 point().batch, point().experiment->measure.attend,
                                                  bytes_[&cell], results()));
+  }
+  void summarise(measure::Cell& cell) override {
+    cell.summarise();
+    if (cell.uncached) cell.result.read_gbps.reset();
   }
 
   std::map<const measure::Cell*, std::vector<GrowthBytes>> bytes_;
+  std::unique_ptr<UncachedRows> uncached_;
 };
 
 std::vector<results::CellResult> run_growth(const measure::SweepPoint& point,
@@ -128,7 +166,8 @@ std::vector<results::CellResult> run_growth(const measure::SweepPoint& point,
 constinit const Experiment kGrowth{
     .info = {.name = "growth",
              .help = "from an empty cache to a length, one token at a time, every step",
-             .takes_latent_rows = true},
+             .takes_latent_rows = true,
+             .runs_uncached = true},
     .fixed_tokens = 4000.0,
     .plan = plan_growth,
     .run = run_growth};

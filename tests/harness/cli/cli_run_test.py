@@ -283,6 +283,20 @@ def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
             assert row["reason"].startswith(f"needs {needed >> 20}.0 MiB"), row["reason"]
 
 
+def test_growth_without_a_cache_holds_nothing_and_attends_anew(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", 'sweep.variants=["contiguous", "none"]', "--set", "sweep.seq_len=24",
+               "--set", 'experiment="growth"')
+    assert done.returncode == 0, done.stderr
+    row = next(r for r in table(tmp_path / "out" / "cells.csv") if r["variant"] == "no_cache")
+    assert row["status"] == "ok" and 0 < float(row["err_rel_l2"]) < 1e-5, row["reason"]
+    assert row["bytes_payload"] == row["held_bytes_per_token"] == "0" and row["read_gbps"] == ""
+    steps = [r for r in table(tmp_path / "out" / "growth.csv") if r["variant"] == "no_cache"]
+    assert [int(r["token"]) for r in steps] == REPETITIONS * list(range(1, 25))
+    assert all(float(r["append_us"]) > 0 and float(r["attend_us"]) > 0 and r["bytes_payload"] == "0" for r in steps)
+    held = [int(r["bytes_workspace"]) for r in steps[:24]]
+    assert held == sorted(held) and held[-1] - held[0] >= 23 * ROW_BYTES
+
+
 def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
     most = {"model.q_heads": 4096, "model.kv_heads": 4096, "model.head_dim": 512, "model.layers": 1024,
             "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
