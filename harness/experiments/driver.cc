@@ -1,11 +1,8 @@
 #include "harness/experiments/driver.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -30,21 +27,6 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
   return text;
-}
-
-// glibc gives large freed blocks back to the system, so that each large allocation is new pages, zeroed and
-// faulted in one by one; "warm" keeps them. The published speed-ups of in-place growth lie between the two,
-// so the state is part of a result. What earlier sweep points kept goes back first: it would count against this
-// one's memory.
-void set_allocator(const std::string& state) {
-#ifdef __GLIBC__
-  const bool warm = state == "warm";
-  mallopt(M_MMAP_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
-  mallopt(M_TRIM_THRESHOLD, warm ? std::numeric_limits<int>::max() : 128 * 1024);
-#else
-  (void)state;
-#endif
-  memory::return_freed_memory();
 }
 
 // The file or folder, where a model is run; else whose geometry it is.
@@ -143,7 +125,9 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   bool noisy = true;
   for (int retries = 0; noisy && retries <= point.experiment->measure.retries; ++retries) {
     if (retries > 0) results.drop_unfinished();
-    set_allocator(point.experiment->measure.allocator);
+    // The published speed-ups of in-place growth lie between the two, so the state is part of a result. What earlier
+    // points kept goes back first: it would count against this one's memory.
+    memory::keep_freed_memory(point.experiment->measure.allocator == "warm");
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);
     if (rows.empty()) return false;

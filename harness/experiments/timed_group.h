@@ -7,7 +7,6 @@
 
 #include "harness/measure/cell.h"
 #include "harness/measure/timing.h"
-#include "harness/memory/machine.h"
 #include "harness/results/results_folder.h"
 
 namespace kv::experiments {
@@ -64,7 +63,6 @@ std::vector<results::CellResult> run_groups(const measure::SweepPoint& point,
   const measure::Cells cells = measure::make_cells(point);
   for (const std::vector<measure::Cell*>& group : measure::groups_of(cells)) {
     if (!Group(point, control, results).run(group)) return {};
-    memory::return_freed_memory();  // what is planned for the next group leaves it no room
   }
   return compared_rows(cells);
 }

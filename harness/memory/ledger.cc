@@ -26,11 +26,29 @@ constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+// Not aligned_alloc: glibc asks for more than the size there and gives the ends back, so that a freed block is too small for
+// the next of its size, and a growing cache took new pages at every step although freed ones were kept. What malloc gave
+// stands before the block.
+void* take_aligned(size_t bytes, size_t alignment) {
+  void* given = std::malloc(bytes + alignment + sizeof given);
+  if (!given) return nullptr;
+  const size_t first = reinterpret_cast<size_t>(given) + sizeof given;
+  auto* p = static_cast<std::byte*>(given) + (round_up(first, alignment) - first) + sizeof given;
+  std::memcpy(p - sizeof given, &given, sizeof given);
+  return p;
+}
+
 void* take_pages(size_t bytes) {
-  if (bytes < kHugeFrom) return std::aligned_alloc(kAlignment, round_up(bytes, kAlignment));
-  void* p = std::aligned_alloc(kHugePage, round_up(bytes, kHugePage));
+  if (bytes < kHugeFrom) return take_aligned(round_up(bytes, kAlignment), kAlignment);
+  void* p = take_aligned(round_up(bytes, kHugePage), kHugePage);
   if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // advice: where it is not taken, small pages
   return p;
+}
+
+void give_back_pages(std::byte* p) noexcept {
+  void* given;
+  std::memcpy(&given, p - sizeof given, sizeof given);
+  std::free(given);
 }
 
 }  // namespace
@@ -49,7 +67,7 @@ std::byte* Ledger::take(size_t bytes, Place place) {
 }
 
 void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
-  if (place == Place::kHost) std::free(p);
+  if (place == Place::kHost) give_back_pages(p);
   if (place == Place::kPinned) gpu_->release_pinned(p);
   if (place == Place::kGpu) gpu_->release(p);
   allocator_bytes_ -= static_cast<int64_t>(bytes);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 
 namespace kv::memory {
 
@@ -113,8 +114,11 @@ std::optional<int64_t> device_read_bytes() {
   return bytes.empty() ? std::optional<int64_t>() : std::stoll(bytes);
 }
 
-void return_freed_memory() {
+void keep_freed_memory([[maybe_unused]] bool keep) {
 #ifdef __GLIBC__
+  const int from = keep ? std::numeric_limits<int>::max() : 128 * 1024;  // bytes; the latter is glibc's own
+  mallopt(M_MMAP_THRESHOLD, from);
+  mallopt(M_TRIM_THRESHOLD, from);
   malloc_trim(0);
 #endif
 }

@@ -13,8 +13,9 @@ int64_t available_memory_bytes();  // what the system thinks a process may still
 // What the control groups of `membership`, a file like /proc/self/cgroup, leave below `root`, where they are mounted:
 // the least of the process's own group and those around it, version 2 and 1. INT64_MAX without a limit.
 int64_t cgroup_available_bytes(const std::filesystem::path& membership, const std::filesystem::path& root);
-// Gives back to the system what the allocator keeps of what was freed.
-void return_freed_memory();
+// Whether the allocator keeps large blocks that are freed, or gives them back to the system, so that each large allocation
+// is new pages, zeroed and faulted in one by one. What it has kept so far goes back. glibc alone; else nothing happens.
+void keep_freed_memory(bool keep);
 int64_t peak_rss_bytes();  // of this process
 // That devices have delivered for this process's reads: what the page cache had is left out. Empty where the system
 // does not say.
