@@ -192,12 +192,13 @@ std::string table_of(std::string_view key) {
   if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
              "kv_heads", "head_dim", "threads", "workload"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
-  if (among({"repetitions", "steps",       "retries", "cold_steps", "attend",       "aa_test", "null_ab",
-             "allocator",   "step_tokens", "prompt",  "passages",   "temperature",  "samples", "padding",
-             "unmasked",    "recompute",   "stride",  "context",    "memory_share", "memory"}))
+  if (among({"repetitions", "steps",       "retries",      "cold_steps", "draft",       "accept",
+             "attend",      "aa_test",     "null_ab",      "allocator",  "step_tokens", "prompt",
+             "passages",    "temperature", "samples",      "padding",    "unmasked",    "recompute",
+             "stride",      "context",     "memory_share", "memory"}))
     return "[measure], or a table of one experiment, as [[decode]]";
   if (among({"trace", "arrivals", "requests", "output", "max_running", "watermark", "preempt", "limit",
-             "prefix_blocks"}))
+             "prefix_blocks", "share", "prefix"}))
     return "[replay]";
   return "";
 }

@@ -40,9 +40,14 @@ void read_clock(Section& section, ClockConfig& clock) {
   clock.read_gbps = device.number("read_gbps", 0.0, 1e-9, kMostRate);
   clock.flops = device.number("flops", 0.0, 1e-9, kMostRate);
   clock.link_gbps = device.number("link_gbps", 0.0, 1e-9, kMostRate);
+  clock.measured = device.text("measured", "");
   device.refuse_the_rest();
-  if (clock.read_gbps == 0.0 || clock.flops == 0.0)
-    section.fail("device", "needs read_gbps and flops, as in {read_gbps = 1008, flops = 165e12}");
+  const bool stated = clock.read_gbps > 0.0 && clock.flops > 0.0;
+  if (!stated && (clock.measured.empty() || clock.read_gbps > 0.0 || clock.flops > 0.0))
+    section.fail(
+        "device",
+        "needs read_gbps and flops, as in {read_gbps = 1008, flops = 165e12}, or measured = \"FOLDER\", "
+        "the results of a run");
 }
 
 }  // namespace
@@ -54,6 +59,9 @@ void read_replay(Section& section, ReplayConfig& r) {
   refuse_repeats(section, "arrivals", r.arrivals);
   r.prompt = read_lengths_of(section, "prompt", r.prompt);
   r.output = read_lengths_of(section, "output", r.output);
+  r.prefix = section.tokens("prefix", r.prefix, 0, kMaxTokens);
+  if (r.prefix > 0 && !r.trace.empty())
+    section.fail("prefix", "is of drawn requests; those of a trace begin as it says");
   r.requests = section.integer("requests", r.requests, 1, 1000000000);
   read_memory(section, r.memory);
   r.weights_bytes = section.bytes("weights", r.weights_bytes, 1, INT64_MAX);
@@ -62,6 +70,9 @@ void read_replay(Section& section, ReplayConfig& r) {
   r.max_running = static_cast<int>(section.integer("max_running", r.max_running, 1, 65536));
   r.watermark = section.number("watermark", r.watermark, 0.0, 1.0);
   r.preempt = section.choice("preempt", r.preempt, {"recompute", "swap"});
+  r.share = section.tokens("share", r.share, 0, kMaxTokens);
+  if (r.share > 0 && r.trace.empty() && r.prefix == 0)
+    section.fail("share", "needs a trace with ids of blocks, or drawn requests with a prefix in common");
   read_clock(section, r.clock);
   if (section.has("limit")) {
     Section limit = section.section("limit");
@@ -73,8 +84,9 @@ void read_replay(Section& section, ReplayConfig& r) {
   refuse_repeats(section, "prefix_blocks", r.prefix_blocks);
   if (r.preempt == "swap" && r.clock.link_gbps == 0.0)
     section.fail("preempt", "moves rows over a link: give link_gbps in device");
-  if (r.trace.empty() && section.has("prefix_blocks"))
-    section.fail("prefix_blocks", "needs a trace with ids of blocks; drawn requests have none");
+  if (r.trace.empty() && r.prefix == 0 && section.has("prefix_blocks"))
+    section.fail("prefix_blocks",
+                 "needs a trace with ids of blocks, or drawn requests with a prefix in common");
 }
 
 }  // namespace kv::config

@@ -9,8 +9,9 @@
 
 namespace kv::config {
 
-// What a step takes: a machine as it is stated, each rate 0 where it is not.
+// What a step takes: the cells of a results folder, and a machine as it is stated, each rate 0 where it is not.
 struct ClockConfig {
+  std::string measured;
   double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
 };
 
@@ -19,6 +20,7 @@ struct ReplayConfig {
   std::vector<std::string> arrivals = {};  // "poisson(2)", "gamma(2,1.5)"; none: the trace's own
   std::string prompt = "zipf(64,8192)";    // of drawn requests, tokens, as an axis `lengths` says them
   std::string output = "zipf(16,1024)";
+  int64_t prefix = 0;               // tokens with which all drawn prompts begin, before their own
   int64_t requests = 0;             // 0: the trace's; of drawn ones 2000
   std::vector<std::string> memory;  // of the machine, as written: "24GB"
   int64_t weights_bytes = 0;        // 0: as the model's file has it
@@ -26,6 +28,7 @@ struct ReplayConfig {
   int max_running = 256;
   double watermark = 0.01;  // of the pool's blocks
   std::string preempt = "recompute";
+  int64_t share = 0;  // tokens of a unit in which prefixes are shared; 0: they are not
   ClockConfig clock;
   double limit_ttft_s = 10.0, limit_tpot_ms = 100.0;  // a request within both is goodput
   std::vector<int64_t> prefix_blocks;                 // tokens; of hit-rate curves. None: the trace's own

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "harness/config/request_lengths.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/replay_rows.h"
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
-#include "harness/math/clusters.h"
 #include "harness/math/random.h"
 #include "harness/planner/plan.h"
 #include "harness/results/append_file.h"
+#include "harness/results/csv.h"
 
 namespace kv::experiments {
 namespace {
@@ -19,6 +23,7 @@ namespace {
 using results::CellResult;
 
 constexpr int64_t kDrawnRequests = 2000;
+constexpr int64_t kIdTokens = 16;  // of drawn requests with a prefix, where nothing is shared
 
 const config::ReplayConfig& settings(const measure::SweepPoint& point) { return point.experiment->replay; }
 
@@ -39,6 +44,31 @@ planner::Arrivals arrivals_of(const measure::SweepPoint& point) {
   return point.arrivals == "trace" ? planner::Arrivals{} : planner::parse_arrivals(point.arrivals);
 }
 
+// Of the folder that a run has made; none where no such is given.
+std::vector<CellResult> clock_cells(const measure::SweepPoint& point) {
+  const std::string& folder = settings(point).clock.measured;
+  if (folder.empty()) return {};
+  return results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), results::cell_schema());
+}
+
+planner::StepTime clock_of(const measure::SweepPoint& point, const std::vector<CellResult>& cells,
+                           CellResult& row) {
+  const config::ClockConfig& c = settings(point).clock;
+  std::optional<planner::MeasuredSteps> steps;
+  if (!c.measured.empty()) {
+    steps.emplace(cells, point.config->served, row.variant, c.measured);
+    row.clock_residual = steps->residual();
+    if (c.read_gbps == 0.0 && !(steps->whole_steps() && steps->has_prompts()))
+      throw std::invalid_argument(c.measured + " has no times of " +
+                                  (steps->whole_steps() ? "prompts" : "weights and prompts") + " with " +
+                                  row.variant + ": give read_gbps and flops besides");
+  }
+  return {point.config->served,
+          weights_bytes(point),
+          {.read_gbps = c.read_gbps, .flops = c.flops, .link_gbps = c.link_gbps},
+          std::move(steps)};
+}
+
 // What opens the point's requests, each time from the first.
 planner::OpenRequests requests_of(const measure::SweepPoint& point) {
   const config::ReplayConfig& r = settings(point);
@@ -53,14 +83,19 @@ planner::OpenRequests requests_of(const measure::SweepPoint& point) {
   const auto sequences = static_cast<int>(std::min<int64_t>(requests, 1 << 20));
   const auto lengths = std::make_shared<const planner::DrawnLengths>(planner::DrawnLengths{
       .prompt = config::draw_lengths(r.prompt, sequences, seed),
-      .output = config::draw_lengths(r.output, sequences, math::random::key({seed, kOutput}))});
+      .output = config::draw_lengths(r.output, sequences, math::random::key({seed, kOutput})),
+      .prefix = r.prefix,
+      .id_tokens = r.prefix == 0 ? 0
+                   : r.share > 0 ? r.share
+                                 : kIdTokens});
   return [=] { return planner::RequestSource(lengths, arrivals, requests, seed); };
 }
 
 void check_replay(const measure::SweepPoint& point) {
   const config::ReplayConfig& r = settings(point);
-  if (r.clock.read_gbps == 0.0)
-    refuse_config(point, "needs a clock: device = {read_gbps = 1008, flops = 165e12}");
+  if (r.clock.read_gbps == 0.0 && r.clock.measured.empty())
+    refuse_config(point,
+                  "needs a clock: device = {read_gbps = 1008, flops = 165e12} or {measured = \"FOLDER\"}");
   if (weights_bytes(point) == 0)
     refuse_config(point, "needs weights = \"16GB\": the size of those of '" + point.config->served.name +
                              "' is not known");
@@ -70,13 +105,16 @@ void check_replay(const measure::SweepPoint& point) {
   if (point.trace.empty() && point.arrivals == "trace")
     refuse_config(point, "arrivals \"trace\" are those of a trace, and none is given");
   try {
+    clock_cells(point);
     planner::RequestSource source = requests_of(point)();
     io::Request first;
     source.next(first);
-    if (!r.prefix_blocks.empty() && first.prefix_ids.empty())
-      refuse_config(point,
-                    "prefix_blocks need a trace with ids of blocks, and '" + point.workload + "' has none");
-    for (const int64_t tokens : r.prefix_blocks) planner::BlockTree(tokens).nodes(first);
+    std::vector<int64_t> blocks = r.prefix_blocks;
+    if (r.share > 0) blocks.push_back(r.share);
+    if (!blocks.empty() && first.prefix_ids.empty())
+      refuse_config(point, "prefix_blocks and share need a trace with ids of blocks, and '" + point.workload +
+                               "' has none");
+    for (const int64_t tokens : blocks) planner::BlockTree(tokens).nodes(first);
   } catch (const std::invalid_argument& e) {
     if (std::string(e.what()).starts_with(point.config->path)) throw;
     refuse_config(point, e.what());
@@ -90,6 +128,7 @@ planner::Room room_of(const measure::SweepPoint& point, int64_t typical_tokens) 
 
 void plan_replay(measure::SweepPoint& point) {
   const config::Axes& axes = point.experiment->axes;
+  const std::vector<CellResult> timed = clock_cells(point);
   for (size_t i = 0; i < axes.variants.size(); ++i) {
     const LayerSpecs& spec = axes.variants[i];
     measure::PlannedCell cell{
@@ -98,6 +137,13 @@ void plan_replay(measure::SweepPoint& point) {
       cell.reason = planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1));
     } catch (const std::invalid_argument& e) {  // layers that there are not
       refuse_config(point, std::string("variants have a mistake: ") + e.what());
+    }
+    try {
+      CellResult row;
+      row.variant = cell.variant;
+      if (cell.reason.empty()) clock_of(point, timed, row);
+    } catch (const std::invalid_argument& e) {  // too few cells of it
+      cell.reason = e.what();
     }
     if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
     point.cells.push_back(std::move(cell));
@@ -135,105 +181,6 @@ CellResult identity(const measure::SweepPoint& point, const measure::PlannedCell
   return row;
 }
 
-int64_t tokens_at(const std::vector<double>& values, double p) {
-  return static_cast<int64_t>(math::percentile(values, p));
-}
-
-void set_facts(CellResult& row, const planner::TraceFacts& facts) {
-  row.requests = facts.requests;
-  row.trace_s = facts.seconds;
-  row.prompt_p50_tokens = tokens_at(facts.prompt, 50);
-  row.prompt_p99_tokens = tokens_at(facts.prompt, 99);
-  row.output_p50_tokens = tokens_at(facts.output, 50);
-  row.output_p99_tokens = tokens_at(facts.output, 99);
-  row.clusters = facts.sessions ? "sessions" : "minutes";
-  if (facts.hits.empty()) return;
-  const planner::HitRates& hits = facts.hits.front();
-  const auto blocks = static_cast<double>(hits.blocks());
-  row.distinct_share = static_cast<double>(hits.distinct()) / blocks;
-  row.hit_rate_at_any = static_cast<double>(hits.hits_at_any()) / blocks;
-}
-
-void set_counts(CellResult& row, const planner::ReplayResult& r, const planner::RowAllocator& rows) {
-  row.refused = r.refused;
-  row.running_p50 = r.running_percentile(50);
-  row.running_p99 = r.running_percentile(99);
-  row.running_peak = r.peak_running();
-  row.waiting_p50 = r.waiting_percentile(50);
-  row.waiting_p99 = r.waiting_percentile(99);
-  row.waiting_peak = r.peak_waiting();
-  if (rows.pool_blocks() > 0) row.pool_blocks = rows.pool_blocks();
-  row.held_peak_bytes = r.peak_held_bytes;
-  row.payload_mean_bytes = r.mean.payload_bytes;
-  row.slack_mean_bytes = r.mean.slack_bytes;
-  row.other_mean_bytes = r.mean.other_bytes;
-  row.fragmentation_share = r.mean.slack_bytes / (r.mean.slack_bytes + r.mean.payload_bytes);
-  row.preemptions = r.preemptions;
-  row.preemptions_per_1000 = 1e3 * static_cast<double>(r.preemptions) / static_cast<double>(r.requests);
-  row.recomputed_tokens = r.recomputed_tokens;
-  row.swapped_tokens = r.swapped_tokens;
-  row.counts_from = "computed";
-}
-
-// A percentile and its interval.
-struct Place {
-  results::Number CellResult::*value, CellResult::*low, CellResult::*high;
-};
-
-void set_percentile(CellResult& row, const Place& place, const std::vector<double>& values,
-                    const math::Clusters& clusters, double p, double unit) {
-  if (values.empty()) return;
-  row.*place.value = unit * math::percentile(values, p);
-  const math::ConfidenceInterval interval = clusters.percentile_interval(values, p);
-  row.*place.low = unit * interval.low;
-  row.*place.high = unit * interval.high;
-}
-
-void set_times(CellResult& row, const planner::ReplayResult& r) {
-  using C = CellResult;
-  row.times_from = "assumed";
-  row.served_s = r.seconds;
-  row.served_tokens_per_s = static_cast<double>(r.generated_tokens) / r.seconds;
-  const math::Clusters served(r.cluster), further(r.tpot_cluster), all(r.good_cluster);
-  row.cluster_count = all.count();
-  set_percentile(row, {&C::wait_p99_s, &C::wait_p99_s_ci_low, &C::wait_p99_s_ci_high}, r.wait_s, served, 99,
-                 1);
-  set_percentile(row, {&C::ttft_p50_s, &C::ttft_p50_s_ci_low, &C::ttft_p50_s_ci_high}, r.ttft_s, served, 50,
-                 1);
-  set_percentile(row, {&C::ttft_p99_s, &C::ttft_p99_s_ci_low, &C::ttft_p99_s_ci_high}, r.ttft_s, served, 99,
-                 1);
-  set_percentile(row, {&C::tpot_p50_ms, &C::tpot_p50_ms_ci_low, &C::tpot_p50_ms_ci_high}, r.tpot_s, further,
-                 50, 1e3);
-  set_percentile(row, {&C::tpot_p99_ms, &C::tpot_p99_ms_ci_low, &C::tpot_p99_ms_ci_high}, r.tpot_s, further,
-                 99, 1e3);
-  double good = 0.0;
-  for (const double one : r.good) good += one;
-  const double rate = static_cast<double>(r.requests) / r.seconds;
-  const math::ConfidenceInterval share = all.mean_interval(r.good);
-  row.good_share = good / static_cast<double>(r.requests);
-  row.good_share_ci_low = share.low;
-  row.good_share_ci_high = share.high;
-  row.goodput_per_s = rate * *row.good_share;
-  row.goodput_per_s_ci_low = rate * share.low;
-  row.goodput_per_s_ci_high = rate * share.high;
-}
-
-std::vector<results::MomentResult> moment_rows(const CellResult& row, const planner::Timeline& timeline) {
-  std::vector<results::MomentResult> rows;
-  double end = 0.0;
-  for (const planner::Moment& moment : timeline.bins()) {
-    results::MomentResult& m = rows.emplace_back(row);
-    end += timeline.bin_s();
-    m.time_s = std::min(end, *row.served_s);
-    m.running = moment.running;
-    m.waiting = moment.waiting;
-    m.payload_bytes = moment.payload_bytes;
-    m.slack_bytes = moment.slack_bytes;
-    m.other_bytes = moment.other_bytes;
-  }
-  return rows;
-}
-
 class ReplayRun {
  public:
   ReplayRun(const measure::SweepPoint& point, const measure::RunControl& control,
@@ -243,6 +190,7 @@ class ReplayRun {
         results_(results),
         open_(requests_of(point)),
         facts_(planner::read_facts(open_, settings(point).prefix_blocks)),
+        timed_(clock_cells(point)),
         progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
     // The curve does not depend on the machine.
     const config::ReplayConfig& r = settings(point);
@@ -256,9 +204,9 @@ class ReplayRun {
     set_facts(row, facts_);
     planner::RowAllocator rows(point_.config->served, spec, room_of(point_, facts_.typical));
     const config::ReplayConfig& r = settings(point_);
-    const planner::StepTime clock(
-        point_.config->served, weights_bytes(point_),
-        {.read_gbps = r.clock.read_gbps, .flops = r.clock.flops, .link_gbps = r.clock.link_gbps});
+    const planner::StepTime clock = clock_of(point_, timed_, row);
+    // Of a cache that cannot share, every request has rows of its own.
+    const int64_t share = !facts_.hits.empty() && rows.refuses_sharing(r.share).empty() ? r.share : 0;
     planner::RequestSource source = open_();
     const auto next = [&](io::Request& request) {
       progress_.add(1.0);
@@ -269,6 +217,7 @@ class ReplayRun {
                                                  .max_running = r.max_running,
                                                  .swap = r.preempt == "swap",
                                                  .watermark = r.watermark,
+                                                 .share_tokens = share,
                                                  .limit_ttft_s = r.limit_ttft_s,
                                                  .limit_tpot_s = r.limit_tpot_ms / 1e3});
     if (control_.stop()) return;
@@ -277,6 +226,8 @@ class ReplayRun {
     row.status = results::Status::kOk;
     set_counts(row, result, rows);
     set_times(row, result);
+    if (share > 0)
+      row.hit_rate = static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
     add_curve(row, rows);
     results_.add_moments(moment_rows(row, result.timeline));
   }
@@ -303,6 +254,7 @@ class ReplayRun {
   results::ResultsFolder& results_;
   const planner::OpenRequests open_;
   const planner::TraceFacts facts_;
+  const std::vector<CellResult> timed_;  // that the clock follows
   measure::PointProgress progress_;
   std::vector<results::HitPoint> curve_;
 };

@@ -8,6 +8,7 @@
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
+#include "harness/planner/quality.h"
 #include "harness/planner/replay.h"
 #include "harness/planner/trace_facts.h"
 #include "harness/results/hit_fields.h"
@@ -27,6 +28,7 @@ struct PlanTable {
   OpenRequests open = {};
   Device device = {};
   Scheduler scheduler = {};
+  QualityRun quality = {};  // without a name: not asked for
   int64_t context = 0, users = 0;
 };
 
@@ -40,6 +42,9 @@ struct PlanResult {
   results::Integer requests, refused, users_p50, users_peak, users_most, pool_blocks;
   results::Number slack_share, preemptions_per_1000, recomputed_share, hit_rate, hit_rate_at_any;
   std::string bytes_from, times_from;
+  // As a model's predictions with the cache, by `quality_from`.
+  results::Number perplexity_change, perplexity_change_ci_low, perplexity_change_ci_high;
+  std::string quality_from;
   results::Number wait_p99_s, ttft_p50_s, ttft_p99_s, tpot_p50_ms, tpot_p99_ms, seconds, tokens_per_s;
 };
 const results::Schema<PlanResult>& plan_schema();

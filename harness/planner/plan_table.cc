@@ -1,5 +1,6 @@
 // What a plan looks like: its columns, its table and the sentence that answers.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "harness/math/stats.h"
@@ -45,6 +46,17 @@ std::string load_of(const PlanTable& t) {
   return tables::grouped(t.users) + " users of " + tables::grouped(t.context) + " tokens";
 }
 
+std::string perplexity(const PlanResult& r, const char* unknown) {
+  return r.perplexity_change ? fixed(100.0 * *r.perplexity_change, "%+.2f %%") : unknown;
+}
+
+std::string quality_of(const PlanResult& r) {
+  if (!r.perplexity_change) return "Quality is unknown here";
+  return "Perplexity with it changes by " + perplexity(r, "") + " (" +
+         fixed(100.0 * r.perplexity_change_ci_low.value_or(NAN), "%.2f") + " to " +
+         fixed(100.0 * r.perplexity_change_ci_high.value_or(NAN), "%.2f") + ") in " + r.quality_from;
+}
+
 // The sentence. `rows` are in order: those that serve all first.
 std::string answer(const PlanTable& t, const std::vector<PlanResult>& rows, io::Units units) {
   const auto fits =
@@ -64,14 +76,16 @@ std::string answer(const PlanTable& t, const std::vector<PlanResult>& rows, io::
     text += "; but it falls behind, and needs " + seconds(first.seconds) + " for what comes in " +
             seconds(t.facts.seconds);
   if (first.users_most) text += ", with room for " + count(first.users_most);
-  return text + ". Quality is unknown here" +
+  return text + ". " + quality_of(first) +
          (t.device_text.empty() ? "." : ", and times are assumed: a machine of " + t.device_text + ".");
 }
 
-io::TextTable::Row shown(const PlanResult& r, bool trace, io::Units units, io::TextTable& text) {
+io::TextTable::Row shown(const PlanTable& table, const PlanResult& r, io::Units units, io::TextTable& text) {
+  const bool trace = !table.trace.empty();
   const std::string held = r.held_bytes ? io::human_bytes(*r.held_bytes, units) : "-";
   const std::string mark = r.reason.empty() ? "" : text.footnote(r.reason);
   std::vector<io::TextTable::Field> fields{{r.status, mark}, {held}};
+  if (!table.quality.name().empty()) fields.push_back({perplexity(r, "unknown")});
   if (!trace) {
     fields.insert(fields.end(), {{count(r.users_most)}, {milliseconds(r.tpot_p50_ms)}});
     return {r.variant, fields};
@@ -101,6 +115,7 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
                (trace ? " " + facts_of_trace(table) : "");
   text.corner = "variant";
   text.heads = {{"serves", "all"}, {"bytes", trace ? "at peak" : "held"}};
+  if (!table.quality.name().empty()) text.heads.push_back({"perplexity", "change"});
   if (trace)
     text.heads.insert(text.heads.end(), {{"users", "p50"},
                                          {"users", "most"},
@@ -113,7 +128,7 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
                                          {"per token", "p99"}});
   else
     text.heads.insert(text.heads.end(), {{"room for", "users"}, {"per token"}});
-  for (const PlanResult& row : rows) text.rows.push_back(shown(row, trace, units, text));
+  for (const PlanResult& row : rows) text.rows.push_back(shown(table, row, units, text));
   text.notes.push_back(
       {"",
        trace
@@ -124,6 +139,11 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
              "rate: of a prefix cache of all that is left for caches, requests one after another; the replay "
              "itself shares nothing. Refused: longer than the context, or than the memory alone."
            : "Bytes by the closed form; times, where a machine is stated, are assumed: its roofline."});
+  if (!table.quality.name().empty())
+    text.notes.push_back(
+        {"", "Perplexity: that of the same codec and retention in " + table.quality.name() +
+                 ", against an f32 cache that keeps all, whatever the placement, which changes no bit; "
+                 "of that run's model and text. Unknown: it has none."});
   return text;
 }
 
@@ -160,6 +180,12 @@ const results::Schema<PlanResult>& plan_schema() {
        {"hit_rate", "1", &F::hit_rate,
         "of a prefix cache of room_bytes, least recently used, one request after another"},
        {"hit_rate_at_any", "1", &F::hit_rate_at_any, "of one without limit"},
+       {"perplexity_change", "1", &F::perplexity_change, "perplexity / that with a full f32 cache - 1"},
+       {"perplexity_change_ci_low", "1", &F::perplexity_change_ci_low, "its 95 % interval"},
+       {"perplexity_change_ci_high", "1", &F::perplexity_change_ci_high, "its upper end"},
+       {"quality_from", "", &F::quality_from,
+        "whose perplexity: a run, its model and context; unknown: it has no such codec and retention; empty: "
+        "not asked"},
        {"times_from", "", &F::times_from, "assumed: the roofline of the stated machine; empty: no times"},
        {"wait_p99_s", "s", &F::wait_p99_s, "from arrival to admission"},
        {"ttft_p50_s", "s", &F::ttft_p50_s, "from arrival to the first token"},

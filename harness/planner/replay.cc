@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "harness/planner/hit_rate.h"
+#include "harness/planner/prefix_sharing.h"
 
 namespace kv::planner {
 namespace {
@@ -13,6 +19,9 @@ class Replay {
       : next_(next), rows_(rows), time_(time), scheduler_(scheduler), watch_(watch) {
     for (int i = scheduler.max_running - 1; i >= 0; --i) free_.push_back(i);
     result_.running_s.resize(static_cast<size_t>(scheduler.max_running) + 1);
+    if (scheduler.share_tokens == 0) return;
+    sharing_.emplace(rows, scheduler.share_tokens);
+    tree_.emplace(scheduler.share_tokens);
   }
 
   ReplayResult run() {
@@ -37,8 +46,13 @@ class Replay {
       constexpr double kMinute = 60.0;
       request.cluster =
           coming_.session >= 0 ? coming_.session : static_cast<int64_t>(coming_.arrival_s / kMinute);
+      if (sharing_) {
+        request.units = tree_->nodes(coming_);
+        const auto whole = static_cast<size_t>(request.prompt / scheduler_.share_tokens);
+        if (request.units.size() > whole) request.units.resize(whole);
+      }
       if (rows_.can_ever_hold(request.prompt + std::max<int64_t>(request.output, 1) - 1))
-        waiting_.push_back(request);
+        waiting_.push_back(std::move(request));
       else
         refuse(request);
     }
@@ -51,7 +65,11 @@ class Replay {
     prefill();
     admit();
     if (work_.tokens == 0 && work_.link_bytes == 0.0) return unblock();
-    const double seconds = time_.seconds(work_);
+    const StepSeconds parts = time_.parts(work_);
+    const double seconds = parts.all();
+    result_.times.measured += parts.measured;
+    result_.times.computed += parts.computed;
+    result_.times.assumed += parts.assumed;
     observe(seconds);
     now_ += seconds;
     finish();
@@ -61,12 +79,12 @@ class Replay {
   void decode() {
     for (size_t i = 0; i < running_.size() && left_ > 0; ++i) {
       if (running_[i].rows < running_[i].target) continue;
-      while (!rows_.grow(running_[i].sequence, running_[i].rows + 1)) {
+      while (!grow(running_[i].sequence, running_[i].rows + 1)) {
         if (running_.size() == 1) return;  // unblock() has the last word
         preempt();
         if (i == running_.size()) return;
       }
-      store(running_[i], 1);
+      store(running_[i], 1, true);
     }
   }
 
@@ -75,66 +93,96 @@ class Replay {
       if (left_ == 0) return;
       if (live.rows >= live.target || live.stepped) continue;
       const int64_t chunk = std::min(left_, live.target - live.rows);
-      if (!rows_.grow(live.sequence, live.rows + chunk)) return;
+      if (!grow(live.sequence, live.rows + chunk)) return;
       store(live, chunk);
     }
   }
 
+  // What nobody uses goes before anybody waits for room.
+  bool grow(int sequence, int64_t tokens) {
+    while (!rows_.grow(sequence, tokens)) {
+      if (!sharing_ || !sharing_->evict()) return false;
+    }
+    return true;
+  }
+
+  // How many tokens of it are there already; -1 where there is no room. One token is left to compute.
+  int64_t open(const Live& live) {
+    if (!sharing_) return rows_.open(live.sequence) ? 0 : -1;
+    const std::span<const int32_t> units(live.units);
+    const auto most = static_cast<size_t>((live.target - 1) / scheduler_.share_tokens);
+    return sharing_->open(live.sequence, units.first(std::min(most, units.size())));
+  }
+
+  void close(int sequence) { sharing_ ? sharing_->close(sequence) : rows_.close(sequence); }
+
   void admit() {
     while (!waiting_.empty() && left_ > 0 && !free_.empty()) {
       Live& live = waiting_.front();
-      const int64_t chunk = live.swapped > 0 ? live.swapped : std::min(left_, live.target);
-      if (!running_.empty() && !rows_.has_room(chunk, scheduler_.watermark)) return;
+      const auto rows_after = [&](int64_t found) {
+        return live.swapped > 0 ? live.swapped : found + std::min(left_, live.target - found);
+      };
       live.sequence = free_.back();
-      if (!rows_.open(live.sequence)) return;
-      if (!rows_.grow(live.sequence, chunk)) return rows_.close(live.sequence);
+      const int64_t found = open(live);
+      if (found < 0) return;
+      const int64_t until = rows_after(found);
+      const bool room = running_.empty() || rows_.has_room(until - found, scheduler_.watermark);
+      if (!room || !grow(live.sequence, until)) return close(live.sequence);
       free_.pop_back();
-      if (live.admitted_s < 0.0) live.admitted_s = now_;
+      if (live.admitted_s < 0.0) {
+        live.admitted_s = now_;
+        result_.found_tokens += found;
+      }
+      result_.recomputed_tokens += std::max<int64_t>(0, std::exchange(live.lost, 0) - found);
+      live.rows = found;
       if (live.swapped > 0) {
-        work_.link_bytes += rows_.payload_bytes(live.swapped);
+        work_.link_bytes += rows_.payload_bytes(live.swapped) - rows_.payload_bytes(found);
         live.rows = live.swapped;
         live.swapped = 0;
       } else {
-        store(live, chunk);
+        store(live, until - found);
       }
-      running_.push_back(live);
+      running_.push_back(std::move(live));
       waiting_.pop_front();
     }
   }
 
   // The next `tokens` of the sequence are computed and stored.
-  void store(Live& live, int64_t tokens) {
+  void store(Live& live, int64_t tokens, bool decodes = false) {
     const int64_t before = live.rows;
     live.rows += tokens;
     live.stepped = true;
     left_ -= tokens;
     work_.tokens += tokens;
+    work_.decoding += decodes;
+    double& kv_bytes = decodes ? work_.decoded_kv_bytes : work_.kv_bytes;
+    double& pairs = decodes ? work_.decoded_pairs : work_.pairs;
     for (const RowAllocator::Kept& k : rows_.kept()) {
       const auto layers = static_cast<double>(k.layers);
-      work_.kv_bytes += layers * k.row_bytes * static_cast<double>(std::min(live.rows, k.most_rows));
+      kv_bytes += layers * k.row_bytes * static_cast<double>(std::min(live.rows, k.most_rows));
       // A token reads itself and those before it; over a chunk that grows in a line.
       const double mean = static_cast<double>(before) + static_cast<double>(tokens + 1) / 2;
-      work_.pairs += layers * static_cast<double>(tokens) * std::min(mean, static_cast<double>(k.most_rows));
+      pairs += layers * static_cast<double>(tokens) * std::min(mean, static_cast<double>(k.most_rows));
     }
   }
 
   // The youngest gives up its room, and waits before all others that wait.
   void preempt() {
-    Live live = running_.back();
+    Live live = std::move(running_.back());
     running_.pop_back();
     release(live);
     ++result_.preemptions;
-    live.stepped = false;
+    live.stepped = live.shared = false;
     if (scheduler_.swap && live.rows >= live.target) {
       live.swapped = live.rows;
       result_.swapped_tokens += live.rows;
       work_.link_bytes += rows_.payload_bytes(live.rows);
     } else {
-      result_.recomputed_tokens += live.rows;
+      live.lost = live.rows;
       live.target = live.prompt + live.generated;
     }
     live.rows = 0;
-    waiting_.push_front(live);
+    waiting_.push_front(std::move(live));
   }
 
   // Nothing could be computed: the youngest makes room. What has no room alone never will have any.
@@ -165,12 +213,15 @@ class Replay {
     held_s_ += static_cast<double>(held) * seconds;
     payload_s_ += payload * seconds;
     const auto reserved = static_cast<double>(rows_.reserved_bytes());
+    stored -= rows_.counted_again_bytes();
+    const double cached = rows_.unused_bytes();
     result_.timeline.add(now_, seconds,
                          {.running = static_cast<double>(running_.size()),
                           .waiting = static_cast<double>(waiting_.size()),
                           .payload_bytes = stored,
-                          .slack_bytes = reserved - stored,
-                          .other_bytes = static_cast<double>(held) - reserved});
+                          .slack_bytes = reserved - stored - cached,
+                          .other_bytes = static_cast<double>(held) - reserved,
+                          .cached_bytes = cached});
   }
 
   // What the step has generated, and who is done.
@@ -179,13 +230,17 @@ class Replay {
     for (Live& live : running_) {
       const bool ready = live.stepped && live.rows >= live.target;
       live.stepped = false;
+      if (ready && sharing_ && !live.shared) {
+        sharing_->share(live.sequence, live.units);
+        live.shared = true;
+      }
       if (ready && live.output > 0) ++live.generated;
       if (ready && live.first_token_s < 0.0) live.first_token_s = now_;
       if (ready && live.generated >= live.output) {
         end(live);
         continue;
       }
-      if (&running_[kept] != &live) running_[kept] = live;
+      if (&running_[kept] != &live) running_[kept] = std::move(live);
       ++kept;
     }
     running_.resize(kept);
@@ -222,7 +277,7 @@ class Replay {
   }
 
   void release(Live& live) {
-    rows_.close(live.sequence);
+    close(live.sequence);
     free_.push_back(live.sequence);
     live.sequence = -1;
   }
@@ -241,6 +296,8 @@ class Replay {
   StepWork work_;
   int64_t left_ = 0;  // tokens of the step's budget
   double held_s_ = 0.0, payload_s_ = 0.0;
+  std::optional<PrefixSharing> sharing_;
+  std::optional<BlockTree> tree_;
   ReplayResult result_;
 };
 
@@ -262,24 +319,6 @@ int64_t percentile_of(const std::vector<double>& seconds, double p) {
 }
 
 }  // namespace
-
-StepTime::StepTime(const config::Geometry& g, int64_t weights_bytes, const Device& device)
-    : weights_bytes_(static_cast<double>(weights_bytes)),
-      flops_per_token_(2.0 * static_cast<double>(g.parameters > 0 ? g.parameters : weights_bytes / 2)),
-      flops_per_pair_(2.0 * g.q_heads * (g.head_dim + (g.value_dim > 0 ? g.value_dim : g.head_dim))),
-      device_(device) {}
-
-double StepTime::seconds(const StepWork& work) const {
-  const double bytes_per_s = device_.read_gbps * 1e9;
-  const double weights = work.tokens == 0
-                             ? 0.0
-                             : std::max(weights_bytes_ / bytes_per_s,
-                                        flops_per_token_ * static_cast<double>(work.tokens) / device_.flops);
-  const double attention =
-      std::max(work.kv_bytes / bytes_per_s, flops_per_pair_ * work.pairs / device_.flops);
-  const double link = work.link_bytes == 0.0 ? 0.0 : work.link_bytes / (device_.link_gbps * 1e9);
-  return weights + attention + link;
-}
 
 int64_t ReplayResult::running_percentile(double p) const { return percentile_of(running_s, p); }
 int64_t ReplayResult::peak_running() const { return largest_of(running_s); }

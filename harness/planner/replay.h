@@ -12,44 +12,19 @@
 #include <functional>
 #include <vector>
 
-#include "harness/config/geometry.h"
 #include "harness/io/request_trace.h"
 #include "harness/planner/row_allocator.h"
+#include "harness/planner/step_time.h"
 #include "harness/planner/timeline.h"
 
 namespace kv::planner {
-
-// A machine as it is stated; 0 where it is not.
-struct Device {
-  double read_gbps = 0.0;  // of memory
-  double flops = 0.0;      // per second; a multiply-add is two
-  double link_gbps = 0.0;  // to the memory that swapping moves rows to
-};
-
-// What a step does. `pairs`: of a query and a row that it reads, over all layers.
-struct StepWork {
-  int64_t tokens = 0;
-  double kv_bytes = 0.0, pairs = 0.0, link_bytes = 0.0;
-};
-
-// The roofline of a step on a device: of the weights, then of attention, the bytes that are read or the
-// multiply-adds, whichever takes longer; and what goes over the link. Attention reads each sequence's rows once a step.
-// A model of unknown size has a parameter for each 2 bytes of its weights.
-class StepTime {
- public:
-  StepTime(const config::Geometry& geometry, int64_t weights_bytes, const Device& device);
-  double seconds(const StepWork& work) const;
-
- private:
-  double weights_bytes_, flops_per_token_, flops_per_pair_;
-  Device device_;
-};
 
 struct Scheduler {
   int64_t step_tokens = 2048;
   int max_running = 256;
   bool swap = false;  // else recomputation
   double watermark = 0.01;
+  int64_t share_tokens = 0;  // of a unit in which requests with ids share prefixes; 0: they do not
   double limit_ttft_s = 0.0, limit_tpot_s = 0.0;  // a request within both is good; 0: no limit
 };
 
@@ -63,8 +38,11 @@ struct Live {
   int64_t target = 0;              // rows that must be there before it decodes
   int64_t generated = 0;
   int64_t swapped = 0;  // rows in the memory beyond the link
+  int64_t lost = 0;     // rows that it had before it was preempted
   bool stepped = false;
-  int64_t cluster = 0;  // its session, or the minute in which it came
+  int64_t cluster = 0;              // its session, or the minute in which it came
+  std::vector<int32_t> units = {};  // whole ones of its prompt, as BlockTree numbers them
+  bool shared = false;              // others may begin with them
 };
 
 // What a test watches. Called with nothing in between two steps, and once for each request.
@@ -76,7 +54,8 @@ struct Watch {
 struct ReplayResult {
   int64_t requests = 0, refused = 0, preemptions = 0, recomputed_tokens = 0, swapped_tokens = 0, steps = 0;
   int64_t prompt_tokens = 0, generated_tokens = 0;
-  double seconds = 0.0;           // of the simulated clock, first arrival to last answer
+  int64_t found_tokens = 0;  // of prompts that were admitted, what the prefix cache had at the first time
+  double seconds = 0.0;      // of the simulated clock, first arrival to last answer
   std::vector<double> running_s;  // seconds with so many sequences running
   std::vector<double> waiting_s;  // and with so many waiting
   // Of each request that was served: to admission, to the first token, each further one.
@@ -87,6 +66,7 @@ struct ReplayResult {
   int64_t peak_held_bytes = 0;
   double slack_share = 0.0;  // of the bytes held, what is no filled row: mean over time
   Moment mean;               // over the time of all steps
+  StepSeconds times;         // of all steps
   Timeline timeline;
 
   // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.

@@ -72,8 +72,10 @@ RequestSource::RequestSource(std::string path, const Arrivals& arrivals, int64_t
 // All but the time of drawn arrivals.
 bool RequestSource::read(io::Request& request) {
   if (lengths_) {
-    request.prompt_tokens = lengths_->prompt[static_cast<size_t>(given_) % lengths_->prompt.size()];
+    request.prompt_tokens =
+        lengths_->prefix + lengths_->prompt[static_cast<size_t>(given_) % lengths_->prompt.size()];
     request.output_tokens = lengths_->output[static_cast<size_t>(given_) % lengths_->output.size()];
+    if (lengths_->id_tokens > 0) draw_ids(request);
     return true;
   }
   if (trace_->next(request)) return true;
@@ -81,6 +83,15 @@ bool RequestSource::read(io::Request& request) {
   if (most_ == 0 || arrivals_.per_second == 0.0) return false;
   trace_ = std::make_unique<io::RequestTrace>(path_);
   return trace_->next(request);
+}
+
+// What is not wholly of the prefix is no other request's.
+void RequestSource::draw_ids(io::Request& request) const {
+  const int64_t unit = lengths_->id_tokens, alike = lengths_->prefix / unit;
+  request.id_tokens = unit;
+  request.prefix_ids.resize(static_cast<size_t>((request.prompt_tokens + unit - 1) / unit));
+  for (int64_t i = 0; i < std::ssize(request.prefix_ids); ++i)
+    request.prefix_ids[static_cast<size_t>(i)] = i < alike ? 0 : given_ + 1;
 }
 
 bool RequestSource::next(io::Request& request) {

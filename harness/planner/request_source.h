@@ -22,6 +22,8 @@ Arrivals parse_arrivals(const std::string& text);
 // Requests of drawn lengths, one after another and then from the first again. None of them is empty.
 struct DrawnLengths {
   std::vector<int64_t> prompt, output;
+  // Tokens with which all prompts begin, before their own, and of which one has an id: for `id_tokens` each, if that is not 0.
+  int64_t prefix = 0, id_tokens = 0;
 };
 
 class RequestSource {
@@ -36,6 +38,7 @@ class RequestSource {
 
  private:
   bool read(io::Request& request);
+  void draw_ids(io::Request& request) const;
 
   const std::string path_;
   const std::shared_ptr<const DrawnLengths> lengths_;

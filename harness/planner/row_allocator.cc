@@ -4,135 +4,11 @@
 #include <limits>
 #include <new>
 #include <stdexcept>
-#include <unordered_map>
 #include <utility>
 
-#include "variants/cache/layout.h"
-#include "variants/storage/residual_buffer.h"
+#include "harness/planner/row_groups.h"
 
 namespace kv::planner {
-
-// What all groups together may hold.
-struct RowAllocator::Budget {
-  int64_t limit = 0, used = 0;
-  int64_t rows = 0;  // of `used`
-  void take(int64_t bytes) {
-    if (bytes > limit - used) throw std::bad_alloc();
-    used += bytes;
-  }
-};
-
-namespace {
-
-// Counts `times` each byte, for layers of which one stands for all.
-template <class Budget>
-class CountingMemory : public Memory {
- public:
-  CountingMemory(Budget& budget, int64_t times) : budget_(budget), times_(times) {}
-  ~CountingMemory() override {
-    for (const auto& [p, held] : held_) free_real(p, held);
-  }
-
-  std::byte* allocate(size_t bytes, ByteKind) override {
-    count(bytes);
-    auto* p = static_cast<std::byte*>(::operator new(bytes, kAlignment));
-    held_[p] = {bytes, true};
-    return p;
-  }
-  std::byte* allocate_rows(size_t bytes, ByteKind, Tier) override {
-    count(bytes);
-    budget_.rows += static_cast<int64_t>(bytes) * times_;
-    std::byte* p = next_;
-    next_ += (bytes + 63) / 64 * 64;
-    held_[p] = {bytes, false};
-    return p;
-  }
-  void release(std::byte* p) noexcept override {
-    const auto found = held_.find(p);
-    const int64_t bytes = static_cast<int64_t>(found->second.bytes) * times_;
-    budget_.used -= bytes;
-    if (!found->second.real) budget_.rows -= bytes;
-    free_real(p, found->second);
-    held_.erase(found);
-  }
-  void copy(std::byte*, const std::byte*, size_t) override {}  // there are no rows
-  void count_disk(int64_t) noexcept override {}
-  void count_disk_read(int64_t, double) noexcept override {}
-  void count_disk_wait(double) noexcept override {}
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Held {
-    size_t bytes;
-    bool real;
-  };
-  void count(size_t bytes) { budget_.take(static_cast<int64_t>(bytes) * times_); }
-  static void free_real(std::byte* p, const Held& held) noexcept {
-    if (held.real) ::operator delete(p, kAlignment);
-  }
-
-  Budget& budget_;
-  const int64_t times_;
-  // Of rows that nothing reads or writes: no machine has memory there.
-  std::byte* next_ = reinterpret_cast<std::byte*>(uintptr_t{1} << 60);
-  std::unordered_map<std::byte*, Held> held_;
-};
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
-struct RowAllocator::Group {
-  Spec spec;
-  CacheShape shape;  // of one layer
-  int64_t layers;
-  Codec codec;
-  bool buffered;  // the codec keeps the newest rows raw
-  PlacementContext context;
-  std::unique_ptr<CountingMemory<Budget>> memory;
-  std::unique_ptr<Placement> placement;
-  int64_t block_units = 0;  // of a paged group; else 0
-  int64_t pool_blocks = 0, used_blocks = 0;
-  std::vector<int64_t> units;  // by sequence, that have room
-  // The fewest blocks that the pool has refused since any came back: asking for as many again would only throw again.
-  int64_t refused_blocks = std::numeric_limits<int64_t>::max();
-
-  Group(const Spec& spec_, const CacheShape& shape_, int64_t layers_)
-      : spec(spec_),
-        shape(shape_),
-        layers(layers_),
-        codec(codec_for(spec, shape)),
-        buffered(ResidualBuffer::needed(codec)),
-        context(placement_context(shape, unit_layout(codec, shape), slots(shape.max_tokens), nullptr)) {
-    if (spec.placement.values.contains("pool"))
-      block_units = spec.placement.integer("block") / context.unit.rows;
-  }
-
-  bool paged() const { return block_units > 0; }
-  int64_t slots(int64_t tokens) const {
-    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, 0});
-  }
-  int64_t units_of(int64_t tokens) const {
-    const int64_t rows = slots(tokens);
-    return buffered ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows : rows;
-  }
-  int64_t blocks_of(int64_t tokens) const { return ceil_div(units_of(tokens), block_units); }
-  // At least one, where a codec still has all rows in its buffer.
-  int64_t usual_blocks(int64_t tokens) const { return std::max<int64_t>(1, blocks_of(tokens)); }
-  int64_t unit_bytes() const { return context.unit_bytes() * context.heads; }
-  int64_t block_bytes() const { return unit_bytes() * block_units; }
-  // One layer of a sequence of so many tokens, outside of the pool.
-  int64_t own_bytes(int64_t tokens) const {
-    return placement_of(spec).layer_bytes(spec.placement, context, units_of(tokens));
-  }
-  // Codecs' buffers of raw rows, and what a retention knows of its rows.
-  int64_t state_bytes() const {
-    const int64_t buffer =
-        buffered ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent()) : 0;
-    return layers *
-           (buffer + retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads);
-  }
-};
 
 RowAllocator::~RowAllocator() = default;
 
@@ -157,6 +33,9 @@ std::string refused(const Spec& spec) {
   const auto pool = spec.placement.values.find("pool");
   if (pool != spec.placement.values.end() && pool->second != "0")
     return "the memory decides how large the pool is: leave pool= out";
+  const auto segment = spec.placement.values.find("segment");
+  if (segment != spec.placement.values.end() && segment->second != "0")
+    return "all blocks of a replay's pool are there: leave segment= out";
   return "";
 }
 
@@ -260,6 +139,7 @@ bool RowAllocator::open(int sequence) {
     return false;
   }
   if (at >= covered_until_.size()) covered_until_.resize(at + 1);
+  if (at >= held_.size()) held_.resize(at + 1);
   covered_until_[at] = 0;
   return true;
 }
@@ -303,10 +183,15 @@ void RowAllocator::close(int sequence) {
   const auto at = static_cast<size_t>(sequence);
   for (const auto& g : groups_) {
     g->placement->close(sequence);
-    if (g->paged()) g->used_blocks -= ceil_div(g->units[at], g->block_units);
+    if (g->paged()) {
+      const int64_t held = held_[at].empty() ? 0 : std::ssize(held_[at]) * g->blocks_of(unit_tokens_);
+      g->used_blocks -= ceil_div(g->units[at], g->block_units) - held;
+    }
     g->refused_blocks = std::numeric_limits<int64_t>::max();
     g->units[at] = 0;
   }
+  for (const auto& held : held_[at]) held->drop_user();
+  held_[at].clear();
   budget_->used -= state_bytes_;
 }
 
@@ -323,7 +208,9 @@ bool RowAllocator::can_ever_hold(int64_t tokens) const {
 bool RowAllocator::has_room(int64_t tokens, double watermark) const {
   for (const auto& g : groups_) {
     if (!g->paged()) continue;
-    const double free = static_cast<double>(g->pool_blocks - g->used_blocks - g->blocks_of(tokens));
+    // Units that no sequence has go as soon as their room is wanted.
+    const int64_t unused = unit_tokens_ == 0 ? 0 : units_unused_ * g->blocks_of(unit_tokens_);
+    const double free = static_cast<double>(g->pool_blocks - g->used_blocks + unused - g->blocks_of(tokens));
     if (free < watermark * static_cast<double>(g->pool_blocks)) return false;
   }
   return true;

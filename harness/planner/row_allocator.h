@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,21 @@ class RowAllocator {
   }
   void close(int sequence);
 
+  // Sharing by content, in units of so many tokens: empty, or why they cannot be shared.
+  std::string refuses_sharing(int64_t unit_tokens) const;
+  void share_units_of(int64_t tokens) { unit_tokens_ = tokens; }
+  // A handle on a unit whose rows the sequence has; it counts once, whoever has it.
+  SharedBlock hold(int sequence, int64_t unit);
+  // As open(), of a sequence that begins with these units.
+  bool open_with(int sequence, std::span<const SharedBlock> prefix);
+  // Of units that are held: rows counted by several sequences but there once, and of units that no sequence has.
+  double counted_again_bytes() const;
+  double unused_bytes() const;
+
   // Whether a sequence of so many tokens has room when it is alone.
   bool can_ever_hold(int64_t tokens) const;
-  // Whether the pools would have the share `watermark` of their blocks left beside such a sequence.
+  // Whether the pools would have the share `watermark` of their blocks left beside such a sequence, if all units that no
+  // sequence has went.
   bool has_room(int64_t tokens, double watermark) const;
 
   int64_t room_bytes() const;
@@ -71,6 +84,7 @@ class RowAllocator {
   int64_t blocks_in_use() const;
 
  private:
+  struct HeldUnit;
   struct Group;
   struct Budget;
   bool grow_groups(int sequence, int64_t tokens);
@@ -82,7 +96,10 @@ class RowAllocator {
   std::unique_ptr<Budget> budget_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Kept> kept_;
-  int64_t state_bytes_ = 0;             // of a sequence, whatever its length: linear layers, codecs' buffers
+  int64_t state_bytes_ = 0;  // of a sequence, whatever its length: linear layers, codecs' buffers
+  int64_t unit_tokens_ = 0;  // that are shared; 0: none
+  int64_t units_used_ = 0, units_unused_ = 0, uses_ = 0;      // held units by whether a sequence has them
+  std::vector<std::vector<std::shared_ptr<HeldUnit>>> held_;  // by sequence
   std::vector<int64_t> covered_until_;  // by sequence: up to so many tokens there is room already
 };
 

@@ -83,6 +83,7 @@ Columns clock_fields() {
        "largest of |measured / fitted - 1| over the cells of the clock"},
       {"clock_beyond_share", "1", &R::clock_beyond_share,
        "of the time of all steps, in those beyond these cells"},
+      {"clock_assumed_share", "1", &R::clock_assumed_share, "likewise, by the rates of a stated machine"},
       {"served_s", "s", &R::served_s, "until the last answer"},
       {"served_tokens_per_s", "tokens/s", &R::served_tokens_per_s, "generated / served_s"},
       {"wait_p99_s", "s", &R::wait_p99_s, "from arrival to admission"},

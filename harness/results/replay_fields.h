@@ -28,7 +28,7 @@ struct ReplayResult {
   Number hit_rate, hit_rate_curve, hit_rate_at_any;
   // What follows from the clock.
   std::string counts_from, times_from;
-  Number clock_residual, clock_beyond_share;
+  Number clock_residual, clock_beyond_share, clock_assumed_share;
   Number served_s, served_tokens_per_s;
   Number wait_p99_s, wait_p99_s_ci_low, wait_p99_s_ci_high;
   Number ttft_p50_s, ttft_p50_s_ci_low, ttft_p50_s_ci_high;

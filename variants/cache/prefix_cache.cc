@@ -9,11 +9,26 @@
 namespace kv {
 namespace {
 
-int64_t block_tokens_of(const Cache& cache) {
-  const std::string reason = cache.refuses_sharing();
-  if (!reason.empty()) throw std::invalid_argument("prefixes cannot be shared: " + reason);
-  return cache.block_tokens();
-}
+class BlocksOfCache : public BlockOwner {
+ public:
+  explicit BlocksOfCache(Cache& cache) : cache_(cache) {
+    const std::string reason = cache.refuses_sharing();
+    if (!reason.empty()) throw std::invalid_argument("prefixes cannot be shared: " + reason);
+  }
+  int64_t block_tokens() const override { return cache_.block_tokens(); }
+  int64_t tokens(SequenceId id) const override {
+    int64_t tokens = cache_.tokens(id, 0);
+    for (int layer = 1; layer < cache_.shape().layers; ++layer)
+      tokens = std::min(tokens, cache_.tokens(id, layer));
+    return tokens;
+  }
+  SharedBlock hold(SequenceId id, int64_t block) override { return cache_.hold(id, block); }
+  SequenceId adopt(std::span<const SharedBlock> blocks) override { return cache_.adopt(blocks); }
+  void release(SequenceId id) override { cache_.release(id); }
+
+ private:
+  Cache& cache_;
+};
 
 }  // namespace
 
@@ -25,7 +40,12 @@ uint64_t PrefixCache::hash(uint64_t before, std::span<const int32_t> ids) {
 }
 
 PrefixCache::PrefixCache(Cache& cache, Hash of_ids)
-    : cache_(cache), hash_(of_ids), block_tokens_(block_tokens_of(cache)) {}
+    : of_cache_(std::make_unique<BlocksOfCache>(cache)),
+      owner_(*of_cache_),
+      hash_(of_ids),
+      block_tokens_(owner_.block_tokens()) {}
+PrefixCache::PrefixCache(BlockOwner& owner, Hash of_ids)
+    : owner_(owner), hash_(of_ids), block_tokens_(owner.block_tokens()) {}
 PrefixCache::~PrefixCache() = default;
 
 SequenceId PrefixCache::add_sequence(std::span<const int32_t> ids) {
@@ -44,7 +64,7 @@ SequenceId PrefixCache::add_sequence(std::span<const int32_t> ids) {
     ++last->users;
   }
   try {
-    make_room_for([&] { id = cache_.adopt(prefix); });
+    make_room_for([&] { id = owner_.adopt(prefix); });
   } catch (...) {
     if (last) {
       --last->users;
@@ -57,18 +77,16 @@ SequenceId PrefixCache::add_sequence(std::span<const int32_t> ids) {
 }
 
 void PrefixCache::share(SequenceId id, std::span<const int32_t> ids) {
-  for (int layer = 0; layer < cache_.shape().layers; ++layer) {
-    if (cache_.tokens(id, layer) >= std::ssize(ids)) continue;
-    throw std::invalid_argument("a sequence of " + std::to_string(cache_.tokens(id, layer)) +
-                                " tokens cannot share " + std::to_string(ids.size()));
-  }
+  if (const int64_t tokens = owner_.tokens(id); tokens < std::ssize(ids))
+    throw std::invalid_argument("a sequence of " + std::to_string(tokens) + " tokens cannot share " +
+                                std::to_string(ids.size()));
   const auto used = last_used_.find(id);
   Node *last = nullptr, *own = used == last_used_.end() ? nullptr : used->second;
   for (int64_t block = 0; (block + 1) * block_tokens_ <= std::ssize(ids); ++block) {
     const auto part =
         ids.subspan(static_cast<size_t>(block * block_tokens_), static_cast<size_t>(block_tokens_));
     Node* node = find(last, part);
-    if (!node) own = node = insert(last, part, cache_.hold(id, block));
+    if (!node) own = node = insert(last, part, owner_.hold(id, block));
     last = node;
   }
   use(id, own);
@@ -76,7 +94,7 @@ void PrefixCache::share(SequenceId id, std::span<const int32_t> ids) {
 }
 
 void PrefixCache::release(SequenceId id) {
-  cache_.release(id);
+  owner_.release(id);
   const auto used = last_used_.find(id);
   Node* last = used == last_used_.end() ? nullptr : used->second;
   use(id, nullptr);

@@ -21,6 +21,19 @@
 
 namespace kv {
 
+// Whose blocks a prefix cache shares: a cache's, or those of an allocator without rows.
+class BlockOwner {
+ public:
+  virtual ~BlockOwner() = default;
+  virtual int64_t block_tokens() const = 0;
+  // Of a live sequence, in every layer.
+  virtual int64_t tokens(SequenceId sequence) const = 0;
+  virtual SharedBlock hold(SequenceId sequence, int64_t block) = 0;
+  // A new sequence that begins with these blocks. Throws std::bad_alloc.
+  virtual SequenceId adopt(std::span<const SharedBlock> blocks) = 0;
+  virtual void release(SequenceId sequence) = 0;
+};
+
 class PrefixCache {
  public:
   using Hash = uint64_t (*)(uint64_t before, std::span<const int32_t> ids);
@@ -28,6 +41,7 @@ class PrefixCache {
 
   // Of a cache that outlives it. Throws std::invalid_argument with the reason where its blocks cannot be shared.
   explicit PrefixCache(Cache& cache, Hash of_ids = hash);
+  explicit PrefixCache(BlockOwner& owner, Hash of_ids = hash);
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
   ~PrefixCache();
@@ -74,7 +88,8 @@ class PrefixCache {
   void enter(Node* node);
   void leave(Node* node);
 
-  Cache& cache_;
+  const std::unique_ptr<BlockOwner> of_cache_;  // where it is a cache's
+  BlockOwner& owner_;
   const Hash hash_;
   const int64_t block_tokens_;
   uint64_t now_ = 0;

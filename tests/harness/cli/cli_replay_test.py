@@ -94,6 +94,87 @@ def test_a_trace_says_as_much_as_in_a_plan(trace, tmp_path):
         assert float(row["hit_rate"]) <= float(row["belady_hit_rate"]) <= float(row["hit_rate_at_any"])
 
 
+def test_units_of_prompts_are_shared_within_a_replay(trace, tmp_path):
+    settings = {"replay.trace": trace, "replay.memory": '["40GB"]', "replay.arrivals": '["trace"]', "replay.requests": 300, "replay.share": 512,
+                "sweep.variants": '["contiguous/f16","paged/f16","paged(block=32)/kivi(bits=2)"]'}  # fmt: skip
+    done = run(CONFIG, tmp_path / "out", *words(settings))
+    assert done.returncode == 0, done.stderr
+    contiguous, paged, kivi = table(tmp_path / "out" / "cells.csv")
+    assert contiguous["hit_rate"] == kivi["hit_rate"] == "" and float(contiguous["cached_mean_bytes"]) == 0
+    # Requests come one by one, and all but the first find the 512 tokens that all begin with.
+    assert float(paged["hit_rate"]) == pytest.approx(512 * 299 / (1000 * 300))
+    assert float(paged["ttft_p50_s"]) < float(contiguous["ttft_p50_s"])
+
+
+def test_a_prompt_in_common_is_held_once(tmp_path):
+    settings = {**SHORT, "replay.prefix": 1000, "replay.share": 16, "replay.prompt": '"uniform(8,15)"', "replay.output": '"uniform(50,90)"',
+                "sweep.variants": '["paged/f16"]'}  # fmt: skip
+    held = {}
+    for share in (0, 16):
+        done = run(CONFIG, tmp_path / str(share), *words({**settings, "replay.share": share}))
+        assert done.returncode == 0, done.stderr
+        (held[share],) = table(tmp_path / str(share) / "cells.csv")
+    # 62 whole units of 16; the first request finds none of them, nor do those that come while it is computed.
+    found = float(held[16]["hit_rate"]) * (1000 + float(held[16]["prompt_p50_tokens"]) - 1000)
+    assert held[0]["hit_rate"] == "" and 0.95 * 992 < found <= 992
+    assert held[0]["hit_rate_at_any"] == held[16]["hit_rate_at_any"]
+    assert float(held[16]["payload_mean_bytes"]) < 0.6 * float(held[0]["payload_mean_bytes"])
+    assert int(held[16]["held_peak_bytes"]) < int(held[0]["held_peak_bytes"])
+
+
+MODEL = HOME / "results" / "xeon-2core" / "model"
+
+
+def measured(tmp_path, folder, **changed):
+    settings = {"model.preset": "llama-3.2-1b", "replay.memory": '["8GB"]', "replay.arrivals": '["poisson(0.02)"]', "replay.requests": 40,
+                "replay.prompt": '"uniform(1024,2048)"', "replay.output": '"uniform(8,16)"',
+                "sweep.variants": '["contiguous/f16","paged/f16"]', "replay.device": f'{{read_gbps=20,flops=1e11,measured="{folder}"}}',
+                **changed}  # fmt: skip
+    done = run(CONFIG, tmp_path / "out", *words(settings))
+    assert done.returncode == 0, done.stderr
+    return table(tmp_path / "out" / "cells.csv")
+
+
+def test_steps_come_from_cells_that_were_measured(tmp_path):
+    contiguous, paged = measured(tmp_path, MODEL)
+    assert paged["status"] == "unsupported" and "0 cells of decode steps of paged/f16 over 32/8 heads of 64" in paged["reason"]
+    assert contiguous["times_from"] == "assumed" and 0 < float(contiguous["clock_assumed_share"]) < 1
+    assert 0 < float(contiguous["clock_residual"]) < 0.5
+    # Most steps have one sequence, and rows between those of 1K and 128K tokens: as long as the cells' steps.
+    steps = [float(row["step_p50_us"]) for row in table(MODEL / "cells.csv")
+             if row["variant"] == "contiguous/f16" and row["batch"] == "1" and int(row["seq_len"]) <= 4096]  # fmt: skip
+    assert 0.7 * min(steps) < 1e3 * float(contiguous["tpot_p50_ms"]) < 1.3 * max(steps)
+
+
+def test_a_clock_without_a_stated_machine_needs_all_of_a_step(tmp_path):
+    contiguous, _ = measured(tmp_path, MODEL, **{"replay.device": f'{{measured="{MODEL}"}}'})
+    assert contiguous["status"] == "unsupported" and "no times of prompts" in contiguous["reason"]
+
+
+def test_a_clock_of_whole_steps_and_prompts_assumes_nothing(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text(f'''experiment = "replay"
+model = {{ layers = 6, q_heads = 4, kv_heads = 2, head_dim = 32 }}
+sweep.variants = ["contiguous"]
+[replay]
+memory = ["3GB"]
+weights = "4MB"
+arrivals = ["poisson(20)"]
+requests = 50
+prompt = "uniform(176,400)"
+output = "uniform(2,8)"
+max_running = 4
+device = {{ measured = "{MODEL.parent / "model_small"}" }}
+''')
+    done = run(config, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    (row,) = table(tmp_path / "out" / "cells.csv")
+    assert row["status"] == "ok" and row["times_from"] in ("measured", "computed")
+    assert float(row["clock_assumed_share"]) == 0 and float(row["clock_beyond_share"]) < 0.9
+    # A prompt of 431 tokens has taken 15 ms there.
+    assert 0.001 < float(row["ttft_p50_s"]) < 0.1
+
+
 def test_an_interrupted_run_goes_on(results):
     before = (results / "cells.csv").read_text()
     done = run(CONFIG, results, "--resume", *words(SHORT))
@@ -123,7 +204,11 @@ def test_public_traces_are_replayed(name, tmp_path):
     ({"replay.trace": "absent.csv"}, ["absent.csv"]),
     ({"replay.device": "{read_gbps=1}"}, ["replay.device", "needs read_gbps and flops"]),
     ({"replay.device": "{flop=1}"}, ["flop"]),
-    ({"replay.device": '{read_gbps=1,flops=1,measured="results"}'}, ["measured"]),
+    ({"replay.device": '{read_gbps=1,flops=1,measured="nowhere"}'}, ["measured", "nowhere/cells.csv"]),
+    ({"replay.device": '{read_gbps=1,measured="nowhere"}'}, ["needs read_gbps and flops"]),
+    ({"replay.device": '{link_gbps=1}'}, ["needs read_gbps and flops", "measured"]),
+    ({"replay.share": 16}, ["share", "needs a trace"]),
+    ({"replay.prefix": 100, "replay.trace": "requests.csv"}, ["replay.prefix", "drawn requests"]),
     ({"replay.preempt": "drop"}, ["replay.preempt", "recompute, swap"]),
     ({"replay.preempt": "swap", "replay.device": "{read_gbps=1,flops=1}"}, ["link_gbps"]),
     ({"replay.prompt": "zipf(9)"}, ["replay.prompt", "zipf(9)"]),

@@ -261,6 +261,20 @@ TEST(RequestSource, GivesDrawnLengthsAgainAndAgain) {
   EXPECT_THROW(RequestSource(lengths, {}, 7, 1), std::invalid_argument);
 }
 
+TEST(RequestSource, GivesWhatAllBeginWithTheSameIds) {
+  const auto lengths = std::make_shared<const DrawnLengths>(
+      DrawnLengths{.prompt = {3, 40}, .output = {1}, .prefix = 40, .id_tokens = 16});
+  RequestSource source(lengths, parse_arrivals("poisson(10)"), 4, 1);
+  io::Request request;
+  for (int64_t i = 1; i <= 4; ++i) {
+    ASSERT_TRUE(source.next(request));
+    EXPECT_EQ(request.prompt_tokens, i % 2 == 1 ? 43 : 80);
+    EXPECT_EQ(request.id_tokens, 16);
+    EXPECT_EQ(request.prefix_ids,
+              i % 2 == 1 ? (std::vector<int64_t>{0, 0, i}) : (std::vector<int64_t>{0, 0, i, i, i}));
+  }
+}
+
 TEST(RequestSource, DrawsArrivalsOfTheRateAndSpreadThatAreAsked) {
   EXPECT_EQ(parse_arrivals("").per_second, 0.0);
   EXPECT_EQ(parse_arrivals("poisson(2.5)").per_second, 2.5);

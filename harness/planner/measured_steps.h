@@ -1,0 +1,71 @@
+// Times of steps from cells that were measured on one machine: lines in what a step does. Published simulators find decode
+// linear in batch x kept tokens; the largest residual says how linear it is here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/config/geometry.h"
+#include "harness/results/cell_result.h"
+
+namespace kv::planner {
+
+// seconds = sum of a coefficient, none below 0, times a feature.
+class FittedLine {
+ public:
+  struct Point {
+    std::vector<double> features;
+    double seconds;
+  };
+  FittedLine() = default;
+  // Least squares of relative errors, so that short times count as much as long ones.
+  explicit FittedLine(std::span<const Point> points);
+  explicit operator bool() const { return !coefficients_.empty(); }
+  double seconds(std::span<const double> features) const;
+  // Whether a feature lies outside of those of all points.
+  bool is_beyond(std::span<const double> features) const;
+  double coefficient(size_t feature) const { return coefficients_[feature]; }
+  // The largest of |seconds / fitted - 1| over the points.
+  double residual() const { return residual_; }
+
+ private:
+  std::vector<double> coefficients_, least_, most_;
+  double residual_ = 0.0;
+};
+
+class MeasuredSteps {
+ public:
+  // From the cells of this variant over this geometry's heads: those of `model`, whole steps of as many layers and, where
+  // their model has read its prompts, these; or else of `decode`, which are attention alone, cold where that was measured,
+  // and are taken for each of the model's layers. `name`: of the folder, for messages. Throws std::invalid_argument where
+  // there are fewer than 2 batches and 2 lengths, or several machines or numbers of threads.
+  MeasuredSteps(std::span<const results::CellResult> cells, const config::Geometry& geometry,
+                const std::string& variant, const std::string& name);
+
+  struct Time {
+    double seconds = 0.0;
+    bool beyond = false;  // of what was measured: the line goes on
+  };
+  // `sequences` decode a token each and read `rows` rows, over all layers that keep any.
+  Time decode(int64_t sequences, double rows) const;
+  // Chunks of prompts of so many tokens, whose queries read `rows` rows; `alone`: no sequence decodes in the same step, so
+  // that it takes as long as an empty step at least. Where has_prompts().
+  Time prompts(int64_t tokens, double rows, bool alone) const;
+
+  bool whole_steps() const { return whole_; }
+  bool has_prompts() const { return static_cast<bool>(prompts_); }
+  double residual() const { return std::max(decode_.residual(), prompts_.residual()); }
+
+ private:
+  void read(const results::CellResult& cell);
+
+  bool whole_ = false;
+  double layers_;  // of the model, that keep rows
+  std::vector<FittedLine::Point> steps_, prompt_steps_;
+  FittedLine decode_;   // of 1, sequences, rows of a layer
+  FittedLine prompts_;  // of tokens, rows of a layer
+};
+
+}  // namespace kv::planner
