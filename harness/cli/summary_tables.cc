@@ -255,12 +255,31 @@ std::string tiers_table(const Cells& cells, size_t width) {
   return table.size() == 1 ? "" : fitted(without_empty_columns(std::move(table)), width);
 }
 
+// Of cells that have verified drafts, or say why they cannot.
+std::string drafts_table(const Cells& cells, size_t width) {
+  std::vector<Strings> table;
+  for (const results::CellResult* row : cells) {
+    if (!row->draft_tokens || row->status != results::Status::kOk) continue;
+    if (table.empty())
+      table.push_back({std::to_string(*row->draft_tokens) + " drafts a step, accepted with " +
+                           number(row->draft_accept, "%.3g"),
+                       "tokens that stay", "step, us", "a token / a plain step", "refused"});
+    table.push_back(
+        {row_name(*row), number(row->draft_stays_mean, "%.2f"), number(row->draft_step_p50_us, "%.1f"),
+         row->draft_ratio_p50
+             ? with_interval(row->draft_ratio_p50, row->draft_ratio_ci_low, row->draft_ratio_ci_high, "%.2f")
+             : "-",
+         row->draft_refused.empty() ? "-" : row->draft_refused});
+  }
+  return table.empty() ? "" : fitted(without_empty_columns(std::move(table)), width);
+}
+
 }  // namespace
 
 std::string sweep_point_table(const Cells& cells, size_t width) {
   std::vector<Strings> table{head_of(kind_of(*cells.front()))};
   for (const results::CellResult* row : cells) table.push_back(table_row(*row));
-  return fitted(std::move(table), width) + tiers_table(cells, width);
+  return fitted(std::move(table), width) + tiers_table(cells, width) + drafts_table(cells, width);
 }
 
 std::string experiment_table(const Cells& cells, size_t width, size_t most_rows) {

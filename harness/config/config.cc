@@ -101,6 +101,11 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
   m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
   m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
+  m.draft = section.tokens("draft", m.draft, 0, 1024);
+  m.accept = section.number("accept", m.accept, 0.0, 1.0);
+  if (m.draft + 1 >= m.steps && m.draft > 0)
+    section.fail("draft", "needs more steps than " + std::to_string(m.draft + 1) +
+                              ", the tokens of a step that verifies " + std::to_string(m.draft));
   m.attend = section.boolean("attend", m.attend);
   if (section.has("aa_test") && section.has("null_ab"))
     section.fail("null_ab", "is the older name of aa_test; give one of them");

@@ -46,9 +46,11 @@ struct Axes {
 inline constexpr std::string_view kUncached = "none", kUncachedInTables = "no_cache";
 
 struct MeasureConfig {
-  int repetitions = 7;   // of every cell, interleaved over the cells of a sweep point
-  int steps = 32;        // decode: steps a repetition; budget: last tokens that errors are means over;
-                         // checkpoint: operations a repetition
+  int repetitions = 7;  // of every cell, interleaved over the cells of a sweep point
+  int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
+                        // checkpoint: operations a repetition
+  int64_t draft = 0;  // decode: tokens that a step verifies besides its own; 0 leaves the draft columns empty
+  double accept = 0.7;   // the probability that one is accepted if those before it were
   int cold_steps = 16;   // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
   int retries = 1;       // of a sweep point whose times were disturbed; what still is then is marked as noisy
   bool attend = true;    // growth: false measures append and view alone

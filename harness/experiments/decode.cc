@@ -8,6 +8,7 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/timed_group.h"
+#include "harness/measure/drafts.h"
 #include "harness/measure/roofline_tasks.h"
 #include "harness/measure/tier_tasks.h"
 #include "harness/measure/timed_tasks.h"
@@ -49,10 +50,15 @@ class DecodeGroup : public TimedGroup {
     cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
     cell.check(tokens, point().seq_len);
   }
-  void make_ready(measure::Cell& cell) override { open_and_fill(cell, 2 * point().batch); }
+  void make_ready(measure::Cell& cell) override {
+    open_and_fill(cell, 2 * point().batch);
+    if (measure_.draft > 0) check_drafts(cell);
+  }
 
   void add_tasks(measure::Cell& cell, Tasks& tasks) override {
     tasks.push_back(measure::step_task(cell, feed(cell), base_, point().seq_len - base_, results()));
+    if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
+      tasks.push_back(measure::draft_task(cell, *drafts->second, results()));
     if (measure_.cold_steps == 0) return;
     try {
       tasks.push_back(measure::cold_task(cell, feed(cell), point().seq_len, measure_.cold_steps,
@@ -68,6 +74,8 @@ class DecodeGroup : public TimedGroup {
   }
   void summarise(measure::Cell& cell) override {
     cell.summarise();
+    if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
+      measure::summarise_drafts(cell, *drafts->second);
     if (!roofline_) return;
     roofline_->write(cell);
     tiers_->write(cell);
@@ -78,6 +86,22 @@ class DecodeGroup : public TimedGroup {
     for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
     workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
     cell.prompt = base_;
+  }
+
+  // The feed still has the outputs of verify()'s last step.
+  void check_drafts(measure::Cell& cell) {
+    const int64_t end = point().seq_len - 1;
+    auto drafts = std::make_unique<measure::DraftSteps>(*cell.workload, point().batch,
+                                                        measure::DraftSettings{.drafts = measure_.draft,
+                                                                               .accept = measure_.accept,
+                                                                               .seed = point().config->seed,
+                                                                               .first = base_,
+                                                                               .end = end});
+    cell.result.draft_tokens = measure_.draft;
+    cell.result.draft_accept = measure_.accept;
+    cell.result.draft_refused = drafts->count() == 0 ? "a sequence has fewer tokens than a step"
+                                                     : measure::check_drafts(cell, feed(cell), *drafts, end);
+    if (cell.result.draft_refused.empty()) drafts_[&cell] = std::move(drafts);
   }
 
   // Cells that read the same workload share it.
@@ -93,6 +117,7 @@ class DecodeGroup : public TimedGroup {
   const config::MeasureConfig& measure_;
   const int64_t base_;  // tokens before the timed steps
   std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+  std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
   std::optional<measure::RooflineTasks> roofline_;
   std::optional<measure::TierTasks> tiers_;
 };

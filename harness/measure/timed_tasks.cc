@@ -166,6 +166,7 @@ class ColdTask : public CellTask {
 void CellTask::handle_exception() {
   cell_.steps.clear();
   cell_.cold_us.clear();
+  cell_.draft_us.clear();
   mark_exception(cell_);
 }
 

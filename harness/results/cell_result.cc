@@ -1,6 +1,7 @@
 // The schema of cells.csv, in the order of its columns.
 #include "harness/results/cell_result.h"
 
+#include "harness/results/draft_fields.h"
 #include "harness/results/prediction_fields.h"
 #include "harness/results/tier_fields.h"
 
@@ -221,6 +222,10 @@ Fields of_experiments() {
       by("checkpoint", {"saved_bytes", "bytes", &C::saved_bytes, "of the file"}),
       by("checkpoint",
          {"fork_bytes", "bytes", &C::fork_bytes, "held more after a fork, until the two differ"}),
+      by("checkpoint", {"compact_p50_us", "us", &C::compact_p50_us,
+                        "closing a gap of one such sequence before another, of pools that come in segments"}),
+      by("checkpoint", {"compact_moved_bytes", "bytes", &C::compact_moved_bytes, "rows that it copied"}),
+      by("checkpoint", {"compact_freed_bytes", "bytes", &C::compact_freed_bytes, "segments that went"}),
   };
 }
 
@@ -367,9 +372,10 @@ Fields comparison() {
 
 Fields all_fields() {
   Fields all;
-  for (const Fields& part : {identity(), bytes(), times(), roofline(), tier_fields(kAll, kSteps), errors(),
-                             of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(),
-                             of_losses(), of_models(), of_whole_models(), replay_fields(), comparison()})
+  for (const Fields& part :
+       {identity(), bytes(), times(), draft_fields(), roofline(), tier_fields(kAll, kSteps), errors(),
+        of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(),
+        of_whole_models(), replay_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/results/draft_fields.h"
 #include "harness/results/replay_fields.h"
 #include "harness/results/schema.h"
 #include "harness/verify/metrics/metrics.h"
@@ -22,7 +23,7 @@ struct PredictionResult {
   Number p_change_rms;
 };
 
-struct CellResult : PredictionResult, ReplayResult {
+struct CellResult : PredictionResult, ReplayResult, DraftResult {
   // Which cell it is.
   std::string cell, variant, device;
   Integer threads;
@@ -85,8 +86,8 @@ struct CellResult : PredictionResult, ReplayResult {
   Integer policy_choices, policy_disputed;
   Integer bytes_disk;
   std::string series;
-  Number save_p50_us, load_p50_us, freeze_p50_us, unfreeze_p50_us, fork_p50_us;
-  Integer saved_bytes, fork_bytes;
+  Number save_p50_us, load_p50_us, freeze_p50_us, unfreeze_p50_us, fork_p50_us, compact_p50_us;
+  Integer saved_bytes, fork_bytes, compact_moved_bytes, compact_freed_bytes;
   Number perplexity, perplexity_se;
   Integer peak_bytes;
   Number tokens_per_s, chunk_max_diff;
