@@ -166,6 +166,8 @@ void add_options(CLI::App& app, PlanOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
   app.add_option("--hit-curve", options.hit_curve, "file: its hit rates over all capacities, as CSV");
+  app.add_option("--quality", options.quality,
+                 "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
   app.add_option("--seed", options.seed, "of drawn arrivals")->capture_default_str();
   add_output_options(app, options.output);
 }

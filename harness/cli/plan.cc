@@ -12,6 +12,7 @@
 #include "harness/io/token_count.h"
 #include "harness/planner/plan.h"
 #include "harness/results/append_file.h"
+#include "harness/results/csv.h"
 #include "harness/tables/fit_table.h"
 
 namespace kv::cli {
@@ -90,6 +91,13 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
                                 table.weights_text);
 }
 
+planner::QualityRun read_quality(const std::string& folder) {
+  const std::filesystem::path cells = io::find_input(folder + "/cells.csv", "--quality");
+  const std::filesystem::path name = std::filesystem::path(folder).lexically_normal();
+  return {results::read_csv(cells, results::cell_schema()),
+          (name.has_filename() ? name : name.parent_path()).filename().string()};
+}
+
 }  // namespace
 
 std::string run_plan(const PlanOptions& o) {
@@ -100,6 +108,7 @@ std::string run_plan(const PlanOptions& o) {
   table.geometry = config::find_geometry(o.model);
   table.variants = parse_variants(o.variants);
   table.scheduler = o.scheduler;
+  if (!o.quality.empty()) table.quality = read_quality(o.quality);
   table.scheduler.swap = o.preempt == "swap";
   set_memory(table, o);
   if (o.trace.empty()) {

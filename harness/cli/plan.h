@@ -14,7 +14,7 @@ struct PlanOptions {
   std::string model = "llama-3.1-8b";  // a preset, or the path of a config.json
   std::string memory, weights;         // weights empty: as the model's file has it
   std::string variants = "contiguous/f16; paged/f16; paged/q8_0; paged(block=32)/kivi(bits=2)";
-  std::string trace, arrivals, device, context, hit_curve;
+  std::string trace, arrivals, device, context, hit_curve, quality;
   std::string preempt = "recompute";
   int64_t requests = 0;  // 0: the trace's
   int64_t users = 0;

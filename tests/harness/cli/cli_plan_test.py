@@ -2,9 +2,10 @@
 
 import csv
 import json
+import math
 
 import pytest
-from program import DATA, assert_refused, kvlab
+from program import DATA, HOME, assert_refused, kvlab
 
 DEVICE = ("--device", "read_gbps=1000,flops=1e14,link_gbps=20")
 VARIANTS = "contiguous/f16; paged/f16; paged/q8_0"
@@ -90,6 +91,28 @@ def test_one_sentence_answers(model, trace):
     assert "none of these serves 3 users of 2,048 tokens" in sentence("--memory", "2MB", "--context", "2K", "--users", "3")
 
 
+QUALITY = HOME / "results" / "xeon-2core" / "quality"
+
+
+def test_quality_is_looked_up_in_a_run(model):
+    users = ("--context", "1K", "--users", "2", "--memory", "9MB", "--quality", QUALITY)
+    variants = ("--variants", "paged/q8_0; doubling/f16; paged(block=32)/kivi(bits=2,residual=64)")
+    rows = rows_of("--model", model, "--weights", "1MB", *variants, *users)
+    with (QUALITY / "cells.csv").open() as file:
+        cells = {row["variant"]: row for row in csv.DictReader(file) if row["experiment"] == "quality"}
+    for variant, cell in (("paged/q8_0", "contiguous/q8_0"), ("doubling/f16", "contiguous/f16")):
+        for column, of in (("", ""), ("_ci_low", "_ci_low"), ("_ci_high", "_ci_high")):
+            change = math.expm1(float(cells[cell]["loss_change" + of]))
+            assert float(rows[variant]["perplexity_change" + column]) == pytest.approx(change, rel=1e-6)
+        assert rows[variant]["quality_from"] == "quality: another model (6 layers), 1,024 tokens"
+    kivi = rows["paged(block=32)/kivi(bits=2,residual=64)"]
+    assert (kivi["quality_from"], kivi["perplexity_change"]) == ("unknown", "")
+    shown = " ".join(plan("--model", model, "--weights", "1MB", *variants, *users).stdout.split())
+    assert "unknown" in shown and "Quality is unknown here" in shown, "the cheapest is kivi's, and the run has none"
+    shown = " ".join(plan("--model", model, "--weights", "1MB", "--variants", "paged/q8_0", *users).stdout.split())
+    assert "Perplexity with it changes by +0.02 % (0.00 to 0.03) in quality: another model (6 layers), 1,024 tokens" in shown
+
+
 def test_hit_rates_come_as_curves(model, trace, tmp_path):
     out = tmp_path / "hits.csv"
     done = plan(*of(model, "--memory", "21MB", "--trace", trace, "--prefix-blocks", "512,128", "--hit-curve", out, *DEVICE))
@@ -105,6 +128,8 @@ def test_hit_rates_come_as_curves(model, trace, tmp_path):
 @pytest.mark.parametrize(("args", "parts"), [
     (["--trace", "{trace}"], ["needs a machine", "--device read_gbps="]),
     (["--trace", "{trace}", "--context", "1K", "--users", "2"], ["give --trace FILE, or --context"]),
+    (["--context", "1K", "--users", "1", "--quality", "nowhere"], ["--quality", "nowhere/cells.csv"]),
+    (["--context", "1K", "--users", "1", "--quality", str(HOME / "results" / "xeon-2core" / "model")], ["no cells of experiment quality"]),
     (["--context", "1K"], ["--context 128K and --users 8 together"]),
     (["--context", "1Q", "--users", "2"], ["--context '1Q'"]),
     (["--trace", "absent.csv", *DEVICE], ["absent.csv"]),
