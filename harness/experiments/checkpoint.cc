@@ -1,5 +1,5 @@
-// The checkpoint experiment: what it costs to save a sequence and load it, to take a snapshot and restore it, and
-// to fork it, against length.
+// The checkpoint experiment: what it costs to save a sequence and load it, to take a snapshot and restore it, to
+// fork it, and to compact a pool that has a gap as large as the sequence, against length.
 //
 // Before anything is timed, a copy that each operation made must go on bit for bit as the sequence it came
 // from.
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCopies = 3;  // loaded, restored and forked, beside the sequence itself
+constexpr int kCopies = 5;  // loaded, restored, forked, and two for a gap, beside the sequence itself
 
 void plan_checkpoint(measure::SweepPoint& point) {
   add_variants(point);
@@ -57,6 +57,8 @@ struct Subject {
   SequenceId id;
   std::string file;
   std::optional<Snapshot> snapshot = {};
+  SequenceId behind_gap = -1;
+  int64_t compacted_bytes = 0;
 };
 
 struct Operation {
@@ -64,6 +66,8 @@ struct Operation {
   results::Number results::CellResult::*p50_us;
   // Returns the sequence that it made, or -1.
   SequenceId (*run)(Subject& subject);
+  // Not timed, before each.
+  void (*prepare)(Subject& subject) = nullptr;
 };
 
 constexpr std::array kOperations = std::to_array<Operation>({
@@ -81,7 +85,30 @@ constexpr std::array kOperations = std::to_array<Operation>({
     {"unfreeze", &results::CellResult::unfreeze_p50_us,
      [](Subject& s) { return s.cache.restore(*s.snapshot); }},
     {"fork", &results::CellResult::fork_p50_us, [](Subject& s) { return s.cache.fork(s.id); }},
+    {"compact", &results::CellResult::compact_p50_us,
+     [](Subject& s) {
+       s.compacted_bytes = s.cache.compact();
+       return s.behind_gap;
+     },
+     [](Subject& s) {
+       const SequenceId gap = s.cache.restore(*s.snapshot);
+       s.behind_gap = s.cache.restore(*s.snapshot);
+       s.cache.release(gap);
+     }},
 });
+
+SequenceId run_operation(const Operation& operation, Subject& subject) {
+  if (operation.prepare) operation.prepare(subject);
+  return operation.run(subject);
+}
+
+// Compaction is of pools that come in segments.
+bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
+  return !operation.prepare || specs.any([](const Spec& spec) {
+    const auto segment = spec.placement.values.find("segment");
+    return segment != spec.placement.values.end() && segment->second != "0";
+  });
+}
 
 // One operation again and again. What it made is released, and its memory is back, before the next.
 class OperationTask : public measure::CellTask {
@@ -99,6 +126,7 @@ class OperationTask : public measure::CellTask {
   void begin(int repetition) override { repetition_ = repetition, times_.clear(); }
 
   double run() override {
+    if (operation_.prepare) operation_.prepare(subject_);
     measure::Stopwatch watch;
     const SequenceId made = operation_.run(subject_);
     const double seconds = watch.lap();
@@ -169,7 +197,8 @@ class CheckpointRun {
   std::string resumes_exactly(measure::Cell& cell, Subject& subject) {
     std::vector<std::pair<const char*, SequenceId>> copies;
     for (const Operation& operation : kOperations) {
-      const SequenceId made = operation.run(subject);
+      if (!is_wanted(operation, cell.spec)) continue;
+      const SequenceId made = run_operation(operation, subject);
       if (made >= 0) copies.emplace_back(operation.name, made);
     }
     workload::TokenFeed all(*cell.workload, point_.batch), one(*cell.workload, 1);
@@ -187,9 +216,15 @@ class CheckpointRun {
     cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
     cell.check(all, point_.seq_len);
     for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
+      if (operation.prepare) operation.prepare(subject);
       const int64_t before = held(cell);
       const SequenceId made = operation.run(subject);
       if (operation.name == std::string_view("fork")) cell.result.fork_bytes = held(cell) - before;
+      if (operation.prepare) {
+        cell.result.compact_moved_bytes = subject.compacted_bytes;
+        cell.result.compact_freed_bytes = before - held(cell);
+      }
       if (made >= 0) cell.cache->release(made);
     }
     cell.result.saved_bytes = static_cast<int64_t>(fs::file_size(subject.file));
@@ -221,6 +256,7 @@ class CheckpointRun {
     std::vector<std::unique_ptr<measure::TimedTask>> tasks;
     std::vector<const OperationTask*> timed;
     for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
       auto task = std::make_unique<OperationTask>(cell, operation, subject, measure.steps, results_);
       timed.push_back(task.get());
       tasks.push_back(std::move(task));
@@ -254,7 +290,8 @@ std::vector<results::CellResult> run_checkpoint(const measure::SweepPoint& point
 }  // namespace
 
 constinit const Experiment kCheckpoint{
-    .info = {.name = "checkpoint", .help = "save, load, snapshot, restore and fork against length"},
+    .info = {.name = "checkpoint",
+             .help = "save, load, snapshot, restore, fork and compaction against length"},
     .fixed_tokens = 4000.0,
     .plan = plan_checkpoint,
     .run = run_checkpoint};

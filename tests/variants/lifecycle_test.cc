@@ -144,13 +144,14 @@ class Player {
  public:
   Player(const std::string& spec, int64_t pool, uint64_t seed)
       : spec_(parse_spec(spec)), cache_(build_cache(spec_, kShape, ledger_)), plain_(pool), random_(seed) {
+    if (spec_.placement.values.contains("segment")) segment_ = spec_.placement.integer("segment");
     if (unshareable_reason(spec_).empty()) prefixes_.emplace(*cache_);
   }
 
   void play(int operations) {
     for (int i = 0; i < operations && !testing::Test::HasFailure(); ++i) {
       const size_t sequences = plain_.live().size();
-      const auto kind = sequences == 0 ? 0 : below(10);
+      const auto kind = sequences == 0 ? 0 : below(segment_ > 0 ? 11 : 10);
       if (kind == 0 && sequences < 8) add();
       if (kind == 1 && sequences < 8) fork();
       if (kind >= 2 && kind <= 5) append();
@@ -158,6 +159,7 @@ class Player {
       if (kind == 7) release();
       if (kind == 8) share();
       if (kind == 9) evict();
+      if (kind == 10) compact();
       if (i % 64 == 0) check_all();
     }
     while (!plain_.live().empty()) release();
@@ -166,7 +168,7 @@ class Player {
     EXPECT_EQ(plain_.blocks(), 0);
   }
 
-  int64_t refusals = 0, evictions = 0, found = 0;
+  int64_t refusals = 0, evictions = 0, found = 0, compacted = 0;
 
  private:
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
@@ -248,6 +250,13 @@ class Player {
     check_held();
   }
 
+  void compact() {
+    compacted += cache_->compact() > 0;
+    ASSERT_EQ(held_blocks(), (plain_.blocks() + segment_ - 1) / segment_ * segment_);
+    check_all();
+  }
+  int64_t held_blocks() const { return ledger_.payload().current_bytes / kBlockBytes; }
+
   void check(SequenceId id) {
     const Ids& ids = plain_.live().at(id).ids;
     ASSERT_EQ(cache_->tokens(id, 0), std::ssize(ids));
@@ -271,6 +280,12 @@ class Player {
       ASSERT_EQ(ledger_.payload().current_bytes, plain_.blocks() * kBlockBytes);
       return;
     }
+    if (segment_ > 0) {
+      ASSERT_EQ(ledger_.payload().current_bytes % (segment_ * kBlockBytes), 0);
+      ASSERT_GE(held_blocks(), plain_.blocks());
+      ASSERT_TRUE(plain_.blocks() > 0 || held_blocks() == 0) << "an empty pool holds memory";
+      return;
+    }
     std::vector<int64_t> lengths;
     for (const auto& [id, s] : plain_.live()) lengths.push_back(std::ssize(s.ids));
     ASSERT_EQ(ledger_.payload().current_bytes + ledger_.metadata().current_bytes,
@@ -287,6 +302,7 @@ class Player {
   std::optional<PrefixCache> prefixes_;
   Plain plain_;
   std::mt19937_64 random_;
+  int64_t segment_ = 0;  // blocks by which a pool grows; 0: it does not
 };
 
 constexpr int64_t kNoPool = 1 << 30;
@@ -297,6 +313,15 @@ TEST(Lifecycle, HundredThousandOperationsOnAPoolLeaveItAsAPlainModelSays) {
   EXPECT_GT(player.refusals, 1000) << "the pool is never used up";
   EXPECT_GT(player.evictions, 1000);
   EXPECT_GT(player.found, 1000) << "no prefix is ever found";
+}
+
+TEST(Lifecycle, OperationsOnAPoolOfSegmentsHoldNoMoreThanCompactionLeaves) {
+  for (const char* order : {"sequential", "shuffled"}) {
+    Player player(std::string("paged(block=4,pool=40,segment=5,order=") + order + ")", 40, 4);
+    player.play(50'000);
+    EXPECT_GT(player.refusals, 200);
+    EXPECT_GT(player.compacted, 100) << "there is never anything to move";
+  }
 }
 
 TEST(Lifecycle, OperationsOnChunksLeaveTheLedgerWithThoseThatLive) {

@@ -53,14 +53,17 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
   const Spec& spec = of.spec;
   const CacheShape& shape = of.shape;
   const PlacementEntry& placement = placement_of(spec);
-  const int64_t shared = placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context) : 0;
+  std::vector<int64_t> used;
   int64_t bytes = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
     bytes += placement.layer_bytes(spec.placement, of.context, units);
     bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
     bytes += of.residual_bytes();
+    used.push_back(units);
   }
+  const int64_t shared =
+      placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context, used) : 0;
   return shared + bytes * shape.layers;
 }
 

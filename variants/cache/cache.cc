@@ -82,6 +82,10 @@ class JoinedCache : public Cache {
     return stages_.placement->hold(id, block);
   }
   SequenceId adopt(std::span<const SharedBlock> prefix) override { return sequences_.adopt(prefix); }
+  int64_t compact() override {
+    attender_.forget_views();
+    return stages_.placement->compact();
+  }
 
   void write(Writer& to, SequenceId id) const override { write_sequence(to, stages_, sequences_, id); }
   SequenceId read(Reader& from, const std::string& what) override {

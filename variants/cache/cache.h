@@ -100,6 +100,10 @@ class Cache {
   virtual SharedBlock hold(SequenceId, int64_t /*block*/) { throw std::logic_error(refuses_sharing()); }
   virtual SequenceId adopt(std::span<const SharedBlock>) { throw std::logic_error(refuses_sharing()); }
 
+  // Moves rows together where sequences that are gone have left gaps in memory that all share, so that it can be given
+  // back; the bytes that were moved. What sequences hold stays as it is, bit for bit; spans are void.
+  virtual int64_t compact() { return 0; }
+
   // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
   // again later, bit for bit, in this cache or another of the same spec and shape, with room for more tokens and
   // sequences or for fewer, as long as this one fits. The bytes are proportional to what is kept.

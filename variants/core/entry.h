@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,7 +109,9 @@ struct PlacementEntry : Entry {
   // The closed form that the ledger is compared with, payload and metadata together: what one layer of one
   // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
   int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
-  int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context) = nullptr;
+  // The latter of sequences with so many units used in every layer, of which none has gone or gone back.
+  int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context,
+                          std::span<const int64_t> used) = nullptr;
   // The capability column: empty if such rows can be placed, else the reason. Null: all can.
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
   // As layer_bytes, of which it counts the warm part again, by tier. Null: there is one tier.

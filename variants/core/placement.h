@@ -114,6 +114,10 @@ class Placement {
   virtual SharedBlock hold(int /*sequence*/, int64_t /*block*/) { return nullptr; }
   virtual void adopt(int /*sequence*/, std::span<const SharedBlock> /*blocks*/) {}
 
+  // Moves rows together so that memory which is left by others can be given back, and says how many bytes it moved. What
+  // is stored stays as it is. For placements whose memory comes in parts that several sequences share.
+  virtual int64_t compact() { return 0; }
+
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}
   // How many copies of each head's rows attention reads, each by an equal part of the head's queries: 1, or the

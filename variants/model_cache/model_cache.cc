@@ -104,6 +104,12 @@ SequenceId ModelCache::adopt(std::span<const SharedBlock> prefix) {
   });
 }
 
+int64_t ModelCache::compact() {
+  int64_t moved = 0;
+  for (const auto& cache : caches_) moved += cache->compact();
+  return moved;
+}
+
 // Each cache's bytes say what it is; this, which layers it is of.
 std::string ModelCache::identity() const {
   std::string text = "layers of groups";

@@ -2,7 +2,8 @@
 // sequence's rows (vLLM's PagedAttention, Kwon et al. 2023, arXiv:2309.06180).
 //
 // A block is `block` rows of one layer, all heads, laid out [head][row][head_dim], so that one (block, head)
-// tile is contiguous, as GPU kernels want it; or [row][head][head_dim] with `layout=bshd`. The whole pool is reserved up front and is payload; what the
+// tile is contiguous, as GPU kernels want it; or [row][head][head_dim] with `layout=bshd`. The whole pool is reserved up
+// front and is payload, or with `segment=N` comes N blocks at a time, and goes when all of these are free; what the
 // blocks in use do not fill, and the free ones, are slack. Metadata are the tables (4 bytes a block of the
 // longest sequence, for each layer of each open sequence), the free list and the reference counts (8 bytes a
 // block of the pool).
@@ -10,10 +11,12 @@
 // Forks share blocks, so a prefix that several sequences have in common is stored once. A shared block is
 // copied when one of its owners writes to it.
 #include <algorithm>
-#include <random>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "variants/list.h"
+#include "variants/placement/block_pool.h"
 #include "variants/placement/planes.h"
 
 namespace kv::placement {
@@ -34,81 +37,54 @@ struct PoolShape {
   }
 };
 
-int64_t shared_bytes(const Stage& stage, const PlacementContext& context) {
+BlockPool::Shape pool_shape(const Stage& stage, const PlacementContext& context) {
   const PoolShape shape(stage, context);
-  const auto entry = static_cast<int64_t>(sizeof(int32_t));
-  return planes_bytes(context, shape.pool_blocks * shape.block_units) + 2 * entry * shape.pool_blocks;
+  BlockPool::Shape pool{.blocks = shape.pool_blocks,
+                        .segment = stage.integer("segment"),
+                        .block_bytes = {},
+                        .shuffled = stage.text("order") == "shuffled"};
+  for (int p = 0; p < kPlanes; ++p)
+    pool.block_bytes[p] = context.unit.bytes[p] * shape.block_units * context.heads;
+  return pool;
+}
+
+int64_t shared_bytes(const Stage& stage, const PlacementContext& context, std::span<const int64_t> used) {
+  const int64_t block_units = PoolShape(stage, context).block_units;
+  int64_t taken = 0;
+  for (const int64_t units : used) taken += context.layers * ((units + block_units - 1) / block_units);
+  return BlockPool::bytes(pool_shape(stage, context), taken);
 }
 
 int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t) {
   return PoolShape(stage, context).table_blocks * static_cast<int64_t>(sizeof(int32_t));
 }
 
-// Counted int32 numbers.
-class Numbers {
- public:
-  Numbers() = default;
-  Numbers(Memory& memory, int64_t count, int32_t value)
-      : block_(memory, static_cast<size_t>(count) * sizeof(int32_t), ByteKind::kMetadata), count_(count) {
-    std::fill_n(data(), count, value);
-  }
-  int32_t* data() const { return reinterpret_cast<int32_t*>(block_.data()); }
-  int64_t size() const { return count_; }
-  int32_t& operator[](int64_t i) const { return data()[i]; }
-
- private:
-  Block block_;
-  int64_t count_ = 0;
-};
-
-// Hands out the numbers of free blocks and counts who holds each.
-class BlockPool {
- public:
-  BlockPool(Memory& memory, int64_t blocks, bool shuffled)
-      : owners_(memory, blocks, 0), free_(memory, blocks, 0), free_count_(blocks) {
-    // A stack, lowest number on top.
-    for (int64_t i = 0; i < blocks; ++i) free_[i] = static_cast<int32_t>(blocks - 1 - i);
-    std::mt19937_64 random(0);
-    for (int64_t i = blocks - 1; shuffled && i > 0; --i) {
-      std::swap(free_[i], free_[static_cast<int64_t>(random() % static_cast<uint64_t>(i + 1))]);
-    }
-  }
-
-  int64_t blocks() const { return owners_.size(); }
-  int64_t free() const { return free_count_; }
-  bool shared(int32_t block) const { return owners_[block] > 1; }
-  int32_t take() {
-    const int32_t block = free_[--free_count_];
-    owners_[block] = 1;
-    return block;
-  }
-  void add_owner(int32_t block) { ++owners_[block]; }
-  void drop_owner(int32_t block) {
-    if (--owners_[block] == 0) free_[free_count_++] = block;
-  }
-
- private:
-  Numbers owners_, free_;
-  int64_t free_count_;
-};
-
-// A block of every layer, with one owner more.
+// A block of every layer, with one owner more. `all` are those that live.
 struct HeldBlocks {
-  HeldBlocks(BlockPool& of, std::vector<int32_t> numbers) : pool(of), block(std::move(numbers)) {
+  HeldBlocks(BlockPool& of, std::unordered_set<HeldBlocks*>& all_, std::vector<int32_t> numbers)
+      : pool(of), all(all_), block(std::move(numbers)) {
+    all.insert(this);
     for (const int32_t number : block) pool.add_owner(number);
   }
   HeldBlocks(const HeldBlocks&) = delete;
   HeldBlocks& operator=(const HeldBlocks&) = delete;
   ~HeldBlocks() {
+    all.erase(this);
     for (const int32_t number : block) pool.drop_owner(number);
   }
   BlockPool& pool;
-  const std::vector<int32_t> block;  // [layers]
+  std::unordered_set<HeldBlocks*>& all;
+  std::vector<int32_t> block;  // [layers]
 };
 
 struct BlockTable {
-  Numbers block;  // [table_blocks], kNone where there is none
+  Numbers block;  // [table_blocks], kNone behind the last
   int64_t moves = 0;
+
+  int64_t blocks() const {
+    const int32_t* const begin = block.data();
+    return std::partition_point(begin, begin + block.size(), [](int32_t b) { return b != kNone; }) - begin;
+  }
 };
 
 class Paged : public Placement {
@@ -117,14 +93,10 @@ class Paged : public Placement {
       : context_(context),
         shape_(stage, context),
         row_major_(axis_order(stage) == AxisOrder::kRowMajor),
-        pool_(*context.memory, shape_.pool_blocks, stage.text("order") == "shuffled") {
+        pool_(*context.memory, pool_shape(stage, context)) {
     for (int p = 0; p < kPlanes; ++p) {
       tile_[p] = context.unit.bytes[p] * shape_.block_units;
       unit_stride_[p] = context.unit.bytes[p] * (row_major_ ? context.heads : 1);
-      const bool meta = p == kKMeta || p == kVMeta;
-      plane_[p] =
-          Block::of_rows(*context.memory, static_cast<size_t>(tile_[p] * context.heads * shape_.pool_blocks),
-                         meta ? ByteKind::kMetadata : ByteKind::kPayload);
     }
   }
 
@@ -140,9 +112,7 @@ class Paged : public Placement {
   void close(int sequence) override {
     for (const BlockTable& t : tables_[sequence]) {
       // Last first, so that a sequential pool hands them out again in their order.
-      for (int64_t i = t.block.size() - 1; i >= 0; --i) {
-        if (t.block[i] != kNone) pool_.drop_owner(t.block[i]);
-      }
+      for (int64_t i = t.blocks() - 1; i >= 0; --i) pool_.drop_owner(t.block[i]);
     }
     tables_[sequence].clear();
   }
@@ -171,7 +141,17 @@ class Paged : public Placement {
         needed_.push_back({&table(g.sequence, layer), i});
       }
     }
-    if (std::ssize(needed_) > pool_.free()) refuse();
+    try {
+      if (std::ssize(needed_) > pool_.free())
+        throw OutOfBlocks(pool_.blocks(), pool_.blocks() - pool_.free(), std::ssize(needed_));
+      pool_.make_room(std::ssize(needed_));
+    } catch (const std::bad_alloc&) {
+      for (const Need& n : needed_) {
+        const int32_t block = n.table->block[n.entry];
+        if (block != kNone) pool_.add_owner(block);
+      }
+      throw;
+    }
     for (const Need& n : needed_) give_block(n);
   }
 
@@ -188,7 +168,7 @@ class Paged : public Placement {
     std::vector<int32_t> numbers;
     for (int layer = 0; layer < context_.layers; ++layer)
       numbers.push_back(table(sequence, layer).block[block]);
-    return std::make_shared<const HeldBlocks>(pool_, std::move(numbers));
+    return std::make_shared<HeldBlocks>(pool_, held_, std::move(numbers));
   }
   void adopt(int sequence, std::span<const SharedBlock> blocks) override {
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -206,7 +186,7 @@ class Paged : public Placement {
     UnitAddress address;
     const int32_t block = table(sequence, layer).block[unit / shape_.block_units];
     for (int p = 0; p < kPlanes; ++p) {
-      if (!plane_[p]) continue;
+      if (tile_[p] == 0) continue;
       address.plane[p] = head_rows(p, block, head) + unit % shape_.block_units * unit_stride_[p];
     }
     return address;
@@ -219,12 +199,32 @@ class Paged : public Placement {
     for (int64_t row = from; row < rows; row += block_rows) {
       std::array<const std::byte*, kPlanes> base{};
       for (int p = 0; p < kPlanes; ++p)
-        base[p] = plane_[p] ? head_rows(p, t.block[row / block_rows], head) : nullptr;
+        base[p] = tile_[p] > 0 ? head_rows(p, t.block[row / block_rows], head) : nullptr;
       add_spans(context_.unit, base, unit_stride_, std::min(block_rows, rows - row), out);
     }
   }
 
   int64_t moves(int sequence, int layer) const override { return tables_[sequence][layer].moves; }
+
+  int64_t compact() override {
+    const std::vector<std::pair<int32_t, int32_t>> moved = pool_.compact();
+    if (moved.empty()) return 0;
+    const std::unordered_map<int32_t, int32_t> to(moved.begin(), moved.end());
+    const auto follow = [&](int32_t& block) {
+      const auto at = to.find(block);
+      if (at != to.end()) block = at->second;
+      return at != to.end();
+    };
+    for (std::vector<BlockTable>& layers : tables_) {
+      for (BlockTable& t : layers)
+        for (int64_t i = 0, blocks = t.blocks(); i < blocks; ++i) t.moves += follow(t.block[i]);
+    }
+    for (HeldBlocks* held : held_)
+      for (int32_t& block : held->block) follow(block);
+    int64_t block_bytes = 0;
+    for (const int64_t tile : tile_) block_bytes += tile * context_.heads;
+    return std::ssize(moved) * block_bytes;
+  }
 
  private:
   // A table entry that is to get a block of its own.
@@ -235,12 +235,9 @@ class Paged : public Placement {
 
   int64_t blocks_of(int64_t units) const { return (units + shape_.block_units - 1) / shape_.block_units; }
   BlockTable& table(int sequence, int layer) { return tables_[sequence][layer]; }
-  std::byte* block(int plane, int32_t number) const {
-    return plane_[plane].data() + int64_t{number} * context_.heads * tile_[plane];
-  }
   // Where a head's rows of the block begin.
   std::byte* head_rows(int plane, int32_t number, int head) const {
-    return block(plane, number) + head * (row_major_ ? context_.unit.bytes[plane] : tile_[plane]);
+    return pool_.data(plane, number) + head * (row_major_ ? context_.unit.bytes[plane] : tile_[plane]);
   }
 
   void give_block(const Need& n) {
@@ -248,8 +245,8 @@ class Paged : public Placement {
     const int32_t fresh = pool_.take();
     if (entry != kNone) {
       for (int p = 0; p < kPlanes; ++p) {
-        if (!plane_[p]) continue;
-        context_.memory->copy(block(p, fresh), block(p, entry),
+        if (tile_[p] == 0) continue;
+        context_.memory->copy(pool_.data(p, fresh), pool_.data(p, entry),
                               static_cast<size_t>(tile_[p] * context_.heads));
       }
       ++n.table->moves;
@@ -257,21 +254,13 @@ class Paged : public Placement {
     entry = fresh;
   }
 
-  [[noreturn]] void refuse() {
-    for (const Need& n : needed_) {
-      const int32_t block = n.table->block[n.entry];
-      if (block != kNone) pool_.add_owner(block);
-    }
-    throw OutOfBlocks(pool_.blocks(), pool_.blocks() - pool_.free(), std::ssize(needed_));
-  }
-
   const PlacementContext context_;
   const PoolShape shape_;
   const bool row_major_;
-  BlockPool pool_;
+  BlockPool pool_;  // a block is [heads, tile] of each plane
+  std::unordered_set<HeldBlocks*> held_;
   std::array<int64_t, kPlanes> tile_{};          // bytes of one (block, head)
   std::array<int64_t, kPlanes> unit_stride_{};   // bytes from one of a head's units to the next in its block
-  std::array<Block, kPlanes> plane_;             // [pool_blocks, heads, tile]
   std::vector<std::vector<BlockTable>> tables_;  // [sequence][layer]
   std::vector<Need> needed_;                     // of the append in progress
 };
@@ -296,6 +285,8 @@ const PlacementEntry paged{
                     Parameter::integer("pool", "0", 0, 1 << 30, {},
                                        "blocks of the pool; 0: enough for every sequence at its longest")
                         .of_capacity(),
+                    Parameter::integer("segment", "0", 0, 1 << 30, {3},
+                                       "blocks by which the pool's memory grows and shrinks; 0: all at once"),
                     layout_parameter()}},
     make,
     layer_bytes,
