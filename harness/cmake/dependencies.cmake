@@ -54,7 +54,10 @@ FetchContent_Declare(googletest SYSTEM
   URL https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz
   URL_HASH SHA256=81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2
   FIND_PACKAGE_ARGS NAMES GTest)
-FetchContent_MakeAvailable(Eigen3 benchmark tomlplusplus CLI11 nlohmann_json hwy muparser googletest)
+FetchContent_MakeAvailable(Eigen3 benchmark tomlplusplus CLI11 nlohmann_json hwy muparser)
+if(NOT SKBUILD)
+  FetchContent_MakeAvailable(googletest)
+endif()
 
 if(NOT TARGET Eigen3::Eigen)
   add_library(eigen INTERFACE)

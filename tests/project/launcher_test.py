@@ -57,6 +57,8 @@ class Machine:
         (self.project / "CMakeLists.txt").touch()
         for name in ["requirements.txt", "requirements-test.txt"]:
             (self.project / "plots" / name).write_text("altair==6.0.0\n")
+        (self.project / "harness/python").mkdir()
+        (self.project / "harness/python/requirements-module.txt").write_text("nanobind==3.1.0\n")
         shutil.copy(PROJECT / "kvlab", self.project)
         self.bin.mkdir()
         for name in REAL:

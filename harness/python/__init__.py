@@ -1,0 +1,32 @@
+"""KV caches, their measurements, and Hugging Face models over them.
+
+    cache = kvlab.Cache("paged(block=16)/q8_0", layers=2, q_heads=8, kv_heads=2, head_dim=64, max_tokens=4096)
+    sequence = cache.add_sequence()
+    out = cache.step(sequence, 0, q, k, v)          # NumPy or DLPack, float32
+
+    results = kvlab.run("configs/quickstart.toml")  # as `kvlab run`: needs kvlab[results]
+    results.cells                                   # a Polars frame
+    results.plot.pareto()                           # an Altair chart
+
+    from kvlab.transformers import KvlabCache       # needs kvlab[transformers]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvlab._kvlab import Cache, variants
+
+if TYPE_CHECKING:
+    from kvlab.results import Results, load, run
+
+__all__ = ["Cache", "Results", "load", "run", "variants"]
+
+
+def __getattr__(name: str):
+    """What needs Polars and Altair is imported when it is first asked for."""
+    if name in ("Results", "load", "run"):
+        from kvlab import results
+
+        return getattr(results, name)
+    raise AttributeError(f"module 'kvlab' has no attribute '{name}'")

@@ -1,0 +1,231 @@
+"""Mistakes: one exception of a fitting type with one line that says what, where and what would be right; the cache goes on."""
+
+import ctypes
+import re
+
+import kvlab
+import numpy as np
+import pytest
+from shapes import SHAPE, cache, step
+
+
+@pytest.fixture
+def made():
+    return cache(max_sequences=2)
+
+
+@pytest.fixture
+def arrays():
+    return step(np.random.default_rng(1), 3)
+
+
+def strided(array):
+    return np.repeat(array, 2, axis=2)[:, :, ::2]
+
+
+def unaligned(array):
+    raw = np.zeros(array.nbytes + 1, np.uint8)
+    moved = raw[1:].view(np.float32).reshape(array.shape)
+    moved[:] = array
+    return moved
+
+
+class Tensor(ctypes.Structure):  # DLManagedTensor
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+class OnGpu:
+    """A tensor that says it lies in a GPU's memory, at an address that nobody may read."""
+
+    def __init__(self, array):
+        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        shape = ctypes.cast(self.shape, ctypes.c_void_p).value
+        self.tensor = Tensor(data=16, device_type=2, ndim=array.ndim, code=2, bits=32, lanes=1, shape=shape)
+
+    def __dlpack__(self, *arguments, **options):
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+BAD_KEYS = {
+    "float64": (lambda k: k.astype(np.float64), TypeError, "k is of float64; float32 is needed"),
+    "integers": (lambda k: k.astype(np.int8), TypeError, "k is of int8"),
+    "big endian": (lambda k: k.astype(">f4"), TypeError, "k is a ndarray that is not readable|k is of"),
+    "list": (lambda k: k.tolist(), TypeError, "k is a list that is not readable as an array"),
+    "None": (lambda k: None, TypeError, "k is a NoneType"),
+    "dimensions": (lambda k: k[0], ValueError, r"k has the shape \(3, 32\); \(kv_heads=2, n=3, head_dim=32\) is needed"),
+    "heads": (lambda k: np.concatenate([k, k]), ValueError, r"k has the shape \(4, 3, 32\)"),
+    "head_dim": (lambda k: np.ascontiguousarray(k[..., :8]), ValueError, r"k has the shape \(2, 3, 8\)"),
+    "tokens": (lambda k: np.ascontiguousarray(k[:, :2]), ValueError, r"k has the shape \(2, 2, 32\)"),
+    "stride": (strided, ValueError, "k is not contiguous; numpy.ascontiguousarray"),
+    "fortran": (np.asfortranarray, ValueError, "k is not contiguous"),
+    "alignment": (unaligned, ValueError, "k is not contiguous"),
+    "GPU": (OnGpu, ValueError, "k lies in a GPU's memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", BAD_KEYS)
+def test_a_bad_array_is_refused_and_nothing_changes(made, arrays, mistake):
+    change, kind, line = BAD_KEYS[mistake]
+    q, k, v = arrays
+    sequence = made.add_sequence()
+    with pytest.raises(kind, match=line) as raised:
+        made.step(sequence, 0, q, change(k), v)
+    assert "\n" not in str(raised.value)
+    assert made.tokens(sequence) == 0
+    made.step(sequence, 0, q, k, v)
+    assert made.tokens(sequence) == 3
+
+
+def test_an_output_must_be_writable(made, arrays):
+    q, k, v = arrays
+    out = np.zeros_like(q)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        made.step(made.add_sequence(), 0, q, k, v, out=out)
+    for array in (q, k, v):
+        array.flags.writeable = False
+    made.step(0, 0, q, k, v)
+
+
+def test_an_empty_step_is_refused(made):
+    with pytest.raises(ValueError, match=r"q has the shape \(4, 0, 32\).* n of at least 1"):
+        made.step(made.add_sequence(), 0, *step(np.random.default_rng(1), 0))
+
+
+@pytest.mark.parametrize(
+    "spec, line",
+    [
+        ("contigous", "contiguous"),
+        ("", "."),
+        ("paged(block=16)/kivi", "would cut the codec's groups"),
+        ("contiguous/f32/ring(window=0)", "window"),
+        ("contiguous + 9:contiguous/f16", "there is no layer 9"),
+        ("contiguous/f32/ring(window=model)", "window"),
+    ],
+)
+def test_a_bad_spec_is_refused(spec, line):
+    with pytest.raises(ValueError, match=line):
+        cache(spec)
+
+
+@pytest.mark.parametrize(
+    "change, line",
+    [
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
+        ({"head_dim": 30}, "head_dim must be a multiple of 8"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": 2**62}, "no machine holds that"),
+        ({"max_sequences": -1}, "max_sequences must be at least 1"),
+        ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
+        ({"windows": [4, -1]}, "a window of -1 tokens"),
+    ],
+)
+def test_a_bad_geometry_is_refused(change, line):
+    with pytest.raises(ValueError, match=line):
+        cache(**change)
+
+
+def test_too_big_for_the_machine():
+    with pytest.raises(MemoryError, match="bytes"):
+        big = cache(layers=64, max_tokens=2**30)
+        big.add_sequence()
+
+
+def test_sequences_and_layers_that_are_not_there(made, arrays):
+    q, k, v = arrays
+    with pytest.raises(ValueError, match=re.escape("no sequence 0; add_sequence() makes one")):
+        made.step(0, 0, q, k, v)
+    first, second = made.add_sequence(), made.add_sequence()
+    with pytest.raises(ValueError, match="no sequence 7; there are: 0, 1"):
+        made.tokens(7)
+    with pytest.raises(ValueError, match="max_sequences = 2"):
+        made.add_sequence()
+    with pytest.raises(ValueError, match="max_sequences = 2"):
+        made.fork(first)
+    with pytest.raises(ValueError, match="layer 2 is none: there are 0 to 1"):
+        made.step(first, 2, q, k, v)
+    with pytest.raises(ValueError, match="kv_head -1 is none"):
+        made.kept(first, 0, -1)
+    twice = [np.stack([array, array]) for array in arrays]
+    with pytest.raises(ValueError, match="sequence 1 is given twice"):
+        made.step([second, second], 0, *twice)
+    with pytest.raises(TypeError, match="sequence: a number"):
+        made.step("0", 0, q, k, v)
+    with pytest.raises(TypeError, match="sequence: a number"):
+        made.step([], 0, q, k, v)
+    made.release(second)
+    with pytest.raises(ValueError, match="no sequence 1"):
+        made.release(second)
+
+
+def test_more_tokens_than_there_is_room_for(made):
+    random = np.random.default_rng(1)
+    sequence = made.add_sequence()
+    made.step(sequence, 0, *step(random, 90))
+    with pytest.raises(ValueError, match="sequence 0 has 90 tokens in layer 0; 7 more are past max_tokens = 96"):
+        made.step(sequence, 0, *step(random, 7))
+    made.step(sequence, 0, *step(random, 6))
+
+
+def test_queries_of_tokens_that_are_not_kept(made, arrays):
+    q, k, v = arrays
+    sequence = made.add_sequence()
+    with pytest.raises(ValueError, match="keeps fewer than the 3 that q asks for"):
+        made.attend(sequence, 0, q)
+    made.append(sequence, 0, k, v)
+    made.truncate(sequence, 0)
+    with pytest.raises(ValueError, match="keeps fewer"):
+        made.attend(sequence, 0, q)
+    ring = cache("contiguous/f32/ring(window=2)")
+    with pytest.raises(ValueError, match=r"use step\(\)"):
+        ring.append(ring.add_sequence(), 0, k, v)
+    cut = cache("contiguous/f32/snapkv(budget=8,window=4)")
+    prompt = step(np.random.default_rng(1), 40)
+    cut.step(cut.add_sequence(), 0, *prompt)
+    with pytest.raises(ValueError, match="keeps fewer than the 40"):
+        cut.attend(0, 0, prompt[0])
+
+
+def test_a_pool_that_is_used_up():
+    made = cache("paged(block=16,pool=2)", layers=1)
+    with pytest.raises(MemoryError, match="out of blocks: the pool has 2"):
+        made.step(made.add_sequence(), 0, *step(np.random.default_rng(1), 40))
+    assert made.tokens(0) == 0
+
+
+def test_files_that_cannot_be(made, tmp_path):
+    with pytest.raises((ValueError, RuntimeError), match="nowhere"):
+        made.load(tmp_path / "nowhere")
+    (tmp_path / "text").write_text("text")
+    with pytest.raises(ValueError, match="text"):
+        made.load(tmp_path / "text")
+    made.add_sequence()
+    with pytest.raises(RuntimeError, match="missing"):
+        made.save(0, tmp_path / "missing" / "file")
+
+
+def test_a_closed_cache(arrays):
+    q, k, v = arrays
+    made = cache()
+    with made:
+        sequence = made.add_sequence()
+    calls = [made.add_sequence, made.bytes, made.kernel, lambda: made.step(sequence, 0, q, k, v), lambda: made.attend(sequence, 0, q),
+             lambda: made.append(sequence, 0, k, v), lambda: made.fork(sequence), lambda: made.kept(sequence), lambda: made.sequences,
+             lambda: made.truncate(sequence, 0), lambda: made.save(sequence, "x"), lambda: made.load("x")]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ValueError, match="^the cache is closed$"):
+            call()
+    made.close()
+    assert made.closed and made.spec == "contiguous" and made.layers == SHAPE["layers"] and "closed" in repr(made)
+    with pytest.raises(AttributeError, match="module 'kvlab' has no attribute 'Cash'"):
+        kvlab.Cash

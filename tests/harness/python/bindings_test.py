@@ -1,0 +1,259 @@
+"""Caches from Python: attention against FP64 for everything that `kvlab list` has, arrays without copies, sequences, files."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import kvlab
+import numpy as np
+import pytest
+from shapes import SHAPE, attention, cache, causal, error, step
+
+# The relative L2 error of an output that a codec may make with rows of N(0, 1): too good would be wrong, too.
+CODECS = {
+    "f32": (0, 1e-6), "f16": (5e-5, 1e-3), "bf16": (5e-4, 8e-3), "fp8": (5e-3, 8e-2), "q8_0": (1e-3, 1.5e-2),
+    "q4_0": (2e-2, 0.2), "token": (1e-3, 0.2), "kivi": (1e-3, 0.6), "split": (1e-5, 0.2),
+}  # fmt: skip
+# With budgets that make a sequence of 80 tokens evict.
+RETENTIONS = {
+    "full": "full", "ring": "ring(window=24,sinks=2)", "h2o": "h2o(heavy=16,recent=8)", "tova": "tova(budget=20)",
+    "knorm": "knorm(budget=20)", "random": "random(budget=20)", "snapkv": "snapkv(budget=32,window=8)",
+}  # fmt: skip
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(7)
+
+
+def slice_of(array, first, end):
+    return np.ascontiguousarray(array[:, first:end])
+
+
+def test_every_listed_codec_and_retention_is_tested_here():
+    listed = kvlab.variants()
+    assert list(listed["codec"]) == list(CODECS) and list(listed["retention"]) == list(RETENTIONS)
+    assert all(text for stage in listed.values() for text in stage.values())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_codecs_err_as_much_as_they_should(random, codec):
+    low, high = CODECS[codec]
+    with cache(f"contiguous/{codec}{'(group=8,residual=16)' if codec == 'kivi' else ''}") as made:
+        sequence = made.add_sequence()
+        q, k, v = step(random, 80)
+        out = made.step(sequence, 1, q, k, v)
+        assert low <= error(out, attention(q, k, v, causal(80, 80))) <= high
+        q1, k1, v1 = step(random, 1)
+        out = made.step(sequence, 1, q1, k1, v1)
+        k, v = np.concatenate([k, k1], 1), np.concatenate([v, v1], 1)
+        assert low <= error(out, attention(q1, k, v, causal(81, 1))) <= high
+        assert made.tokens(sequence, 1) == 81 and made.tokens(sequence, 0) == 0
+
+
+@pytest.mark.parametrize("placement", kvlab.variants()["placement"])
+@pytest.mark.parametrize("retention", RETENTIONS)
+def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
+    try:
+        made = cache(f"{placement}/f32/{RETENTIONS[retention]}")
+    except ValueError as refusal:
+        assert placement == "tiered" and "overwrites rows" in str(refusal)
+        return
+    sequence = made.add_sequence()
+    q, k, v = step(random, 80)
+    prompt = 40
+    made.step(sequence, 0, *(slice_of(a, 0, prompt) for a in (q, k, v)))
+    for token in range(prompt, 80):
+        out = made.step(sequence, 0, *(slice_of(a, token, token + 1) for a in (q, k, v)))
+        kept = [made.kept(sequence, 0, head) for head in range(SHAPE["kv_heads"])]
+        assert all(tokens.max() == token and len(set(tokens)) == len(tokens) for tokens in kept)
+        assert error(out, attention(q[:, token : token + 1], k, v, [[tokens] for tokens in kept])) < 1e-6
+    sizes = {"full": 80, "ring": 26, "h2o": 24, "snapkv": 32 + 40}
+    assert [len(tokens) for tokens in kept] == [sizes.get(retention, 20)] * 2
+    if retention == "ring":
+        assert sorted(kept[0]) == [0, 1, *range(56, 80)]
+
+
+def test_a_prompt_of_a_ring_sees_what_token_by_token_sees(random):
+    made = cache("contiguous/f32/ring(window=24)")
+    q, k, v = step(random, 80)
+    out = made.step(made.add_sequence(), 0, q, k, v)
+    seen = [[np.arange(max(0, i - 23), i + 1) for i in range(80)]] * 2
+    assert error(out, attention(q, k, v, seen)) < 1e-6
+
+
+def test_windows_of_layers(random):
+    made = cache("contiguous + 0:contiguous/f16", windows=[0, 8])
+    sequence = made.add_sequence()
+    q, k, v = step(random, 40)
+    assert error(made.step(sequence, 0, q, k, v), attention(q, k, v, causal(40, 40))) < 1e-3
+    seen = [[np.arange(max(0, i - 7), i + 1) for i in range(40)]] * 2
+    assert error(made.step(sequence, 1, q, k, v), attention(q, k, v, seen)) < 1e-6
+    assert len(made.kept(sequence, 1)) == 8
+
+
+def test_sinks_and_caps(random):
+    made = cache()
+    q, k, v = step(random, 20)
+    sinks = np.linspace(-1, 2, 4, dtype=np.float32)
+    out = made.step(made.add_sequence(), 0, q, k, v, sink_logits=sinks, score_cap=2.0)
+    right = attention(q, k, v, causal(20, 20), sinks, 2.0)
+    assert error(out, right) < 1e-6 and error(out, attention(q, k, v, causal(20, 20))) > 1e-2
+
+
+def test_several_sequences_are_one_call(random):
+    made = cache("paged(block=16)/q8_0", max_sequences=3)
+    together = [made.add_sequence() for _ in range(3)]
+    q, k, v = step(random, 12, sequences=(3,))
+    out = made.step(together, 0, q, k, v)
+    assert out.shape == q.shape
+    for i in range(3):
+        alone = cache("paged(block=16)/q8_0")
+        assert np.array_equal(alone.step(alone.add_sequence(), 0, q[i], k[i], v[i]), out[i])
+
+
+def test_append_then_attend_is_a_step(random):
+    one, two = cache("concat/f16"), cache("concat/f16")
+    q, k, v = step(random, 9)
+    whole = one.step(one.add_sequence(), 1, q, k, v)
+    sequence = two.add_sequence()
+    two.append(sequence, 1, k, v)
+    assert np.array_equal(two.attend(sequence, 1, q), whole)
+    assert np.array_equal(two.attend(sequence, 1, np.ascontiguousarray(q[:, 7:])), whole[:, 7:])
+
+
+def test_attending_again_is_about_the_sequence_that_is_named(random):
+    made = cache(max_sequences=2)
+    outputs = []
+    q = step(random, 1)[0]
+    for sequence in (made.add_sequence(), made.add_sequence()):
+        made.append(sequence, 0, *step(random, 5)[1:])
+        outputs.append(made.attend(sequence, 0, q))
+    assert [np.array_equal(made.attend(i, 0, q), outputs[i]) for i in (1, 0, 1)] == [True] * 3
+    assert not np.array_equal(*outputs)
+
+
+def test_outputs_go_where_they_are_wanted(random):
+    made = cache(max_sequences=2)
+    q, k, v = step(random, 3)
+    out = np.full_like(q, np.nan)
+    assert made.step(made.add_sequence(), 0, q, k, v, out=out) is out
+    assert np.array_equal(out, made.step(made.add_sequence(), 0, q, k, v))
+
+
+class OnlyDlpack:
+    """What PyTorch and JAX look like from here."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, *arguments, **options):
+        return self.array.__dlpack__(*arguments, **options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_others_come_in_and_go_out_without_a_copy(random):
+    made = cache(max_sequences=2)
+    q, k, v = step(random, 5)
+    right = made.step(made.add_sequence(), 0, q, k, v)
+    out = np.zeros_like(q)
+    made.step(made.add_sequence(), 0, OnlyDlpack(q), OnlyDlpack(k), OnlyDlpack(v), out=OnlyDlpack(out))
+    assert np.array_equal(out, right)
+
+
+def test_forks_grow_apart_and_truncation_takes_back(random):
+    made = cache("paged(block=8)", max_sequences=2)
+    parent = made.add_sequence()
+    prompt, other, last = step(random, 10), step(random, 4), step(random, 2)
+    made.step(parent, 0, *prompt)
+    child = made.fork(parent)
+    assert made.sequences == [parent, child]
+    made.step(parent, 0, *other)
+    made.truncate(parent, 10)
+    assert np.array_equal(made.step(parent, 0, *last), made.step(child, 0, *last))
+    made.release(child)
+    assert made.sequences == [parent]
+    made = cache("contiguous/f32/ring(window=8)")
+    made.step(made.add_sequence(), 0, *prompt)
+    with pytest.raises(ValueError, match="cannot truncate a sequence to 5 tokens: retention 'ring'"):
+        made.truncate(0, 5)
+
+
+def test_files_bring_a_sequence_back(random, tmp_path):
+    made = cache("contiguous/kivi(bits=4,group=8,residual=16)", max_sequences=2)
+    sequence = made.add_sequence()
+    made.step(sequence, 0, *step(random, 50))
+    made.save(sequence, tmp_path / "sequence")
+    again = made.load(str(tmp_path / "sequence"))
+    last = step(random, 1)
+    assert np.array_equal(made.step(sequence, 0, *last), made.step(again, 0, *last))
+    with pytest.raises(ValueError, match="sequence"):
+        cache("contiguous/q8_0").load(tmp_path / "sequence")
+
+
+def test_bytes_are_those_of_the_rows(random):
+    made = cache("doubling/q8_0", max_sequences=2)
+    made.step(made.add_sequence(), 0, *step(random, 64))
+    held = made.bytes()
+    assert held["payload"] >= 64 * 2 * SHAPE["kv_heads"] * SHAPE["head_dim"]  # a byte a number
+    assert held["payload"] + held["metadata"] < 64 * 2 * SHAPE["kv_heads"] * SHAPE["head_dim"] * 1.2
+    assert held["peak"] >= held["payload"] and held["disk"] == 0
+    assert made.kernel().endswith("q8_0") and made.spec == "doubling/q8_0" and "doubling/q8_0" in repr(made)
+
+
+def test_threads_share_a_cache(random):
+    """Each thread works on a sequence of its own; every output is what one thread alone gets."""
+    made = cache("paged(block=8)/f16", max_sequences=4, threads=1)
+    steps = [[step(random, 1) for _ in range(60)] for _ in range(4)]
+    sequences = [made.add_sequence() for _ in range(4)]
+    outputs = [[] for _ in range(4)]
+
+    def work(i):
+        for one in steps[i]:
+            outputs[i].append(made.step(sequences[i], 0, *one))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for i in range(4):
+        alone = cache("paged(block=8)/f16", threads=1)
+        sequence = alone.add_sequence()
+        assert all(np.array_equal(alone.step(sequence, 0, *one), out) for one, out in zip(steps[i], outputs[i]))
+
+
+def test_other_threads_run_while_the_cache_works(random):
+    """A thread that counts gets its turn in the middle of a call: the interpreter's lock is free then."""
+    made = cache(layers=1, max_tokens=6000, threads=1)
+    long = step(random, 6000)
+    counted, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted[0] += 1
+            time.sleep(0)  # lets go of the lock
+
+    counter = threading.Thread(target=count)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e3)  # from here on threads change only where one lets go of the lock
+    try:
+        counter.start()
+        sequence, before = made.add_sequence(), counted[0]
+        made.step(sequence, 0, *long)
+        during = counted[0] - before
+    finally:
+        done.set()
+        sys.setswitchinterval(switch)
+    counter.join()
+    assert during > 0
+
+
+def test_importing_brings_nothing_big_along():
+    code = "import sys, kvlab; print(*sorted(sys.modules))"
+    path = {**os.environ, "PYTHONPATH": str(Path(kvlab.__file__).parents[1])}
+    modules = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True).stdout.split()
+    assert "kvlab._kvlab" in modules and not {"numpy", "polars", "altair", "torch", "transformers"} & set(modules)

@@ -1,0 +1,48 @@
+"""Small caches, their steps, and what attention over them is in FP64."""
+
+import kvlab
+import numpy as np
+
+SHAPE = {"layers": 2, "q_heads": 4, "kv_heads": 2, "head_dim": 32, "max_tokens": 96}
+GROUP = SHAPE["q_heads"] // SHAPE["kv_heads"]
+
+
+def cache(spec="contiguous", **changes):
+    return kvlab.Cache(spec, **{**SHAPE, **changes})
+
+
+def rows(random, n, heads=SHAPE["kv_heads"], sequences=()):
+    return random.standard_normal((*sequences, heads, n, SHAPE["head_dim"]), dtype=np.float32)
+
+
+def step(random, n, sequences=()):
+    """q, k and v of n tokens."""
+    return rows(random, n, SHAPE["q_heads"], sequences), rows(random, n, sequences=sequences), rows(random, n, sequences=sequences)
+
+
+def attention(q, k, v, seen, sink_logits=None, score_cap=0.0):
+    """FP64: softmax(q k^T / sqrt(d)) v of queries [q_heads, n, d] over rows [kv_heads, tokens, d], where seen[kv_head][i] are
+    the tokens that query i sees."""
+    q, k, v = (array.astype(np.float64) for array in (q, k, v))
+    out = np.empty_like(q)
+    for head in range(q.shape[0]):
+        for i in range(q.shape[1]):
+            tokens = seen[head // GROUP][i]
+            scores = k[head // GROUP, tokens] @ q[head, i] / np.sqrt(q.shape[2])
+            if score_cap:
+                scores = score_cap * np.tanh(scores / score_cap)
+            top = scores.max() if sink_logits is None else max(scores.max(), sink_logits[head])
+            weights = np.exp(scores - top)
+            total = weights.sum() + (0 if sink_logits is None else np.exp(sink_logits[head] - top))
+            out[head, i] = weights / total @ v[head // GROUP, tokens]
+    return out
+
+
+def causal(tokens, n):
+    """What the last n of so many tokens see where all are kept, for every head."""
+    return [[np.arange(tokens - n + i + 1) for i in range(n)]] * SHAPE["kv_heads"]
+
+
+def error(out, right):
+    """Relative L2 distance."""
+    return np.linalg.norm(out - right) / np.linalg.norm(right)
