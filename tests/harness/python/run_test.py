@@ -1,0 +1,95 @@
+"""Runs from Python: the same cells as the program's, as typed frames, and the report's charts."""
+
+import csv
+import math
+import os
+import sys
+from pathlib import Path
+
+import altair as alt
+import kvlab
+import polars as pl
+import pytest
+
+CONFIG = {
+    "experiment": ["decode", "growth"],
+    "threads": 1,
+    "model": {"q_heads": 4, "kv_heads": 2, "head_dim": 16},
+    "sweep": {"variants": ["contiguous", "contiguous/f16", "doubling"], "seq_len": [32, 64]},
+    "measure": {"repetitions": 5, "retries": 0, "steps": 2, "cold_steps": 0},
+}
+COMMITTED = Path(os.environ["KVLAB_HOME"]) / "results" / "xeon-2core" / "quickstart"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return kvlab.run(CONFIG, out=tmp_path_factory.mktemp("run") / "out", overrides={"sweep.seq_len": [32, 48]})
+
+
+def test_cells_are_those_of_the_file(results):
+    with (results.folder / "cells.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert results.cells.height == len(rows) > 2 * 3 * 2  # two experiments, three variants, two lengths, and A/A tests
+    assert results.cells["variant"].to_list() == [row["variant"] for row in rows]
+    assert set(results.cells["seq_len"]) == {32, 48}
+    for column in ("bytes_payload", "step_p50_us"):
+        assert results.cells[column].to_list() == [float(row[column]) if row[column] else None for row in rows]
+    assert set(results.cells["status"]) == {"ok"} and "contiguous/f16" in results.summary
+
+
+def test_frames_are_typed(results):
+    kinds = results.cells.schema
+    assert (kinds["variant"], kinds["seq_len"], kinds["bytes_payload"], kinds["err_rel_l2"]) == (pl.String, pl.Int64, pl.Int64, pl.Float64)
+    assert results.columns["step_p50_us"][0] == "us" and results.columns["step_p50_us"][1]
+    assert results.growth.height > 0 and results.growth.schema["step_us"] == pl.Float64
+    assert results.texts.height == 0 and results.env["cpu"]["model"] and "q_heads" in results.config
+    assert f"{results.cells.height} cells of 3 variants" in repr(results)
+
+
+def test_figures_are_the_reports(results):
+    drawn = dir(results.plot)
+    assert {"memory", "latency", "growth"} <= set(drawn) and "quality_kl" not in drawn
+    for name in drawn:
+        chart = getattr(results.plot, name)()
+        assert isinstance(chart, alt.TopLevelMixin)
+        specification = chart.to_dict()  # held against the schema
+        assert specification["title"] and specification["data"]["values"]
+    assert results.plot.memory.__doc__.startswith("Memory against sequence length")
+    with pytest.raises(ValueError, match="^quality_kl: "):
+        results.plot.quality_kl()
+    with pytest.raises(AttributeError, match="no figure 'pie'; there are: memory"):
+        results.plot.pie
+
+
+def test_the_charts_modules_stay_out_of_the_way(results):
+    results.plot.memory()
+    assert not {"data", "style", "figures", "report", "page"} & set(sys.modules)
+
+
+def test_a_committed_run_is_loaded():
+    quickstart = kvlab.load(COMMITTED)
+    assert quickstart.cells["variant"].n_unique() == 6 and quickstart.plot.pareto().to_dict()
+    longest = quickstart.cells.filter((pl.col("seq_len") == 4096) & (pl.col("experiment") == "decode"))
+    sizes = dict(zip(longest["variant"], longest["bytes_payload"]))
+    assert math.isclose(sizes["contiguous"] / sizes["contiguous/f16"], 2)
+
+
+@pytest.mark.parametrize(
+    "config, line",
+    [
+        ({**CONFIG, "sweep": {"variants": ["contigous"]}}, "contiguous"),
+        ({**CONFIG, "speed": 1}, "speed"),
+        ("configs/quickstrat.toml", "configs/quickstart.toml"),
+    ],
+)
+def test_a_mistake_is_the_programs_line(config, line, tmp_path):
+    with pytest.raises(ValueError, match=line):
+        kvlab.run(config, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "cells.csv").exists()
+
+
+def test_a_folder_without_results(tmp_path):
+    with pytest.raises(ValueError, match="cells.csv: no such file"):
+        kvlab.load(tmp_path)
+    with pytest.raises(ValueError, match="no such folder"):
+        kvlab.load(tmp_path / "nowhere")
