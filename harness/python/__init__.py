@@ -26,7 +26,9 @@ __all__ = ["Cache", "Results", "load", "run", "variants"]
 def __getattr__(name: str):
     """What needs Polars and Altair is imported when it is first asked for."""
     if name in ("Results", "load", "run"):
-        from kvlab import results
-
+        try:
+            from kvlab import results
+        except ModuleNotFoundError as error:
+            raise ImportError(f"kvlab.{name} needs {error.name}: pip install 'kvlab[results]'") from None
         return getattr(results, name)
     raise AttributeError(f"module 'kvlab' has no attribute '{name}'")
