@@ -88,8 +88,9 @@ class KvlabCache(HuggingFaceCache):
     def get_seq_length(self, layer_idx: int = 0, *_: Any) -> int:
         return self.cache.tokens(self.sequences[0], layer_idx) if self.cache else 0
 
-    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
-        return self.get_seq_length(layer_idx) + query_length, 0
+    def get_mask_sizes(self, query_length: int | torch.Tensor, layer_idx: int = 0) -> tuple[int, int]:
+        new = query_length if isinstance(query_length, int) else len(query_length)  # before 5.0, the tokens' positions
+        return self.get_seq_length(layer_idx) + new, 0
 
     def get_max_length(self, layer_idx: int | None = None) -> int:
         return self.max_tokens
