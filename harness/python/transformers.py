@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers import Cache as HuggingFaceCache
-from transformers import PreTrainedModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvlab._kvlab import Cache
 
@@ -187,16 +186,8 @@ def mask(*_: Any, attention_mask: torch.Tensor | None = None, **__: Any) -> None
         raise ValueError("a KvlabCache has no padding; give generate() prompts of equal length, or one at a time")
 
 
-def register() -> None:
-    type(ALL_ATTENTION_FUNCTIONS).register(NAME, attention)
-    try:
-        from transformers.masking_utils import AttentionMaskInterface
-    except ImportError:  # before 4.53
-        return
-    AttentionMaskInterface.register(NAME, mask)
-
-
-register()
+AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, mask)
 
 
 @dataclass(frozen=True)
