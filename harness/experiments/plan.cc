@@ -175,9 +175,9 @@ void refuse_cells_of_one_name(const config::Config& config, const std::vector<me
   }
 }
 
-// Of the device's memory, or of what the machine has left once models and dumps are open.
+// What the device, or the machine, has left once models and dumps are open.
 int64_t available_bytes(const memory::RunContext& context) {
-  return context.gpu() ? static_cast<int64_t>(context.gpu()->info().memory_bytes)
+  return context.gpu() ? static_cast<int64_t>(context.gpu()->info().free_bytes)
                        : memory::available_memory_bytes();
 }
 

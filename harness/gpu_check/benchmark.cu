@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "harness/gpu_check/checks.h"
+#include "kernels/cuda/attention/plan.h"
 #include "kernels/cuda/simt/simt.h"
 
 namespace kv::gpu_check {
@@ -130,7 +131,7 @@ SceneShape shape_of(const CodecChoice& codec, const Point& p) {
       tail,  p.page_rows};
 }
 
-// Scenes of one shape, together several times the L2, and at most what 16 GiB hold, or half of the GPU. A GPU
+// Scenes of one shape, together several times the L2, and at most what 16 GiB hold, or half of what is free. A GPU
 // that takes turns with fewer has some of the rows in its L2, however few bytes a codec makes of them.
 constexpr int64_t kMostScenes = 256;
 std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
@@ -138,7 +139,7 @@ std::vector<Scene> make_scenes(cuda::CudaGpu& gpu, const SceneShape& shape) {
   scenes.emplace_back(gpu, writer(gpu), shape, 1);
   const int64_t bytes = scenes.front().kv_bytes();
   const int64_t wanted = 4 * static_cast<int64_t>(gpu.info().l2_bytes) / bytes + 2;
-  const auto half = static_cast<int64_t>(gpu.info().memory_bytes / 2);
+  const auto half = static_cast<int64_t>(gpu.info().free_bytes / 2);
   const int64_t room = std::max<int64_t>(1, std::min(int64_t{16} << 30, half) / bytes);
   while (std::ssize(scenes) < std::min({wanted, room, kMostScenes})) {
     scenes.emplace_back(gpu, writer(gpu), shape, scenes.size() + 1);
@@ -278,7 +279,7 @@ class Cases {
 bool benchmark(cuda::CudaGpu& gpu, double seconds) {
   Cases cases(seconds);
   const double ceiling = ceiling_gb_s(gpu, "before");
-  for (const int32_t seq_len : {1024, 8192, 65536}) {
+  for (const int32_t seq_len : {1024, 2048, cuda::kMostItemRows}) {  // which one item can hold
     cases.run([&] { return measure_split(gpu, {1, seq_len, 8, 4, 128, 0}); });
   }
   const Point points[] = {{32, 4096, 8, 4, 128, 0}, {32, 4096, 8, 4, 128, 16}, {1, 1024, 8, 4, 128, 0},

@@ -14,9 +14,9 @@ using namespace kv;
 void print_info(const cuda::GpuInfo& info) {
   std::printf(
       "{\"name\": \"%s\", \"compute_capability\": \"%d.%d\", \"multiprocessors\": %d, \"memory_bytes\": %zu, "
-      "\"l2_bytes\": %zu, \"driver\": %d, \"runtime\": %d}\n",
-      info.name.c_str(), info.major, info.minor, info.multiprocessors, info.memory_bytes, info.l2_bytes,
-      info.driver, info.runtime);
+      "\"free_bytes\": %zu, \"l2_bytes\": %zu, \"driver\": %d, \"runtime\": %d}\n",
+      info.name.c_str(), info.major, info.minor, info.multiprocessors, info.memory_bytes, info.free_bytes,
+      info.l2_bytes, info.driver, info.runtime);
 }
 
 int run(const std::string& stage, const std::string& argument) {

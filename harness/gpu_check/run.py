@@ -233,7 +233,7 @@ def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
     limit = run.seconds(tool)
     if limit < 1:
         return "no time left"
-    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", str(program), "kernels", "small"]
+    command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND_SOMETHING), str(program), "kernels", "small"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                start_new_session=True)
     try:
@@ -241,25 +241,53 @@ def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
     except subprocess.TimeoutExpired:
         stop(process)
         text = process.communicate()[0]
-        checked = text.count('"stage": "kernels"')
-        clean = "Error" not in text and "hazard" not in text
-        status = "cut off" if clean else "failed"
-        run.add({"stage": tool, "status": status, "reason": f"{checked} cases in {limit:.0f} s"})
-        return status
+        late = True
+    else:
+        late = False
     (run.out / f"{tool}.txt").write_text(text)
-    status = "ok" if process.returncode == 0 else "failed"
-    summary = [line for line in text.splitlines() if "SUMMARY" in line]
-    run.add({"stage": tool, "status": status, "reason": summary[0].strip("= ") if summary else ""})
+    checked = f"{text.count(KERNEL_CASE)} cases in {limit:.0f} s" if late else ""
+    status, reason = verdict(tool, text, None if late else process.returncode)
+    run.add({"stage": tool, "status": status, "reason": "; ".join(filter(None, (checked, reason)))})
     return status
 
 
-def record_clocks(out: Path) -> subprocess.Popen[bytes] | None:
+KERNEL_CASE = '"stage": "kernels"'
+FOUND_SOMETHING = 9  # the sanitizer's exit code; the program's own are others
+RACE = re.compile(r"=+ (?:Error|Warning): (?:Race reported|Potential \w+ hazard detected)[^\n]*?(?: in (\w+)\(|$)", re.MULTILINE)
+
+
+def verdict(tool: str, text: str, code: int | None) -> tuple[str, str]:
+    """What a sanitizer found: (status, reason). `code` is None where its time was over.
+
+    racecheck does not know that asynchronous copies are waited for and then ordered by a barrier of the warp, so what it
+    reports is for a reader to judge: its hazards are listed and fail nothing. All else that goes wrong does.
+    """
+    races = RACE.findall(text) if tool == "racecheck" else []
+    summary = next((line.strip("= ") for line in text.splitlines() if "SUMMARY" in line), "")
+    if races and code in (None, 0, FOUND_SOMETHING):
+        places = ", ".join(sorted({name for name in races if name})[:4])
+        return "hazards", f"{len(races)} listed in racecheck.txt" + (f", of {places}" if places else "")
+    if code is None:
+        return ("failed" if "= Error" in text else "cut off"), summary
+    return ("ok" if code == 0 else "failed"), summary
+
+
+# What holds a clock back, by the name that newer drivers have for it and by the one that they dropped.
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+
+
+def record_clocks(out: Path) -> tuple[subprocess.Popen[bytes] | None, str]:
+    """The recorder, or None and why there is none."""
     smi = shutil.which("nvidia-smi")
     if not smi:
-        return None
-    fields = "timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_throttle_reasons.active"
-    return subprocess.Popen([smi, f"--query-gpu={fields}", "--format=csv", "-lms", "500", "-i", "0"],
-                            stdout=(out / "clocks.csv").open("wb"), stderr=subprocess.DEVNULL)
+        return None, "there is no nvidia-smi"
+    for reasons in REASONS:
+        fields = f"timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,{reasons}"
+        query = [smi, f"--query-gpu={fields}", "--format=csv", "-i", "0"]
+        if output_of("timeout", "5", *query).count("\n") >= 1:  # names, and a sample
+            return subprocess.Popen([*query, "-lms", "500"], stdout=(out / "clocks.csv").open("wb"),
+                                    stderr=subprocess.DEVNULL), ""
+    return None, f"nvidia-smi knows none of {', '.join(REASONS)}"
 
 
 def clocks_during(lines: list[str]) -> Row:
@@ -307,6 +335,8 @@ def check(run: Run, nvcc: str, target: tuple[str, str]) -> None:
         outcome = work()
         if stage == "benchmark":
             run.environment["clocks"] = clocks_during(samples_of(run.out)[before:])
+            if not run.environment["clocks"]:
+                run.environment.setdefault("no_clocks", "nvidia-smi gave no sample while timing")
         run.finish_stage(stage, outcome, began)
     moved = ceiling_moved(run.rows)
     run.environment["ceiling_moved"] = moved
@@ -339,7 +369,9 @@ def main() -> int:
     run = Run(out)
     target = target_of(capability, output_of(nvcc, "--list-gpu-arch"))
     describe(run, nvcc, target)
-    clocks = record_clocks(out)
+    clocks, no_clocks = record_clocks(out)
+    if no_clocks:
+        run.environment["no_clocks"] = no_clocks
     try:
         check(run, nvcc, target)
     finally:

@@ -160,7 +160,8 @@ void Scene::plan() {
   const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
   const int32_t longest = std::max(*std::max_element(main_.rows.begin(), main_.rows.end()),
                                    *std::max_element(tail_.rows.begin(), tail_.rows.end()));
-  const int32_t each = shape_.split ? cuda::item_rows(all * blocks, gpu_.info().multiprocessors) : longest;
+  const int32_t each = shape_.split ? cuda::item_rows(all * blocks, gpu_.info().multiprocessors)
+                                    : std::min(longest, cuda::kMostItemRows);
   const int64_t queries = int64_t{shape_.queries()} * shape_.head_dim;
   int64_t partials = 0;
   for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {

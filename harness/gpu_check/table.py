@@ -67,7 +67,8 @@ def short(rows: list[Row], environment: Row) -> str:
     for stage, outcome in environment.get("stages", {}).items():
         failed = [row for row in rows if row.get("stage") == stage and row.get("status") == "failed"]
         names = ", ".join(str(row.get("name") or row.get("codec") or row.get("reason", "")) for row in failed[:4])
-        cut = [row["reason"] for row in rows if row.get("stage") == stage and row.get("status") == "cut off"]
+        cut = [row["reason"] for row in rows
+               if row.get("stage") == stage and row.get("status") in ("cut off", "hazards")]
         lines.append(f"{stage:10} {outcome['status']:12} {outcome['seconds']:6.1f} s  {names or '; '.join(cut)}".rstrip())
     spilling = [row["name"] for row in rows if row.get("stage") == "registers" and row["spill_bytes"]]
     lines.append(f"kernels that spill registers: {len(spilling)}")
@@ -76,6 +77,8 @@ def short(rows: list[Row], environment: Row) -> str:
             lines.append(f"read ceiling {row['name']}: {row['read_gb_s']:.0f} GB/s")
     if environment.get("clocks"):
         lines.append(clocks_line(environment["clocks"]))
+    elif environment.get("no_clocks"):
+        lines.append(f"SM clock while timing: unknown, {environment['no_clocks']}")
     for row in timed(rows, "split"):
         lines.append(f"{row['name']}: {row['speedup']:.2f}x as fast as whole")
     if environment.get("void"):

@@ -21,6 +21,7 @@ nlohmann::json describe_device(const cuda::Gpu* gpu) {
           {"compute_capability", std::to_string(info.major) + "." + std::to_string(info.minor)},
           {"multiprocessors", info.multiprocessors},
           {"memory_bytes", info.memory_bytes},
+          {"free_bytes", info.free_bytes},
           {"l2_bytes", info.l2_bytes},
           {"driver", info.driver},
           {"runtime", info.runtime}};

@@ -11,13 +11,19 @@
 #include "kernels/cuda/attention/merge.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
+#include "kernels/cuda/refuse.h"
 
 namespace kv::cuda {
 namespace {
 
 constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
 
-unsigned blocks(int items, int of) { return static_cast<unsigned>((items + of - 1) / of); }
+int blocks(int items, int of) { return (items + of - 1) / of; }
+
+dim3 grid(int x, int y = 1, int z = 1) {
+  check_grid(y, z);
+  return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
+}
 
 // What a destructor says, since it cannot throw.
 void report(cudaError_t error, const char* call) noexcept {
@@ -34,6 +40,8 @@ GpuInfo info_of(int device) {
                .multiprocessors = properties.multiProcessorCount,
                .memory_bytes = properties.totalGlobalMem,
                .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+  size_t all = 0;
+  KV_CHECK(cudaMemGetInfo(&info.free_bytes, &all));
   KV_CHECK(cudaDriverGetVersion(&info.driver));
   KV_CHECK(cudaRuntimeGetVersion(&info.runtime));
   return info;
@@ -130,22 +138,20 @@ void CudaGpu::wait(Queue queue, Mark mark) {
 void CudaGpu::wait(Mark mark) { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
 void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
-  const dim3 grid(static_cast<unsigned>(append_blocks(params.layout, most_units)),
-                  static_cast<unsigned>(jobs));
-  append_rows<<<grid, kAppendWarps * simt::kWarp, 0, stream_>>>(params);
+  append_rows<<<grid(append_blocks(params.layout, most_units), jobs), kAppendWarps * simt::kWarp, 0,
+                stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::copy_rows(const CopyParams& params, int jobs, int most_rows) {
-  const dim3 grid(blocks(most_rows, kCopyWarps), static_cast<unsigned>(jobs));
-  cuda::copy_rows<<<grid, kCopyWarps * simt::kWarp, 0, stream_>>>(params);
+  cuda::copy_rows<<<grid(blocks(most_rows, kCopyWarps), jobs), kCopyWarps * simt::kWarp, 0, stream_>>>(
+      params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
-  const dim3 grid(blocks(most_queries, kAttendWarps), static_cast<unsigned>(problems),
-                  static_cast<unsigned>(most_splits));
-  cuda::attend_simple<<<grid, kAttendThreads, 0, stream_>>>(params);
+  cuda::attend_simple<<<grid(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendThreads, 0,
+                        stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
@@ -170,27 +176,25 @@ void CudaGpu::decode(const DecodeParams& params, int items) {
     KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                   cudaSharedmemCarveoutMaxShared));
   }
-  const dim3 grid(static_cast<unsigned>(items), blocks(params.merge.most_queries, found.queries));
-  found.kernel<<<grid, kDecodeWarps * simt::kWarp, static_cast<size_t>(found.shared_bytes), stream_>>>(
-      params);
+  found.kernel<<<grid(items, blocks(params.merge.most_queries, found.queries)), kDecodeWarps * simt::kWarp,
+                 static_cast<size_t>(found.shared_bytes), stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::merge(const MergeParams& params, int problems) {
-  const dim3 grid(blocks(params.most_queries, kMergeQueries), static_cast<unsigned>(problems));
-  merge_splits<<<grid, kMergeWarps * simt::kWarp, 0, stream_>>>(params);
+  merge_splits<<<grid(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps * simt::kWarp, 0,
+                 stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) {
-  const dim3 grid(blocks(most_rows, kAttendThreads), static_cast<unsigned>(problems));
-  cuda::add_attention_weights<<<grid, kAttendThreads, 0, stream_>>>(params);
+  cuda::add_attention_weights<<<grid(blocks(most_rows, kAttendThreads), problems), kAttendThreads, 0,
+                                stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
 void CudaGpu::choose_slots(const EvictParams& params, int heads) {
-  choose_slot<<<static_cast<unsigned>(heads), kEvictWarps * simt::kWarp, kEvictSharedBytes, stream_>>>(
-      params);
+  choose_slot<<<grid(heads), kEvictWarps * simt::kWarp, kEvictSharedBytes, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 
@@ -200,9 +204,11 @@ std::unique_ptr<Gpu> open_gpu() {
   cudaGetLastError();
   if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice ||
       (error == cudaSuccess && !count)) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
     throw std::invalid_argument(
-        "no GPU can be used here: " + std::string(error ? cudaGetErrorString(error) : "none is visible") +
-        "; leave --device at cpu, or install NVIDIA's driver");
+        why_no_gpu(driver, runtime, error ? cudaGetErrorString(error) : "none is visible"));
   }
   check(error, "cudaGetDeviceCount");
   auto gpu = std::make_unique<CudaGpu>(0);

@@ -9,6 +9,10 @@
 
 namespace kv::cuda {
 
+// Tensor cores cut their sums off and do not round them (tests' simt/tensor_core.h has the sources), so a sum's
+// error grows with its rows. What is merged from items of so many rows stays far under the 5e-6 demanded.
+inline constexpr int32_t kMostItemRows = 4096;
+
 // Rows of a work item when `rows`, those of all problems, each as often as blocks of queries read it, are to
 // keep so many multiprocessors busy: enough items that their ends overlap, none so small that its partial
 // result costs more than its rows.
@@ -16,7 +20,7 @@ inline int32_t item_rows(int64_t rows, int multiprocessors) {
   constexpr int64_t kItemsEach = 12;  // three blocks at a time, four times over
   constexpr int64_t kLeast = 64;
   const int64_t each = rows / (kItemsEach * multiprocessors);
-  return static_cast<int32_t>(std::max(kLeast, each));
+  return static_cast<int32_t>(std::clamp<int64_t>(each, kLeast, kMostItemRows));
 }
 
 // Cuts rows [0, rows) of a problem's pages, or of its tail, into equal items of about `each` rows that begin

@@ -108,6 +108,57 @@ def test_clocks_are_those_of_the_samples():
     assert run.clocks_during(["no such field"]) == {}
 
 
+SANITIZER = """#!/bin/sh
+echo '========= Error: Race reported between Read access at void kv::cuda::decode(kv::cuda::DecodeParams)+0x1 in decode.h:9'
+echo '========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'
+exit CODE
+"""
+
+
+@pytest.mark.parametrize(("tool", "code", "status"), [("racecheck", 9, "hazards"), ("racecheck", 1, "failed"),
+                                                      ("memcheck", 9, "failed"), ("memcheck", 0, "ok")])
+def test_hazards_of_racecheck_are_listed_and_fail_nothing(tmp_path, monkeypatch, tool, code, status):
+    sanitizer = tmp_path / "compute-sanitizer"
+    sanitizer.write_text(SANITIZER.replace("CODE", str(code)))
+    sanitizer.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    a_run = run.Run(tmp_path / "out")
+    assert run.sanitize(a_run, tool, tmp_path / "program", "nvcc") == status
+    assert a_run.rows == [{"stage": tool, "status": status, "reason": a_run.rows[0]["reason"]}]
+    assert "Race reported" in (tmp_path / "out" / f"{tool}.txt").read_text()
+    if status == "hazards":
+        assert a_run.rows[0]["reason"].startswith("1 listed in racecheck.txt")
+        text = table.short(a_run.rows, {"stages": {tool: {"status": status, "seconds": 1.0}}})
+        assert "1 listed in racecheck.txt" in text
+
+
+def test_hazards_count_however_racecheck_ends():
+    hazard = "========= Warning: Race reported between Write access at foo\n"
+    assert run.verdict("racecheck", hazard, None)[0] == "hazards"
+    assert run.verdict("racecheck", hazard, 0)[0] == "hazards"
+    assert run.verdict("racecheck", "========= RACECHECK SUMMARY: 0 hazards displayed", 0) == (
+        "ok", "RACECHECK SUMMARY: 0 hazards displayed")
+    assert run.verdict("memcheck", "========= Error: Invalid read", None)[0] == "failed"
+    assert run.verdict("memcheck", "", None) == ("cut off", "")
+
+
+@pytest.mark.parametrize("known", [0, 1, None])
+def test_clocks_are_asked_for_by_the_name_that_this_driver_knows(tmp_path, monkeypatch, known):
+    smi = tmp_path / "nvidia-smi"
+    name = run.REASONS[known] if known is not None else "no_such_name"
+    smi.write_text(f"#!/bin/sh\ncase \"$*\" in *{name}*) echo names; echo '1, 2 MHz, 3, 4, 5, 0x0';; *) echo 'Field is not valid'; exit 2;; esac\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    recorder, reason = run.record_clocks(tmp_path)
+    assert (recorder is None) == (known is None) == bool(reason)
+    if recorder:
+        recorder.wait()
+        assert run.clocks_during(run.samples_of(tmp_path))["sm_mhz_most"] == 2
+    else:
+        assert all(name in reason for name in run.REASONS)
+        assert f"unknown, {reason}" in table.short([], {"no_clocks": reason})
+
+
 def test_registers_are_read_from_the_assemblers_report():
     report = """ptxas info    : Compiling entry function '_Z3fooi' for 'sm_90a'
 ptxas info    : Function properties for _Z3fooi
@@ -165,6 +216,7 @@ END
 """
 SMI = """#!/bin/sh
 echo 'timestamp, clocks.current.sm [MHz], clocks.current.memory [MHz], temperature.gpu, power.draw [W], reasons'
+case "$*" in *-lms*) ;; *) echo one sample; exit ;; esac
 while echo '2026/01/01 00:00:00.000, 1980 MHz, 2619 MHz, 40, 300.00 W, 0x0'; do sleep 0.05; done
 """
 SHAPE = {**POINT, "codec": "f16", "status": "ok", "cold_us": 2.0, "steady_us": 1.0}

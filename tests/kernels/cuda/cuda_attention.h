@@ -75,8 +75,10 @@ class GpuBatch {
  public:
   enum class Path { kSimple, kFast };
 
-  explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false)
-      : problems_(problems) {
+  // `item_rows`: of a work item of the fast kernel.
+  explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false,
+                    int32_t item_rows = kFastRows)
+      : problems_(problems), item_rows_(item_rows) {
     int64_t partials = 0;
     for (GpuProblem& p : problems) {
       const int32_t queries = p.shape.group * p.shape.n;
@@ -166,8 +168,8 @@ class GpuBatch {
     int32_t split = 0;
     for (const bool tail : {false, true}) {
       const int32_t rows = tail ? p.tail.rows() : p.encoded.rows();
-      for (int32_t begin = 0; begin < rows; begin += kFastRows) {
-        items_[tail].push_back({problem, split++, begin, std::min(begin + kFastRows, rows)});
+      for (int32_t begin = 0; begin < rows; begin += item_rows_) {
+        items_[tail].push_back({problem, split++, begin, std::min(begin + item_rows_, rows)});
       }
     }
     return split;
@@ -187,6 +189,7 @@ class GpuBatch {
   }
 
   std::vector<GpuProblem>& problems_;
+  const int32_t item_rows_;
   std::vector<cuda::Problem> args_;
   std::vector<cuda::WorkItem> items_[2];  // of the pages, of the tails
   std::vector<float> max_, sum_, values_, log_sum_;

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/cuda/attention/plan.h"
 #include "tests/kernels/cuda/cuda_attention.h"
 
 namespace kv {
@@ -112,6 +113,25 @@ TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
       ASSERT_TRUE(found);
       EXPECT_LT(p.relative_error(), kBound) << codec.name() << " " << magnitude;
     }
+  }
+}
+
+// Tensor cores cut their sums off, which adds up over rows: so the plan gives no item more of them than this
+// allows, however busy the GPU is without splits. The demand is gpu-check's.
+TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
+  constexpr int32_t kRows = 65536;
+  for (const CodecPair& codec : {same(kF16s), same(token(8, true))}) {
+    const auto error = [&](int32_t item_rows) {
+      std::vector<GpuProblem> problems = make_problems({{.codec = codec, .rows = kRows}});
+      GpuBatch batch(problems, GpuBatch::Path::kFast, false, item_rows);
+      EXPECT_TRUE(codec.k.format == Format::kF16 ? batch.decode(cuda::PlainCodecs(), {.seed = 1})
+                                                 : batch.decode(cuda::TokenCodecs(), {.seed = 1}));
+      return problems.front().relative_error();
+    };
+    const double cut = error(cuda::item_rows(int64_t{1} << 40, 132)), whole = error(kRows);
+    EXPECT_LT(cut, 5e-6) << codec.name();
+    EXPECT_GT(whole, 5e-6) << codec.name() << ": then items need no limit";
+    std::printf("%s: error %.2g in items as planned, %.2g in one\n", codec.name().c_str(), cut, whole);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
+#include "kernels/cuda/refuse.h"
 #include "tests/kernels/cuda/cuda_attention.h"
 #include "variants/core/rope.h"
 
@@ -196,6 +197,32 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
       "before its asynchronous copies had landed");
 }
 
+// ---- what is said before CUDA says it less clearly ----
+
+TEST(Refuse, ADriverOlderThanTheToolkitIsNotAMissingOne) {
+  const std::string older = cuda::why_no_gpu(12040, 13000, "CUDA driver version is insufficient");
+  EXPECT_NE(older.find("driver here is of CUDA 12.4, older than this build's CUDA 13.0"), std::string::npos);
+  EXPECT_NE(older.find("update the driver"), std::string::npos);
+  for (const int driver : {0, 13000}) {
+    const std::string none = cuda::why_no_gpu(driver, 13000, "no CUDA-capable device is detected");
+    EXPECT_NE(none.find("no CUDA-capable device"), std::string::npos);
+    EXPECT_NE(none.find("install NVIDIA's driver"), std::string::npos);
+  }
+}
+
+TEST(Refuse, GridsEndAt65535) {
+  EXPECT_NO_THROW(cuda::check_grid(65535, 65535));
+  for (const auto& [y, z, what] : {std::tuple{65536, 1, "65536; use a smaller batch"},
+                                   std::tuple{1, 70000, "70000; use shorter sequences"}}) {
+    try {
+      cuda::check_grid(y, z);
+      ADD_FAILURE() << what;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  }
+}
+
 // ---- the wrappers ----
 
 // The definition of simt/device.h, with operands put together by hand.
@@ -231,6 +258,24 @@ void expect_product(Multiply multiply, Narrow narrow) {
 TEST(Simt, TilesMultiplyAsMatricesDo) {
   expect_product(simt::multiply_half_tiles, f32_to_f16);
   expect_product(simt::multiply_bfloat_tiles, f32_to_bf16);
+}
+
+// What lies below the last bit kept is dropped term by term, and the sum is cut off and not rounded.
+TEST(Simt, TensorCoresCutOffAsMeasured) {
+  const auto sum = [](float a, float b, float c) {
+    const std::vector<float> x(8, a), y(8, b);
+    return simt::add_products(x.data(), y.data(), c);
+  };
+  const auto power = [](int exponent) { return std::ldexp(1.0f, exponent); };
+  EXPECT_EQ(sum(power(-12), power(-12), 1.0f), 1.0f + power(-21));
+  EXPECT_EQ(sum(power(-12), 0.75f * power(-12), 1.0f), 1.0f);
+  EXPECT_EQ(sum(power(-12), -0.75f * power(-12), 1.0f), 1.0f);
+  EXPECT_EQ(sum(1.0f, 1.0f, 0.125f), 8.125f);
+  // 15 quanta of 2^-24 beyond 1: the last is below an f32's last bit.
+  const std::vector<float> one{1, 0, 0, 0, 0, 0, 0, 0}, small(8, 0.0f);
+  EXPECT_EQ(simt::add_products(one.data(), one.data(), 15 * power(-24)), 1.0f + 7 * power(-23));
+  EXPECT_EQ(simt::add_products(small.data(), one.data(), -3.0f), -3.0f);
+  EXPECT_TRUE(std::isnan(sum(NAN, 1.0f, 0.0f)));
 }
 
 TEST(Simt, BytesArePickedByNibbles) {

@@ -10,6 +10,7 @@
 
 #include "kernels/math.h"
 #include "simt/machine.h"
+#include "simt/tensor_core.h"
 
 #define KV_DEVICE inline
 // Static: nvcc makes a function of the same name that starts the kernel on a GPU, and the linker would take that one.
@@ -138,22 +139,23 @@ struct TileOperands {
   float a[8], b[4];
 };
 
-// By the definition in simt/device.h, element by element.
+// By the definition in simt/device.h, element by element, and added up as tensor cores do.
 inline void multiply_tiles(const char* operation, const TileOperands& own, float (&c)[4]) {
   const std::byte* meeting = Machine::current().meet(operation, 0, &own, sizeof own);
   const int g = lane() / 4, t = lane() % 4;
-  double sum[4] = {double{c[0]}, double{c[1]}, double{c[2]}, double{c[3]}};
+  float a[2][16], b[2][16];
   for (int k = 0; k < 16; ++k) {
     // Which lane holds a(g, k) and a(g + 8, k), and which b(k, 2t) and b(k, 2t + 1), and where.
     const auto from_a = brought<TileOperands>(meeting, g * 4 + k % 8 / 2);
-    for (int column = 0; column < 2; ++column) {
-      const auto from_b = brought<TileOperands>(meeting, (2 * t + column) * 4 + k % 8 / 2);
-      const double b = double{from_b.b[k / 8 * 2 + k % 2]};
-      sum[column] += double{from_a.a[k / 8 * 4 + k % 2]} * b;
-      sum[2 + column] += double{from_a.a[k / 8 * 4 + 2 + k % 2]} * b;
+    for (int half = 0; half < 2; ++half) {
+      a[half][k] = from_a.a[k / 8 * 4 + 2 * half + k % 2];
+      const auto from_b = brought<TileOperands>(meeting, (2 * t + half) * 4 + k % 8 / 2);
+      b[half][k] = from_b.b[k / 8 * 2 + k % 2];
     }
   }
-  for (int i = 0; i < 4; ++i) c[i] = static_cast<float>(sum[i]);
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 16; k += kProductsAtOnce) c[i] = add_products(a[i / 2] + k, b[i % 2] + k, c[i]);
+  }
 }
 
 template <class Unpack>
