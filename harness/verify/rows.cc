@@ -7,8 +7,10 @@
 #include <limits>
 #include <stdexcept>
 
+#include "harness/verify/reference/hadamard.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
+#include "kernels/hadamard.h"
 #include "variants/cache/build.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
@@ -55,6 +57,16 @@ int64_t first_lost(const Side& side, int64_t rows, int head_dim) {
     if (!finite(row)) return i;
   }
   return -1;
+}
+
+bool is_hadamard(const Spec& spec) { return codec_of(spec).make(spec.codec).hadamard; }
+
+// The rows as a cache of the spec encodes them.
+HeadRows before_encoding(HeadRows rows, const Spec& spec, int head_dim) {
+  if (!is_hadamard(spec)) return rows;
+  for (std::vector<float>* side : {&rows.k, &rows.v})
+    hadamard_rows(side->data(), std::ssize(*side) / head_dim, head_dim, side->data());
+  return rows;
 }
 
 // A place that values of a side pass through.
@@ -136,6 +148,10 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
     decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
     at += span.rows;
   }
+  if (is_hadamard(cache.spec(layer))) {
+    reference::hadamard(stored.k, d);
+    reference::hadamard(stored.v, d);
+  }
   return stored;
 }
 
@@ -208,7 +224,7 @@ std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, c
     for (int64_t first = 0; first < span.rows; first += chunk) {
       const int64_t count = std::min(chunk, span.rows - first);
       const std::span tokens(kept.data() + slot + first, static_cast<size_t>(count));
-      const HeadRows came = pick(all, tokens, d);
+      const HeadRows came = before_encoding(pick(all, tokens, d), spec, d);
       for (const bool is_v : {false, true}) {
         const Side& side = is_v ? span.v : span.k;
         std::vector<Encoding> encodings{side.encoding};
@@ -244,7 +260,8 @@ std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, con
                     rows = std::min<int64_t>(side.encoding.group, span.rows - unit);
       const std::span tokens(kept.data() + first + unit, static_cast<size_t>(rows));
       const Stored places[] = {{side.encoding, ""}, {kResidual, ", the residual buffer,"}};
-      return named(is_v ? 'V' : 'K', tokens, is_v ? all.v : all.k, d, {places, size_t{1} + buffered});
+      const HeadRows came = before_encoding(all, cache.spec(layer), d);
+      return named(is_v ? 'V' : 'K', tokens, is_v ? came.v : came.k, d, {places, size_t{1} + buffered});
     }
     first += span.rows;
   }

@@ -24,7 +24,7 @@ std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequenc
 
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim);
 
-// In slot order, decoded.
+// In slot order, decoded, and transformed back where the codec has rotate=hadamard.
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
 // rows [.., head_dim], whole units of the encoding, as they come back from it.

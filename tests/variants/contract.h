@@ -16,6 +16,7 @@
 
 #include "harness/memory/ledger.h"
 #include "harness/verify/reference/attention.h"
+#include "harness/verify/reference/hadamard.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/build.h"
@@ -175,6 +176,11 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
       }
     }
     stored.rows += span.rows;
+  }
+  const Spec& spec = cache.spec(layer);
+  if (codec_of(spec).make(spec.codec).hadamard) {
+    reference::hadamard(stored.k, d);
+    reference::hadamard(stored.v, d);
   }
   return stored;
 }

@@ -58,6 +58,7 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   const StreamedRows streamed = streamed_rows(stages_, layer, inputs);
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
   if (stages_.shape.is_latent()) write_latent_outputs(inputs);
+  if (stages_.hadamard) stages_.hadamard->restore(inputs);
   if (!scored) return;
   stages_.storage->observe_weights(problems_, scored_);
   compact_scored(layer, inputs);
@@ -72,6 +73,7 @@ void Attender::find_queries(int layer, std::span<const StepInput> inputs) {
       throw std::logic_error("these tokens attend slice by slice; use step()");
     queries_.push_back(in.q);
   }
+  if (stages_.hadamard) queries_ = stages_.hadamard->queries(inputs);
   if (!stages_.rotated) return;
   std::vector<RotatedRows::Queries> steps;
   for (const StepInput& in : inputs)

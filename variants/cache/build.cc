@@ -88,6 +88,9 @@ std::string clash_of_stages(const Spec& spec) {
     return "retention '" + spec.retention.name + "' drops single tokens, but codec '" + spec.codec.name +
            "' " + how;
   }
+  if (codec.hadamard && rotates_at_read(spec))
+    return "positions=cache rotates keys by RoPE when they are read, and those of rotate=hadamard are no "
+           "longer in pairs";
   const PlacementEntry& placement = placement_of(spec);
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
@@ -221,6 +224,9 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
     reason = "a GPU's kernels take pieces of " + std::to_string(kSplitRows) + " rows; leave out chunk";
   if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
   if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
+  if (reason.empty() && shape.is_latent() && codecs.front().hadamard)
+    reason =
+        "of a latent row (MLA) the first part is the value, and rotate=hadamard would mix it with the rest";
   if (reason.empty() && shape.is_latent() && rotates_at_read(spec))
     reason = "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one";
   return reason;

@@ -117,7 +117,7 @@ class JoinedCache : public Cache {
   // append, once the slices are known.
   void store(int layer, std::span<const StepInput> inputs) {
     attender_.forget_views();
-    appender_.store(layer, inputs);
+    appender_.store(layer, stages_.hadamard ? stages_.hadamard->rows(inputs) : inputs);
   }
   void step_in_slices(int layer, const StepInput& in);
   std::vector<Span> gather_streamed(SequenceId id, int layer, int head);

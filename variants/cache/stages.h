@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "variants/cache/cache.h"
+#include "variants/cache/hadamard_rows.h"
 #include "variants/core/entry.h"
 #include "variants/storage/rotated_rows.h"
 #include "variants/storage/storage.h"
@@ -30,7 +31,8 @@ struct Stages {
   const Codec codec;
   const UnitLayout unit;
   std::unique_ptr<Placement> placement;
-  std::optional<RotatedRows> rotated;  // positions=cache
+  std::optional<RotatedRows> rotated;    // positions=cache
+  std::optional<HadamardRows> hadamard;  // rotate=hadamard
   std::unique_ptr<Storage> storage;
 };
 

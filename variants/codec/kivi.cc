@@ -36,6 +36,7 @@ Codec make(const Stage& stage) {
           .rows_together = group,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
+          .hadamard = stores_hadamard(stage),
           .k_error = affine_error(k_bits, by_channel ? GridSize{group, group} : kWholeRow),
           .v_error = affine_error(v_bits, kWholeRow)};
 }
@@ -52,7 +53,7 @@ const CodecEntry kivi{
                     Parameter::integer("group", "32", 8, 256, {8}, "tokens under one scale of a channel"),
                     residual_parameter("128"),
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
-                    read_parameter()}},
+                    read_parameter(), rotate_parameter()}},
     make};
 
 }  // namespace kv::codec

@@ -15,6 +15,7 @@ Codec make(const Stage& stage) {
           .v = block,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
+          .hadamard = stores_hadamard(stage),
           .k_error = error,
           .v_error = error};
 }
@@ -23,7 +24,7 @@ Codec make(const Stage& stage) {
 const CodecEntry q8_0{{.name = "q8_0",
                        .help = "8-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
-                       .parameters = {residual_parameter("0"), read_parameter()}},
+                       .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter()}},
                       make};
 
 }  // namespace kv::codec

@@ -22,7 +22,12 @@ Codec side(const std::string& name) {
 
 Codec make(const Stage& stage) {
   const Codec k = side(stage.text("k")), v = side(stage.text("v"));
-  return {.k = k.k, .v = v.v, .read_copy = reads_copy(stage), .k_error = k.k_error, .v_error = v.v_error};
+  return {.k = k.k,
+          .v = v.v,
+          .read_copy = reads_copy(stage),
+          .hadamard = stores_hadamard(stage),
+          .k_error = k.k_error,
+          .v_error = v.v_error};
 }
 
 // kSides' names, written out: entries of other files may be initialised after this one.
@@ -32,12 +37,12 @@ Parameter side_parameter(std::string_view name, std::string_view help) {
 
 }  // namespace
 
-const CodecEntry split{
-    {.name = "split",
-     .help = "a codec for K and another for V",
-     .source = "llama.cpp",
-     .parameters = {side_parameter("k", "K's codec, with its defaults"),
-                    side_parameter("v", "V's codec, with its defaults"), read_parameter()}},
-    make};
+const CodecEntry split{{.name = "split",
+                        .help = "a codec for K and another for V",
+                        .source = "llama.cpp",
+                        .parameters = {side_parameter("k", "K's codec, with its defaults"),
+                                       side_parameter("v", "V's codec, with its defaults"), read_parameter(),
+                                       rotate_parameter()}},
+                       make};
 
 }  // namespace kv::codec

@@ -21,6 +21,8 @@ struct Codec {
   int64_t residual = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
+  // Rows are stored as the Hadamard transform makes them (kernels/hadamard.h), and encoded after it.
+  bool hadamard = false;
   // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V. Two-sided: an error
   // below the floor means that something else was stored than what the codec claims.
   Interval k_error, v_error;

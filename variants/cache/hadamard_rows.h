@@ -1,0 +1,37 @@
+// rotate=hadamard: rows lie in the cache as the Hadamard transform makes them, which spreads a large channel over all
+// (kernels/hadamard.h). The transform keeps dot products, so scores need queries that are transformed likewise, and the
+// output, a sum of transformed values, is transformed back: both once a step, whatever the length. All that lies between,
+// from the codec's residual rows to a tier's file, knows nothing of it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "variants/cache/cache.h"
+#include "variants/core/memory.h"
+
+namespace kv {
+
+class HadamardRows {
+ public:
+  // `memory` outlives this and counts the copies as workspace.
+  HadamardRows(const CacheShape& shape, Memory& memory) : shape_(shape), memory_(memory) {}
+
+  // The inputs with transformed K and V; valid until the next call of any function.
+  std::span<const StepInput> rows(std::span<const StepInput> inputs);
+  // Transformed queries of each input, [q_heads, n, head_dim]; valid likewise.
+  std::vector<const float*> queries(std::span<const StepInput> inputs);
+  // Transforms what attention has written to the inputs' outputs back.
+  void restore(std::span<const StepInput> inputs) const;
+
+ private:
+  const float* transform(const float* from, int64_t rows, float*& to) const;
+  float* room(int64_t rows);
+
+  const CacheShape shape_;
+  Memory& memory_;
+  Block copies_;
+  std::vector<StepInput> inputs_;
+};
+
+}  // namespace kv
