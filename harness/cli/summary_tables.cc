@@ -255,23 +255,24 @@ std::string tiers_table(const Cells& cells, size_t width) {
   return table.size() == 1 ? "" : fitted(without_empty_columns(std::move(table)), width);
 }
 
-// Of cells that have verified drafts, or say why they cannot.
+// Of cells that have verified drafts, and below it why others cannot.
 std::string drafts_table(const Cells& cells, size_t width) {
   std::vector<Strings> table;
+  std::string refused;
   for (const results::CellResult* row : cells) {
     if (!row->draft_tokens || row->status != results::Status::kOk) continue;
     if (table.empty())
-      table.push_back({std::to_string(*row->draft_tokens) + " drafts a step, accepted with " +
-                           number(row->draft_accept, "%.3g"),
-                       "tokens that stay", "step, us", "a token / a plain step", "refused"});
+      table.push_back({std::to_string(*row->draft_tokens) + " drafts a step", "tokens that stay", "step, us",
+                       "a token / a plain step"});
+    if (!row->draft_refused.empty()) {
+      refused += wrapped("  no drafts with " + row_name(*row) + ": " + row->draft_refused, width);
+      continue;
+    }
     table.push_back(
         {row_name(*row), number(row->draft_stays_mean, "%.2f"), number(row->draft_step_p50_us, "%.1f"),
-         row->draft_ratio_p50
-             ? with_interval(row->draft_ratio_p50, row->draft_ratio_ci_low, row->draft_ratio_ci_high, "%.2f")
-             : "-",
-         row->draft_refused.empty() ? "-" : row->draft_refused});
+         with_interval(row->draft_ratio_p50, row->draft_ratio_ci_low, row->draft_ratio_ci_high, "%.2f")});
   }
-  return table.empty() ? "" : fitted(without_empty_columns(std::move(table)), width);
+  return (table.size() < 2 ? "" : fitted(std::move(table), width)) + refused;
 }
 
 }  // namespace

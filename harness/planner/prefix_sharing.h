@@ -19,8 +19,8 @@ class PrefixSharing : private BlockOwner {
   // Its first tokens are of these units, and all rows of them are there.
   void share(int sequence, std::span<const int32_t> units) { cache_.share(sequence, units); }
   void close(int sequence) { cache_.release(sequence); }
-  // False where nothing is left that no sequence has.
-  bool evict() { return cache_.evict(1) > 0; }
+  // As many units, or all that no sequence has.
+  void evict(int64_t units) { cache_.evict(units); }
 
  private:
   int64_t block_tokens() const override { return 1; }  // a number stands for a whole unit

@@ -100,10 +100,8 @@ class Replay {
 
   // What nobody uses goes before anybody waits for room.
   bool grow(int sequence, int64_t tokens) {
-    while (!rows_.grow(sequence, tokens)) {
-      if (!sharing_ || !sharing_->evict()) return false;
-    }
-    return true;
+    if (sharing_) sharing_->evict(rows_.missing_units(sequence, tokens));
+    return rows_.grow(sequence, tokens);
   }
 
   // How many tokens of it are there already; -1 where there is no room. One token is left to compute.
@@ -203,7 +201,8 @@ class Replay {
     if (waiting_.size() >= result_.waiting_s.size()) result_.waiting_s.resize(waiting_.size() + 1);
     result_.waiting_s[waiting_.size()] += seconds;
     ++result_.steps;
-    const int64_t held = rows_.held_bytes();
+    const double cached = rows_.unused_bytes();
+    const int64_t held = rows_.held_bytes() - static_cast<int64_t>(cached);
     result_.peak_held_bytes = std::max(result_.peak_held_bytes, held);
     double payload = 0.0, stored = 0.0;
     for (const Live& live : running_) {
@@ -211,16 +210,15 @@ class Replay {
       stored += rows_.stored_bytes(live.rows);
     }
     held_s_ += static_cast<double>(held) * seconds;
-    payload_s_ += payload * seconds;
+    payload_s_ += (payload - rows_.counted_again_bytes()) * seconds;
     const auto reserved = static_cast<double>(rows_.reserved_bytes());
     stored -= rows_.counted_again_bytes();
-    const double cached = rows_.unused_bytes();
     result_.timeline.add(now_, seconds,
                          {.running = static_cast<double>(running_.size()),
                           .waiting = static_cast<double>(waiting_.size()),
                           .payload_bytes = stored,
                           .slack_bytes = reserved - stored - cached,
-                          .other_bytes = static_cast<double>(held) - reserved,
+                          .other_bytes = static_cast<double>(held) - (reserved - cached),
                           .cached_bytes = cached});
   }
 

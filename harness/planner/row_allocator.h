@@ -51,6 +51,8 @@ class RowAllocator {
   void share_units_of(int64_t tokens) { unit_tokens_ = tokens; }
   // A handle on a unit whose rows the sequence has; it counts once, whoever has it.
   SharedBlock hold(int sequence, int64_t unit);
+  // How many units have to go before the sequence can have so many tokens.
+  int64_t missing_units(int sequence, int64_t tokens) const;
   // As open(), of a sequence that begins with these units.
   bool open_with(int sequence, std::span<const SharedBlock> prefix);
   // Of units that are held: rows counted by several sequences but there once, and of units that no sequence has.

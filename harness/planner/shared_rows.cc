@@ -35,6 +35,18 @@ SharedBlock RowAllocator::hold(int sequence, int64_t unit) {
   return held;
 }
 
+int64_t RowAllocator::missing_units(int sequence, int64_t tokens) const {
+  const auto at = static_cast<size_t>(sequence);
+  if (tokens <= covered_until_[at]) return 0;
+  int64_t missing = 0;
+  for (const auto& g : groups_) {
+    const int64_t blocks = g->blocks_of(tokens) - ceil_div(g->units[at], g->block_units),
+                  free = g->pool_blocks - g->used_blocks;
+    if (blocks > free) missing = std::max(missing, ceil_div(blocks - free, g->blocks_of(unit_tokens_)));
+  }
+  return missing;
+}
+
 bool RowAllocator::open_with(int sequence, std::span<const SharedBlock> prefix) {
   if (!open(sequence)) return false;
   const auto at = static_cast<size_t>(sequence);

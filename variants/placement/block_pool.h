@@ -41,6 +41,7 @@ class BlockPool {
 
   int64_t blocks() const { return owners_.size(); }
   int64_t free() const { return free_count_; }
+  bool moves_blocks() const { return shape_.segment > 0; }
   bool shared(int32_t block) const { return owners_[block] > 1; }
   // So that as many can be taken. Throws std::bad_alloc, and nothing has changed.
   void make_room(int64_t blocks);

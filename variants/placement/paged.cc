@@ -59,21 +59,21 @@ int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t
   return PoolShape(stage, context).table_blocks * static_cast<int64_t>(sizeof(int32_t));
 }
 
-// A block of every layer, with one owner more. `all` are those that live.
+// A block of every layer, with one owner more. `all`: those that live, where blocks can move; else null.
 struct HeldBlocks {
-  HeldBlocks(BlockPool& of, std::unordered_set<HeldBlocks*>& all_, std::vector<int32_t> numbers)
+  HeldBlocks(BlockPool& of, std::unordered_set<HeldBlocks*>* all_, std::vector<int32_t> numbers)
       : pool(of), all(all_), block(std::move(numbers)) {
-    all.insert(this);
+    if (all) all->insert(this);
     for (const int32_t number : block) pool.add_owner(number);
   }
   HeldBlocks(const HeldBlocks&) = delete;
   HeldBlocks& operator=(const HeldBlocks&) = delete;
   ~HeldBlocks() {
-    all.erase(this);
+    if (all) all->erase(this);
     for (const int32_t number : block) pool.drop_owner(number);
   }
   BlockPool& pool;
-  std::unordered_set<HeldBlocks*>& all;
+  std::unordered_set<HeldBlocks*>* all;
   std::vector<int32_t> block;  // [layers]
 };
 
@@ -168,7 +168,7 @@ class Paged : public Placement {
     std::vector<int32_t> numbers;
     for (int layer = 0; layer < context_.layers; ++layer)
       numbers.push_back(table(sequence, layer).block[block]);
-    return std::make_shared<HeldBlocks>(pool_, held_, std::move(numbers));
+    return std::make_shared<HeldBlocks>(pool_, pool_.moves_blocks() ? &held_ : nullptr, std::move(numbers));
   }
   void adopt(int sequence, std::span<const SharedBlock> blocks) override {
     for (size_t i = 0; i < blocks.size(); ++i) {

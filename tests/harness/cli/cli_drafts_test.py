@@ -12,7 +12,8 @@ def test_drafts_are_shown_below_the_steps(tmp_path):
     done = run(CONFIG, tmp_path / "out", *TINY, "--set", "measure.draft=4", "--set", "measure.accept=0.5")
     assert done.returncode == 0, done.stderr
     shown = " ".join(kvlab("summary", tmp_path / "out", "--table", "full").stdout.split())
-    assert "4 drafts a step, accepted with 0.5" in shown and "retention 'ring': a full cache overwrites rows" in shown
+    assert "4 drafts a step tokens that stay" in shown
+    assert "no drafts with contiguous/f16/ring(window=64): cannot truncate" in shown and "a full cache overwrites rows" in shown
     full, ring = (row for row in table(tmp_path / "out" / "cells.csv") if row["verdict"] != "aa_test")
     assert (full["draft_tokens"], full["draft_refused"]) == ("4", "") and 1 < float(full["draft_stays_mean"]) < 5
     token = float(full["draft_step_p50_us"]) / float(full["draft_stays_mean"])
