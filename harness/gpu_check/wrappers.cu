@@ -40,6 +40,8 @@ __global__ void unpack_fp8(float2* to) {
 }
 __global__ void pick_bytes(uint32_t* to) {
   to[threadIdx.x] = simt::permute_bytes(0x33221100u, 0x77665544u, threadIdx.x | 0x7520u);
+  to[8 + threadIdx.x] = simt::mask_or(0x01234567u * threadIdx.x, 0x00f000f0u, 0x64006400u);
+  to[16 + threadIdx.x] = simt::negative_half2(0x3c00bc00u + threadIdx.x);
 }
 __global__ void powers(const float* from, float* to) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -49,15 +51,14 @@ __global__ void shuffle_lanes(int* to) {
   to[threadIdx.x] = simt::shuffle(simt::lane(), 31 - simt::lane());
   to[32 + threadIdx.x] = simt::shuffle_xor(simt::lane(), 5);
 }
-// Lane l copies 4, 8 and 16 bytes; lanes from 20 on get zeros.
+// Lane l copies 4, 8 and 16 bytes.
 __global__ void copy_words(const std::byte* from, uint32_t* to) {
   std::byte* room = simt::shared_memory();
   const int lane = simt::lane();
-  const bool there = lane < 20;
-  simt::copy_async<16>(room + 16 * lane, from + 16 * lane, there);
-  simt::copy_async<8>(room + 512 + 8 * lane, from + 8 * lane, there);
+  simt::copy_async<16>(room + 16 * lane, from + 16 * lane);
+  simt::copy_async<8>(room + 512 + 8 * lane, from + 8 * lane);
   simt::commit_copies();
-  simt::copy_async<4>(room + 768 + 4 * lane, from + 4 * lane, there);
+  simt::copy_async<4>(room + 768 + 4 * lane, from + 4 * lane);
   simt::commit_copies();
   simt::wait_copies<0>();
   simt::sync_warp();
@@ -148,9 +149,13 @@ bool fp8_unpacks(cuda::CudaGpu& gpu) {
 
 bool bytes_are_picked(cuda::CudaGpu& gpu) {
   const auto got =
-      results<uint32_t>(gpu, 8, [](uint32_t* to, cudaStream_t s) { pick_bytes<<<1, 8, 0, s>>>(to); });
+      results<uint32_t>(gpu, 24, [](uint32_t* to, cudaStream_t s) { pick_bytes<<<1, 8, 0, s>>>(to); });
   bool ok = true;
-  for (uint32_t i = 0; i < 8; ++i) ok &= got[i] == (0x77552200u | 0x11u * i);
+  for (uint32_t i = 0; i < 8; ++i) {
+    ok &= got[i] == (0x77552200u | 0x11u * i);
+    ok &= got[8 + i] == ((0x01234567u * i & 0x00f000f0u) | 0x64006400u);
+    ok &= got[16 + i] == ((0x3c00bc00u + i) ^ 0x80008000u);
+  }
   return ok;
 }
 
@@ -185,9 +190,8 @@ bool copies_land(cuda::CudaGpu& gpu) {
       gpu, 224, [&](uint32_t* to, cudaStream_t s) { copy_words<<<1, 32, 896, s>>>(in.as<std::byte>(), to); });
   bool ok = true;
   for (size_t i = 0; i < 224; ++i) {
-    const size_t words = i < 128 ? 4 : i < 192 ? 2 : 1, first = i < 128 ? 0 : i < 192 ? 128 : 192;
-    const bool there = (i - first) / words < 20;
-    ok &= got[i] == (there ? from[i - first] : 0u);
+    const size_t first = i < 128 ? 0 : i < 192 ? 128 : 192;
+    ok &= got[i] == from[i - first];
   }
   return ok;
 }

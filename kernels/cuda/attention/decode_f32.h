@@ -115,8 +115,8 @@ struct FloatLane {
       for (int b = 0; b < kBatch; ++b) {
         const int row = (pass + b) * kRowsAtOnce + first_row;
         scores(tile, row, first, s[b]);
-        for (int i = 0; task.logits && octet == 0 && i < task.queries; ++i) {
-          if (first + row < seen[i]) task.logits[i * task.all_rows + first + row] = s[b][i];
+        for (int i = 0; task.problem.logits && octet == 0 && i < task.queries; ++i) {
+          if (first + row < seen[i]) task.logits(i)[first + row] = s[b][i];
         }
       }
       rescale(s);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/decode_f32.h"
-#include "kernels/cuda/attention/mma_fragment.h"
+#include "kernels/cuda/attention/lane_channels.h"
 #include "kernels/cuda/attention/operand.h"
 
 namespace kv::cuda {
@@ -19,16 +19,22 @@ struct DecodeLane {
   static constexpr int kRowTiles = Shape::kRows / 8;
   static constexpr int kChunks = kHeadDim / 16;
   // Where registers are too few for the queries, a block's warps have them together in shared memory.
-  static constexpr bool kSharesQueries = kHeadDim > 128 && K::kScaling != Scaling::kChannel;
+  // And where each tile has scales for them, to be scaled into the lane's own.
+  static constexpr bool kScalesQueries = K::kScaling == Scaling::kChannel;
+  static constexpr bool kSharesQueries = kHeadDim > 128 || kScalesQueries;
+  static constexpr bool kOwnsQueries = kScalesQueries || !kSharesQueries;
   static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
+  // That are read at once: where there is much else, few registers are left.
+  static constexpr int kMostWords = 4 / (kHeadDim > 128 ? 2 : 1) / (kScalesQueries ? 2 : 1);
   // Of each of 8 rows, for rows 2t and 2t + 1.
   using Scores = float[kRowTiles][kSlots][2];
 
   int g, t;
-  int seen[kSlots];
-  Query q[kSharesQueries ? 1 : kChunks];  // of 16 elements each
-  Query* shared_q;                        // [kChunks, lanes]
-  float q_unit[kSlots];                   // what products with q are to be multiplied with
+  int seen_by_all;                      // rows that need no mask; none where scores are kept
+  Query q[kOwnsQueries ? kChunks : 1];  // of 16 elements each
+  Query* shared_q;                      // [kChunks, lanes]
+  float q_unit[kSlots];                 // what products with q are to be multiplied with
+  float unscaled_unit[kSlots];          // and with shared_q
   float q_zero[kSlots];  // the sum of q (kRow), or of q and the channels' zero points (kChannel)
   float max[kSlots], sum[kSlots], zero[kSlots];
   float values[kHeadDim / 8][4];
@@ -40,18 +46,19 @@ struct DecodeLane {
     t = simt::lane() % 4;
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      const int query = slot * 8 + g;
-      seen[slot] = query < task.queries ? task.seen(query) : 0;
       max[slot] = kNoScore;
       sum[slot] = zero[slot] = 0.0f;
     }
+    seen_by_all = task.problem.logits ? 0 : task.seen_by_all();
     KV_UNROLL
     for (auto& tile : values) tile[0] = tile[1] = tile[2] = tile[3] = 0.0f;
-    if constexpr (K::kScaling != Scaling::kChannel) set_queries(task, nullptr);
+    set_queries(task);
   }
 
-  // The queries as operands, times the channels' scales where K has them.
-  KV_DEVICE void set_queries(const BlockTask& task, const std::byte* channels) {
+  // The queries as operands, so that the largest element of each is between 1 and 2; or far above the least of 16
+  // bits, for the lower parts of what is divided since the bits of K's codes lie higher.
+  KV_DEVICE void set_queries(const BlockTask& task) {
+    constexpr float kLargest = K::kKeyUnit > 1.0f && !kScalesQueries ? 256.0f : 1.0f;
     float x[kSlots][kHeadDim / 4];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -61,22 +68,18 @@ struct DecodeLane {
       KV_UNROLL
       for (int i = 0; i < kHeadDim / 4; ++i) {
         const int d = Keys::key_element(t, i / 2, i % 2);
-        float number = query < task.queries ? from[d] * score_scale(kHeadDim) : 0.0f;
-        if constexpr (K::kScaling == Scaling::kChannel) {
-          const ScaleZero channel = K::scale(channels, kHeadDim, d);
-          total = simt::fma(number, channel.zero, total);
-          number *= channel.scale;
-        } else {
-          total += number;
-        }
-        x[slot][i] = number;
-        largest = simt::larger(largest, number < 0.0f ? -number : number);
+        x[slot][i] = query < task.queries ? from[d] * score_scale(kHeadDim) : 0.0f;
+        total += x[slot][i];
+        largest = simt::larger(largest, std::fabs(x[slot][i]));
       }
       q_zero[slot] = sum_of_quad(total);
-      const float to_one = power_to_one(largest_of_quad(largest));
-      q_unit[slot] = 1.0f / to_one;  // exact
+      const float to_largest = power_to_one(largest_of_quad(largest)) * kLargest;
+      unscaled_unit[slot] = one_over_power(to_largest);
+      q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit;
       KV_UNROLL
-      for (float& number : x[slot]) number *= to_one;
+      for (int i = 0; i < kHeadDim / 4; ++i) {
+        x[slot][i] *= to_largest * (kScalesQueries ? 1.0f : unshift<K>(i / 2 % Keys::kPairs));
+      }
     }
     KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -89,34 +92,60 @@ struct DecodeLane {
     if constexpr (kSharesQueries) simt::sync_block();
   }
 
+  // Where channels have scales, these go to the queries, anew for each tile, since a tile lies in one group. And the
+  // queries times the zero points are a matrix product, too.
+  KV_DEVICE void scale_queries(const std::byte* scales) {
+    const Query* unscaled = shared_q + simt::lane();
+    LaneChannels<K, kHeadDim> channels;
+    channels.read(t, scales + 2 * kHeadDim);  // the zero points
+    float c[4] = {};
+    KV_UNROLL
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      unscaled[chunk * simt::kWarp].multiply({channels.pair(2 * chunk), channels.pair(2 * chunk + 1)}, c);
+    }
+    const float factor = power_to_256<kHeadDim>(scales);
+    channels.read(t, scales);
+    channels.multiply(factor);
+    KV_UNROLL
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      q[chunk] =
+          unscaled[chunk * simt::kWarp].times({channels.pair(2 * chunk), channels.pair(2 * chunk + 1)});
+    }
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      q_zero[slot] = product<kQueries>(c, slot, 0) * unscaled_unit[slot];
+      q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit * one_over_power(factor);
+    }
+  }
+
   KV_DEVICE const Query& query(int chunk) const {
-    return kSharesQueries ? shared_q[chunk * simt::kWarp + simt::lane()] : q[kSharesQueries ? 0 : chunk];
+    return kOwnsQueries ? q[kOwnsQueries ? chunk : 0] : shared_q[chunk * simt::kWarp + simt::lane()];
   }
 
   // c += q * K for the block's elements of rows [first, first + 8).
   KV_DEVICE void multiply_keys(const std::byte* tile, int first, int block, float (&c)[4]) const {
-    constexpr int kAtOnce = Keys::kKeyWords < 4 ? Keys::kKeyWords : 4;
+    constexpr int kAtOnce = Keys::kKeyWords < kMostWords ? Keys::kKeyWords : kMostWords;
     KV_UNROLL
     for (int own = 0; own < Keys::kKeyWords; own += kAtOnce) {
       uint32_t word[kAtOnce];
       read_words<Shape::kKBytes>(tile, first + g, block * Keys::kWords + t * Keys::kKeyWords + own, word);
       KV_UNROLL
       for (int pair = 0; pair < kAtOnce * Keys::kPairs; pair += 2) {
-        const uint32_t b[2] = {K::pair(word[pair / Keys::kPairs], pair % Keys::kPairs),
-                               K::pair(word[(pair + 1) / Keys::kPairs], (pair + 1) % Keys::kPairs)};
+        const uint32_t b[2] = {K::key_pair(word[pair / Keys::kPairs], pair % Keys::kPairs),
+                               K::key_pair(word[(pair + 1) / Keys::kPairs], (pair + 1) % Keys::kPairs)};
         query((block * Keys::kBlockPairs + own * Keys::kPairs + pair) / 2).multiply(b, c);
       }
     }
   }
 
   KV_DEVICE static ScaleZero k_scale(const std::byte* tile, int row, int block) {
-    return K::scale(tile + Shape::kKMetaAt + row * Shape::kKMeta, block);
+    return K::template scale<true>(tile + Shape::kKMetaAt + row * Shape::kKMeta, block);
   }
   KV_DEVICE static ScaleZero v_scale(const std::byte* tile, int row, int block) {
     if constexpr (Shape::kVMeta == 0)
       return {1.0f, 0.0f};
     else
-      return V::scale(tile + Shape::kVMetaAt + row * Shape::kVMeta, block);
+      return V::template scale<false>(tile + Shape::kVMetaAt + row * Shape::kVMeta, block);
   }
 
   // The scores of rows [first, first + 8).
@@ -149,17 +178,16 @@ struct DecodeLane {
     float largest = 0.0f;
     KV_UNROLL
     for (int block = 0; block < Values::kBlocks; ++block) {
-      const float scale = v_scale(tile, row, block).scale;
-      largest = simt::larger(largest, scale < 0.0f ? -scale : scale);
+      largest = simt::larger(largest, std::fabs(v_scale(tile, row, block).scale));
     }
     return rounded_log2(largest);
   }
 
   // Scores to weights, still without the scales of V.
   KV_DEVICE void weigh(const std::byte* tile, Scores& s) {
-    float higher[kSlots];
+    float largest[kSlots];
     KV_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) higher[slot] = max[slot];
+    for (float& one : largest) one = kNoScore;
     KV_UNROLL
     for (int n = 0; n < kRowTiles; ++n) {
       KV_UNROLL
@@ -167,11 +195,17 @@ struct DecodeLane {
         const float bias = exponent_bias(tile, 8 * n + 2 * t + b);
         KV_UNROLL
         for (int slot = 0; slot < kSlots; ++slot) {
-          higher[slot] = simt::larger(higher[slot], s[n][slot][b] + bias);
+          largest[slot] = simt::larger(largest[slot], s[n][slot][b] + bias);
         }
       }
     }
-    rescale(higher);
+    bool much_larger = false;
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      largest[slot] = largest_of_quad(largest[slot]);
+      much_larger |= largest[slot] > max[slot] + kLag;
+    }
+    if (much_larger) rescale(largest);
     KV_UNROLL
     for (int n = 0; n < kRowTiles; ++n) {
       KV_UNROLL
@@ -188,14 +222,17 @@ struct DecodeLane {
     }
   }
 
-  // To the largest score of any lane.
-  KV_DEVICE void rescale(const float (&higher)[kSlots]) {
+  // `max` follows the largest score only when that is larger by 2^kLag: until then weights are so much larger than 1,
+  // which 16 bits can hold, and nothing is multiplied. (FlashAttention-4 does so.)
+  // But weights of bfloat16 have few bits, and the largest is exact only as 1.
+  static constexpr float kLag = V::Number::kQueryParts > 2 ? 0.0f : 8.0f;
+  KV_DEVICE void rescale(const float (&largest)[kSlots]) {
     float factor[kSlots];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      const float largest = largest_of_quad(higher[slot]);
-      factor[slot] = simt::exp2(max[slot] - largest);
-      max[slot] = largest;
+      const float higher = simt::larger(max[slot], largest[slot]);
+      factor[slot] = simt::exp2(max[slot] - higher);
+      max[slot] = higher;
       sum[slot] *= factor[slot];
       zero[slot] *= factor[slot];
     }
@@ -251,8 +288,7 @@ struct DecodeLane {
   }
 
   KV_DEVICE void multiply_words(const std::byte* tile, int first, int block, const Weights& weights) {
-    constexpr int kOwn = Values::kValueHalves / 2, kMost = kHeadDim > 128 ? 2 : 4;  // few registers are left
-    constexpr int kAtOnce = kOwn < kMost ? kOwn : kMost;
+    constexpr int kOwn = Values::kValueHalves / 2, kAtOnce = kOwn < kMostWords ? kOwn : kMostWords;
     KV_UNROLL
     for (int own = 0; own < kOwn; own += kAtOnce) {
       uint32_t word[4][kAtOnce];
@@ -275,28 +311,35 @@ struct DecodeLane {
 
   // A tile whose first row is row `first`.
   KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
-    if constexpr (K::kScaling == Scaling::kChannel) set_queries(task, tile + Shape::kUnitMetaAt);
+    if constexpr (kScalesQueries) scale_queries(tile + Shape::kUnitMetaAt);
     Scores s;
     KV_UNROLL
     for (int n = 0; n < kRowTiles; ++n) {
       scores(tile, 8 * n, s[n]);
-      KV_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        KV_UNROLL
-        for (int b = 0; b < 2; ++b) mask_or_keep(task, slot, first + 8 * n + 2 * t + b, s[n][slot][b]);
-      }
     }
+    if (first + Shape::kRows > seen_by_all) mask_or_keep(task, first, s);
     weigh(tile, s);
     KV_UNROLL
     for (int row = 0; row < Shape::kRows; row += 16) add_values(tile, row, s);
   }
 
-  // -inf for what the query does not see; the others' scores may be asked for.
-  KV_DEVICE void mask_or_keep(const BlockTask& task, int slot, int row, float& s) const {
-    if (row >= seen[slot]) {
-      s = -INFINITY;
-    } else if (task.logits) {
-      task.logits[(slot * 8 + g) * task.all_rows + row] = s;
+  // -inf for what the query does not see; the others' scores may be asked for. Queries that are not there see what they
+  // like.
+  KV_DEVICE void mask_or_keep(const BlockTask& task, int first, Scores& s) const {
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const int query = slot * 8 + g, seen = task.seen(query);
+      const bool keeps = task.problem.logits && query < task.queries;
+      KV_UNROLL
+      for (int i = 0; i < 2 * kRowTiles; ++i) {
+        const int row = first + 8 * (i / 2) + 2 * t + i % 2;
+        float& score = s[i / 2][slot][i % 2];
+        if (row >= seen) {
+          score = -INFINITY;
+        } else if (keeps) {
+          task.logits(query)[row] = score;
+        }
+      }
     }
   }
 

@@ -29,16 +29,20 @@ using SymmetricCodecs =
 using KiviCodecs = CodecList<CodecPair<Channel<8>, Token<8>>, CodecPair<Channel<4>, Token<4>>,
                              CodecPair<Channel<2>, Token<2>>>;
 
+template <class K, class V, int kHeadDim, int kQueries>
+using BlockOf = DecodeBlock<K, V, kHeadDim,
+                            std::conditional_t<std::is_same_v<K, F32>, FloatLane<kHeadDim, kQueries>,
+                                               DecodeLane<K, V, kHeadDim, kQueries>>>;
+
 template <class Pair, int kHeadDim, int kQueries>
 Instance instance() {
   using K = typename Pair::K;
   using V = typename Pair::V;
+  constexpr int kBytes = BlockOf<K, V, kHeadDim, kQueries>::kSharedBytes;
   if constexpr (std::is_same_v<K, F32>) {
-    using Block = DecodeBlock<K, V, kHeadDim, FloatLane<kHeadDim, kQueries>>;
-    return {decode_f32<kHeadDim, kQueries>, Block::kSharedBytes, kQueries};
+    return {decode_f32<kHeadDim, kQueries>, kBytes, kQueries};
   } else {
-    using Block = DecodeBlock<K, V, kHeadDim, DecodeLane<K, V, kHeadDim, kQueries>>;
-    return {decode<K, V, kHeadDim, kQueries>, Block::kSharedBytes, kQueries};
+    return {decode<K, V, kHeadDim, kQueries>, kBytes, kQueries};
   }
 }
 

@@ -32,6 +32,22 @@ struct SplitOperand {
     }
   }
 
+  // Every column times its own number, of two parts in binary16. A product's upper part is rounded, and what it lacks is
+  // exact again, so the lower part can have it.
+  KV_DEVICE SplitOperand times(const uint32_t (&by)[2]) const {
+    static_assert(kParts == 2);
+    SplitOperand scaled;
+    KV_UNROLL
+    for (int i = 0; i < 2 * kSlots; ++i) {
+      const uint32_t upper = word[0][i / 2][i % 2], lower = word[1][i / 2][i % 2], x = by[i % 2];
+      const uint32_t rounded = simt::fma_half2(upper, x, 0u);
+      scaled.word[0][i / 2][i % 2] = rounded;
+      scaled.word[1][i / 2][i % 2] =
+          simt::fma_half2(lower, x, simt::fma_half2(upper, x, simt::negative_half2(rounded)));
+    }
+    return scaled;
+  }
+
   KV_DEVICE void multiply(const uint32_t (&b)[2], float (&c)[4]) const {
     KV_UNROLL
     for (int m = 0; m < kMatrices; ++m) {
@@ -70,10 +86,16 @@ KV_DEVICE float power_to_one(float x) {
   return exponent == 0 || exponent >= 254 ? 1.0f : std::bit_cast<float>((254 - exponent) << 23);
 }
 
-// The logarithm of a positive number, rounded down, and no less than -100.
+// 1 over a power of two, exact.
+KV_DEVICE float one_over_power(float x) {
+  return std::bit_cast<float>((254u << 23) - std::bit_cast<uint32_t>(x));
+}
+
+// The logarithm of a number's magnitude, rounded down, and no less than -100. The exponent becomes a float as the low
+// bits of 2^23, since conversions are slow.
 KV_DEVICE float rounded_log2(float x) {
-  const int exponent = static_cast<int>(std::bit_cast<uint32_t>(x) >> 23) - 127;
-  return static_cast<float>(exponent < -100 ? -100 : exponent);
+  const uint32_t raised = simt::mask_or(std::bit_cast<uint32_t>(x) >> 23, 0xffu, 0x4b000000u);
+  return simt::larger(std::bit_cast<float>(raised) - (8388608.0f + 127.0f), -100.0f);
 }
 
 }  // namespace kv::cuda

@@ -45,8 +45,6 @@ struct BlockTask {
   WorkItem item;
   const Page* pages;
   const float* q;            // [queries, head_dim]
-  float* logits;             // [queries, all_rows] from the pages' or the tail's first row on, or null
-  int64_t all_rows;          // of the problem
   int first_query, queries;  // of the problem's group * n
   int first_row;             // of the pages or the tail, among all rows
   int end;                   // of the item, or earlier, where no query sees more
@@ -55,6 +53,15 @@ struct BlockTask {
   KV_DEVICE int seen(int query) const {
     const int rows = problem.visible + (first_query + query) % problem.n - first_row;
     return rows < end ? rows : end;
+  }
+  // What every query sees: the first token's.
+  KV_DEVICE int seen_by_all() const {
+    const int rows = problem.visible - first_row;
+    return rows < end ? rows : end;
+  }
+  // Where a query's scores are kept, from the pages' or the tail's first row on, if they are asked for.
+  KV_DEVICE float* logits(int query) const {
+    return problem.logits + (first_query + query) * int64_t{rows_of(problem)} + first_row;
   }
 };
 
@@ -67,8 +74,6 @@ KV_DEVICE BlockTask block_task(const DecodeParams& params, int most_queries) {
           .item = item,
           .pages = params.tail ? p.tail : p.pages,
           .q = p.q + int64_t{first} * params.merge.head_dim,
-          .logits = p.logits ? p.logits + first * int64_t{rows_of(p)} + first_row : nullptr,
-          .all_rows = rows_of(p),
           .first_query = first,
           .queries = left < most_queries ? left : most_queries,
           .first_row = first_row,

@@ -15,7 +15,8 @@ struct TileShape {
 
   // About 4 KiB of rows, and at most a row a lane; at least what tensor cores take at once, where they serve.
   static constexpr int fit(int rows) { return rows >= 32 ? 32 : rows >= 16 || K::kBits <= 16 ? 16 : 8; }
-  static constexpr int kRows = fit(4096 / (kKBytes + kVBytes));
+  // Where a tile has scales for long queries, half as many, for which the registers are enough.
+  static constexpr int kRows = kUnitMeta > 512 ? 16 : fit(4096 / (kKBytes + kVBytes));
 
   static constexpr int kVAt = kRows * kKBytes;
   static constexpr int kKMetaAt = kVAt + kRows * kVBytes;
@@ -25,8 +26,8 @@ struct TileShape {
   static_assert(kKBytes % 16 == 0 && kVBytes % 16 == 0 && kBytes % 16 == 0);
   static_assert(kKMetaAt % 16 == 0 && kVMetaAt % 16 == 0 && kUnitMetaAt % 16 == 0);
 
-  // Enough to keep memory busy, and not more shared memory than two blocks of an SM can have.
-  static constexpr int kStages = kBytes >= 16384 ? 2 : kBytes >= 8192 ? 3 : 4;
+  // Enough to keep memory busy, and not more shared memory than the blocks that an SM's registers allow can have.
+  static constexpr int kStages = kBytes >= 16384 ? 2 : 3;
 };
 
 // Where a tile has a row's byte. Long rows begin at the same bank of shared memory, and lanes read the same
@@ -59,7 +60,7 @@ struct TileRing {
   std::byte* ring;  // [kStages, Shape::kBytes] of this warp alone
   const Layout& layout;
   const Page* pages;
-  int end;  // rows from here on are left out: zeros
+  int end;  // rows from here on are not read: the tile's first stands in their place
 
   KV_DEVICE const std::byte* tile(int stage) const { return ring + stage * Shape::kBytes; }
 
@@ -68,26 +69,38 @@ struct TileRing {
     std::byte* to = ring + stage * Shape::kBytes;
     const int rows = end - first;
     const int own = simt::lane() < rows && simt::lane() < Shape::kRows ? simt::lane() : 0;
-    const RowPair at = locate(layout, pages, first + own);
-    copy_rows<Shape::kKBytes>(to, at.k.data + at.k.row * Shape::kKBytes, rows);
-    copy_rows<Shape::kVBytes>(to + Shape::kVAt, at.v.data + at.v.row * Shape::kVBytes, rows);
-    if (simt::lane() < Shape::kRows) {
-      const bool there = simt::lane() < rows;
+    const Page row = row_at(first + own);
+    copy_rows<Shape::kKBytes>(to, row.k);
+    copy_rows<Shape::kVBytes>(to + Shape::kVAt, row.v);
+    if (Shape::kRows == simt::kWarp || simt::lane() < Shape::kRows) {
+      const int lane = simt::lane();
       if constexpr (Shape::kKMeta > 0) {
-        simt::copy_async<Shape::kKMeta>(to + Shape::kKMetaAt + simt::lane() * Shape::kKMeta, at.k.meta,
-                                        there);
+        simt::copy_async<Shape::kKMeta>(to + Shape::kKMetaAt + lane * Shape::kKMeta, row.k_meta);
       }
       if constexpr (Shape::kVMeta > 0) {
-        simt::copy_async<Shape::kVMeta>(to + Shape::kVMetaAt + simt::lane() * Shape::kVMeta, at.v.meta,
-                                        there);
+        simt::copy_async<Shape::kVMeta>(to + Shape::kVMetaAt + lane * Shape::kVMeta, row.v_meta);
       }
     }
-    if constexpr (Shape::kUnitMeta > 0) copy_unit_meta(to + Shape::kUnitMetaAt, at.k.meta);
+    if constexpr (Shape::kUnitMeta > 0) copy_unit_meta(to + Shape::kUnitMetaAt, row.k_meta);
   }
 
  private:
+  // Where a row lies, as locate() has it, without what the formats settle: a unit is a group of K's, or one row.
+  KV_DEVICE Page row_at(int row) const {
+    int unit = row, in_unit = 0;
+    if constexpr (K::kScaling == Scaling::kChannel) {
+      unit = layout.unit_rows.quotient(row);
+      in_unit = row - unit * layout.unit_rows;
+    }
+    const auto [page, index] = place_of(layout, pages, unit);
+    return {page->k + int64_t{index} * layout.k.data_stride + in_unit * Shape::kKBytes,
+            page->k_meta + int64_t{index} * layout.k.meta_stride + in_unit * Shape::kKMeta,
+            page->v + int64_t{index} * layout.v.data_stride + in_unit * Shape::kVBytes,
+            page->v_meta + int64_t{index} * layout.v.meta_stride + in_unit * Shape::kVMeta};
+  }
+
   template <int kRowBytes>
-  KV_DEVICE static void copy_rows(std::byte* to, const std::byte* own_row, int rows) {
+  KV_DEVICE static void copy_rows(std::byte* to, const std::byte* own_row) {
     constexpr int kChunks = kRowBytes / 16;
     static_assert(Shape::kRows * kChunks % simt::kWarp == 0);
     const auto address = reinterpret_cast<uint64_t>(own_row);
@@ -95,14 +108,14 @@ struct TileRing {
     for (int i = 0; i < Shape::kRows * kChunks / simt::kWarp; ++i) {
       const int chunk = i * simt::kWarp + simt::lane(), row = chunk / kChunks, byte = chunk % kChunks * 16;
       const auto from = reinterpret_cast<const std::byte*>(simt::shuffle(address, row));
-      simt::copy_async<16>(to + tile_offset<kRowBytes>(row, byte), from + byte, row < rows);
+      simt::copy_async<16>(to + tile_offset<kRowBytes>(row, byte), from + byte);
     }
   }
 
   // A tile lies in one group, so every lane's row has the same.
   KV_DEVICE static void copy_unit_meta(std::byte* to, const std::byte* from) {
     for (int chunk = simt::lane(); chunk < Shape::kUnitMeta / 16; chunk += simt::kWarp) {
-      simt::copy_async<16>(to + chunk * 16, from + chunk * 16, true);
+      simt::copy_async<16>(to + chunk * 16, from + chunk * 16);
     }
   }
 };

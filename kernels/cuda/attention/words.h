@@ -54,7 +54,7 @@ template <int kWidth, int kMiddle>
 KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
   constexpr uint32_t kMask = ((1u << kWidth) - 1u) * 0x10001u, kBase = both_halves(1024), kSign = 0x80008000u;
   const int in_byte = kWidth * i % 8, byte = kWidth * i / 8;
-  const uint32_t raised = (word >> (8 * byte) & kMask << in_byte) | kBase;
+  const uint32_t raised = simt::mask_or(word >> (8 * byte), kMask << in_byte, kBase);
   const uint32_t one_over = (static_cast<uint32_t>(15 - in_byte) << 10) * 0x10001u;
   const uint32_t offset = both_halves((1024u >> in_byte) + kMiddle);
   return simt::fma_half2(raised, one_over, offset | kSign);
@@ -69,6 +69,8 @@ KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 
 
 template <class F>
 struct FixedWords {
+  static constexpr float kKeyUnit = 1.0f;
+  KV_HD static constexpr int shift(int) { return 0; }
   static constexpr int kBits = F::kBits;
   static constexpr Scaling kScaling = F::kScaling;
   static bool stores(const Encoding& e) { return e.format == F::kFormat; }
@@ -85,6 +87,7 @@ template <class Number_, class F>
 struct Floats16 : FixedWords<F> {
   using Number = Number_;
   KV_DEVICE static uint32_t pair(uint32_t word, int) { return word; }
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int) { return word; }
 };
 using F16 = Floats16<Half, F16Format>;
 using Bf16 = Floats16<Bfloat, Bf16Format>;
@@ -101,12 +104,14 @@ struct Fp8Words : FixedWords<F> {
       return simt::e4m3_to_half2(simt::permute_bytes(word, 0u, low | high << 4));
     }
   }
-  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) { return {simt::read<float>(meta), 0.0f}; }
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return pair(word, i); }
+  template <bool>
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
+    return {simt::read<float>(meta), 0.0f};
+  }
 };
 using E4m3 = Fp8Words<Fp8E4M3Format>;
 using E5m2 = Fp8Words<Fp8E5M2Format>;
-
-KV_DEVICE float read_half(const std::byte* p) { return simt::unpack_half2(simt::read<uint16_t>(p)).x; }
 
 // ggml's: signed codes have 2^(bits-1) added, by flipping their top bits.
 template <class F>
@@ -115,22 +120,31 @@ struct BlockWords : FixedWords<F> {
   KV_DEVICE static uint32_t pair(uint32_t word, int i) {
     return integer_pair<F::kBits, 1 << (F::kBits - 1)>(word ^ F::kSignBits, i);
   }
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return pair(word, i); }
+  template <bool>
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int block) {
-    return {read_half(meta + 2 * block), 0.0f};
+    const float2 two = simt::unpack_half2(simt::read<uint32_t>(meta + block / 2 * 4));
+    return {block % 2 ? two.y : two.x, 0.0f};
   }
 };
 struct Q8 : BlockWords<Q8_0Format> {};
 struct Q4 : BlockWords<Q4_0Format> {};
 
-// Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). They are taken from the middle of their range, so
-// that little cancels where a zero point is applied to sums.
+// Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). Those of V are taken from the middle of their range,
+// since little must cancel where a zero point is applied to sums over all rows. A score is a sum over one row: for K the
+// bare bits will do, which are 2^-24 times the code, and 2^shift(i) times that where they are not their byte's lowest.
 template <class F, int kWidth>
 struct InterleavedWords {
   using Number = Half;
   static constexpr int kBits = kWidth, kMiddle = 1 << (kWidth - 1);
   static constexpr Scaling kScaling = F::kScaling;
   static constexpr int blocks(int) { return 1; }
+  static constexpr float kKeyUnit = 16777216.0f;  // 2^24
   KV_DEVICE static uint32_t pair(uint32_t word, int i) { return integer_pair<kWidth, kMiddle>(word, i); }
+  KV_HD static constexpr int shift(int i) { return kWidth * i % 8; }
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) {
+    return word >> (8 * (kWidth * i / 8)) & ((1u << kWidth) - 1u) * 0x10001u << shift(i);
+  }
   KV_HD static constexpr int element(int head_dim, int word, int code) {
     return code * words_of(kWidth, head_dim) + word;
   }
@@ -144,10 +158,14 @@ struct Token : InterleavedWords<TokenFormat, kWidth> {
   static constexpr int meta_bytes(int head_dim) {
     return static_cast<int>(TokenFormat::meta_bytes({.affine = kAffine}, head_dim));
   }
+  // Of K's codes, the zero point is that of code 0, else that of the middle.
+  template <bool kOfKey>
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
+    constexpr float kMiddle = 1 << (kWidth - 1);
     const float step = simt::read<float>(meta);
-    if constexpr (!kAffine) return {step, 0.0f};
-    return {step, simt::fma(step, float{1 << (kWidth - 1)}, simt::read<float>(meta + 4))};
+    if constexpr (!kAffine) return {step, kOfKey ? -kMiddle * step : 0.0f};
+    const float zero = simt::read<float>(meta + 4);
+    return {step, kOfKey ? zero : simt::fma(step, kMiddle, zero)};
   }
 };
 
@@ -158,10 +176,6 @@ struct Channel : InterleavedWords<ChannelFormat, kWidth> {
     return e.format == ChannelFormat::kFormat && e.bits == kWidth && e.group % 32 == 0;
   }
   static constexpr int meta_bytes(int) { return 0; }
-  KV_DEVICE static ScaleZero scale(const std::byte* channels, int head_dim, int channel) {
-    const float step = read_half(channels + 2 * channel);
-    return {step, simt::fma(step, float{1 << (kWidth - 1)}, read_half(channels + 2 * (head_dim + channel)))};
-  }
 };
 
 }  // namespace kv::cuda

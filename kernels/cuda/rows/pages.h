@@ -7,6 +7,7 @@
 // costs 32 bytes of reading: 0.4 % of a block of 16 f16 rows with head_dim 128.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,11 +34,29 @@ struct SideLayout {
   int32_t data_stride = 0, meta_stride = 0;  // from one unit of the placement to the next, within a page
 };
 
+// A number that kernels divide by for every tile: a multiplication and a shift, exact for dividends from 0 on
+// (Granlund and Montgomery 1994, doi:10.1145/178243.178249).
+class Divisor {
+ public:
+  constexpr Divisor(int32_t by) : by_(by), shift_(31 + std::bit_width(static_cast<uint32_t>(by) - 1)) {
+    multiplier_ = static_cast<uint32_t>(((uint64_t{1} << shift_) + static_cast<uint32_t>(by) - 1) /
+                                        static_cast<uint32_t>(by));
+  }
+  KV_HD constexpr operator int32_t() const { return by_; }
+  KV_HD int32_t quotient(int32_t n) const {
+    return static_cast<int32_t>(uint64_t{static_cast<uint32_t>(n)} * multiplier_ >> shift_);
+  }
+
+ private:
+  int32_t by_, shift_;
+  uint32_t multiplier_ = 0;
+};
+
 struct Layout {
   SideLayout k, v;
   int32_t head_dim = 0;   // a multiple of 8, at most kMaxGpuHeadDim
-  int32_t unit_rows = 1;  // rows of a unit of the placement
-  int32_t page_units = 1;
+  Divisor unit_rows = 1;  // rows of a unit of the placement
+  Divisor page_units = 1;
 };
 
 struct UnitPlace {
@@ -46,7 +65,8 @@ struct UnitPlace {
 };
 
 KV_HD inline UnitPlace place_of(const Layout& layout, const Page* pages, int32_t unit) {
-  return {pages + unit / layout.page_units, unit % layout.page_units};
+  const int32_t page = layout.page_units.quotient(unit);
+  return {pages + page, unit - page * layout.page_units};
 }
 
 // A row of one side: the encoding's unit that holds it, and which of the unit's rows it is.
@@ -69,8 +89,8 @@ struct RowPair {
 };
 
 KV_HD inline RowPair locate(const Layout& layout, const Page* pages, int32_t row) {
-  const UnitPlace at = place_of(layout, pages, row / layout.unit_rows);
-  const int32_t in_unit = row % layout.unit_rows;
+  const int32_t unit = layout.unit_rows.quotient(row), in_unit = row - unit * layout.unit_rows;
+  const UnitPlace at = place_of(layout, pages, unit);
   return {row_of(layout.k, at.page->k, at.page->k_meta, at.index, in_unit),
           row_of(layout.v, at.page->v, at.page->v_meta, at.index, in_unit)};
 }

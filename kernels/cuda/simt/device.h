@@ -80,6 +80,17 @@ KV_DEVICE uint32_t pack_half2(float low, float high) {
   memcpy(&word, &h, 4);
   return word;
 }
+// word & mask | bits, which is one instruction only if it is asked for.
+KV_DEVICE uint32_t mask_or(uint32_t word, uint32_t mask, uint32_t bits) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(word), "r"(mask), "r"(bits));
+  return d;
+}
+KV_DEVICE uint32_t negative_half2(uint32_t a) {
+  uint32_t d;
+  asm("neg.f16x2 %0, %1;" : "=r"(d) : "r"(a));
+  return d;
+}
 // a * b + c of both, for results that need no rounding.
 KV_DEVICE uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
@@ -108,18 +119,15 @@ KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
 }
 
-// 4, 8 or 16 bytes from global to shared memory, without waiting; zeros if not `there`. Both addresses are
-// aligned to that. 16 go past the first-level cache.
+// 4, 8 or 16 bytes from global to shared memory, without waiting. Both addresses are aligned to that. 16 go past
+// the first-level cache.
 template <int kBytes>
-KV_DEVICE void copy_async(void* to, const void* from, bool there) {
+KV_DEVICE void copy_async(void* to, const void* from) {
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  const int bytes = there ? kBytes : 0;
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(bytes)
-                 : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(target), "l"(from) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(kBytes),
-                 "r"(bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(from), "n"(kBytes)
                  : "memory");
   }
 }

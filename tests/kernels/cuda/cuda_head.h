@@ -86,7 +86,7 @@ class GpuHead {
       : layout(layout_of(codec, head_dim, placing)), rows_(rows) {
     const int32_t units = (rows + layout.unit_rows - 1) / layout.unit_rows;
     for (int32_t unit = 0; unit < units; unit += layout.page_units) {
-      const int32_t here = std::min(layout.page_units, units - unit);
+      const int32_t here = std::min<int32_t>(layout.page_units, units - unit);
       pages.push_back({plane(layout.k.data_stride, here), plane(layout.k.meta_stride, here),
                        plane(layout.v.data_stride, here), plane(layout.v.meta_stride, here)});
     }

@@ -1,78 +1,157 @@
-"""Registers and spills of every GPU kernel, from the assembler's own report of this build.
+"""Registers, spills, blocks an SM holds, and instructions a tile of every GPU kernel, from what the assembler made of it.
 
-A kernel that spills, or that needs so many registers that an SM holds fewer blocks than it was designed for, is slower
-than it says; nobody would notice without a GPU.
+A kernel that spills, of which an SM holds fewer blocks than it was designed for, or whose loop has more instructions than
+an SM can issue while memory delivers a tile, is slower than it says; nobody would notice without a GPU. What each instance
+may take is in budgets.csv beside this file. The table of what it takes is printed, and left in the build folder.
 """
 
-import os
-import re
+import csv
 from pathlib import Path
 
 import pytest
+import sass
 
-BUILD = Path(os.environ["KVLAB_PROGRAM"]).parent.parent
-KERNEL = re.compile(
-    r"Compiling entry function '(?P<name>\w+)' for '(?P<arch>sm_\w+)'.*?"
-    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
-    r"Used (?P<registers>\d+) registers",
-    re.DOTALL,
-)
 # Pairs of codecs, and head_dims with the queries of a block: 8 or 16 of 64 and of 128, 8 of 256; of f32 1 or 4.
 INSTANCES = {"decode": 16 * 5, "decode_f32": 3 * 2}
-# 3 blocks of 128 threads an SM, and 2 where a lane has most to hold: what decode.h is written for. The plain kernels are
-# not tuned.
-MOST_REGISTERS = {"decode": 168, "decode_f32": 168, "attend_simple": 128, "append_rows": 128}
-MOST_WITH_TWO_BLOCKS = 255
+# The plain kernels are not tuned. What the others may have follows from their blocks an SM.
+MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128}
 OTHERS = 64
 
+# Of an SM, from NVIDIA's tables of compute capabilities: shared memory in KiB, of which a block can have all but one and
+# each block takes one besides; warps; blocks; and which of the compiled targets runs there. (For sm_100 the driver
+# compiles the intermediate code, and nobody knows with how many registers.)
+SMS = {"sm_80": (164, 64, 32, "sm_80"), "sm_86": (100, 48, 16, "sm_80"), "sm_89": (100, 48, 24, "sm_80"),
+       "sm_90": (228, 64, 32, "sm_90a")}
+REGISTERS = 65536
+WARPS = 4  # of a block: kDecodeWarps
 
+# An H100 SXM: its measured copy's rate, its SMs, a clock that it holds, and an instruction a cycle from each scheduler.
+BYTES_A_SECOND, MULTIPROCESSORS, HERTZ, SCHEDULERS = 3.05e12, 132, 1.85e9, 4
+
+
+def blocks_of_sm(arch, registers, shared_bytes):
+    kib, warps, most, _ = SMS[arch]
+    if shared_bytes > (kib - 1) * 1024:
+        return 0
+    of_a_warp = -(-registers * 32 // 256) * 256
+    by_shared = kib * 1024 // (-(-(shared_bytes + 1024) // 128) * 128)
+    return min(by_shared, REGISTERS // (of_a_warp * WARPS), warps // WARPS, most)
+
+
+def issue_share(instructions, tile_bytes):
+    """Of all that an SM can issue while memory delivers it a tile; 0.60 to 0.65 is what such a kernel sustains."""
+    seconds = tile_bytes * MULTIPROCESSORS / BYTES_A_SECOND
+    return instructions / (seconds * HERTZ * SCHEDULERS)
+
+
+@pytest.fixture(scope="module")
 def kernels():
-    """Every kernel of this build: {(file, name, arch): match}."""
-    found = {}
-    for report in BUILD.glob("kernels/**/*.cu.o.ptxas"):
-        for match in KERNEL.finditer(report.read_text()):
-            found[report.name, match["name"], match["arch"]] = match
+    found = sass.reports()
     if not found:
         pytest.skip("this build has no GPU kernels: no CUDA compiler was found")
     return found
 
 
-def short_name(mangled):
-    """`decode` of _ZN2kv4cuda6decodeI..."""
-    match = re.match(r"_ZN2kv4cuda(\d+)", mangled)
-    return mangled[match.end() :][: int(match[1])] if match else mangled
+@pytest.fixture(scope="module")
+def names(kernels):
+    return sass.demangled({name for _, name, _ in kernels})
 
 
-def most_registers(mangled):
-    """As decode_blocks() in decode.h has it."""
-    shape = re.search(r"Li(\d+)ELi(\d+)EEEv", mangled)  # the last two: a format has numbers of its own
-    parts = 3 if "Bfloat" in mangled else 2
-    most = 1024 if re.search("decodeINS0_(2Q|8Floats16)", mangled) else 2048
-    if short_name(mangled) == "decode" and shape and int(shape[1]) * int(shape[2]) * parts > most:
-        return MOST_WITH_TWO_BLOCKS
-    return MOST_REGISTERS.get(short_name(mangled), OTHERS)
+def short(name):
+    """`decode` of kv::cuda::decode<...>"""
+    return name.split("<")[0].split("::")[-1]
 
 
-def test_every_instance_is_compiled_for_ampere_and_hopper():
+@pytest.fixture(scope="module")
+def budgets():
+    with (Path(__file__).with_name("budgets.csv")).open() as file:
+        return {(row["codec"], int(row["head_dim"]), int(row["queries"])): row for row in csv.DictReader(file)}
+
+
+def key(instance):
+    return instance["codec"], instance["head_dim"], instance["queries"]
+
+
+def test_every_instance_is_compiled_for_ampere_and_hopper(kernels, names, budgets):
     of = {}
-    for _, name, arch in kernels():
-        if short_name(name) in INSTANCES:
-            of.setdefault(arch, {}).setdefault(short_name(name), set()).add(name)
+    for _, name, arch in kernels:
+        if short(names[name]) in INSTANCES:
+            of.setdefault(arch, {}).setdefault(short(names[name]), set()).add(names[name])
     if not {"sm_80", "sm_90a"} <= of.keys():
         pytest.skip(f"this build is for {', '.join(sorted(of))} alone")
-    counts = {arch: {kernel: len(names) for kernel, names in kernels.items()} for arch, kernels in of.items()}
+    counts = {arch: {kernel: len(found) for kernel, found in kinds.items()} for arch, kinds in of.items()}
     assert counts == dict.fromkeys(of, INSTANCES)
+    instances = sass.instances()
+    assert set().union(*of["sm_80"].values()) == instances.keys()
+    assert {key(instance) for instance in instances.values()} == budgets.keys()
 
 
-def test_nothing_spills():
-    spilling = [key for key, k in kernels().items() if int(k["stores"]) + int(k["loads"]) > 0]
+def test_nothing_spills(kernels):
+    spilling = [key for key, k in kernels.items() if int(k["stores"]) + int(k["loads"]) > 0]
     assert spilling == []
 
 
-def test_registers_stay_under_their_limits():
+def test_registers_of_other_kernels_stay_under_their_limits(kernels, names):
     over = {
-        key: int(k["registers"])
-        for key, k in kernels().items()
-        if int(k["registers"]) > most_registers(key[1])
+        kernel: int(k["registers"])
+        for kernel, k in kernels.items()
+        if short(names[kernel[1]]) not in INSTANCES
+        and int(k["registers"]) > MOST_REGISTERS.get(short(names[kernel[1]]), OTHERS)
     }
+    assert over == {}
+
+
+def test_an_sm_holds_as_many_blocks_as_were_planned(kernels, names, budgets):
+    registers = {(names[name], arch): int(k["registers"]) for (_, name, arch), k in kernels.items()}
+    fewer = {}
+    for instance in sass.instances().values():
+        for arch, (*_, target) in SMS.items():
+            if (instance["name"], target) not in registers:
+                continue
+            blocks = blocks_of_sm(arch, registers[instance["name"], target], instance["shared_bytes"])
+            planned = int(budgets[key(instance)][arch])
+            if blocks != planned:
+                fewer[(*key(instance), arch)] = f"{blocks}, not {planned}"
+    assert fewer == {}
+
+
+def test_shared_memory_and_registers_both_limit_blocks():
+    assert blocks_of_sm("sm_90", 168, 10 * 1024) == 3  # registers
+    assert blocks_of_sm("sm_90", 168, 77840) == 2  # shared memory
+    assert blocks_of_sm("sm_90", 64, 1024) == 8
+    assert blocks_of_sm("sm_80", 32, 1024) == 16  # warps
+    assert blocks_of_sm("sm_86", 168, 99 * 1024) == 1
+    assert blocks_of_sm("sm_86", 168, 99 * 1024 + 1) == 0
+    assert issue_share(609, 8192) == pytest.approx(0.232, abs=0.001)
+
+
+def counted(names):
+    """(instance, instructions a tile) of each fast kernel for Hopper."""
+    cuobjdump = sass.find_cuobjdump()
+    if not cuobjdump:
+        pytest.skip("no cuobjdump here: it is in the CUDA toolkit, or python -m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+    instances = sass.instances()
+    for mangled, code in sass.disassembled(cuobjdump, "sm_90a").items():
+        instance = instances[names[mangled]]
+        work = "HMMA" if instance["products"] else "LDGSTS"
+        loop = sass.main_loop(code, work)
+        # The compiler may put several tiles into a turn of its loop.
+        tiles = sum(i[2].startswith(work) for i in loop) / instance["products"] if instance["products"] else 1
+        yield instance, len(sass.usual(loop)) / tiles, len(loop) / tiles
+
+
+def test_no_loop_has_more_instructions_than_its_budget(names, budgets, capsys):
+    lines, over = [], {}
+    for instance, usual, all_of_them in counted(names):
+        share = issue_share(usual, instance["bytes"])
+        lines.append(f"{instance['codec']:10} {instance['head_dim']:8} {instance['queries']:7} {usual:12.0f} {all_of_them:5.0f} "
+                     f"{instance['bytes']:5} {100 * share:5.0f} %")
+        if share > float(budgets[key(instance)]["issue_share"]):
+            over[key(instance)] = round(share, 3)
+    heading = "codec      head_dim queries instructions   all bytes   issue"
+    table = "\n".join(["a tile on an H100: what every one takes, all in its loop, and the share of issue slots", heading, *lines])
+    (sass.BUILD / "instructions.txt").write_text(table + "\n")
+    with capsys.disabled():
+        print("\n" + table)
+    assert len(lines) == sum(INSTANCES.values())
     assert over == {}

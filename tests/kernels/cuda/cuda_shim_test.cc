@@ -180,7 +180,7 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
       "meet in");
   alignas(16) std::byte source[32] = {};
   const auto copy = [&](int64_t to, int from) {
-    simt::copy_async<16>(simt::shared_memory() + to, source + from, true);
+    simt::copy_async<16>(simt::shared_memory() + to, source + from);
     simt::commit_copies();
     simt::wait_copies<0>();
   };
@@ -191,7 +191,7 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
   expect_failure(
       {.threads = 32, .shared_bytes = 64},
       [&] {
-        simt::copy_async<16>(simt::shared_memory(), source, true);
+        simt::copy_async<16>(simt::shared_memory(), source);
         simt::commit_copies();
       },
       "before its asynchronous copies had landed");

@@ -89,6 +89,8 @@ inline float2 unpack_half2(uint32_t word) {
 inline uint32_t pack_half2(float low, float high) {
   return f32_to_f16(low) | static_cast<uint32_t>(f32_to_f16(high)) << 16;
 }
+inline uint32_t mask_or(uint32_t word, uint32_t mask, uint32_t bits) { return (word & mask) | bits; }
+inline uint32_t negative_half2(uint32_t a) { return a ^ 0x80008000u; }
 // Exact where the result is a binary16 number, as the kernels' are; else it may round twice.
 inline uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
   const float2 x = unpack_half2(a), y = unpack_half2(b), z = unpack_half2(c);
@@ -124,8 +126,8 @@ T read(const std::byte* p) {
 }
 
 template <int kBytes>
-void copy_async(void* to, const void* from, bool there) {
-  Machine::current().copy_async(to, there ? from : nullptr, kBytes);
+void copy_async(void* to, const void* from) {
+  Machine::current().copy_async(to, from, kBytes);
 }
 inline void commit_copies() { Machine::current().commit_copies(); }
 template <int kPending>

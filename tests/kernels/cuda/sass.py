@@ -1,0 +1,97 @@
+"""What the assembler made of the kernels: registers and spills from its report, instructions from the disassembly."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+BUILD = Path(os.environ["KVLAB_PROGRAM"]).parent.parent
+KERNEL = re.compile(
+    r"Compiling entry function '(?P<name>\w+)' for '(?P<arch>sm_\w+)'.*?"
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers",
+    re.DOTALL,
+)
+
+
+def reports():
+    """Every kernel of this build: {(file, mangled name, arch): match}."""
+    found = {}
+    for report in BUILD.glob("kernels/**/*.cu.o.ptxas"):
+        for match in KERNEL.finditer(report.read_text()):
+            found[report.name, match["name"], match["arch"]] = match
+    return found
+
+
+def demangled(names):
+    """{mangled: without its return type and parameters}."""
+    names = list(names)
+    done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    short = (re.sub(r"^void |\([^()]*\)$", "", line) for line in done.stdout.splitlines())
+    return dict(zip(names, short, strict=True))
+
+
+def instances():
+    """What cuda_instances says of each instance of the fast kernels: {name: row}."""
+    rows = subprocess.run([BUILD / "tests" / "cuda_instances"], capture_output=True, text=True, check=True).stdout
+    return {row["name"]: row for row in map(json.loads, rows.splitlines())}
+
+
+def find_cuobjdump():
+    """Beside nvcc, or NVIDIA's wheel (nvidia-cuda-cuobjdump, with nvidia-cuda-nvdisasm); else None."""
+    wheels = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    candidates = [shutil.which("cuobjdump"), Path(nvcc).parent / "cuobjdump", *wheels.glob("*/bin/cuobjdump")]
+    return next((Path(c) for c in candidates if c and Path(c).is_file()), None)
+
+
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
+
+
+def disassembled(cuobjdump, arch):
+    """{mangled name: [(address, condition, operation, operands)]} of all kernels of this build."""
+    path = f"{cuobjdump.parent}:{os.environ['PATH']}"  # it calls nvdisasm
+    found = {}
+    for file in sorted(BUILD.glob("kernels/**/decode_*.cu.o")):
+        text = subprocess.run([cuobjdump, "-sass", "-arch", arch, file], capture_output=True, text=True, check=True,
+                              env={**os.environ, "PATH": path}).stdout
+        for function in text.split("Function : ")[1:]:
+            name, _, body = function.partition("\n")
+            found[name.strip()] = [(int(a, 16), c, o, x) for a, c, o, x in INSTRUCTION.findall(body)]
+    return found
+
+
+def main_loop(code, work):
+    """The shortest loop that has the most instructions of `work`, or nothing."""
+    best, most = [], 0
+    for address, _, operation, operands in code:
+        target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
+        if not target or int(target[1], 16) > address:
+            continue
+        loop = [i for i in code if int(target[1], 16) <= i[0] <= address]
+        count = sum(i[2].startswith(work) for i in loop)
+        if count > most or (count == most and len(loop) < len(best)):
+            best, most = loop, count
+    return best
+
+
+EVERY_TILE = ("HMMA", "LDGSTS", "LDS", "LDGDEPBAR", "DEPBAR")
+
+
+def usual(loop):
+    """Without what branches jump over and what neither copies, multiplies nor reads tiles: that is for a tile with a much
+    larger maximum, or for scores that are asked for, and few tiles are such."""
+    seldom = set()
+    for address, _, operation, operands in loop:
+        target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
+        if not target or not address < int(target[1], 16) <= loop[-1][0]:
+            continue
+        over = [i for i in loop if address < i[0] < int(target[1], 16)]
+        if not any(i[2].startswith(EVERY_TILE) for i in over):
+            seldom |= {i[0] for i in over}
+    return [i for i in loop if i[0] not in seldom]
