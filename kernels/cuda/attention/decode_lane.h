@@ -58,7 +58,8 @@ struct DecodeLane {
   // The queries as operands, so that the largest element of each is between 1 and 2; or far above the least of 16
   // bits, for the lower parts of what is divided since the bits of K's codes lie higher.
   KV_DEVICE void set_queries(const BlockTask& task) {
-    constexpr float kLargest = K::kKeyUnit > 1.0f && !kScalesQueries ? 256.0f : 1.0f;
+    // (Times the largest scale, power_to_256() of lane_channels.h, that stays below 65504.)
+    constexpr float kLargest = kScalesQueries ? 32.0f : K::kKeyUnit > 1.0f ? 256.0f : 1.0f;
     float x[kSlots][kHeadDim / 4];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {

@@ -116,6 +116,26 @@ TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
   }
 }
 
+// Channels of K differ by as much as a thousand, and the queries by as much the other way.
+TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
+  for (const int bits : {8, 4, 2}) {
+    for (const float least : {1e-4f, 1.0f}) {
+      std::vector<GpuProblem> problems = make_problems({{.codec = kivi(bits), .group = 2, .rows = 192}});
+      GpuProblem& p = problems.front();
+      const auto of_channel = [&](size_t i) {
+        return least * std::pow(10.0f, static_cast<float>(i % 64 % 4));
+      };
+      std::vector<float> k = gaussian(192 * 64, 5);
+      for (size_t i = 0; i < k.size(); ++i) k[i] *= of_channel(i);
+      for (size_t i = 0; i < p.q.size(); ++i) p.q[i] /= of_channel(i);
+      p.encoded.fill(k, gaussian(192 * 64, 6));
+      GpuBatch batch(problems, GpuBatch::Path::kFast);
+      ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+      EXPECT_LT(p.relative_error(), kBound) << bits << " " << least;
+    }
+  }
+}
+
 // Tensor cores cut their sums off, which adds up over rows: so the plan gives no item more of them than this
 // allows, however busy the GPU is without splits. The demand is gpu-check's.
 TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
