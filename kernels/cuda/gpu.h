@@ -19,7 +19,7 @@ struct GpuInfo {
   int major = 0, minor = 0;
   int multiprocessors = 0;
   size_t memory_bytes = 0, l2_bytes = 0;
-  size_t free_bytes = 0;  // of the memory, when the GPU was opened: others may hold some
+  size_t free_bytes = 0;        // of the memory, when the GPU was opened: others may hold some
   int driver = 0, runtime = 0;  // as CUDA numbers them: 12040 is 12.4
 };
 
