@@ -311,6 +311,18 @@ std::string others_text(const Geometry& g) {
 
 }  // namespace
 
+ModelShape shape_of(const Geometry& geometry, int64_t max_tokens, int max_sequences) {
+  return {{.layers = geometry.model_layers,
+           .q_heads = geometry.q_heads,
+           .kv_heads = geometry.kv_heads,
+           .head_dim = geometry.head_dim,
+           .max_tokens = max_tokens,
+           .max_sequences = max_sequences,
+           .value_dim = geometry.value_dim},
+          geometry.kinds,
+          geometry.linear};
+}
+
 std::string summary(const Geometry& g) {
   const auto count = [](int64_t n) { return std::to_string(n); };
   std::string text = count(g.model_layers) + " layers";

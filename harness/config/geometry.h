@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "variants/model_cache/linear_cache.h"
-#include "variants/model_cache/model_layer.h"
+#include "variants/model_cache/build.h"
 
 namespace kv::config {
 
@@ -32,6 +31,9 @@ struct Geometry {
   int64_t weights_bytes = 0;         // parameters in the dtype that the file states
   std::string dtype;
 };
+
+// Of a cache for it. Throws nothing; caches refuse what they cannot hold.
+ModelShape shape_of(const Geometry& geometry, int64_t max_tokens, int max_sequences);
 
 // What it keeps, in a sentence: "32 layers, 8 KV heads of 128 for 32 query heads; trained for 8192 tokens".
 std::string summary(const Geometry& geometry);

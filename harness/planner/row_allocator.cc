@@ -14,18 +14,6 @@ RowAllocator::~RowAllocator() = default;
 
 namespace {
 
-ModelShape shape_of_model(const config::Geometry& g, const Room& room) {
-  return {{.layers = g.model_layers,
-           .q_heads = g.q_heads,
-           .kv_heads = g.kv_heads,
-           .head_dim = g.head_dim,
-           .max_tokens = room.max_tokens,
-           .max_sequences = room.max_sequences,
-           .value_dim = g.value_dim},
-          g.kinds,
-          g.linear};
-}
-
 std::string refused(const Spec& spec) {
   if (retention_of(spec).cuts_prompt)
     return "'" + spec.retention.name + "' needs a prompt whole, and here prompts are read in chunks";
@@ -45,7 +33,7 @@ std::vector<std::unique_ptr<RowAllocator::Group>> RowAllocator::groups(const con
                                                                        const LayerSpecs& specs,
                                                                        const Room& room) {
   std::vector<std::unique_ptr<Group>> all;
-  const ModelShape shape = shape_of_model(geometry, room);
+  const ModelShape shape = config::shape_of(geometry, room.max_tokens, room.max_sequences);
   for (const LayerGroup& of : groups_of(specs, shape)) {
     if (of.linear) continue;
     CacheShape one = kv::shape_of(of, shape);
@@ -57,7 +45,7 @@ std::vector<std::unique_ptr<RowAllocator::Group>> RowAllocator::groups(const con
 
 std::string RowAllocator::unsupported(const config::Geometry& geometry, const LayerSpecs& specs,
                                       const Room& room) {
-  const ModelShape shape = shape_of_model(geometry, room);
+  const ModelShape shape = config::shape_of(geometry, room.max_tokens, room.max_sequences);
   std::string reason = kv::unsupported_reason(specs, shape);
   if (!reason.empty()) return reason;
   for (const LayerGroup& of : groups_of(specs, shape)) {
@@ -74,7 +62,7 @@ std::string RowAllocator::unsupported(const config::Geometry& geometry, const La
 
 RowAllocator::RowAllocator(const config::Geometry& geometry, const LayerSpecs& specs, const Room& room)
     : budget_(std::make_unique<Budget>(Budget{.limit = room.bytes})), groups_(groups(geometry, specs, room)) {
-  const ModelShape shape = shape_of_model(geometry, room);
+  const ModelShape shape = config::shape_of(geometry, room.max_tokens, room.max_sequences);
   for (const LayerGroup& of : groups_of(specs, shape)) {
     if (!of.linear) {
       if (const std::string reason = refused(of.spec); !reason.empty()) throw std::invalid_argument(reason);

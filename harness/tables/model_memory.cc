@@ -56,14 +56,7 @@ std::vector<int64_t> lengths(const Load& load) {
 ModelMemory::ModelMemory(const config::Geometry& geometry, const LayerSpecs& specs, const Load& load)
     : load_(load),
       specs_(specs),
-      shape_({.layers = geometry.model_layers,
-              .q_heads = geometry.q_heads,
-              .kv_heads = geometry.kv_heads,
-              .head_dim = geometry.head_dim,
-              .max_tokens = load.tokens,
-              .max_sequences = load.batch,
-              .value_dim = geometry.value_dim},
-             geometry.kinds, geometry.linear),
+      shape_(config::shape_of(geometry, load.tokens, load.batch)),
       groups_(groups_of(specs_, shape_)) {
   std::erase_if(groups_, [&](const LayerGroup& g) { return g.linear && geometry.linear.value_heads == 0; });
 }

@@ -174,6 +174,15 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
   return out;
 }
 
+std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim,
+                             std::vector<float> rows) {
+  if (!codec.hadamard) return through_codec(side, head_dim, rows);
+  hadamard_rows(rows.data(), std::ssize(rows) / head_dim, head_dim, rows.data());
+  rows = through_codec(side, head_dim, rows);
+  reference::hadamard(rows, head_dim);
+  return rows;
+}
+
 namespace {
 
 // The first row of a side, counted from its row `first`, that is not what the encodings make of the row that `came`,

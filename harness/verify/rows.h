@@ -10,6 +10,7 @@
 #include "harness/memory/ledger.h"
 #include "harness/workload/workload.h"
 #include "variants/cache/cache.h"
+#include "variants/core/codec.h"
 
 namespace kv::verify {
 
@@ -29,6 +30,10 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
 // rows [.., head_dim], whole units of the encoding, as they come back from it.
 std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
+
+// rows [.., head_dim] of one side of a codec, as attention over the stored ones sees them: transformed before they are
+// encoded and back, where the codec has rotate=hadamard.
+std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim, std::vector<float> rows);
 
 // Which row that is stored is not, to the bit, what the codec makes of the token that the cache says is there: "V of
 // token 3 is not as q8_0 stores it". Empty if all are. `all` are the head's tokens as they came.

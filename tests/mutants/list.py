@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),
     Mutant(RESIDUAL, "rows - residual_rows(codec)) / unit * unit", "rows - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
     Mutant("variants/placement/doubling.cc", "while (capacity < units)", "while (capacity <= units)", "placement_test"),
-    Mutant("variants/placement/paged.cc", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
+    Mutant("variants/placement/block_pool.h", "owners_[block] > 1", "owners_[block] > 2", "placement_test snapshot_test"),
     # Errors and what makes a cell fail
     Mutant("harness/verify/metrics/max_abs.cc", "(a - b).abs().maxCoeff", "(a - b).abs().minCoeff", "metrics_test"),
     Mutant("harness/verify/metrics/rel_l2.cc", "difference / norm", "difference", "metrics_test"),
@@ -138,8 +138,8 @@ MUTANTS = [
     Mutant("harness/planner/hit_rate.cc", "return live_ - before;", "return live_ - before + 1;", "hit_rate_test"),
     Mutant("harness/planner/hit_rate.cc", "add(time, -1);", ";", "hit_rate_test"),
     Mutant("harness/planner/replay.cc", "live.target = live.prompt + live.generated;", "live.target = live.prompt;", "replay_test"),
-    Mutant("harness/planner/replay.cc", "waiting_.push_front(live);", "waiting_.push_back(live);", "replay_test"),
-    Mutant("harness/planner/row_allocator.cc", "budget_.take(static_cast<int64_t>(bytes) * times_);", "budget_.take(static_cast<int64_t>(bytes));", "replay_test"),
+    Mutant("harness/planner/replay.cc", "waiting_.push_front(std::move(live));", "waiting_.push_back(std::move(live));", "replay_test"),
+    Mutant("harness/planner/row_groups.h", "budget_.take(static_cast<int64_t>(bytes) * times_);", "budget_.take(static_cast<int64_t>(bytes));", "replay_test"),
     Mutant("harness/config/request_lengths.cc", "static_cast<double>(b.max) + 1.0;", "static_cast<double>(b.max);", "config_test prefill_test"),
     Mutant("harness/io/bytes.cc", "step(units) - 0.5", "step(units)", "bytes_test"),
     Mutant("harness/io/bytes.cc", "units == Units::kBinary ? 1024.0 : 1000.0", "1024.0", "bytes_test"),
@@ -197,4 +197,16 @@ MUTANTS = [
     Mutant(PREFIX, "    node->used = now_;\n", "", "lifecycle_test"),
     Mutant("variants/placement/paged.cc", "for (const int32_t number : block) pool.drop_owner(number);", "", "lifecycle_test"),
     Mutant("variants/cache/serialize.cc", "if (p.is_capacity) stage.values[name] = p.fallback;", "", "snapshot_test"),
+    Mutant(TIERED, "tier_of(*chunks[c]).slot < 0;", "true;", "tiered_test"),
+    Mutant("variants/placement/block_pool.cc", "owners_[to] = std::exchange(owners_[block], 0);", "owners_[to] = 1, owners_[block] = 0;", "lifecycle_test"),
+    Mutant("harness/measure/drafts.cc", "cache.truncate(ids[static_cast<size_t>(i)], step.keeps[static_cast<size_t>(i)]);", ";", "drafts_test"),
+    Mutant("harness/planner/measured_steps.cc", "static_cast<double>(sequences), rows / layers_}", "static_cast<double>(sequences), rows}", "measured_steps_test"),
+    # What is planned and done without
+    Mutant("variants/placement/planes.cc", "planes_bytes(copies.context_, units) : 0", "planes_bytes(context, units) : 0", "placement_test"),
+    Mutant("harness/experiments/decode.cc", "2 * measure::copied_bytes(point, cell.spec)", "0", "cli_run_test"),
+    Mutant("harness/experiments/uncached_rows.cc", "lay_out(prompts_[at].v, tokens_, tokens, width, step_.v);", "lay_out(prompts_[at].k, tokens_, tokens, width, step_.v);", "cli_run_test"),
+    # Rotations
+    Mutant("kernels/cpu/hadamard.cc", "to[i + 3] = a_b - c_d;", "to[i + 3] = a_b + c_d;", "hadamard_test"),
+    Mutant("variants/cache/attend.cc", "if (stages_.hadamard) stages_.hadamard->restore(inputs);", "", "contract_test"),
+    Mutant("variants/cache/attend.cc", "if (stages_.hadamard) queries_ = stages_.hadamard->queries(inputs);", "", "contract_test"),
 ]

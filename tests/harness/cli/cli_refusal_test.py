@@ -36,7 +36,7 @@ from program import (
         ("sweep.variants=[]", ["sweep.variants is an empty axis"]),
         ("sweep.variants=3", ["sweep.variants must be text"]),
         ('sweep.variants=["concat", "concat/f32"]', ["sweep.variants names 'concat' twice"]),
-        ('sweep.variants=["concat", "none"]', ["sweep.variants names 'none', no cache at all", "variants of [whole_model], not of "]),
+        ('sweep.variants=["concat", "none"]', ["sweep.variants names 'none', no cache at all", "variants of [growth], [whole_model], not of "]),
         ("sweep=3", ["sweep must be a table"]),
         ("experiment=growht", ["experiment must be one of decode, growth", "not 'growht'"]),
         ('experiment=["decode", "decode"]', ["experiment names decode twice"]),

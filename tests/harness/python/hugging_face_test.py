@@ -12,8 +12,12 @@ try:
     import torch
     import transformers
     from kvlab.transformers import KvlabCache, quality
+
+    MISSING = ""
 except ImportError as error:
-    pytest.skip(f"no PyTorch and transformers here: {error}", allow_module_level=True)
+    MISSING = f"no PyTorch and transformers here: {error}"
+
+pytestmark = pytest.mark.skipif(MISSING != "", reason=MISSING)
 
 SIZES = dict(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=256, initializer_range=0.2, pad_token_id=0, bos_token_id=1, eos_token_id=None)  # fmt: skip
@@ -27,6 +31,12 @@ FAMILIES = {
         vocab_size=97, n_embd=64, n_layer=3, n_head=4, n_positions=256, initializer_range=0.2, eos_token_id=None, bos_token_id=1),
 }  # fmt: skip
 BOUND = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -55,7 +65,6 @@ def distance(a, b):
     return ((a - b).abs().max() / b.abs().max().clamp(min=1)).item()
 
 
-@torch.no_grad()
 def test_logits_are_those_of_transformers(models):
     own, ours = models
     ids = text(48, batch=2)
@@ -79,7 +88,6 @@ def test_generation_is_token_identical(models, how):
     assert torch.equal(written, right)
 
 
-@torch.no_grad()
 def test_windows_of_layers_hold_no_more_rows_than_the_window(models):
     own, ours = models
     window = getattr(own.config, "sliding_window", None)
@@ -90,7 +98,6 @@ def test_windows_of_layers_hold_no_more_rows_than_the_window(models):
     assert kept == [window if kind == "sliding_attention" else 40 for kind in kinds]
 
 
-@torch.no_grad()
 def test_what_is_evicted_is_gone(llama):
     """A window of 8 in each of 3 layers: a token 40 places back cannot reach the prediction; with all rows it does."""
     one, other = text(60), text(60)
@@ -103,7 +110,6 @@ def test_what_is_evicted_is_gone(llama):
         assert torch.equal(*ends) == same
 
 
-@torch.no_grad()
 def test_specs_cost_what_they_should(llama):
     ids = text(80)
     specs = ["contiguous/f16", "paged(block=8)/q4_0", "contiguous/f32/ring(window=8)"]
@@ -123,7 +129,6 @@ def test_specs_cost_what_they_should(llama):
     assert abs(full.perplexity / math.exp(loss) - 1) < 1e-4
 
 
-@torch.no_grad()
 def test_tokens_are_taken_back(llama):
     ids = text(20)
     cache = KvlabCache(max_tokens=64)
@@ -136,7 +141,6 @@ def test_tokens_are_taken_back(llama):
     assert distance(llama(ids, past_key_values=cache, use_cache=True).logits[:, 15:], right) < BOUND
 
 
-@torch.no_grad()
 def test_mistakes_are_one_line(llama):
     ids = text(8, batch=2)
     padded = torch.ones_like(ids)
