@@ -283,6 +283,19 @@ def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
             assert row["reason"].startswith(f"needs {needed >> 20}.0 MiB"), row["reason"]
 
 
+def test_checkpoint_times_the_compaction_of_a_pool_with_a_gap(config, tmp_path):
+    done = run(config, tmp_path / "out", "--set", 'experiment="checkpoint"', "--set", "sweep.seq_len=26", "--set", "sweep.batch=1",
+               "--set", 'sweep.variants=["contiguous", "paged(block=4,segment=4)"]')  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert {row["status"] for row in rows.values()} == {"ok"}, [row["reason"] for row in rows.values()]
+    assert rows["contiguous"]["compact_p50_us"] == ""
+    paged = rows["paged"]
+    assert float(paged["compact_p50_us"]) > 0 and int(paged["compact_moved_bytes"]) > 0
+    assert int(paged["compact_freed_bytes"]) > 0
+    assert paged["bytes_payload"] == rows["contiguous"]["bytes_payload"]
+
+
 def test_growth_without_a_cache_holds_nothing_and_attends_anew(config, tmp_path):
     done = run(config, tmp_path / "out", "--set", 'sweep.variants=["contiguous", "none"]', "--set", "sweep.seq_len=24",
                "--set", 'experiment="growth"')
