@@ -31,11 +31,12 @@ const Schema<SampleResult>& sample_schema() {
        shared<S>("batch", &S::batch),
        {"repetition", "", &S::repetition, "from 0"},
        {"sample", "", &S::sample, "of the repetition, from 0"},
-       one_of<S>({"kind", "", &S::kind,
-                  "step, prefill, cold (attention alone over rotating caches), draft (a step that verifies "
-                  "drafts), or a "
-                  "checkpoint run's operation"},
-                 {"step", "prefill", "cold", "draft", "save", "load", "freeze", "unfreeze", "fork", "compact"}),
+       one_of<S>(
+           {"kind", "", &S::kind,
+            "step, prefill, cold (attention alone over rotating caches), draft (a step that verifies "
+            "drafts), or a "
+            "checkpoint run's operation"},
+           {"step", "prefill", "cold", "draft", "save", "load", "freeze", "unfreeze", "fork", "compact"}),
        {"append_us", "us", &S::append_us, as_of_cells("append_p50_us")},
        {"view_us", "us", &S::view_us, as_of_cells("view_p50_us")},
        {"attend_us", "us", &S::attend_us, as_of_cells("attend_p50_us")},
