@@ -24,6 +24,7 @@ DRIVER, GROUP = "harness/experiments/driver.cc", "harness/experiments/timed_grou
 RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
+PIECES = "variants/storage/gpu_pieces.cc"
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 CHARTS = "drawn_data_test"
 
@@ -42,6 +43,8 @@ MUTANTS = [
     Mutant(MEDIANS, "std::exp(of_a.median - of_b.median)", "std::exp(of_b.median - of_a.median)", "medians_test"),
     # Tiers
     Mutant(LEDGER, "{.hot = memory - warm_bytes_,", "{.hot = memory,", "ledger_test tiered_test"),
+    Mutant(PIECES, "source.layer.key != ahead_)", "source.layer.key.layer != ahead_.layer)", "cuda_tiers_test"),
+    Mutant(PIECES, "ahead_slots_.first = slots.of(run_);", "ahead_slots_.first = 0;", "cuda_tiers_test"),
     Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
     Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "tier_codecs_test"),
     Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "tier_codecs_test"),

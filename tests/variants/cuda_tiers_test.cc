@@ -3,6 +3,8 @@
 // whether copies come as late as they may or as early; and without any one of the queues' waits they are not.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "kernels/cpu/isa.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 #include "tests/variants/contract.h"
@@ -115,6 +117,76 @@ TEST(CudaTiers, NoticeThatTheHostDoesNotWait) {
   const auto want = output(true);
   EXPECT_EQ(output(true), want);
   EXPECT_NE(output(false), want);
+}
+
+// Two layers, step after step: what a layer finds in its slots was brought while the one before it ran, unless rows moved
+// meanwhile, or another sequence has the id now.
+struct Stepped {
+  std::vector<std::vector<float>> out;
+  std::vector<int64_t> copies;  // ahead of time, of each step
+};
+
+Stepped steps(const std::string& spec, SimtGpu& gpu) {
+  CacheShape shape = kShape;
+  shape.layers = 2;
+  Cached cached(parse_spec(spec), &gpu, shape);
+  Stepped stepped;
+  const auto step = [&](SequenceId id, const Tokens& from, int64_t at, int64_t tokens, bool attends) {
+    for (int layer = 0; layer < 2; ++layer) {
+      const Tokens part = slice(shape, from, at + layer, tokens);
+      if (attends) stepped.out.emplace_back(part.q.size(), NAN);
+      float* const out = attends ? stepped.out.back().data() : nullptr;
+      const StepInput in{id, tokens, part.q.data(), part.k.data(), part.v.data(), out};
+      cached.cache->step(layer, {&in, 1});
+    }
+  };
+  for (const auto& [seed, count] : {std::pair{5, 4}, std::pair{8, 1}}) {
+    const Tokens all = make_tokens(shape, 2100, static_cast<uint64_t>(seed));
+    const SequenceId id = cached.cache->add_sequence();
+    step(id, all, 0, 2046, false);
+    for (int i = 0; i < count; ++i) {
+      const int64_t before = gpu.copies_ahead;
+      step(id, all, 2046 + i, 1, true);
+      stepped.copies.push_back(gpu.copies_ahead - before);
+    }
+    cached.cache->release(id);
+  }
+  return stepped;
+}
+
+TEST(CudaTiers, FetchTheNextLayersFirstPieces) {
+  SimtGpu plain;
+  const Stepped want = steps("contiguous/f16", plain);
+  // Copies of K and V of both layers' three pieces: in the first step two more for the one after it, later two of them are
+  // there. Where the third step moves a fourth piece to the host, what was brought is no longer taken.
+  const std::vector<int64_t> moved = {16, 12, 24, 16, 16}, still = {16, 12, 12, 12, 16};
+  const std::vector<std::tuple<std::string, Late, std::vector<int64_t>>> runs = {
+      {"hot=1", Late::kBoth, moved},
+      {"hot=300,warm=512", Late::kBoth, still},
+      {"hot=1,warm=0", Late::kPrefetch, moved},
+      {"hot=1,warm=0", Late::kMain, moved}};
+  for (const auto& [tiers, late, copies] : runs) {
+    SimtGpu gpu(1, late);
+    const Stepped is = steps("tiered(" + tiers + ")/f16", gpu);
+    EXPECT_EQ(is.out, want.out) << tiers;
+    EXPECT_EQ(is.copies, copies) << tiers;
+  }
+}
+
+// A piece is asked for before the output of the layer before it is fetched.
+TEST(CudaTiers, FetchWhileTheLayerBeforeComputes) {
+  struct Watched : SimtGpu {
+    using SimtGpu::SimtGpu;
+    void copy(void* to, const void* from, size_t bytes) override {
+      fetched_before_copy.push_back(copies_ahead);
+      SimtGpu::copy(to, from, bytes);
+    }
+    std::vector<int64_t> fetched_before_copy;
+  } gpu;
+  steps("tiered(hot=1,warm=0)/f16", gpu);
+  // The last copy of all is the last step's output, layer 1's: by then all of its own pieces and two of the next step's.
+  ASSERT_GT(gpu.fetched_before_copy.size(), 1u);
+  EXPECT_EQ(gpu.fetched_before_copy.back(), gpu.copies_ahead);
 }
 
 TEST(CudaTiers, HoldAFewPiecesAtATime) {

@@ -15,7 +15,7 @@ StreamedRows streamed_rows(const Stages& stages, int layer, std::span<const Step
   const auto rows_of = [&](const StepInput& in) {
     return stages.placement->streamed_units(in.sequence, layer) * stages.unit.rows;
   };
-  StreamedRows streamed{layer, {}, {}};
+  StreamedRows streamed{layer, (layer + 1) % stages.shape.layers, {}, {}};
   if (std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& in) { return rows_of(in) > 0; }))
     return streamed;
   for (const StepInput& in : inputs) {

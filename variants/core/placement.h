@@ -57,6 +57,11 @@ struct Piece {
   std::array<int64_t, kPlanes> head_stride;
 };
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
+// Which pieces of all that a visit would see, in their order.
+struct PieceRange {
+  int64_t first = 0, count = std::numeric_limits<int64_t>::max();
+  bool has(int64_t piece) const { return piece >= first && piece - first < count; }
+};
 // Does a little of some other work; false where none is left.
 using OtherWork = std::function<bool()>;
 
@@ -135,7 +140,7 @@ class Placement {
   // Visits the pieces of each sequence in order, prefetching the next ones; `index` is into `sequences`. While a piece is
   // on its way, does some of the other work, if there is any. Throws std::runtime_error where reading fails.
   virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/,
-                      const OtherWork& /*meanwhile*/ = nullptr) {}
+                      const OtherWork& /*meanwhile*/ = nullptr, const PieceRange& /*range*/ = {}) {}
 };
 
 // Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a

@@ -5,7 +5,7 @@
 // other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
 // after the other while the next ones are being read (read_ahead.h), and rows that are in memory when none has come; since
 // all are whole splits, the output has the bits of every other placement. A GPU's kernels are given the second pool's chunks in the same way: what
-// lies in the host's memory passes through the GPU's.
+// lies in the host's memory passes through the GPU's, and the next layer's first chunks while a layer's last are computed.
 //
 // Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
 // it by, so the two arms tell the page cache from the disk. `link_gbps` slows them to a stated rate, as of a link or
@@ -73,6 +73,12 @@ class Tiered : public ChunksPlacement {
 
   void view(int sequence, int layer, int64_t units) override { settle(sequence, layer, units); }
 
+  // The id may be another sequence's by the time that its rows are asked for.
+  void close(int sequence) override {
+    ChunksPlacement::close(sequence);
+    note_move();
+  }
+
   // Chunks that are now among the newest come back to where those lie; so does a shared one that is now filled in
   // part, since other owners may move theirs on, and only whole chunks can be.
   std::function<void()> prepare_truncation(int sequence, int layer, int64_t, int64_t units) override {
@@ -122,29 +128,34 @@ class Tiered : public ChunksPlacement {
   }
 
   void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit,
-              const OtherWork& meanwhile) override {
+              const OtherWork& meanwhile, const PieceRange& range) override {
+    struct Streamed {
+      size_t index;
+      int64_t unit;
+      const TierChunk& chunk;
+    };
+    std::vector<Streamed> pieces;
     std::vector<int64_t> slots;
-    for (const int sequence : sequences) {
-      for (int64_t unit = 0; unit < streamed_units(sequence, layer); unit += chunk_units()) {
-        const int64_t slot = chunk_at(sequence, layer, unit).slot;
-        if (slot >= 0) slots.push_back(slot);
+    int64_t count = 0;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      for (int64_t unit = 0; unit < streamed_units(sequences[i], layer); unit += chunk_units()) {
+        if (!range.has(count++)) continue;
+        pieces.push_back({i, unit, chunk_at(sequences[i], layer, unit)});
+        if (pieces.back().chunk.slot >= 0) slots.push_back(pieces.back().chunk.slot);
       }
     }
     ReadAhead::Run reads(reader_, slots);
     int held = 0;  // a piece of the file is held until the next visit returns
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      for (int64_t unit = 0; unit < streamed_units(sequences[i], layer); unit += chunk_units()) {
-        const TierChunk& chunk = chunk_at(sequences[i], layer, unit);
-        if (chunk.slot < 0) {
-          visit(i, piece(unit, chunk.level, chunk.planes));
-        } else {
-          while (meanwhile && !reads.is_there() && meanwhile()) {
-          }
-          visit(i, piece(unit, reads.next()));
+    for (const auto& [index, unit, chunk] : pieces) {
+      if (chunk.slot < 0) {
+        visit(index, piece(unit, chunk.level, chunk.planes));
+      } else {
+        while (meanwhile && !reads.is_there() && meanwhile()) {
         }
-        for (; held > 0; --held) reads.give_back();
-        held += chunk.slot >= 0;
+        visit(index, piece(unit, reads.next()));
       }
+      for (; held > 0; --held) reads.give_back();
+      held += chunk.slot >= 0;
     }
   }
 

@@ -51,9 +51,17 @@ void GpuStorage::attend(std::span<const HeadQueries> problems, const StreamedRow
         std::string(p.sink_logits ? "sink logits" : "soft-capping") + ": run it with --device cpu");
   }
   if (!streamed) return attention_.attend(problems, nullptr, context_.rotated ? &rotated_keys_ : nullptr);
-  const PieceSource source{context_.unit, streamed->rows, [&](const PieceVisitor& visit) {
-                             context_.placement.stream(streamed->layer, streamed->sequences, visit);
-                           }};
+  const auto pieces_of = [&](int layer) {
+    LayerPieces pieces{.key = {layer, streamed->sequences, {}}, .visit = {}};
+    for (const int sequence : streamed->sequences)
+      pieces.key.moves.push_back(context_.placement.moves(sequence, layer));
+    pieces.visit = [this, layer, streamed](const PieceRange& range, const PieceVisitor& visit) {
+      context_.placement.stream(layer, streamed->sequences, visit, nullptr, range);
+    };
+    return pieces;
+  };
+  const PieceSource source{context_.unit, streamed->rows, pieces_of(streamed->layer),
+                           pieces_of(streamed->next_layer)};
   attention_.attend(problems, &source, nullptr);
 }
 

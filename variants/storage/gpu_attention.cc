@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 namespace kv {
 namespace {
@@ -27,34 +26,6 @@ class Carver {
 
 }  // namespace
 
-// The slots through which pieces pass, [slots][plane][head][unit], as they come; and, where attention reads a
-// copy, the f32 rows of each, [slots][head][K and V][row].
-struct GpuAttention::Slots {
-  int heads = 1, head_dim = 0;
-  std::array<int64_t, kPlanes> plane_bytes{};
-  std::byte* room = nullptr;
-  float* copies = nullptr;
-
-  int64_t bytes() const { return std::accumulate(plane_bytes.begin(), plane_bytes.end(), int64_t{0}); }
-  int64_t copied_numbers() const { return int64_t{2} * kPieceRows * head_dim * heads; }
-
-  std::byte* plane(size_t slot, int plane) const {
-    std::byte* at = room + static_cast<int64_t>(slot) * bytes();
-    for (int p = 0; p < plane; ++p) at += plane_bytes[p];
-    return at;
-  }
-  cuda::Page encoded(size_t slot, int head) const {
-    const auto at = [&](int p) {
-      return plane_bytes[p] ? plane(slot, p) + plane_bytes[p] / heads * head : nullptr;
-    };
-    return {at(kKData), at(kKMeta), at(kVData), at(kVMeta)};
-  }
-  F32Rows copied(size_t slot, int head) const {
-    float* k = copies + static_cast<int64_t>(slot) * copied_numbers() + copied_numbers() / heads * head;
-    return {k, k + int64_t{kPieceRows} * head_dim};
-  }
-};
-
 // Addresses on the GPU.
 struct GpuAttention::Placed {
   const cuda::Problem* problems = nullptr;
@@ -72,21 +43,24 @@ struct GpuAttention::Placed {
 };
 
 GpuAttention::GpuAttention(Memory& memory, const Codec& codec, int head_dim)
-    : memory_(memory), gpu_(*memory.gpu()), codec_(codec), head_dim_(head_dim) {}
+    : memory_(memory), gpu_(*memory.gpu()), codec_(codec), head_dim_(head_dim), pieces_(memory) {}
 
 void GpuAttention::attend(std::span<const HeadQueries> problems, const PieceSource* source,
                           const RotatedKeys* rotated) {
   if (problems.empty()) return;
   GpuBatch batch = pack(problems, source, codec_.read_copy || rotated);
-  Slots slots = make_slots(batch, source);
+  PieceSlots slots = source ? pieces_.make_slots(batch, *source, head_dim_) : PieceSlots{};
   const Placed at = place(batch, slots, rotated);
   run_resident(batch, at);
-  if (source) run_pieces(batch, at, slots, *source);
+  if (source)
+    pieces_.run(*source, slots,
+                [&](size_t input, size_t piece) { run_piece(batch, at, slots, input, piece); });
   if (!batch.block_queries) gpu_.merge(merging(batch, at), batch.count());
   if (batch.logits > 0) {
     gpu_.add_attention_weights({at.problems, at.log_sum, at.weights, batch.group, batch.most_queries},
                                batch.count(), batch.most_rows);
   }
+  if (source) pieces_.fetch_next(source->next, slots);
   fast_ = batch.block_queries > 0;
   collect(problems, at.out, batch.outputs);
 }
@@ -105,14 +79,6 @@ GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const PieceSo
   return batch;
 }
 
-GpuAttention::Slots GpuAttention::make_slots(const GpuBatch& batch, const PieceSource* source) {
-  Slots slots{.heads = batch.heads, .head_dim = head_dim_};
-  for (int p = 0; source && p < kPlanes; ++p)
-    slots.plane_bytes[p] = source->unit.bytes[p] * (kPieceRows / source->unit.rows) * batch.heads;
-  slots.room = fit(slots_, batch.slots * static_cast<size_t>(slots.bytes()));
-  return slots;
-}
-
 // As f32 pages, `rows` rows of a problem.
 static void add_pages(const F32Rows& from, int64_t rows, int head_dim, std::vector<cuda::Page>& to) {
   const auto bytes_at = [&](float* rows_of, int64_t row) {
@@ -124,12 +90,13 @@ static void add_pages(const F32Rows& from, int64_t rows, int head_dim, std::vect
 
 // What attention reads: the slots that pieces will pass through and the pages that stay, or the copies of
 // both.
-std::vector<cuda::Page> GpuAttention::pages_of(const GpuBatch& batch, const Slots& slots, int problem) const {
+std::vector<cuda::Page> GpuAttention::pages_of(const GpuBatch& batch, const PieceSlots& slots,
+                                               int problem) const {
   std::vector<cuda::Page> pages;
   const int head = problem % batch.heads;
   const auto input = static_cast<size_t>(problem / batch.heads);
   for (size_t piece = batch.first_piece[input]; piece < batch.first_piece[input + 1]; ++piece) {
-    const size_t slot = piece % batch.slots;
+    const size_t slot = slots.of(piece);
     batch.copies ? add_pages(slots.copied(slot, head), kPieceRows, head_dim_, pages)
                  : pages.push_back(slots.encoded(slot, head));
   }
@@ -143,7 +110,7 @@ std::vector<cuda::Page> GpuAttention::pages_of(const GpuBatch& batch, const Slot
 }
 
 // Room for the copies, whose addresses go into pages.
-void GpuAttention::place_copies(GpuBatch& batch, Slots& slots) {
+void GpuAttention::place_copies(GpuBatch& batch, PieceSlots& slots) {
   if (!batch.copies) return;
   Carver copies;
   copies.want(static_cast<int64_t>(batch.slots) * slots.copied_numbers());
@@ -167,7 +134,7 @@ struct GpuAttention::Offsets {
 };
 
 // Room for all that kernels are to read, and what of it does not depend on addresses in the same room.
-GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& slots,
+GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const PieceSlots& slots,
                                                  const RotatedKeys* rotated) const {
   Upload& upload = batch.upload;
   const size_t count = batch.problems.size();
@@ -196,7 +163,7 @@ GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const Slots& s
 }
 
 // Room on the GPU for all that the kernels read and write, and the addresses of its parts.
-GpuAttention::Placed GpuAttention::place(GpuBatch& batch, Slots& slots, const RotatedKeys* rotated) {
+GpuAttention::Placed GpuAttention::place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated) {
   place_copies(batch, slots);
   const Offsets at = upload_lists(batch, slots, rotated);
   std::byte* const input = fit(input_, batch.upload.size());
@@ -278,7 +245,7 @@ std::vector<cuda::CopyJob> GpuAttention::resident_copies(const GpuBatch& batch, 
 }
 
 // Each slot's rows to f32, head by head.
-std::vector<cuda::CopyJob> GpuAttention::slot_copies(const GpuBatch& batch, const Slots& slots,
+std::vector<cuda::CopyJob> GpuAttention::slot_copies(const GpuBatch& batch, const PieceSlots& slots,
                                                      const Offsets& at, const std::byte* input) const {
   const auto* pages = reinterpret_cast<const cuda::Page*>(input + at.slot_pages);
   std::vector<cuda::CopyJob> jobs;
@@ -342,34 +309,11 @@ void GpuAttention::run_resident(const GpuBatch& batch, const Placed& at) {
   }
 }
 
-// A piece's slot is overwritten when all that read the one before it is done, and where a piece came from is
-// given up when it has been copied: one visit later, so that copies follow each other without a gap.
-void GpuAttention::run_pieces(const GpuBatch& batch, const Placed& at, const Slots& slots,
-                              const PieceSource& source) {
-  using Queue = cuda::Gpu::Queue;
-  std::array<cuda::Gpu::Mark, kPrefetchedPieces + 1> done{};  // what read the newest pieces
-  cuda::Gpu::Mark copied = 0;
-  size_t piece = 0;
-  source.visit([&](size_t input, const Piece& from) {
-    const size_t slot = piece % batch.slots;
-    if (piece >= batch.slots) gpu_.wait(Queue::kPrefetch, done[piece % done.size()]);
-    for (int p = 0; p < kPlanes; ++p) {
-      const auto bytes = static_cast<size_t>(slots.plane_bytes[p]);
-      if (bytes > 0) gpu_.prefetch(slots.plane(slot, p), from.base[p], bytes);
-    }
-    if (piece > 0) gpu_.wait(copied);
-    copied = gpu_.mark(Queue::kPrefetch);
-    gpu_.wait(Queue::kMain, copied);
-    run_piece(batch, at, input, piece);
-    done[piece % done.size()] = gpu_.mark(Queue::kMain);
-    ++piece;
-  });
-}
-
-void GpuAttention::run_piece(const GpuBatch& batch, const Placed& at, size_t input, size_t piece) {
+void GpuAttention::run_piece(const GpuBatch& batch, const Placed& at, const PieceSlots& slots, size_t input,
+                             size_t piece) {
   const auto heads = static_cast<size_t>(batch.heads);
   if (batch.copies) {
-    const cuda::CopyJob* jobs = at.slot_copies + piece % batch.slots * heads;
+    const cuda::CopyJob* jobs = at.slot_copies + slots.of(piece) * heads;
     gpu_.copy_rows(copying(batch, at, jobs), batch.heads, kPieceRows);
   }
   if (batch.block_queries) return decode(batch, at, false, batch.piece_items[piece]);

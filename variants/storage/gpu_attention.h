@@ -1,8 +1,7 @@
 // Attention over rows where they lie: in a GPU's memory, or outside it, from where they pass through it piece
-// by piece, the next ones on their way while kernels read others.
+// by piece (gpu_pieces.h).
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -10,17 +9,9 @@
 #include "kernels/cuda/gpu.h"
 #include "variants/core/codec.h"
 #include "variants/core/placement.h"
-#include "variants/storage/gpu_batch.h"
+#include "variants/storage/gpu_pieces.h"
 
 namespace kv {
-
-// Rows that lie outside the GPU's memory: pieces of kSplitRows rows, of all heads of an input, before the
-// rows of the problems' spans.
-struct PieceSource {
-  const UnitLayout& unit;
-  std::vector<int64_t> rows;                       // [inputs]
-  std::function<void(const PieceVisitor&)> visit;  // as Placement::stream() does it
-};
 
 // Keys that are rotated before attention reads them, in a copy (positions=cache). None of them is streamed.
 struct RotatedKeys {
@@ -41,22 +32,20 @@ class GpuAttention {
   bool fast() const { return fast_; }
 
  private:
-  struct Slots;
   struct Placed;
   struct Offsets;
 
   GpuBatch pack(std::span<const HeadQueries> problems, const PieceSource* source, bool copies) const;
-  Slots make_slots(const GpuBatch& batch, const PieceSource* source);
-  std::vector<cuda::Page> pages_of(const GpuBatch& batch, const Slots& slots, int problem) const;
-  void place_copies(GpuBatch& batch, Slots& slots);
-  Offsets upload_lists(GpuBatch& batch, const Slots& slots, const RotatedKeys* rotated) const;
-  Placed place(GpuBatch& batch, Slots& slots, const RotatedKeys* rotated);
+  std::vector<cuda::Page> pages_of(const GpuBatch& batch, const PieceSlots& slots, int problem) const;
+  void place_copies(GpuBatch& batch, PieceSlots& slots);
+  Offsets upload_lists(GpuBatch& batch, const PieceSlots& slots, const RotatedKeys* rotated) const;
+  Placed place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated);
   void place_inputs(const Offsets& at, const std::byte* input, Placed& placed) const;
   void place_outputs(const GpuBatch& batch, Placed& placed);
   void point_problems(GpuBatch& batch, const Offsets& at, const std::byte* input, const Placed& placed) const;
   std::vector<cuda::CopyJob> resident_copies(const GpuBatch& batch, const Offsets& at,
                                              const std::byte* input) const;
-  std::vector<cuda::CopyJob> slot_copies(const GpuBatch& batch, const Slots& slots, const Offsets& at,
+  std::vector<cuda::CopyJob> slot_copies(const GpuBatch& batch, const PieceSlots& slots, const Offsets& at,
                                          const std::byte* input) const;
   const float* angles_on_gpu(const RotatedKeys& rotated);
   cuda::CopyParams copying(const GpuBatch& batch, const Placed& at, const cuda::CopyJob* jobs) const;
@@ -66,8 +55,8 @@ class GpuAttention {
   void attend_simple(const GpuBatch& batch, const Placed& at, const ItemRange& problems,
                      const ItemRange& splits);
   void run_resident(const GpuBatch& batch, const Placed& at);
-  void run_pieces(const GpuBatch& batch, const Placed& at, const Slots& slots, const PieceSource& source);
-  void run_piece(const GpuBatch& batch, const Placed& at, size_t input, size_t piece);
+  void run_piece(const GpuBatch& batch, const Placed& at, const PieceSlots& slots, size_t input,
+                 size_t piece);
   void collect(std::span<const HeadQueries> problems, const float* from, int64_t numbers);
   std::byte* fit(Block& block, size_t bytes);
 
@@ -76,7 +65,8 @@ class GpuAttention {
   const Codec codec_;
   const int head_dim_;
   bool fast_ = true;
-  Block input_, output_, slots_, copy_, angles_;
+  GpuPieces pieces_;
+  Block input_, output_, copy_, angles_;
   size_t angles_there_ = 0;
   std::vector<float> collected_;  // the host's
 };

@@ -178,7 +178,7 @@ void GpuBatch::group_items() {
     const int64_t end = std::min<int64_t>(all[i].end, streamed_of(all[i].problem));
     widest = std::max(widest, (end - 1) / kPieceRows - all[i].begin / kPieceRows + 1);
   }
-  slots = std::min(pieces, static_cast<size_t>(widest + kPrefetchedPieces));
+  slots = pieces > 0 ? static_cast<size_t>(widest + kPrefetchedPieces) : 0;
 }
 
 }  // namespace kv

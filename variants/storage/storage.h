@@ -43,7 +43,7 @@ struct NewRows {
 
 // The rows of a step that lie where kernels do not read: they come in pieces, before those of the spans.
 struct StreamedRows {
-  int layer;
+  int layer, next_layer;       // the one that attends after it, in this step or the next
   std::vector<int> sequences;  // [inputs]
   std::vector<int64_t> rows;   // [inputs] the first so many of each kv head; whole pieces
 };
