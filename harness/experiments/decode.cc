@@ -9,6 +9,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/timed_group.h"
 #include "harness/measure/drafts.h"
+#include "harness/measure/gpu_ceiling.h"
 #include "harness/measure/roofline_tasks.h"
 #include "harness/measure/tier_tasks.h"
 #include "harness/measure/timed_tasks.h"
@@ -17,19 +18,24 @@
 namespace kv::experiments {
 namespace {
 
+// What is read between two reads of the same cold rows, at least.
+int64_t cold_bytes(const cuda::Gpu* gpu) {
+  return gpu ? measure::beyond_l2_bytes(*gpu) : 2 * memory::last_level_cache_bytes();
+}
+
 void plan_decode(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
   const config::MeasureConfig& m = point.experiment->measure;
   fit_side_by_side(point, shared_bytes(point, m.steps), [&](const measure::PlannedCell& cell) {
     // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
     const int64_t once = measure::held_bytes(point, cell.spec);
-    return 3 * once + (m.cold_steps > 0 ? once + 2 * memory::last_level_cache_bytes() : 0) +
+    return 3 * once + (m.cold_steps > 0 ? once + cold_bytes(point.context->gpu()) : 0) +
            2 * measure::copied_bytes(point, cell.spec);
   });
 }
 
 int cold_replicas(const measure::Cell& cell) {
-  return static_cast<int>(2 * memory::last_level_cache_bytes() / std::max<int64_t>(1, cell.read_bytes)) + 1;
+  return static_cast<int>(cold_bytes(cell.ledger->gpu()) / std::max<int64_t>(1, cell.read_bytes)) + 1;
 }
 
 class DecodeGroup : public TimedGroup {
@@ -68,7 +74,13 @@ class DecodeGroup : public TimedGroup {
     }
   }
   void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
-    if (point().context->gpu()) return;  // these are the CPU's
+    if (cuda::Gpu* const gpu = point().context->gpu()) {  // the others are the CPU's
+      if (measure_.cold_steps == 0) return;
+      auto ceiling = std::make_unique<measure::GpuCeilingTask>(*gpu);
+      ceiling_ = ceiling.get();
+      tasks.push_back(std::move(ceiling));
+      return;
+    }
     roofline_.emplace(group, measure_.cold_steps > 0, tasks);
     tiers_.emplace(group, tasks);
   }
@@ -76,6 +88,7 @@ class DecodeGroup : public TimedGroup {
     cell.summarise();
     if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
       measure::summarise_drafts(cell, *drafts->second);
+    if (ceiling_) ceiling_->write(cell);
     if (!roofline_) return;
     roofline_->write(cell);
     tiers_->write(cell);
@@ -120,6 +133,7 @@ class DecodeGroup : public TimedGroup {
   std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
   std::optional<measure::RooflineTasks> roofline_;
   std::optional<measure::TierTasks> tiers_;
+  const measure::GpuCeilingTask* ceiling_ = nullptr;  // of the group's tasks, on a GPU
 };
 
 std::vector<results::CellResult> run_decode(const measure::SweepPoint& point,

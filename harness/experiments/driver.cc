@@ -131,7 +131,10 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);
     if (rows.empty()) return false;
-    for (results::CellResult& row : rows) row.host = measure::host_name();
+    for (results::CellResult& row : rows) {
+      row.host = measure::host_name();
+      if (experiment_of(point).info.needs_model) row.forward_device = "cpu";
+    }
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
       options.note(describe_point(point) + ": measured again, since " + first_noise(rows));

@@ -74,6 +74,10 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const LayerSpecs& spec
     cell.status = results::Status::kUnsupported;
     cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
   }
+  if (cell.is_measured() && !arms(point)[arm].by_cache && point.context->gpu()) {
+    cell.status = results::Status::kUnsupported;
+    cell.reason = "its scores are computed by the CPU; with --device cuda only chunked and tiled run";
+  }
   return cell;
 }
 

@@ -6,115 +6,76 @@
 // model follow each other.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 
 #include "harness/gpu_check/checks.h"
 #include "kernels/cuda/attention/plan.h"
-#include "kernels/cuda/simt/simt.h"
+#include "kernels/format/encoding.h"
 
 namespace kv::gpu_check {
 namespace {
-
-class Event {
- public:
-  Event() { KV_CHECK(cudaEventCreate(&event_)); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { cudaEventDestroy(event_); }
-  void record(cudaStream_t stream) { KV_CHECK(cudaEventRecord(event_, stream)); }
-  // Waits for this event.
-  double us_since(const Event& start) const {
-    float ms = 0.0f;
-    KV_CHECK(cudaEventSynchronize(event_));
-    KV_CHECK(cudaEventElapsedTime(&ms, start.event_, event_));
-    return 1e3 * ms;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
   return values[values.size() / 2];
 }
 
-// Keeps the GPU busy while the host gives it what is to be timed, or the host's own time would count.
-__global__ void hold(int64_t cycles) {
-  const int64_t start = clock64();
-  while (clock64() - start < cycles) {
-  }
-}
-
-double time_once(cudaStream_t stream, const std::function<void()>& work) {
-  constexpr int64_t kHoldCycles = 100000;  // some 60 us
-  Event start, end;
-  hold<<<1, 1, 0, stream>>>(kHoldCycles);
-  KV_CHECK(cudaGetLastError());
-  start.record(stream);
-  work();
-  end.record(stream);
-  return end.us_since(start);
-}
-
 constexpr int kColdCalls = 40, kLeastGraphCalls = 32, kGraphLaunches = 8;
 
+double time_once(cuda::Gpu& gpu, const std::function<void()>& work) {
+  gpu.start_clock();
+  work();
+  return gpu.stop_clock_us();
+}
+
 // `call(i)` launches the i-th call; i picks the buffers, of which `buffers` take turns.
-double cold_us(cudaStream_t stream, const std::function<void(int)>& call) {
+double cold_us(cuda::Gpu& gpu, const std::function<void(int)>& call) {
   std::vector<double> times;
-  for (int i = 0; i < kColdCalls; ++i) times.push_back(time_once(stream, [&] { call(i); }));
+  for (int i = 0; i < kColdCalls; ++i) times.push_back(time_once(gpu, [&] { call(i); }));
   return median(times);
 }
 
-double steady_us(cudaStream_t stream, size_t buffers, const std::function<void(int)>& call) {
+double steady_us(cuda::CudaGpu& gpu, size_t buffers, const std::function<void(int)>& call) {
   const int calls = std::max(kLeastGraphCalls, static_cast<int>(buffers));
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
-  KV_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  KV_CHECK(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal));
   for (int i = 0; i < calls; ++i) call(i);
-  KV_CHECK(cudaStreamEndCapture(stream, &graph));
+  KV_CHECK(cudaStreamEndCapture(gpu.stream(), &graph));
   KV_CHECK(cudaGraphInstantiate(&ready, graph, 0));
   std::vector<double> times;
   for (int i = 0; i < kGraphLaunches; ++i) {
-    times.push_back(time_once(stream, [&] { KV_CHECK(cudaGraphLaunch(ready, stream)); }) / calls);
+    times.push_back(time_once(gpu, [&] { KV_CHECK(cudaGraphLaunch(ready, gpu.stream())); }) / calls);
   }
   KV_CHECK(cudaGraphExecDestroy(ready));
   KV_CHECK(cudaGraphDestroy(graph));
   return median(times);
 }
 
-// Every thread adds up 16-byte words, several on their way at once; the sum keeps the reads from being left
-// out.
-__global__ void read_all(const uint4* from, int64_t words, uint32_t* to) {
-  constexpr int kAtOnce = 8;
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  uint32_t sum = 0;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += kAtOnce * stride) {
-    uint4 word[kAtOnce];
-    KV_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t at = i + j * stride;
-      word[j] = at < words ? __ldcs(from + at) : uint4{0, 0, 0, 0};
-    }
-    KV_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) sum += word[j].x ^ word[j].y ^ word[j].z ^ word[j].w;
-  }
-  if (sum == 0x12345678u) *to = sum;
-}
-
+// The best of the numbers of blocks that are worth trying.
 double ceiling_gb_s(cuda::CudaGpu& gpu, const char* when) {
   constexpr int64_t kBytes = int64_t{4} << 30;
   const DeviceBytes data(gpu, kBytes), sum(gpu, 4);
   KV_CHECK(cudaMemsetAsync(data.as<std::byte>(), 0x5a, kBytes, gpu.stream()));
-  const auto blocks = static_cast<unsigned>(gpu.info().multiprocessors * 8);
-  const double us = cold_us(gpu.stream(), [&](int) {
-    read_all<<<blocks, 256, 0, gpu.stream()>>>(data.as<const uint4>(), kBytes / 16, sum.as<uint32_t>());
-  });
-  const double gb_s = static_cast<double>(kBytes) / us * 1e-3;
-  std::printf("{\"stage\": \"ceiling\", \"name\": \"%s\", \"read_gb_s\": %.1f}\n", when, gb_s);
+  double best = 0.0;
+  int best_blocks = 0;
+  for (const int blocks : cuda::kReadBlocks) {
+    const double us = cold_us(gpu, [&](int) {
+      gpu.read_all({data.as<std::byte>(), kBytes / 16, sum.as<uint32_t>()},
+                   blocks * gpu.info().multiprocessors);
+    });
+    const double gb_s = static_cast<double>(kBytes) / us * 1e-3;
+    if (gb_s > best) best_blocks = blocks;
+    best = std::max(best, gb_s);
+  }
+  std::printf(
+      "{\"stage\": \"ceiling\", \"name\": \"%s\", \"read_gb_s\": %.1f, \"blocks_of_sm\": %d, "
+      "\"sm_mhz\": %d}\n",
+      when, best, best_blocks, gpu.sm_mhz());
   std::fflush(stdout);
-  return gb_s;
+  return best;
 }
 
 struct Point {
@@ -159,8 +120,7 @@ bool measure_decode(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p
   const auto call = [&](int i) {
     scenes[static_cast<size_t>(i) % scenes.size()].step(Scene::Path::kOneLaunch);
   };
-  const double cold = ok ? cold_us(gpu.stream(), call) : 0.0,
-               steady = ok ? steady_us(gpu.stream(), scenes.size(), call) : 0.0;
+  const double cold = ok ? cold_us(gpu, call) : 0.0, steady = ok ? steady_us(gpu, scenes.size(), call) : 0.0;
   const auto bytes = static_cast<double>(scenes.front().kv_bytes());
   const double share = ok ? bytes / steady * 1e-3 / ceiling : 0.0;
   std::printf(
@@ -181,8 +141,8 @@ void measure_append(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& p
   std::printf(
       "{\"stage\": \"append\", \"codec\": \"%s\", \"batch\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
       "\"rows\": %d, \"status\": \"ok\", \"cold_us\": %.3f, \"steady_us\": %.3f}\n",
-      codec.name.c_str(), p.batch, p.kv_heads, p.head_dim, codec.unit_rows(), cold_us(gpu.stream(), call),
-      steady_us(gpu.stream(), scenes.size(), call));
+      codec.name.c_str(), p.batch, p.kv_heads, p.head_dim, codec.unit_rows(), cold_us(gpu, call),
+      steady_us(gpu, scenes.size(), call));
   std::fflush(stdout);
 }
 
@@ -199,7 +159,7 @@ bool measure_split(cuda::CudaGpu& gpu, const Point& p) {
     gpu.synchronize();
     error = scenes.front().relative_error(0);
     ok = ok && error <= 5e-6;
-    us[split] = steady_us(gpu.stream(), scenes.size(), [&](int i) {
+    us[split] = steady_us(gpu, scenes.size(), [&](int i) {
       scenes[static_cast<size_t>(i) % scenes.size()].step(Scene::Path::kOneLaunch);
     });
   }
@@ -225,7 +185,7 @@ bool measure_prefill(cuda::CudaGpu& gpu, const CodecChoice& codec, const Point& 
   const double error = scene.relative_error(0);
   const bool ok = error <= 5e-6;
   const auto call = [&](int) { scene.step(Scene::Path::kOneLaunch); };
-  const double us = ok ? steady_us(gpu.stream(), 1, call) : 0.0;
+  const double us = ok ? steady_us(gpu, 1, call) : 0.0;
   // Two products, of as many rows as a token sees on average.
   const double seen = p.seq_len - 0.5 * (tokens - 1);
   const double flops = 4.0 * seen * p.head_dim * shape.queries() * p.kv_heads * p.batch;
@@ -274,6 +234,17 @@ class Cases {
   bool all_right_ = true;
 };
 
+// As many sequences, or more, so that K and V have the bytes that the targets are about: far more than any L2.
+int large_batch(const CodecChoice& codec, const Point& p) {
+  constexpr double kLeastBytes = 256 << 20;
+  double row_bytes = 0.0;
+  for (const Encoding& e : {codec.k, codec.v}) {
+    row_bytes +=
+        static_cast<double>(unit_data_bytes(e, p.head_dim) + unit_meta_bytes(e, p.head_dim)) / e.group;
+  }
+  return std::max(p.batch, static_cast<int>(std::ceil(kLeastBytes / (row_bytes * p.seq_len * p.kv_heads))));
+}
+
 }  // namespace
 
 bool benchmark(cuda::CudaGpu& gpu, double seconds) {
@@ -282,14 +253,22 @@ bool benchmark(cuda::CudaGpu& gpu, double seconds) {
   for (const int32_t seq_len : {1024, 2048, cuda::kMostItemRows}) {  // which one item can hold
     cases.run([&] { return measure_split(gpu, {1, seq_len, 8, 4, 128, 0}); });
   }
-  const Point points[] = {{32, 4096, 8, 4, 128, 0}, {32, 4096, 8, 4, 128, 16}, {1, 1024, 8, 4, 128, 0},
-                          {1, 32768, 8, 4, 128, 0}, {32, 4096, 8, 1, 128, 0},  {16, 4096, 8, 8, 128, 0},
-                          {32, 4096, 8, 4, 64, 0},  {16, 4096, 8, 2, 256, 0},  {4, 16384, 8, 4, 128, 0}};
-  for (const Point& point : points) {
+  // Those that the targets are about; where they are larger than what peers are timed with, that follows.
+  for (const int32_t page_rows : {0, 16}) {
     for (const std::string& name : decode_order()) {
       const CodecChoice& codec = codec_named(name);
-      Point p = point;
-      if (p.page_rows) p.page_rows = std::max(p.page_rows, codec.unit_rows());
+      Point p{32, 4096, 8, 4, 128, page_rows ? std::max(page_rows, codec.unit_rows()) : 0};
+      p.batch = large_batch(codec, p);
+      cases.run([&] { return measure_decode(gpu, codec, p, ceiling); });
+    }
+  }
+  const Point points[] = {{32, 4096, 8, 4, 128, 0}, {1, 1024, 8, 4, 128, 0},  {1, 32768, 8, 4, 128, 0},
+                          {32, 4096, 8, 1, 128, 0}, {16, 4096, 8, 8, 128, 0}, {32, 4096, 8, 4, 64, 0},
+                          {16, 4096, 8, 2, 256, 0}, {4, 16384, 8, 4, 128, 0}};
+  for (const Point& p : points) {
+    for (const std::string& name : decode_order()) {
+      const CodecChoice& codec = codec_named(name);
+      if (&p == points && large_batch(codec, p) == p.batch) continue;  // above
       cases.run([&] { return measure_decode(gpu, codec, p, ceiling); });
     }
   }

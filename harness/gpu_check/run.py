@@ -38,6 +38,7 @@ SOURCES = [
     *sorted((HOME / "kernels/cuda").rglob("*.cu")),
     *sorted((HOME / "harness/gpu_check").glob("*.c[cu]")),
     *sorted((HOME / "kernels/format").glob("*.cc")),
+    HOME / "variants/storage/attention_plan.cc",
 ]
 
 

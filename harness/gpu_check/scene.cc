@@ -8,7 +8,6 @@
 
 #include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/numbers.h"
-#include "kernels/cuda/attention/plan.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 
@@ -83,7 +82,8 @@ Scene::Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape,
   q_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
   out_ = DeviceBytes(gpu, static_cast<size_t>(queries) * sizeof(float));
   write(q_.as<float>(), queries, seed, int64_t{1} << 60);
-  plan();
+  fast_ = planned(shape.split ? AttentionPlan::Cut::kEven : AttentionPlan::Cut::kWhole);
+  plain_ = planned(AttentionPlan::Cut::kPlain);
   make_append(write);
   gpu.synchronize();
 }
@@ -154,79 +154,66 @@ void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const 
   }
 }
 
-void Scene::plan() {
-  const int block_queries = gpu_.decode_queries(main_.layout, shape_.queries());
-  const int blocks = block_queries ? (shape_.queries() + block_queries - 1) / block_queries : 1;
-  const int64_t all = std::accumulate(main_.rows.begin(), main_.rows.end(), int64_t{0});
-  const int32_t longest = std::max(*std::max_element(main_.rows.begin(), main_.rows.end()),
-                                   *std::max_element(tail_.rows.begin(), tail_.rows.end()));
-  const int32_t each = shape_.split ? cuda::item_rows(all * blocks, gpu_.info().multiprocessors)
-                                    : std::min(longest, cuda::kMostItemRows);
+Scene::Planned Scene::planned(AttentionPlan::Cut how) const {
+  Planned made;
+  AttentionPlan& plan = made.plan;
+  plan.layout = main_.layout;
+  plan.tail = tail_.layout;
+  plan.head_dim = shape_.head_dim;
+  plan.group = shape_.group;
   const int64_t queries = int64_t{shape_.queries()} * shape_.head_dim;
-  int64_t partials = 0;
-  for (int32_t i = 0; i < static_cast<int32_t>(main_.rows.size()); ++i) {
-    int32_t splits = cuda::cut_rows(i, main_.rows[i], each, 0, items_[0]);
-    splits = cuda::cut_rows(i, tail_.rows[i], each, splits, items_[1]);
-    problems_.push_back({.q = q_.as<float>() + i * queries,
-                         .out = out_.as<float>() + i * queries,
-                         .pages = main_.device_pages.as<cuda::Page>() + int64_t{i} * main_.pages_each,
-                         .tail = tail_.device_pages.as<cuda::Page>() + int64_t{i} * tail_.pages_each,
-                         .rows = main_.rows[i],
-                         .tail_rows = tail_.rows[i],
-                         .n = shape_.tokens,
-                         .visible = main_.rows[i] + tail_.rows[i] - shape_.tokens + 1,
-                         .splits = splits,
-                         .first_partial = partials,
-                         .logits = nullptr});
-    partials += int64_t{splits} * shape_.queries();
-    most_splits_ = std::max(most_splits_, splits);
+  for (size_t i = 0; i < main_.rows.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    plan.problems.push_back({.q = q_.as<float>() + at * queries,
+                             .out = out_.as<float>() + at * queries,
+                             .pages = main_.device_pages.as<cuda::Page>() + at * main_.pages_each,
+                             .tail = tail_.device_pages.as<cuda::Page>() + at * tail_.pages_each,
+                             .rows = main_.rows[i],
+                             .tail_rows = tail_.rows[i],
+                             .n = shape_.tokens,
+                             .visible = main_.rows[i] + tail_.rows[i] - shape_.tokens + 1,
+                             .splits = 0,
+                             .first_partial = 0,
+                             .logits = nullptr});
   }
-  max_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
-  sum_ = DeviceBytes(gpu_, static_cast<size_t>(partials) * sizeof(float));
-  values_ = DeviceBytes(gpu_, static_cast<size_t>(partials * shape_.head_dim) * sizeof(float));
-  device_problems_ = upload(gpu_, problems_);
-  counters_ = upload(gpu_, std::vector<unsigned>(problems_.size() * static_cast<size_t>(blocks), 0));
-  for (int side = 0; side < 2; ++side) device_items_[side] = upload(gpu_, items_[side]);
+  plan.cut(gpu_, how);
+  const auto partials = static_cast<size_t>(plan.partials);
+  made.max = DeviceBytes(gpu_, partials * sizeof(float));
+  made.sum = DeviceBytes(gpu_, partials * sizeof(float));
+  made.values = DeviceBytes(gpu_, partials * static_cast<size_t>(shape_.head_dim) * sizeof(float));
+  made.problems = upload(gpu_, plan.problems);
+  made.counters = upload(gpu_, std::vector<unsigned>(plan.counters(), 0));
+  for (int side = 0; side < 2; ++side) {
+    made.items[side] = upload(gpu_, plan.items[side]);
+    made.at.items[side] = made.items[side].as<cuda::WorkItem>();
+  }
+  made.at.problems = made.problems.as<cuda::Problem>();
+  made.at.counters = made.counters.as<unsigned>();
+  made.at.partials = {made.max.as<float>(), made.sum.as<float>(), made.values.as<float>()};
+  return made;
 }
 
 void Scene::step(Path path) {
-  const cuda::Partials partials{max_.as<float>(), sum_.as<float>(), values_.as<float>()};
-  const auto* on_gpu = device_problems_.as<cuda::Problem>();
-  const cuda::MergeParams merge{on_gpu, partials, shape_.group, shape_.head_dim, nullptr, shape_.queries()};
-  unsigned* counters = path == Path::kOneLaunch ? counters_.as<unsigned>() : nullptr;
-  for (int side = 0; path != Path::kPlain && side < 2; ++side) {
-    if (items_[side].empty()) continue;
-    const cuda::Layout& layout = side ? tail_.layout : main_.layout;
-    gpu_.decode({layout, device_items_[side].as<cuda::WorkItem>(), merge, counters, side == 1},
-                static_cast<int>(items_[side].size()));
-  }
-  if (path == Path::kPlain) {
-    // As many splits as the plan has, cut anew over all rows.
-    int32_t longest = 0;
-    for (const cuda::Problem& p : problems_) longest = std::max(longest, rows_of(p));
-    const int32_t least_splits = std::min_element(problems_.begin(), problems_.end(), [](auto& a, auto& b) {
-                                   return a.splits < b.splits;
-                                 })->splits;
-    gpu_.attend_simple({main_.layout, tail_.layout, on_gpu, partials, shape_.group,
-                        (longest + least_splits - 1) / least_splits},
-                       problems(), most_splits_, shape_.queries());
-  }
-  if (path != Path::kOneLaunch) gpu_.merge(merge, problems());
+  const Planned& planned = path == Path::kPlain ? plain_ : fast_;
+  AttentionPlan::Placed at = planned.at;
+  if (path == Path::kTwoLaunches) at.counters = nullptr;
+  planned.plan.run(gpu_, at);
 }
 
 void Scene::make_append(const WriteNumbers& write) {
   const auto& layout = main_.layout;
   const int64_t numbers = int64_t{layout.unit_rows} * shape_.head_dim;
-  new_rows_ = DeviceBytes(gpu_, static_cast<size_t>(2 * numbers) * problems_.size() * sizeof(float));
+  new_rows_ =
+      DeviceBytes(gpu_, static_cast<size_t>(2 * numbers) * static_cast<size_t>(problems()) * sizeof(float));
   write(new_rows_.as<float>(), 2 * numbers * problems(), seed_, int64_t{1} << 61);
   std::vector<cuda::AppendJob> jobs;
   for (int i = 0; i < problems(); ++i) {
     float* k = new_rows_.as<float>() + 2 * numbers * i;
     jobs.push_back({.k = reinterpret_cast<const std::byte*>(k),
                     .v = reinterpret_cast<const std::byte*>(k + numbers),
-                    .pages = problems_[i].pages,
+                    .pages = problem(i).pages,
                     .slots = nullptr,
-                    .first = std::max(0, problems_[i].rows / layout.unit_rows - 1),
+                    .first = std::max(0, problem(i).rows / layout.unit_rows - 1),
                     .units = 1});
   }
   append_jobs_ = upload(gpu_, jobs);
@@ -243,7 +230,7 @@ int64_t Scene::kv_bytes() const {
            layout.unit_rows;
   };
   int64_t bytes = 0;
-  for (const cuda::Problem& p : problems_) {
+  for (const cuda::Problem& p : fast_.plan.problems) {
     bytes += p.rows * row_bytes(main_.layout) + p.tail_rows * row_bytes(tail_.layout);
   }
   return bytes;
@@ -307,7 +294,7 @@ std::vector<float> Scene::all_decoded(int problem, bool v) const {
 }
 
 bool Scene::copy_is_the_cpus(int problem) const {
-  const cuda::Problem& p = problems_[problem];
+  const cuda::Problem& p = this->problem(problem);
   const size_t bytes = static_cast<size_t>(rows_of(p)) * static_cast<size_t>(shape_.head_dim) * sizeof(float);
   const DeviceBytes copy[] = {DeviceBytes(gpu_, bytes), DeviceBytes(gpu_, bytes)};
   const cuda::CopyJob job{p.pages, p.tail, p.rows, p.tail_rows, copy[0].as<float>(), copy[1].as<float>(),
@@ -328,8 +315,8 @@ double Scene::relative_error(int problem) const {
   const auto d = static_cast<size_t>(shape_.head_dim);
   const size_t numbers = static_cast<size_t>(shape_.queries()) * d;
   std::vector<float> q(numbers), out(numbers);
-  gpu_.copy(q.data(), problems_[problem].q, numbers * sizeof(float));
-  gpu_.copy(out.data(), problems_[problem].out, numbers * sizeof(float));
+  gpu_.copy(q.data(), this->problem(problem).q, numbers * sizeof(float));
+  gpu_.copy(out.data(), this->problem(problem).out, numbers * sizeof(float));
   // Back to front, since each token sees a row less than the next.
   std::vector<double> want(numbers);
   for (int32_t token = shape_.tokens - 1; token >= 0; --token) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/span.h"
+#include "variants/storage/attention_plan.h"
 
 namespace kv::gpu_check {
 
@@ -80,11 +81,11 @@ class Scene {
   void append();
 
   // Whether this GPU can take the steps that are not plain.
-  bool is_fast() const { return gpu_.decode_queries(main_.layout, shape_.queries()) > 0; }
+  bool is_fast() const { return fast_.plan.block_queries > 0; }
   // The K and V bytes that a step must read.
   int64_t kv_bytes() const;
   const SceneShape& shape() const { return shape_; }
-  int problems() const { return static_cast<int>(problems_.size()); }
+  int problems() const { return fast_.plan.count(); }
 
   // ||out - FP64|| / ||FP64|| of one (sequence, kv head), from the bytes that are stored.
   double relative_error(int problem) const;
@@ -107,7 +108,14 @@ class Scene {
   Pool make_pool(const CodecChoice& codec, const std::vector<int32_t>& rows, int32_t page_rows) const;
   // Appends the rows of every problem; `stream` tells the pools' numbers apart.
   void fill(const Pool& pool, int stream, const WriteNumbers& write) const;
-  void plan();
+  // A plan with what it needs on the GPU.
+  struct Planned {
+    AttentionPlan plan;
+    AttentionPlan::Placed at;
+    DeviceBytes problems, items[2], max, sum, values, counters;
+  };
+  Planned planned(AttentionPlan::Cut how) const;
+  const cuda::Problem& problem(int i) const { return fast_.plan.problems[static_cast<size_t>(i)]; }
   void make_append(const WriteNumbers& write);
   int64_t first_number(const Pool& pool, int stream, int problem, bool v) const;
   std::vector<float> decoded(const Pool& pool, int problem, bool v) const;
@@ -120,11 +128,8 @@ class Scene {
   const SceneShape shape_;
   const uint64_t seed_;
   Pool main_, tail_;
-  std::vector<cuda::Problem> problems_;
-  std::vector<cuda::WorkItem> items_[2];
-  int32_t most_splits_ = 0;
-  DeviceBytes q_, out_, device_problems_, device_items_[2], max_, sum_, values_, counters_, append_jobs_,
-      new_rows_;
+  DeviceBytes q_, out_, append_jobs_, new_rows_;
+  Planned fast_, plain_;
 };
 
 }  // namespace kv::gpu_check

@@ -272,7 +272,8 @@ void Cell::summarise() {
   result.view_p50_us = phase_median(steps, [](const StepTimes& t) { return t.view_us; });
   if (attend > 0.0) {
     result.attend_p50_us = attend;
-    result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
+    // The host's time has uploads and launches in it.
+    if (!on_gpu()) result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
   }
   if (steps.front().front().projections_us > 0.0) {
     result.projections_p50_us = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
@@ -294,9 +295,9 @@ void Cell::summarise() {
   if (cold_us.empty()) return;
   const std::vector<double> cold = math::repetition_medians(cold_us);
   const math::ConfidenceInterval interval = math::median_interval(cold);
-  result.cold_attend_p50_us = math::median(cold);
-  result.cold_ci_low_us = interval.low;
-  result.cold_ci_high_us = interval.high;
+  (on_gpu() ? result.gpu_p50_us : result.cold_attend_p50_us) = math::median(cold);
+  (on_gpu() ? result.gpu_ci_low_us : result.cold_ci_low_us) = interval.low;
+  (on_gpu() ? result.gpu_ci_high_us : result.cold_ci_high_us) = interval.high;
   result.cold_read_gbps = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
 }
 

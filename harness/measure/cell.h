@@ -57,7 +57,7 @@ struct Cell {
   Attend attend_with;                         // none: the cache's own
   int64_t prompt = 0;                         // tokens of each sequence's first step, if it was a prompt
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
-  std::vector<std::vector<double>> cold_us;   // [repetition][attend]
+  std::vector<std::vector<double>> cold_us;   // [repetition][attend] of a GPU by its own clock
   std::vector<std::vector<double>> draft_us;  // [repetition][step that verifies drafts]
   int64_t read_bytes = 0;                     // that one attend reads
   bool reads_in_place = false;                // not copies of them, or rows in files
@@ -87,6 +87,7 @@ struct Cell {
   int64_t kept_tokens() const;
   // Fills the time columns.
   void summarise();
+  bool on_gpu() const { return ledger && ledger->gpu(); }
 
  private:
   // The geometry that the cache was built for.

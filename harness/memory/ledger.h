@@ -31,6 +31,9 @@ class Ledger : public Memory {
   std::byte* allocate(size_t bytes, ByteKind kind) override;
   std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier tier) override;
   kv::cuda::Gpu* gpu() const override { return gpu_; }
+  // From now on a GPU's times are asked for.
+  void time_gpu() { times_gpu_ = true; }
+  GpuTime* gpu_time() override { return times_gpu_ && gpu_ ? &gpu_time_ : nullptr; }
   // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
   // survive.
   void release(std::byte* p) noexcept override;
@@ -91,6 +94,8 @@ class Ledger : public Memory {
   int64_t peak_total_bytes_ = 0;
   int64_t limit_bytes_;
   kv::cuda::Gpu* gpu_;
+  bool times_gpu_ = false;
+  GpuTime gpu_time_;
 };
 
 }  // namespace kv::memory

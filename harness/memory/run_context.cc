@@ -25,6 +25,8 @@ RunContext::RunContext(std::string_view device, std::string_view isa, int thread
   gpu_ = open_device(device);
 }
 
+RunContext::RunContext(std::unique_ptr<cuda::Gpu> gpu) : RunContext() { gpu_ = std::move(gpu); }
+
 RunContext::~RunContext() = default;
 
 ThreadCount::ThreadCount(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }

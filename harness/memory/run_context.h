@@ -17,6 +17,8 @@ class RunContext {
   // core. The kernels hold their instruction set themselves, so the last context made decides it. Throws
   // std::invalid_argument with one line for what this machine does not have.
   explicit RunContext(std::string_view device = "cpu", std::string_view isa = "auto", int threads = 0);
+  // With this GPU in place of one that is opened.
+  explicit RunContext(std::unique_ptr<cuda::Gpu> gpu);
   ~RunContext();
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;

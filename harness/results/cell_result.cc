@@ -2,6 +2,7 @@
 #include "harness/results/cell_result.h"
 
 #include "harness/results/draft_fields.h"
+#include "harness/results/gpu_fields.h"
 #include "harness/results/prediction_fields.h"
 #include "harness/results/tier_fields.h"
 
@@ -112,17 +113,22 @@ Fields roofline() {
   return written_by<C>(
       "decode model",
       {
-          by(kSteps, {"read_gbps", "GB/s", &C::read_gbps,
-                      "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us"}),
+          by(kSteps,
+             {"read_gbps", "GB/s", &C::read_gbps,
+              "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us; empty "
+              "with device = cuda, whose attend_p50_us is the host's"}),
           {"ceiling_gbps", "GB/s", &C::ceiling_gbps,
            "measured read bandwidth: reading the same rows in the same order, over and over, and nothing "
            "else (of rows "
            "that are copied before each read, or lie in files: as many other bytes)"},
           {"ceiling_share", "1", &C::ceiling_share,
            "share of measured read bandwidth: read_gbps / ceiling_gbps"},
-          by("decode", {"cold_read_gbps", "GB/s", &C::cold_read_gbps, "read_gbps with cold_attend_p50_us"}),
-          by("decode", {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
-                        "measured read bandwidth over more than twice the last-level cache"}),
+          by("decode", {"cold_read_gbps", "GB/s", &C::cold_read_gbps,
+                        "read_gbps with cold_attend_p50_us, or, with device = cuda, gpu_p50_us"}),
+          by("decode",
+             {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
+              "measured read bandwidth over more than twice the last-level cache; of a GPU over four times "
+              "its L2, the best of several shapes"}),
           by("decode",
              {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"}),
           {"multiply_adds", "", &C::multiply_adds,
@@ -349,7 +355,8 @@ Fields comparison() {
           by(kTimed, {"ratio_ci_high", "1", &C::ratio_ci_high, "its upper end"}),
           by(kTimed, {"ratio_confidence", "1", &C::ratio_confidence,
                       "of this interval alone: 0.95 for one comparison, else more"}),
-          by("decode", {"cold_ratio_p50", "1", &C::cold_ratio_p50, "the same of cold_attend_p50_us"}),
+          by("decode",
+             {"cold_ratio_p50", "1", &C::cold_ratio_p50, "the same of cold_attend_p50_us or gpu_p50_us"}),
           by("decode",
              {"cold_ratio_ci_low", "1", &C::cold_ratio_ci_low, "its interval, as wide as that of ratio_p50"}),
           by("decode", {"cold_ratio_ci_high", "1", &C::cold_ratio_ci_high, "its upper end"}),
@@ -373,9 +380,9 @@ Fields comparison() {
 Fields all_fields() {
   Fields all;
   for (const Fields& part :
-       {identity(), bytes(), times(), draft_fields(), roofline(), tier_fields(kAll, kSteps), errors(),
-        of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(),
-        of_whole_models(), replay_fields(), comparison()})
+       {identity(), bytes(), times(), gpu_fields(), draft_fields(), roofline(), tier_fields(kAll, kSteps),
+        errors(), of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(),
+        of_models(), of_whole_models(), replay_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

@@ -32,7 +32,7 @@ struct CellResult : PredictionResult, ReplayResult, DraftResult {
   std::string lengths, arm;
   Integer chunk_tokens;
   Status status = Status::kNone;
-  std::string reason, kernel, host;
+  std::string reason, kernel, host, forward_device;
 
   Integer bytes_payload, bytes_metadata, bytes_slack, bytes_workspace_peak, bytes_copied, bytes_predicted;
   Integer bytes_device_peak, rss_peak_bytes;
@@ -41,6 +41,9 @@ struct CellResult : PredictionResult, ReplayResult, DraftResult {
   Number append_p50_us, view_p50_us, attend_p50_us;
   Number step_p50_us, step_p90_us, step_p99_us, step_max_us, step_ci_low_us, step_ci_high_us;
   Number cold_attend_p50_us, cold_ci_low_us, cold_ci_high_us;
+  // The same by the GPU's own clock, and how fast its multiprocessors ran meanwhile.
+  Number gpu_p50_us, gpu_ci_low_us, gpu_ci_high_us;
+  Integer gpu_sm_mhz_least, gpu_sm_mhz_most;
 
   // A step of a whole model: what else it takes, and its own roofline.
   std::string weights, weights_type, context;

@@ -45,6 +45,7 @@ const Schema<SampleResult>& sample_schema() {
        {"projections_us", "us", &S::projections_us, as_of_cells("projections_p50_us"), Later{}},
        {"state_us", "us", &S::state_us, as_of_cells("state_p50_us"), Later{}},
        {"rest_us", "us", &S::rest_us, as_of_cells("rest_p50_us"), Later{}},
+       {"gpu_us", "us", &S::gpu_us, as_of_cells("gpu_p50_us"), Later{}},
        host_field<S>()});
   return schema;
 }

@@ -26,7 +26,7 @@ struct SampleResult : OfCell {
   using OfCell::OfCell;
   Integer repetition, sample;
   std::string kind;
-  Number append_us, view_us, attend_us, step_us, projections_us, state_us, rest_us;
+  Number append_us, view_us, attend_us, step_us, projections_us, state_us, rest_us, gpu_us;
 };
 
 // A step of a growth run: growth.csv.

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_gpu.h"
 
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 
@@ -9,6 +10,7 @@
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/merge.h"
+#include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/refuse.h"
@@ -19,6 +21,16 @@ namespace {
 constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
 
 int blocks(int items, int of) { return (items + of - 1) / of; }
+
+constexpr size_t kStagingBytes = size_t{8} << 20;
+constexpr int64_t kHeldCycles = 200000;  // some 0.1 ms
+
+// Keeps the GPU busy, for so many of its cycles.
+__global__ void hold(int64_t cycles) {
+  const int64_t start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
 
 dim3 grid(int x, int y = 1, int z = 1) {
   check_grid(y, z);
@@ -79,9 +91,18 @@ CudaGpu::CudaGpu(int device) {
   KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   KV_CHECK(cudaStreamCreateWithFlags(&ahead_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : events_) KV_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  for (cudaEvent_t& event : clock_) KV_CHECK(cudaEventCreate(&event));
+  staging_ = allocate_pinned(kStagingBytes);
+  // Memory that is released stays in the pool, or each allocation would wait for the driver.
+  cudaMemPool_t pool = nullptr;
+  uint64_t kept = UINT64_MAX;
+  KV_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
+  KV_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
 }
 
 CudaGpu::~CudaGpu() {
+  release_pinned(staging_);
+  for (const cudaEvent_t event : clock_) report(cudaEventDestroy(event), "cudaEventDestroy");
   for (const cudaEvent_t event : events_) report(cudaEventDestroy(event), "cudaEventDestroy");
   report(cudaStreamDestroy(ahead_), "cudaStreamDestroy");
   report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
@@ -89,14 +110,15 @@ CudaGpu::~CudaGpu() {
 
 std::byte* CudaGpu::allocate(size_t bytes) {
   void* p = nullptr;
-  KV_CHECK(cudaMalloc(&p, bytes));
+  KV_CHECK(cudaMallocAsync(&p, bytes, stream_));
+  KV_CHECK(cudaStreamSynchronize(stream_));  // either queue may use it at once
   return static_cast<std::byte*>(p);
 }
 
 void CudaGpu::release(std::byte* p) noexcept {
   for (const cudaStream_t stream : {stream_, ahead_})
     report(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  report(cudaFree(p), "cudaFree");
+  report(cudaFreeAsync(p, stream_), "cudaFreeAsync");
 }
 
 std::byte* CudaGpu::allocate_pinned(size_t bytes) {
@@ -115,6 +137,19 @@ void CudaGpu::release_pinned(std::byte* p) noexcept {
 void CudaGpu::copy(void* to, const void* from, size_t bytes) {
   KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
   KV_CHECK(cudaStreamSynchronize(stream_));
+  staged_ = 0;
+}
+
+// Through pinned memory, or CUDA might wait for what is launched before.
+void CudaGpu::upload(void* to, const void* from, size_t bytes) {
+  if (bytes > kStagingBytes) return copy(to, from, bytes);
+  if (staged_ + bytes > kStagingBytes) {
+    KV_CHECK(cudaStreamSynchronize(stream_));
+    staged_ = 0;
+  }
+  std::memcpy(staging_ + staged_, from, bytes);
+  KV_CHECK(cudaMemcpyAsync(to, staging_ + staged_, bytes, cudaMemcpyHostToDevice, stream_));
+  staged_ += bytes;
 }
 
 void CudaGpu::synchronize() {
@@ -136,6 +171,30 @@ void CudaGpu::wait(Queue queue, Mark mark) {
 }
 
 void CudaGpu::wait(Mark mark) { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
+
+void CudaGpu::start_clock() {
+  hold<<<1, 1, 0, stream_>>>(kHeldCycles);
+  KV_CHECK(cudaGetLastError());
+  KV_CHECK(cudaEventRecord(clock_[0], stream_));
+}
+
+void CudaGpu::stop_clock() { KV_CHECK(cudaEventRecord(clock_[1], stream_)); }
+
+double CudaGpu::clock_us() {
+  float ms = 0.0f;
+  KV_CHECK(cudaEventSynchronize(clock_[1]));
+  KV_CHECK(cudaEventElapsedTime(&ms, clock_[0], clock_[1]));
+  return 1e3 * ms;
+}
+
+int CudaGpu::sm_mhz() {
+  constexpr int64_t kCycles = 2000000;
+  start_clock();
+  hold<<<1, 1, 0, stream_>>>(kCycles);
+  KV_CHECK(cudaGetLastError());
+  stop_clock();
+  return static_cast<int>(kCycles / clock_us());
+}
 
 void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
   append_rows<<<grid(append_blocks(params.layout, most_units), jobs), kAppendWarps * simt::kWarp, 0,
@@ -195,6 +254,11 @@ void CudaGpu::add_attention_weights(const AttentionWeightsParams& params, int pr
 
 void CudaGpu::choose_slots(const EvictParams& params, int heads) {
   choose_slot<<<grid(heads), kEvictWarps * simt::kWarp, kEvictSharedBytes, stream_>>>(params);
+  KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::read_all(const ReadParams& params, int blocks) {
+  cuda::read_all<<<grid(blocks), kReadThreads, 0, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
 }
 

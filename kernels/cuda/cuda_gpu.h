@@ -31,11 +31,16 @@ class CudaGpu : public Gpu {
   std::byte* allocate_pinned(size_t bytes) override;
   void release_pinned(std::byte* p) noexcept override;
   void copy(void* to, const void* from, size_t bytes) override;
+  void upload(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
   void prefetch(void* to, const void* from, size_t bytes) override;
   Mark mark(Queue queue) override;
   void wait(Queue queue, Mark mark) override;
   void wait(Mark mark) override;
+  void start_clock() override;
+  void stop_clock() override;
+  double clock_us() override;
+  int sm_mhz() override;
   void append(const AppendParams& params, int jobs, int most_units) override;
   void copy_rows(const CopyParams& params, int jobs, int most_rows) override;
   void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override;
@@ -44,6 +49,7 @@ class CudaGpu : public Gpu {
   void merge(const MergeParams& params, int problems) override;
   void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) override;
   void choose_slots(const EvictParams& params, int heads) override;
+  void read_all(const ReadParams& params, int blocks) override;
 
  private:
   // The instance for these rows and queries; without a kernel where there is none, or where this GPU's blocks
@@ -58,7 +64,10 @@ class CudaGpu : public Gpu {
   cudaStream_t stream_ = nullptr, ahead_ = nullptr;
   std::array<cudaEvent_t, kMarks> events_{};  // of the newest marks
   Mark marks_ = 0;
-  std::set<const void*> prepared_;  // kernels that may use more shared memory than the standard 48 KiB
+  std::array<cudaEvent_t, 2> clock_{};  // at its start and its end
+  std::byte* staging_ = nullptr;        // pinned: what is uploaded waits there
+  size_t staged_ = 0;                   // bytes of it that may still be on their way
+  std::set<const void*> prepared_;      // kernels that may use more shared memory than the standard 48 KiB
 };
 
 }  // namespace kv::cuda

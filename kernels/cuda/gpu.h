@@ -41,6 +41,8 @@ class Gpu {
   virtual void release_pinned(std::byte* p) noexcept = 0;
   // From and to memory of either kind. The host's bytes may be reused when it returns.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // The same from the host's memory to the GPU's, in the main queue: what is launched before may still run.
+  virtual void upload(void* to, const void* from, size_t bytes) = 0;
   // Until all is done, in both queues.
   virtual void synchronize() = 0;
 
@@ -54,6 +56,14 @@ class Gpu {
   virtual void wait(Queue queue, Mark mark) = 0;
   virtual void wait(Mark mark) = 0;
 
+  // The GPU's own time from one call to the other, of what the main queue is given between them. It begins when
+  // the host has had 0.1 ms to launch that, whose own time would count else. clock_us() waits.
+  virtual void start_clock() = 0;
+  virtual void stop_clock() = 0;
+  virtual double clock_us() = 0;
+  // How fast the multiprocessors run now; waits.
+  virtual int sm_mhz() = 0;
+
   // Launches; the kernels' headers say what they do. Pointers in the parameters are the device's.
   virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
   virtual void copy_rows(const CopyParams& params, int jobs, int most_rows) = 0;
@@ -65,6 +75,7 @@ class Gpu {
   virtual void merge(const MergeParams& params, int problems) = 0;
   virtual void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) = 0;
   virtual void choose_slots(const EvictParams& params, int heads) = 0;
+  virtual void read_all(const ReadParams& params, int blocks) = 0;
 };
 
 // The first GPU. Throws std::invalid_argument with one line if there is no driver, no GPU, or this build has

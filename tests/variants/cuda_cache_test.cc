@@ -139,6 +139,42 @@ TEST_F(CudaCache, RaggedBatchesGoInOneLaunch) {
   }
 }
 
+// Of a step that is like the one before it, lengths and what is new go to the GPU, and no list of pages. All sequences'
+// rows go in one launch.
+TEST_F(CudaCache, AStepSendsWhatIsNewAndAppendsInOneLaunch) {
+  for (const char* text : {"paged(block=2)/f16", "paged(block=32)/kivi(residual=32)"}) {
+    SCOPED_TRACE(text);
+    test::SimtGpu gpu;
+    Side side(parse_spec(text), &gpu);
+    const Tokens tokens = make_tokens(kShape, 128, 6);
+    const auto step = [&](int64_t first, int64_t n) {
+      const Tokens part = slice(kShape, tokens, first, n);
+      std::vector<std::vector<float>> out(3, std::vector<float>(part.q.size(), NAN));
+      std::vector<StepInput> inputs;
+      for (SequenceId id = 0; id < 3; ++id) {
+        inputs.push_back(
+            {id, n, part.q.data(), part.k.data(), part.v.data(), out[static_cast<size_t>(id)].data()});
+      }
+      gpu.appends = gpu.uploaded_bytes = 0;
+      side.cache->step(0, inputs);
+    };
+    for (int i = 0; i < 3; ++i) side.cache->add_sequence();
+    step(0, 90);
+    step(90, 1);
+    const int64_t all = gpu.uploaded_bytes;
+    step(91, 1);
+    EXPECT_EQ(gpu.appends, 1);
+    if (std::string_view(text).starts_with("paged(block=2)")) {
+      const int64_t lists = int64_t{3} * kShape.kv_heads * 64 * sizeof(cuda::Page);
+      EXPECT_GT(all, lists);
+      EXPECT_LT(gpu.uploaded_bytes, all - lists * 9 / 10);
+    }
+    for (int64_t at = 92; at < 95; ++at) step(at, 1);
+    step(95, 1);  // residual rows become a unit at 96, of all sequences and heads at once
+    EXPECT_LE(gpu.appends, 2);
+  }
+}
+
 TEST_F(CudaCache, RowsAreCountedWhereTheyAre) {
   for (const char* text : {"contiguous/f16", "paged/q8_0", "contiguous/kivi(residual=32)"}) {
     Pair pair(parse_spec(text));

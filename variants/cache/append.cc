@@ -32,20 +32,22 @@ void Appender::reserve(int layer, std::span<const StepInput> inputs) {
 
 void Appender::store(int layer, std::span<const StepInput> inputs) {
   reserve(layer, inputs);
+  rows_.clear();
   for (const StepInput& in : inputs) {
     Sequence& s = sequences_.at(in.sequence);
     const std::span heads(s.retention.data() + stages_.index(layer, 0),
                           static_cast<size_t>(stages_.shape.kv_heads));
-    stages_.storage->store({.sequence = in.sequence,
-                            .layer = layer,
-                            .first = s.tokens[layer],
-                            .n = in.n,
-                            .k = in.k,
-                            .v = stages_.shape.is_latent() ? in.k : in.v,
-                            .heads = heads,
-                            .residual = s.residual.empty() ? nullptr : &s.residual[layer]});
-    s.tokens[layer] += in.n;
+    rows_.push_back({.sequence = in.sequence,
+                     .layer = layer,
+                     .first = s.tokens[layer],
+                     .n = in.n,
+                     .k = in.k,
+                     .v = stages_.shape.is_latent() ? in.k : in.v,
+                     .heads = heads,
+                     .residual = s.residual.empty() ? nullptr : &s.residual[layer]});
   }
+  stages_.storage->store(rows_);
+  for (const StepInput& in : inputs) sequences_.at(in.sequence).tokens[layer] += in.n;
 }
 
 }  // namespace kv

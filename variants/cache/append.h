@@ -24,7 +24,9 @@ class Appender {
  private:
   Stages& stages_;
   Sequences& sequences_;
-  std::vector<Growth> growths_;  // kept between steps so that a steady state allocates nothing
+  // Kept between steps so that a steady state allocates nothing.
+  std::vector<Growth> growths_;
+  std::vector<NewRows> rows_;
 };
 
 }  // namespace kv

@@ -44,6 +44,11 @@ struct TierBytes {
   friend bool operator==(const TierBytes&, const TierBytes&) = default;
 };
 
+// What a GPU has taken for attention, by its own clock.
+struct GpuTime {
+  double us = 0.0;
+};
+
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -57,6 +62,8 @@ class Memory {
   }
   // Whose memory that is; null where rows are the host's.
   virtual cuda::Gpu* gpu() const { return nullptr; }
+  // Where that is added up; null where nobody asks, since asking takes time.
+  virtual GpuTime* gpu_time() { return nullptr; }
   // Whether kernels read rows of this tier where they lie. Otherwise they come to the kernels in pieces.
   bool is_read_in_place(Tier tier) const { return tier == Tier::kHot || !gpu(); }
   // memcpy that is charged to the cache: growth and slicing copy through here.

@@ -18,7 +18,7 @@ class GpuStorage : public Storage {
   // Why rows of this head_dim cannot be kept on a GPU, or empty if they can.
   static std::string unsupported_reason(int head_dim);
 
-  void store(const NewRows& rows) override { append_.store(rows); }
+  void store(std::span<const NewRows> rows) override { append_.store(rows); }
   void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) override;
   void attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) override;
   void accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) override;

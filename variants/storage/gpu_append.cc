@@ -30,10 +30,18 @@ const std::byte* bytes_of(const float* rows) { return reinterpret_cast<const std
 
 }  // namespace
 
-void GpuAppend::store(const NewRows& rows) {
+void GpuAppend::store(std::span<const NewRows> rows) {
   tasks_.clear();  // of a call that failed
+  full_units_.clear();
   evicting_tasks_.clear();
-  rows.residual ? store_through_residual(rows) : store_slots(rows);
+  for (const NewRows& in : rows) {
+    in.residual ? store_through_residual(in) : store_slots(in);
+    // Of prompts all together, the f32 rows would take too much memory.
+    constexpr size_t kMostTasks = 1 << 14;
+    if (&in != &rows.back() && tasks_.size() < kMostTasks) continue;
+    in.residual ? encode_raw_and_full() : encode(tasks_, context_.unit, false);
+  }
+  evict_and_encode();
 }
 
 // Where the GPU chooses the slots, there is one token.
@@ -49,8 +57,9 @@ void GpuAppend::store_slots(const NewRows& in) {
       if (slot != Retention::kChosenByDevice) {
         token_of_slot[slot] = i;
       } else {
+        if (!evicting_tasks_.empty() && evicting_tasks_.back().token != in.first) evict_and_encode();
         evicting_tasks_.push_back({policy.device_scores(), slot_runs(in, head, policy.slots()),
-                                   bytes_of(in.k + row), bytes_of(in.v + row)});
+                                   bytes_of(in.k + row), bytes_of(in.v + row), in.first});
       }
     }
     for (const auto& [slot, i] : token_of_slot) {
@@ -59,8 +68,6 @@ void GpuAppend::store_slots(const NewRows& in) {
                         bytes_of(in.v + row)});
     }
   }
-  encode_tasks(context_.unit, false);
-  evict_and_encode(in.first);
 }
 
 SlotRuns GpuAppend::slot_runs(const NewRows& in, int head, int64_t slots) const {
@@ -77,7 +84,6 @@ SlotRuns GpuAppend::slot_runs(const NewRows& in, int head, int64_t slots) const 
 // before the next row takes its place. The heads go in step.
 void GpuAppend::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
-  const UnitLayout raw_unit = ResidualBuffer::layout(context_.head_dim, false);
   const int64_t d = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
   for (int64_t i = 0; i < in.n; ++i) {
@@ -89,57 +95,59 @@ void GpuAppend::store_through_residual(const NewRows& in) {
     }
     const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
     if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
-    encode_tasks(raw_unit, false);
     for (int head = 0; head < context_.kv_heads; ++head) {
       const UnitAddress raw = residual.address(head, encoded - unit.rows);
-      tasks_.push_back({context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1),
-                        raw.plane[kKData], raw.plane[kVData]});
+      full_units_.push_back({context_.placement.at(in.sequence, in.layer, head, encoded / unit.rows - 1),
+                             raw.plane[kKData], raw.plane[kVData]});
     }
-    encode_tasks(unit, true);
+    if (i + 1 < in.n) encode_raw_and_full();
   }
-  encode_tasks(raw_unit, false);
   residual.advance(in.first + in.n);
 }
 
-void GpuAppend::encode_tasks(const UnitLayout& unit, bool half) {
-  if (tasks_.empty()) return;
+void GpuAppend::encode_raw_and_full() {
+  encode(tasks_, ResidualBuffer::layout(context_.head_dim, false), false);
+  encode(full_units_, context_.unit, true);
+}
+
+void GpuAppend::encode(std::vector<EncodeTask>& tasks, const UnitLayout& unit, bool half) {
+  if (tasks.empty()) return;
   const cuda::Layout layout = append_layout(unit, unit.bytes, 1, context_.head_dim);
   Upload upload;
   const size_t row_bytes = static_cast<size_t>(unit.rows * context_.head_dim) * sizeof(float);
   std::vector<cuda::Page> pages;
   std::vector<size_t> rows_at;
-  for (const EncodeTask& task : tasks_) {
+  for (const EncodeTask& task : tasks) {
     pages.push_back(page_of(task.to));
     if (half) continue;
     rows_at.push_back(upload.add(std::span(task.k, row_bytes)));
     rows_at.push_back(upload.add(std::span(task.v, row_bytes)));
   }
   const size_t pages_at = upload.add(std::span<const cuda::Page>(pages));
-  const size_t jobs_at = upload.reserve<cuda::AppendJob>(tasks_.size());
+  const size_t jobs_at = upload.reserve<cuda::AppendJob>(tasks.size());
   const std::byte* base = fit(upload.size());
   std::vector<cuda::AppendJob> jobs;
-  for (size_t i = 0; i < tasks_.size(); ++i) {
-    jobs.push_back({.k = half ? tasks_[i].k : base + rows_at[2 * i],
-                    .v = half ? tasks_[i].v : base + rows_at[2 * i + 1],
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    jobs.push_back({.k = half ? tasks[i].k : base + rows_at[2 * i],
+                    .v = half ? tasks[i].v : base + rows_at[2 * i + 1],
                     .pages = reinterpret_cast<const cuda::Page*>(base + pages_at) + i,
                     .slots = nullptr,
                     .first = 0,
                     .units = 1});
   }
   upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
-  gpu_.copy(input_.data(), upload.data(), upload.size());
+  gpu_.upload(input_.data(), upload.data(), upload.size());
   // A grid has at most 65535 blocks on its second axis.
   constexpr size_t kMostJobs = 65535;
   for (size_t first = 0; first < jobs.size(); first += kMostJobs) {
     gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at) + first, half},
                 static_cast<int>(std::min(kMostJobs, jobs.size() - first)), 1);
   }
-  gpu_.synchronize();
-  tasks_.clear();
+  tasks.clear();
 }
 
 // The token's rows go up, its slot and what is in it stay there.
-void GpuAppend::evict_and_encode(int64_t token) {
+void GpuAppend::evict_and_encode() {
   if (evicting_tasks_.empty()) return;
   const SlotRuns& runs = evicting_tasks_.front().slots;
   const cuda::Layout layout = append_layout(context_.unit, runs.distance, runs.units, context_.head_dim);
@@ -170,18 +178,17 @@ void GpuAppend::evict_and_encode(int64_t token) {
                     .units = 1});
   }
   upload.set(jobs_at, std::span<const cuda::AppendJob>(jobs));
-  gpu_.copy(base, upload.data(), upload.size());
+  gpu_.upload(base, upload.data(), upload.size());
   const DeviceScores& policy = *evicting_tasks_.front().scores;
   const int count = static_cast<int>(heads.size());
   gpu_.choose_slots({.heads = reinterpret_cast<const cuda::ScoredSlots*>(base + heads_at),
                      .slot = slots,
                      .budget = policy.budget,
                      .recent = policy.recent,
-                     .count = static_cast<int32_t>(token),
+                     .count = static_cast<int32_t>(evicting_tasks_.front().token),
                      .newest_query = policy.newest_query},
                     count);
   gpu_.append({layout, reinterpret_cast<const cuda::AppendJob*>(base + jobs_at), false}, count, 1);
-  gpu_.synchronize();
   evicting_tasks_.clear();
 }
 

@@ -1,5 +1,6 @@
-// New rows into a GPU's memory: they are uploaded as f32 and encoded there, all units of a call in one
-// launch.
+// New rows into a GPU's memory: they are uploaded as f32 and encoded there, those of all sequences of a step's
+// layer in one launch. Raw rows that fill a unit are encoded in a second; and so are units whose rows come
+// later, where a sequence has several in a call. Nothing waits for the GPU.
 #pragma once
 
 #include <array>
@@ -34,6 +35,7 @@ struct EvictingTask {
   const DeviceScores* scores;
   SlotRuns slots;  // all of them; in equal runs for all tasks of a call
   const std::byte *k, *v;
+  int64_t token;  // its number, which all tasks of a call share
 };
 
 class GpuAppend {
@@ -41,23 +43,24 @@ class GpuAppend {
   explicit GpuAppend(const StorageContext& context) : context_(context), gpu_(*context.memory.gpu()) {}
 
   // As Storage::store.
-  void store(const NewRows& rows);
+  void store(std::span<const NewRows> rows);
 
  private:
   void store_slots(const NewRows& in);
   void store_through_residual(const NewRows& in);
   SlotRuns slot_runs(const NewRows& in, int head, int64_t slots) const;
-  // Encodes and forgets tasks_: of f32 rows of the host, or of f16 rows of the GPU.
-  void encode_tasks(const UnitLayout& unit, bool half);
+  // Encodes and forgets the tasks: of f32 rows of the host, or of f16 rows of the GPU.
+  void encode(std::vector<EncodeTask>& tasks, const UnitLayout& unit, bool half);
+  void encode_raw_and_full();
   // Chooses each head's slot and encodes its new token there, all on the GPU; then forgets evicting_tasks_.
-  // `token`: its number, of all heads alike.
-  void evict_and_encode(int64_t token);
+  void evict_and_encode();
   std::byte* fit(size_t bytes) { return fit_on_gpu(context_.memory, input_, bytes); }
 
   const StorageContext context_;
   cuda::Gpu& gpu_;
   Block input_;
   std::vector<EncodeTask> tasks_;
+  std::vector<EncodeTask> full_units_;  // whose rows lie in residual buffers, or are among tasks_
   std::vector<EvictingTask> evicting_tasks_;
 };
 

@@ -27,10 +27,7 @@ class Carver {
 }  // namespace
 
 // Addresses on the GPU.
-struct GpuAttention::Placed {
-  const cuda::Problem* problems = nullptr;
-  const cuda::WorkItem* items[2] = {};
-  unsigned* counters = nullptr;
+struct GpuAttention::Placed : AttentionPlan::Placed {
   float* const* weights = nullptr;
   const cuda::CopyJob* copies = nullptr;       // [problems] of the rows in memory
   const cuda::CopyJob* slot_copies = nullptr;  // [slots, heads]
@@ -38,31 +35,43 @@ struct GpuAttention::Placed {
   bool half_split = false;
   float* out = nullptr;
   float* logits = nullptr;
-  float* log_sum = nullptr;
-  cuda::Partials partials{};
 };
 
 GpuAttention::GpuAttention(Memory& memory, const Codec& codec, int head_dim)
-    : memory_(memory), gpu_(*memory.gpu()), codec_(codec), head_dim_(head_dim), pieces_(memory) {}
+    : memory_(memory),
+      gpu_(*memory.gpu()),
+      codec_(codec),
+      head_dim_(head_dim),
+      pieces_(memory),
+      lists_(memory) {}
 
 void GpuAttention::attend(std::span<const HeadQueries> problems, const PieceSource* source,
                           const RotatedKeys* rotated) {
   if (problems.empty()) return;
   GpuBatch batch = pack(problems, source, codec_.read_copy || rotated);
   PieceSlots slots = source ? pieces_.make_slots(batch, *source, head_dim_) : PieceSlots{};
-  const Placed at = place(batch, slots, rotated);
+  const std::span<const Span> spans = problems.front().spans;
+  const Placed at = place(batch, slots, rotated, spans.empty() ? nullptr : spans.front().k.data);
+  GpuTime* const time = memory_.gpu_time();
+  if (time) gpu_.start_clock();
+  launch(batch, at, slots, source);
+  if (time) gpu_.stop_clock();
+  if (source) pieces_.fetch_next(source->next, slots);
+  if (time) time->us += gpu_.clock_us();
+  fast_ = batch.plan.block_queries > 0;
+  collect(problems, at.out, batch.outputs);
+}
+
+void GpuAttention::launch(const GpuBatch& batch, const Placed& at, const PieceSlots& slots,
+                          const PieceSource* source) {
   run_resident(batch, at);
   if (source)
     pieces_.run(*source, slots,
                 [&](size_t input, size_t piece) { run_piece(batch, at, slots, input, piece); });
-  if (!batch.block_queries) gpu_.merge(merging(batch, at), batch.count());
-  if (batch.logits > 0) {
-    gpu_.add_attention_weights({at.problems, at.log_sum, at.weights, batch.group, batch.most_queries},
-                               batch.count(), batch.most_rows);
-  }
-  if (source) pieces_.fetch_next(source->next, slots);
-  fast_ = batch.block_queries > 0;
-  collect(problems, at.out, batch.outputs);
+  batch.plan.merge(gpu_, at);
+  if (batch.logits == 0) return;
+  gpu_.add_attention_weights({at.problems, at.log_sum, at.weights, batch.plan.group, batch.plan.most_queries},
+                             batch.count(), batch.most_rows);
 }
 
 GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const PieceSource* source,
@@ -70,12 +79,7 @@ GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const PieceSo
   const std::vector<int64_t> streamed = source ? source->rows : std::vector<int64_t>{0};
   GpuBatch batch(problems, codec_, head_dim_, streamed, static_cast<int>(problems.size() / streamed.size()),
                  copies);
-  // Of a problem, the same queries must meet in the blocks of both lists.
-  const bool raw_rows =
-      std::any_of(batch.problems.begin(), batch.problems.end(), [](auto& p) { return p.tail_rows > 0; });
-  const int queries = gpu_.decode_queries(batch.layout(), batch.most_queries);
-  const bool fit = !raw_rows || gpu_.decode_queries(batch.raw, batch.most_queries) == queries;
-  batch.cut(fit ? queries : 0, gpu_.info().multiprocessors);
+  batch.cut(gpu_);
   return batch;
 }
 
@@ -137,12 +141,12 @@ struct GpuAttention::Offsets {
 GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const PieceSlots& slots,
                                                  const RotatedKeys* rotated) const {
   Upload& upload = batch.upload;
-  const size_t count = batch.problems.size();
+  const size_t count = batch.plan.problems.size();
   Offsets at;
   at.q = batch.q_at;
   for (size_t i = 0; i < count; ++i) {
     const ResidentRows& resident = batch.resident[i];
-    at.pages.push_back(upload.add(pages_of(batch, slots, static_cast<int>(i))));
+    at.pages.push_back(upload.add_growing(pages_of(batch, slots, static_cast<int>(i))));
     at.resident.push_back(upload.add(batch.copies ? resident.pages : std::vector<cuda::Page>()));
     at.residual.push_back(upload.add(resident.residual));
     if (rotated) at.positions.push_back(upload.add(rotated->positions[i]));
@@ -151,11 +155,10 @@ GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const PieceSlo
   for (size_t slot = 0; batch.copies && slot < batch.slots; ++slot) {
     for (int head = 0; head < batch.heads; ++head) slot_pages.push_back(slots.encoded(slot, head));
   }
-  const size_t blocks = batch.block_queries ? static_cast<size_t>(batch.blocks(batch.most_queries)) : 0;
   at.problems = upload.reserve<cuda::Problem>(count);
   at.weights = upload.add(batch.weights);
-  for (int side = 0; side < 2; ++side) at.items[side] = upload.add(batch.items[side]);
-  at.counters = upload.reserve<unsigned>(count * blocks);
+  for (int side = 0; side < 2; ++side) at.items[side] = upload.add(batch.plan.items[side]);
+  at.counters = upload.reserve<unsigned>(batch.plan.counters());
   at.copies = upload.reserve<cuda::CopyJob>(batch.copies ? count : 0);
   at.slot_pages = upload.add(slot_pages);
   at.slot_copies = upload.reserve<cuda::CopyJob>(slot_pages.size());
@@ -163,10 +166,12 @@ GpuAttention::Offsets GpuAttention::upload_lists(GpuBatch& batch, const PieceSlo
 }
 
 // Room on the GPU for all that the kernels read and write, and the addresses of its parts.
-GpuAttention::Placed GpuAttention::place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated) {
+GpuAttention::Placed GpuAttention::place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated,
+                                         const void* rows) {
   place_copies(batch, slots);
   const Offsets at = upload_lists(batch, slots, rotated);
-  std::byte* const input = fit(input_, batch.upload.size());
+  ResidentLists::Lists& lists = lists_.of(rows, batch.upload.size());
+  std::byte* const input = lists.block.data();
   Placed placed;
   place_inputs(at, input, placed);
   place_outputs(batch, placed);
@@ -179,7 +184,7 @@ GpuAttention::Placed GpuAttention::place(GpuBatch& batch, PieceSlots& slots, con
     batch.upload.set<cuda::CopyJob>(at.copies, resident_copies(batch, at, input));
     batch.upload.set<cuda::CopyJob>(at.slot_copies, slot_copies(batch, slots, at, input));
   }
-  gpu_.copy(input, batch.upload.data(), batch.upload.size());
+  lists_.send(batch.upload, lists);
   return placed;
 }
 
@@ -195,12 +200,12 @@ void GpuAttention::place_inputs(const Offsets& at, const std::byte* input, Place
 
 void GpuAttention::place_outputs(const GpuBatch& batch, Placed& placed) {
   Carver output;
-  output.want(batch.outputs);                                // out
-  output.want(int64_t{batch.most_queries} * batch.count());  // log_sum
-  output.want(batch.partials);                               // max
-  output.want(batch.partials);                               // sum
-  output.want(batch.partials * head_dim_);                   // values
-  output.want(batch.logits);                                 // logits
+  output.want(batch.outputs);                                     // out
+  output.want(int64_t{batch.plan.most_queries} * batch.count());  // log_sum
+  output.want(batch.plan.partials);                               // max
+  output.want(batch.plan.partials);                               // sum
+  output.want(batch.plan.partials * head_dim_);                   // values
+  output.want(batch.logits);                                      // logits
   output.start(fit(output_, output.bytes()));
   placed.out = output.next();
   placed.log_sum = output.next();
@@ -215,9 +220,9 @@ void GpuAttention::point_problems(GpuBatch& batch, const Offsets& at, const std:
                                   const Placed& placed) const {
   float* out = placed.out;
   float* logits = placed.logits;
-  for (size_t i = 0; i < batch.problems.size(); ++i) {
-    cuda::Problem& p = batch.problems[i];
-    const int64_t queries = int64_t{batch.group} * p.n;
+  for (size_t i = 0; i < batch.plan.problems.size(); ++i) {
+    cuda::Problem& p = batch.plan.problems[i];
+    const int64_t queries = int64_t{batch.plan.group} * p.n;
     p.q = reinterpret_cast<const float*>(input + at.q[i]);
     p.pages = reinterpret_cast<const cuda::Page*>(input + at.pages[i]);
     p.tail = reinterpret_cast<const cuda::Page*>(input + at.residual[i]);
@@ -226,20 +231,20 @@ void GpuAttention::point_problems(GpuBatch& batch, const Offsets& at, const std:
     out += queries * head_dim_;
     if (p.logits) logits += queries * rows_of(p);
   }
-  batch.upload.set<cuda::Problem>(at.problems, batch.problems);
+  batch.upload.set<cuda::Problem>(at.problems, batch.plan.problems);
 }
 
 // Each problem's rows in memory to f32, keys rotated where they have positions.
 std::vector<cuda::CopyJob> GpuAttention::resident_copies(const GpuBatch& batch, const Offsets& at,
                                                          const std::byte* input) const {
   std::vector<cuda::CopyJob> jobs;
-  for (size_t i = 0; i < batch.problems.size(); ++i) {
+  for (size_t i = 0; i < batch.plan.problems.size(); ++i) {
     const ResidentRows& rows = batch.resident[i];
     const auto* pages = reinterpret_cast<const cuda::Page*>(input + at.resident[i]);
     const auto* positions =
         at.positions.empty() ? nullptr : reinterpret_cast<const int32_t*>(input + at.positions[i]);
-    jobs.push_back(
-        {pages, batch.problems[i].tail, rows.rows, rows.residual_rows, rows.copy.k, rows.copy.v, positions});
+    jobs.push_back({pages, batch.plan.problems[i].tail, rows.rows, rows.residual_rows, rows.copy.k,
+                    rows.copy.v, positions});
   }
   return jobs;
 }
@@ -272,40 +277,21 @@ cuda::CopyParams GpuAttention::copying(const GpuBatch& batch, const Placed& at,
   return {batch.encoded, batch.raw, jobs, at.angles, at.half_split};
 }
 
-cuda::MergeParams GpuAttention::merging(const GpuBatch& batch, const Placed& at) const {
-  return {at.problems, at.partials, batch.group, head_dim_, at.log_sum, batch.most_queries};
-}
-
-void GpuAttention::decode(const GpuBatch& batch, const Placed& at, bool residual, const ItemRange& items) {
-  if (items.count == 0) return;
-  gpu_.decode({residual ? batch.raw : batch.layout(), at.items[residual] + items.first, merging(batch, at),
-               at.counters, residual},
-              static_cast<int>(items.count));
-}
-
-void GpuAttention::attend_simple(const GpuBatch& batch, const Placed& at, const ItemRange& problems,
-                                 const ItemRange& splits) {
-  if (splits.count == 0) return;
-  gpu_.attend_simple({batch.layout(), batch.raw, at.problems + problems.first, at.partials, batch.group,
-                      kPieceRows, static_cast<int32_t>(splits.first)},
-                     static_cast<int>(problems.count), static_cast<int>(splits.count), batch.most_queries);
-}
-
 // All that needs no piece. Where there are any, their first is on its way meanwhile.
 void GpuAttention::run_resident(const GpuBatch& batch, const Placed& at) {
   int32_t most_rows = 0;
   for (const ResidentRows& resident : batch.resident) most_rows = std::max(most_rows, resident.all());
   if (batch.copies && most_rows > 0) gpu_.copy_rows(copying(batch, at, at.copies), batch.count(), most_rows);
-  if (batch.block_queries) {
-    decode(batch, at, false, batch.resident_items);
-    decode(batch, at, true, {0, batch.items[1].size()});
-    return;
+  const AttentionPlan& plan = batch.plan;
+  const auto heads = static_cast<size_t>(batch.heads), most_splits = static_cast<size_t>(plan.most_splits);
+  if (plan.block_queries) {
+    plan.decode(gpu_, at, false, batch.resident_items);
+    return plan.decode(gpu_, at, true, {0, plan.items[1].size()});
   }
-  const auto heads = static_cast<size_t>(batch.heads), most_splits = static_cast<size_t>(batch.most_splits);
-  if (batch.slots == 0) return attend_simple(batch, at, {0, batch.problems.size()}, {0, most_splits});
+  if (batch.slots == 0) return plan.attend_simple(gpu_, at, {0, plan.problems.size()}, {0, most_splits});
   for (size_t input = 0; input < batch.streamed_rows.size(); ++input) {
     const size_t first = batch.first_piece[input + 1] - batch.first_piece[input];
-    attend_simple(batch, at, {input * heads, heads}, {first, most_splits - first});
+    plan.attend_simple(gpu_, at, {input * heads, heads}, {first, most_splits - first});
   }
 }
 
@@ -316,8 +302,8 @@ void GpuAttention::run_piece(const GpuBatch& batch, const Placed& at, const Piec
     const cuda::CopyJob* jobs = at.slot_copies + slots.of(piece) * heads;
     gpu_.copy_rows(copying(batch, at, jobs), batch.heads, kPieceRows);
   }
-  if (batch.block_queries) return decode(batch, at, false, batch.piece_items[piece]);
-  attend_simple(batch, at, {input * heads, heads}, {piece - batch.first_piece[input], 1});
+  if (batch.plan.block_queries) return batch.plan.decode(gpu_, at, false, batch.piece_items[piece]);
+  batch.plan.attend_simple(gpu_, at, {input * heads, heads}, {piece - batch.first_piece[input], 1});
 }
 
 void GpuAttention::collect(std::span<const HeadQueries> problems, const float* from, int64_t numbers) {

@@ -10,6 +10,7 @@
 #include "variants/core/codec.h"
 #include "variants/core/placement.h"
 #include "variants/storage/gpu_pieces.h"
+#include "variants/storage/resident_lists.h"
 
 namespace kv {
 
@@ -39,7 +40,7 @@ class GpuAttention {
   std::vector<cuda::Page> pages_of(const GpuBatch& batch, const PieceSlots& slots, int problem) const;
   void place_copies(GpuBatch& batch, PieceSlots& slots);
   Offsets upload_lists(GpuBatch& batch, const PieceSlots& slots, const RotatedKeys* rotated) const;
-  Placed place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated);
+  Placed place(GpuBatch& batch, PieceSlots& slots, const RotatedKeys* rotated, const void* rows);
   void place_inputs(const Offsets& at, const std::byte* input, Placed& placed) const;
   void place_outputs(const GpuBatch& batch, Placed& placed);
   void point_problems(GpuBatch& batch, const Offsets& at, const std::byte* input, const Placed& placed) const;
@@ -50,10 +51,7 @@ class GpuAttention {
   const float* angles_on_gpu(const RotatedKeys& rotated);
   cuda::CopyParams copying(const GpuBatch& batch, const Placed& at, const cuda::CopyJob* jobs) const;
 
-  cuda::MergeParams merging(const GpuBatch& batch, const Placed& at) const;
-  void decode(const GpuBatch& batch, const Placed& at, bool residual, const ItemRange& items);
-  void attend_simple(const GpuBatch& batch, const Placed& at, const ItemRange& problems,
-                     const ItemRange& splits);
+  void launch(const GpuBatch& batch, const Placed& at, const PieceSlots& slots, const PieceSource* source);
   void run_resident(const GpuBatch& batch, const Placed& at);
   void run_piece(const GpuBatch& batch, const Placed& at, const PieceSlots& slots, size_t input,
                  size_t piece);
@@ -66,7 +64,8 @@ class GpuAttention {
   const int head_dim_;
   bool fast_ = true;
   GpuPieces pieces_;
-  Block input_, output_, copy_, angles_;
+  ResidentLists lists_;
+  Block output_, copy_, angles_;
   size_t angles_there_ = 0;
   std::vector<float> collected_;  // the host's
 };

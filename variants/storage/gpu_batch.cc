@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/cuda/attention/plan.h"
 #include "kernels/format/encoding.h"
 
 namespace kv {
@@ -63,8 +62,11 @@ cuda::Layout layout_of(const Span& span, int head_dim) {
 GpuBatch::GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int head_dim,
                    std::vector<int64_t> rows_in_pieces, int heads_of_input, bool through_copies)
     : copies(through_copies), heads(heads_of_input), streamed_rows(std::move(rows_in_pieces)) {
-  group = from.front().group;
   find_layouts(from, codec, head_dim);
+  plan.layout = copies ? dense_layout({}, {}, head_dim, kPieceRows) : encoded;
+  plan.tail = raw;
+  plan.head_dim = head_dim;
+  plan.group = from.front().group;
   for (size_t i = 0; i < from.size(); ++i) add(from[i], streamed_of(static_cast<int>(i)), codec);
 }
 
@@ -72,7 +74,6 @@ GpuBatch::GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int he
 // that long. Pieces are pages too.
 void GpuBatch::find_layouts(std::span<const HeadQueries> from, const Codec& codec, int head_dim) {
   raw = dense_layout(kRaw, kRaw, head_dim, static_cast<int32_t>(codec.unit_rows()));
-  copied = dense_layout({}, {}, head_dim, kPieceRows);
   encoded = raw;
   int64_t page_rows = 0;
   const bool in_pieces =
@@ -112,44 +113,26 @@ void GpuBatch::add(const HeadQueries& p, int64_t streamed, const Codec& codec) {
   q_at.push_back(upload.add(std::span(p.q, static_cast<size_t>(numbers))));
   const auto all = static_cast<int32_t>(streamed + placed.all());
   const int32_t tail_rows = copies ? 0 : placed.residual_rows;
-  problems.push_back({.q = nullptr,
-                      .out = nullptr,
-                      .pages = nullptr,
-                      .tail = nullptr,
-                      .rows = all - tail_rows,
-                      .tail_rows = tail_rows,
-                      .n = static_cast<int32_t>(p.n),
-                      .visible = static_cast<int32_t>(p.visible),
-                      .splits = 0,
-                      .first_partial = 0,
-                      .logits = nullptr});
+  plan.problems.push_back({.q = nullptr,
+                           .out = nullptr,
+                           .pages = nullptr,
+                           .tail = nullptr,
+                           .rows = all - tail_rows,
+                           .tail_rows = tail_rows,
+                           .n = static_cast<int32_t>(p.n),
+                           .visible = static_cast<int32_t>(p.visible),
+                           .splits = 0,
+                           .first_partial = 0,
+                           .logits = nullptr});
   weights.push_back(p.attention_weights);
   outputs += numbers;
   if (p.attention_weights) logits += queries * all;
-  most_queries = std::max(most_queries, static_cast<int32_t>(queries));
   most_rows = std::max(most_rows, all);
   resident.push_back(std::move(placed));
 }
 
-void GpuBatch::cut(int queries_of_block, int multiprocessors) {
-  block_queries = queries_of_block;
-  int64_t read = 0;
-  for (const cuda::Problem& p : problems) {
-    if (block_queries) read += int64_t{cuda::rows_of(p)} * blocks(group * p.n);
-  }
-  const int32_t each = cuda::item_rows(read, multiprocessors);
-  for (int32_t i = 0; i < count(); ++i) {
-    cuda::Problem& p = problems[static_cast<size_t>(i)];
-    if (block_queries) {
-      p.splits = cuda::cut_rows(i, p.rows, each, 0, items[0]);
-      p.splits = cuda::cut_rows(i, p.tail_rows, each, p.splits, items[1]);
-    } else {
-      p.splits = (cuda::rows_of(p) + kPieceRows - 1) / kPieceRows;
-    }
-    p.first_partial = partials;
-    partials += int64_t{p.splits} * group * p.n;
-    most_splits = std::max(most_splits, p.splits);
-  }
+void GpuBatch::cut(const cuda::Gpu& gpu) {
+  plan.cut(gpu);
   group_items();
 }
 
@@ -165,7 +148,7 @@ void GpuBatch::group_items() {
     return static_cast<int64_t>(first_piece[static_cast<size_t>(item.problem / heads)]) +
            (std::min<int64_t>(item.end, streamed) - 1) / kPieceRows;
   };
-  std::vector<cuda::WorkItem>& all = items[0];
+  std::vector<cuda::WorkItem>& all = plan.items[0];
   std::stable_sort(all.begin(), all.end(),
                    [&](const auto& a, const auto& b) { return last_piece(a) < last_piece(b); });
   piece_items.assign(pieces, {});

@@ -2,6 +2,7 @@
 // where in two blocks of memory all of it will lie. Addresses come last, in GpuAttention::place.
 #pragma once
 
+#include <bit>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "kernels/cuda/attention/params.h"
 #include "variants/core/codec.h"
 #include "variants/core/memory.h"
+#include "variants/storage/attention_plan.h"
 
 namespace kv {
 
@@ -37,6 +39,13 @@ class Upload {
   template <class T>
   size_t add(const std::vector<T>& values) {
     return add(std::span<const T>(values));
+  }
+  // The same with room, so that a list that grows a little moves none behind it.
+  template <class T>
+  size_t add_growing(const std::vector<T>& values) {
+    const size_t at = reserve<T>(std::bit_ceil(values.size()));
+    set(at, std::span<const T>(values));
+    return at;
   }
   // As add(), for values that will be given by set().
   template <class T>
@@ -74,36 +83,28 @@ struct ResidentRows {
   int32_t all() const { return rows + residual_rows; }
 };
 
-struct ItemRange {
-  size_t first = 0, count = 0;
-};
-
 struct GpuBatch {
   // streamed_rows[i] of input i's problems, `heads` one after the other, come in pieces, before their spans;
   // whole pieces. `through_copies`: attention reads an f32 copy of all rows.
   GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int head_dim,
            std::vector<int64_t> streamed_rows, int heads, bool through_copies);
 
-  // Of the encoded rows and of the raw ones; and, where attention reads them as f32, of that.
-  cuda::Layout encoded{}, raw{}, copied{};
+  // Of what attention reads: rows as they are encoded or, where it reads them as f32, their copies.
+  AttentionPlan plan;
+  cuda::Layout encoded{}, raw{};  // as they are stored
   bool copies = false;
   int heads = 1;                       // kv heads of an input
   std::vector<int64_t> streamed_rows;  // [inputs]
   std::vector<ResidentRows> resident;  // [problems]
-  std::vector<cuda::Problem> problems;
   // [problems] where attention weights are added to; null where they are not wanted.
   std::vector<float*> weights;
   Upload upload;
   std::vector<size_t> q_at;  // [problems]
-  int32_t group = 1, most_queries = 0, most_rows = 0;
+  int32_t most_rows = 0;
   int64_t outputs = 0, logits = 0;  // of all problems together
 
-  // Cuts the problems for blocks of so many queries of the fast kernel, or, if 0, for the plain one.
-  void cut(int queries_of_block, int multiprocessors);
-  std::vector<cuda::WorkItem> items[2];  // of the pages and of the residual rows, where the fast kernel runs
-  int32_t block_queries = 0, most_splits = 0;
-  int64_t partials = 0;
-
+  // Cuts the plan.
+  void cut(const cuda::Gpu& gpu);
   // The items that need no piece, and those that can run once piece i of all has come; cut() has put them in
   // that order.
   ItemRange resident_items;
@@ -112,9 +113,7 @@ struct GpuBatch {
   // Pieces that lie in the GPU's memory at a time: those that one item may need, and those on their way.
   size_t slots = 0;
 
-  int count() const { return static_cast<int>(problems.size()); }
-  int32_t blocks(int32_t queries) const { return (queries + block_queries - 1) / block_queries; }
-  const cuda::Layout& layout() const { return copies ? copied : encoded; }
+  int count() const { return plan.count(); }
   int64_t streamed_of(int problem) const { return streamed_rows[static_cast<size_t>(problem / heads)]; }
 
  private:

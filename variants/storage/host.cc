@@ -25,8 +25,8 @@ void decode_span(const Span& span, int head_dim, float* to) {
 
 }  // namespace
 
-void HostStorage::store(const NewRows& rows) {
-  rows.residual ? store_through_residual(rows) : store_slots(rows);
+void HostStorage::store(std::span<const NewRows> rows) {
+  for (const NewRows& in : rows) in.residual ? store_through_residual(in) : store_slots(in);
 }
 
 void HostStorage::store_slots(const NewRows& in) {

@@ -9,7 +9,7 @@ class HostStorage : public Storage {
  public:
   explicit HostStorage(const StorageContext& context) : context_(context) {}
 
-  void store(const NewRows& rows) override;
+  void store(std::span<const NewRows> rows) override;
   void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) override;
   void attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) override;
   void accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) override;

@@ -52,8 +52,9 @@ class Storage {
  public:
   virtual ~Storage() = default;
 
-  // Stores each head's rows in the slots that its policy chooses. The placement has reserved the units.
-  virtual void store(const NewRows& rows) = 0;
+  // Stores each head's rows in the slots that its policy chooses, of all sequences of a step's layer. The placement
+  // has reserved the units.
+  virtual void store(std::span<const NewRows> rows) = 0;
 
   // Makes each view, one head's rows in slot order, show them as attention reads them: decoded where the
   // codec has read=copy, keys rotated where the spec has positions=cache. heads[i] knows the tokens of view

@@ -82,4 +82,13 @@ struct EvictParams {
   bool newest_query = false;  // scores are what the newest query alone gave: they start from 0 after a choice
 };
 
+// Blocks an SM that are worth trying, since nobody knows beforehand which reads fastest. It holds five at a time.
+inline constexpr int kReadBlocks[] = {2, 4, 5, 20};
+
+struct ReadParams {
+  const std::byte* from;  // aligned to 16
+  int64_t words;          // of 16 bytes
+  uint32_t* sum;          // out, of one block in 2^32 at most
+};
+
 }  // namespace kv::cuda

@@ -27,6 +27,7 @@ KV_DEVICE int threads() { return static_cast<int>(blockDim.x); }
 KV_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 KV_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 KV_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+KV_DEVICE int blocks_x() { return static_cast<int>(gridDim.x); }
 KV_DEVICE int blocks_y() { return static_cast<int>(gridDim.y); }
 
 KV_DEVICE void sync_block() { __syncthreads(); }
@@ -118,6 +119,9 @@ template <class T>
 KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
 }
+
+// 16 bytes that nobody will read again.
+KV_DEVICE uint4 read_once(const std::byte* p) { return __ldcs(reinterpret_cast<const uint4*>(p)); }
 
 // 4, 8 or 16 bytes from global to shared memory, without waiting. Both addresses are aligned to that. 16 go past
 // the first-level cache.

@@ -62,6 +62,7 @@ def test_every_cell_has_its_numbers(results):
     ]  # fmt: skip
     for row in rows:
         assert row["status"] == "ok" and row["predictions"] == "200" and row["versus"] == "contiguous"
+        assert row["forward_device"] == "cpu"
         for column in """loss loss_se perplexity perplexity_se loss_change loss_change_ci_low loss_change_ci_high kl_mean
             kl_mean_ci_low kl_mean_ci_high kl_median kl_p99 kl_max top1_agreement p_change_rms held_bytes_per_token
             peak_bytes tokens_per_s bytes_payload""".split():

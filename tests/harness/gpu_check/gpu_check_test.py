@@ -170,7 +170,7 @@ ptxas info    : Used 151 registers, used 1 barriers, 16 bytes cumulative stack s
 
 def test_the_table_names_the_fastest_peer_of_the_same_kind_and_says_what_is_void():
     decode = {"stage": "decode", **POINT, "codec": "f16", "page_rows": 0, "status": "ok", "cold_us": 200.0,
-              "steady_us": 190.0, "share_of_ceiling": 0.9}
+              "steady_us": 190.0, "share_of_ceiling": 0.9, "kv_bytes": 1 << 29}
     peer = {"stage": "peers", **POINT, "bits": 16, "status": "ok"}
     rows = [
         decode,
@@ -178,18 +178,37 @@ def test_the_table_names_the_fastest_peer_of_the_same_kind_and_says_what_is_void
         {**peer, "name": "slow", "steady_us": 500.0},
         {**peer, "name": "fast", "steady_us": 380.0},
         {**peer, "name": "int8", "bits": 8, "steady_us": 1.0},
-        {"stage": "ceiling", "name": "before", "read_gb_s": 3000.0},
-        {"stage": "ceiling", "name": "after", "read_gb_s": 2900.0},
+        {"stage": "ceiling", "name": "before", "read_gb_s": 3000.0, "blocks_of_sm": 5, "sm_mhz": 1980},
+        {"stage": "ceiling", "name": "after", "read_gb_s": 2900.0, "blocks_of_sm": 5, "sm_mhz": 1980},
         {"stage": "split", "name": "split-KV, 1 x 8192", "status": "ok", "speedup": 6.5},
     ]
     assert run.ceiling_moved(rows) == pytest.approx(1 / 30)
     text = table.short(rows, {"gpu": {"name": "X"}, "stages": {}, "void": True})
     lines = text.splitlines()
     assert any(line.startswith("f16 ") and line.endswith("2.00x fast") for line in lines)
-    assert any(line.startswith("kivi4 ") and line.rstrip().endswith("90.0%") for line in lines)
+    assert any(line.startswith("kivi4 ") and line.endswith("90.0%  85% met") for line in lines)
+    assert "read ceiling before: 3000 GB/s, 5 blocks an SM, 1980 MHz" in lines
     assert any(line.startswith("VOID") for line in lines)
     assert "split-KV, 1 x 8192: 6.50x as fast as whole" in lines
     assert [table.bits_of(c) for c in ("f32", "bf16", "fp8", "q8_0", "q4_0", "token2", "kivi4")] == [32, 16, 8, 8, 4, 2, 4]
+
+
+def test_a_share_is_held_against_its_target_where_it_has_one():
+    row = {**POINT, "codec": "f16", "page_rows": 0, "steady_us": 100.0, "share_of_ceiling": 0.92, "kv_bytes": 1 << 28}
+    assert table.target_of(row, []) == "92% met"
+    assert table.target_of({**row, "share_of_ceiling": 0.919}, []) == "92% MISSED"
+    assert table.target_of({**row, "kv_bytes": (1 << 28) - 1}, []) == ""
+    wanted = {"fp8": "92%", "token8": "90%", "q8_0": "90%", "q4_0": "85%", "kivi2": "75%"}
+    for codec, share in wanted.items():
+        assert table.target_of({**row, "codec": codec, "share_of_ceiling": 1.0}, []) == f"{share} met"
+    assert table.target_of({**row, "codec": "f32"}, []) == ""
+    paged = {**row, "page_rows": 16, "steady_us": 102.0}
+    assert table.target_of(paged, [row, paged]) == "2% slower met"
+    assert table.target_of({**paged, "steady_us": 102.1}, [row, paged]) == "2% slower MISSED"
+    assert table.target_of(paged, [paged]) == ""
+    short = {**row, "batch": 1, "seq_len": 1024, "kv_bytes": 1, "steady_us": 7.5}
+    assert table.target_of(short, []) == "7 us MISSED"
+    assert table.target_of({**short, "codec": "q8_0"}, []) == ""
 
 
 DRIVER = """
@@ -219,11 +238,11 @@ echo 'timestamp, clocks.current.sm [MHz], clocks.current.memory [MHz], temperatu
 case "$*" in *-lms*) ;; *) echo one sample; exit ;; esac
 while echo '2026/01/01 00:00:00.000, 1980 MHz, 2619 MHz, 40, 300.00 W, 0x0'; do sleep 0.05; done
 """
-SHAPE = {**POINT, "codec": "f16", "status": "ok", "cold_us": 2.0, "steady_us": 1.0}
+SHAPE = {**POINT, "codec": "f16", "status": "ok", "cold_us": 2.0, "steady_us": 1.0, "kv_bytes": 1}
 
 
 def rows_of_a_gpu(kernel_status):
-    ceiling = {"stage": "ceiling", "read_gb_s": 1.0}
+    ceiling = {"stage": "ceiling", "read_gb_s": 1.0, "blocks_of_sm": 4, "sm_mhz": 1980}
     return {
         "info": [{"name": "No such GPU"}],
         "wrappers": [{"stage": "wrappers", "name": "exp2", "status": "ok"}],

@@ -125,13 +125,30 @@ def test_shared_memory_and_registers_both_limit_blocks():
     assert issue_share(609, 8192) == pytest.approx(0.232, abs=0.001)
 
 
-def counted(names):
-    """(instance, instructions a tile) of each fast kernel for Hopper."""
+def disassembler():
     cuobjdump = sass.find_cuobjdump()
     if not cuobjdump:
         pytest.skip("no cuobjdump here: it is in the CUDA toolkit, or python -m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+    return cuobjdump
+
+
+def test_the_read_ceiling_has_eight_loads_in_flight(kernels, names):
+    archs = {arch for _, name, arch in kernels if short(names[name]) == "read_all"}
+    assert archs
+    for arch in archs:
+        found = sass.disassembled(disassembler(), arch, "cuda_gpu")
+        loop = sass.main_loop(next(code for name, code in found.items() if "read_all" in name), "LDG")
+        kinds = [operation.split(".")[0] for _, _, operation, _ in loop]
+        first = kinds.index("LDG")
+        before_use = kinds[first : kinds.index("LOP3", first)]
+        assert before_use.count("LDG") == kinds.count("LDG") == 8, arch
+        assert all(".128" in operation for _, _, operation, _ in loop if operation.startswith("LDG"))
+
+
+def counted(names):
+    """(instance, instructions a tile) of each fast kernel for Hopper."""
     instances = sass.instances()
-    for mangled, code in sass.disassembled(cuobjdump, "sm_90a").items():
+    for mangled, code in sass.disassembled(disassembler(), "sm_90a").items():
         instance = instances[names[mangled]]
         work = "HMMA" if instance["products"] else "LDGSTS"
         loop = sass.main_loop(code, work)

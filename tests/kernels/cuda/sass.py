@@ -53,11 +53,11 @@ def find_cuobjdump():
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
 
 
-def disassembled(cuobjdump, arch):
-    """{mangled name: [(address, condition, operation, operands)]} of all kernels of this build."""
+def disassembled(cuobjdump, arch, files="decode_*"):
+    """{mangled name: [(address, condition, operation, operands)]} of all kernels of these files of this build."""
     path = f"{cuobjdump.parent}:{os.environ['PATH']}"  # it calls nvdisasm
     found = {}
-    for file in sorted(BUILD.glob("kernels/**/decode_*.cu.o")):
+    for file in sorted(BUILD.glob(f"kernels/**/{files}.cu.o")):
         text = subprocess.run([cuobjdump, "-sass", "-arch", arch, file], capture_output=True, text=True, check=True,
                               env={**os.environ, "PATH": path}).stdout
         for function in text.split("Function : ")[1:]:

@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention/dispatch.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/merge.h"
+#include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/gpu.h"
@@ -26,11 +27,14 @@ class SimtGpu : public cuda::Gpu {
   int64_t pinned_bytes = 0;  // asked for in all
   int64_t choices = 0;       // slots that it chose
   int64_t copies_ahead = 0;
+  int64_t uploads = 0, uploaded_bytes = 0, appends = 0;
   int64_t skipped_wait = -1;  // for tests of the tests: a queue's n-th wait is left out, or the host's are
   int64_t waits = 0;
   bool host_waits = true;
 
-  cuda::GpuInfo info() const override { return {.name = "shim", .multiprocessors = 1}; }
+  cuda::GpuInfo info() const override {
+    return {.name = "shim", .multiprocessors = 1, .l2_bytes = 1 << 12, .free_bytes = size_t{1} << 32};
+  }
   std::byte* allocate(size_t bytes) override {
     return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   }
@@ -46,6 +50,14 @@ class SimtGpu : public cuda::Gpu {
   void copy(void* to, const void* from, size_t bytes) override {
     main_.run_to(main_.end());
     std::memcpy(to, from, bytes);
+  }
+  void upload(void* to, const void* from, size_t bytes) override {
+    ++uploads;
+    uploaded_bytes += static_cast<int64_t>(bytes);
+    const auto* first = static_cast<const std::byte*>(from);
+    give(Queue::kMain, [to, staged = std::vector<std::byte>(first, first + bytes)] {
+      std::memcpy(to, staged.data(), staged.size());
+    });
   }
   void synchronize() override { finish(); }
 
@@ -65,7 +77,17 @@ class SimtGpu : public cuda::Gpu {
     if (host_waits) run_to(mark);
   }
 
+  // A launch takes a microsecond.
+  void start_clock() override { clock_ = launches_; }
+  void stop_clock() override { stopped_ = launches_; }
+  double clock_us() override {
+    main_.run_to(main_.end());
+    return static_cast<double>(stopped_ - clock_);
+  }
+  int sm_mhz() override { return 1000 + static_cast<int>(launches_ % 2); }
+
   void append(const cuda::AppendParams& params, int jobs, int most_units) override {
+    ++appends;
     launch({cuda::append_blocks(params.layout, most_units), jobs}, cuda::kAppendWarps, 0,
            [=] { cuda::append_rows(params); });
   }
@@ -100,6 +122,10 @@ class SimtGpu : public cuda::Gpu {
   void choose_slots(const cuda::EvictParams& params, int heads) override {
     choices += heads;
     launch({heads}, cuda::kEvictWarps, cuda::kEvictSharedBytes, [=] { cuda::choose_slot(params); });
+  }
+
+  void read_all(const cuda::ReadParams& params, int blocks) override {
+    launch({blocks}, cuda::kReadThreads / simt::kWarp, 0, [=] { cuda::read_all(params); });
   }
 
  private:
@@ -145,6 +171,7 @@ class SimtGpu : public cuda::Gpu {
     return found;
   }
   void launch(simt::Dim grid, int warps, size_t shared_bytes, const std::function<void()>& kernel) {
+    ++launches_;
     give(Queue::kMain, [=, seed = seed_++] {
       simt::Machine::run(
           {.grid = grid, .threads = warps * simt::kWarp, .shared_bytes = shared_bytes, .seed = seed}, kernel);
@@ -152,6 +179,7 @@ class SimtGpu : public cuda::Gpu {
   }
 
   unsigned seed_;
+  int64_t launches_ = 0, clock_ = 0, stopped_ = 0;
   const Late late_;
   Work main_, ahead_;
   struct Place {

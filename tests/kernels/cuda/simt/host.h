@@ -37,6 +37,7 @@ inline int threads() { return Machine::current().launch().threads; }
 inline int block_x() { return Machine::current().block().x; }
 inline int block_y() { return Machine::current().block().y; }
 inline int block_z() { return Machine::current().block().z; }
+inline int blocks_x() { return Machine::current().launch().grid.x; }
 inline int blocks_y() { return Machine::current().launch().grid.y; }
 
 // Where a kernel calls; never given by the kernel. (Clang 14 has no std::source_location.)
@@ -124,6 +125,8 @@ T read(const std::byte* p) {
   std::memcpy(&value, p, sizeof value);
   return value;
 }
+
+inline uint4 read_once(const std::byte* p) { return read<uint4>(p); }
 
 template <int kBytes>
 void copy_async(void* to, const void* from) {

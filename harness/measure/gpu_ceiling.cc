@@ -1,0 +1,52 @@
+#include "harness/measure/gpu_ceiling.h"
+
+#include <algorithm>
+
+#include "harness/math/stats.h"
+
+namespace kv::measure {
+
+int64_t beyond_l2_bytes(const cuda::Gpu& gpu) { return 4 * static_cast<int64_t>(gpu.info().l2_bytes); }
+
+// The sum that a read may write lies behind what it reads.
+GpuCeilingTask::GpuCeilingTask(cuda::Gpu& gpu)
+    : gpu_(gpu),
+      ledger_(INT64_MAX, &gpu),
+      data_(Block::of_rows(ledger_, static_cast<size_t>(beyond_l2_bytes(gpu)) + 256, ByteKind::kWorkspace)),
+      gbps_(std::size(cuda::kReadBlocks)) {
+  const std::vector<std::byte> zeros(data_.size());
+  gpu.copy(data_.data(), zeros.data(), zeros.size());
+}
+
+double GpuCeilingTask::run() {
+  const int64_t bytes = static_cast<int64_t>(data_.size()) - 256;
+  auto* sum = reinterpret_cast<uint32_t*>(data_.data() + bytes);
+  double all_us = 0.0;
+  mhz_.push_back(gpu_.sm_mhz());
+  for (size_t i = 0; i < gbps_.size(); ++i) {
+    gpu_.start_clock();
+    gpu_.read_all({data_.data(), bytes / 16, sum}, cuda::kReadBlocks[i] * gpu_.info().multiprocessors);
+    gpu_.stop_clock();
+    const double us = gpu_.clock_us();
+    gbps_[i].push_back(static_cast<double>(bytes) / us * 1e-3);
+    all_us += us;
+  }
+  return all_us * 1e-6;
+}
+
+double GpuCeilingTask::gbps() const {
+  double best = 0.0;
+  for (const std::vector<double>& of : gbps_) best = std::max(best, math::median(of));
+  return best;
+}
+
+void GpuCeilingTask::write(Cell& cell) const {
+  results::CellResult& row = cell.result;
+  const auto [slowest, fastest] = std::ranges::minmax(mhz_);
+  row.gpu_sm_mhz_least = slowest;
+  row.gpu_sm_mhz_most = fastest;
+  row.cold_ceiling_gbps = gbps();
+  if (row.cold_read_gbps) row.cold_ceiling_share = *row.cold_read_gbps / gbps();
+}
+
+}  // namespace kv::measure

@@ -1,0 +1,39 @@
+// What a GPU's times are compared with, measured between their repetitions: how fast it reads, and its clock.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/measure/cell.h"
+#include "harness/measure/timed_tasks.h"
+#include "kernels/cuda/gpu.h"
+
+namespace kv::measure {
+
+// So much is more than the GPU's L2 holds by the time that it is read again.
+int64_t beyond_l2_bytes(const cuda::Gpu& gpu);
+
+// Reading beyond_l2_bytes() and nothing else, with each number of blocks that is worth trying. The GPU outlives this.
+class GpuCeilingTask : public TimedTask {
+ public:
+  explicit GpuCeilingTask(cuda::Gpu& gpu);
+  std::string name() const override { return "read bandwidth of the GPU"; }
+  int iterations() const override { return 1; }
+  void begin(int) override {}
+  double run() override;
+  void end() override {}
+
+  // The best number of blocks' median.
+  double gbps() const;
+  // Fills the ceiling's and the clock's columns of a cell that has been timed.
+  void write(Cell& cell) const;
+
+ private:
+  cuda::Gpu& gpu_;
+  memory::Ledger ledger_;
+  Block data_;
+  std::vector<std::vector<double>> gbps_;  // [numbers of blocks][repetition]
+  std::vector<int> mhz_;                   // [repetition]
+};
+
+}  // namespace kv::measure

@@ -1,0 +1,81 @@
+#include "variants/storage/attention_plan.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/attention/plan.h"
+
+namespace kv {
+namespace {
+
+int32_t queries_of(const AttentionPlan& plan, const cuda::Problem& p) { return plan.group * p.n; }
+
+int32_t blocks(int32_t queries, int32_t of_block) { return (queries + of_block - 1) / of_block; }
+
+}  // namespace
+
+void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
+  bool tails = false;
+  for (const cuda::Problem& p : problems) {
+    most_queries = std::max(most_queries, queries_of(*this, p));
+    tails = tails || p.tail_rows > 0;
+  }
+  // Of a problem, the same queries must meet in the blocks of both lists.
+  const int queries = how == Cut::kPlain ? 0 : gpu.decode_queries(layout, most_queries);
+  block_queries = tails && gpu.decode_queries(tail, most_queries) != queries ? 0 : queries;
+  int64_t read = 0;
+  for (const cuda::Problem& p : problems) {
+    if (block_queries) read += int64_t{cuda::rows_of(p)} * blocks(queries_of(*this, p), block_queries);
+  }
+  const int32_t each =
+      how == Cut::kWhole ? cuda::kMostItemRows : cuda::item_rows(read, gpu.info().multiprocessors);
+  for (int32_t i = 0; i < count(); ++i) {
+    cuda::Problem& p = problems[static_cast<size_t>(i)];
+    if (block_queries) {
+      p.splits = cuda::cut_rows(i, p.rows, each, 0, items[0]);
+      p.splits = cuda::cut_rows(i, p.tail_rows, each, p.splits, items[1]);
+    } else {
+      p.splits = (cuda::rows_of(p) + kPlainRows - 1) / kPlainRows;
+    }
+    p.first_partial = partials;
+    partials += int64_t{p.splits} * queries_of(*this, p);
+    most_splits = std::max(most_splits, p.splits);
+  }
+}
+
+size_t AttentionPlan::counters() const {
+  return block_queries ? problems.size() * static_cast<size_t>(blocks(most_queries, block_queries)) : 0;
+}
+
+void AttentionPlan::run(cuda::Gpu& gpu, const Placed& at) const {
+  if (block_queries) {
+    for (const bool of_tails : {false, true}) decode(gpu, at, of_tails, {0, items[of_tails].size()});
+  } else {
+    attend_simple(gpu, at, {0, problems.size()}, {0, static_cast<size_t>(most_splits)});
+  }
+  merge(gpu, at);
+}
+
+void AttentionPlan::decode(cuda::Gpu& gpu, const Placed& at, bool of_tails, const ItemRange& range) const {
+  if (range.count == 0) return;
+  gpu.decode({of_tails ? tail : layout,
+              at.items[of_tails] + range.first,
+              {at.problems, at.partials, group, head_dim, at.log_sum, most_queries},
+              at.counters,
+              of_tails},
+             static_cast<int>(range.count));
+}
+
+void AttentionPlan::attend_simple(cuda::Gpu& gpu, const Placed& at, const ItemRange& some,
+                                  const ItemRange& splits) const {
+  if (splits.count == 0) return;
+  gpu.attend_simple({layout, tail, at.problems + some.first, at.partials, group, kPlainRows,
+                     static_cast<int32_t>(splits.first)},
+                    static_cast<int>(some.count), static_cast<int>(splits.count), most_queries);
+}
+
+void AttentionPlan::merge(cuda::Gpu& gpu, const Placed& at) const {
+  if (block_queries && at.counters) return;  // its last blocks have
+  gpu.merge({at.problems, at.partials, group, head_dim, at.log_sum, most_queries}, count());
+}
+
+}  // namespace kv
