@@ -2,9 +2,10 @@
 // arXiv:2402.02750).
 //
 // A few channels of K are large for every token. Under a scale per token they set the step of all channels;
-// under a scale per channel they only set their own. V has no such channels. k_axis=token stores K per token
-// as well and changes nothing else (groups, residual and V stay), so that the ratio of two errors is due to
-// the axis alone.
+// under a scale per channel they only set their own. V has no such channels. k_axis=token and v_axis=channel are
+// the other cells of KIVI's table: they change the axis and nothing else (groups and residual stay), so that the
+// ratio of two errors is due to the axis alone. A channel has two f16 over `group` tokens and a token two f32 over
+// head_dim channels: equally many bytes where head_dim is twice the group.
 #include <algorithm>
 
 #include "variants/codec/expected_error.h"
@@ -19,26 +20,32 @@ int bits_of(const Stage& stage, const char* side) {
   return static_cast<int>(own ? own : stage.integer("bits"));
 }
 
-Encoding per_token(int bits) {
-  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = true};
+struct SideOfKivi {
+  Encoding encoding;
+  Interval error;
+};
+
+SideOfKivi side(const std::string& axis, int bits, int group) {
+  const bool by_channel = axis == "channel";
+  return {.encoding = {.format = by_channel ? Format::kChannel : Format::kToken,
+                       .bits = static_cast<uint8_t>(bits),
+                       .group = static_cast<uint16_t>(by_channel ? group : 1),
+                       .affine = true},
+          .error = affine_error(bits, by_channel ? GridSize{group, group} : kWholeRow)};
 }
 
 Codec make(const Stage& stage) {
-  const int k_bits = bits_of(stage, "k_bits"), v_bits = bits_of(stage, "v_bits");
   const int group = static_cast<int>(stage.integer("group"));
-  const bool by_channel = stage.text("k_axis") == "channel";
-  const Encoding per_channel{.format = Format::kChannel,
-                             .bits = static_cast<uint8_t>(k_bits),
-                             .group = static_cast<uint16_t>(group),
-                             .affine = true};
-  return {.k = by_channel ? per_channel : per_token(k_bits),
-          .v = per_token(v_bits),
+  const SideOfKivi k = side(stage.text("k_axis"), bits_of(stage, "k_bits"), group);
+  const SideOfKivi v = side(stage.text("v_axis"), bits_of(stage, "v_bits"), group);
+  return {.k = k.encoding,
+          .v = v.encoding,
           .rows_together = group,
           .residual = residual_rows(stage),
           .read_copy = reads_copy(stage),
           .hadamard = stores_hadamard(stage),
-          .k_error = affine_error(k_bits, by_channel ? GridSize{group, group} : kWholeRow),
-          .v_error = affine_error(v_bits, kWholeRow)};
+          .k_error = k.error,
+          .v_error = v.error};
 }
 
 }  // namespace
@@ -53,6 +60,7 @@ const CodecEntry kivi{
                     Parameter::integer("group", "32", 8, 256, {8}, "tokens under one scale of a channel"),
                     residual_parameter("128"),
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
+                    Parameter::choice("v_axis", {"token", "channel"}, "what V's scales are for"),
                     read_parameter(), rotate_parameter()}},
     make};
 
