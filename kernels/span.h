@@ -15,15 +15,20 @@ inline constexpr int kMaxHeadDim = 576;
 // How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format
 // has them.
 enum class Format : uint8_t {
-  kF32,      // IEEE binary32
-  kF16,      // IEEE binary16
-  kBf16,     // upper half of a binary32
-  kFp8E4M3,  // OCP FP8, 4 exponent bits, largest value 448, one f32 scale a row
-  kFp8E5M2,  // OCP FP8, 5 exponent bits, largest value 57344, one f32 scale a row
-  kQ8_0,     // ggml: 32 int8 codes under one f16 scale
-  kQ4_0,     // ggml: 32 4-bit codes under one f16 scale
-  kToken,    // integer codes of `bits`, one scale (and zero point) a row
-  kChannel,  // integer codes of `bits`, one scale and zero point a channel over `group` rows (KIVI's K)
+  kF32,        // IEEE binary32
+  kF16,        // IEEE binary16
+  kBf16,       // upper half of a binary32
+  kFp8E4M3,    // OCP FP8, 4 exponent bits, largest value 448, one f32 scale a row
+  kFp8E5M2,    // OCP FP8, 5 exponent bits, largest value 57344, one f32 scale a row
+  kQ8_0,       // ggml: 32 int8 codes under one f16 scale
+  kQ4_0,       // ggml: 32 4-bit codes under one f16 scale
+  kToken,      // integer codes of `bits`, one scale (and zero point) a row
+  kChannel,    // integer codes of `bits`, one scale and zero point a channel over `group` rows (KIVI's K)
+  kMxFp8E4M3,  // OCP MX: 32 FP8 under one power of two
+  kMxFp8E5M2,  // the same
+  kMxFp4,      // OCP MX: 32 E2M1 under one power of two
+  kNvFp4,      // NVIDIA: 16 E2M1 under one E4M3
+  kTurbo,      // TurboQuant: levels of a normal distribution in `bits`, one f16 scale a row
 };
 
 struct Encoding {
@@ -31,6 +36,9 @@ struct Encoding {
   uint8_t bits = 32;    // bits a stored element, 1…16 for kToken and kChannel
   uint16_t group = 1;   // rows that are encoded together: 1, or kChannel's group
   bool affine = false;  // kToken: a zero point is stored beside the scale
+  // A second stage: kNvFp4 has an f32 scale a row above its blocks' own; kTurbo a bit an element, the sign of what a
+  // sketch of the codes' error has there.
+  bool second = false;
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 

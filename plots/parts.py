@@ -12,7 +12,7 @@ from style import bytes_text, microseconds_text
 
 Row = Mapping
 # Bits of a code, where a variant does not say: those of the harness's `kvlab list`.
-CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4}
+CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4, "mxfp8": 8, "mxfp4": 4, "nvfp4": 4, "turbo": 4}
 COSTS = {
     "variant": ["variant"],
     "bits a value": ["bytes_payload", "bytes_metadata"],

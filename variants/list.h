@@ -27,6 +27,10 @@
   X(token)              \
   X(kivi)               \
   X(split)              \
+  X(mxfp8)              \
+  X(mxfp4)              \
+  X(nvfp4)              \
+  X(turbo)              \
   // the end of the codecs
 
 #define KVLAB_RETENTIONS(X) \

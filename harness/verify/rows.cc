@@ -59,13 +59,23 @@ int64_t first_lost(const Side& side, int64_t rows, int head_dim) {
   return -1;
 }
 
-bool is_hadamard(const Spec& spec) { return codec_of(spec).make(spec.codec).hadamard; }
+// Rows as a cache of the codec encodes them.
+void rotate(const Codec& codec, int head_dim, std::vector<float>& rows) {
+  const int64_t count = std::ssize(rows) / head_dim;
+  if (codec.random_signs) flip_signs(rows.data(), count, head_dim);
+  if (codec.hadamard) hadamard_rows(rows.data(), count, head_dim, rows.data());
+}
 
-// The rows as a cache of the spec encodes them.
+// Such rows as they came.
+void rotate_back(const Codec& codec, int head_dim, std::vector<float>& rows) {
+  if (codec.hadamard) reference::hadamard(rows, head_dim);
+  if (codec.random_signs) reference::flip_signs(rows, head_dim);
+}
+
 HeadRows before_encoding(HeadRows rows, const Spec& spec, int head_dim) {
-  if (!is_hadamard(spec)) return rows;
-  for (std::vector<float>* side : {&rows.k, &rows.v})
-    hadamard_rows(side->data(), std::ssize(*side) / head_dim, head_dim, side->data());
+  const Codec codec = codec_of(spec).make(spec.codec);
+  rotate(codec, head_dim, rows.k);
+  rotate(codec, head_dim, rows.v);
   return rows;
 }
 
@@ -148,10 +158,9 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
     decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
     at += span.rows;
   }
-  if (is_hadamard(cache.spec(layer))) {
-    reference::hadamard(stored.k, d);
-    reference::hadamard(stored.v, d);
-  }
+  const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
+  rotate_back(codec, d, stored.k);
+  rotate_back(codec, d, stored.v);
   return stored;
 }
 
@@ -176,10 +185,9 @@ std::vector<float> through_codec(const Encoding& encoding, int head_dim, const s
 
 std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim,
                              std::vector<float> rows) {
-  if (!codec.hadamard) return through_codec(side, head_dim, rows);
-  hadamard_rows(rows.data(), std::ssize(rows) / head_dim, head_dim, rows.data());
+  rotate(codec, head_dim, rows);
   rows = through_codec(side, head_dim, rows);
-  reference::hadamard(rows, head_dim);
+  rotate_back(codec, head_dim, rows);
   return rows;
 }
 

@@ -25,14 +25,14 @@ std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequenc
 
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim);
 
-// In slot order, decoded, and transformed back where the codec has rotate=hadamard.
+// In slot order, decoded, and rotated back where the codec rotates.
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
 // rows [.., head_dim], whole units of the encoding, as they come back from it.
 std::vector<float> through_codec(const Encoding& encoding, int head_dim, const std::vector<float>& rows);
 
-// rows [.., head_dim] of one side of a codec, as attention over the stored ones sees them: transformed before they are
-// encoded and back, where the codec has rotate=hadamard.
+// rows [.., head_dim] of one side of a codec, as attention over the stored ones sees them: rotated before they are
+// encoded and back, where the codec does that.
 std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_dim, std::vector<float> rows);
 
 // Which row that is stored is not, to the bit, what the codec makes of the token that the cache says is there: "V of

@@ -39,6 +39,11 @@ inline const Codec kCodecs[] = {
     {"kivi8", channel(8), token(8, true)},
     {"kivi4", channel(4), token(4, true)},
     {"kivi2", channel(2), token(2, true)},
+    {"mxfp8", simple(Format::kMxFp8E4M3, 8), simple(Format::kMxFp8E4M3, 8)},
+    {"mxfp4", simple(Format::kMxFp4, 4), simple(Format::kMxFp4, 4)},
+    {"nvfp4", simple(Format::kNvFp4, 4), simple(Format::kNvFp4, 4)},
+    {"turbo4", simple(Format::kTurbo, 4), simple(Format::kTurbo, 4)},
+    {"turbo3", simple(Format::kTurbo, 3), simple(Format::kTurbo, 3)},
 };
 
 struct Shape {

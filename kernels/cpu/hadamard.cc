@@ -2,6 +2,7 @@
 // which the compiler vectorises.
 #include "kernels/hadamard.h"
 
+#include <bit>
 #include <cmath>
 
 namespace kv {
@@ -38,14 +39,24 @@ void transform(const float* from, int block, float scale, float* to) {
 
 }  // namespace
 
-void hadamard_rows(const float* from, int64_t rows, int head_dim, float* to) {
+void flip_signs(float* rows, int64_t count, int head_dim) {
+#pragma omp parallel for schedule(static) if (count * head_dim > kParallelElements)
+  for (int64_t row = 0; row < count; ++row) {
+    float* x = rows + row * head_dim;
+    for (int i = 0; i < head_dim; ++i)
+      x[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(x[i]) ^ kRotationFlips[i]);
+  }
+}
+
+void hadamard_row(const float* from, int head_dim, float* to) {
   const int block = hadamard_block(head_dim);
   const float scale = 1.0f / std::sqrt(static_cast<float>(block));
+  for (int first = 0; first < head_dim; first += block) transform(from + first, block, scale, to + first);
+}
+
+void hadamard_rows(const float* from, int64_t rows, int head_dim, float* to) {
 #pragma omp parallel for schedule(static) if (rows * head_dim > kParallelElements)
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int first = 0; first < head_dim; first += block)
-      transform(from + row * head_dim + first, block, scale, to + row * head_dim + first);
-  }
+  for (int64_t row = 0; row < rows; ++row) hadamard_row(from + row * head_dim, head_dim, to + row * head_dim);
 }
 
 }  // namespace kv

@@ -28,13 +28,14 @@ namespace kv {
 enum class Elements : uint8_t {
   kFloats,  // floating-point numbers: their error is relative to each element
   kCodes,   // integers: multiples of a step
+  kLevels,  // numbers of a short table, whose rows attention reads as f32 (cpu/encode/decode_levels.h)
 };
 
 // What one scale, or scale and zero point, covers.
 enum class Scaling : uint8_t {
   kNone,     // there are no scales
   kRow,      // a row: one token of one head
-  kBlock,    // kGgmlBlock consecutive elements of a row
+  kBlock,    // 16 or 32 consecutive elements of a row
   kChannel,  // one channel of a group of rows
 };
 
@@ -52,6 +53,7 @@ struct FormatDescriptor {
   Scaling scaling;
   int bits;
   double attention_error;  // that either of K and V may cause: see attention_error_bound()
+  bool on_gpu;             // whether a GPU's kernels read and write it
 
   std::string (*name)(const Encoding&);
   // Empty, or why rows of this head_dim cannot be stored so.
@@ -79,6 +81,14 @@ std::vector<Encoding> sample_encodings();
 // Floats under a scale a row are FP8: their loops leave the scale out of the elements.
 constexpr bool has_float_row_scale(Elements elements, Scaling scaling) {
   return elements == Elements::kFloats && scaling == Scaling::kRow;
+}
+
+// Empty, or why a row cannot be cut into such blocks.
+inline std::string blocks_reason(const std::string& name, int block, int head_dim) {
+  if (head_dim % block == 0) return "";
+  const std::string elements = std::to_string(block);
+  return name + " has blocks of " + elements + " elements, so head_dim must be a multiple of " + elements +
+         ", not " + std::to_string(head_dim);
 }
 
 // What most formats have in common: one row a unit, elements of a fixed width, any head_dim.

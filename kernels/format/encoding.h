@@ -16,6 +16,12 @@
 //    affine    the same                       f32 scale, f32 zero     zero + code * scale       2^126
 //   kChannel   group x D codes of `bits`      D scales, D zeros: f16  zero[i] + code * scale[i] 32752
 //    bits > 8  the same                       D scales, D zeros: f32  the same                  2^126
+//   kMxFp8…    D FP8                          D/32 E8M0               fp8 * scale[i/32]         1.75 * 2^127
+//   kMxFp4     D E2M1 (bits.h)                D/32 E8M0               e2m1 * scale[i/32]        1.5 * 2^127
+//   kNvFp4     D E2M1 (bits.h)                D/16 E4M3               e2m1 * e4m3[i/16]         2688
+//    second    the same                       f32, D/16 E4M3          the same, times the f32   2^127
+//   kTurbo     D codes of `bits` (turbo.h)    f16 scale               level * scale             65504 * sqrt(D)
+//    second    the same, D signs              f16 scale, f16 length   the same + sketched error the same
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ constexpr int64_t kScaleBytes = 2;
 
 int64_t code_bytes(Format format) {
   const FormatDescriptor& blocks = descriptor_of(format);
-  if (blocks.scaling != Scaling::kBlock) throw std::logic_error("only q8_0 and q4_0 are ggml's");
+  if (blocks.scaling != Scaling::kBlock || blocks.elements != Elements::kCodes)
+    throw std::logic_error("only q8_0 and q4_0 are ggml's");
   return kGgmlBlock * blocks.bits / 8;
 }
 

@@ -42,13 +42,6 @@ struct GgmlFormat : FixedWidthRows<kBits_> {
   KV_HD static float block_scale_of(const std::byte* meta, int i) {
     return f16_to_f32(load<uint16_t>(meta, i / kGgmlBlock));
   }
-
- protected:
-  static std::string blocks_reason(const std::string& name, int head_dim) {
-    if (head_dim % kGgmlBlock == 0) return "";
-    return name + " has blocks of 32 elements, so head_dim must be a multiple of 32, not " +
-           std::to_string(head_dim);
-  }
 };
 
 }  // namespace kv

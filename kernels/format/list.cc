@@ -13,6 +13,7 @@ constexpr FormatDescriptor describe() {
           .scaling = F::kScaling,
           .bits = F::kBits,
           .attention_error = F::kAttentionError,
+          .on_gpu = F::kElements != Elements::kLevels,
           .name = F::name,
           .unsupported_reason = F::unsupported_reason,
           .data_bytes = F::data_bytes,

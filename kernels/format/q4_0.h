@@ -34,7 +34,7 @@ struct Q4_0Format : GgmlFormat<4> {
   }
   static std::string name(const Encoding&) { return "q4_0"; }
   static std::string unsupported_reason(const Encoding& e, int head_dim) {
-    return blocks_reason(name(e), head_dim);
+    return blocks_reason(name(e), kGgmlBlock, head_dim);
   }
   static std::vector<Encoding> samples() { return {{.format = kFormat, .bits = kBits}}; }
   static void encode(const Encoding&, int head_dim, const float* rows, std::byte* data, std::byte* meta);

@@ -178,9 +178,10 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
     stored.rows += span.rows;
   }
   const Spec& spec = cache.spec(layer);
-  if (codec_of(spec).make(spec.codec).hadamard) {
-    reference::hadamard(stored.k, d);
-    reference::hadamard(stored.v, d);
+  const Codec codec = codec_of(spec).make(spec.codec);
+  for (std::vector<float>* side : {&stored.k, &stored.v}) {
+    if (codec.hadamard) reference::hadamard(*side, d);
+    if (codec.random_signs) reference::flip_signs(*side, d);
   }
   return stored;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
 #include "variants/list.h"
@@ -89,8 +90,8 @@ std::string clash_of_stages(const Spec& spec) {
            "' " + how;
   }
   if (codec.hadamard && rotates_at_read(spec))
-    return "positions=cache rotates keys by RoPE when they are read, and those of rotate=hadamard are no "
-           "longer in pairs";
+    return "positions=cache rotates keys by RoPE when they are read, and those that the codec has "
+           "rotated are no longer in pairs";
   const PlacementEntry& placement = placement_of(spec);
   return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
 }
@@ -217,6 +218,10 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
   for (const Codec& codec : codecs) {
     if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);
     if (reason.empty() && !shape.is_latent()) reason = unsupported_reason(codec.v, shape.head_dim);
+    for (const Encoding& side : {codec.k, codec.v}) {
+      if (reason.empty() && gpu && !descriptor_of(side.format).on_gpu)
+        reason = encoding_name(side) + " has kernels for the CPU alone; use --device cpu";
+    }
   }
   if (reason.empty() && gpu && has_own_codecs(spec))
     reason = "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec";
@@ -226,7 +231,8 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
   if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
   if (reason.empty() && shape.is_latent() && codecs.front().hadamard)
     reason =
-        "of a latent row (MLA) the first part is the value, and rotate=hadamard would mix it with the rest";
+        "of a latent row (MLA) the first part is the value, and the codec's rotation would mix it with the "
+        "rest";
   if (reason.empty() && shape.is_latent() && rotates_at_read(spec))
     reason = "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one";
   return reason;

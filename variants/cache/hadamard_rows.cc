@@ -1,5 +1,6 @@
 #include "variants/cache/hadamard_rows.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -24,6 +25,11 @@ float* HadamardRows::room(int64_t rows) {
 // Null stays null: queries whose outputs are not wanted.
 const float* HadamardRows::transform(const float* from, int64_t rows, float*& to) const {
   if (!from) return nullptr;
+  if (random_signs_) {
+    std::copy_n(from, rows * shape_.head_dim, to);
+    flip_signs(to, rows, shape_.head_dim);
+    from = to;
+  }
   hadamard_rows(from, rows, shape_.head_dim, to);
   return std::exchange(to, to + rows * shape_.head_dim);
 }
@@ -47,7 +53,9 @@ std::vector<const float*> HadamardRows::queries(std::span<const StepInput> input
 
 void HadamardRows::restore(std::span<const StepInput> inputs) const {
   for (const StepInput& in : inputs) {
-    if (in.out) hadamard_rows(in.out, shape_.q_heads * in.n, shape_.head_dim, in.out);
+    if (!in.out) continue;
+    hadamard_rows(in.out, shape_.q_heads * in.n, shape_.head_dim, in.out);
+    if (random_signs_) flip_signs(in.out, shape_.q_heads * in.n, shape_.head_dim);
   }
 }
 

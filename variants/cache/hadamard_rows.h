@@ -1,6 +1,7 @@
-// rotate=hadamard: rows lie in the cache as the Hadamard transform makes them, which spreads a large channel over all
+// rotate=hadamard and turbo: rows lie in the cache as the Hadamard transform makes them, which spreads a large channel over all
 // (kernels/hadamard.h). The transform keeps dot products, so scores need queries that are transformed likewise, and the
-// output, a sum of transformed values, is transformed back: both once a step, whatever the length. All that lies between,
+// output, a sum of transformed values, is transformed back: both once a step, whatever the length. A codec with random
+// signs has them changed before, and back after. All that lies between,
 // from the codec's residual rows to a tier's file, knows nothing of it.
 #pragma once
 
@@ -15,7 +16,8 @@ namespace kv {
 class HadamardRows {
  public:
   // `memory` outlives this and counts the copies as workspace.
-  HadamardRows(const CacheShape& shape, Memory& memory) : shape_(shape), memory_(memory) {}
+  HadamardRows(const CacheShape& shape, bool random_signs, Memory& memory)
+      : shape_(shape), random_signs_(random_signs), memory_(memory) {}
 
   // The inputs with transformed K and V; valid until the next call of any function.
   std::span<const StepInput> rows(std::span<const StepInput> inputs);
@@ -29,6 +31,7 @@ class HadamardRows {
   float* room(int64_t rows);
 
   const CacheShape shape_;
+  const bool random_signs_;
   Memory& memory_;
   Block copies_;
   std::vector<StepInput> inputs_;

@@ -16,7 +16,7 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
   const int64_t slots = retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens});
   placement = placement_of(spec).make(spec.placement, placement_context(shape, unit, slots, &memory));
   if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);
-  if (codec.hadamard) hadamard.emplace(shape, memory);
+  if (codec.hadamard) hadamard.emplace(shape, codec.random_signs, memory);
   storage = make_storage(
       {memory, codec, unit, shape.kv_heads, shape.head_dim, *placement, rotated ? &*rotated : nullptr});
 }

@@ -32,7 +32,7 @@ struct Stages {
   const UnitLayout unit;
   std::unique_ptr<Placement> placement;
   std::optional<RotatedRows> rotated;    // positions=cache
-  std::optional<HadamardRows> hadamard;  // rotate=hadamard
+  std::optional<HadamardRows> hadamard;  // rotate=hadamard, turbo
   std::unique_ptr<Storage> storage;
 };
 

@@ -23,7 +23,7 @@ inline Parameter read_parameter() {
 inline Parameter residual_parameter(std::string_view fallback) {
   return Parameter::integer("residual", fallback, 0, 4096, {0, 40}, "newest rows kept raw (f16), at least");
 }
-// Of integer codes, whose step is set by the largest channel.
+// Of codes whose step is set by the largest channel.
 inline Parameter rotate_parameter() {
   return Parameter::choice("rotate", {"none", "hadamard"},
                            "spread large channels of K and V over all before they are encoded");

@@ -23,7 +23,9 @@ struct Codec {
   bool read_copy = false;
   // Rows are stored as the Hadamard transform makes them (kernels/hadamard.h), and encoded after it.
   bool hadamard = false;
-  // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V. Two-sided: an error
+  // The rotation begins with random signs of the channels: it is then one that no row was made for.
+  bool random_signs = false;
+  // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V, before any rotation. Two-sided: an error
   // below the floor means that something else was stored than what the codec claims.
   Interval k_error, v_error;
 

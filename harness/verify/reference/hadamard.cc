@@ -3,6 +3,7 @@
 #include <Eigen/Core>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace kv::reference {
 namespace {
@@ -33,6 +34,18 @@ void hadamard(std::span<float> rows, int head_dim) {
     auto part = all.middleRows(first, std::min(kTogether, all.rows() - first));
     const Rows product = part.cast<double>() * h;
     part = product.cast<float>();
+  }
+}
+
+void flip_signs(std::span<float> rows, int head_dim) {
+  uint64_t state = 0;
+  for (size_t channel = 0; channel < static_cast<size_t>(head_dim); ++channel) {
+    state += 0x9e3779b97f4a7c15u;
+    uint64_t mixed = (state ^ state >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    mixed ^= mixed >> 31;
+    if (mixed < uint64_t{1} << 63) continue;
+    for (size_t at = channel; at < rows.size(); at += static_cast<size_t>(head_dim)) rows[at] = -rows[at];
   }
 }
 

@@ -1,4 +1,5 @@
-// The Hadamard transform in FP64, by its definition: every entry of the matrix, and its product with the rows.
+// Rotations by their definitions: the Hadamard transform in FP64, every entry of the matrix and its product with the rows;
+// and random signs.
 #pragma once
 
 #include <span>
@@ -8,5 +9,8 @@ namespace kv::reference {
 // rows [.., head_dim] times H in place; H[i][j] = (-1)^(ones of i & j) / sqrt(n) within blocks of n channels, the largest
 // power of two that divides head_dim.
 void hadamard(std::span<float> rows, int head_dim);
+
+// Changes the sign of channel i where number i of SplitMix64 from state 0 (Steele, Lea and Flood 2014) has its top bit set.
+void flip_signs(std::span<float> rows, int head_dim);
 
 }  // namespace kv::reference

@@ -41,7 +41,7 @@ HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
   constexpr std::integral_constant<int, 1> one;
   visit_format(e.format, [&](auto format) KV_ATTR {
     using F = decltype(format);
-    if constexpr (F::kScaling == Scaling::kBlock) {
+    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) {
       const hn::ScalableTag<int32_t> full;
       const int words = words_of(F::kBits, head_dim);
       if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(format, full, one);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/encode/convert.h"
+#include "kernels/cpu/encode/decode_levels.h"
 #include "kernels/cpu/encode/encode_simd.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/format/list.h"
@@ -30,7 +31,9 @@ void decode_half_meta(const Encoding& e, int head_dim, const std::byte* data, co
 auto decoder_of(const Encoding& e) {
   if (e.format == F16Format::kFormat) return decode_f16;
   if (e.format == ChannelFormat::kFormat && half_meta(e.bits)) return decode_half_meta;
-  return descriptor_of(e.format).decode;
+  const FormatDescriptor& format = descriptor_of(e.format);
+  if (format.elements == Elements::kLevels && !cpu::isa_is_scalar()) return cpu::decode_levels;
+  return format.decode;
 }
 
 }  // namespace

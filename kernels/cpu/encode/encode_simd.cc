@@ -1,4 +1,5 @@
-// The vector encoders, compiled once for each instruction set and picked at run time.
+// The vector encoders, compiled once for each instruction set and picked at run time. Levels have none: their scalar
+// encoders serve.
 #include "kernels/cpu/encode/encode_simd.h"
 #include "kernels/cpu/encode/prefetch.h"
 #include "kernels/cpu/targets.h"
@@ -77,7 +78,10 @@ constexpr bool kByFours = F::kBits > 0 && F::kScaling != Scaling::kNone;
 template <class D, class N>
 void encode_all(D d, const Encoding& e, N n, std::span<const UnitJob> jobs) {
   visit_format(e.format, [&](auto format) KV_ATTR {
-    if constexpr (kByFours<decltype(format)>) {
+    using F = decltype(format);
+    if constexpr (F::kElements == Elements::kLevels) {
+      for (const UnitJob& job : jobs) encode_scalar<F>(e, n, job);
+    } else if constexpr (kByFours<F>) {
       encode_by_fours(format, d, e, n, jobs);
     } else {
       encode_one_by_one(format, d, e, n, jobs);

@@ -239,7 +239,7 @@ KV_DEVICE void encode_channel_unit(const UnitTask& task) {
 
 // All lanes of a warp call this together.
 KV_DEVICE void encode(const UnitTask& task) {
-  visit_format(task.encoding.format, [&](auto format) {
+  visit_format(GpuFormats(), task.encoding.format, [&](auto format) {
     using F = decltype(format);
     if constexpr (F::kScaling == Scaling::kChannel) {
       encode_channel_unit(task);

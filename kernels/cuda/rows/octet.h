@@ -70,7 +70,7 @@ KV_HD inline void decode_codes(ChannelFormat, const Encoding& encoding, int head
 // Elements [first, first + 8) of a row of any format, exactly as kernels/encode.h decodes them.
 KV_HD inline void decode_octet(const Encoding& encoding, int head_dim, const StoredRow& row, int first,
                                float (&x)[kOctet]) {
-  visit_format(encoding.format, [&](auto format) {
+  visit_format(GpuFormats(), encoding.format, [&](auto format) {
     using F = decltype(format);
     if constexpr (F::kBits == 0) {
       decode_codes(format, encoding, head_dim, row, first, x);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/encode.h"
+#include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 #include "kernels/math.h"
 
@@ -29,6 +30,13 @@ inline constexpr Encoding kFp8s[] = {{.format = Format::kFp8E4M3, .bits = 8},
                                      {.format = Format::kFp8E5M2, .bits = 8}};
 inline constexpr Encoding kQ8{.format = Format::kQ8_0, .bits = 8}, kQ4{.format = Format::kQ4_0, .bits = 4};
 
+// Formats of levels: all there are.
+inline std::vector<Encoding> levels() {
+  std::vector<Encoding> all = sample_encodings();
+  std::erase_if(all, [](const Encoding& e) { return descriptor_of(e.format).elements != Elements::kLevels; });
+  return all;
+}
+
 inline std::vector<Encoding> quantised() {
   std::vector<Encoding> all{kFp8s[0], kFp8s[1], kQ8, kQ4};
   for (int bits = 1; bits <= 16; ++bits) {
@@ -38,6 +46,7 @@ inline std::vector<Encoding> quantised() {
   }
   all.push_back(channel(2, 32));
   all.push_back(channel(4, 256));
+  for (const Encoding& e : levels()) all.push_back(e);
   return all;
 }
 
