@@ -27,7 +27,7 @@ KV_HD inline uint8_t e8m0_scale(uint32_t largest_bits, int top_exponent) {
   return static_cast<uint8_t>(code < 0 ? 0 : code);
 }
 
-KV_HD inline float e8m0_to_f32(uint8_t code) {
+KV_HD constexpr float e8m0_to_f32(uint8_t code) {
   if (code == kE8m0Nan) return std::bit_cast<float>(kNanBits);
   return std::bit_cast<float>(code == 0 ? 0x00400000u : uint32_t{code} << 23);  // 2^-127 is subnormal
 }

@@ -36,20 +36,12 @@
 #include "kernels/cpu/attention/code_work.h"
 #include "kernels/cpu/attention/tile-inl.h"
 #include "kernels/cpu/attributes-inl.h"
+#include "kernels/cpu/unroll-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Calls call(std::integral_constant<int, i>()) for i = 0 … kCount - 1.
-template <int kCount, class Call>
-HWY_INLINE void unroll(const Call& call) {
-  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) KV_INLINE {
-    (call(std::integral_constant<int, kIndex>()), ...);
-  }
-  (std::make_integer_sequence<int, kCount>());
-}
 
 template <int kBits>
 constexpr int kPlanes = 16 / kBits;

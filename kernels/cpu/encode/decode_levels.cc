@@ -1,11 +1,39 @@
 // Codes lie in words so that one shift brings consecutive elements' codes to the lowest bits of a vector's lanes
 // (kernels/format/bits.h). A code of 2 or 4 bits then finds its magnitude among at most eight in registers and has its
-// sign moved to the top; one of 8 bits becomes a binary16 by a shift.
+// sign moved to the top; one of 8 bits has its exponent and mantissa moved to those of an f32.
 #include "kernels/cpu/encode/decode_levels.h"
 
 #include "kernels/cpu/targets.h"
 #include "kernels/format/list.h"
 #include "kernels/hadamard.h"
+
+#ifndef KV_LEVEL_TABLES  // this file is compiled once a target
+#define KV_LEVEL_TABLES
+namespace kv::cpu {
+// Eight magnitudes, twice, so that vectors of any width can be loaded.
+struct Magnitudes {
+  alignas(64) float twice[16];
+};
+static constexpr Magnitudes repeated(const float (&eight)[8]) {
+  Magnitudes all{};
+  for (int i = 0; i < 16; ++i) all.twice[i] = eight[i % 8];
+  return all;
+}
+static constexpr Magnitudes kE2m1 = repeated(kE2m1Magnitudes);
+static constexpr Magnitudes kTurbo[] = {repeated(kTurboLevels[0]), repeated(kTurboLevels[1]),
+                                        repeated(kTurboLevels[2]), repeated(kTurboLevels[3])};
+
+// What a stored scale stands for.
+template <class Value>
+static constexpr std::array<float, 256> table_of(Value value) {
+  std::array<float, 256> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = value(static_cast<uint8_t>(i));
+  return all;
+}
+static constexpr auto kE8m0Values = table_of(e8m0_to_f32);
+static constexpr auto kE4m3Values = table_of(fp8_to_f32<kE4M3>);
+}  // namespace kv::cpu
+#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/encode/decode_levels.cc"
@@ -16,18 +44,24 @@
 // Highway's one-lane fallback is never picked (isa.cc).
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attributes-inl.h"
-#include "kernels/cpu/half-inl.h"
+#include "kernels/cpu/unroll-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Scales of a row, each of 2^shift elements.
-struct RowScales {
-  float scale[kMaxHeadDim / kNvBlock];
-  int shift;
-  float of(int i) const { return scale[i >> shift]; }
+// The scale of an element: of its block, by a table of what a stored scale is, times that of its row; or of its row.
+struct BlockScale {
+  const float* values;  // [256]
+  const std::byte* stored;
+  int shift;  // the logarithm of a block's elements
+  float row;
+  float of(int i) const { return values[static_cast<uint8_t>(stored[i >> shift])] * row; }
+};
+struct RowScale {
+  float row;
+  float of(int) const { return row; }
 };
 
 // Bits i, i + 1, … of a plane of signs, each in the highest bit of its lane.
@@ -45,12 +79,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> signs_from(D d, const std::byte* sig
 template <class D>
 class Table {
  public:
-  Table(D d, const float* eight) : d_(d) {
-    HWY_ALIGN float repeated[16];
-    for (int i = 0; i < 16; ++i) repeated[i] = eight[i % 8];
-    low_ = hn::Load(d, repeated);
-    high_ = hn::Load(d, repeated + (kWide ? 0 : 4));
-  }
+  Table(D d, const Magnitudes& of)
+      : d_(d), low_(hn::Load(d, of.twice)), high_(hn::Load(d, of.twice + (kWide ? 0 : 4))) {}
   HWY_INLINE hn::Vec<D> at(hn::Vec<hn::RebindToSigned<D>> i) const {
     const hn::RebindToSigned<D> di;
     if constexpr (kWide) return hn::TableLookupLanes(low_, hn::IndicesFromVec(d_, i));
@@ -65,12 +95,12 @@ class Table {
   hn::Vec<D> low_, high_;
 };
 
-// Codes of kWidth bits, the sign highest: or, with `signs`, magnitudes alone.
-template <int kWidth>
+// Codes of kWidth bits, the sign highest; or magnitudes alone, whose signs lie apart.
+template <int kWidth, bool kApart = false>
 struct SignedLevels {
   static constexpr int kBits = kWidth;
-  const float* magnitudes;  // [8]
-  const std::byte* signs;   // or null
+  const Magnitudes& magnitudes;
+  const std::byte* signs;  // where they lie apart
 
   template <class D>
   struct Decoder {
@@ -78,13 +108,13 @@ struct SignedLevels {
     Table<D> table;
     const std::byte* signs;
     template <class V>
-    HWY_INLINE hn::Vec<D> operator()(V words, int i) const {
+    HWY_INLINE hn::Vec<D> operator()(V words, [[maybe_unused]] int i) const {
       const hn::RebindToUnsigned<D> du;
       const hn::RebindToSigned<D> di;
-      const auto mask = hn::Set(du, signs ? (1u << kWidth) - 1u : (1u << (kWidth - 1)) - 1u);
+      const auto mask = hn::Set(du, (1u << (kApart ? kWidth : kWidth - 1)) - 1u);
       const auto magnitude = table.at(hn::BitCast(di, hn::And(words, mask)));
-      const auto own = hn::And(hn::ShiftLeft<32 - kWidth>(words), hn::Set(du, 0x80000000u));
-      const auto sign = signs ? signs_from(d, signs, i) : own;
+      auto sign = hn::And(hn::ShiftLeft<32 - kWidth>(words), hn::Set(du, 0x80000000u));
+      if constexpr (kApart) sign = signs_from(d, signs, i);
       return hn::BitCast(d, hn::Xor(hn::BitCast(du, magnitude), sign));
     }
   };
@@ -94,22 +124,21 @@ struct SignedLevels {
   }
 };
 
-// FP8 in a binary16's places is the number divided by the power of two by which the biases differ.
+// FP8 in an f32's places is the number divided by the power of two by which the biases differ.
 template <Fp8 F>
 struct Fp8Levels {
   static constexpr int kBits = 8;
-  static constexpr float kFactor = F.mantissa_bits == 3 ? 0x1p8f : 1.0f;
 
   template <class D>
   struct Decoder {
     D d;
     template <class V>
     HWY_INLINE hn::Vec<D> operator()(V words, int) const {
-      const hn::RebindToSigned<D> di;
-      constexpr int kShift = 10 - F.mantissa_bits;
-      const auto magnitude = hn::ShiftLeft<kShift>(hn::And(words, hn::Set(hn::RebindToUnsigned<D>(), 0x7fu)));
-      const auto sign = hn::ShiftLeft<8>(hn::And(words, hn::Set(hn::RebindToUnsigned<D>(), 0x80u)));
-      return finite_half(d, hn::BitCast(di, hn::Or(magnitude, sign)));
+      const hn::RebindToUnsigned<D> du;
+      constexpr float kFactor = F.mantissa_bits == 3 ? 0x1p120f : 0x1p112f;
+      const auto magnitude = hn::ShiftLeft<23 - F.mantissa_bits>(hn::And(words, hn::Set(du, 0x7fu)));
+      const auto sign = hn::And(hn::ShiftLeft<24>(words), hn::Set(du, 0x80000000u));
+      return hn::Mul(hn::BitCast(d, hn::Or(magnitude, sign)), hn::Set(d, kFactor));
     }
   };
   template <class D>
@@ -118,27 +147,28 @@ struct Fp8Levels {
   }
 };
 
-template <class D, class Levels>
-HWY_NOINLINE void decode_words(D d, const Levels& levels, const RowScales& scales, int words,
-                               const std::byte* data, float* out) {
+template <class D, class Levels, class Scale>
+HWY_INLINE void decode_words(D d, const Levels& levels, const Scale& of_elements, int words,
+                             const std::byte* data, float* out) {
+  const Scale scale = of_elements;  // a local one can live in registers
   const hn::RebindToUnsigned<D> du;
   const auto decode = levels.decoder(d);
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int w = 0; w < words; w += lanes) {
+  for (int w = 0; w < words; w += static_cast<int>(hn::Lanes(d))) {
     const auto some = hn::LoadU(du, reinterpret_cast<const uint32_t*>(data) + w);
-    for (int slot = 0; slot < 32 / Levels::kBits; ++slot) {
-      const int i = slot * words + w;
-      const auto x = decode(hn::ShiftRightSame(some, slot * Levels::kBits), i);
-      hn::StoreU(hn::Mul(x, hn::Set(d, scales.of(i))), d, out + i);
-    }
+    unroll<32 / Levels::kBits>([&](auto slot) KV_INLINE {
+      constexpr int kSlot = decltype(slot)::value;
+      const int i = kSlot * words + w;
+      const auto x = decode(hn::ShiftRight<kSlot * Levels::kBits>(some), i);
+      hn::StoreU(hn::Mul(x, hn::Set(d, scale.of(i))), d, out + i);
+    });
   }
 }
 
-template <class Levels>
-void decode_row(const Levels& levels, const RowScales& scales, int head_dim, const std::byte* data,
-                float* out) {
+template <class Levels, class Scale>
+HWY_NOINLINE void decode_row(const Levels& levels, const Scale& scale, int head_dim, const std::byte* data,
+                             float* out) {
   const int words = head_dim * Levels::kBits / 32;
-  const auto decode = [&](auto d) KV_ATTR { decode_words(d, levels, scales, words, data, out); };
+  const auto decode = [&](auto d) KV_ATTR { decode_words(d, levels, scale, words, data, out); };
   const hn::CappedTag<float, 16> full;
   if (words % static_cast<int>(hn::Lanes(full)) == 0) return decode(full);
   if (words % 8 == 0) return decode(hn::CappedTag<float, 8>());
@@ -156,26 +186,19 @@ void decode_signs(float each, int head_dim, const std::byte* signs, float* out) 
 template <Fp8 F>
 void decode_of(MxFormat<MxFp8Element<F>>, const Encoding&, int n, const std::byte* data,
                const std::byte* meta, float* out) {
-  RowScales scales{.scale = {}, .shift = 5};
-  for (int b = 0; b < n / kMxBlock; ++b)
-    scales.scale[b] = e8m0_to_f32(load<uint8_t>(meta, b)) * Fp8Levels<F>::kFactor;
-  decode_row(Fp8Levels<F>(), scales, n, data, out);
+  decode_row(Fp8Levels<F>(), BlockScale{kE8m0Values.data(), meta, 5, 1.0f}, n, data, out);
 }
 
 void decode_of(MxFp4Format, const Encoding&, int n, const std::byte* data, const std::byte* meta,
                float* out) {
-  RowScales scales{.scale = {}, .shift = 5};
-  for (int b = 0; b < n / kMxBlock; ++b) scales.scale[b] = e8m0_to_f32(load<uint8_t>(meta, b));
-  decode_row(SignedLevels<4>{kE2m1Magnitudes, nullptr}, scales, n, data, out);
+  decode_row(SignedLevels<4>{kE2m1, nullptr}, BlockScale{kE8m0Values.data(), meta, 5, 1.0f}, n, data, out);
 }
 
 void decode_of(NvFp4Format, const Encoding& e, int n, const std::byte* data, const std::byte* meta,
                float* out) {
-  const float row = NvFp4Format::row_scale(e, meta);
-  RowScales scales{.scale = {}, .shift = 4};
-  for (int b = 0; b < n / kNvBlock; ++b)
-    scales.scale[b] = fp8_to_f32<kE4M3>(load<uint8_t>(meta + NvFp4Format::scales_at(e), b)) * row;
-  decode_row(SignedLevels<4>{kE2m1Magnitudes, nullptr}, scales, n, data, out);
+  const BlockScale scale{kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,
+                         NvFp4Format::row_scale(e, meta)};
+  decode_row(SignedLevels<4>{kE2m1, nullptr}, scale, n, data, out);
 }
 
 void add_sketch(float each, int n, const std::byte* signs, float* out) {
@@ -191,22 +214,23 @@ void decode_of(TurboFormat, const Encoding& e, int n, const std::byte* data, con
   if (n % 64 != 0)
     return TurboFormat::decode(e, n, data, meta, 0, 1, out);  // codes of 2 bits fill no four words
   const float scale = f16_to_f32(load<uint16_t>(meta, 0));
-  const RowScales scales{.scale = {scale}, .shift = 31};
-  const float* levels = kTurboLevels[e.bits - 1];
+  const Magnitudes& levels = kTurbo[e.bits - 1];
   const std::byte* signs = data + TurboFormat::signs_at(e, n);
-  if (e.bits == 1) decode_signs(levels[0] * scale, n, signs, out);
-  if (e.bits == 2) decode_row(SignedLevels<2>{levels, nullptr}, scales, n, data, out);
-  if (e.bits == 3) decode_row(SignedLevels<2>{levels, signs}, scales, n, data, out);
-  if (e.bits == 4) decode_row(SignedLevels<4>{levels, nullptr}, scales, n, data, out);
+  if (e.bits == 1) decode_signs(levels.twice[0] * scale, n, signs, out);
+  if (e.bits == 2) decode_row(SignedLevels<2>{levels, nullptr}, RowScale{scale}, n, data, out);
+  if (e.bits == 3) decode_row(SignedLevels<2, true>{levels, signs}, RowScale{scale}, n, data, out);
+  if (e.bits == 4) decode_row(SignedLevels<4>{levels, nullptr}, RowScale{scale}, n, data, out);
   if (e.second)
     add_sketch(f16_to_f32(load<uint16_t>(meta, 1)) * kSketchGain, n, data + TurboFormat::sketch_at(e, n),
                out);
 }
 
-void decode_levels(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta,
-                   float* out) {
-  visit_format(LevelFormats(), e.format,
-               [&](auto format) KV_ATTR { decode_of(format, e, head_dim, data, meta, out); });
+void decode_levels(const Encoding& e, int head_dim, const std::byte* const* data,
+                   const std::byte* const* meta, int count, float* out) {
+  visit_format(LevelFormats(), e.format, [&](auto format) KV_ATTR {
+    for (int i = 0; i < count; ++i)
+      decode_of(format, e, head_dim, data[i], meta[i], out + int64_t{i} * head_dim);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -214,9 +238,10 @@ void decode_levels(const Encoding& e, int head_dim, const std::byte* data, const
 HWY_AFTER_NAMESPACE();
 #else
 namespace kv::cpu::N_SCALAR {
-void decode_levels(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta,
-                   float* out) {
-  descriptor_of(e.format).decode(e, head_dim, data, meta, 0, 1, out);
+void decode_levels(const Encoding& e, int head_dim, const std::byte* const* data,
+                   const std::byte* const* meta, int count, float* out) {
+  for (int i = 0; i < count; ++i)
+    descriptor_of(e.format).decode(e, head_dim, data[i], meta[i], 0, 1, out + int64_t{i} * head_dim);
 }
 }  // namespace kv::cpu::N_SCALAR
 #endif
@@ -224,10 +249,9 @@ void decode_levels(const Encoding& e, int head_dim, const std::byte* data, const
 #if HWY_ONCE
 namespace kv::cpu {
 HWY_EXPORT(decode_levels);
-// Units of these formats are rows.
-void decode_levels(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta, int, int,
-                   float* out) {
-  HWY_DYNAMIC_DISPATCH(decode_levels)(e, head_dim, data, meta, out);
+void decode_level_rows(const Encoding& e, int head_dim, const std::byte* const* data,
+                       const std::byte* const* meta, int count, float* out) {
+  HWY_DYNAMIC_DISPATCH(decode_levels)(e, head_dim, data, meta, count, out);
 }
 }  // namespace kv::cpu
 #endif

@@ -6,8 +6,8 @@
 
 namespace kv::cpu {
 
-// FormatDescriptor::decode of such a format, on the active instruction set, which is not the scalar one.
-void decode_levels(const Encoding& encoding, int head_dim, const std::byte* data, const std::byte* meta,
-                   int first, int count, float* out);
+// Rows of such a format, of any instruction set but the scalar one: data [count] and meta [count] -> out [count, head_dim].
+void decode_level_rows(const Encoding& encoding, int head_dim, const std::byte* const* data,
+                       const std::byte* const* meta, int count, float* out);
 
 }  // namespace kv::cpu

@@ -27,12 +27,17 @@ void decode_half_meta(const Encoding& e, int head_dim, const std::byte* data, co
   ChannelFormat::decode_on(grids, e, head_dim, data, first, count, out);
 }
 
+void decode_level_row(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta, int, int,
+                      float* out) {
+  cpu::decode_level_rows(e, head_dim, &data, &meta, 1, out);
+}
+
 // FormatDescriptor::decode, or what is faster.
 auto decoder_of(const Encoding& e) {
   if (e.format == F16Format::kFormat) return decode_f16;
   if (e.format == ChannelFormat::kFormat && half_meta(e.bits)) return decode_half_meta;
   const FormatDescriptor& format = descriptor_of(e.format);
-  if (format.elements == Elements::kLevels && !cpu::isa_is_scalar()) return cpu::decode_levels;
+  if (format.elements == Elements::kLevels && !cpu::isa_is_scalar()) return decode_level_row;
   return format.decode;
 }
 
