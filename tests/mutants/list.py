@@ -110,7 +110,7 @@ MUTANTS = [
     Mutant("kernels/format/channel.h", "if (f16_to_f32(h) <= x) return h;", "return h;", "encode_simd_test"),
     Mutant("kernels/format/channel.h", "return 2 * (half_meta(e.bits) ? 2 : 4) * int64_t{head_dim};", "return 2 * 4 * int64_t{head_dim};", "encoding_test codec_test"),
     Mutant("variants/codec/q8_0.cc", "symmetric_error(8, {32, 32})", "symmetric_error(4, {32, 32})", "codec_check_test codec_test"),
-    Mutant("variants/codec/kivi.cc", "affine_error(v_bits, kWholeRow)", "affine_error(k_bits, kWholeRow)", "codec_check_test codec_test"),
+    Mutant("variants/codec/kivi.cc", ".error = affine_error(bits,", ".error = affine_error(bits + 1,", "codec_check_test codec_test"),
     # More retentions
     Mutant("variants/retention/knorm.cc", "sum += double{x} * x;", "sum += x;", "retention_policies_test"),
     Mutant("variants/retention/knorm.cc", "std::max_element(score.begin()", "std::min_element(score.begin()", "retention_policies_test"),
@@ -212,4 +212,11 @@ MUTANTS = [
     Mutant("kernels/cpu/hadamard.cc", "to[i + 3] = a_b - c_d;", "to[i + 3] = a_b + c_d;", "hadamard_test"),
     Mutant("variants/cache/attend.cc", "if (stages_.hadamard) stages_.hadamard->restore(inputs);", "", "contract_test"),
     Mutant("variants/cache/attend.cc", "if (stages_.hadamard) queries_ = stages_.hadamard->queries(inputs);", "", "contract_test"),
+    # Small floats and TurboQuant
+    Mutant("kernels/format/mx.cc", "Element::encode(block[i] * inverse_scale)", "Element::encode(block[i] * inverse_scale * 0.5f)", "microscaling_test"),
+    Mutant("kernels/format/nvfp4.cc", "std::bit_cast<float>(largest) / kLargestE2m1", "std::bit_cast<float>(largest) / 4.0f", "microscaling_test"),
+    Mutant("kernels/format/turbo.cc", "load<uint16_t>(meta, 1)) * kSketchGain", "load<uint16_t>(meta, 1))", "turbo_test"),
+    Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
+    Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
+    Mutant("variants/cache/hadamard_rows.cc", "if (random_signs_) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
 ]
