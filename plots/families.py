@@ -46,6 +46,8 @@ def name_of(part: str) -> str:
 
 def short(variant: str, baseline: str | None = None) -> str:
     """Without the stages that are as by default, and without the baseline's placement where another stage is named."""
+    if variant.endswith("/f32"):
+        return variant  # another engine's: kvlab's own names leave f32 out
     spec = parse(variant)
     rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full")) if part != default]
     placed_alike = baseline is not None and spec.placement == parse(baseline).placement

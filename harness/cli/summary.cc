@@ -79,6 +79,16 @@ std::string keeps_all_line(const Cells& cells) {
          (*first)->cell + "\n";
 }
 
+// What is not said of peers as of caches.
+std::string peers_line(const Cells& cells) {
+  const auto is_peer = [](const results::CellResult* row) { return row->peer_bytes_reported.has_value(); };
+  return std::any_of(cells.begin(), cells.end(), is_peer)
+             ? "* other engines (sweep.peers): bytes as they say themselves; peer_ratio_p50 in cells.csv "
+               "compares each with "
+               "kvlab's variant of the same bits\n"
+             : "";
+}
+
 std::string point_tables(const Groups& points, size_t width) {
   std::string text;
   for (const auto& [name, own] : points) text += "\n" + wrapped(name, width) + sweep_point_table(own, width);
@@ -102,8 +112,8 @@ std::string summary(std::span<const results::CellResult> rows, const SummaryOpti
   Cells cells;
   for (const results::CellResult& row : rows) cells.push_back(&row);
   std::string end;
-  for (const std::string& line :
-       {left_out_line(cells), keeps_all_line(cells), half_a_step(cells), aa_line(cells), noise_line(cells)}) {
+  for (const std::string& line : {left_out_line(cells), keeps_all_line(cells), half_a_step(cells),
+                                  peers_line(cells), aa_line(cells), noise_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
   if (!end.empty()) end = "\n" + end;

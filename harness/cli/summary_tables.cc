@@ -110,7 +110,9 @@ std::string good_text(const results::CellResult& row) {
 
 // Of a cell that was measured; but for its name.
 Strings fields_of(const results::CellResult& row) {
-  const std::string held = bytes_text({row.bytes_payload, row.bytes_metadata, row.bytes_slack}),
+  const std::string held = row.peer_bytes_reported
+                               ? bytes_text({row.peer_bytes_reported}) + " *"
+                               : bytes_text({row.bytes_payload, row.bytes_metadata, row.bytes_slack}),
                     step = with_interval(row.step_p50_us, row.step_ci_low_us, row.step_ci_high_us, "%.1f"),
                     error = number(row.metric("err_rel_l2"), "%.1e"),
                     token_bytes = number(row.held_bytes_per_token, "%.0f"),

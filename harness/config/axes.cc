@@ -129,6 +129,25 @@ void read_workloads(Section& section, const std::vector<std::string>& known,
   }
 }
 
+// A peer's name stands for all of its formats.
+void read_peers(Section& section, const Catalog& catalog, std::vector<std::string>& peers) {
+  if (!section.has("peers")) return;
+  const std::vector<std::string> known = catalog.peers();
+  peers.clear();
+  for (const std::string& written : section.texts("peers", {})) {
+    const auto before = peers.size();
+    for (const std::string& format : known) {
+      if (format == written || format.starts_with(written + "/")) peers.push_back(format);
+    }
+    if (peers.size() > before) continue;
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    section.fail("peers", "must be among " + list + ", or a name before the slash, not '" + written + "'" +
+                              io::did_you_mean(written, known));
+  }
+  refuse_repeats(section, "peers", peers);
+}
+
 std::string_view length_key(LengthAxis axis) {
   switch (axis) {
     case LengthAxis::kLengths:
@@ -145,7 +164,7 @@ std::string_view length_key(LengthAxis axis) {
 
 // Axes that only some experiments have.
 constexpr std::array kSomeAxes =
-    std::to_array<std::string_view>({"seq_len", "lengths", "distance", "passage", "chunk"});
+    std::to_array<std::string_view>({"seq_len", "lengths", "distance", "passage", "chunk", "peers"});
 
 bool has_axis(const ExperimentInfo& experiment, std::string_view key) {
   return key == length_key(experiment.length_axis) ||
@@ -154,7 +173,7 @@ bool has_axis(const ExperimentInfo& experiment, std::string_view key) {
 
 }  // namespace
 
-void read_axes(Section& section, Axes& axes, const std::vector<std::string>& workloads) {
+void read_axes(Section& section, Axes& axes, const Catalog& catalog) {
   axes.written = section.texts("variants", axes.written);
   read_tokens(section, "budget", axes.budget);
   expand_variants(section, axes);
@@ -169,7 +188,8 @@ void read_axes(Section& section, Axes& axes, const std::vector<std::string>& wor
   read_small_integers(section, "kv_heads", 4096, axes.kv_heads);
   read_small_integers(section, "head_dim", kMaxHeadDim, axes.head_dim);
   read_small_integers(section, "threads", 4096, axes.threads);
-  read_workloads(section, workloads, axes.workload);
+  read_workloads(section, catalog.workloads, axes.workload);
+  read_peers(section, catalog, axes.peers);
 }
 
 void refuse_foreign_axes(Section& own, const ExperimentInfo& experiment, const Catalog& catalog) {
@@ -190,12 +210,12 @@ std::string table_of(std::string_view key) {
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
   if (among({"family", "dump", "model", "tokenizer", "text", "weights", "weights_type"})) return "[workload]";
   if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
-             "kv_heads", "head_dim", "threads", "workload"}))
+             "kv_heads", "head_dim", "threads", "workload", "peers"}))
     return "[sweep], or a table of one experiment, as [[decode]]";
   if (among({"repetitions", "steps",       "retries",      "cold_steps", "draft",       "accept",
              "attend",      "aa_test",     "null_ab",      "allocator",  "step_tokens", "prompt",
              "passages",    "temperature", "samples",      "padding",    "unmasked",    "recompute",
-             "stride",      "context",     "memory_share", "memory"}))
+             "stride",      "context",     "memory_share", "memory",     "peer_timeout"}))
     return "[measure], or a table of one experiment, as [[decode]]";
   if (among({"trace", "arrivals", "requests", "output", "max_running", "watermark", "preempt", "limit",
              "prefix_blocks", "share", "prefix"}))

@@ -15,7 +15,7 @@ namespace kv::config {
 inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
 
 // Overrides those of `axes` that the section has. Throws std::invalid_argument.
-void read_axes(Section& section, Axes& axes, const std::vector<std::string>& workloads);
+void read_axes(Section& section, Axes& axes, const Catalog& catalog);
 
 // Throws std::invalid_argument if the experiment's own table has an axis of another experiment.
 void refuse_foreign_axes(Section& own, const ExperimentInfo& experiment, const Catalog& catalog);

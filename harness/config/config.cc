@@ -101,6 +101,7 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
   m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
   m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
+  m.peer_timeout = static_cast<int>(section.integer("peer_timeout", m.peer_timeout, 1, 100000));
   m.draft = section.tokens("draft", m.draft, 0, 1024);
   m.accept = section.number("accept", m.accept, 0.0, 1.0);
   if (m.draft + 1 >= m.steps && m.draft > 0)
@@ -223,7 +224,7 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
     for (const char* key : {"kv_heads", "head_dim"}) {
       if (own.has(key)) sweep.own_keys.insert(key);
     }
-    read_axes(own, sweep.axes, catalog.workloads);
+    read_axes(own, sweep.axes, catalog);
     refuse_foreign_axes(own, info, catalog);
     info.length_axis == LengthAxis::kRequests ? read_replay(own, sweep.replay)
                                               : read_measure(own, sweep.measure);
@@ -238,7 +239,7 @@ ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog
   defaults.axes.batch = {1};
   defaults.axes.workload = {config.workload.family};
   Section sweep = top.section("sweep"), measured = top.section("measure");
-  read_axes(sweep, defaults.axes, catalog.workloads);
+  read_axes(sweep, defaults.axes, catalog);
   read_measure(measured, defaults.measure);
   sweep.refuse_the_rest(table_of);
   measured.refuse_the_rest(table_of);

@@ -39,6 +39,7 @@ struct Axes {
   std::vector<std::string> lengths;     // batch: in place of seq_len, as in request_lengths.h
   std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len
   std::vector<int64_t> passage = {64};  // recall: tokens of one copy
+  std::vector<std::string> peers;       // decode: other engines and their formats, as "ggml/q8_0"
 };
 
 // What `variants` may name beside specs: no cache at all. Tables have the second name, since readers of tables may take
@@ -50,8 +51,9 @@ struct MeasureConfig {
   int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
                         // checkpoint: operations a repetition
   int64_t draft = 0;  // decode: tokens that a step verifies besides its own; 0 leaves the draft columns empty
-  double accept = 0.7;   // the probability that one is accepted if those before it were
-  int cold_steps = 16;   // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  double accept = 0.7;  // the probability that one is accepted if those before it were
+  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
+  int peer_timeout = 300;  // decode: seconds in which a peer has to answer
   int retries = 1;       // of a sweep point whose times were disturbed; what still is then is marked as noisy
   bool attend = true;    // growth: false measures append and view alone
   bool aa_test = true;   // each sweep point measures its first variant a second time; or spelled null_ab

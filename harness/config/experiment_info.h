@@ -33,6 +33,7 @@ struct ExperimentInfo {
 struct Catalog {
   std::vector<ExperimentInfo> experiments;  // in the order of their messages
   std::vector<std::string> workloads;
+  std::vector<std::string> (*peers)();  // "ggml/q8_0", …; read where a config names one
 };
 
 // Throws std::out_of_range for a name that load_config would have refused.

@@ -1,12 +1,14 @@
 // The decode experiment: steady-state decode steps at a given length, on rows that may lie in the caches of
 // the CPU (hot), and attention alone on rows that have left them (cold).
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <new>
 #include <optional>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/peer_cells.h"
 #include "harness/experiments/timed_group.h"
 #include "harness/measure/drafts.h"
 #include "harness/measure/gpu_ceiling.h"
@@ -25,13 +27,16 @@ int64_t cold_bytes(const cuda::Gpu* gpu) {
 
 void plan_decode(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
+  add_peers(point);
   const config::MeasureConfig& m = point.experiment->measure;
-  fit_side_by_side(point, shared_bytes(point, m.steps), [&](const measure::PlannedCell& cell) {
-    // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
-    const int64_t once = measure::held_bytes(point, cell.spec);
-    return 3 * once + (m.cold_steps > 0 ? once + cold_bytes(point.context->gpu()) : 0) +
-           2 * measure::copied_bytes(point, cell.spec);
-  });
+  fit_side_by_side(point, shared_bytes(point, m.steps) + PeerCells::tokens_bytes(point),
+                   [&](const measure::PlannedCell& cell) {
+                     if (!cell.peer.empty()) return PeerCells::bytes(point, cell.spec);
+                     // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
+                     const int64_t once = measure::held_bytes(point, cell.spec);
+                     return 3 * once + (m.cold_steps > 0 ? once + cold_bytes(point.context->gpu()) : 0) +
+                            2 * measure::copied_bytes(point, cell.spec);
+                   });
 }
 
 int cold_replicas(const measure::Cell& cell) {
@@ -44,11 +49,13 @@ class DecodeGroup : public TimedGroup {
               results::ResultsFolder& results)
       : TimedGroup(point, control, results),
         measure_(point.experiment->measure),
-        base_(std::max<int64_t>(0, point.seq_len - measure_.steps)) {}
+        base_(std::max<int64_t>(0, point.seq_len - measure_.steps)),
+        peers_(point, base_) {}
 
  private:
   // Leaves the cache at the length before the timed steps, with room for their forks.
   void verify(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return peers_.verify(cell);
     open_and_fill(cell, point().batch);
     cell.ledger->reset_peaks();
     workload::TokenFeed& tokens = feed(cell);
@@ -57,11 +64,13 @@ class DecodeGroup : public TimedGroup {
     cell.check(tokens, point().seq_len);
   }
   void make_ready(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return;
     open_and_fill(cell, 2 * point().batch);
     if (measure_.draft > 0) check_drafts(cell);
   }
 
   void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    if (!cell.peer.empty()) return peers_.add_tasks(cell, tasks, results());
     tasks.push_back(measure::step_task(cell, feed(cell), base_, point().seq_len - base_, results()));
     if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
       tasks.push_back(measure::draft_task(cell, *drafts->second, results()));
@@ -74,6 +83,8 @@ class DecodeGroup : public TimedGroup {
     }
   }
   void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
+    peers_.forget_tokens();
+    group_ = group;
     if (cuda::Gpu* const gpu = point().context->gpu()) {  // the others are the CPU's
       if (measure_.cold_steps == 0) return;
       auto ceiling = std::make_unique<measure::GpuCeilingTask>(*gpu);
@@ -81,10 +92,14 @@ class DecodeGroup : public TimedGroup {
       tasks.push_back(std::move(ceiling));
       return;
     }
-    roofline_.emplace(group, measure_.cold_steps > 0, tasks);
-    tiers_.emplace(group, tasks);
+    std::vector<measure::Cell*> own;
+    std::ranges::copy_if(group, std::back_inserter(own),
+                         [](measure::Cell* cell) { return cell->peer.empty(); });
+    roofline_.emplace(own, measure_.cold_steps > 0, tasks);
+    tiers_.emplace(own, tasks);
   }
   void summarise(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return PeerCells::summarise(cell, group_);
     cell.summarise();
     if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
       measure::summarise_drafts(cell, *drafts->second);
@@ -129,6 +144,8 @@ class DecodeGroup : public TimedGroup {
 
   const config::MeasureConfig& measure_;
   const int64_t base_;  // tokens before the timed steps
+  PeerCells peers_;
+  std::vector<measure::Cell*> group_;
   std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
   std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
   std::optional<measure::RooflineTasks> roofline_;
@@ -144,8 +161,11 @@ std::vector<results::CellResult> run_decode(const measure::SweepPoint& point,
 
 }  // namespace
 
+constexpr auto kOwnAxes = std::to_array<std::string_view>({"peers"});
+
 constinit const Experiment kDecode{.info = {.name = "decode",
                                             .help = "steady-state decode at given lengths, hot and cold",
+                                            .own_axes = kOwnAxes,
                                             .takes_latent_rows = true},
                                    .fixed_tokens = 4000.0,
                                    .plan = plan_decode,

@@ -3,6 +3,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "harness/peers/peers.h"
 #include "harness/workload/workload.h"
 
 namespace kv::experiments {
@@ -11,6 +12,12 @@ namespace {
 #define KVLAB_ADDRESS(name) &name,
 constexpr std::array kExperiments{KVLAB_EXPERIMENTS(KVLAB_ADDRESS)};
 #undef KVLAB_ADDRESS
+
+std::vector<std::string> peer_names() {
+  std::vector<std::string> names;
+  for (const peers::Format& format : peers::formats()) names.push_back(format.text());
+  return names;
+}
 
 }  // namespace
 
@@ -28,7 +35,7 @@ const Experiment& experiment_of(const measure::SweepPoint& point) {
 }
 
 config::Catalog catalog() {
-  config::Catalog all{{}, {"dump", "model"}};
+  config::Catalog all{{}, {"dump", "model"}, peer_names};
   for (const Experiment* e : kExperiments) all.experiments.push_back(e->info);
   for (const workload::FamilyInfo& family : workload::synthetic_families())
     all.workloads.emplace_back(family.name);

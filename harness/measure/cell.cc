@@ -162,6 +162,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   cell->key = planned.key;
   cell->spec = planned.spec;
   cell->uncached = planned.uncached;
+  cell->peer = planned.peer;
   cell->arm = planned.arm;
   cell->group = planned.group;
   const workload::WorkloadShape& w = point.source->shape();
@@ -173,6 +174,7 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result.device = point.context->device();
   result.threads = point.threads;
   result.experiment = point.experiment->kind;
+  result.peer = planned.peer.substr(0, planned.peer.find('/'));
   result.phase = "decode";
   result.workload = point.workload;
   result.layers = w.layers;

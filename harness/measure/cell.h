@@ -45,7 +45,8 @@ using Attend = std::function<void(int layer, std::span<const StepInput> inputs)>
 struct Cell {
   std::string key;
   LayerSpecs spec;
-  bool uncached = false;          // then there is neither a spec nor a cache
+  bool uncached = false;  // then there is neither a spec nor a cache
+  std::string peer;       // another engine's, as "ggml/q8_0": no cache, and `spec` stores the same bits
   std::vector<ModelLayer> kinds;  // of the model's layers; empty where all are alike
   LinearShape linear;             // of the linear ones among them
   size_t arm = 0, group = 0;      // as planned

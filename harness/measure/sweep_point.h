@@ -25,6 +25,7 @@ struct PlannedCell {
   size_t arm = 0;         // of those that the experiment itself compares, if it does
   bool aa_test = false;   // the first variant a second time
   bool uncached = false;  // no cache at all; then there is no spec
+  std::string peer = {};  // another engine, as "ggml/q8_0"; `spec` then stores the same bits
   results::Status status = results::Status::kNone;  // why it is not measured; kNone if it is
   std::string reason = {};
   int64_t needed_bytes = 0;  // at its peak

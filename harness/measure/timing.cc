@@ -39,22 +39,29 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto body = [&, i](benchmark::State& state) {
       stopped = stopped || stop();
-      if (stopped || failure || !tasks[i]->goes_on()) {
-        for (auto _ : state) state.SetIterationTime(1e-9);
-        return;
-      }
-      try {
-        tasks[i]->begin(repetition[i]++);
-        for (auto _ : state) state.SetIterationTime(tasks[i]->run());
-        tasks[i]->end();
-      } catch (...) {
+      bool ended = stopped || failure || !tasks[i]->goes_on();
+      const auto attempt = [&](const auto& part) {
+        if (ended) return;
         try {
-          tasks[i]->handle_exception();
+          part();
         } catch (...) {
-          failure = std::current_exception();
+          ended = true;
+          try {
+            tasks[i]->handle_exception();
+          } catch (...) {
+            failure = std::current_exception();
+          }
         }
-        state.SkipWithError("stopped by an exception");
+      };
+      attempt([&] { tasks[i]->begin(repetition[i]++); });
+      // Google Benchmark aborts where a repetition has fewer iterations than another, so those of one that has ended are
+      // counted as well.
+      for (auto _ : state) {
+        double seconds = 1e-9;
+        attempt([&] { seconds = tasks[i]->run(); });
+        state.SetIterationTime(seconds);
       }
+      attempt([&] { tasks[i]->end(); });
     };
     benchmark::RegisterBenchmark(tasks[i]->name().c_str(), body)
         ->Iterations(tasks[i]->iterations())

@@ -3,6 +3,7 @@
 
 #include "harness/results/draft_fields.h"
 #include "harness/results/gpu_fields.h"
+#include "harness/results/peer_fields.h"
 #include "harness/results/prediction_fields.h"
 #include "harness/results/tier_fields.h"
 
@@ -382,7 +383,7 @@ Fields all_fields() {
   for (const Fields& part :
        {identity(), bytes(), times(), gpu_fields(), draft_fields(), roofline(), tier_fields(kAll, kSteps),
         errors(), of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(),
-        of_models(), of_whole_models(), replay_fields(), comparison()})
+        of_models(), of_whole_models(), replay_fields(), peer_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   const Fields first = identity();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/results/draft_fields.h"
+#include "harness/results/peer_fields.h"
 #include "harness/results/replay_fields.h"
 #include "harness/results/schema.h"
 #include "harness/verify/metrics/metrics.h"
@@ -23,7 +24,7 @@ struct PredictionResult {
   Number p_change_rms;
 };
 
-struct CellResult : PredictionResult, ReplayResult, DraftResult {
+struct CellResult : PredictionResult, ReplayResult, DraftResult, PeerResult {
   // Which cell it is.
   std::string cell, variant, device;
   Integer threads;

@@ -6,6 +6,7 @@ from figures.memory import memory
 from figures.memory import bytes_by_kind
 from figures.latency import latency
 from figures.latency import ratio
+from figures.peers import peers
 from figures.parameter import parameter_time
 from figures.parameter import parameter_memory
 from figures.parameter import parameter_growth

@@ -15,8 +15,9 @@ from statistics import median
 import altair as alt
 import polars as pl
 import pytest
+from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
-from checks_of_tiers import check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
+from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
 from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, losses, place, points, title
 from figures.batch import cost_of_padding
 from figures.list import FIGURES
@@ -24,7 +25,6 @@ from support import report
 from synthetic import SWEPT, synthetic_run
 
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def check_memory(spec, files):

@@ -23,6 +23,7 @@ from synthetic_models import (
     whole_model_cells,
 )
 from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS
+from synthetic_peers import peer_cells
 from synthetic_replay import hit_rows, moment_rows, replay_cells
 from synthetic_tiers import tier_cells
 
@@ -58,7 +59,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                   workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False, tiers=False,
                   replays=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
     """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run of
-    the first `growing` variants and the experiments that came later."""
+    the first `growing` variants and the experiments that came later. With `tiers` also other engines."""
     draw = random.Random(1)
     cells, steps = [], []
     for batch in batches:
@@ -76,7 +77,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cell = synthetic_cell(draw, variants, variant, "growth", growth_to, 1, workloads[0])
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
-    cells += (tier_cells() if tiers else []) + (replay_cells() if replays else [])
+    cells += (tier_cells() + peer_cells() if tiers else []) + (replay_cells() if replays else [])
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
     if later:

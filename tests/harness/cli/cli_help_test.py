@@ -77,7 +77,7 @@ def test_bash_completes_commands_options_and_values(tmp_path):
 
 def test_every_option_is_in_every_script():
     scripts = [kvlab("completion", shell).stdout for shell in ("bash", "zsh", "fish")]
-    for command in set(commands()) - {"plot", "test", "gpu-check"}:
+    for command in set(commands()) - {"plot", "test", "gpu-check", "peers"}:
         options = set(re.findall(r"^  (?:-\w,)?--([a-z-]+)", kvlab(command, "--help").stdout, re.M))
         assert options, command
         for script in scripts:

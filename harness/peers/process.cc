@@ -1,0 +1,206 @@
+#include "harness/peers/process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/io/paths.h"
+
+namespace kv::peers {
+namespace {
+
+constexpr int kFloats = 3;  // the file of shared floats in the child
+
+// $KVLAB_PEERS_PYTHON, else that of the environment which `kvlab peers install` makes.
+std::string python() {
+  const char* chosen = std::getenv("KVLAB_PEERS_PYTHON");
+  return chosen && *chosen ? chosen : (io::project_home() / ".venv-peers" / "bin" / "python").string();
+}
+
+// -I: neither the user's packages nor this folder, whose files have the names of what they import.
+std::vector<std::string> command(const std::string& peer, const std::string& what) {
+  return {python(), "-I", "-B", (io::project_home() / "harness" / "peers" / "serve.py").string(), peer, what};
+}
+
+// Before threads of our own could hold a lock, memory for the words of a child's command is made here.
+struct Words {
+  explicit Words(const std::vector<std::string>& from) : texts(from) {
+    for (std::string& text : texts) pointers.push_back(text.data());
+    pointers.push_back(nullptr);
+  }
+  std::vector<std::string> texts;
+  std::vector<char*> pointers;
+};
+
+// The environment of a child: ours, and how many threads it may have. Those that wait sleep as soon as ours do.
+std::vector<std::string> environment(int threads) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry; ++entry) {
+    if (std::strncmp(*entry, "OMP_NUM_THREADS=", 16) != 0) all.emplace_back(*entry);
+  }
+  all.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
+  all.push_back("KMP_BLOCKTIME=1");
+  return all;
+}
+
+// In the child, after fork: only calls that are safe there.
+[[noreturn]] void become(const Words& words, const Words& variables, int in, int out, int errors,
+                         int floats) {
+  setpgid(0, 0);  // Ctrl-C is for kvlab, which ends its children itself
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(in, 0);
+  dup2(out, 1);
+  dup2(errors, 2);
+  if (floats >= 0) dup2(floats, kFloats);
+  syscall(SYS_close_range, floats >= 0 ? kFloats + 1 : kFloats, ~0U, 0);
+  execve(words.pointers.front(), words.pointers.data(), variables.pointers.data());
+  _exit(127);
+}
+
+// A number that none of the child's own files has.
+int out_of_the_way(int file) {
+  const int moved = fcntl(file, F_DUPFD_CLOEXEC, 16);
+  close(file);
+  return moved;
+}
+
+void make_pipe(int& read_end, int& write_end) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+  read_end = out_of_the_way(ends[0]);
+  write_end = out_of_the_way(ends[1]);
+}
+
+}  // namespace
+
+bool is_installed(const std::string& peer) {
+  if (access(python().c_str(), X_OK) != 0) return false;
+  const Words words(command(peer, "installed")), variables(environment(1));
+  const int nowhere = out_of_the_way(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const pid_t pid = fork();
+  if (pid == 0) become(words, variables, nowhere, nowhere, nowhere, -1);
+  close(nowhere);
+  int status = 0;
+  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+SharedFloats::SharedFloats(int64_t count)
+    : bytes_(std::max<int64_t>(1, count) * static_cast<int64_t>(sizeof(float))) {
+  file_ = out_of_the_way(memfd_create("kvlab", MFD_CLOEXEC));
+  void* mapped =
+      file_ >= 0 && ftruncate(file_, bytes_) == 0
+          ? mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0)
+          : MAP_FAILED;
+  if (mapped == MAP_FAILED) {
+    if (file_ >= 0) close(file_);
+    throw std::bad_alloc();
+  }
+  data_ = static_cast<float*>(mapped);
+}
+
+SharedFloats::~SharedFloats() {
+  munmap(data_, static_cast<size_t>(bytes_));
+  close(file_);
+}
+
+Process::Process(const std::string& peer, const SharedFloats& floats, int threads,
+                 std::chrono::seconds patience)
+    : peer_(peer), patience_(patience) {
+  signal(SIGPIPE, SIG_IGN);  // a peer that has ended is found out by what write() returns
+  const Words words(command(peer, "serve")), variables(environment(threads));
+  int in = -1, out = -1;
+  make_pipe(in, to_);
+  make_pipe(from_, out);
+  errors_ = out_of_the_way(memfd_create("kvlab-errors", MFD_CLOEXEC));
+  pid_ = fork();
+  if (pid_ == 0) become(words, variables, in, out, errors_, floats.file());
+  close(in);
+  close(out);
+  if (pid_ < 0) throw std::runtime_error("cannot start peer '" + peer + "': " + std::strerror(errno));
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    kill(pid_, SIGKILL);  // where it has not yet a group of its own
+    waitpid(pid_, nullptr, 0);
+  }
+  for (const int file : {to_, from_, errors_}) close(file);
+}
+
+nlohmann::json Process::ask(const nlohmann::json& request) {
+  const std::string line = request.dump() + "\n";
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t wrote = write(to_, line.data() + done, line.size() - done);
+    if (wrote <= 0) fail("ended");
+    done += static_cast<size_t>(wrote);
+  }
+  const std::string text = read_line();
+  const nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
+  if (!answer.is_object()) fail("answered '" + text.substr(0, 60) + "', which is no JSON object");
+  if (!answer.contains("error")) return answer;
+  const std::string what = answer.value("error", ""), kind = answer.value("kind", "");
+  if (kind == "memory") throw std::bad_alloc();
+  if (kind == "unsupported") throw std::invalid_argument(what);
+  throw std::runtime_error("peer '" + peer_ + "' failed: " + what);
+}
+
+std::string Process::read_line() {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  for (;;) {
+    const size_t end = read_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = read_.substr(0, end);
+      read_.erase(0, end + 1);
+      return line;
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = from_, .events = POLLIN, .revents = 0};
+    const int ready =
+        left.count() > 0 ? poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 1 << 30))) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0)
+      fail("did not answer within " + std::to_string(patience_.count()) + " s (measure.peer_timeout)");
+    char bytes[4096];
+    const ssize_t count = read(from_, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) fail("ended");
+    read_.append(bytes, static_cast<size_t>(count));
+  }
+}
+
+void Process::fail(const std::string& what) {
+  const std::string words = last_words();
+  kill(-pid_, SIGKILL);  // others are measured next
+  throw std::runtime_error("peer '" + peer_ + "' " + what + (words.empty() ? "" : ": " + words));
+}
+
+// The last line that it wrote to standard error.
+std::string Process::last_words() const {
+  char bytes[4096];
+  const off_t size = lseek(errors_, 0, SEEK_END);
+  const ssize_t count =
+      pread(errors_, bytes, sizeof bytes, std::max<off_t>(0, size - static_cast<off_t>(sizeof bytes)));
+  std::string text(bytes, static_cast<size_t>(std::max<ssize_t>(0, count)));
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  const size_t line = text.rfind('\n');
+  return line == std::string::npos ? text : text.substr(line + 1);
+}
+
+}  // namespace kv::peers

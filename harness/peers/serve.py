@@ -1,0 +1,233 @@
+"""Runs one peer for kvlab: a line of JSON in, a line of JSON out, tensors in shared memory.
+
+    serve.py NAME installed     exit code 0 if what NAME.py needs is there
+    serve.py NAME serve         answers requests until its input ends (README.md has them)
+
+What all peers share is here: choosing the fastest of a peer's arms, repetitions, clocks and memory. A peer's own file makes caches and
+takes steps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FLOATS = 3  # the file of shared floats
+MOST_COPIES = 256  # of a cache; where more would stay in the last-level cache, nothing is measured cold
+TRIES = 3  # rounds of steps in which an arm shows how fast it is, where a peer has several
+
+
+class Unsupported(Exception):
+    """What a peer cannot do at this geometry, or with this build of its engine."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    format: str
+    batch: int
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+    tokens: int  # at the end of the last step
+    steps: int  # the last tokens, which are appended one by one
+    threads: int
+
+    @property
+    def base(self) -> int:
+        return self.tokens - self.steps
+
+    @property
+    def group(self) -> int:
+        return self.q_heads // self.kv_heads
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of floats, contiguous: k and v [batch, kv_heads, tokens, head_dim], q of the steps [batch, q_heads, steps, head_dim]."""
+
+    k: memoryview
+    v: memoryview
+    q: memoryview
+
+
+def load(name: str):
+    """NAME.py of this folder; never what is installed under the same name."""
+    spec = importlib.util.spec_from_file_location(f"kvlab_peer_{name}", HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    module.Unsupported = Unsupported
+    spec.loader.exec_module(module)
+    return module
+
+
+def is_installed(name: str) -> bool:
+    module = load(name)
+    return all(importlib.util.find_spec(needed) for needed in module.NEEDS) and getattr(module, "is_built", lambda: True)()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def give_back() -> None:
+    """What was freed goes back to the system, so that the next measurement of memory finds none of it."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        pass
+
+
+def fall_asleep(cache) -> None:
+    """Stops the engine's threads, or waits until they have stopped spinning: kvlab measures others next."""
+    getattr(cache, "sleep", lambda: None)()
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(2e-3)
+        if time.process_time() - before < 2e-4:
+            return
+
+
+def timed(step, arguments) -> list[float]:
+    """Microseconds of each call."""
+    times = []
+    for argument in arguments:
+        start = time.perf_counter_ns()
+        step(*argument)
+        times.append((time.perf_counter_ns() - start) * 1e-3)
+    return times
+
+
+class Server:
+    def __init__(self, peer):
+        self.peer = peer
+        self.caches: list = []  # the one that steps, and for cold repetitions others of the same content
+        self.next = 0
+
+    def prepare(self, request: dict) -> dict:
+        names = Setting.__dataclass_fields__
+        self.setting = s = Setting(**{name: request[name] for name in names})
+        places = request["places"]
+        shared = mmap.mmap(FLOATS, 4 * places["end"])
+        floats = memoryview(shared).cast("f")
+        heads = {"k": (s.kv_heads, s.tokens), "v": (s.kv_heads, s.tokens), "q": (s.q_heads, s.steps)}
+
+        def tensor(name):
+            count, rows = heads[name]
+            size = s.batch * count * rows * s.head_dim
+            flat = floats[places[name] : places[name] + size].cast("B")
+            return flat.cast("f", (s.batch, count, rows, s.head_dim))
+
+        tokens = Tokens(*(tensor(name) for name in ("k", "v", "q")))
+        arms = self.peer.arms(s)
+        arm, tried = self.fastest(arms, tokens)
+        cache = self.filled(arm, tokens)  # loads what the engine needs, so that it does not count as the cache's
+        del cache
+        give_back()
+        before = resident_bytes()
+        cache = self.filled(arm, tokens)
+        give_back()
+        gained = resident_bytes() - before
+        self.caches = [cache]
+        copies = request["cold_bytes"] // max(1, cache.bytes()) if request["cold_bytes"] else 0
+        is_cold = 0 < request["cold_bytes"] and copies <= MOST_COPIES
+        self.caches += [self.filled(arm, tokens) for _ in range(copies if is_cold else 0)]
+        for cache in self.caches:
+            self.run_steps(cache)
+        out = self.caches[0].output()
+        floats[places["out"] : places["end"]] = memoryview(out).cast("B").cast("f")
+        settings = "; ".join([*([f"arm {arm}" + tried] if len(arms) > 1 else []), self.caches[0].settings])
+        fall_asleep(self.caches[0])
+        return {
+            "version": self.peer.version(),
+            "settings": settings,
+            "bytes": self.caches[0].bytes(),
+            "resident_bytes": max(0, gained),
+            "cold": is_cold,
+        }
+
+    def filled(self, arm: str, tokens: Tokens):
+        return self.peer.Cache(self.setting, arm, tokens)
+
+    def fastest(self, arms: list[str], tokens: Tokens) -> tuple[str, str]:
+        """Of several ways to do the same the one with the smallest median step, and what the others took."""
+        if len(arms) == 1:
+            return arms[0], ""
+        medians = {}
+        for arm in arms:
+            try:
+                cache = self.filled(arm, tokens)
+                medians[arm] = statistics.median(t for _ in range(TRIES) for t in self.run_steps(cache)[1:] or [1.0])
+            except Unsupported:
+                continue
+            finally:
+                cache = None
+                give_back()
+        if not medians:
+            raise Unsupported(f"none of its arms can: {', '.join(arms)}")
+        best = min(medians, key=medians.get)
+        others = [f"{arm} {time / medians[best]:.2f}" for arm, time in medians.items() if arm != best]
+        return best, f" (of its time take {', '.join(others)})" if others else ""
+
+    def run_steps(self, cache) -> list[float]:
+        cache.rewind()
+        return timed(cache.step, ((i,) for i in range(self.setting.steps)))
+
+    def steps(self, request: dict) -> dict:
+        gc.disable()
+        us = self.run_steps(self.caches[0])
+        gc.enable()
+        fall_asleep(self.caches[0])
+        return {"us": us}
+
+    def cold(self, request: dict) -> dict:
+        """The last step again, each time of another cache, so that its rows have left the last-level cache."""
+        gc.disable()
+        self.caches[0].rewind()
+        us = []
+        for _ in range(request["count"]):
+            cache = self.caches[self.next % len(self.caches)]
+            self.next += 1
+            us += timed(cache.attend, [()])
+        gc.enable()
+        fall_asleep(self.caches[0])
+        return {"us": us}
+
+
+def serve(name: str) -> None:
+    # Whatever an engine prints must not look like an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            server = server or Server(load(name))
+            answer = getattr(server, request["do"])(request)
+        except MemoryError:
+            answer = {"error": "ran out of memory", "kind": "memory"}
+        except Unsupported as why:
+            answer = {"error": one_line(why), "kind": "unsupported"}
+        except Exception as why:  # noqa: BLE001  # one cell's end, not the run's
+            answer = {"error": f"{type(why).__name__}: {one_line(why)}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def one_line(why: BaseException) -> str:
+    return (str(why).strip().splitlines() or [""])[0][:300]
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "installed":
+        sys.exit(0 if is_installed(sys.argv[1]) else 1)
+    serve(sys.argv[1])

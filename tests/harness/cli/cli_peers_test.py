@@ -1,0 +1,180 @@
+"""Other engines beside kvlab's caches: a peer in plain Python, which goes through the protocol as real ones do."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from program import ENV, HOME, KV_HEADS, HEAD_DIM, PROGRAM, Q_HEADS, REPETITIONS, STEPS, assert_refused, kvlab, table
+
+TOKENS, COLD = 40, 2
+CONFIG = f"""
+experiment = "decode"
+threads = 1
+[model]
+q_heads = {Q_HEADS}
+kv_heads = {KV_HEADS}
+head_dim = {HEAD_DIM}
+[sweep]
+variants = ["contiguous/f16", "contiguous"]
+peers = ["fake"]
+seq_len = [{TOKENS}]
+[measure]
+repetitions = {REPETITIONS}
+retries = 0
+steps = {STEPS}
+cold_steps = {COLD}
+peer_timeout = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A project whose only peer is the fake one."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "harness" / "peers").mkdir(parents=True)
+    shutil.copy(HOME / "harness" / "peers" / "serve.py", folder / "harness" / "peers")
+    shutil.copy(Path(__file__).with_name("fake_peer.py"), folder / "harness" / "peers" / "fake.py")
+    (folder / "config.toml").write_text(CONFIG)
+    return folder
+
+
+def env_of(home, python=sys.executable):
+    return {**ENV, "KVLAB_HOME": str(home), "KVLAB_PEERS_PYTHON": str(python)}
+
+
+def run_peers(home, out, *words, **options):
+    return kvlab("run", home / "config.toml", "--out", out, "--no-plots", *words, env=env_of(home, **options))
+
+
+def processes_of(home):
+    """Those whose command names the folder, but for this one's own."""
+    named = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(home / "harness").encode() in path.read_bytes():
+                named.append(path.parent.name)
+        except OSError:
+            pass
+    return named
+
+
+@pytest.fixture(scope="module")
+def cells(home, tmp_path_factory):
+    out = tmp_path_factory.mktemp("peers") / "run"
+    done = run_peers(home, out)
+    assert done.returncode == 1, done.stderr  # some cells have failed
+    assert processes_of(home) == []
+    return out, {row["variant"]: row for row in table(out / "cells.csv") if row["verdict"] != "aa_test"}
+
+
+def test_a_peer_is_verified_and_timed_beside_the_caches(cells):
+    row = cells[1]["fake/f32"]
+    assert (row["status"], row["reason"], row["peer"], row["peer_version"]) == ("ok", "", "fake", "1.0")
+    assert row["peer_settings"].startswith("arm quick (of its time take slow ") and row["peer_settings"].endswith("; plain Python")
+    assert float(row["err_kernel_rel_l2"]) < float(row["peer_tolerance"]) == 1e-5
+    assert int(row["peer_bytes_reported"]) == 4 << 20 and int(row["peer_bytes_resident"]) >= 0
+    assert (int(row["repetitions"]), int(row["samples"])) == (REPETITIONS, REPETITIONS * STEPS)
+    assert float(row["step_p50_us"]) > 0 and float(row["cold_attend_p50_us"]) > 0 and row["ratio_p50"] and row["verdict"]
+    # What is not known of an engine that is not kvlab's.
+    for column in ("bytes_payload", "append_p50_us", "attend_p50_us", "read_gbps", "bound_us", "kernel"):
+        assert row[column] == "", column
+    assert cells[1]["contiguous"]["peer"] == "" and cells[1]["contiguous"]["bound_us"]
+
+
+def test_a_peer_is_compared_with_the_same_bits(cells):
+    rows = cells[1]
+    assert rows["fake/f32"]["versus"] == rows["fake/f16"]["versus"] == "contiguous/f16"
+    for name, own in (("fake/f32", "contiguous"), ("fake/f16", "contiguous/f16")):
+        row = rows[name]
+        assert row["peer_versus"] == own
+        assert float(row["peer_ratio_ci_low"]) < float(row["peer_ratio_p50"]) < float(row["peer_ratio_ci_high"])
+    cold = [float(rows["fake/f32"][f"peer_cold_ratio_{end}"]) for end in ("ci_low", "p50", "ci_high")]
+    assert cold == sorted(cold) and rows["fake/f16"]["cold_attend_p50_us"] == rows["fake/f16"]["peer_cold_ratio_p50"] == ""
+    # Its error is that of the codec, and its arithmetic differs from FP64 on the same rows by little.
+    assert float(rows["fake/f16"]["err_rel_l2"]) > 1e-5 > float(rows["fake/f16"]["err_kernel_rel_l2"])
+
+
+@pytest.mark.parametrize(
+    "name, status, reason",
+    [
+        ("wrong", "failed", "attention differs from FP64 on the same stored rows by 0.001 (bound 1e-05)"),
+        ("late", "failed", "peer 'fake' ended: out of registers"),
+        ("early", "failed", "peer 'fake' ended"),
+        ("hang", "failed", "peer 'fake' did not answer within 5 s (measure.peer_timeout)"),
+        ("raises", "failed", "peer 'fake' failed: ValueError: the engine has"),
+        ("refuses", "unsupported", "head_dim 16 is none of 64, 128"),
+        ("full", "out_of_memory", "ran out of memory"),
+    ],
+)
+def test_what_goes_wrong_ends_one_cell(cells, name, status, reason):
+    row = cells[1][f"fake/{name}"]
+    assert row["status"] == status
+    assert row["reason"].startswith(reason) and "\n" not in row["reason"]
+    assert row["step_p50_us"] == ""
+
+
+def test_the_folder_holds_together(cells, home):
+    done = kvlab("check-results", cells[0], env=env_of(home))
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = kvlab("summary", cells[0], "--table", "full", env=env_of(home)).stdout
+    assert "fake/f16" in shown and "* other engines" in " ".join(shown.split())
+
+
+def test_an_absent_peer_says_how_to_install_it(home, tmp_path):
+    done = run_peers(home, tmp_path / "out", "--set", 'sweep.peers=["fake/f32"]', python=tmp_path / "no-python")
+    assert done.returncode == 0, done.stderr
+    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    absent = rows["fake/f32"]
+    assert (absent["status"], absent["reason"]) == ("unsupported", "install it with: ./kvlab peers install fake")
+    assert rows["contiguous"]["status"] == "ok"
+
+
+def test_a_peer_without_its_packages_is_absent(home, tmp_path):
+    other = tmp_path / "home"
+    shutil.copytree(home, other)
+    path = other / "harness" / "peers" / "fake.py"
+    path.write_text(path.read_text().replace('NEEDS = ["math"]', 'NEEDS = ["math", "no_such_package"]'))
+    assert run_peers(other, tmp_path / "out", "--set", 'sweep.peers=["fake/f32"]').returncode == 0
+    assert {row["status"] for row in table(tmp_path / "out" / "cells.csv") if row["peer"]} == {"unsupported"}
+
+
+@pytest.mark.parametrize(
+    "setting, parts",
+    [
+        ('sweep.peers=["fale"]', ["sweep.peers", "not 'fale'", "fake/f32"]),
+        ('sweep.peers=["fake/f23"]', ["sweep.peers", "did you mean 'fake/f32'"]),
+        ('sweep.peers=["fake","fake/f32"]', ["sweep.peers", "names fake/f32 twice"]),
+        ('growth.peers=["fake"]', ["growth.peers", "is no axis of growth, but of decode"]),
+        ("measure.peer_timeout=0", ["measure.peer_timeout"]),
+    ],
+)
+def test_mistakes_are_refused(home, tmp_path, setting, parts):
+    assert_refused(run_peers(home, tmp_path / "out", "--set", setting), *parts)
+
+
+def test_a_broken_head_is_refused(home, tmp_path):
+    other = tmp_path / "home"
+    shutil.copytree(home, other)
+    path = other / "harness" / "peers" / "fake.py"
+    path.write_text(path.read_text().replace('# f16 = { stored = "f16", tolerance = 1e-5 }', '# f16 = { stored = "f16" }'))
+    assert_refused(run_peers(other, tmp_path / "out"), "fake.py", "'f16' lacks stored or tolerance")
+
+
+def test_peers_do_not_outlive_a_killed_program(home, tmp_path):
+    words = ["run", home / "config.toml", "--out", tmp_path / "out", "--no-plots", "--set", 'sweep.peers=["fake/hang"]',
+             "--set", "measure.peer_timeout=1000"]  # fmt: skip
+    program = subprocess.Popen([PROGRAM, *map(str, words)], env=env_of(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not processes_of(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(home)
+    os.kill(program.pid, signal.SIGKILL)
+    program.wait()
+    while processes_of(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(home) == []
