@@ -4,7 +4,7 @@
 # dynamic_f32 = { stored = "f32", tolerance = 1e-5 }
 # dynamic_bf16 = { stored = "bf16", tolerance = 2e-2 }
 # static_bf16 = { stored = "bf16", tolerance = 2e-2 }
-# quantized_4 = { stored = "f32", versus = "kivi(bits=4)", tolerance = 0.3 }
+# quantized_4 = { stored = "f32", versus = "kivi(bits=4)", tolerance = 0.2 }
 # ///
 """The caches of Hugging Face transformers, as `generate` uses them: update(), then attention by its "sdpa" function.
 

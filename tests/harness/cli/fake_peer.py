@@ -69,6 +69,7 @@ class Cache:
         if s.format == "early":
             os._exit(3)
         if self.rounds >= 2 and s.format == "hang":
+            open(__file__ + ".hangs", "w").close()
             time.sleep(1000)
         for side, view in zip(self.rows, (self.tokens.k, self.tokens.v)):
             for heads, new in zip(side, self.side(view, s.base + i, s.base + i + 1)):
