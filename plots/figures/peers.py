@@ -35,21 +35,23 @@ def peers(tables: Tables):
     ends = pl.concat([rows["ratio"], rows["low"], rows["high"], pl.Series([1.0])]).drop_nulls()
     ends = ends.clip(min(1.0, rows["ratio"].min()) / 2, rows["ratio"].max() * 2)
     axis = log_axis(alt.X, "ratio", "time of a step / that of kvlab with the same bits", ends)
-    order = alt.EncodingSortField("ratio", op="mean", order="ascending")
+    order = rows.group_by("variant").agg(pl.col("ratio").mean()).sort("ratio", "variant")["variant"].to_list()
     colours = alt.Scale(domain=list(STATES), range=[colour for _, _, colour in STATES.values()])
     base = alt.Chart().encode(
         axis,
         alt.Y("variant:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
-        alt.YOffset("state:N", scale=alt.Scale(domain=list(STATES), paddingOuter=0.5)),
         alt.Color("state:N", scale=colours, legend=alt.Legend(title="the rows are", orient="top")),
         opacity=in_focus(),
         tooltip=tips(ratio="ratio_text", interval_95="interval", versus="peer_versus", step="us_text", version="peer_version",
                      settings="peer_settings"),
     )  # fmt: skip
-    whiskers = base.encode(alt.X("low:Q"), alt.X2("high:Q")).mark_rule(strokeWidth=2, clip=True)
-    points = base.mark_point(size=50, filled=True, opacity=1)
+    layers = []
+    for shown, pixels in (("datum.cold", -4), ("!datum.cold", 4)):  # side by side: their intervals overlap
+        own = base.transform_filter(shown)
+        layers.append(own.encode(alt.X("low:Q"), alt.X2("high:Q")).mark_rule(strokeWidth=2, clip=True, yOffset=pixels))
+        layers.append(own.mark_point(size=45, filled=True, opacity=1, yOffset=pixels))
     one = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(1))
-    chart = alt.layer(whiskers.add_params(legend_focus("state")), one, points)
+    chart = alt.layer(layers[0].add_params(legend_focus("state")), one, *layers[1:])
     drawn = panels(chart, rows, height=max(90, 24 * rows["variant"].n_unique()), choice=choice)
     drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
     return titled(drawn, at_each_length(rows, nearest))
@@ -59,7 +61,7 @@ def of_state(cells: pl.DataFrame, state: str) -> pl.DataFrame:
     ratio, time, _ = STATES[state]
     ends = {"ratio": f"{ratio}_p50", "low": f"{ratio}_ci_low", "high": f"{ratio}_ci_high", "us": time}
     rows = cells.select("panel", "variant", "seq_len", "peer_versus", "peer_settings", "peer_version",
-                        **{name: pl.col(column) for name, column in ends.items()}, state=pl.lit(state))  # fmt: skip
+                        **{name: pl.col(column) for name, column in ends.items()}, state=pl.lit(state), cold=pl.lit(state == "cold"))  # fmt: skip
     return rows.with_columns(
         ratio_text=pl.col("ratio").map_elements("{:.3g}×".format, return_dtype=pl.String),
         interval=pl.format("{} – {}", pl.col("low").round_sig_figs(3), pl.col("high").round_sig_figs(3)),
@@ -73,4 +75,4 @@ def nearest(rows: pl.DataFrame) -> str:
     faster = rows.filter(pl.col("high") < 1)["variant"].n_unique()
     panel = f"{row['panel']}: " if rows["panel"].n_unique() > 1 else ""
     said = f"{panel}{row['variant']}, {row['state']}, takes {times(row['ratio'])} of the time of {short(row['peer_versus'])}"
-    return f"{said}, the least of {rows['variant'].n_unique()}; {faster or 'none'} of them {'is' if faster < 2 else 'are'} faster,"
+    return f"{said}, the least of {rows['variant'].n_unique()}; {faster or 'none'} of them {'is' if faster < 2 else 'are'} faster by the interval,"

@@ -26,6 +26,7 @@ RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
 PIECES = "variants/storage/gpu_pieces.cc"
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
+PEERS = "harness/experiments/peer_cells.cc"
 CHARTS = "drawn_data_test"
 
 MUTANTS = [
@@ -219,4 +220,10 @@ MUTANTS = [
     Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
     Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
     Mutant("variants/cache/hadamard_rows.cc", "if (random_signs_) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
+    # Other engines
+    Mutant(PEERS, "floats + at.v + before", "floats + at.k + before", "cli_peers_test"),
+    Mutant(PEERS, "other->spec == LayerSpecs(wanted)", "other != nullptr", "cli_peers_test"),
+    Mutant("harness/peers/process.cc", "prctl(PR_SET_PDEATHSIG, SIGKILL);", "", "cli_peers_test"),
+    Mutant("harness/peers/serve.py", "os.dup2(2, 1)", "", "cli_peers_test"),
+    Mutant("plots/figures/peers.py", '"high": f"{ratio}_ci_high"', '"high": f"{ratio}_p50"', CHARTS),
 ]

@@ -35,6 +35,7 @@ EXPECTED = [
     (r"there is no PyTorch from|could not import '(triton|numpy)'|Triton's interpreter", True),
     (r"this machine has a GPU|no GPU", Path("/dev/nvidia0").exists()),
     (r"no CUDA compiler|this build is for", shutil.which("nvcc") is None),
+    (r"peer \w+ is not installed here", True),  # gigabytes: harness/peers/README.md has the command
     (r"Slurm is not installed", shutil.which("slurmctld", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None),
     (r"Chromium|playwright", shutil.which("chromium") is None),
 ]

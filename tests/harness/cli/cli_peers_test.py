@@ -180,3 +180,20 @@ def test_peers_do_not_outlive_a_killed_program(home, tmp_path):
     while processes_of(home) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(home) == []
+
+
+@pytest.mark.parametrize("peer", ["ggml", "hf", "onnxruntime", "torch"])
+def test_an_installed_peer_agrees_with_fp64(peer, tmp_path):
+    python = Path(os.environ.get("KVLAB_PEERS_PYTHON") or HOME / ".venv-peers" / "bin" / "python")
+    words = [python, "-I", "-B", HOME / "harness" / "peers" / "serve.py", peer, "installed"]
+    if not python.exists() or subprocess.run([str(word) for word in words], capture_output=True).returncode != 0:
+        pytest.skip(f"peer {peer} is not installed here: ./kvlab peers install {peer}")
+    (tmp_path / "config.toml").write_text(CONFIG.replace('"fake"', f'"{peer}"').replace("peer_timeout = 5", "peer_timeout = 120"))
+    changes = {"model.head_dim": 64, "sweep.seq_len": [300], "sweep.batch": [2], "measure.cold_steps": 0, "measure.repetitions": 2}
+    done = kvlab("run", tmp_path / "config.toml", "--out", tmp_path / "out", "--no-plots",
+                 *(word for key, value in changes.items() for word in ("--set", f"{key}={value}")), env={**ENV, "KVLAB_PEERS_PYTHON": str(python)})  # fmt: skip
+    rows = [row for row in table(tmp_path / "out" / "cells.csv") if row["peer"]]
+    assert len(rows) >= 2 and done.returncode == 0, [row["reason"] for row in rows] + [done.stderr]
+    for row in rows:
+        assert (row["status"], row["reason"]) == ("ok", "")
+        assert 0 < float(row["err_kernel_rel_l2"]) < float(row["peer_tolerance"]) and float(row["step_p50_us"]) > 0

@@ -35,7 +35,7 @@ class Cache:
     def __init__(self, setting, arm, tokens):
         s, self.arm, self.tokens = setting, arm, tokens
         self.setting, self.rounds, self.settings = s, 0, "plain Python"
-        print("an engine that prints must not disturb the answers")
+        print("an engine that prints must not disturb the answers", flush=True)
         if s.format == "raises":
             raise ValueError("the engine has\nno such kernel")
         if s.format == "refuses":
