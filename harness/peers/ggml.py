@@ -45,10 +45,8 @@ def build(scratch, run):
     run(["cmake", "-S", str(source), "-B", str(built), *(f"-D{option}" for option in options)])
     run(["cmake", "--build", str(built), "--target", "ggml-cpu", "--parallel"])
     FOLDER.mkdir(exist_ok=True)
-    for library in ("libggml-base.so", "libggml-cpu.so"):
+    for library in ("libggml-base.so.0", "libggml-cpu.so"):  # the second is linked with the first by that name
         run(["cp", "-L", str(built / "src" / library), str(FOLDER / library)])
-        # The name that the other is linked with.
-    run(["cp", "-L", str(built / "src" / "libggml-base.so"), str(FOLDER / "libggml-base.so.0")])
 
 
 class InitParams(ctypes.Structure):
@@ -69,7 +67,7 @@ class Library:
     """The C functions that are used, with their types."""
 
     def __init__(self):
-        base = ctypes.CDLL(str(FOLDER / "libggml-base.so"), mode=ctypes.RTLD_GLOBAL)
+        base = ctypes.CDLL(str(FOLDER / "libggml-base.so.0"), mode=ctypes.RTLD_GLOBAL)
         cpu = ctypes.CDLL(str(FOLDER / "libggml-cpu.so"))
         i64, size, real, number = ctypes.c_int64, ctypes.c_size_t, ctypes.c_float, ctypes.c_int
         tensor = lambda count: [POINTER] * count  # noqa: E731

@@ -98,7 +98,8 @@ def run(
             command += ["--set", f"{key}={toml_value(value)}"]
         settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
         environment = {**os.environ, **settings, "KVLAB_HOME": str(project_home()), "KVLAB_PYTHON": ""}
-        environment.setdefault("KVLAB_PEERS_PYTHON", sys.executable)  # `pip install '.[peers]'` puts them beside the package
+        if not (project_home() / ".venv-peers").is_dir():  # `pip install '.[peers]'` has put them beside the package
+            environment.setdefault("KVLAB_PEERS_PYTHON", sys.executable)
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
     if done.returncode not in (0, CELL_FAILED):
         said = (done.stderr or done.stdout).strip() or f"kvlab ended with {done.returncode}"
