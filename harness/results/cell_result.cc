@@ -386,8 +386,7 @@ Fields all_fields() {
         of_models(), of_whole_models(), replay_fields(), peer_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
-  const Fields first = identity();
-  for (size_t i = first.size(); i < all.size(); ++i) all[i].later = true;
+  for (size_t i = identity().size(); i < all.size(); ++i) all[i].later = true;
   return all;
 }
 
