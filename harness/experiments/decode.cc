@@ -29,12 +29,14 @@ void plan_decode(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
   add_peers(point);
   const config::MeasureConfig& m = point.experiment->measure;
-  fit_side_by_side(point, shared_bytes(point, m.steps) + PeerCells::tokens_bytes(point),
+  const cuda::Gpu* const gpu = point.context->gpu();
+  const int64_t ceiling = gpu && m.cold_steps > 0 ? measure::ceiling_bytes(*gpu) : 0;
+  fit_side_by_side(point, shared_bytes(point, m.steps) + PeerCells::tokens_bytes(point) + ceiling,
                    [&](const measure::PlannedCell& cell) {
                      if (!cell.peer.empty()) return PeerCells::bytes(point, cell.spec);
                      // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
                      const int64_t once = measure::held_bytes(point, cell.spec);
-                     return 3 * once + (m.cold_steps > 0 ? once + cold_bytes(point.context->gpu()) : 0) +
+                     return 3 * once + (m.cold_steps > 0 ? once + cold_bytes(gpu) : 0) +
                             2 * measure::copied_bytes(point, cell.spec);
                    });
 }

@@ -8,11 +8,13 @@ namespace kv::measure {
 
 int64_t beyond_l2_bytes(const cuda::Gpu& gpu) { return 4 * static_cast<int64_t>(gpu.info().l2_bytes); }
 
+int64_t ceiling_bytes(const cuda::Gpu& gpu) { return 4 * beyond_l2_bytes(gpu); }
+
 // The sum that a read may write lies behind what it reads.
 GpuCeilingTask::GpuCeilingTask(cuda::Gpu& gpu)
     : gpu_(gpu),
       ledger_(INT64_MAX, &gpu),
-      data_(Block::of_rows(ledger_, static_cast<size_t>(beyond_l2_bytes(gpu)) + 256, ByteKind::kWorkspace)),
+      data_(Block::of_rows(ledger_, static_cast<size_t>(ceiling_bytes(gpu)) + 256, ByteKind::kWorkspace)),
       gbps_(std::size(cuda::kReadBlocks)) {
   const std::vector<std::byte> zeros(data_.size());
   gpu.copy(data_.data(), zeros.data(), zeros.size());

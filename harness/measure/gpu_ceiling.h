@@ -12,8 +12,10 @@ namespace kv::measure {
 
 // So much is more than the GPU's L2 holds by the time that it is read again.
 int64_t beyond_l2_bytes(const cuda::Gpu& gpu);
+// And of so much, what the L2 may still hold is no more than a sixteenth.
+int64_t ceiling_bytes(const cuda::Gpu& gpu);
 
-// Reading beyond_l2_bytes() and nothing else, with each number of blocks that is worth trying. The GPU outlives this.
+// Reading ceiling_bytes() and nothing else, with each number of blocks that is worth trying. The GPU outlives this.
 class GpuCeilingTask : public TimedTask {
  public:
   explicit GpuCeilingTask(cuda::Gpu& gpu);

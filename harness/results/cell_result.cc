@@ -128,7 +128,7 @@ Fields roofline() {
                         "read_gbps with cold_attend_p50_us, or, with device = cuda, gpu_p50_us"}),
           by("decode",
              {"cold_ceiling_gbps", "GB/s", &C::cold_ceiling_gbps,
-              "measured read bandwidth over more than twice the last-level cache; of a GPU over four times "
+              "measured read bandwidth over more than twice the last-level cache; of a GPU over 16 times "
               "its L2, the best of several shapes"}),
           by("decode",
              {"cold_ceiling_share", "1", &C::cold_ceiling_share, "cold_read_gbps / cold_ceiling_gbps"}),

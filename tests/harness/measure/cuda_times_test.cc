@@ -57,7 +57,7 @@ TEST(CudaTimes, BandwidthIsOfTheGpusOwnTimeOverColdRows) {
     ASSERT_TRUE(row.gpu_p50_us);
     EXPECT_EQ(*row.gpu_p50_us, 2.0);
     ASSERT_TRUE(row.cold_read_gbps && row.cold_ceiling_gbps && row.cold_ceiling_share);
-    EXPECT_EQ(*row.cold_ceiling_gbps, 4 * 4096 * 1e-3);  // a launch reads four times the L2
+    EXPECT_EQ(*row.cold_ceiling_gbps, 16 * 4096 * 1e-3);  // a launch reads 16 times the L2
     EXPECT_DOUBLE_EQ(*row.cold_ceiling_share, *row.cold_read_gbps / *row.cold_ceiling_gbps);
     ASSERT_TRUE(row.gpu_sm_mhz_least && row.gpu_sm_mhz_most);
     EXPECT_GE(*row.gpu_sm_mhz_least, 1000);
