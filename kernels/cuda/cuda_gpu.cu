@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/attention_weights.h"
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/merge.h"
@@ -172,9 +171,15 @@ void CudaGpu::wait(Queue queue, Mark mark) {
 
 void CudaGpu::wait(Mark mark) { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
-void CudaGpu::start_clock() {
-  hold<<<1, 1, 0, stream_>>>(kHeldCycles);
+template <class Params>
+void CudaGpu::launch(void (*kernel)(Params), dim3 grid, int threads, const Params& params,
+                     size_t shared_bytes) {
+  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, stream_>>>(params);
   KV_CHECK(cudaGetLastError());
+}
+
+void CudaGpu::start_clock() {
+  launch(hold, grid(1), 1, kHeldCycles);
   KV_CHECK(cudaEventRecord(clock_[0], stream_));
 }
 
@@ -190,28 +195,23 @@ double CudaGpu::clock_us() {
 int CudaGpu::sm_mhz() {
   constexpr int64_t kCycles = 2000000;
   start_clock();
-  hold<<<1, 1, 0, stream_>>>(kCycles);
-  KV_CHECK(cudaGetLastError());
+  launch(hold, grid(1), 1, kCycles);
   stop_clock();
   return static_cast<int>(kCycles / clock_us());
 }
 
 void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
-  append_rows<<<grid(append_blocks(params.layout, most_units), jobs), kAppendWarps * simt::kWarp, 0,
-                stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(append_rows, grid(append_blocks(params.layout, most_units), jobs), kAppendWarps * simt::kWarp,
+         params);
 }
 
 void CudaGpu::copy_rows(const CopyParams& params, int jobs, int most_rows) {
-  cuda::copy_rows<<<grid(blocks(most_rows, kCopyWarps), jobs), kCopyWarps * simt::kWarp, 0, stream_>>>(
-      params);
-  KV_CHECK(cudaGetLastError());
+  launch(cuda::copy_rows, grid(blocks(most_rows, kCopyWarps), jobs), kCopyWarps * simt::kWarp, params);
 }
 
 void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
-  cuda::attend_simple<<<grid(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendThreads, 0,
-                        stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(cuda::attend_simple, grid(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendThreads,
+         params);
 }
 
 Instance CudaGpu::find(const Layout& layout, int queries) const {
@@ -235,31 +235,26 @@ void CudaGpu::decode(const DecodeParams& params, int items) {
     KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                   cudaSharedmemCarveoutMaxShared));
   }
-  found.kernel<<<grid(items, blocks(params.merge.most_queries, found.queries)), kDecodeWarps * simt::kWarp,
-                 static_cast<size_t>(found.shared_bytes), stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(found.kernel, grid(items, blocks(params.merge.most_queries, found.queries)),
+         kDecodeWarps * simt::kWarp, params, static_cast<size_t>(found.shared_bytes));
 }
 
 void CudaGpu::merge(const MergeParams& params, int problems) {
-  merge_splits<<<grid(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps * simt::kWarp, 0,
-                 stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(merge_splits, grid(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps * simt::kWarp,
+         params);
 }
 
 void CudaGpu::add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) {
-  cuda::add_attention_weights<<<grid(blocks(most_rows, kAttendThreads), problems), kAttendThreads, 0,
-                                stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(cuda::add_attention_weights, grid(blocks(most_rows, kAttendThreads), problems), kAttendThreads,
+         params);
 }
 
 void CudaGpu::choose_slots(const EvictParams& params, int heads) {
-  choose_slot<<<grid(heads), kEvictWarps * simt::kWarp, kEvictSharedBytes, stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(choose_slot, grid(heads), kEvictWarps * simt::kWarp, params, kEvictSharedBytes);
 }
 
 void CudaGpu::read_all(const ReadParams& params, int blocks) {
-  cuda::read_all<<<grid(blocks), kReadThreads, 0, stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
+  launch(cuda::read_all, grid(blocks), kReadThreads, params);
 }
 
 std::unique_ptr<Gpu> open_gpu() {

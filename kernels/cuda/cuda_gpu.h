@@ -56,6 +56,8 @@ class CudaGpu : public Gpu {
   // have too little shared memory for it.
   Instance find(const Layout& layout, int queries) const;
 
+  template <class Params>
+  void launch(void (*kernel)(Params), dim3 grid, int threads, const Params& params, size_t shared_bytes = 0);
   cudaStream_t stream_of(Queue queue) const { return queue == Queue::kMain ? stream_ : ahead_; }
   cudaEvent_t event_of(Mark mark) const { return events_[static_cast<size_t>(mark % kMarks)]; }
 

@@ -85,4 +85,10 @@ Instance find_instance(CodecList<Pairs...>, const Layout& layout, int queries) {
   return found;
 }
 
+// The function of instance.h that finds among a list's instances, and so compiles them.
+#define KV_COMPILE_INSTANCES(find, Codecs)                               \
+  kv::cuda::Instance kv::cuda::find(const Layout& layout, int queries) { \
+    return find_instance(Codecs(), layout, queries);                     \
+  }
+
 }  // namespace kv::cuda

@@ -1,6 +1,7 @@
-// Eviction by score, as variants/retention/h2o.cc and tova.cc have it: once all slots are in use, the next
-// token takes the slot of the smallest score outside the newest `recent` tokens; of equal ones the lowest
-// slot. The choice stays on the GPU: it lands in the slot list that append_rows reads.
+// Scores and eviction by them, as variants/retention/h2o.cc and tova.cc have it: attention adds up what probability
+// each row got; once all slots are in use, the next token takes the slot of the smallest score outside the newest
+// `recent` tokens; of equal ones the lowest slot. The choice stays on the GPU: it lands in the slot list that
+// append_rows reads.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +66,23 @@ KV_KERNEL choose_slot(EvictParams p) {
   head.token[victim.slot] = p.count;
   head.score[victim.slot] = 0.0f;
   p.slot[simt::block_x()] = victim.slot;
+}
+
+// H2O's scores (Zhang et al. 2023, arXiv:2306.14048), what probability each row got, summed over the queries:
+// attention keeps its raw scores, which are probabilities only when the merge knows a query's whole sum. A thread
+// has a row and adds the queries up in their order, so that every run gives the same bits.
+// Grid: [ceil(most rows / threads), problems].
+KV_KERNEL add_attention_weights(AttentionWeightsParams params) {
+  const Problem p = params.problems[simt::block_y()];
+  const int row = simt::block_x() * simt::threads() + simt::thread();
+  if (!p.logits || row >= rows_of(p)) return;
+  const float* log_sum = params.log_sum + int64_t{simt::block_y()} * params.most_queries;
+  float sum = 0.0f;
+  for (int query = 0; query < params.group * p.n; ++query) {
+    if (row >= p.visible + query % p.n) continue;
+    sum += simt::exp2(p.logits[int64_t{query} * rows_of(p) + row] - log_sum[query]);
+  }
+  params.weights[simt::block_y()][row] += sum;
 }
 
 }  // namespace kv::cuda

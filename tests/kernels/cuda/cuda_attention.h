@@ -5,8 +5,8 @@
 
 #include "harness/verify/reference/attention.h"
 #include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/attention_weights.h"
 #include "kernels/cuda/attention/dispatch.h"
+#include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/merge.h"
 #include "tests/kernels/cuda/cuda_head.h"
 

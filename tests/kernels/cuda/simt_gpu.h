@@ -8,7 +8,6 @@
 #include <deque>
 
 #include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/attention_weights.h"
 #include "kernels/cuda/attention/dispatch.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/merge.h"
