@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant(CELL, "result.samples = static_cast<int64_t>(all.size())", "result.samples = static_cast<int64_t>(steps.size())", "cli_recompute_test"),
     Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_recompute_test cli_run_test"),
     Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_recompute_test"),
-    Mutant(CELL, "result.cold_ci_low_us = interval.low", "result.cold_ci_low_us = step.low", "cli_recompute_test"),
+    Mutant(CELL, "result.cold_ci_low_us) = interval.low", "result.cold_ci_low_us) = step.low", "cli_recompute_test"),
     Mutant(CELL, "failure.empty() ? results::Status::kOk : results::Status::kFailed", "results::Status::kOk", "broken_variants_test"),
     Mutant(CELL, "errors.failure().empty() ? evictions.failure() : errors.failure()", "errors.failure()", "broken_variants_test"),
     Mutant(CELL, "result.err_codec_rel_l2 = errors.codec_rel_l2", "result.err_codec_rel_l2 = errors.kernel_rel_l2", "experiments_test cli_run_test"),
