@@ -1,5 +1,5 @@
 // nvfp4: NVIDIA's 4-bit floats, 16 E2M1 under one E4M3 scale, and one f32 scale a tensor (NVIDIA 2025, Pretraining Large
-// Language Models with NVFP4, arXiv:2509.25149, appendix C).
+// Language Models with NVFP4, arXiv:2509.25149, the appendix on quantisation).
 //
 //             data              meta                  element i                       range
 //   second    D E2M1 (bits.h)   f32, D/16 E4M3        e2m1 * (e4m3[i/16] * f32)        2^127

@@ -1,7 +1,7 @@
 """Writes rows.csv: rows as ml_dtypes (Google's number formats for NumPy) encodes them in mxfp8, mxfp4 and nvfp4.
 
 The scales follow the formats' documents, in NumPy: OCP Microscaling Formats v1.0, section 6.3, and NVIDIA's
-arXiv:2509.25149, appendix C. The number formats and their rounding are ml_dtypes'. Nothing here is kvlab's, so that
+arXiv:2509.25149, the appendix on quantisation. The number formats and their rounding are ml_dtypes'. Nothing here is kvlab's, so that
 microscaling_test.cc compares two implementations. To write the file again: pip install ml_dtypes, then run this.
 """
 
