@@ -13,14 +13,17 @@ Importing this registers the attention "kvlab". Models run on the CPU; keys and 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+import transformers
 from transformers import Cache as HuggingFaceCache
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from kvlab._kvlab import Cache
 
@@ -42,7 +45,7 @@ class KvlabCache(HuggingFaceCache):
     is_compileable = False
 
     def __init__(self, spec: str = REFERENCE, *, max_tokens: int = 4096, threads: int = 0) -> None:
-        super().__init__(layers=[])
+        super().__init__(**({"layers": []} if "layers" in inspect.signature(HuggingFaceCache).parameters else {}))
         self.wanted, self.max_tokens, self.threads = spec, max_tokens, threads
         self.cache: Cache | None = None
         self.sequences: list[int] = []
@@ -56,7 +59,7 @@ class KvlabCache(HuggingFaceCache):
         """Gives the new rows on to the attention, which stores them."""
         if self.waiting is not None:
             self.waiting = None
-            raise ValueError('a KvlabCache needs the attention "kvlab": model.set_attn_implementation("kvlab")')
+            raise ValueError('a KvlabCache needs the attention "kvlab": attn_implementation="kvlab" where the model is loaded')
         key_states.kvlab_cache = self
         self.waiting = key_states
         return key_states, value_states
@@ -149,7 +152,9 @@ def windows_of(config: Any) -> list[int]:
     for i, kind in enumerate(kinds):
         if kind not in ("full_attention", "sliding_attention"):
             raise ValueError(f"layer {i} is of kind '{kind}'; a KvlabCache has layers of full and of sliding attention")
-    window = getattr(config, "sliding_window", None) or 0
+    if not kinds and getattr(config, "cache_implementation", None) == "hybrid":
+        raise ValueError("layers of full and of sliding attention in one model need transformers 4.53 or newer")
+    window = (getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)) or 0
     return [window if not kinds or kinds[i] == "sliding_attention" else 0 for i in range(config.num_hidden_layers)]
 
 
@@ -170,7 +175,7 @@ def attention(
     if dropout or not getattr(module, "is_causal", True):
         raise ValueError('the attention "kvlab" is causal and has no dropout; model.eval() turns that off')
     if attention_mask is not None:
-        raise ValueError('the attention "kvlab" takes no mask of its own')
+        check_mask(attention_mask, cache.get_seq_length(module.layer_idx), sliding_window)
     size = query.shape[-1]
     factor = 1.0 if scaling is None else scaling * math.sqrt(size)  # the kernel divides by sqrt(head_dim)
     out = cache.step(
@@ -186,8 +191,22 @@ def mask(*_: Any, attention_mask: torch.Tensor | None = None, **__: Any) -> None
         raise ValueError("a KvlabCache has no padding; give generate() prompts of equal length, or one at a time")
 
 
-AttentionInterface.register(NAME, attention)
-AttentionMaskInterface.register(NAME, mask)
+def check_mask(given: torch.Tensor, past: int, window: int | None) -> None:
+    """Models that make masks by themselves (all before transformers 4.53) give one, [batch, 1, n, columns]. ValueError where it hides
+    what the cache shows, as padding does, or shows what is to come.
+    """
+    new, columns = given.shape[-2:]
+    row = past + torch.arange(new)[:, None]
+    column = max(0, past + new - columns) + torch.arange(columns)
+    shown = (column <= row) & (column > row - (window or past + new + 1))
+    sees = given if given.dtype == torch.bool else given == 0
+    if bool((shown & ~sees).any()) or bool((sees & (column > row)).any()):
+        raise ValueError('the attention "kvlab" takes no mask of its own, and no padding')
+
+
+ALL_ATTENTION_FUNCTIONS[NAME] = attention
+if hasattr(transformers, "AttentionMaskInterface"):
+    transformers.AttentionMaskInterface.register(NAME, mask)
 
 
 @dataclass(frozen=True)
