@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -112,18 +113,23 @@ struct Tokens {
   std::vector<float> q, k, v;
 };
 
+// The first `count` draws from N(0, 1) of a seed. They are kept: a product of variants asks for the same ones thousands of times.
+inline std::span<const float> normal_values(uint64_t seed, size_t count) {
+  struct Stream {
+    std::mt19937_64 rng;
+    std::normal_distribution<float> normal;
+    std::vector<float> values;
+  };
+  static std::map<uint64_t, Stream> streams;
+  Stream& stream = streams.try_emplace(seed, Stream{std::mt19937_64(seed), {}, {}}).first->second;
+  while (stream.values.size() < count) stream.values.push_back(stream.normal(stream.rng));
+  return {stream.values.data(), count};
+}
+
 inline Tokens make_tokens(const CacheShape& shape, int64_t n, uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::normal_distribution<float> normal;
-  Tokens t{n,
-           std::vector<float>(static_cast<size_t>(shape.q_heads * n * shape.head_dim)),
-           std::vector<float>(static_cast<size_t>(shape.kv_heads * n * shape.head_dim)),
-           {}};
-  t.v = t.k;
-  for (auto* values : {&t.q, &t.k, &t.v}) {
-    for (float& x : *values) x = normal(rng);
-  }
-  return t;
+  const int64_t q = shape.q_heads * n * shape.head_dim, k = shape.kv_heads * n * shape.head_dim;
+  const auto values = normal_values(seed, static_cast<size_t>(q + 2 * k)).begin();
+  return {n, {values, values + q}, {values + q, values + q + k}, {values + q + k, values + q + 2 * k}};
 }
 
 // Tokens [first, first + n) of `all`, in the same layouts.

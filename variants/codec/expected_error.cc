@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace kv {
 namespace {
@@ -53,22 +56,30 @@ Interval between(double a, double b) {
   return {std::min(a, b) * (1.0 - kSlack), std::max(a, b) * (1.0 + kSlack)};
 }
 
+double affine(int bits, int n) {
+  const int levels = 1 << bits;
+  return share(2, n) * grid_error(expected_range(n) / (levels - 1), levels);
+}
+
+double symmetric(int bits, int n) {
+  const int top = (1 << (bits - 1)) - 1;
+  return share(1, n) * grid_error(expected_magnitude(n) / top, 2 * top + 1);
+}
+
+// The integrals take 0.1 ms, and whoever reads a spec asks for them: each is computed once.
+template <double (*error)(int bits, int n)>
+Interval known_between(int bits, GridSize size) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, int, int>, Interval> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace({bits, size.fewest, size.most});
+  if (is_new) found->second = between(error(bits, size.fewest), error(bits, size.most));
+  return found->second;
+}
+
 }  // namespace
 
-Interval affine_error(int bits, GridSize size) {
-  const int levels = 1 << bits;
-  const auto error = [&](int n) {
-    return share(2, n) * grid_error(expected_range(n) / (levels - 1), levels);
-  };
-  return between(error(size.fewest), error(size.most));
-}
-
-Interval symmetric_error(int bits, GridSize size) {
-  const int top = (1 << (bits - 1)) - 1;
-  const auto error = [&](int n) {
-    return share(1, n) * grid_error(expected_magnitude(n) / top, 2 * top + 1);
-  };
-  return between(error(size.fewest), error(size.most));
-}
+Interval affine_error(int bits, GridSize size) { return known_between<affine>(bits, size); }
+Interval symmetric_error(int bits, GridSize size) { return known_between<symmetric>(bits, size); }
 
 }  // namespace kv
