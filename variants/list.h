@@ -43,6 +43,12 @@
   X(snapkv)                 \
   // the end of the retentions
 
+#define KVLAB_SELECTIONS(X) \
+  X(all)                    \
+  X(quest)                  \
+  X(topk)                   \
+  // the end of the selections
+
 namespace kv {
 
 #define KVLAB_DECLARE(name) extern const Declared name;
@@ -66,11 +72,18 @@ KVLAB_RETENTIONS(KVLAB_DECLARE)
 inline constexpr std::array kAll{KVLAB_RETENTIONS(KVLAB_ADDRESS)};
 }  // namespace retention
 
+namespace selection {
+using Declared = SelectionEntry;
+KVLAB_SELECTIONS(KVLAB_DECLARE)
+inline constexpr std::array kAll{KVLAB_SELECTIONS(KVLAB_ADDRESS)};
+}  // namespace selection
+
 #undef KVLAB_DECLARE
 #undef KVLAB_ADDRESS
 
 inline constexpr const auto& kPlacements = placement::kAll;
 inline constexpr const auto& kCodecs = codec::kAll;
 inline constexpr const auto& kRetentions = retention::kAll;
+inline constexpr const auto& kSelections = selection::kAll;
 
 }  // namespace kv

@@ -91,10 +91,10 @@ std::string columns_listing() {
 
 std::string listing() {
   std::string text =
-      "A spec is placement[/codec][/retention]; what is left out is contiguous/f32/full.\n"
+      "A spec is placement[/codec][/retention][/selection]; what is left out is contiguous/f32/full/all.\n"
       "Layers of a model may have their own: SPEC + 0-1:SPEC + sliding:SPEC, by number or by kind.\n\n";
   text += entries("placements", kPlacements) + entries("codecs", kCodecs) +
-          entries("retentions", kRetentions) + configs();
+          entries("retentions", kRetentions) + entries("selections", kSelections) + configs();
   text += "models\n  " + std::to_string(config::preset_names().size()) +
           " in configs/models: `kvlab list --models`\n\n";
   text += "experiments\n";

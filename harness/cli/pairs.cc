@@ -12,15 +12,14 @@ namespace {
 // Each reason once, whichever stage it names, numbered in the order in which it is first met.
 class Footnotes {
  public:
+  // As mark(), for the table of pairs: of what such a cell is about, retention and selection lose their names.
+  std::string mark(const std::string& reason, const Spec& spec) {
+    const std::string named = without(reason, "retention", spec.retention.name);
+    return number(without(named, "selection", spec.selection.name));
+  }
   // `stage` is the one whose name is left out, of this kind.
-  std::string mark(std::string reason, const std::string& kind, const std::string& stage) {
-    const std::string named = kind + " '" + stage + "'";
-    if (const size_t at = reason.find(named); at != std::string::npos)
-      reason.replace(at, named.size(), "the " + kind);
-    const auto at = std::find(reasons_.begin(), reasons_.end(), reason);
-    const auto number = at - reasons_.begin() + 1;
-    if (at == reasons_.end()) reasons_.push_back(reason);
-    return "no [" + std::to_string(number) + "]";
+  std::string mark(const std::string& reason, const std::string& kind, const std::string& stage) {
+    return number(without(reason, kind, stage));
   }
   std::string print() const {
     std::string text;
@@ -30,6 +29,19 @@ class Footnotes {
   }
 
  private:
+  static std::string without(std::string reason, const std::string& kind, const std::string& stage) {
+    const std::string named = kind + " '" + stage + "'";
+    if (const size_t at = reason.find(named); at != std::string::npos)
+      reason.replace(at, named.size(), "the " + kind);
+    return reason;
+  }
+  std::string number(const std::string& reason) {
+    const auto at = std::find(reasons_.begin(), reasons_.end(), reason);
+    const auto number = at - reasons_.begin() + 1;
+    if (at == reasons_.end()) reasons_.push_back(reason);
+    return "no [" + std::to_string(number) + "]";
+  }
+
   std::vector<std::string> reasons_;
 };
 
@@ -52,11 +64,11 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
   for (const auto* row : rows) {
     text += "| " + std::string(row->name) + " |";
     for (const auto* column : columns) {
-      Spec spec{defaults(*kPlacements.front()), defaults(*kCodecs.front()), defaults(*kRetentions.front())};
+      Spec spec = default_spec();
       set_row(spec) = defaults(*row);
       set_column(spec) = defaults(*column);
       const std::string reason = unsupported_reason(spec);
-      text += " " + (reason.empty() ? "yes" : notes.mark(reason, "retention", spec.retention.name)) + " |";
+      text += " " + (reason.empty() ? "yes" : notes.mark(reason, spec)) + " |";
     }
     text += "\n";
   }
@@ -67,7 +79,8 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
 std::string head_dims() {
   std::string text = "| codec | head_dim |\n|---|---|\n";
   for (const auto* codec : kCodecs) {
-    Spec spec{defaults(*kPlacements.front()), defaults(*codec), defaults(*kRetentions.front())};
+    Spec spec = default_spec();
+    spec.codec = defaults(*codec);
     const std::string reason = unsupported_reason(spec, 8);
     text +=
         "| " + std::string(codec->name) + " | " + (reason.empty() ? "any multiple of 8" : reason) + " |\n";
@@ -81,7 +94,8 @@ std::string lives(Footnotes& notes) {
                                     [](const PlacementEntry* p) { return p->shares_blocks; });
   std::string text = "| stage | what limits truncation | prefixes are shared |\n|---|---|---|\n";
   const auto add = [&](const Entry& entry, Stage Spec::*stage, const char* kind, std::string_view limit) {
-    Spec spec{defaults(**sharing), defaults(*kCodecs.front()), defaults(*kRetentions.front())};
+    Spec spec = default_spec();
+    spec.placement = defaults(**sharing);
     spec.*stage = defaults(entry);
     const std::string reason = unshareable_reason(spec);
     text += "| " + std::string(entry.name) + " | " + std::string(limit) + " | " +
@@ -91,6 +105,7 @@ std::string lives(Footnotes& notes) {
   for (const auto* c : kCodecs) add(*c, &Spec::codec, "codec", irreversible(c->make(defaults(*c))));
   for (const auto* r : kRetentions)
     add(*r, &Spec::retention, "retention", r->keeps_all ? "" : r->irreversible);
+  for (const auto* s : kSelections) add(*s, &Spec::selection, "selection", "");
   return text + "\n";
 }
 
@@ -100,18 +115,23 @@ std::string pairs_page() {
   const auto placement = [](Spec& spec) -> Stage& { return spec.placement; };
   const auto codec = [](Spec& spec) -> Stage& { return spec.codec; };
   const auto retention = [](Spec& spec) -> Stage& { return spec.retention; };
+  const auto selection = [](Spec& spec) -> Stage& { return spec.selection; };
   Footnotes notes;
   std::string text =
       "# Which pairs work\n\n"
       "Made from the registry by `./kvlab list --pairs > variants/README.md`; a test holds the two together. "
       "Every\n"
-      "stage has its default parameters here, and the third stage is the one that a spec leaves out. A pair "
+      "stage has its default parameters here, and the others are those that a spec leaves out. A pair "
       "that\n"
       "does not work is refused with the same reason when a cache of it is built.\n\n";
   text += "## Placement and codec\n\n" + table("placement", kPlacements, placement, kCodecs, codec, notes);
   text += "## Retention and codec\n\n" + table("retention", kRetentions, retention, kCodecs, codec, notes);
   text += "## Placement and retention\n\n" +
           table("placement", kPlacements, placement, kRetentions, retention, notes);
+  text += "## Selection with the others\n\n";
+  text += table("placement", kPlacements, placement, kSelections, selection, notes);
+  text += table("codec", kCodecs, codec, kSelections, selection, notes);
+  text += table("retention", kRetentions, retention, kSelections, selection, notes);
   text += "## Truncation and shared prefixes\n\n" + lives(notes);
   text += "## Reasons\n\n" + notes.print() + "\n## Codec and head_dim\n\n" + head_dims();
   text.pop_back();

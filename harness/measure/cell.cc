@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <stdexcept>
 
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
 #include "harness/results/append_file.h"
 #include "harness/verify/policy_check.h"
-#include "kernels/attention.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
@@ -31,52 +29,6 @@ double phase_median(const std::vector<std::vector<StepTimes>>& steps, Get get) {
 
 int64_t units(const Side& side, int64_t rows) {
   return (rows + side.encoding.group - 1) / side.encoding.group;
-}
-
-AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memory::Ledger& ledger) {
-  AttendWork work;
-  const CacheShape& s = cache.shape();
-  bool decoded = false, rotated = false, in_files = false;  // in the layer; rows in no tier are a file's then
-  const auto add_bytes = [&](const Side& side, int64_t rows) {
-    const int64_t data = units(side, rows) * unit_data_bytes(side.encoding, s.head_dim),
-                  meta = units(side, rows) * unit_meta_bytes(side.encoding, s.head_dim);
-    work.payload += data;
-    work.metadata += meta;
-    const std::optional<Tier> tier = ledger.tier_at(side.data);
-    if (tier) {
-      (*tier == Tier::kWarm ? work.warm : work.hot) += data + meta;
-    } else if (in_files) {
-      work.payload_in_files += data;
-    }
-  };
-  const auto add = [&](int64_t rows, int width, bool as_codes) {
-    int64_t& multiply_adds = as_codes ? work.multiply_adds.codes : work.multiply_adds.floats;
-    multiply_adds += rows * width * s.group();
-  };
-  for (const SequenceId id : ids) {
-    for (int layer = 0; layer < s.layers; ++layer) {
-      if (!cache.keeps_rows(layer)) continue;
-      const Spec& spec = cache.spec(layer);
-      decoded = codec_of(spec).make(spec.codec).read_copy;
-      rotated = rotates_at_read(spec);
-      in_files = has_tiers(spec);
-      // All heads have the same rows in files: those are read once.
-      std::vector<Span> spans = cache.spans(id, layer, 0);
-      const auto from_files = std::ssize(spans) - std::ssize(cache.resident_spans(id, layer, 0));
-      for (int head = 0; head < s.kv_heads; ++head) {
-        if (head > 0 && !in_files) spans = cache.spans(id, layer, head);
-        if (head > 0 && in_files)
-          std::ranges::copy(cache.resident_spans(id, layer, head), spans.begin() + from_files);
-        for (const Span& span : spans) {
-          add_bytes(span.k, span.rows);
-          if (!s.is_latent()) add_bytes(span.v, span.rows);  // else they are the same
-          add(span.rows, s.head_dim, !decoded && !rotated && scores_codes(span.k.encoding, s.head_dim));
-          add(span.rows, s.out_dim(), !decoded && weighs_codes(span.v.encoding, s.head_dim));
-        }
-      }
-    }
-  }
-  return work;
 }
 
 StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const SequenceId> sequences,
@@ -210,6 +162,12 @@ void set_errors(results::CellResult& result, const verify::Errors& errors) {
   result.err_codec_rel_l2 = errors.codec_rel_l2;
   result.err_retention_rel_l2 = errors.retention_rel_l2;
   result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+  if (!errors.selection.oracle.empty()) {
+    result.err_selection_rel_l2 = errors.selection_rel_l2;
+    result.selection_check = errors.selection.oracle;
+    result.selection_choices = errors.selection.choices;
+    result.selection_disputed = errors.selection.disputed;
+  }
   if (errors.state_rel_l2) result.err_state_rel_l2 = *errors.state_rel_l2;
   result.err_heads = errors.heads;
   result.err_sample = errors.sample;

@@ -107,7 +107,8 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
   result.bytes_device_peak = ledger->device().peak_bytes;
   result.rss_peak_bytes = memory::peak_rss_bytes();
-  read_bytes = (used.payload + used.metadata) * cache->repeats();
+  read_bytes = used.read * cache->repeats();
+  result.bytes_read = read_bytes;
   multiply_adds = used.multiply_adds;
 }
 

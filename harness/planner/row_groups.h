@@ -124,12 +124,13 @@ struct RowAllocator::Group {
   int64_t own_bytes(int64_t tokens) const {
     return placement_of(spec).layer_bytes(spec.placement, context, units_of(tokens));
   }
-  // Codecs' buffers of raw rows, and what a retention knows of its rows.
+  // Codecs' buffers of raw rows, and what a retention and a selection know of their rows.
   int64_t state_bytes() const {
     const int64_t buffer =
         buffered ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent()) : 0;
-    return layers *
-           (buffer + retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads);
+    const int64_t of_head =
+        retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) + selection_bytes(spec, shape);
+    return layers * (buffer + of_head * shape.kv_heads);
   }
 };
 

@@ -13,7 +13,7 @@ Errors: TypeError for what is no float32 array; ValueError for a wrong shape, a 
 spec or number that cannot be, and a closed cache; MemoryError where memory is short, and then nothing has changed.)";
 
 inline constexpr const char* kInitDoc =
-    R"(spec: "placement/codec/retention", as in "paged(block=16)/q8_0"; layers may differ:
+    R"(spec: "placement/codec/retention/selection", as in "paged(block=16)/q8_0"; layers may differ:
   "contiguous/f16 + 0-1:contiguous + sliding:contiguous/q8_0".
 layers, q_heads, kv_heads, head_dim: the geometry; head_dim is a multiple of 8, q_heads one of kv_heads.
 max_tokens: the most tokens that a sequence will get; placements that reserve ahead reserve so many.

@@ -267,14 +267,16 @@ nb::dict variants() {
   by_stage["placement"] = described(kPlacements);
   by_stage["codec"] = described(kCodecs);
   by_stage["retention"] = described(kRetentions);
+  by_stage["selection"] = described(kSelections);
   return by_stage;
 }
 
 NB_MODULE(_kvlab, m) {
   m.doc() = "kvlab's caches; import kvlab instead.";
   m.def("variants", variants, nb::sig("def variants() -> dict[str, dict[str, str]]"),
-        "What a spec can be made of: for each stage (placement, codec, retention) the names, with what each "
-        "is.");
+        "What a spec can be made of: for each stage (placement, codec, retention, selection) the names, with "
+        "what "
+        "each is.");
   nb::register_exception_translator(translate);
   nb::class_<LockedCache> type(m, "Cache", kCacheDoc);
   add_life(type);

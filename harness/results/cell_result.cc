@@ -5,6 +5,7 @@
 #include "harness/results/gpu_fields.h"
 #include "harness/results/peer_fields.h"
 #include "harness/results/prediction_fields.h"
+#include "harness/results/selection_fields.h"
 #include "harness/results/tier_fields.h"
 
 namespace kv::results {
@@ -13,7 +14,7 @@ namespace {
 using C = CellResult;
 using Fields = std::vector<Field<CellResult>>;
 
-// Experiments as results/README.md has them. A column that one of them fills in only sometimes names it, too.
+// Experiments as results/README.md has them.
 constexpr std::string_view kAll =
     "decode growth prefill batch budget checkpoint quality recall generate stream model replay eval";
 constexpr std::string_view kSteps = "decode growth batch model";
@@ -173,8 +174,7 @@ Fields errors() {
                     "query heads that were compared with FP64, of all sequences and layers"});
   fields.push_back(
       {"err_sample", "", &C::err_sample,
-       "which they are in the first layer, where not all of its heads; empty: all. Beyond 131072 tokens "
-       "fewer, of few kv heads"});
+       "which, in the first layer, where not all; empty: all. Beyond 131072 tokens fewer, of few kv heads"});
   return written_by(kOutputs, std::move(fields));
 }
 
@@ -382,8 +382,9 @@ Fields all_fields() {
   Fields all;
   for (const Fields& part :
        {identity(), bytes(), times(), gpu_fields(), draft_fields(), roofline(), tier_fields(kAll, kSteps),
-        errors(), of_experiments(), written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(),
-        of_models(), of_whole_models(), replay_fields(), peer_fields(), comparison()})
+        selection_fields(kAll, kOutputs, kJudged), errors(), of_experiments(),
+        written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(), of_whole_models(),
+        replay_fields(), peer_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
   // What a file of an earlier version lacks is absent; but each has said which cell a row is, and how it ended.
   for (size_t i = identity().size(); i < all.size(); ++i) all[i].later = true;

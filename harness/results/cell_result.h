@@ -80,6 +80,12 @@ struct CellResult : PredictionResult, ReplayResult, DraftResult, PeerResult {
   std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());
   Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;
 
+  // Of a selection: what attention reads, what that costs in error, and whether it is the FP64 selection's choice.
+  Integer bytes_read;
+  Number err_selection_rel_l2;
+  std::string selection_check;
+  Integer selection_choices, selection_disputed;
+
   // What single experiments add.
   Number waste_share, masked_share;
   Number prefill_p50_us, prefill_ci_low_us, prefill_ci_high_us, prefill_tokens_per_s;

@@ -145,7 +145,7 @@ HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim
   return some;
 }
 
-HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
+HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   const int d = cache.shape().head_dim;
   const std::vector<Span> spans = cache.spans(id, layer, kv_head);
   int64_t rows = 0;
@@ -158,6 +158,12 @@ HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
     decode_rows(span.v, d, 0, span.rows, stored.v.data() + at * d);
     at += span.rows;
   }
+  return stored;
+}
+
+HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
+  const int d = cache.shape().head_dim;
+  HeadRows stored = decoded_rows(cache, id, layer, kv_head);
   const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
   rotate_back(codec, d, stored.k);
   rotate_back(codec, d, stored.v);

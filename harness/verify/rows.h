@@ -25,7 +25,9 @@ std::vector<HeadRows> read_heads(const workload::Workload& workload, int sequenc
 
 HeadRows pick(const HeadRows& all, std::span<const int64_t> tokens, int head_dim);
 
-// In slot order, decoded, and rotated back where the codec rotates.
+// In slot order, decoded.
+HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head);
+// The same, rotated back where the codec rotates.
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head);
 
 // rows [.., head_dim], whole units of the encoding, as they come back from it.

@@ -17,9 +17,10 @@ namespace {
 
 // Outputs of the checked heads, one after another.
 struct Collected {
-  std::vector<double> got, full, kept, stored;
+  std::vector<double> got, full, kept, read, stored;
   std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
   int heads = 0;
+  SelectionCheck selection;
   std::string overflow;   // of the first head that has one
   std::string misstored;  // what is wrong with the stored rows of the first head where they are not right
 };
@@ -55,6 +56,31 @@ int64_t first_seen(const Output& output, const std::vector<int64_t>& kept, int64
   return std::all_of(kept.begin(), kept.end(), [&](int64_t token) { return token >= first; }) ? first : 0;
 }
 
+// FP64's weights of all tokens and of those that were read, the latter first; a sink's lies between.
+void add_attention(const reference::HeadResult& full, const reference::HeadResult& stored, bool has_sink,
+                   std::span<const int64_t> read, int64_t first, Collected& c) {
+  std::vector<double> reference_p, cache_p(stored.probabilities.begin(), stored.probabilities.end());
+  std::vector<bool> is_read(static_cast<size_t>(full.probabilities.size()), false);
+  for (const int64_t token : read) {
+    reference_p.push_back(full.probabilities[token - first]);
+    is_read[static_cast<size_t>(token - first)] = true;
+  }
+  if (has_sink) {
+    reference_p.push_back(full.sink);
+    cache_p.push_back(stored.sink);
+  }
+  for (size_t i = 0; i < is_read.size(); ++i) {
+    if (!is_read[i]) reference_p.push_back(full.probabilities[static_cast<Eigen::Index>(i)]);
+  }
+  cache_p.resize(reference_p.size(), 0.0);
+  // KL(cache || reference): finite also where the cache dropped tokens, whose share of its own attention is
+  // 0.
+  for (size_t i = 0; i < c.attention.size(); ++i) {
+    const Metric& m = *metrics()[i];
+    if (m.of == Metric::Of::kAttention) c.attention[i] += m.compute(reference_p, cache_p);
+  }
+}
+
 // `all` are the tokens of its kv head as they came, `encoded` those that are stored.
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
@@ -79,7 +105,11 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   std::iota(seen.begin(), seen.end(), first);
   const auto full = first > 0 ? attend(pick(all, seen, d), seen) : attend(all, seen);
   const int64_t count = static_cast<int64_t>(kept.size());
-  const auto stored = attend(encoded, kept);
+  const std::vector<int64_t> slots = cache.read_slots(output.sequence, output.layer, kv_head);
+  const bool reads_all = slots.size() == kept.size();
+  std::vector<int64_t> read;
+  for (const int64_t slot : slots) read.push_back(kept[static_cast<size_t>(slot)]);
+  const auto stored = attend(reads_all ? encoded : pick(encoded, slots, d), read);
   append(c.full, full.out.head(width));
   append(c.stored, stored.out.head(width));
   if (count == tokens - first) {
@@ -88,22 +118,13 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
     const HeadRows some = pick(all, kept, d);
     append(c.kept, attend(some, kept).out.head(width));
   }
+  if (reads_all) {
+    c.read.insert(c.read.end(), c.kept.end() - width, c.kept.end());
+  } else {
+    append(c.read, attend(pick(all, read, d), read).out.head(width));
+  }
   for (int i = 0; i < width; ++i) c.got.push_back(static_cast<double>(output.out[q_head * width + i]));
-  std::vector<double> reference_p, cache_p;
-  for (int64_t i = 0; i < count; ++i) {
-    reference_p.push_back(full.probabilities[kept[static_cast<size_t>(i)] - first]);
-    cache_p.push_back(stored.probabilities[i]);
-  }
-  if (terms.sink) {
-    reference_p.push_back(full.sink);
-    cache_p.push_back(stored.sink);
-  }
-  // KL(cache || reference): finite also where the cache dropped tokens, whose share of its own attention is
-  // 0.
-  for (size_t i = 0; i < c.attention.size(); ++i) {
-    const Metric& m = *metrics()[i];
-    if (m.of == Metric::Of::kAttention) c.attention[i] += m.compute(reference_p, cache_p);
-  }
+  add_attention(full, stored, terms.sink.has_value(), read, first, c);
   ++c.heads;
 }
 
@@ -128,6 +149,7 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
         if (!c.overflow.empty()) c.overflow += head_of(of.layer, kv_head);
       }
       require_set(cache.kept(output.sequence, output.layer, kv_head), tokens);
+      c.selection.add(cache, output, kv_head);
       if (c.misstored.empty()) {
         c.misstored = misplaced_row(cache, output.sequence, output.layer, kv_head, all);
         if (!c.misstored.empty()) c.misstored += head_of(of.layer, kv_head);
@@ -222,7 +244,9 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
     const Metric& m = *metrics()[i];
     e.metrics[i] = m.of == Metric::Of::kOutputs ? m.compute(c.got, c.full) : c.attention[i] / c.heads;
   }
-  e.codec_rel_l2 = relative_l2(c.stored, c.kept);
+  e.codec_rel_l2 = relative_l2(c.stored, c.read);
+  e.selection_rel_l2 = relative_l2(c.read, c.kept);
+  e.selection = c.selection;
   e.retention_rel_l2 = relative_l2(c.kept, c.full);
   e.kernel_rel_l2 = relative_l2(c.got, c.stored);
   return e;
@@ -256,6 +280,8 @@ Errors mean_of(std::span<const Errors> errors) {
     }
     mean.codec_rel_l2 += e.codec_rel_l2 / count;
     mean.retention_rel_l2 += e.retention_rel_l2 / count;
+    mean.selection_rel_l2 += e.selection_rel_l2 / count;
+    mean.selection.add(e.selection);
   }
   return mean;
 }
@@ -273,6 +299,7 @@ std::string Errors::failure() const {
            in_short(*state_rel_l2) + " (bound " + in_short(StateCheck::kBound) + ")";
   }
   if (!misstored.empty()) return misstored;
+  if (!selection.failure().empty()) return selection.failure();
   if (!std::isfinite(metric("err_rel_l2"))) return "the output is not finite";
   return "";
 }

@@ -4,7 +4,8 @@
 //   O_full    all tokens as they came; in a layer with a window of its own, those that the window holds, unless the cache
 //             attends to more
 //   O_kept    the tokens that retention kept, as they came    err_retention = |O_kept - O_full|
-//   O_stored  the kept rows as the codec stored them          err_codec     = |O_stored - O_kept|
+//   O_read    those of them that the selection chose          err_selection = |O_read - O_kept|
+//   O_stored  these rows as the codec stored them             err_codec     = |O_stored - O_read|
 //   output    what the kernel made of the stored rows         err_kernel    = |output - O_stored|
 //
 // The error of the codec has no limit, as a large channel of the workload may cost all others their bits. Instead
@@ -24,6 +25,7 @@
 
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/reference/attention.h"
+#include "harness/verify/selection_check.h"
 #include "harness/workload/workload.h"
 #include "variants/cache/cache.h"
 
@@ -44,7 +46,8 @@ struct Output {
 
 struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
-  double codec_rel_l2 = 0, retention_rel_l2 = 0, kernel_rel_l2 = 0;
+  double codec_rel_l2 = 0, retention_rel_l2 = 0, selection_rel_l2 = 0, kernel_rel_l2 = 0;
+  SelectionCheck selection;            // its choices; nothing where all rows are read
   std::optional<double> state_rel_l2;  // of linear layers (state_check.h)
   int64_t heads = 0;                   // query heads that were checked, of all outputs
   std::string sample;                  // which, in the first output, where not all of its heads were

@@ -81,6 +81,13 @@ inline bool is_wanted(bool plain_placement, bool plain_codec, const CodecEntry& 
   return plain_codec ? typical : plain_placement && r.name == "full";
 }
 
+// A selection meets one other stage at a time, in every form of that, and pages of codes as well.
+inline bool meets_selection(const std::string& placement, const std::string& codec,
+                            const std::string& retention) {
+  const int others = (placement != "contiguous") + (codec != "f32") + (retention != "full");
+  return others <= 1 || (placement == "paged" && retention == "full" && (codec == "q8_0" || codec == "f16"));
+}
+
 // Every placement with every codec and every retention; each with its parameters' trial values only against
 // the few partners that it can meet differently: codecs of single rows and of groups, retentions that append
 // and that overwrite.
@@ -92,9 +99,14 @@ inline std::vector<Spec> all_specs() {
         for (const std::string& codec : stage_forms(*c))
           for (const auto* r : kRetentions) {
             const std::vector<std::string> forms = small_forms(*r);
-            for (const std::string& form : forms)
+            for (const std::string& form : forms) {
               if (is_wanted(placement == p->name, codec == c->name, *c, *r, form == forms.front()))
                 specs.push_back(parse_spec(placement + "/" + codec + "/" + form));
+              for (const auto* s : kSelections)
+                if (!s->reads_all() && meets_selection(placement, codec, form))
+                  specs.push_back(
+                      parse_spec(placement + "/" + codec + "/" + form + "/" + small_forms(*s).front()));
+            }
           }
   return specs;
 }
@@ -190,6 +202,18 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
     if (codec.random_signs) reference::flip_signs(*side, d);
   }
   return stored;
+}
+
+// The rows of those that attention has read last.
+inline Stored rows_read(const Cache& cache, SequenceId id, int layer, int head, const Stored& all) {
+  Stored some;
+  const int d = cache.shape().head_dim;
+  for (const int64_t slot : cache.read_slots(id, layer, head)) {
+    for (const auto& [from, to] : {std::pair{&all.k, &some.k}, std::pair{&all.v, &some.v}})
+      to->insert(to->end(), from->begin() + slot * d, from->begin() + (slot + 1) * d);
+    ++some.rows;
+  }
+  return some;
 }
 
 // What tests on small inputs hold a variant's attention to: tighter than what is declared for all.

@@ -116,11 +116,44 @@ TEST(Spec, DecimalsHaveOneFormAndBounds) {
   }
 }
 
+TEST(Spec, ASelectionComesLastAndAllIsLeftOut) {
+  EXPECT_EQ(parse_spec("paged/f16/full/all"), parse_spec("paged/f16"));
+  EXPECT_EQ(parse_spec("paged/f16/all").print(), "paged/f16");
+  const Spec quest = parse_spec("paged/f16/full/quest(page=16,top=0.25)");
+  EXPECT_EQ(quest.print(), "paged/f16/quest(top=0.25)");
+  EXPECT_EQ(parse_spec(quest.print()), quest);
+  EXPECT_EQ(parse_spec("contiguous/ring/topk(rows=32)").print(), "contiguous/ring/topk(rows=32)");
+  EXPECT_EQ(error_of("paged/q8_0/qest"),
+            "spec: no retention or selection is called 'qest'; known: full, ring, h2o, tova, knorm, random, "
+            "snapkv, "
+            "all, quest, topk; did you mean 'quest'?\n  paged/q8_0/qest\n             ^");
+  EXPECT_EQ(error_of("paged/full/f32"),
+            "spec: no selection is called 'f32'; known: all, quest, topk\n  paged/full/f32\n             ^");
+  EXPECT_EQ(error_of("paged/quest(top=1.5)"),
+            "spec: 'top' takes 0.01…1\n  paged/quest(top=1.5)\n                  ^");
+}
+
 TEST(Spec, WhatIsNotASpecIsRefused) {
-  for (const char* text :
-       {"", "/", "contiguous/", "contiguous//full", "contiguous/f16/full/f16", "contiguous(", "contiguous()",
-        "doubling(read)", "doubling(read=)", "doubling(read=copy", "doubling(copy)",
-        "doubling(read=copy,read=copy)", "contiguous /f16", "Contiguous", "f16", "contiguous/full/f16"}) {
+  for (const char* text : {"",
+                           "/",
+                           "contiguous/",
+                           "contiguous//full",
+                           "contiguous/f16/full/f16",
+                           "contiguous(",
+                           "contiguous()",
+                           "doubling(read)",
+                           "doubling(read=)",
+                           "doubling(read=copy",
+                           "doubling(copy)",
+                           "doubling(read=copy,read=copy)",
+                           "contiguous /f16",
+                           "Contiguous",
+                           "f16",
+                           "contiguous/full/f16",
+                           "contiguous/all/full",
+                           "contiguous/quest/all",
+                           "contiguous/f16/full/all/all",
+                           "contiguous/all/"}) {
     EXPECT_THROW(parse_spec(text), std::invalid_argument) << "'" << text << "'";
   }
 }

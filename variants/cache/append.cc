@@ -10,6 +10,7 @@ int64_t Appender::next_slice(int layer, const StepInput& in, int64_t remaining) 
   Sequence& s = sequences_.at(in.sequence);
   for (int head = 0; head < stages_.shape.kv_heads; ++head)
     s.slice[layer] = s.retention[stages_.index(layer, head)]->next(remaining);
+  if (!stages_.selection.reads_all()) s.slice[layer].tokens = 1;  // each token chooses for itself
   return s.slice[layer].tokens;
 }
 

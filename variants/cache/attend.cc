@@ -53,6 +53,7 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   if (viewed_layer_ != layer) view(layer, inputs);
   find_queries(layer, inputs);
   find_problems(layer, inputs);
+  if (!stages_.selection.reads_all()) select(layer, inputs);
   const bool scored = find_scored(layer, inputs);
   if (scored) stages_.storage->accumulate_weights(problems_, scored_);
   const StreamedRows streamed = streamed_rows(stages_, layer, inputs);

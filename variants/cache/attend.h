@@ -22,6 +22,9 @@ class Attender {
   void find_queries(int layer, std::span<const StepInput> inputs);
   void find_problems(int layer, std::span<const StepInput> inputs);
   void write_latent_outputs(std::span<const StepInput> inputs) const;
+  void select(int layer, std::span<const StepInput> inputs);
+  void find_candidates();
+  void show_selected();
   bool find_scored(int layer, std::span<const StepInput> inputs);
   void compact_scored(int layer, std::span<const StepInput> inputs);
   void compact(int layer, SequenceId id);
@@ -36,7 +39,12 @@ class Attender {
   std::vector<const float*> queries_;         // [inputs]
   std::vector<HeadQueries> problems_;         // [inputs, read_heads]
   Block latent_outputs_;                      // of latent rows: [inputs] of [q_heads, n, head_dim]
-  std::vector<Retention*> scored_;            // [inputs, read_heads] null where the slice is not scored
+  // Where the spec selects, [inputs, read_heads]:
+  std::vector<HeadSelection*> selections_;
+  std::vector<int64_t> first_candidates_;  // where each head's scratch begins
+  std::vector<SpanList> selected_;         // what attention reads
+  Block candidates_;                       // f32 scores of all heads' candidates, then i32 as many
+  std::vector<Retention*> scored_;         // [inputs, read_heads] null where the slice is not scored
 };
 
 }  // namespace kv

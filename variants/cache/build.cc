@@ -61,6 +61,7 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
     bytes += placement.layer_bytes(spec.placement, of.context, units);
     bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
     bytes += of.residual_bytes();
+    bytes += selection_bytes(of.spec, shape) * shape.kv_heads;
     used.push_back(units);
   }
   const int64_t shared =
@@ -78,6 +79,25 @@ std::string unknown_number(const Stage& stage, const Entry& entry) {
   return "";
 }
 
+// What the other stages do that reads every row, or keeps rows where single ones cannot be read.
+std::string clash_of_selection(const Spec& spec) {
+  const SelectionEntry& selection = selection_of(spec);
+  if (selection.reads_all()) return "";
+  const RetentionEntry& retention = retention_of(spec);
+  const std::string who = "selection '" + spec.selection.name + "' ";
+  if (retention.scores || retention.cuts_prompt)
+    return who + "leaves rows unread, and the retention asks what attention gives to each";
+  if (rotates_at_read(spec))
+    return who + "leaves rows unread, and positions=cache rotates every key at each read";
+  if (const auto read = spec.placement.values.find("read");
+      read != spec.placement.values.end() && read->second == "repeat")
+    return who + "chooses once for a kv head, and read=repeat copies all of its rows for every query head";
+  if (has_tiers(spec))
+    return who + "reads single rows, and those in a tier's file come in whole chunks, all of them";
+  const std::string reason = selection.refuses(codec_of(spec).make(spec.codec), retention);
+  return reason.empty() ? "" : who + reason;
+}
+
 std::string clash_of_stages(const Spec& spec) {
   if (const std::string reason = unknown_number(spec.retention, retention_of(spec)); !reason.empty())
     return reason;
@@ -93,7 +113,9 @@ std::string clash_of_stages(const Spec& spec) {
     return "positions=cache rotates keys by RoPE when they are read, and those that the codec has "
            "rotated are no longer in pairs";
   const PlacementEntry& placement = placement_of(spec);
-  return placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
+  const std::string reason =
+      placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
+  return reason.empty() ? clash_of_selection(spec) : reason;
 }
 
 }  // namespace
@@ -108,6 +130,12 @@ bool rotates_at_read(const Cache& cache) {
     if (cache.keeps_rows(layer)) return rotates_at_read(cache.spec(layer));
   }
   return false;
+}
+
+int64_t selection_bytes(const Spec& spec, const CacheShape& shape) {
+  const SelectionEntry& selection = selection_of(spec);
+  if (selection.reads_all()) return 0;
+  return selection.metadata_bytes(spec.selection, {shape.max_tokens, shape.head_dim, nullptr});
 }
 
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
@@ -228,6 +256,8 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
   if (reason.empty() && gpu && has_tiers(spec) && spec.placement.integer("chunk") != kSplitRows)
     reason = "a GPU's kernels take pieces of " + std::to_string(kSplitRows) + " rows; leave out chunk";
   if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
+  if (reason.empty() && gpu && !selection_of(spec).reads_all())
+    reason = "selection '" + spec.selection.name + "' has kernels for the CPU alone; use --device cpu";
   if (reason.empty() && shape.is_latent() && gpu) reason = "latent rows (MLA) are not kept on a GPU yet";
   if (reason.empty() && shape.is_latent() && codecs.front().hadamard)
     reason =

@@ -29,6 +29,9 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// Of that, what one state of the spec's selection (one sequence, layer and kv head) holds to choose by.
+int64_t selection_bytes(const Spec& spec, const CacheShape& shape);
+
 // The closed form of the workspace that such sequences' rows are copied into by view(); 0 where they are read in place.
 int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
@@ -63,7 +66,7 @@ std::string_view irreversible(const Codec& codec);
 // Why sequences of such a cache cannot share blocks of rows by what is in them, or empty if they can.
 std::string unshareable_reason(const Spec& spec);
 
-// Empty if the three stages can work together for some head_dim, else the reason.
+// Empty if the four stages can work together for some head_dim, else the reason.
 std::string unsupported_reason(const Spec& spec);
 // The same for one head_dim (codecs of blocks of 32 elements refuse others than multiples of 32), and for a
 // cache whose rows lie in the memory of `gpu`; null: the host's.

@@ -109,6 +109,9 @@ class JoinedCache : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
+  std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const override {
+    return sequences_.read_slots(id, layer, head);
+  }
   int repeats() const override { return stages_.placement->repeats(); }
   std::string kernel() const override { return stages_.storage->kernel(); }
   Memory& memory() const override { return stages_.memory; }

@@ -1,8 +1,8 @@
 // A built KV cache: what a spec string turns into, and all that the driver ever calls.
 //
 // Retention says which slot a token gets, placement says where that slot lives, codec says which bits are
-// stored there. Cache joins the three over a storage (variants/storage/storage.h); attention then reads
-// spans.
+// stored there, selection says which slots a query reads. Cache joins the four over a storage
+// (variants/storage/storage.h); attention then reads spans.
 #pragma once
 
 #include <cstdint>
@@ -145,6 +145,10 @@ class Cache {
   virtual std::span<const Span> resident_spans(SequenceId sequence, int layer, int kv_head) = 0;
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
+
+  // The slots that the newest attention of a layer read of a sequence, ascending; all where nothing selects, and before
+  // the first.
+  virtual std::vector<int64_t> read_slots(SequenceId sequence, int layer, int kv_head) const = 0;
 
   // How many times each kept row lies in what attention reads: 1, or once for every query head with `read=repeat`.
   virtual int repeats() const { return 1; }

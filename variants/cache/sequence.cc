@@ -21,6 +21,10 @@ SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
         stages_.retention.make(stages_.spec.retention, {shape.max_tokens, head, &stages_.memory}));
     if (tokens > 0) fresh.retention.back()->adopt(tokens);
   }
+  for (int head = 0; !stages_.selection.reads_all() && head < shape.layers * shape.kv_heads; ++head) {
+    const SelectionContext context{shape.max_tokens, shape.head_dim, &stages_.memory};
+    fresh.selection.push_back({stages_.selection.make(stages_.spec.selection, context), {}});
+  }
   if (ResidualBuffer::needed(stages_.codec)) {
     for (int i = 0; i < shape.layers; ++i)
       fresh.residual.emplace_back(stages_.codec, shape.kv_heads, shape.head_dim, shape.is_latent(),
@@ -46,6 +50,8 @@ SequenceId Sequences::fork(SequenceId from) {
   child.slice = parent.slice;
   for (const auto& state : parent.retention) child.retention.push_back(state->clone());
   for (const ResidualBuffer& rows : parent.residual) child.residual.push_back(rows.clone(stages_.memory));
+  for (const HeadSelection& head : parent.selection)
+    child.selection.push_back({head.chooser->clone(), head.read});
   std::vector<int64_t> units;
   for (int layer = 0; layer < stages_.shape.layers; ++layer) units.push_back(stored_units(parent, layer));
   add_span_lists(child);
@@ -101,6 +107,11 @@ std::function<void()> Sequences::prepare_truncation(SequenceId id, int64_t token
       forget_rows();
       for (int head = 0; head < stages_.shape.kv_heads; ++head) policy(id, layer, head).truncate(tokens);
       if (!of.residual.empty()) of.residual[layer].truncate(tokens);
+      for (int head = 0; !of.selection.empty() && head < stages_.shape.kv_heads; ++head) {
+        HeadSelection& selection = of.selection[stages_.index(layer, head)];
+        selection.chooser->truncate(policy(id, layer, head).slots());
+        selection.read.clear();
+      }
       of.slice[layer] = {};
       of.tokens[layer] = tokens;
     });
@@ -143,6 +154,18 @@ std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) 
   }
   if (!s.residual.empty()) s.residual[layer].spans(head, list.spans);
   return list.spans;
+}
+
+std::vector<int64_t> Sequences::read_slots(SequenceId id, int layer, int head) const {
+  const Sequence& s = at(id);
+  const size_t index = stages_.index(layer, head);
+  const std::vector<RowRange> all{{0, s.retention[index]->slots()}};
+  std::vector<int64_t> slots;
+  for (const RowRange& range :
+       s.selection.empty() || s.selection[index].read.empty() ? all : s.selection[index].read) {
+    for (int64_t slot = range.begin; slot < range.end; ++slot) slots.push_back(slot);
+  }
+  return slots;
 }
 
 SequenceId Sequences::free_id() const {

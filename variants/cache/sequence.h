@@ -23,6 +23,12 @@ struct HeadSpans {
   int64_t moves = 0;  // of the placement, when they were made
 };
 
+// What attention reads of one head, where the spec selects.
+struct HeadSelection {
+  std::unique_ptr<Selection> chooser;
+  std::vector<RowRange> read;  // by the newest attention; empty before the first
+};
+
 struct Sequence {
   bool open = false;
   std::vector<int64_t> tokens;                        // [layers]
@@ -30,6 +36,7 @@ struct Sequence {
   std::vector<std::unique_ptr<Retention>> retention;  // [layers, kv_heads]
   std::vector<ResidualBuffer> residual;               // [layers], where the codec needs one
   std::vector<HeadSpans> spans;                       // [layers, kv_heads]
+  std::vector<HeadSelection> selection;               // [layers, kv_heads], or none where all is read
 };
 
 class Sequences {
@@ -54,6 +61,9 @@ class Sequences {
   // Units of a layer that lie in the placement once the sequence has `tokens` tokens; without a number, now.
   int64_t stored_units(const Sequence& s, int layer, int64_t tokens) const;
   int64_t stored_units(const Sequence& s, int layer) const { return stored_units(s, layer, s.tokens[layer]); }
+
+  // As the function of Cache.
+  std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const;
 
   // The spans of all that is kept and in memory that kernels read, until the sequence's next change.
   std::span<const Span> spans(SequenceId id, int layer, int read_head);

@@ -56,6 +56,7 @@ Spec spec_of_sequence(const Stages& stages) {
   };
   settle(spec.placement, placement_of(spec));
   settle(spec.retention, retention_of(spec));
+  settle(spec.selection, selection_of(spec));
   return spec;
 }
 

@@ -38,6 +38,22 @@ const Entry* find(const Table& table, std::string_view name) {
   return nullptr;
 }
 
+// The stages behind the placement, in their order.
+struct LaterStage {
+  const char* kind;
+  Stage Spec::*stage;
+  const Entry* (*find)(std::string_view name);
+  std::vector<std::string_view> (*names)();
+};
+constexpr std::array kLater{
+    LaterStage{"codec", &Spec::codec, [](std::string_view name) { return find(kCodecs, name); },
+               [] { return names_of(kCodecs); }},
+    LaterStage{"retention", &Spec::retention, [](std::string_view name) { return find(kRetentions, name); },
+               [] { return names_of(kRetentions); }},
+    LaterStage{"selection", &Spec::selection, [](std::string_view name) { return find(kSelections, name); },
+               [] { return names_of(kSelections); }},
+};
+
 Stage default_stage(const Entry& entry) {
   Stage stage{std::string(entry.name), {}};
   for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
@@ -71,22 +87,15 @@ class Parser {
   size_t at() const { return at_; }
 
   Spec parse() {
-    Spec spec{default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
-              default_stage(*kRetentions.front())};
+    Spec spec = default_spec();
     spec.placement = stage(entry(kPlacements, "placement"));
-    if (next_stage()) {
-      const std::string_view name = peek_name();
-      if (find(kRetentions, name)) {
-        spec.retention = stage(entry(kRetentions, "retention"));
-      } else {
-        if (!find(kCodecs, name)) {
-          std::vector<std::string_view> both = names_of(kCodecs);
-          for (const std::string_view r : names_of(kRetentions)) both.push_back(r);
-          fail("no codec or retention is called " + quoted(name) + "; " + known_names(name, both));
-        }
-        spec.codec = stage(entry(kCodecs, "codec"));
-        if (next_stage()) spec.retention = stage(entry(kRetentions, "retention"));
+    for (size_t next = 0; next < kLater.size() && next_stage(); ++next) {
+      while (!kLater[next].find(peek_name())) {
+        if (next + 1 == kLater.size()) fail_at_unknown(first_left_);
+        ++next;
       }
+      spec.*kLater[next].stage = stage(take_entry(*kLater[next].find(peek_name())));
+      first_left_ = next + 1;
     }
     if (!at_end()) fail("expected the end of the spec");
     return spec;
@@ -123,14 +132,31 @@ class Parser {
     return true;
   }
 
+  // None of the stages from `first` on has such an entry.
+  [[noreturn]] void fail_at_unknown(size_t first) const {
+    std::string kinds;
+    std::vector<std::string_view> names;
+    for (size_t i = first; i < kLater.size(); ++i) {
+      kinds += (i == first ? "" : i + 1 == kLater.size() ? " or " : ", ") + std::string(kLater[i].kind);
+      for (const std::string_view name : kLater[i].names()) names.push_back(name);
+    }
+    const std::string_view name = peek_name();
+    fail((name.empty() ? "expected the name of a " + kinds : "no " + kinds + " is called " + quoted(name)) +
+         "; " + known_names(name, names));
+  }
+
+  const Entry& take_entry(const Entry& entry) {
+    at_ += entry.name.size();
+    return entry;
+  }
+
   template <class Table>
   const Entry& entry(const Table& table, const std::string& kind) {
     const std::string_view name = peek_name();
     if (name.empty()) fail("expected the name of a " + kind + "; " + known_names(name, names_of(table)));
     const Entry* found = find(table, name);
     if (!found) fail("no " + kind + " is called " + quoted(name) + "; " + known_names(name, names_of(table)));
-    at_ += name.size();
-    return *found;
+    return take_entry(*found);
   }
 
   Stage stage(const Entry& entry) {
@@ -198,6 +224,7 @@ class Parser {
   std::string_view text_;
   size_t at_;
   bool listed_;
+  size_t first_left_ = 0;  // of kLater, what may follow
 };
 
 std::string print_stage(const Stage& stage, const Entry& entry) {
@@ -224,8 +251,10 @@ std::string Spec::print() const {
   std::string text = print_stage(placement, placement_of(*this));
   const std::string c = print_stage(codec, codec_of(*this));
   const std::string r = print_stage(retention, retention_of(*this));
+  const std::string s = print_stage(selection, selection_of(*this));
   if (c != kCodecs.front()->name) text += "/" + c;
   if (r != kRetentions.front()->name) text += "/" + r;
+  if (s != kSelections.front()->name) text += "/" + s;
   return text;
 }
 
@@ -251,5 +280,11 @@ void fail_in_spec(std::string_view text, size_t at, const std::string& what) {
 const PlacementEntry& placement_of(const Spec& spec) { return checked_find(kPlacements, spec.placement); }
 const CodecEntry& codec_of(const Spec& spec) { return checked_find(kCodecs, spec.codec); }
 const RetentionEntry& retention_of(const Spec& spec) { return checked_find(kRetentions, spec.retention); }
+const SelectionEntry& selection_of(const Spec& spec) { return checked_find(kSelections, spec.selection); }
+
+Spec default_spec() {
+  return {default_stage(*kPlacements.front()), default_stage(*kCodecs.front()),
+          default_stage(*kRetentions.front()), default_stage(*kSelections.front())};
+}
 
 }  // namespace kv

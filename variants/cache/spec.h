@@ -1,6 +1,6 @@
-// Spec strings: `placement['/'codec]['/'retention]`, a stage is `name` or `name(key=value,…)`.
+// Spec strings: `placement['/'codec]['/'retention]['/'selection]`, a stage is `name` or `name(key=value,…)`.
 //
-// What is left out is `contiguous/f32/full`. The canonical form leaves out every stage and parameter that has
+// What is left out is `contiguous/f32/full/all`. The canonical form leaves out every stage and parameter that has
 // its default value, except the placement's name; parse(print(s)) == s.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace kv {
 
 struct Spec {
-  Stage placement, codec, retention;
+  Stage placement, codec, retention, selection;
 
   // The canonical form: the key in every CSV, benchmark name and chart.
   std::string print() const;
@@ -31,5 +31,8 @@ Spec parse_spec_at(std::string_view text, size_t& at);
 const PlacementEntry& placement_of(const Spec& spec);
 const CodecEntry& codec_of(const Spec& spec);
 const RetentionEntry& retention_of(const Spec& spec);
+const SelectionEntry& selection_of(const Spec& spec);
+// Of no stage but the defaults.
+Spec default_spec();
 
 }  // namespace kv

@@ -11,6 +11,7 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
       shape(of),
       memory(where),
       retention(retention_of(spec)),
+      selection(selection_of(spec)),
       codec(codec_for(spec, shape)),
       unit(unit_layout(codec, shape)) {
   const int64_t slots = retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens});

@@ -1,4 +1,4 @@
-// The three stages of a spec and the storage below them, made for one shape: what the parts of a cache share.
+// The four stages of a spec and the storage below them, made for one shape: what the parts of a cache share.
 #pragma once
 
 #include <memory>
@@ -28,6 +28,7 @@ struct Stages {
   const CacheShape shape;
   Memory& memory;
   const RetentionEntry& retention;
+  const SelectionEntry& selection;
   const Codec codec;
   const UnitLayout unit;
   std::unique_ptr<Placement> placement;

@@ -13,6 +13,7 @@
 #include "variants/core/codec.h"
 #include "variants/core/placement.h"
 #include "variants/core/retention.h"
+#include "variants/core/selection.h"
 
 namespace kv {
 
@@ -147,6 +148,22 @@ struct RetentionEntry : Entry {
   // Why a sequence cannot be truncated to fewer tokens than Retention::earliest(), as a clause. Not looked at
   // where every token is kept.
   std::string_view irreversible = "a full cache overwrites rows";
+};
+
+struct SelectionEntry : Entry {
+  // State of one (sequence, layer, kv head). Null: every row is read, and nothing below is looked at.
+  std::unique_ptr<Selection> (*make)(const Stage& stage, const SelectionContext& context) = nullptr;
+  // The closed form that the ledger is compared with: bytes of metadata of one state.
+  int64_t (*metadata_bytes)(const Stage& stage, const SelectionContext& context) = nullptr;
+  // Of so many kept rows: how many things a choice compares, rows or pages, and bytes of metadata that it reads.
+  int64_t (*candidates)(const Stage& stage, int64_t rows) = nullptr;
+  int64_t (*choice_bytes)(const Stage& stage, int64_t rows, int head_dim) = nullptr;
+  // The capability column: empty if it can choose among rows that are kept and stored so, else the reason.
+  std::string (*refuses)(const Codec& codec, const RetentionEntry& retention) = nullptr;
+  // It chooses by attention weights, so attention reads every row before.
+  bool weighs = false;
+
+  bool reads_all() const { return !make; }
 };
 
 }  // namespace kv

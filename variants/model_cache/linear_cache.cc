@@ -76,6 +76,7 @@ class LinearCache : public Cache {
   std::vector<Span> spans(SequenceId, int, int) override { return {}; }
   std::span<const Span> resident_spans(SequenceId, int, int) override { return {}; }
   std::vector<int64_t> kept(SequenceId, int, int) const override { return {}; }
+  std::vector<int64_t> read_slots(SequenceId, int, int) const override { return {}; }
   std::string kernel() const override { return "delta_rule"; }
 
  private:

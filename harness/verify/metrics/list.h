@@ -12,6 +12,8 @@
   X(rel_l2)              \
   X(cosine)              \
   X(attn_kl)             \
+  X(attn_mass)           \
+  X(attn_recall)         \
   // the end of the metrics
 
 namespace kv::verify {

@@ -15,7 +15,8 @@ struct Metric {
   std::string_view better;  // "lower" or "higher"
   std::string_view help;
   // What it is computed of: attention outputs of all checked heads together, or each head's attention
-  // distribution, of which the mean over heads counts.
+  // distribution, of which the mean over heads counts. `got` has then FP64's weights over all tokens, and `want` FP64's
+  // over the rows that were read, as they are stored, with 0 for the tokens that were not.
   enum class Of { kOutputs, kAttention } of;
   // What a budget run reports of several positions.
   enum class Over { kMean, kLargest } over;

@@ -57,6 +57,11 @@ class FakeCache : public Cache {
   std::vector<int64_t> kept(SequenceId, int layer, int kv_head) const override {
     return heads_[static_cast<size_t>(layer * kKvHeads + kv_head)].kept;
   }
+  std::vector<int64_t> read_slots(SequenceId, int layer, int kv_head) const override {
+    std::vector<int64_t> slots(kept(0, layer, kv_head).size());
+    std::iota(slots.begin(), slots.end(), 0);
+    return slots;
+  }
   const Spec& spec(int) const override { return spec_; }
 
   // Nobody who verifies steps a cache.

@@ -1,0 +1,29 @@
+// How much of FP64's attention over all tokens lies on those that the cache's attention read. A NaN anywhere makes
+// it NaN.
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  double mass = 0;
+  for (size_t i = 0; i < got.size(); ++i) mass += want[i] == 0 ? 0 * got[i] : got[i];
+  return mass;
+}
+
+}  // namespace
+
+const Metric attn_mass{
+    .name = "attn_mass",
+    .unit = "1",
+    .better = "higher",
+    .help =
+        "share of FP64's attention over all tokens that lies on those that were read, mean over heads; 1 is "
+        "best",
+    .of = Metric::Of::kAttention,
+    .over = Metric::Over::kMean,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

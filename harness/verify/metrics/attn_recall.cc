@@ -1,0 +1,46 @@
+// Recall of the true top k: of the k tokens that FP64's attention over all tokens weighs most, how many are among the k
+// that were read. A NaN among FP64's makes it NaN.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "harness/verify/metrics/list.h"
+
+namespace kv::verify::metric {
+namespace {
+
+double compute(std::span<const double> got, std::span<const double> want) {
+  require_same_size(got, want);
+  if (std::any_of(got.begin(), got.end(), [](double p) { return std::isnan(p); }))
+    return std::numeric_limits<double>::quiet_NaN();
+  const auto is_read = [&](size_t i) { return want[i] != 0; };
+  std::vector<size_t> order(got.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto read = std::count_if(order.begin(), order.end(), is_read);
+  if (read == 0) return 0;
+  // Of equal weights those that were read come first: either is a true top k.
+  std::nth_element(order.begin(), order.begin() + (read - 1), order.end(), [&](size_t a, size_t b) {
+    if (got[a] != got[b]) return got[a] > got[b];
+    return is_read(a) && !is_read(b);
+  });
+  return static_cast<double>(std::count_if(order.begin(), order.begin() + read, is_read)) /
+         static_cast<double>(read);
+}
+
+}  // namespace
+
+const Metric attn_recall{
+    .name = "attn_recall",
+    .unit = "1",
+    .better = "higher",
+    .help =
+        "of the k tokens with the most FP64 attention, the share among the k that were read, mean over "
+        "heads; 1 is best",
+    .of = Metric::Of::kAttention,
+    .over = Metric::Over::kMean,
+    .compute = compute,
+};
+
+}  // namespace kv::verify::metric

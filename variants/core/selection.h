@@ -1,0 +1,51 @@
+// Which of the kept rows a query reads: the state of one (sequence, layer, kv head).
+//
+// A selection chooses for each token of a step by itself, so that an answer does not depend on how tokens come in
+// steps. All query heads of a kv head read the same rows. What is not chosen costs attention nothing, and stays.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/span.h"
+#include "variants/core/memory.h"
+
+namespace kv {
+
+// Rows [begin, end) in slot order.
+struct RowRange {
+  int64_t begin, end;
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+struct SelectionContext {
+  int64_t max_tokens;  // most tokens of a sequence
+  int head_dim;
+  Memory* memory;  // what is kept of rows to choose by comes from here, as kMetadata
+};
+
+// What a choice is made by.
+struct SelectionInput {
+  const float* q;               // [group, head_dim] of the newest token, as they meet the stored keys
+  int group;                    // query heads
+  std::span<const Span> spans;  // all rows that are kept, in slot order; each row is a unit of its own
+  int64_t rows;
+  // Scratch of the entry's candidates() numbers each. Where the entry has `weighs`, scores come as the attention weight
+  // of each row, summed over the group; else they are anything.
+  std::span<float> scores;
+  std::span<int32_t> order;
+};
+
+class Selection {
+ public:
+  virtual ~Selection() = default;
+  virtual std::unique_ptr<Selection> clone() const = 0;
+  // The rows that the newest token's queries read: at least one, ascending, and apart from each other.
+  virtual std::vector<RowRange> choose(const SelectionInput& in) = 0;
+  // Rows from `rows` on have gone, and others may come in their place.
+  virtual void truncate(int64_t /*rows*/) {}
+};
+
+}  // namespace kv

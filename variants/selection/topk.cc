@@ -1,0 +1,54 @@
+// topk: the rows that attention weighs most, an oracle.
+//
+// It reads the `rows` kept rows with the largest attention weight, summed over the query heads that share the kv head,
+// of equal ones the oldest. To know them it runs attention over every row first: it reads more than `all`, and is
+// an upper bound on the quality of what reads as many rows, never a speed. Its time and its bytes read say so.
+#include <algorithm>
+
+#include "variants/list.h"
+#include "variants/selection/largest.h"
+
+namespace kv::selection {
+namespace {
+
+class TopK : public Selection {
+ public:
+  explicit TopK(int64_t rows) : rows_(rows) {}
+  std::unique_ptr<Selection> clone() const override { return std::make_unique<TopK>(*this); }
+  std::vector<RowRange> choose(const SelectionInput& in) override {
+    return largest(in.scores, in.order, std::min(rows_, in.rows), 1, in.rows);
+  }
+
+ private:
+  int64_t rows_;
+};
+
+std::unique_ptr<Selection> make(const Stage& stage, const SelectionContext& context) {
+  return std::make_unique<TopK>(stage.rows("rows", context.max_tokens));
+}
+int64_t metadata_bytes(const Stage&, const SelectionContext&) { return 0; }
+int64_t candidates(const Stage&, int64_t rows) { return rows; }
+int64_t choice_bytes(const Stage&, int64_t, int) { return 0; }
+
+std::string refuses(const Codec& codec, const RetentionEntry&) {
+  if (codec.unit_rows() == 1) return "";
+  return "reads single rows, and the codec encodes groups of " + std::to_string(codec.unit_rows()) +
+         " rows together";
+}
+
+}  // namespace
+
+const SelectionEntry topk{
+    {.name = "topk",
+     .help = "reads the rows of the largest attention weight; an oracle that reads all rows to know them",
+     .source = "",
+     .parameters = {Parameter::rows("rows", "256", {32},
+                                    "rows read of each head, after all were read once")}},
+    make,
+    metadata_bytes,
+    candidates,
+    choice_bytes,
+    refuses,
+    /*weighs=*/true};
+
+}  // namespace kv::selection
