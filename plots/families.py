@@ -1,6 +1,6 @@
 """Variants as families: what a variant is made of, which panel shows it, what it is called there, and its colour.
 
-A variant differs from the baseline in its retention, else in its codec, else in its placement: that stage decides which
+A variant differs from the baseline in its selection, else in its retention, else in its codec, else in its placement: that stage decides which
 panel it is in. A family is what has the same name there (`paged`, `q4_0`, `ring`), whatever its parameters.
 """
 
@@ -14,30 +14,33 @@ import altair as alt
 import polars as pl
 from style import DASHES, HUES, INK, SHAPES, natural_order, shades
 
-STAGES = ("retention", "codec", "placement")  # in the order in which they decide
+STAGES = ("selection", "retention", "codec", "placement")  # in the order in which they decide
 MOST_IN_A_PANEL = 6  # besides the baseline
 MOST_IN_ONE = 8  # variants that one panel holds without a split
 LONGEST_NAME = 32  # characters of a label
 _PARAMETERS = r"\(([^()]*)\)"
 # Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
 # bounds its tokens does.
+_SELECTION = re.compile(r"(all|quest|topk)\b")
 _RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """`placement(…)/codec(…)/retention(…)`, with the defaults of the stages that the name leaves out."""
+    """`placement(…)/codec(…)/retention(…)/selection(…)`, with the defaults of the stages that the name leaves out."""
 
     placement: str
     codec: str = "f32"
     retention: str = "full"
+    selection: str = "all"
 
 
 def parse(variant: str) -> Spec:
     placement, *rest = re.split(r"/(?![^(]*\))", variant)
+    selection = rest.pop() if rest and _SELECTION.match(rest[-1]) else "all"
     if len(rest) == 1 and _RETENTION.match(rest[0]):
-        return Spec(placement, retention=rest[0])
-    return Spec(placement, *rest[:2])
+        return Spec(placement, retention=rest[0], selection=selection)
+    return Spec(placement, *rest[:2], selection=selection)
 
 
 def name_of(part: str) -> str:
@@ -49,7 +52,7 @@ def short(variant: str, baseline: str | None = None) -> str:
     if variant.endswith("/f32"):
         return variant  # another engine's: kvlab's own names leave f32 out
     spec = parse(variant)
-    rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full")) if part != default]
+    rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full"), (spec.selection, "all")) if part != default]
     placed_alike = baseline is not None and spec.placement == parse(baseline).placement
     return "/".join(rest if rest and placed_alike else [spec.placement, *rest])
 
@@ -68,7 +71,7 @@ def baseline_of(cells: pl.DataFrame) -> str | None:
 
 def deciding_stage(variant: str, baseline: str | None) -> str:
     spec, against = parse(variant), parse(baseline or "")
-    for stage in STAGES[:2]:
+    for stage in STAGES[:-1]:
         if getattr(spec, stage) != getattr(against, stage):
             return stage
     return "placement"
@@ -235,7 +238,7 @@ def swept_parameter(names) -> Parameter | None:
         parts = astuple(parse(name))
         for at, part in enumerate(parts):
             for key, value in numeric_parameters(part).items():
-                rest = "/".join([*parts[:at], without(part, key), *parts[at + 1 :]])
+                rest = "/".join([*parts[:at], without(part, key), *parts[at + 1 :]]).removesuffix("/all")
                 found.setdefault((at, name_of(part), key), {})[name] = value, rest
     swept = [(key, rows) for key, rows in found.items() if len({value for value, _ in rows.values()}) >= 3]
     if len(swept) != 1:

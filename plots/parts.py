@@ -34,8 +34,8 @@ class Part:
     rows: list[list[str]]
 
 
-def split(variant: str) -> tuple[str, str, str]:
-    """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full')."""
+def split(variant: str) -> tuple[str, str, str, str]:
+    """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full', 'all')."""
     return astuple(parse(variant))
 
 
@@ -65,7 +65,7 @@ def alike(rows: list[Row], part: int) -> list[Row]:
     groups = defaultdict(list)
     for row in rows:
         named = split(row["variant"])
-        if part != 1 or named[2] == "full":
+        if part != 1 or named[2:] == ("full", "all"):
             groups[named[:part] + named[part + 1 :]].append(row)
     return max(groups.values(), key=len, default=[])
 

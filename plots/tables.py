@@ -41,7 +41,7 @@ def common(row: Mapping) -> dict:
         "cell": row[CELL],
         "variant": row["variant"] or "no variant",
         "keeps_all": row["keeps_all"] == 1,
-        **dict(zip(("placement", "codec", "retention"), families)),
+        **dict(zip(("placement", "codec", "retention", "selection"), families)),
         "status": (row["status"] or "no status").replace("_", " "),
         "ok": row["status"] == "ok",
         "reason": row["reason"] or "no reason recorded",

@@ -194,7 +194,13 @@ def test_a_point_without_times_is_answered_by_bytes_and_errors(tmp_path):
     ],
 )
 def test_a_variant_is_split_into_its_parts(variant, parts):
-    assert split(variant) == parts
+    assert split(variant) == (*parts, "all")
+
+
+def test_a_selection_is_a_part_of_its_own():
+    assert split("contiguous/quest(top=0.25)") == ("contiguous", "f32", "full", "quest(top=0.25)")
+    assert split("paged/q8_0/topk(rows=8)") == ("paged", "q8_0", "full", "topk(rows=8)")
+    assert split("paged/q8_0/ring(window=4)/topk") == ("paged", "q8_0", "ring(window=4)", "topk")
 
 
 def test_bits_of_codes():

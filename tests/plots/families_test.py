@@ -24,6 +24,8 @@ BASELINE = "contiguous/f32/full"
         ("contiguous/ring(window=48)", Spec("contiguous", "f32", "ring(window=48)")),
         ("contiguous/f16/h2o(heavy=64,recent=64)", Spec("contiguous", "f16", "h2o(heavy=64,recent=64)")),
         ("contiguous/full", Spec("contiguous")),
+        ("contiguous/full/all", Spec("contiguous")),
+        ("paged/f16/quest(page=8)", Spec("paged", "f16", "full", "quest(page=8)")),
     ],
 )
 def test_a_name_is_read_with_its_defaults(variant, spec):

@@ -22,7 +22,7 @@ ROOMS = [
     "kernels/benchmarks",
     "variants/core",
     "variants",
-    *(f"variants/{room}" for room in ["codec", "placement", "retention", "storage", "cache", "model_cache"]),
+    *(f"variants/{room}" for room in ["codec", "placement", "retention", "selection", "storage", "cache", "model_cache"]),
     *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "math", "memory", "config", "verify/metrics", "results"]),
     *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "experiments", "cluster", "claims", "cli", "python"]),
     "harness",

@@ -23,7 +23,6 @@
 #include "kernels/math.h"
 #include "variants/list.h"
 #include "variants/selection/largest.h"
-#include "variants/storage/residual_buffer.h"
 
 namespace kv::selection {
 namespace {
@@ -126,7 +125,7 @@ int64_t choice_bytes(const Stage& stage, int64_t rows, int head_dim) {
 
 std::string refuses(const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) return "keeps bounds of pages of rows, and the retention overwrites rows";
-  if (ResidualBuffer::needed(codec))
+  if (codec.unit_rows() > 1 || codec.residual > 0)
     return "keeps bounds of stored keys, and the codec encodes raw rows anew";
   return "";
 }

@@ -15,7 +15,7 @@ double compute(std::span<const double> got, std::span<const double> want) {
 }  // namespace
 
 const Metric attn_mass{
-    .name = "attn_mass",
+    .name = "err_attn_mass",
     .unit = "1",
     .better = "higher",
     .help =

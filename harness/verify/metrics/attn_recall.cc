@@ -32,7 +32,7 @@ double compute(std::span<const double> got, std::span<const double> want) {
 }  // namespace
 
 const Metric attn_recall{
-    .name = "attn_recall",
+    .name = "err_attn_recall",
     .unit = "1",
     .better = "higher",
     .help =

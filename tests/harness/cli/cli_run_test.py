@@ -18,7 +18,7 @@ from program import (
 
 ISSUE_COLUMNS = """variant device threads experiment phase workload layers q_heads kv_heads head_dim batch seq_len
 status reason kernel bytes_payload bytes_metadata bytes_slack bytes_workspace_peak bytes_copied bytes_predicted
-bytes_device_peak rss_peak_bytes append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
+bytes_device_peak rss_peak_bytes bytes_read append_p50_us attend_p50_us step_p50_us step_p90_us step_p99_us step_max_us step_ci_low_us
 step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps ceiling_share err_max_abs err_rel_l2 err_cosine
 err_attn_kl err_codec_rel_l2 err_retention_rel_l2 err_kernel_rel_l2""".split()
 COLD_COLUMNS = """cold_attend_p50_us cold_read_gbps cold_ceiling_gbps cold_ceiling_share cold_bound cold_bound_us
@@ -29,10 +29,10 @@ ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
 def test_list_names_every_part_with_its_help():
     done = kvlab("list")
     assert done.returncode == 0 and done.stderr == ""
-    for word in "contiguous concat doubling f32 f16 full gaussian outliers sinks heavy local dump model".split():
+    for word in "contiguous concat doubling f32 f16 full all quest topk gaussian outliers sinks heavy local dump model".split():
         assert re.search(rf"^  {word} +\S", done.stdout, re.M), word
     assert re.search(r"^    read +view\|copy\|repeat +default view +\S", done.stdout, re.M)
-    for metric in "err_max_abs err_rel_l2 err_cosine err_attn_kl".split():
+    for metric in "err_max_abs err_rel_l2 err_cosine err_attn_kl err_attn_mass err_attn_recall".split():
         assert metric in done.stdout
     assert "configs/quickstart.toml" in done.stdout
 

@@ -28,6 +28,19 @@ TEST(Metrics, AgreeWithHandComputedValues) {
                    0.5 * std::log(2) + 0.5 * std::log(2.0 / 3));
 }
 
+// FP64's weights of all tokens, and those of the ones that were read.
+TEST(Metrics, WhatIsReadOfAttention) {
+  const std::vector<double> all = {0.5, 0.1, 0.3, 0.1};
+  EXPECT_DOUBLE_EQ(compute("err_attn_mass", all, {0.8, 0.2, 0, 0}), 0.6);
+  EXPECT_EQ(compute("err_attn_recall", all, {0.8, 0.2, 0, 0}), 0.5);  // the true two are the first and the third
+  EXPECT_EQ(compute("err_attn_recall", all, {0.6, 0, 0.4, 0}), 1);
+  EXPECT_EQ(compute("err_attn_recall", all, {0, 0.5, 0, 0.5}), 0);
+  EXPECT_EQ(compute("err_attn_recall", all, {0.6, 0, 0.3, 0.1}), 1);  // either of equal weights
+  EXPECT_EQ(compute("err_attn_recall", all, {0, 0, 0, 0}), 0);
+  EXPECT_DOUBLE_EQ(compute("err_attn_mass", all, all), 1);
+  EXPECT_EQ(compute("err_attn_recall", all, all), 1);
+}
+
 TEST(Metrics, EqualInputsAreBest) {
   const std::vector<double> p = {0.1, 0.2, 0.7, 0};
   EXPECT_EQ(compute("err_max_abs", p, p), 0);
