@@ -156,7 +156,6 @@ Fields roofline() {
       });
 }
 
-// One column a metric: a new one needs nothing here.
 Fields errors() {
   Fields fields;
   for (const verify::Metric* metric : verify::metrics()) {

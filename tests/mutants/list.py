@@ -112,6 +112,12 @@ MUTANTS = [
     Mutant("kernels/format/channel.h", "return 2 * (half_meta(e.bits) ? 2 : 4) * int64_t{head_dim};", "return 2 * 4 * int64_t{head_dim};", "encoding_test codec_test"),
     Mutant("variants/codec/q8_0.cc", "symmetric_error(8, {32, 32})", "symmetric_error(4, {32, 32})", "codec_check_test codec_test"),
     Mutant("variants/codec/kivi.cc", ".error = affine_error(bits,", ".error = affine_error(bits + 1,", "codec_check_test codec_test"),
+    # Selections
+    Mutant("variants/selection/quest.cc", "in.q[i] < 0.0f ? d", "in.q[i] > 0.0f ? d", "selection_test"),
+    Mutant("variants/selection/quest.cc", "rows / settings_.page * settings_.page);", "rows);", "truncation_test"),
+    Mutant("variants/selection/quest.cc", "in.scores[static_cast<size_t>(pages - 1)] = INFINITY;", "", "selection_test"),
+    Mutant("variants/cache/select.cc", "side.data += first * side.stride;", "side.data += first;", "selection_test contract_test"),
+    Mutant("harness/measure/attend_work.cc", "if (selection_->weighs) {", "if (false) {", "cli_selection_test"),
     # More retentions
     Mutant("variants/retention/knorm.cc", "sum += double{x} * x;", "sum += x;", "retention_policies_test"),
     Mutant("variants/retention/knorm.cc", "std::max_element(score.begin()", "std::min_element(score.begin()", "retention_policies_test"),

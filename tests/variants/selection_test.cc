@@ -75,8 +75,8 @@ TEST(Selection, ReadsWhatTheFp64SelectionReads) {
       const bool codes = kernel_error_bound(quest.spec) > 1e-5;
       for (int head = 0; head < kGrouped.kv_heads; ++head) {
         for (auto& [scene, parameters] :
-             {std::pair<Scene&, reference::Parameters>{quest, {{"page", 16}, {"top", 25}}},
-              {fine, {{"page", 5}, {"top", 7}}},
+             {std::pair<Scene&, reference::Parameters>{quest, {{"page", 16}, {"top", 25}, {"least", 1}}},
+              {fine, {{"page", 5}, {"top", 7}, {"least", 1}}},
               {topk, {{"rows", 24}}}}) {
           const auto miss = reference::miss_of(scene.candidates(head, parameters), scene.read(head), length);
           ASSERT_LE(miss.worst, codes ? 2e-4 : 2e-5) << scene.spec.print() << " at " << length;
@@ -94,15 +94,19 @@ TEST(Selection, ReadsWhatTheFp64SelectionReads) {
 TEST(Selection, AnotherChoiceIsNoticed) {
   Scene quest("contiguous/f16/quest(top=0.25)", 333), topk("contiguous/f16/topk(rows=24)", 333);
   for (int head = 0; head < kGrouped.kv_heads; ++head) {
-    const auto of = quest.candidates(head, {{"page", 16}, {"top", 25}});
+    const auto of = quest.candidates(head, {{"page", 16}, {"top", 25}, {"least", 1}});
     std::vector<int64_t> read = quest.read(head);
     EXPECT_EQ(reference::chosen_rows(of, 333), read);
-    EXPECT_GT(reference::miss_of(quest.candidates(head, {{"page", 16}, {"top", 25}}, -1.0f), read, 333).worst,
+    EXPECT_GT(reference::miss_of(quest.candidates(head, {{"page", 16}, {"top", 25}, {"least", 1}}, -1.0f),
+                                 read, 333)
+                  .worst,
               1e-2);
-    EXPECT_TRUE(
-        std::isinf(reference::miss_of(quest.candidates(head, {{"page", 16}, {"top", 30}}), read, 333).worst));
-    EXPECT_TRUE(
-        std::isinf(reference::miss_of(quest.candidates(head, {{"page", 8}, {"top", 25}}), read, 333).worst));
+    EXPECT_TRUE(std::isinf(
+        reference::miss_of(quest.candidates(head, {{"page", 16}, {"top", 30}, {"least", 1}}), read, 333)
+            .worst));
+    EXPECT_TRUE(std::isinf(
+        reference::miss_of(quest.candidates(head, {{"page", 8}, {"top", 25}, {"least", 1}}), read, 333)
+            .worst));
     read.pop_back();
     EXPECT_TRUE(std::isinf(reference::miss_of(of, read, 333).worst)) << "a page that is cut short";
     EXPECT_GT(reference::miss_of(topk.candidates(head, {{"rows", 24}}, -1.0f), topk.read(head), 333).worst,
@@ -116,7 +120,7 @@ TEST(Selection, QuestsBoundsHold) {
   const int d = kGrouped.head_dim, group = kGrouped.group();
   const Tokens last = slice(kGrouped, quest.all, 332, 1);
   for (int head = 0; head < kGrouped.kv_heads; ++head) {
-    const auto of = quest.candidates(head, {{"page", 16}, {"top", 25}});
+    const auto of = quest.candidates(head, {{"page", 16}, {"top", 25}, {"least", 1}});
     const std::vector<float> keys = stored_keys(*quest.cache, quest.id, 0, head);
     for (int64_t row = 0; row < 320; ++row) {
       double score = 0.0;
@@ -139,6 +143,18 @@ TEST(Selection, AllPagesAndAllRowsAreWhatAllReads) {
     EXPECT_EQ(all.out, quest.out);
     EXPECT_EQ(all.out, topk.out);
     EXPECT_NE(all.out, Scene(before + "/quest(top=0.5)", 333).out);
+  }
+}
+
+TEST(Selection, ABudgetOfPagesIsReadWhereTheShareIsLess) {
+  for (const auto& [length, pages] : {std::pair{33, 3}, {96, 6}, {97, 6}, {320, 6}, {333, 6}}) {
+    Scene quest("contiguous/f16/quest(top=0.01,least=6)", length);
+    for (int head = 0; head < kGrouped.kv_heads; ++head) {
+      const std::vector<int64_t> read = quest.read(head);
+      EXPECT_EQ(std::ssize(read), (pages - 1) * 16 + (length - 1) % 16 + 1);
+      const auto of = quest.candidates(head, {{"page", 16}, {"top", 1}, {"least", 6}});
+      EXPECT_EQ(reference::miss_of(of, read, length).worst, 0.0);
+    }
   }
 }
 

@@ -9,7 +9,8 @@
 // largest, since a softmax does not change when all scores of a head do by as much, and so the choice must not either;
 // and the sum over a group costs as much as one head. (The paper's models have one query head a kv head.)
 //
-// Differences from the authors' setting: their budget is a number of tokens; prompts are read in full there, and by
+// Differences from the authors' setting: their budget is a number of tokens, as top=0.01 with `least` of its pages has it;
+// prompts are read in full there, and by
 // selection here; their first two layers select nothing, as `contiguous/f16//quest + 0-1:contiguous/f16` would say.
 //
 // The bounds are of keys as they are stored and decoded, in the order of channels that the codec stores. They can be
@@ -30,10 +31,13 @@ namespace {
 constexpr float kLargestF16 = 65504.0f;  // beyond it a bound would be infinite, and 0 times it no number
 
 struct Settings {
-  int64_t page, top;  // top: hundredths
-  explicit Settings(const Stage& stage) : page(stage.integer("page")), top(stage.hundredths("top")) {}
+  int64_t page, top, least;  // top: hundredths
+  explicit Settings(const Stage& stage)
+      : page(stage.integer("page")), top(stage.hundredths("top")), least(stage.integer("least")) {}
   int64_t pages(int64_t rows) const { return (rows + page - 1) / page; }
-  int64_t pages_read(int64_t rows) const { return (pages(rows) * top + 99) / 100; }
+  int64_t pages_read(int64_t rows) const {
+    return std::max((pages(rows) * top + 99) / 100, std::min(least, pages(rows)));
+  }
 };
 
 int64_t page_bytes(int head_dim) { return 2 * head_dim * static_cast<int64_t>(sizeof(uint16_t)); }
@@ -139,7 +143,9 @@ const SelectionEntry quest{
      .parameters = {Parameter::integer("page", "16", 1, 4096, {8}, "rows of a page"),
                     Parameter::decimal(
                         "top", "0.1", 1, 100, {25},
-                        "share of the pages that is read, rounded up; the newest is one of them")}},
+                        "share of the pages that is read, rounded up; the newest is one of them"),
+                    Parameter::integer("least", "1", 1, 1 << 20, {2},
+                                       "pages that are read in any case, if there are as many")}},
     make,
     metadata_bytes,
     candidates,

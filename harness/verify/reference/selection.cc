@@ -44,7 +44,9 @@ Candidates quest(const Parameters& p, const SelectionHead& head) {
     of.size.push_back(size);
   }
   of.score.back() = kInfinite;  // the page that is being filled
-  while (of.count * 100 < pages * parameter(p, "top")) ++of.count;
+  while (of.count < pages &&
+         (of.count * 100 < pages * parameter(p, "top") || of.count < parameter(p, "least")))
+    ++of.count;
   return of;
 }
 

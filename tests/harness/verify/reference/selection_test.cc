@@ -14,19 +14,20 @@ const std::vector<float> kQueries = {1, 2, -1, 1};
 const SelectionHead kHead{.q = kQueries, .k = kKeys, .head_dim = 2, .rows = 5, .terms = {{}, {}}};
 
 TEST(ReferenceSelection, QuestByHand) {
-  const Candidates of = *candidates_of("quest", {{"page", 2}, {"top", 50}}, kHead);
+  const Candidates of = *candidates_of("quest", {{"page", 2}, {"top", 50}, {"least", 1}}, kHead);
   // Page 0 has channels in [1, 2] and [-1, 0]: 2 + 0 and -1 + 0. Page 1 [-3, 0] and [4, 5]: 0 + 10 and 3 + 5.
   EXPECT_EQ(of.score, (std::vector<double>{1, 18, kInfinite}));
   EXPECT_EQ(of.size, (std::vector<double>{7, 21, 5}));
   EXPECT_EQ(of.rows_each, 2);
   EXPECT_EQ(of.count, 2);  // half of three, rounded up
   EXPECT_EQ(chosen_rows(of, 5), (std::vector<int64_t>{2, 3, 4}));
+  EXPECT_EQ(candidates_of("quest", {{"page", 2}, {"top", 50}, {"least", 9}}, kHead)->count, 3);
 }
 
 TEST(ReferenceSelection, QuestsBoundsHaveSixteenBits) {
   const std::vector<float> keys = {1.0f + 0x1p-12f, 1e9f}, q = {1, 1};
   const Candidates of =
-      *candidates_of("quest", {{"page", 1}, {"top", 100}},
+      *candidates_of("quest", {{"page", 1}, {"top", 100}, {"least", 1}},
                      {.q = std::span(q).first(1), .k = keys, .head_dim = 1, .rows = 2, .terms = {{}}});
   EXPECT_EQ(of.score.front(), 1.0);
   EXPECT_EQ(of.size.back(), 65504.0);

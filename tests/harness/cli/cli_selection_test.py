@@ -1,0 +1,80 @@
+"""Selections: what a run says of rows that are kept but not read, against formulas of this file's own."""
+
+import pytest
+from program import kvlab, run, table
+
+HEADS, DIM, TOKENS = 2, 32, 320
+CONFIG = f"""
+experiment = "decode"
+threads = 1
+[model]
+q_heads = 4
+kv_heads = {HEADS}
+head_dim = {DIM}
+[sweep]
+variants = ["contiguous/f16", "contiguous/f16/quest(top=0.25)", "paged/f16/quest(top=0.01,least=3)", "contiguous/f16/topk(rows=32)",
+  "tiered/f16/quest"]
+seq_len = [{TOKENS}]
+[measure]
+repetitions = 3
+retries = 0
+steps = 2
+cold_steps = 2
+"""
+ROW = 2 * DIM * 2  # bytes of K and V of one head
+BOUNDS = TOKENS // 16 * 2 * DIM * 2
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    config = tmp_path_factory.mktemp("config") / "selection.toml"
+    config.write_text(CONFIG)
+    folder = tmp_path_factory.mktemp("results") / "run"
+    done = run(config, folder)
+    assert done.returncode == 0, done.stderr
+    return {row["variant"]: row for row in table(folder / "cells.csv") if row["verdict"] != "aa_test"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "rows", "choosing", "choices"),
+    [
+        ("contiguous/f16", TOKENS, 0, 0),
+        ("contiguous/f16/quest(top=0.25)", 5 * 16, BOUNDS, 5),
+        ("paged/f16/quest(top=0.01,least=3)", 3 * 16, BOUNDS, 3),
+        ("contiguous/f16/topk(rows=32)", 32, TOKENS * ROW, 32),
+    ],
+)
+def test_bytes_read_are_those_of_the_rows_chosen_and_of_choosing(cells, variant, rows, choosing, choices):
+    row = cells[variant]
+    assert row["status"] == "ok", row["reason"]
+    assert int(row["bytes_read"]) == HEADS * (rows * ROW + choosing)
+    assert int(row["bytes_payload"]) == HEADS * TOKENS * ROW
+    multiply_adds = 2 * HEADS * 2 * DIM * (rows + (TOKENS if "topk" in variant else 0))
+    assert int(row["multiply_adds"]) == multiply_adds + (HEADS * BOUNDS // 2 if "quest" in variant else 0)
+    assert row["selection_check"] == ("fp64" if choices else "")
+    assert row["selection_choices"] == (str(HEADS * choices) if choices else "")
+
+
+def test_what_is_not_read_is_an_error_of_the_selection(cells):
+    for variant, row in cells.items():
+        if row["status"] != "ok":
+            continue
+        if variant == "contiguous/f16":
+            assert row["err_selection_rel_l2"] == "" and float(row["err_attn_mass"]) == pytest.approx(1)
+            continue
+        assert float(row["err_selection_rel_l2"]) == pytest.approx(float(row["err_rel_l2"]), rel=0.05)
+        assert float(row["err_selection_rel_l2"]) > 0.05 and float(row["err_kernel_rel_l2"]) < 1e-5
+        assert 0 < float(row["err_attn_mass"]) < 1 and 0 < float(row["err_attn_recall"]) < 1
+    oracle, quest = cells["contiguous/f16/topk(rows=32)"], cells["paged/f16/quest(top=0.01,least=3)"]
+    assert float(oracle["err_attn_recall"]) > float(quest["err_attn_recall"])
+
+
+def test_files_are_refused_with_the_reason(cells):
+    row = cells["tiered/f16/quest"]
+    assert row["status"] == "unsupported" and "come in whole chunks" in row["reason"]
+
+
+def test_the_list_has_the_stage():
+    listed = kvlab("list").stdout
+    assert "placement[/codec][/retention][/selection]" in listed
+    assert "  quest  " in listed.partition("selections\n")[2]
