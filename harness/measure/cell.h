@@ -33,9 +33,9 @@ int64_t units(const Side& side, int64_t rows);
 // What one attend reads and does: counted from the spans, not told by the cache.
 struct AttendWork {
   int64_t payload = 0, metadata = 0;  // of all kept rows; metadata: scales and zero points only
-  int64_t read = 0;                   // of both, what is read: of the rows that the last attend chose, and to choose
-  int64_t payload_in_files = 0;       // of rows that came from a file; not on a GPU
-  int64_t hot = 0, warm = 0;          // of both together, what lies in these tiers of `ledger`
+  int64_t read = 0;  // of both, what is read: of the rows that the last attend chose, and to choose
+  int64_t payload_in_files = 0;  // of rows that came from a file; not on a GPU
+  int64_t hot = 0, warm = 0;     // of both together, what lies in these tiers of `ledger`
   MultiplyAdds multiply_adds;
 };
 AttendWork attend_work(Cache& cache, std::span<const SequenceId> ids, const memory::Ledger& ledger);
