@@ -32,7 +32,8 @@ TEST(Metrics, AgreeWithHandComputedValues) {
 TEST(Metrics, WhatIsReadOfAttention) {
   const std::vector<double> all = {0.5, 0.1, 0.3, 0.1};
   EXPECT_DOUBLE_EQ(compute("err_attn_mass", all, {0.8, 0.2, 0, 0}), 0.6);
-  EXPECT_EQ(compute("err_attn_recall", all, {0.8, 0.2, 0, 0}), 0.5);  // the true two are the first and the third
+  EXPECT_EQ(compute("err_attn_recall", all, {0.8, 0.2, 0, 0}),
+            0.5);  // the true two are the first and the third
   EXPECT_EQ(compute("err_attn_recall", all, {0.6, 0, 0.4, 0}), 1);
   EXPECT_EQ(compute("err_attn_recall", all, {0, 0.5, 0, 0.5}), 0);
   EXPECT_EQ(compute("err_attn_recall", all, {0.6, 0, 0.3, 0.1}), 1);  // either of equal weights
