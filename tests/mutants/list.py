@@ -25,6 +25,7 @@ RESULTS = "harness/results/results_folder.cc"
 RESIDUAL = "variants/storage/residual_buffer.cc"
 PREFIX = "variants/cache/prefix_cache.cc"
 PIECES = "variants/storage/gpu_pieces.cc"
+LANE, CHANNELS, WORDS = (f"kernels/cuda/attention/{name}.h" for name in ("decode_lane", "lane_channels", "words"))
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 PEERS = "harness/experiments/peer_cells.cc"
 CHARTS = "drawn_data_test"
@@ -46,6 +47,11 @@ MUTANTS = [
     Mutant(LEDGER, "{.hot = memory - warm_bytes_,", "{.hot = memory,", "ledger_test tiered_test"),
     Mutant(PIECES, "source.layer.key != ahead_)", "source.layer.key.layer != ahead_.layer)", "cuda_tiers_test"),
     Mutant(PIECES, "ahead_slots_.first = slots.of(run_);", "ahead_slots_.first = 0;", "cuda_tiers_test"),
+    # Decode on a GPU
+    Mutant(CHANNELS, "both - (shift << 10) * 0x10001u", "both", "cuda_decode_test"),
+    Mutant(WORDS, "kValueMiddle ? 1.0f : kBareUnit / (1 << shift(i))", "kValueMiddle ? 1.0f : kBareUnit", "cuda_decode_test"),
+    Mutant(LANE, "clear_scales(tile, task.end - first);", "", "cuda_decode_test"),
+    Mutant(LANE, "too_large |= one > kMostWeight;", "", "cuda_decode_test"),
     Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
     Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "tier_codecs_test"),
     Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "tier_codecs_test"),

@@ -34,24 +34,27 @@ struct DecodeBlock {
   KV_DEVICE static void run(const DecodeParams& params, int most_queries) {
     const BlockTask task = block_task(params, most_queries);
     if (task.queries <= 0) return;  // other problems have more
-    const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + simt::warp() * kWarpBytes, params.layout,
-                                        task.pages, task.end};
-    const auto first_row = [&](int turn) {
-      return task.item.begin + (turn * kDecodeWarps + simt::warp()) * Shape::kRows;
-    };
-    const auto fetch = [&](int turn) {
-      if (first_row(turn) < task.end) ring.issue(turn % Shape::kStages, first_row(turn));
+    const int warp = simt::same_in_warp(simt::warp());
+    const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, params.layout, task.pages,
+                                        task.end};
+    int first_row = task.item.begin + warp * Shape::kRows;
+    constexpr int kStep = kDecodeWarps * Shape::kRows, kAhead = Shape::kStages - 1;
+    const auto fetch = [&](int at, int row) {
+      if (row < task.end) ring.issue(at, row);
       simt::commit_copies();
     };
-    for (int turn = 0; turn < Shape::kStages - 1; ++turn) fetch(turn);
+    for (int i = 0; i < kAhead; ++i) fetch(i * Shape::kBytes, first_row + i * kStep);
     Lane lane;
     lane.start(task, simt::shared_memory() + kQueriesAt);  // while the first rows are on their way
-    for (int turn = 0; first_row(turn) < task.end; ++turn) {
-      fetch(turn + Shape::kStages - 1);
-      simt::wait_copies<Shape::kStages - 1>();
+    // Bytes of the ring: the tile that is there, and the one before, whose place is free.
+    for (int at = 0, free = kAhead * Shape::kBytes; first_row < task.end; first_row += kStep) {
+      fetch(free, first_row + kAhead * kStep);
+      simt::wait_copies<kAhead>();
       simt::sync_warp();  // lanes read what others copied
-      lane.add_tile(ring.tile(turn % Shape::kStages), first_row(turn), task);
+      lane.add_tile(ring.ring + at, first_row, task);
       simt::sync_warp();  // and the next copies overwrite it
+      free = at;
+      at = at + Shape::kBytes == kWarpBytes ? 0 : at + Shape::kBytes;
     }
     simt::sync_block();  // from here on the rings' bytes are the results'
     const Results results{reinterpret_cast<float*>(simt::shared_memory())};

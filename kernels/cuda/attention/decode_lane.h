@@ -16,16 +16,16 @@ struct DecodeLane {
   using Query = SplitOperand<typename K::Number, kQueries, K::Number::kQueryParts>;
   using Weights = SplitOperand<typename V::Number, kQueries, 2>;
   static constexpr int kSlots = kQueries / 8;
-  static constexpr int kRowTiles = Shape::kRows / 8;
+  static constexpr int kRowTiles = Shape::kRows / 8, kChunksAtOnce = 32 / Shape::kRows;
   static constexpr int kChunks = kHeadDim / 16;
   // Where registers are too few for the queries, a block's warps have them together in shared memory.
   // And where each tile has scales for them, to be scaled into the lane's own.
   static constexpr bool kScalesQueries = K::kScaling == Scaling::kChannel;
-  static constexpr bool kSharesQueries = kHeadDim > 128 || kScalesQueries;
+  static constexpr bool kSharesQueries = kHeadDim > 128 || kScalesQueries ||
+                                         (K::kScaling == Scaling::kBlock && kHeadDim * kQueries > 1024);
   static constexpr bool kOwnsQueries = kScalesQueries || !kSharesQueries;
   static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
-  // That are read at once: where there is much else, few registers are left.
-  static constexpr int kMostWords = 4 / (kHeadDim > 128 ? 2 : 1) / (kScalesQueries ? 2 : 1);
+  static constexpr int kStarts = K::kKeyMiddle ? Keys::kBlocks : 1;
   // Of each of 8 rows, for rows 2t and 2t + 1.
   using Scores = float[kRowTiles][kSlots][2];
 
@@ -35,7 +35,8 @@ struct DecodeLane {
   Query* shared_q;                      // [kChunks, lanes]
   float q_unit[kSlots];                 // what products with q are to be multiplied with
   float unscaled_unit[kSlots];          // and with shared_q
-  float q_zero[kSlots];  // the sum of q (kRow), or of q and the channels' zero points (kChannel)
+  float q_zero[kSlots];            // kRow: the sum of q, in q_units; kChannel: of q times the zero points
+  float q_start[kStarts][kSlots];  // what a block's products lack, whose codes are read as if they began at 0
   float max[kSlots], sum[kSlots], zero[kSlots];
   float values[kHeadDim / 8][4];
 
@@ -58,7 +59,7 @@ struct DecodeLane {
   // The queries as operands, so that the largest element of each is between 1 and 2; or far above the least of 16
   // bits, for the lower parts of what is divided since the bits of K's codes lie higher.
   KV_DEVICE void set_queries(const BlockTask& task) {
-    // (Times the largest scale, power_to_256() of lane_channels.h, that stays below 65504.)
+    // (Times the largest scale, which LaneChannels::normalise() makes 512 at most, that stays below 65504.)
     constexpr float kLargest = kScalesQueries ? 32.0f : K::kKeyUnit > 1.0f ? 256.0f : 1.0f;
     float x[kSlots][kHeadDim / 4];
     KV_UNROLL
@@ -73,13 +74,22 @@ struct DecodeLane {
         total += x[slot][i];
         largest = simt::larger(largest, std::fabs(x[slot][i]));
       }
-      q_zero[slot] = sum_of_quad(total);
       const float to_largest = power_to_one(largest_of_quad(largest)) * kLargest;
       unscaled_unit[slot] = one_over_power(to_largest);
       q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit;
+      q_zero[slot] = sum_of_quad(total) * one_over_power(q_unit[slot]);
+      KV_UNROLL
+      for (int block = 0; K::kKeyMiddle && block < kStarts; ++block) {
+        float of_block = 0.0f;
+        KV_UNROLL
+        for (int i = 0; i < 2 * Keys::kBlockPairs; ++i)
+          of_block += x[slot][2 * block * Keys::kBlockPairs + i];
+        q_start[block][slot] = sum_of_quad(of_block) * one_over_power(q_unit[slot]) * -K::kKeyMiddle;
+      }
       KV_UNROLL
       for (int i = 0; i < kHeadDim / 4; ++i) {
-        x[slot][i] *= to_largest * (kScalesQueries ? 1.0f : unshift<K>(i / 2 % Keys::kPairs));
+        const int shift = kScalesQueries ? 0 : K::shift(i / 2 % Keys::kPairs);  // else it goes to the scales
+        x[slot][i] *= to_largest / (1 << shift);
       }
     }
     KV_UNROLL
@@ -97,46 +107,26 @@ struct DecodeLane {
   // queries times the zero points are a matrix product, too.
   KV_DEVICE void scale_queries(const std::byte* scales) {
     const Query* unscaled = shared_q + simt::lane();
-    LaneChannels<K, kHeadDim> channels;
-    channels.read(t, scales + 2 * kHeadDim);  // the zero points
+    LaneChannels<K, kHeadDim> zeros, steps;
+    zeros.read(t, scales + 2 * kHeadDim);
+    steps.read(t, scales);
+    const float one_over_power = steps.normalise(scales);
     float c[4] = {};
     KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      unscaled[chunk * simt::kWarp].multiply({channels.pair(2 * chunk), channels.pair(2 * chunk + 1)}, c);
-    }
-    const float factor = power_to_256<kHeadDim>(scales);
-    channels.read(t, scales);
-    channels.multiply(factor);
-    KV_UNROLL
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      q[chunk] =
-          unscaled[chunk * simt::kWarp].times({channels.pair(2 * chunk), channels.pair(2 * chunk + 1)});
+      const Query own = unscaled[chunk * simt::kWarp];
+      q[chunk] = own.times({steps.pair[2 * chunk], steps.pair[2 * chunk + 1]});
+      own.multiply({zeros.pair[2 * chunk], zeros.pair[2 * chunk + 1]}, c);
     }
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       q_zero[slot] = product<kQueries>(c, slot, 0) * unscaled_unit[slot];
-      q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit * one_over_power(factor);
+      q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit * one_over_power;
     }
   }
 
   KV_DEVICE const Query& query(int chunk) const {
     return kOwnsQueries ? q[kOwnsQueries ? chunk : 0] : shared_q[chunk * simt::kWarp + simt::lane()];
-  }
-
-  // c += q * K for the block's elements of rows [first, first + 8).
-  KV_DEVICE void multiply_keys(const std::byte* tile, int first, int block, float (&c)[4]) const {
-    constexpr int kAtOnce = Keys::kKeyWords < kMostWords ? Keys::kKeyWords : kMostWords;
-    KV_UNROLL
-    for (int own = 0; own < Keys::kKeyWords; own += kAtOnce) {
-      uint32_t word[kAtOnce];
-      read_words<Shape::kKBytes>(tile, first + g, block * Keys::kWords + t * Keys::kKeyWords + own, word);
-      KV_UNROLL
-      for (int pair = 0; pair < kAtOnce * Keys::kPairs; pair += 2) {
-        const uint32_t b[2] = {K::key_pair(word[pair / Keys::kPairs], pair % Keys::kPairs),
-                               K::key_pair(word[(pair + 1) / Keys::kPairs], (pair + 1) % Keys::kPairs)};
-        query((block * Keys::kBlockPairs + own * Keys::kPairs + pair) / 2).multiply(b, c);
-      }
-    }
   }
 
   KV_DEVICE static ScaleZero k_scale(const std::byte* tile, int row, int block) {
@@ -149,24 +139,51 @@ struct DecodeLane {
       return V::template scale<false>(tile + Shape::kVMetaAt + row * Shape::kVMeta, block);
   }
 
-  // The scores of rows [first, first + 8).
-  KV_DEVICE void scores(const std::byte* tile, int first, float (&s)[kSlots][2]) const {
+  // The tile's scores, for score() to bring to their units.
+  KV_DEVICE void scores(const std::byte* tile, Scores& s) const {
+    constexpr int kSteps = (Keys::kTwoWords ? 2 : kChunksAtOnce) * Keys::kPairs;
+    float c[kRowTiles][4];
     KV_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) s[slot][0] = s[slot][1] = 0.0f;
-    KV_UNROLL
-    for (int block = 0; block < Keys::kBlocks; ++block) {
-      float c[4] = {};
-      multiply_keys(tile, first, block, c);
+    for (int first = 0; first < kHeadDim / 8; first += kSteps) {
+      uint32_t word[kSteps / Keys::kPairs * kRowTiles];
+      if constexpr (Keys::kTwoWords) {
+        read_two_words<K, kHeadDim>(tile, first / Keys::kPairs, word);
+      } else {
+        load_chunk<Shape::kRows, Shape::kKBytes, false>(tile, first / Keys::kPairs, word);
+      }
       KV_UNROLL
-      for (int b = 0; b < 2; ++b) {
-        ScaleZero meta{1.0f, 0.0f};
-        if constexpr (Shape::kKMeta > 0) meta = k_scale(tile, first + 2 * t + b, block);
+      for (int pair = 0; pair < kSteps; pair += 2) {
+        const int at = first + pair, block = at / Keys::kBlockPairs;
         KV_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          const float dot = product<kQueries>(c, slot, b) * q_unit[slot];
+        for (int n = 0; n < kRowTiles; ++n) {
+          if (at % Keys::kBlockPairs == 0) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
+          const auto operand = [&](int own) {
+            return K::key_pair(word[own / Keys::kPairs * kRowTiles + n], own % Keys::kPairs);
+          };
+          query(at / 2).multiply({operand(pair), operand(pair + 1)}, c[n]);
+          if ((at + 2) % Keys::kBlockPairs == 0) scale_products(tile, n, block, c[n], s[n]);
+        }
+      }
+    }
+  }
+
+  // A block's products with rows [8n, 8n + 8), to scores.
+  KV_DEVICE void scale_products(const std::byte* tile, int n, int block, const float (&c)[4],
+                                float (&s)[kSlots][2]) const {
+    KV_UNROLL
+    for (int b = 0; b < 2; ++b) {
+      ScaleZero meta{1.0f, 0.0f};
+      if constexpr (Shape::kKMeta > 0) meta = k_scale(tile, 8 * n + 2 * t + b, block);
+      KV_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) {
+        float dot = product<kQueries>(c, slot, b);
+        if constexpr (K::kKeyMiddle) dot += q_start[block][slot];
+        if constexpr (Shape::kKMeta == 0) {
+          s[slot][b] = dot;
+        } else if (block > 0) {
           s[slot][b] = simt::fma(dot, meta.scale, s[slot][b]);
-          if constexpr (K::kScaling == Scaling::kRow) s[slot][b] += meta.zero * q_zero[slot];
-          if constexpr (K::kScaling == Scaling::kChannel) s[slot][b] += q_zero[slot];
+        } else {
+          s[slot][b] = K::kKeyZero ? simt::fma(meta.zero, q_zero[slot], dot * meta.scale) : dot * meta.scale;
         }
       }
     }
@@ -175,63 +192,85 @@ struct DecodeLane {
   // A row's scales of V are part of its weights, which tensor cores want near 1. So what counts as a row's score,
   // when the largest is looked for, has the logarithm of its largest scale in it, rounded.
   KV_DEVICE static float exponent_bias(const std::byte* tile, int row) {
-    if constexpr (V::kScaling == Scaling::kNone) return 0.0f;
-    float largest = 0.0f;
+    return V::kScaling == Scaling::kNone ? 0.0f : rounded_log2(largest_scale(tile, row));
+  }
+  KV_DEVICE static float largest_scale(const std::byte* tile, int row) {
+    float largest = std::fabs(v_scale(tile, row, 0).scale);
     KV_UNROLL
-    for (int block = 0; block < Values::kBlocks; ++block) {
+    for (int block = 1; block < Values::kBlocks; ++block) {
       largest = simt::larger(largest, std::fabs(v_scale(tile, row, block).scale));
     }
-    return rounded_log2(largest);
+    return largest;
+  }
+
+  // In log2 units.
+  KV_DEVICE float score(int slot, float s) const {
+    return simt::fma(s, q_unit[slot], K::kScaling == Scaling::kChannel ? q_zero[slot] : 0.0f);
   }
 
   // Scores to weights, still without the scales of V.
   KV_DEVICE void weigh(const std::byte* tile, Scores& s) {
-    float largest[kSlots];
+    Scores p;
+    float largest[kSlots], total[kSlots];
+    exponentials(tile, s, p, largest, total);
+    bool too_large = false;
     KV_UNROLL
-    for (float& one : largest) one = kNoScore;
+    for (float one : largest) too_large |= one > kMostWeight;
+    if (simt::any(too_large)) {
+      raise_max(tile, s, largest);
+      exponentials(tile, s, p, largest, total);
+    }
     KV_UNROLL
-    for (int n = 0; n < kRowTiles; ++n) {
+    for (int i = 0; i < 2 * kRowTiles; ++i) {
+      const float row_zero = v_scale(tile, 8 * (i / 2) + 2 * t + i % 2, 0).zero;
       KV_UNROLL
-      for (int b = 0; b < 2; ++b) {
-        const float bias = exponent_bias(tile, 8 * n + 2 * t + b);
-        KV_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          largest[slot] = simt::larger(largest[slot], s[n][slot][b] + bias);
-        }
+      for (int slot = 0; slot < kSlots; ++slot) {
+        const float one = s[i / 2][slot][i % 2] = p[i / 2][slot][i % 2];
+        if constexpr (V::kValueZero) zero[slot] = simt::fma(one, row_zero, zero[slot]);
       }
     }
-    bool much_larger = false;
+    KV_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) sum[slot] += total[slot];
+  }
+
+  // `max` follows the largest score only when a weight, times its row's scale of V, exceeds this: until then weights
+  // are so much larger than 1, which 16 bits can hold, and nothing is multiplied. (FlashAttention-4 does so.)
+  // But weights of bfloat16 have few bits, and the largest is exact only as 1.
+  static constexpr float kMostWeight = V::Number::kQueryParts > 2 ? 1.0f : 512.0f;
+
+  // p = 2^(score - max); per query the lane's largest weight and the sum of p.
+  KV_DEVICE void exponentials(const std::byte* tile, const Scores& s, Scores& p, float (&largest)[kSlots],
+                              float (&total)[kSlots]) const {
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      largest[slot] = largest_of_quad(largest[slot]);
-      much_larger |= largest[slot] > max[slot] + kLag;
-    }
-    if (much_larger) rescale(largest);
-    KV_UNROLL
-    for (int n = 0; n < kRowTiles; ++n) {
+      largest[slot] = total[slot] = 0.0f;
+      const float less = (K::kScaling == Scaling::kChannel ? q_zero[slot] : 0.0f) - max[slot];
       KV_UNROLL
-      for (int b = 0; b < 2; ++b) {
-        const float row_zero = v_scale(tile, 8 * n + 2 * t + b, 0).zero;
-        KV_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          const float p = simt::exp2(s[n][slot][b] - max[slot]);
-          sum[slot] += p;
-          if constexpr (V::kScaling == Scaling::kRow) zero[slot] = simt::fma(p, row_zero, zero[slot]);
-          s[n][slot][b] = p;
-        }
+      for (int i = 0; i < 2 * kRowTiles; ++i) {
+        const float one = simt::exp2(simt::fma(s[i / 2][slot][i % 2], q_unit[slot], less));
+        p[i / 2][slot][i % 2] = one;
+        total[slot] += one;
+        const float scale = largest_scale(tile, 8 * (i / 2) + 2 * t + i % 2);
+        largest[slot] = simt::larger(largest[slot], V::kScaling == Scaling::kNone ? one : one * scale);
       }
+      // Scales count as no less than 2^-100, lest the sum of p be infinite.
+      if (V::kScaling != Scaling::kNone) largest[slot] = simt::larger(largest[slot], total[slot] * 0x1p-100f);
     }
   }
 
-  // `max` follows the largest score only when that is larger by 2^kLag: until then weights are so much larger than 1,
-  // which 16 bits can hold, and nothing is multiplied. (FlashAttention-4 does so.)
-  // But weights of bfloat16 have few bits, and the largest is exact only as 1.
-  static constexpr float kLag = V::Number::kQueryParts > 2 ? 0.0f : 8.0f;
-  KV_DEVICE void rescale(const float (&largest)[kSlots]) {
+  // For the queries of which a lane has a weight that is too large.
+  KV_DEVICE void raise_max(const std::byte* tile, const Scores& s, const float (&largest_weight)[kSlots]) {
     float factor[kSlots];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      const float higher = simt::larger(max[slot], largest[slot]);
+      float higher = max[slot];
+      KV_UNROLL
+      for (int i = 0; i < 2 * kRowTiles; ++i) {
+        const float bias = exponent_bias(tile, 8 * (i / 2) + 2 * t + i % 2);
+        higher = simt::larger(higher, score(slot, s[i / 2][slot][i % 2]) + bias);
+      }
+      higher = largest_of_quad(higher);
+      if (largest_of_quad(largest_weight[slot]) <= kMostWeight) higher = max[slot];
       factor[slot] = simt::exp2(max[slot] - higher);
       max[slot] = higher;
       sum[slot] *= factor[slot];
@@ -244,84 +283,57 @@ struct DecodeLane {
     }
   }
 
-  // Weights p of rows [first, first + 16) times their scales.
-  KV_DEVICE void add_values(const std::byte* tile, int first, const Scores& p) {
+  // values += p * V, p times the rows' scales.
+  KV_DEVICE void add_values(const std::byte* tile, const Scores& p) {
+    Weights weights[kRowTiles / 2];
     KV_UNROLL
-    for (int block = 0; block < Values::kBlocks; ++block) {
-      float w[kSlots][4];
+    for (int first = 0; first < Values::kChunks; first += kChunksAtOnce) {
+      uint32_t word[4];
+      load_chunk<Shape::kRows, Shape::kVBytes, true>(tile + Shape::kVAt, first, word);
       KV_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float scale = v_scale(tile, first + row_of_column(i), block).scale;
+      for (int chunk = first; chunk < first + kChunksAtOnce; ++chunk) {
         KV_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[first / 8 + i / 2][slot][i % 2] * scale;
-      }
-      Weights weights;
-      weights.set(w, 0);
-      if constexpr (Values::kValueHalves == 1) {
-        multiply_half_words(tile, first, block, weights);
-      } else {
-        multiply_words(tile, first, block, weights);
+        for (int n = 0; n < kRowTiles; n += 2) {
+          if (chunk % Values::kBlockChunks == 0) {
+            weights[n / 2] = scaled_weights(tile, n, chunk / Values::kBlockChunks, p);
+          }
+          const uint32_t* rows = word + (chunk - first) * kRowTiles + n;
+          KV_UNROLL
+          for (int pair = 0; pair < Values::kPairs; ++pair) {
+            weights[n / 2].multiply({V::pair(rows[0], pair), V::pair(rows[1], pair)},
+                                    values[chunk * Values::kPairs + pair]);
+          }
+        }
       }
     }
   }
 
-  // Of 16 rows, the lane's i-th: 2t, 2t + 1, 2t + 8, 2t + 9.
-  KV_DEVICE int row_of_column(int i) const { return 2 * t + i % 2 + i / 2 * 8; }
-
-  // values[i] += weights * V for what two words of 16-bit halves, each of two rows, have in them.
-  KV_DEVICE void multiply_pairs(const uint32_t (&rows)[2], int i, const Weights& weights) {
-    KV_UNROLL
-    for (int pair = 0; pair < Values::kPairs; ++pair) {
-      const uint32_t b[2] = {V::pair(rows[0], pair), V::pair(rows[1], pair)};
-      weights.multiply(b, values[i + pair]);
-    }
-  }
-
-  KV_DEVICE void multiply_half_words(const std::byte* tile, int first, int block, const Weights& weights) {
-    uint32_t half[4];
+  // The weights of rows [8n, 8n + 16), times their scales of a block.
+  KV_DEVICE Weights scaled_weights(const std::byte* tile, int n, int block, const Scores& p) const {
+    float w[kSlots][4];
     KV_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int at =
-          tile_offset<Shape::kVBytes>(first + row_of_column(i), (block * Values::kWords * 2 + g) * 2);
-      half[i] = simt::read<uint16_t>(tile + Shape::kVAt + at);
-    }
-    multiply_pairs({half[0] | half[1] << 16, half[2] | half[3] << 16}, block * Values::kBlockPairs, weights);
-  }
-
-  KV_DEVICE void multiply_words(const std::byte* tile, int first, int block, const Weights& weights) {
-    constexpr int kOwn = Values::kValueHalves / 2, kAtOnce = kOwn < kMostWords ? kOwn : kMostWords;
-    KV_UNROLL
-    for (int own = 0; own < kOwn; own += kAtOnce) {
-      uint32_t word[4][kAtOnce];
+      const int of = n + i / 2;
+      const float scale = v_scale(tile, 8 * of + 2 * t + i % 2, block).scale;
       KV_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        read_words<Shape::kVBytes>(tile + Shape::kVAt, first + row_of_column(i),
-                                   block * Values::kWords + g * kOwn + own, word[i]);
-      }
-      KV_UNROLL
-      for (int half = 0; half < 2 * kAtOnce; ++half) {
-        const uint32_t selector = half % 2 ? 0x7632u : 0x5410u;
-        const auto halves = [&](int i) {
-          return simt::permute_bytes(word[i][half / 2], word[i + 1][half / 2], selector);
-        };
-        multiply_pairs({halves(0), halves(2)},
-                       block * Values::kBlockPairs + (2 * own + half) * Values::kPairs, weights);
-      }
+      for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[of][slot][i % 2] * scale;
     }
+    Weights weights;
+    weights.set(w, 0);
+    return weights;
   }
 
   // A tile whose first row is row `first`.
-  KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
+  KV_DEVICE void add_tile(std::byte* tile, int first, const BlockTask& task) {
     if constexpr (kScalesQueries) scale_queries(tile + Shape::kUnitMetaAt);
     Scores s;
-    KV_UNROLL
-    for (int n = 0; n < kRowTiles; ++n) {
-      scores(tile, 8 * n, s[n]);
+    scores(tile, s);
+    if (first + Shape::kRows > seen_by_all) {
+      mask_or_keep(task, first, s);
+      clear_scales(tile, task.end - first);
     }
-    if (first + Shape::kRows > seen_by_all) mask_or_keep(task, first, s);
     weigh(tile, s);
-    KV_UNROLL
-    for (int row = 0; row < Shape::kRows; row += 16) add_values(tile, row, s);
+    add_values(tile, s);
   }
 
   // -inf for what the query does not see; the others' scores may be asked for. Queries that are not there see what they
@@ -334,13 +346,25 @@ struct DecodeLane {
       KV_UNROLL
       for (int i = 0; i < 2 * kRowTiles; ++i) {
         const int row = first + 8 * (i / 2) + 2 * t + i % 2;
-        float& score = s[i / 2][slot][i % 2];
+        float& own = s[i / 2][slot][i % 2];
         if (row >= seen) {
-          score = -INFINITY;
+          own = -INFINITY;
         } else if (keeps) {
-          task.logits(query)[row] = score;
+          task.logits(query)[row] = score(slot, own);
         }
       }
+    }
+  }
+
+  // A weight of 0 must not meet what is no number: so scales of V of rows that do not count, where these are copied, too.
+  KV_DEVICE static void clear_scales(std::byte* tile, int rows) {
+    if constexpr (K::kScaling == Scaling::kChannel) {
+      auto* scales = reinterpret_cast<float*>(tile + Shape::kVMetaAt + simt::lane() * Shape::kVMeta);
+      KV_UNROLL
+      for (int i = 0; i < Shape::kVMeta / 4; ++i) {
+        if (simt::lane() >= rows && simt::lane() < Shape::kRows) scales[i] = 0.0f;
+      }
+      simt::sync_warp();
     }
   }
 
@@ -355,7 +379,8 @@ struct DecodeLane {
       for (int i = 0; i < kHeadDim / 8; ++i) {
         KV_UNROLL
         for (int b = 0; b < 2; ++b) {
-          to[Values::value_element(2 * t + b, i)] = product<kQueries>(values[i], slot, b) + all_zero;
+          to[Values::value_element(2 * t + b, i)] =
+              product<kQueries>(values[i], slot, b) * V::value_unit(i % Values::kPairs) + all_zero;
         }
       }
       if (t != 0) continue;

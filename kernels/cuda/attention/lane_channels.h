@@ -7,72 +7,68 @@
 
 namespace kv::cuda {
 
-// What queries are multiplied with since a code's bits may lie higher than its byte's lowest.
-template <class K>
-KV_DEVICE constexpr float unshift(int code) {
-  return 1.0f / (1 << K::shift(code));
-}
-
-// Of a group's scales or zero points, [head_dim] f16, those of the lane's elements.
+// Of a group's scales or zero points, [head_dim] f16, those of the lane's pairs of K.
 template <class K, int kHeadDim>
 struct LaneChannels {
   using Keys = MmaFragment<K, kHeadDim>;
-  static constexpr int kCodes = 2 * Keys::kPairs;  // of a word
-  static constexpr int kWords = (Keys::kKeyWords + 1) / 2;
-  uint32_t halves[kCodes][kWords];  // of each code, those of the lane's words
+  uint32_t pair[kHeadDim / 8];
 
   KV_DEVICE void read(int t, const std::byte* all) {
-    constexpr int kAtOnce = kWords < 4 ? kWords : 4;
+    const std::byte* own_code = all + simt::lane() / 8 * 2 * words_of(K::kBits, kHeadDim);
     KV_UNROLL
-    for (int code = 0; code < kCodes; ++code) {
-      const std::byte* from = all + 2 * Keys::key_element(t, code % Keys::kPairs, code / Keys::kPairs);
-      KV_UNROLL
-      for (int i = 0; i < kWords; i += kAtOnce) {
-        uint32_t word[kAtOnce];
-        if constexpr (Keys::kKeyWords == 1) {
-          word[0] = simt::read<uint16_t>(from);
-        } else {
-          read_words<16>(from, 0, i, word);
-        }
+    for (int first = 0; first < kHeadDim / 8; first += 4) {
+      uint32_t four[4];
+      if constexpr (Keys::kTwoWords) {
+        // Of four codes a run of eight channels each, the same for all rows: of it lane t has channels 2t and 2t + 1.
+        simt::load_matrices<false>(own_code + 2 * Keys::key_element(0, first, 0), four);
+      } else {
         KV_UNROLL
-        for (int j = 0; j < kAtOnce; ++j) halves[code][i + j] = word[j];
+        for (int i = 0; i < 4; ++i) {
+          const auto half = [&](int upper) {
+            return uint32_t{simt::read<uint16_t>(all + 2 * Keys::key_element(t, first + i, upper))};
+          };
+          four[i] = half(0) | half(1) << 16;
+        }
       }
-    }
-  }
-
-  // Those of the two elements that meet in the lane's pair of K.
-  KV_DEVICE uint32_t pair(int pair) const {
-    const int code = pair % Keys::kPairs, word = pair / Keys::kPairs;
-    return simt::permute_bytes(halves[code][word / 2], halves[code + Keys::kPairs][word / 2],
-                               word % 2 ? 0x7632u : 0x5410u);
-  }
-
-  // By a power of two, less what the codes' bits are worth more.
-  KV_DEVICE void multiply(float power) {
-    KV_UNROLL
-    for (int code = 0; code < kCodes; ++code) {
-      const float own = power * unshift<K>(code % Keys::kPairs);
       KV_UNROLL
-      for (uint32_t& two : halves[code]) two = simt::fma_half2(two, simt::pack_half2(own, own), 0u);
+      for (int i = 0; i < 4; ++i) pair[first + i] = four[i];
     }
+  }
+
+  // Times the power of two that brings the largest of them to [256, 512), as far as binary16 has it, and over what the
+  // codes' bits are worth more as they lie. Returns 1 over that.
+  KV_DEVICE float normalise(const std::byte* all) {
+    uint32_t own[kHeadDim / 64], largest = 0;
+    read_words<16>(all + simt::lane() * kHeadDim / 16, 0, 0, own);
+    KV_UNROLL
+    for (const uint32_t two : own) largest = simt::larger(largest, simt::larger(two, two << 16));
+    // Numbers that are not negative are in order as bits, too. A power of two is its exponent.
+    constexpr int kBias = 15, kMost = 15;
+    const int exponent = static_cast<int>(simt::largest_of_warp(largest) >> 26) - kBias;
+    const int power = 8 - exponent < kMost ? 8 - exponent : kMost;
+    const uint32_t both = static_cast<uint32_t>(power + kBias) * 0x04000400u;
+    KV_UNROLL
+    for (int i = 0; i < kHeadDim / 8; ++i) {
+      const int shift = K::shift(i % Keys::kPairs);
+      pair[i] = simt::fma_half2(pair[i], both - (shift << 10) * 0x10001u, 0u);
+    }
+    return std::bit_cast<float>(static_cast<uint32_t>(127 - power) << 23);
   }
 };
 
-// The power of two that brings the largest of a group's scales to [256, 512), as far as binary16 has it. A warp's.
-template <int kHeadDim>
-KV_DEVICE float power_to_256(const std::byte* scales) {
-  uint32_t own[kHeadDim / 64];
-  read_words<16>(scales + simt::lane() * kHeadDim / 16, 0, 0, own);
-  float largest = 0.0f;
+// Words 2t and 2t + 1 of the lane's rows g, of 32 bytes from chunk `chunk` on: for each 8 rows their lower halves, and then
+// for each 8 rows their upper halves.
+template <class K, int kHeadDim, int kWords>
+KV_DEVICE void read_two_words(const std::byte* tile, int chunk, uint32_t (&halves)[kWords]) {
+  constexpr int kRowBytes = kHeadDim * K::kBits / 8, kRowTiles = kWords / 2;
+  const int g = simt::lane() / 4, t = simt::lane() % 4;
   KV_UNROLL
-  for (const uint32_t two : own) {
-    const float2 both = simt::unpack_half2(two);
-    largest = simt::larger(largest, simt::larger(both.x, both.y));
+  for (int n = 0; n < kRowTiles; ++n) {
+    uint32_t word[2];
+    read_words<kRowBytes>(tile, 8 * n + g, 4 * chunk + 2 * t, word);
+    halves[n] = simt::permute_bytes(word[0], word[1], 0x5410u);
+    halves[kRowTiles + n] = simt::permute_bytes(word[0], word[1], 0x7632u);
   }
-  KV_UNROLL
-  for (int mask = 1; mask < simt::kWarp; mask *= 2)
-    largest = simt::larger(largest, simt::shuffle_xor(largest, mask));
-  return std::fmin(256.0f * power_to_one(largest), 32768.0f);
 }
 
 }  // namespace kv::cuda

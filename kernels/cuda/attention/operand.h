@@ -11,7 +11,15 @@ template <class Number, int kQueries, int kParts>
 struct SplitOperand {
   static constexpr int kSlots = kQueries / 8;
   static constexpr int kMatrices = kSlots == 2 ? kParts : (kParts + 1) / 2;
-  uint32_t word[kParts][kSlots][2];
+  uint32_t matrix[kMatrices][4];  // in the order that multiply() wants
+
+  // Part `part` of a slot's columns 2t and 2t + 1 (i = 0), or 2t + 8 and 2t + 9.
+  KV_DEVICE uint32_t& at(int part, int slot, int i) {
+    return kSlots == 2 ? matrix[part][2 * i + slot] : matrix[part / 2][2 * i + part % 2];
+  }
+  KV_DEVICE uint32_t at(int part, int slot, int i) const {
+    return kSlots == 2 ? matrix[part][2 * i + slot] : matrix[part / 2][2 * i + part % 2];
+  }
 
   // x[slot]: of query 8 * slot + g, the lane's columns 2t, 2t + 1, 2t + 8 and 2t + 9, from `first` on.
   template <int kNumbers>
@@ -23,11 +31,11 @@ struct SplitOperand {
         float low = x[slot][first + 2 * i], high = x[slot][first + 2 * i + 1];
         KV_UNROLL
         for (int part = 0; part < kParts; ++part) {
-          word[part][slot][i] = Number::pack(low, high);
-          const float2 taken = Number::unpack(word[part][slot][i]);
-          low -= taken.x;
-          high -= taken.y;
+          const uint32_t word = at(part, slot, i) = Number::pack(low, high);
+          low -= Number::unpack(word).x;
+          high -= Number::unpack(word).y;
         }
+        if constexpr (kParts == 3 && kSlots == 1) at(3, slot, i) = 0;
       }
     }
   }
@@ -39,10 +47,10 @@ struct SplitOperand {
     SplitOperand scaled;
     KV_UNROLL
     for (int i = 0; i < 2 * kSlots; ++i) {
-      const uint32_t upper = word[0][i / 2][i % 2], lower = word[1][i / 2][i % 2], x = by[i % 2];
+      const uint32_t upper = at(0, i / 2, i % 2), lower = at(1, i / 2, i % 2), x = by[i % 2];
       const uint32_t rounded = simt::fma_half2(upper, x, 0u);
-      scaled.word[0][i / 2][i % 2] = rounded;
-      scaled.word[1][i / 2][i % 2] =
+      scaled.at(0, i / 2, i % 2) = rounded;
+      scaled.at(1, i / 2, i % 2) =
           simt::fma_half2(lower, x, simt::fma_half2(upper, x, simt::negative_half2(rounded)));
     }
     return scaled;
@@ -50,17 +58,7 @@ struct SplitOperand {
 
   KV_DEVICE void multiply(const uint32_t (&b)[2], float (&c)[4]) const {
     KV_UNROLL
-    for (int m = 0; m < kMatrices; ++m) {
-      if constexpr (kSlots == 2) {
-        Number::multiply({word[m][0][0], word[m][1][0], word[m][0][1], word[m][1][1]}, b, c);
-      } else {
-        const bool both = 2 * m + 1 < kParts;
-        const int upper = 2 * m, lower = both ? upper + 1 : upper;
-        Number::multiply({word[upper][0][0], both ? word[lower][0][0] : 0u, word[upper][0][1],
-                          both ? word[lower][0][1] : 0u},
-                         b, c);
-      }
-    }
+    for (const auto& rows : matrix) Number::multiply(rows, b, c);
   }
 };
 

@@ -30,12 +30,22 @@ struct TileShape {
   static constexpr int kStages = kBytes >= 16384 ? 2 : 3;
 };
 
-// Where a tile has a row's byte. Long rows begin at the same bank of shared memory, and lanes read the same
-// part of several at once; so the 16-byte chunks of a row are swizzled by its number.
+// Where a tile has a row's byte. Lanes read the same part of eight rows at once; so the 16-byte chunks of a row are
+// swizzled, by its number, over the banks of shared memory.
 template <int kRowBytes>
 KV_DEVICE int tile_offset(int row, int byte) {
-  const int swizzle = kRowBytes >= 128 ? row % 8 : 0;
+  constexpr int kLine = 128, kChunks = kRowBytes < kLine ? kRowBytes / 16 : 8;
+  const int swizzle = (kRowBytes < kLine ? row / (kLine / kRowBytes) : row) % kChunks;
   return row * kRowBytes + ((byte / 16 ^ swizzle) * 16 | byte % 16);
+}
+
+// Of kRows rows, chunk `chunk` of 16 bytes (with 16 rows, that and the next) as operands of a product: word
+// [rows / 8] is the lane's of rows [8n, 8n + 8), and then of the next chunk.
+template <int kRows, int kRowBytes, bool kTransposed>
+KV_DEVICE void load_chunk(const std::byte* rows, int chunk, uint32_t (&word)[4]) {
+  static_assert(kRows == 16 || kRows == 32);
+  const int row = simt::lane() % kRows, own = chunk + simt::lane() / kRows;
+  simt::load_matrices<kTransposed>(rows + tile_offset<kRowBytes>(row, 16 * own), word);
 }
 
 // Words [first, first + kCount) of a row, in one read; `first` is a multiple of kCount, which is 1, 2 or 4.
@@ -60,20 +70,67 @@ struct TileRing {
   std::byte* ring;  // [kStages, Shape::kBytes] of this warp alone
   const Layout& layout;
   const Page* pages;
-  int end;  // rows from here on are not read: the tile's first stands in their place
+  int end;  // rows from here on do not count, and what lies there may be anything
 
-  KV_DEVICE const std::byte* tile(int stage) const { return ring + stage * Shape::kBytes; }
+  // All lanes; rows [first, first + kRows) to the tile that begins at this byte of the ring.
+  KV_DEVICE void issue(int at, int first) const {
+    if constexpr (K::kScaling == Scaling::kChannel) {
+      issue_group(ring + at, first);
+    } else {
+      issue_rows(ring + at, first);
+    }
+  }
 
-  // All lanes; rows [first, first + kRows). Lane r finds out where row r is.
-  KV_DEVICE void issue(int stage, int first) const {
-    std::byte* to = ring + stage * Shape::kBytes;
-    const int rows = end - first;
-    const int own = simt::lane() < rows && simt::lane() < Shape::kRows ? simt::lane() : 0;
-    const Page row = row_at(first + own);
+ private:
+  // A tile lies in one group, so its rows are next to each other; those from `end` on come, too.
+  KV_DEVICE void issue_group(std::byte* to, int first) const {
+    const int unit = layout.unit_rows.quotient(first), in_unit = first - unit * layout.unit_rows;
+    const auto [own_page, index] = place_of(layout, pages, unit);
+    const Page page = *own_page;
+    // 32-bit offsets from the unit's begin, which compilers would make 64-bit ones of.
+    const auto of_unit = [&](const std::byte* plane, int stride) {
+      return simt::kept(plane + uint64_t{static_cast<uint32_t>(index)} * static_cast<uint32_t>(stride));
+    };
+    copy_run<Shape::kRows, Shape::kKBytes>(to, of_unit(page.k, layout.k.data_stride),
+                                           in_unit * Shape::kKBytes);
+    copy_run<Shape::kRows, Shape::kVBytes>(to + Shape::kVAt, of_unit(page.v, layout.v.data_stride),
+                                           in_unit * Shape::kVBytes);
+    copy_run<Shape::kRows * Shape::kVMeta / 16, 16>(
+        to + Shape::kVMetaAt, of_unit(page.v_meta, layout.v.meta_stride), in_unit * Shape::kVMeta);
+    copy_run<Shape::kUnitMeta / 16, 16>(to + Shape::kUnitMetaAt, of_unit(page.k_meta, layout.k.meta_stride),
+                                        0);
+  }
+
+  // kRows * kRowBytes bytes from byte `first` of a unit on, each lane its chunks of 16.
+  template <int kRows, int kRowBytes>
+  KV_DEVICE static void copy_run(std::byte* to, const std::byte* unit, int first) {
+    constexpr int kAll = kRows * kRowBytes / 16, kFull = kAll / simt::kWarp;
+    const std::byte* from = unit + static_cast<uint32_t>(first + simt::lane() * 16);
+    KV_UNROLL
+    for (int i = 0; i < kFull; ++i)
+      simt::copy_async<16>(to + own_chunk<kRowBytes>(i), from + i * simt::kWarp * 16);
+    if (simt::lane() < kAll % simt::kWarp) {
+      simt::copy_async<16>(to + own_chunk<kRowBytes>(kFull), from + kFull * simt::kWarp * 16);
+    }
+  }
+
+  // Where in a tile the lane's chunk i belongs, when a warp copies rows chunk after chunk.
+  template <int kRowBytes>
+  KV_DEVICE static int own_chunk(int i) {
+    constexpr int kChunks = kRowBytes / 16;
+    constexpr bool kSameSwizzle = kChunks <= 4;  // a multiple of 8 rows on
+    const int chunk = (kSameSwizzle ? 0 : i * simt::kWarp) + simt::lane();
+    return tile_offset<kRowBytes>(chunk / kChunks, chunk % kChunks * 16) +
+           (kSameSwizzle ? i * simt::kWarp * 16 : 0);
+  }
+
+  // Rows may be wherever their pages are. Lane r finds out where row r is.
+  KV_DEVICE void issue_rows(std::byte* to, int first) const {
+    const int rows = end - first, lane = simt::lane();
+    const Page row = row_at(first + (lane < rows && lane < Shape::kRows ? lane : 0));
     copy_rows<Shape::kKBytes>(to, row.k);
     copy_rows<Shape::kVBytes>(to + Shape::kVAt, row.v);
-    if (Shape::kRows == simt::kWarp || simt::lane() < Shape::kRows) {
-      const int lane = simt::lane();
+    if (Shape::kRows == simt::kWarp || lane < Shape::kRows) {
       if constexpr (Shape::kKMeta > 0) {
         simt::copy_async<Shape::kKMeta>(to + Shape::kKMetaAt + lane * Shape::kKMeta, row.k_meta);
       }
@@ -81,22 +138,15 @@ struct TileRing {
         simt::copy_async<Shape::kVMeta>(to + Shape::kVMetaAt + lane * Shape::kVMeta, row.v_meta);
       }
     }
-    if constexpr (Shape::kUnitMeta > 0) copy_unit_meta(to + Shape::kUnitMetaAt, row.k_meta);
   }
 
- private:
-  // Where a row lies, as locate() has it, without what the formats settle: a unit is a group of K's, or one row.
+  // As locate() has it, without what the formats settle: a unit is one row.
   KV_DEVICE Page row_at(int row) const {
-    int unit = row, in_unit = 0;
-    if constexpr (K::kScaling == Scaling::kChannel) {
-      unit = layout.unit_rows.quotient(row);
-      in_unit = row - unit * layout.unit_rows;
-    }
-    const auto [page, index] = place_of(layout, pages, unit);
-    return {page->k + int64_t{index} * layout.k.data_stride + in_unit * Shape::kKBytes,
-            page->k_meta + int64_t{index} * layout.k.meta_stride + in_unit * Shape::kKMeta,
-            page->v + int64_t{index} * layout.v.data_stride + in_unit * Shape::kVBytes,
-            page->v_meta + int64_t{index} * layout.v.meta_stride + in_unit * Shape::kVMeta};
+    const auto [page, index] = place_of(layout, pages, row);
+    return {page->k + int64_t{index} * layout.k.data_stride,
+            page->k_meta + int64_t{index} * layout.k.meta_stride,
+            page->v + int64_t{index} * layout.v.data_stride,
+            page->v_meta + int64_t{index} * layout.v.meta_stride};
   }
 
   template <int kRowBytes>
@@ -106,16 +156,9 @@ struct TileRing {
     const auto address = reinterpret_cast<uint64_t>(own_row);
     KV_UNROLL
     for (int i = 0; i < Shape::kRows * kChunks / simt::kWarp; ++i) {
-      const int chunk = i * simt::kWarp + simt::lane(), row = chunk / kChunks, byte = chunk % kChunks * 16;
-      const auto from = reinterpret_cast<const std::byte*>(simt::shuffle(address, row));
-      simt::copy_async<16>(to + tile_offset<kRowBytes>(row, byte), from + byte);
-    }
-  }
-
-  // A tile lies in one group, so every lane's row has the same.
-  KV_DEVICE static void copy_unit_meta(std::byte* to, const std::byte* from) {
-    for (int chunk = simt::lane(); chunk < Shape::kUnitMeta / 16; chunk += simt::kWarp) {
-      simt::copy_async<16>(to + chunk * 16, from + chunk * 16);
+      const int chunk = i * simt::kWarp + simt::lane();
+      const auto from = reinterpret_cast<const std::byte*>(simt::shuffle(address, chunk / kChunks));
+      simt::copy_async<16>(to + own_chunk<kRowBytes>(i), from + chunk % kChunks * 16);
     }
   }
 };

@@ -60,6 +60,14 @@ KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
   return simt::fma_half2(raised, one_over, offset | kSign);
 }
 
+// The same codes as bare bits, which binary16 has as 2^-24 times the code, and 2^shift times that where they are not
+// their byte's lowest.
+inline constexpr float kBareUnit = 16777216.0f;  // 2^24
+template <int kWidth>
+KV_DEVICE uint32_t bare_pair(uint32_t word, int i) {
+  return word >> (8 * (kWidth * i / 8)) & ((1u << kWidth) - 1u) * 0x10001u << kWidth * i % 8;
+}
+
 KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 32; }
 
 // ---- the formats ----
@@ -70,7 +78,10 @@ KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 
 template <class F>
 struct FixedWords {
   static constexpr float kKeyUnit = 1.0f;
+  static constexpr int kKeyMiddle = 0;
+  static constexpr bool kKeyZero = false, kValueZero = false;
   KV_HD static constexpr int shift(int) { return 0; }
+  KV_HD static constexpr float value_unit(int) { return 1.0f; }
   static constexpr int kBits = F::kBits;
   static constexpr Scaling kScaling = F::kScaling;
   static bool stores(const Encoding& e) { return e.format == F::kFormat; }
@@ -117,10 +128,15 @@ using E5m2 = Fp8Words<Fp8E5M2Format>;
 template <class F>
 struct BlockWords : FixedWords<F> {
   using Number = Half;
+  static constexpr float kKeyUnit = kBareUnit;
+  static constexpr int kKeyMiddle = 1 << (F::kBits - 1);
+  KV_HD static constexpr int shift(int i) { return F::kBits * i % 8; }
   KV_DEVICE static uint32_t pair(uint32_t word, int i) {
-    return integer_pair<F::kBits, 1 << (F::kBits - 1)>(word ^ F::kSignBits, i);
+    return integer_pair<F::kBits, kKeyMiddle>(word ^ F::kSignBits, i);
   }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return pair(word, i); }
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) {
+    return bare_pair<F::kBits>(word ^ F::kSignBits, i);
+  }
   template <bool>
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int block) {
     const float2 two = simt::unpack_half2(simt::read<uint32_t>(meta + block / 2 * 4));
@@ -131,20 +147,23 @@ struct Q8 : BlockWords<Q8_0Format> {};
 struct Q4 : BlockWords<Q4_0Format> {};
 
 // Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). Those of V are taken from the middle of their range,
-// since little must cancel where a zero point is applied to sums over all rows. A score is a sum over one row: for K the
-// bare bits will do, which are 2^-24 times the code, and 2^shift(i) times that where they are not their byte's lowest.
+// since little must cancel where a zero point is applied to sums over all rows; but for 2 bits, whose middle is no code.
 template <class F, int kWidth>
 struct InterleavedWords {
   using Number = Half;
-  static constexpr int kBits = kWidth, kMiddle = 1 << (kWidth - 1);
+  static constexpr int kBits = kWidth, kMiddle = 1 << (kWidth - 1), kValueMiddle = kWidth == 2 ? 0 : kMiddle;
   static constexpr Scaling kScaling = F::kScaling;
   static constexpr int blocks(int) { return 1; }
-  static constexpr float kKeyUnit = 16777216.0f;  // 2^24
-  KV_DEVICE static uint32_t pair(uint32_t word, int i) { return integer_pair<kWidth, kMiddle>(word, i); }
+  static constexpr float kKeyUnit = kBareUnit;
+  static constexpr int kKeyMiddle = 0;
+  static constexpr bool kKeyZero = false;
   KV_HD static constexpr int shift(int i) { return kWidth * i % 8; }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) {
-    return word >> (8 * (kWidth * i / 8)) & ((1u << kWidth) - 1u) * 0x10001u << shift(i);
+  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return bare_pair<kWidth>(word, i); }
+  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
+    return kValueMiddle ? integer_pair<kWidth, kMiddle>(word, i) : bare_pair<kWidth>(word, i);
   }
+  // What sums of pair(word, i) are to be multiplied with.
+  KV_HD static constexpr float value_unit(int i) { return kValueMiddle ? 1.0f : kBareUnit / (1 << shift(i)); }
   KV_HD static constexpr int element(int head_dim, int word, int code) {
     return code * words_of(kWidth, head_dim) + word;
   }
@@ -152,20 +171,23 @@ struct InterleavedWords {
 
 template <int kWidth, bool kAffine = true>
 struct Token : InterleavedWords<TokenFormat, kWidth> {
+  using Base = InterleavedWords<TokenFormat, kWidth>;
+  static constexpr int kKeyMiddle = kAffine ? 0 : Base::kMiddle;
+  static constexpr bool kKeyZero = kAffine, kValueZero = kAffine || Base::kValueMiddle == 0;
   static bool stores(const Encoding& e) {
     return e.format == TokenFormat::kFormat && e.affine == kAffine && e.bits == kWidth;
   }
   static constexpr int meta_bytes(int head_dim) {
     return static_cast<int>(TokenFormat::meta_bytes({.affine = kAffine}, head_dim));
   }
-  // Of K's codes, the zero point is that of code 0, else that of the middle.
+  // The zero point is what bits of 0 stand for; of keys that have none, products begin with it.
   template <bool kOfKey>
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
-    constexpr float kMiddle = 1 << (kWidth - 1);
+    constexpr float kTaken = kOfKey ? Base::kMiddle : Base::kMiddle - Base::kValueMiddle;
     const float step = simt::read<float>(meta);
-    if constexpr (!kAffine) return {step, kOfKey ? -kMiddle * step : 0.0f};
+    if constexpr (!kAffine) return {step, -kTaken * step};
     const float zero = simt::read<float>(meta + 4);
-    return {step, kOfKey ? zero : simt::fma(step, kMiddle, zero)};
+    return {step, kOfKey || Base::kValueMiddle == 0 ? zero : simt::fma(step, Base::kValueMiddle, zero)};
   }
 };
 

@@ -38,13 +38,14 @@ struct SideLayout {
 // (Granlund and Montgomery 1994, doi:10.1145/178243.178249).
 class Divisor {
  public:
-  constexpr Divisor(int32_t by) : by_(by), shift_(31 + std::bit_width(static_cast<uint32_t>(by) - 1)) {
-    multiplier_ = static_cast<uint32_t>(((uint64_t{1} << shift_) + static_cast<uint32_t>(by) - 1) /
+  constexpr Divisor(int32_t by) : by_(by), shift_(std::bit_width(static_cast<uint32_t>(by) - 1)) {
+    multiplier_ = static_cast<uint32_t>(((uint64_t{1} << 31 << shift_) + static_cast<uint32_t>(by) - 1) /
                                         static_cast<uint32_t>(by));
   }
   KV_HD constexpr operator int32_t() const { return by_; }
   KV_HD int32_t quotient(int32_t n) const {
-    return static_cast<int32_t>(uint64_t{static_cast<uint32_t>(n)} * multiplier_ >> shift_);
+    const uint64_t product = uint64_t{2 * static_cast<uint32_t>(n)} * multiplier_;
+    return static_cast<int32_t>(static_cast<uint32_t>(product >> 32) >> shift_);
   }
 
  private:

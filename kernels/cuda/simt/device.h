@@ -42,6 +42,14 @@ KV_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(kAllLanes, value, mask);
 }
 
+// x, of which the compiler then knows that all lanes have the same.
+KV_DEVICE int same_in_warp(int x) { return __shfl_sync(kAllLanes, x, 0); }
+// Whether any lane of the warp has it so.
+KV_DEVICE bool any(bool condition) { return __any_sync(kAllLanes, condition); }
+
+KV_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+KV_DEVICE uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(kAllLanes, x); }
+
 // The block's dynamic shared memory, aligned to 128.
 KV_DEVICE std::byte* shared_memory() {
   extern __shared__ __align__(128) unsigned char kv_shared_memory[];
@@ -114,10 +122,34 @@ KV_DEVICE uint32_t e4m3_to_half2(uint32_t two) {
   return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
 }
 
+// x, which compilers then cannot make anew from what it came from, and keep.
+KV_DEVICE const std::byte* kept(const std::byte* x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // A read of memory that is aligned to its size.
 template <class T>
 KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
+}
+
+// Four matrices of 8 rows, each of 16 bytes in shared memory: lane 8m + r says where row r of matrix m is. Of matrix m the
+// lane gets word t of row g; transposed, halves g of rows 2t and 2t + 1 (g = lane / 4, t = lane % 4).
+template <bool kTransposed>
+KV_DEVICE void load_matrices(const std::byte* own_row, uint32_t (&word)[4]) {
+  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(own_row));
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(from)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(from)
+                 : "memory");
+  }
 }
 
 // 16 bytes that nobody will read again.

@@ -136,6 +136,44 @@ TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
   }
 }
 
+// A group is copied whole, so rows that no query sees are, too: what their values are must not matter.
+TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
+  for (const int bits : {8, 4, 2}) {
+    std::vector<GpuProblem> problems = make_problems({{.codec = kivi(bits), .head_dim = 128, .rows = 192}});
+    GpuProblem& p = problems.front();
+    p.shape.rows = 150;
+    std::vector<float> v = gaussian(192 * 128, 6);
+    std::fill(v.begin() + 150 * 128, v.end(), NAN);
+    p.encoded.fill(gaussian(192 * 128, 5), v);
+    ASSERT_TRUE(std::isnan(p.decoded(true).back()));
+    GpuBatch batch(problems, GpuBatch::Path::kFast);
+    ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+    EXPECT_LT(p.relative_error(), kBound) << bits;
+  }
+}
+
+// The maximum follows scores that grow from tile to tile, and scales of V that do.
+TEST(CudaDecode, GrowingScoresAndScalesAgreeWithFp64) {
+  constexpr size_t kRows = 352, kHeadDim = 64;
+  const auto check = [&](auto list, const Encoding& encoding) {
+    std::vector<GpuProblem> problems =
+        make_problems({{.codec = same(encoding), .group = 8, .rows = static_cast<int32_t>(kRows)}});
+    std::vector<float> k = gaussian(kRows * kHeadDim, 5), v = gaussian(kRows * kHeadDim, 6);
+    for (size_t i = 0; i < k.size(); ++i) {
+      const auto row = static_cast<float>(i / kHeadDim);
+      k[i] *= 1.0f + row / 128.0f;
+      v[i] *= std::exp2(row / 16.0f);
+    }
+    problems.front().encoded.fill(k, v);
+    GpuBatch batch(problems, GpuBatch::Path::kFast);
+    ASSERT_TRUE(batch.decode(list, {.seed = 1}));
+    EXPECT_LT(problems.front().relative_error(), kBound) << encoding_name(encoding);
+  };
+  check(cuda::TokenCodecs(), token(2, true));
+  check(cuda::SymmetricCodecs(), token(8, false));
+  check(cuda::BlockCodecs(), kQ4);
+}
+
 // Tensor cores cut their sums off, which adds up over rows: so the plan gives no item more of them than this
 // allows, however busy the GPU is without splits. The demand is gpu-check's.
 TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {

@@ -54,13 +54,27 @@ std::vector<std::string> unnoticed(const Experiment& experiment) {
   return lines;
 }
 
+// Scores that grow from tile to tile, so that the maximum has to follow, and channels of unequal size.
+void fill_unequally(GpuProblem& p) {
+  const auto head_dim = static_cast<size_t>(p.shape.head_dim);
+  std::vector<float> k = gaussian(static_cast<size_t>(p.encoded.rows()) * head_dim, 5),
+                     v = gaussian(k.size(), 6);
+  for (size_t i = 0; i < k.size(); ++i) {
+    const float channel = std::exp2(static_cast<float>(i % 8));
+    k[i] *= channel * (1.0f + static_cast<float>(i / head_dim) / 32.0f);
+    if (i < p.q.size()) p.q[i] /= channel;
+  }
+  p.encoded.fill(k, v);
+}
+
 template <class List>
 Experiment decodes(List list, const GpuCase& shape) {
   return [=](const Launch& how) {
     std::vector<GpuProblem> problems = make_problems({shape});
+    fill_unequally(problems.front());
     GpuBatch batch(problems, GpuBatch::Path::kFast);
     batch.decode(list, how);
-    return problems.front().relative_error() < 3e-6;
+    return problems.front().relative_error() < 1e-4;  // scores are large
   };
 }
 
@@ -68,13 +82,16 @@ TEST(Shim, NoticesEveryLossInDecode) {
   // Several splits, so that the last block merges; and long rows, whose queries a block's warps share.
   const GpuCase coded{.codec = kivi(4), .rows = 704, .placing = kTiny};
   const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 500};
+  // Blocks run one after the other, so nobody else sees when one is counted. And lanes that meet to load operands or to
+  // find rows are held together as well as by the barriers that order memory.
+  const std::vector<std::string> expected = {"before one of them counts the block",
+                                             "lanes read what others copied",
+                                             "and the next copies overwrite it"};
   for (const auto& lost :
        {unnoticed(decodes(cuda::KiviCodecs(), coded)), unnoticed(decodes(cuda::PlainCodecs(), long_rows))}) {
-    // Blocks run one after the other, so nobody else sees when one is counted. And the next copies' shuffles
-    // hold the lanes together as well as the barrier does that orders memory.
-    ASSERT_EQ(lost.size(), 2u) << testing::PrintToString(lost);
-    EXPECT_NE(lost[0].find("before one of them counts the block"), std::string::npos) << lost[0];
-    EXPECT_NE(lost[1].find("and the next copies overwrite it"), std::string::npos) << lost[1];
+    ASSERT_EQ(lost.size(), expected.size()) << testing::PrintToString(lost);
+    for (size_t i = 0; i < lost.size(); ++i)
+      EXPECT_NE(lost[i].find(expected[i]), std::string::npos) << lost[i];
   }
 }
 

@@ -80,18 +80,16 @@ def main_loop(code, work):
     return best
 
 
-EVERY_TILE = ("HMMA", "LDGSTS", "LDS", "LDGDEPBAR", "DEPBAR")
-
-
-def usual(loop):
-    """Without what branches jump over and what neither copies, multiplies nor reads tiles: that is for a tile with a much
-    larger maximum, or for scores that are asked for, and few tiles are such."""
+def usual(loop, work):
+    """Without what branches jump over and what neither copies, loads operands nor has to do with `work`: that is for a tile
+    with a much larger maximum, or for scores that are asked for, and few tiles are such."""
+    every_tile = (work, "LDGSTS", "LDSM", "LDGDEPBAR", "DEPBAR")
     seldom = set()
     for address, _, operation, operands in loop:
         target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
         if not target or not address < int(target[1], 16) <= loop[-1][0]:
             continue
         over = [i for i in loop if address < i[0] < int(target[1], 16)]
-        if not any(i[2].startswith(EVERY_TILE) for i in over):
+        if not any(i[2].startswith(every_tile) for i in over):
             seldom |= {i[0] for i in over}
     return [i for i in loop if i[0] not in seldom]

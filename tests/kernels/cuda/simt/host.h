@@ -69,6 +69,23 @@ T shuffle_xor(T value, int mask, KV_HERE) {
   return brought<T>(Machine::current().meet("shuffle_xor", mask, &value, sizeof(T)), lane() ^ mask);
 }
 
+inline int same_in_warp(int x) { return x; }
+inline bool any(bool condition, KV_HERE) {
+  if (Machine::current().skips("any", file, line)) return condition;
+  const std::byte* meeting = Machine::current().meet("any", 0, &condition, sizeof condition);
+  bool found = false;
+  for (int lane = 0; lane < kWarp; ++lane) found |= brought<bool>(meeting, lane);
+  return found;
+}
+
+inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+inline uint32_t largest_of_warp(uint32_t x, KV_HERE) {
+  if (Machine::current().skips("largest_of_warp", file, line)) return x;
+  const std::byte* meeting = Machine::current().meet("largest_of_warp", 0, &x, sizeof x);
+  for (int lane = 0; lane < kWarp; ++lane) x = larger(x, brought<uint32_t>(meeting, lane));
+  return x;
+}
+
 inline std::byte* shared_memory() { return Machine::current().shared(); }
 
 inline unsigned count_up(unsigned* counter, unsigned last) {
@@ -124,6 +141,24 @@ T read(const std::byte* p) {
   T value;
   std::memcpy(&value, p, sizeof value);
   return value;
+}
+
+template <bool kTransposed>
+void load_matrices(const std::byte* own_row, uint32_t (&word)[4]) {
+  const std::byte* meeting = Machine::current().meet("load_matrices", kTransposed, &own_row, sizeof own_row);
+  const int g = lane() / 4, t = lane() % 4;
+  for (int m = 0; m < 4; ++m) {
+    const auto row = [&](int r) { return brought<const std::byte*>(meeting, 8 * m + r); };
+    if (reinterpret_cast<uintptr_t>(row(g)) % 16 != 0)
+      throw std::logic_error("a matrix's row is not aligned");
+    const auto half = [&](int r) { return uint32_t{read<uint16_t>(row(r) + 2 * g)}; };
+    word[m] = kTransposed ? half(2 * t) | half(2 * t + 1) << 16 : read<uint32_t>(row(g) + 4 * t);
+  }
+}
+
+template <class T>
+T kept(T x) {
+  return x;
 }
 
 inline uint4 read_once(const std::byte* p) { return read<uint4>(p); }
