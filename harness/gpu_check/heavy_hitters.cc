@@ -33,9 +33,8 @@ HeavyHitters::HeavyHitters(cuda::Gpu& gpu, const WriteNumbers& write, const Heav
   score_ = DeviceBytes(gpu, sized(heads * budget));
   slot_ = DeviceBytes(gpu, sized(heads));
   new_rows_ = DeviceBytes(gpu, sized(2 * heads * shape.head_dim));
-  for (DeviceBytes* numbers : {&q_, &out_, &values_})
-    *numbers = DeviceBytes(gpu, sized(queries * shape.head_dim));
-  for (DeviceBytes* numbers : {&max_, &sum_, &log_sum_}) *numbers = DeviceBytes(gpu, sized(queries));
+  for (DeviceBytes* numbers : {&q_, &out_}) *numbers = DeviceBytes(gpu, sized(queries * shape.head_dim));
+  log_sum_ = DeviceBytes(gpu, sized(queries));
   logits_ = DeviceBytes(gpu, sized(queries * budget));
   counters_ = upload(gpu, std::vector<unsigned>(static_cast<size_t>(queries), 0));
 
@@ -78,30 +77,28 @@ void HeavyHitters::step() {
 
 // Only shapes come from the host: how many rows there are.
 void HeavyHitters::attend() {
-  std::vector<cuda::Problem> problems;
-  std::vector<cuda::WorkItem> items;
+  AttentionPlan plan{.layout = layout_, .head_dim = shape_.head_dim, .group = shape_.group};
   for (int32_t i = 0; i < shape_.heads; ++i) {
     const int64_t first_query = int64_t{i} * shape_.group;
-    problems.push_back({.q = q_.as<float>() + first_query * shape_.head_dim,
-                        .out = out_.as<float>() + first_query * shape_.head_dim,
-                        .pages = pages_.as<cuda::Page>() + i,
-                        .tail = nullptr,
-                        .rows = rows(),
-                        .tail_rows = 0,
-                        .n = 1,
-                        .visible = rows(),
-                        .splits = 1,
-                        .first_partial = first_query,
-                        .logits = logits_.as<float>() + first_query * rows()});
-    items.push_back({i, 0, 0, rows()});
+    plan.problems.push_back({.q = q_.as<float>() + first_query * shape_.head_dim,
+                             .out = out_.as<float>() + first_query * shape_.head_dim,
+                             .pages = pages_.as<cuda::Page>() + i,
+                             .rows = rows(),
+                             .n = 1,
+                             .visible = rows(),
+                             .logits = logits_.as<float>() + first_query * rows()});
   }
-  problems_ = upload(gpu_, problems);
-  items_ = upload(gpu_, items);
+  plan.cut(gpu_, AttentionPlan::Cut::kWhole);
+  for (DeviceBytes* numbers : {&max_, &sum_}) *numbers = DeviceBytes(gpu_, sized(plan.partials));
+  values_ = DeviceBytes(gpu_, sized(plan.partials * shape_.head_dim));
+  problems_ = upload(gpu_, plan.problems);
+  items_ = upload(gpu_, plan.items[0]);
   const auto* on_gpu = problems_.as<cuda::Problem>();
-  const cuda::Partials partials{max_.as<float>(), sum_.as<float>(), values_.as<float>()};
-  const cuda::MergeParams merge{on_gpu,      partials, shape_.group, shape_.head_dim, log_sum_.as<float>(),
-                                shape_.group};
-  gpu_.decode({layout_, items_.as<cuda::WorkItem>(), merge, counters_.as<unsigned>(), false}, shape_.heads);
+  plan.run(gpu_, {.problems = on_gpu,
+                  .items = {items_.as<cuda::WorkItem>()},
+                  .counters = counters_.as<unsigned>(),
+                  .partials = {max_.as<float>(), sum_.as<float>(), values_.as<float>()},
+                  .log_sum = log_sum_.as<float>()});
   gpu_.add_attention_weights(
       {on_gpu, log_sum_.as<float>(), weights_.as<float*>(), shape_.group, shape_.group}, shape_.heads,
       rows());
