@@ -277,9 +277,9 @@ struct DecodeLane {
       zero[slot] *= factor[slot];
     }
     KV_UNROLL
-    for (auto& tile : values) {
+    for (auto& channels : values) {
       KV_UNROLL
-      for (int i = 0; i < 4; ++i) tile[i] *= factor[i / 2 % kSlots];
+      for (int i = 0; i < 4; ++i) channels[i] *= factor[i / 2 % kSlots];
     }
   }
 
