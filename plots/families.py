@@ -22,7 +22,7 @@ _PARAMETERS = r"\(([^()]*)\)"
 # Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
 # bounds its tokens does.
 _SELECTION = re.compile(r"(all|quest|topk)\b")
-_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
+_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|duo|expected|ada|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@
   X(knorm)                  \
   X(random)                 \
   X(snapkv)                 \
+  X(duo)                    \
+  X(expected)               \
+  X(ada)                    \
   // the end of the retentions
 
 #define KVLAB_SELECTIONS(X) \

@@ -213,8 +213,10 @@ Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<cons
   int64_t blocks = 0;
   for (const int64_t tokens : lengths) {
     // A prompt that is cut is stored whole before.
-    const int64_t rows = retention_of(spec).cuts_prompt ? tokens : placed_rows(spec, shape, tokens);
-    blocks += (rows + block - 1) / block;
+    for (int64_t rows : placed_rows(spec, shape, tokens)) {
+      if (retention_of(spec).cuts_prompt) rows = tokens;
+      blocks += (rows + block - 1) / block;
+    }
   }
   Spec fitting = spec;
   fitting.placement.values["pool"] = std::to_string(std::max<int64_t>(1, blocks * shape.layers * times));

@@ -56,8 +56,11 @@ results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
     if (retention.keeps_all) continue;
     kept = 1;
     for (size_t i = 0; i < lengths.size(); ++i) {
-      if (retention.slots(spec.retention, {cache.shape().max_tokens, lengths[i], prompts[i]}) < lengths[i])
-        return 0;
+      for (int head = 0; head < cache.shape().kv_heads; ++head) {
+        const SequenceLengths of{cache.shape().max_tokens, lengths[i], prompts[i], head,
+                                 cache.shape().kv_heads};
+        if (retention.slots(spec.retention, of) < lengths[i]) return 0;
+      }
     }
   }
   return kept;

@@ -17,6 +17,8 @@ namespace {
 std::string refused(const Spec& spec) {
   if (retention_of(spec).cuts_prompt)
     return "'" + spec.retention.name + "' needs a prompt whole, and here prompts are read in chunks";
+  if (retention_of(spec).ragged)
+    return "heads of '" + spec.retention.name + "' keep different numbers of rows, and that is not replayed";
   if (spec.placement.name == "tiered") return "rows of a second tier are not replayed";
   const auto pool = spec.placement.values.find("pool");
   if (pool != spec.placement.values.end() && pool->second != "0")

@@ -102,7 +102,7 @@ struct RowAllocator::Group {
         layers(layers_),
         codec(codec_for(spec, shape)),
         buffered(ResidualBuffer::needed(codec)),
-        context(placement_context(shape, unit_layout(codec, shape), slots(shape.max_tokens), nullptr)) {
+        context(placement_context(spec, shape, unit_layout(codec, shape), nullptr)) {
     if (spec.placement.values.contains("pool"))
       block_units = spec.placement.integer("block") / context.unit.rows;
   }

@@ -96,6 +96,21 @@ int64_t place_of(std::string_view choice, const std::vector<std::string_view>& c
   return std::find(choices.begin(), choices.end(), choice) - choices.begin();
 }
 
+// The spec for a cache of the first KV heads alone: of heads that it names by number, those.
+Spec of_first_heads(Spec spec, int kv_heads) {
+  for (const Parameter& parameter : retention_of(spec).parameters) {
+    std::string& value = spec.retention.values.at(std::string(parameter.name));
+    if (parameter.kind != Parameter::Kind::kHeads || value.find('.') != std::string::npos) continue;
+    std::string named;
+    for (int head = 0; head < kv_heads; ++head) {
+      if (("+" + value + "+").find("+" + std::to_string(head) + "+") != std::string::npos)
+        named += (named.empty() ? "" : "+") + std::to_string(head);
+    }
+    value = named.empty() ? "0.01" : named;  // a share that is none of so few
+  }
+  return spec;
+}
+
 // As many of `most` tokens as kPolicyCheckWork allows. Each attends to itself and what is kept of those
 // before.
 int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, int64_t max_tokens,
@@ -103,7 +118,7 @@ int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, in
   const int heads = std::min(w.kv_heads, kCheckedKvHeads) * (w.q_heads / w.kv_heads);
   const RetentionEntry& retention = retention_of(spec);
   double work = 0.0;
-  int64_t n = 0;
+  int64_t n = 0;  // every head is counted as the one with the most rows
   while (n < max_tokens && work < kPolicyCheckWork) {
     ++n;
     // A prompt that is cut is attended to in full until its end.
@@ -116,7 +131,7 @@ int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, in
 
 }  // namespace
 
-reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
+reference::Policy policy_of(const Spec& spec, int64_t max_tokens, int kv_heads) {
   const Stage& stage = spec.retention;
   reference::Policy policy{.name = stage.name};
   for (const Parameter& parameter : retention_of(spec).parameters) {
@@ -127,6 +142,11 @@ reference::Policy policy_of(const Spec& spec, int64_t max_tokens) {
       policy.parameters[name] = stage.rows(name, max_tokens);
     } else if (parameter.kind == Parameter::Kind::kInteger) {
       policy.parameters[name] = stage.integer(name);
+    } else if (parameter.kind == Parameter::Kind::kHeads) {
+      for (int head = 0; head < kv_heads; ++head)
+        policy.parameters[name + std::to_string(head)] = stage.names_head(name, head, kv_heads);
+    } else if (parameter.kind == Parameter::Kind::kDecimal) {
+      policy.parameters[name] = stage.hundredths(name);
     } else {
       policy.parameters[name] = place_of(stage.text(name), parameter.choices);
     }
@@ -138,7 +158,9 @@ PolicyCheck check_policy(const Spec& spec, const workload::Workload& workload, i
                          int64_t prompt, cuda::Gpu* gpu) {
   if (retention_of(spec).keeps_all) return {};
   if (!reference::find_oracle(spec.retention.name)) return {.oracle = "no_policy"};
-  return check_policy(spec, policy_of(spec, max_tokens), workload, max_tokens, prompt, gpu);
+  const int kv_heads = std::min(workload.shape().kv_heads, kCheckedKvHeads);
+  const Spec checked = of_first_heads(spec, kv_heads);
+  return check_policy(checked, policy_of(checked, max_tokens, kv_heads), workload, max_tokens, prompt, gpu);
 }
 
 PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
@@ -150,7 +172,11 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
   if (!retention.cuts_prompt) prompt = 0;  // for the others it makes no difference
   const int64_t most = std::min(max_tokens, workload.max_tokens());
   const int64_t n = affordable_tokens(spec, workload.shape(), most, prompt);
-  if (n < prompt || retention.slots(spec.retention, {max_tokens, n, prompt}) >= n) return check;
+  bool evicts = false;
+  const int kv_heads = std::min(workload.shape().kv_heads, kCheckedKvHeads);
+  for (int head = 0; head < kv_heads; ++head)
+    evicts |= retention.slots(spec.retention, {max_tokens, n, prompt, head, kv_heads}) < n;
+  if (n < prompt || !evicts) return check;
 
   const Heads heads = heads_of(workload, n, max_tokens);
   const Observed seen = observe(spec, heads, prompt, gpu);
@@ -162,6 +188,7 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
                                      .k = k,
                                      .v = v,
                                      .raw_k = heads.k,
+                                     .raw_v = heads.v,
                                      .q_heads = heads.shape.q_heads,
                                      .kv_heads = heads.shape.kv_heads,
                                      .n = n,

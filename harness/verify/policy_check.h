@@ -56,7 +56,7 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
 // Of two groups of layers, neither of which failed: the larger of each, and "no_policy" if one has none.
 PolicyCheck joined(const PolicyCheck& a, const PolicyCheck& b);
 
-// The FP64 policy of a spec's retention, which has one.
-reference::Policy policy_of(const Spec& spec, int64_t max_tokens);
+// The FP64 policy of a spec's retention, which has one, for a layer of so many KV heads.
+reference::Policy policy_of(const Spec& spec, int64_t max_tokens, int kv_heads);
 
 }  // namespace kv::verify

@@ -18,7 +18,8 @@ constexpr const char* kSpecs[] = {"contiguous",
                                   "contiguous/h2o(heavy=8,recent=8)",
                                   "contiguous/snapkv(budget=16,window=4)",
                                   "concat/f16/ring(window=8,sinks=2)",
-                                  "tiered(hot=16,warm=16)"};
+                                  "tiered(hot=16,warm=16)",
+                                  "paged/f16/duo(recent=8,sinks=2)"};
 constexpr kv::CacheShape kShape{
     .layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 32, .max_tokens = 256, .max_sequences = 2};
 

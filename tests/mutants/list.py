@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant("harness/verify/codec_check.cc", "stated.low <= error && error <= stated.high", "error <= stated.high", "codec_check_test"),
     Mutant("harness/verify/reference/attention.cc", "const Index visible = first + i + 1;", "const Index visible = first + i;", "reference_attention_test verify_test"),
     # Retention and placement
-    Mutant("variants/retention/ring.cc", "sinks_ + (token - sinks_) % window_;", "sinks_ + token % window_;", "retention_test"),
+    Mutant("variants/retention/window.h", "sinks_ + (token - sinks_) % window_;", "sinks_ + token % window_;", "retention_test"),
     Mutant("variants/retention/h2o.cc", "token[slot] > count() - recent_;", "token[slot] > count() - recent_ - 1;", "retention_policies_test retention_test"),
     Mutant("variants/retention/h2o.cc", "score[slot] += weights[slot]", "score[slot] = weights[slot]", "retention_policies_test"),
     # Folders
@@ -128,9 +128,15 @@ MUTANTS = [
     Mutant("variants/retention/knorm.cc", "sum += double{x} * x;", "sum += x;", "retention_policies_test"),
     Mutant("variants/retention/knorm.cc", "std::max_element(score.begin()", "std::min_element(score.begin()", "retention_policies_test"),
     Mutant("variants/retention/tova.cc", "room - 1), .scored = false}", "room), .scored = false}", "retention_policies_test"),
-    Mutant("variants/retention/snapkv.cc", "values[a] > values[b] : a < b;", "values[a] > values[b] : a > b;", "retention_policies_test retention_test"),
-    Mutant("variants/retention/snapkv.cc", "reach = kernel / 2;", "reach = kernel;", "retention_policies_test"),
-    Mutant("variants/retention/snapkv.cc", "dropped_ = prompt_ - settings_.budget;", "dropped_ = prompt_ - settings_.budget - 1;", "retention_policies_test retention_test"),
+    Mutant("variants/retention/prompt_cut.cc", "values[a] > values[b] : a < b;", "values[a] > values[b] : a > b;", "retention_policies_test retention_test"),
+    Mutant("variants/retention/prompt_cut.cc", "reach = kernel / 2;", "reach = kernel;", "retention_policies_test"),
+    Mutant("variants/retention/prompt_cut.cc", "dropped_ = prompt_ - std::ssize(keep_);", "dropped_ = prompt_ - std::ssize(keep_) - 1;", "retention_policies_test retention_test"),
+    Mutant("variants/retention/duo.cc", "std::clamp<int64_t>(window_ - count_, 1, remaining)", "remaining", "retention_test head_budgets_test"),
+    Mutant("variants/cache/append.cc", "while (head-- > 0) {", "while (false) {", "head_budgets_test"),
+    Mutant("variants/placement/paged.cc", "pool_blocks += blocks_of(context.most_units(layer));", "pool_blocks += table_blocks;", "head_budgets_test"),
+    Mutant("variants/retention/ada.cc", "% mean > steps", "% mean < steps", "retention_test"),
+    Mutant("variants/retention/expected.cc", "square / (2.0 * static_cast<double>(d))", "square / static_cast<double>(d)", "retention_test"),
+    Mutant("variants/retention/expected.cc", "factor = 1.0 / factor;", "factor = 1.0 * factor;", "retention_test"),
     # Losses
     Mutant("harness/measure/prediction.cc", ".loss_change = reference.log_p[token] - got.log_p[token]", ".loss_change = got.log_p[token] - reference.log_p[token]", "quality_test"),
     Mutant("harness/measure/prediction.cc", "kl += std::exp(reference.log_p[i])", "kl += std::exp(got.log_p[i])", "quality_test"),

@@ -84,6 +84,7 @@ inline PolicyInput input_of(const CacheShape& shape, const Tokens& all) {
           .k = all.k,
           .v = all.v,
           .raw_k = {},
+          .raw_v = {},
           .q_heads = shape.q_heads,
           .kv_heads = shape.kv_heads,
           .n = all.n,

@@ -8,8 +8,8 @@ namespace {
 using namespace retention_tests;
 using retention_tests::relative_l2;
 
-// Prompts matter to snapkv alone, which is otherwise `full`.
-bool is_prompted(const Spec& spec) { return spec.retention.name == "snapkv"; }
+// Prompts matter to those that cut them, which are otherwise `full`.
+bool is_prompted(const Spec& spec) { return retention_of(spec).cuts_prompt; }
 
 // Every retention that evicts, with every codec that it can be paired with.
 std::vector<Spec> evicting_specs(bool prompted) {
@@ -30,6 +30,12 @@ std::vector<Spec> evicting_specs(bool prompted) {
                                     "random(budget=3,seed=9)",
                                     "snapkv(budget=48,window=16,kernel=7)",
                                     "snapkv(budget=40,window=8,kernel=1)",
+                                    "expected(budget=48)",
+                                    "expected(budget=30,sinks=0,future=64)",
+                                    "ada(budget=48,window=16,kernel=7,step=4)",
+                                    "ada(budget=40,window=8,kernel=1,floor=0,step=1)",
+                                    "duo(recent=24,sinks=4)",
+                                    "duo(recent=30,sinks=0,retrieval=1)",
                                     "ring(window=24,sinks=4,positions=cache)",
                                     "h2o(heavy=16,recent=16,positions=cache)",
                                     "tova(budget=32,positions=cache)",
@@ -60,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(All, Chunks, testing::ValuesIn(evicting_specs(false)), 
 TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
   constexpr int64_t kTokens = 240, kPrompt = 120;
   const Codec codec = codec_of(GetParam()).make(GetParam().codec);
-  const Policy policy = verify::policy_of(GetParam(), kShape.max_tokens);
+  const Policy policy = verify::policy_of(GetParam(), kShape.max_tokens, kShape.kv_heads);
   for (const char* family : {"heavy", "local"}) {
     const Tokens all = read_tokens(family, kShape, kTokens, 1);
     const bool prompted = is_prompted(GetParam());
@@ -70,6 +76,7 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     stored.v = verify::as_stored(codec, codec.v, kShape.head_dim, all.v);
     PolicyInput input = input_of(kShape, stored);
     input.raw_k = all.k;
+    input.raw_v = all.v;
     input.prompt = prompted ? kPrompt : 0;
     const PolicyRun followed = reference::run_policy(policy, input, &seen.kept);
     EXPECT_LT(relative_l2(seen.out, followed.out), contract::attention_tolerance(GetParam())) << family;
@@ -143,6 +150,9 @@ TEST(Memory, MetadataIsTheIdsAndTheScores) {
   EXPECT_EQ(metadata("tova(budget=40)"), 40 * 8);
   EXPECT_EQ(metadata("knorm(budget=40)"), 40 * 8);
   EXPECT_EQ(metadata("snapkv(budget=40)"), 40 * 4);
+  EXPECT_EQ(metadata("duo(recent=40)"), 0);
+  EXPECT_EQ(metadata("expected(budget=40)"), 40 * 4);
+  EXPECT_EQ(metadata("ada(budget=40)"), 40 * 4);
   EXPECT_EQ(metadata("h2o(heavy=0.5,recent=4096)"), kShape.max_tokens * 8) << "no more slots than tokens";
 }
 

@@ -179,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "tiered(hot=100,warm=100,warm_codec=q8_0,disk_codec=q4_0)/f16",
                     "contiguous/f32/ring(window=24,sinks=4)", "contiguous/f32/h2o(heavy=16,recent=8)",
                     "contiguous/f32/tova(budget=24)", "contiguous/f32/knorm(budget=24)",
-                    "contiguous/f32/random(budget=24)", "paged/f32/snapkv(budget=24,window=8)"));
+                    "contiguous/f32/random(budget=24)", "paged/f32/snapkv(budget=24,window=8)",
+                    "paged/f32/duo(recent=20,sinks=4)", "concat/f32/duo(recent=20,sinks=4,retrieval=0.01)"));
 
 TEST_F(SavedFile, ARefusedOneChangesNothing) {
   const int64_t held = ledger_.payload().current_bytes;

@@ -42,9 +42,10 @@ void expect_round_trips(const Table& table, const std::string& before) {
       if (p.kind == Parameter::Kind::kText) {
         values = {"/some/folder", "", "a=b"};
       } else if (p.kind == Parameter::Kind::kDecimal) {
-        values = {print_hundredths(p.min), print_hundredths(p.max), "2.25"};
+        values = {print_hundredths(p.min), print_hundredths(p.max), print_hundredths((p.min + p.max) / 2)};
       } else if (p.kind != Parameter::Kind::kChoice)
         values = {std::to_string(p.min), std::to_string(p.max)};
+      if (p.kind == Parameter::Kind::kHeads) values = {"0", "0+3", "1023", "0.25"};
       if (p.kind == Parameter::Kind::kRows) values.insert(values.end(), {"0.1", "0.25", "0.999"});
       for (const std::string& value : values) {
         const std::string text = plain + "(" + std::string(p.name) + "=" + value + ")";

@@ -22,6 +22,9 @@ class Appender {
   void store(int layer, std::span<const StepInput> inputs);
 
  private:
+  // What the inputs add to what is placed with this head, into growths_.
+  void find_growths(int layer, int head, std::span<const StepInput> inputs);
+
   Stages& stages_;
   Sequences& sequences_;
   // Kept between steps so that a steady state allocates nothing.

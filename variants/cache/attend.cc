@@ -39,7 +39,7 @@ void Attender::view(int layer, std::span<const StepInput> inputs) {
   heads_.clear();
   for (const StepInput& in : inputs) {
     const Sequence& s = sequences_.at(in.sequence);
-    stages_.placement->view(in.sequence, layer, sequences_.stored_units(s, layer));
+    sequences_.view(in.sequence, layer);
     for (int head = 0; head < stages_.read_heads(); ++head) {
       views_.push_back(sequences_.spans(in.sequence, layer, head));
       heads_.push_back(s.retention[stages_.index(layer, head / stages_.placement->repeats())].get());
@@ -60,9 +60,9 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
   if (stages_.shape.is_latent()) write_latent_outputs(inputs);
   if (stages_.hadamard) stages_.hadamard->restore(inputs);
-  if (!scored) return;
-  stages_.storage->observe_weights(problems_, scored_);
-  compact_scored(layer, inputs);
+  if (scored) stages_.storage->observe_weights(problems_, scored_);
+  show_rows(layer, inputs);
+  compact_observed(layer, inputs);
 }
 
 // Each input's q into queries_, rotated where the cache does that. A step's tokens are the newest that are
@@ -137,28 +137,55 @@ bool Attender::find_scored(int layer, std::span<const StepInput> inputs) {
   return any;
 }
 
-void Attender::compact_scored(int layer, std::span<const StepInput> inputs) {
+void Attender::show_rows(int layer, std::span<const StepInput> inputs) {
+  const CacheShape& s = stages_.shape;
   for (const StepInput& in : inputs) {
-    if (std::exchange(sequences_.at(in.sequence).slice[layer].scored, false))
-      compact(layer, in.sequence);  // attending again must not count twice
+    if (!sequences_.at(in.sequence).slice[layer].shown) continue;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int head = 0; head < s.kv_heads; ++head) {
+      const int64_t at = int64_t{head} * in.n * s.head_dim;
+      sequences_.policy(in.sequence, layer, head)
+          .show({.n = in.n,
+                 .head_dim = s.head_dim,
+                 .value_dim = s.out_dim(),
+                 .group = s.group(),
+                 .q = in.q + at * s.group(),
+                 .k = in.k + at,
+                 .v = s.is_latent() ? in.k : in.v + at});
+    }
+  }
+}
+
+void Attender::compact_observed(int layer, std::span<const StepInput> inputs) {
+  for (const StepInput& in : inputs) {
+    Slice& slice = sequences_.at(in.sequence).slice[layer];
+    if (!slice.scored && !slice.shown) continue;
+    slice.scored = slice.shown = false;  // attending again must not count twice
+    compact(layer, in.sequence);
   }
 }
 
 // Moves the rows that the retention keeps to the front and gives back what lies behind them.
 void Attender::compact(int layer, SequenceId id) {
-  Placement& placement = *stages_.placement;
-  const int64_t before = sequences_.policy(id, layer, 0).slots();
+  const Sequence& s = sequences_.at(id);
+  const std::span heads(s.retention.data() + stages_.index(layer, 0),
+                        static_cast<size_t>(stages_.shape.kv_heads));
+  heads.front()->settle(heads);
+  std::vector<int64_t> before;
   for (int head = 0; head < stages_.shape.kv_heads; ++head) {
+    before.push_back(sequences_.policy(id, layer, head).slots());
     const std::vector<int64_t> keep = sequences_.policy(id, layer, head).compact();
     for (int64_t to = 0; to < static_cast<int64_t>(keep.size()); ++to) {
       if (keep[to] != to)
-        move_row(stages_, placement.at(id, layer, head, keep[to]), placement.at(id, layer, head, to));
+        move_row(stages_, stages_.at(id, layer, head, keep[to]), stages_.at(id, layer, head, to));
     }
   }
-  const int64_t after = sequences_.policy(id, layer, 0).slots();
-  if (after == before) return;
-  forget_views();
-  placement.trim(id, layer, before, after);
+  for (int head = 0; head < stages_.placed_heads(); ++head) {
+    const int64_t after = sequences_.policy(id, layer, head).slots();
+    if (after == before[static_cast<size_t>(head)]) continue;
+    forget_views();
+    stages_.placement->trim(id, stages_.place(layer, head).layer, before[static_cast<size_t>(head)], after);
+  }
 }
 
 }  // namespace kv

@@ -26,7 +26,8 @@ class Attender {
   void find_candidates();
   void show_selected();
   bool find_scored(int layer, std::span<const StepInput> inputs);
-  void compact_scored(int layer, std::span<const StepInput> inputs);
+  void show_rows(int layer, std::span<const StepInput> inputs);
+  void compact_observed(int layer, std::span<const StepInput> inputs);
   void compact(int layer, SequenceId id);
 
   Stages& stages_;

@@ -26,7 +26,7 @@ struct Prediction {
       : spec(spec_),
         shape(shape_),
         codec(codec_for(spec, shape)),
-        context(placement_context(shape, unit(), slots(shape.max_tokens, 0), nullptr)) {}
+        context(placement_context(spec, shape, unit(), nullptr)) {}
 
   UnitLayout unit() const { return unit_layout(codec, shape); }
   int64_t residual_bytes() const {
@@ -34,17 +34,25 @@ struct Prediction {
     return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
   }
 
-  int64_t slots(int64_t tokens, int64_t prompt) const {
-    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt});
+  // Heads that the placement has each for itself, or one for all.
+  int placed_heads() const { return context.head_units.empty() ? 1 : shape.kv_heads; }
+  // What the placement's closed forms are told of what such a head is placed with.
+  PlacementContext context_of(int head) const {
+    PlacementContext own = context;
+    own.max_units = context.most_units(head);
+    return own;
+  }
+  int64_t slots(int64_t tokens, int64_t prompt, int head) const {
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt, head, shape.kv_heads});
   }
   OuterTiers outer_tiers(int64_t tokens) const {
     const PlacementEntry& placement = placement_of(spec);
-    return placement.layer_tiers ? placement.layer_tiers(spec.placement, context, units(tokens, 0))
+    return placement.layer_tiers ? placement.layer_tiers(spec.placement, context, units(tokens, 0, 0))
                                  : OuterTiers();
   }
-  // Units of one layer that lie in the placement.
-  int64_t units(int64_t tokens, int64_t prompt) const {
-    const int64_t rows = slots(tokens, prompt);
+  // Units of one layer's head that lie in the placement.
+  int64_t units(int64_t tokens, int64_t prompt, int head) const {
+    const int64_t rows = slots(tokens, prompt, head);
     return ResidualBuffer::needed(codec) ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows
                                          : rows;
   }
@@ -57,12 +65,13 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
   std::vector<int64_t> used;
   int64_t bytes = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const int64_t units = of.units(lengths[i], prompts.empty() ? 0 : prompts[i]);
-    bytes += placement.layer_bytes(spec.placement, of.context, units);
+    for (int head = 0; head < of.placed_heads(); ++head) {
+      used.push_back(of.units(lengths[i], prompts.empty() ? 0 : prompts[i], head));
+      bytes += placement.layer_bytes(spec.placement, of.context_of(head), used.back());
+    }
     bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
     bytes += of.residual_bytes();
     bytes += selection_bytes(of.spec, shape) * shape.kv_heads;
-    used.push_back(units);
   }
   const int64_t shared =
       placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context, used) : 0;
@@ -98,6 +107,20 @@ std::string clash_of_selection(const Spec& spec) {
   return reason.empty() ? "" : who + reason;
 }
 
+// Heads that trade rows hold as much as the closed form says only where memory comes by parts of what they trade.
+std::string clash_of_trades(const Spec& spec) {
+  const RetentionEntry& retention = retention_of(spec);
+  const PlacementEntry& placement = placement_of(spec);
+  if (!retention.traded_rows || has_tiers(spec)) return "";
+  const std::string trade = "heads of retention '" + spec.retention.name + "' trade " +
+                            std::to_string(retention.traded_rows(spec.retention)) +
+                            " rows at a time, and placement '" + spec.placement.name + "' takes memory by ";
+  if (!placement.grain_rows) return trade + "no fixed number of rows";
+  const int64_t grain = placement.grain_rows(spec.placement);
+  if (retention.traded_rows(spec.retention) % grain == 0) return "";
+  return trade + std::to_string(grain) + ": make `step` a multiple of that";
+}
+
 std::string clash_of_stages(const Spec& spec) {
   if (const std::string reason = unknown_number(spec.retention, retention_of(spec)); !reason.empty())
     return reason;
@@ -113,6 +136,7 @@ std::string clash_of_stages(const Spec& spec) {
     return "positions=cache rotates keys by RoPE when they are read, and those that the codec has "
            "rotated are no longer in pairs";
   const PlacementEntry& placement = placement_of(spec);
+  if (const std::string reason = clash_of_trades(spec); !reason.empty()) return reason;
   const std::string reason =
       placement.refuses ? placement.refuses(spec.placement, codec, retention_of(spec)) : "";
   return reason.empty() ? clash_of_selection(spec) : reason;
@@ -146,14 +170,19 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
 int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
   const Prediction of(spec, shape);
   int64_t bytes = 0;
-  for (const int64_t tokens : lengths)
-    bytes += ReadCopies::bytes(spec.placement, of.context, of.units(tokens, 0));
+  for (const int64_t tokens : lengths) {
+    for (int head = 0; head < of.placed_heads(); ++head)
+      bytes += ReadCopies::bytes(spec.placement, of.context, of.units(tokens, 0, head));
+  }
   return bytes * shape.layers;
 }
 
-int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
+std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
   const Prediction of(spec, shape);
-  return of.units(tokens, prompt) * of.context.unit.rows;
+  std::vector<int64_t> rows;
+  for (int head = 0; head < of.placed_heads(); ++head)
+    rows.push_back(of.units(tokens, prompt, head) * of.context.unit.rows);
+  return rows;
 }
 
 bool has_tiers(const Spec& spec) {
@@ -178,7 +207,7 @@ TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<c
   const Prediction of(spec, shape);
   for (const int64_t tokens : lengths) {
     const OuterTiers outer = of.outer_tiers(tokens);
-    const int64_t units = of.units(tokens, 0),
+    const int64_t units = of.units(tokens, 0, 0),
                   raw = tokens - units * of.context.unit.rows;  // in the residual buffer
     bytes.hot += (units - outer.warm_units - outer.disk_units) * of.context.unit_bytes() * shape.kv_heads +
                  raw * ResidualBuffer::row_bytes(shape.kv_heads, shape.head_dim, shape.is_latent());
@@ -255,6 +284,8 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
     reason = "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec";
   if (reason.empty() && gpu && has_tiers(spec) && spec.placement.integer("chunk") != kSplitRows)
     reason = "a GPU's kernels take pieces of " + std::to_string(kSplitRows) + " rows; leave out chunk";
+  if (reason.empty() && gpu && retention_of(spec).ragged)
+    reason = "heads that keep different numbers of rows are for the CPU alone; use --device cpu";
   if (reason.empty()) reason = unstorable_reason(gpu, shape.head_dim);
   if (reason.empty() && gpu && !selection_of(spec).reads_all())
     reason = "selection '" + spec.selection.name + "' has kernels for the CPU alone; use --device cpu";

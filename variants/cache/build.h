@@ -36,8 +36,9 @@ int64_t selection_bytes(const Spec& spec, const CacheShape& shape);
 int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
 
 // Rows of one head that such a sequence has in the placement: those that are kept, without those that wait in
-// the codec's residual buffer.
-int64_t placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt = 0);
+// the codec's residual buffer. One number, or [kv_heads] where the heads keep different ones.
+std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens,
+                                 int64_t prompt = 0);
 
 // predicted_bytes by tier, and the bytes of files on a disk. Where a placement has one tier, all is hot.
 TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,

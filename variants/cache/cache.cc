@@ -175,7 +175,7 @@ void JoinedCache::step_in_slices(int layer, const StepInput& in) {
 }
 
 std::span<const Span> JoinedCache::resident_spans(SequenceId id, int layer, int head) {
-  stages_.placement->view(id, layer, sequences_.stored_units(sequences_.at(id), layer));
+  sequences_.view(id, layer);
   return sequences_.spans(id, layer, head * stages_.placement->repeats());
 }
 

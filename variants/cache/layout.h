@@ -14,8 +14,8 @@ inline UnitLayout unit_layout(const Codec& codec, const CacheShape& shape) {
   return unit_layout(codec, shape.head_dim, shape.is_latent());
 }
 
-// `max_slots`: the most rows of one sequence. `memory` may be null where nothing will be stored.
-PlacementContext placement_context(const CacheShape& shape, const UnitLayout& unit, int64_t max_slots,
+// Of rows that the spec's retention keeps. `memory` may be null where nothing will be stored.
+PlacementContext placement_context(const Spec& spec, const CacheShape& shape, const UnitLayout& unit,
                                    Memory* memory);
 
 }  // namespace kv

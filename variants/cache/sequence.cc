@@ -17,8 +17,8 @@ SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
   fresh.tokens.assign(static_cast<size_t>(shape.layers), tokens);
   fresh.slice.assign(static_cast<size_t>(shape.layers), {});
   for (int head = 0; head < shape.layers * shape.kv_heads; ++head) {
-    fresh.retention.push_back(
-        stages_.retention.make(stages_.spec.retention, {shape.max_tokens, head, &stages_.memory}));
+    fresh.retention.push_back(stages_.retention.make(
+        stages_.spec.retention, {shape.max_tokens, head, shape.kv_heads, &shape.rope, &stages_.memory}));
     if (tokens > 0) fresh.retention.back()->adopt(tokens);
   }
   for (int head = 0; !stages_.selection.reads_all() && head < shape.layers * shape.kv_heads; ++head) {
@@ -53,7 +53,10 @@ SequenceId Sequences::fork(SequenceId from) {
   for (const HeadSelection& head : parent.selection)
     child.selection.push_back({head.chooser->clone(), head.read});
   std::vector<int64_t> units;
-  for (int layer = 0; layer < stages_.shape.layers; ++layer) units.push_back(stored_units(parent, layer));
+  for (int layer = 0; layer < stages_.shape.layers; ++layer) {
+    for (int head = 0; head < stages_.placed_heads(); ++head)
+      units.push_back(stored_units(parent, layer, head));
+  }
   add_span_lists(child);
   const SequenceId id = free_id();
   open(id);
@@ -89,8 +92,11 @@ std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
     const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
     if (tokens < earliest)
       return refusal("codec '" + stages_.spec.codec.name + "'", irreversible(stages_.codec), earliest);
-    if (!stages_.placement->can_truncate(id, layer, stored_units(s, layer, tokens)))
-      return "placement '" + stages_.spec.placement.name + "': older rows were encoded anew in their tier";
+    for (int head = 0; head < stages_.placed_heads(); ++head) {
+      if (!stages_.placement->can_truncate(id, stages_.place(layer, head).layer,
+                                           stored_units(s, layer, head, tokens)))
+        return "placement '" + stages_.spec.placement.name + "': older rows were encoded anew in their tier";
+    }
   }
   return "";
 }
@@ -100,11 +106,13 @@ std::function<void()> Sequences::prepare_truncation(SequenceId id, int64_t token
   std::vector<std::function<void()>> layers;
   for (int layer = 0; layer < stages_.shape.layers; ++layer) {
     if (tokens >= s.tokens[layer]) continue;
-    const auto forget_rows = stages_.placement->prepare_truncation(id, layer, stored_units(s, layer),
-                                                                   stored_units(s, layer, tokens));
-    layers.push_back([this, id, layer, tokens, forget_rows] {
+    for (int head = 0; head < stages_.placed_heads(); ++head) {
+      layers.push_back(stages_.placement->prepare_truncation(id, stages_.place(layer, head).layer,
+                                                             stored_units(s, layer, head),
+                                                             stored_units(s, layer, head, tokens)));
+    }
+    layers.push_back([this, id, layer, tokens] {
       Sequence& of = at(id);
-      forget_rows();
       for (int head = 0; head < stages_.shape.kv_heads; ++head) policy(id, layer, head).truncate(tokens);
       if (!of.residual.empty()) of.residual[layer].truncate(tokens);
       for (int head = 0; !of.selection.empty() && head < stages_.shape.kv_heads; ++head) {
@@ -128,26 +136,33 @@ const Sequence& Sequences::at(SequenceId id) const {
   return sequences_[id];
 }
 
-int64_t Sequences::stored_units(const Sequence& s, int layer, int64_t tokens) const {
-  const int64_t slots = s.retention[stages_.index(layer, 0)]->slots_after(tokens);
+int64_t Sequences::stored_units(const Sequence& s, int layer, int head, int64_t tokens) const {
+  const int64_t slots = s.retention[stages_.index(layer, head)]->slots_after(tokens);
   if (s.residual.empty()) return slots;
   return ResidualBuffer::encoded_rows(stages_.codec, slots) / stages_.unit.rows;
 }
 
+void Sequences::view(SequenceId id, int layer) {
+  for (int head = 0; head < stages_.placed_heads(); ++head)
+    stages_.placement->view(id, stages_.place(layer, head).layer, stored_units(at(id), layer, head));
+}
+
 std::span<const Span> Sequences::spans(SequenceId id, int layer, int read_head) {
   Placement& placement = *stages_.placement;
-  const int head = read_head / placement.repeats();
+  const int repeats = placement.repeats(), head = read_head / repeats;
+  const Stages::Place place = stages_.place(layer, head);
   Sequence& s = at(id);
   const int64_t slots = s.retention[stages_.index(layer, head)]->slots();
   const int64_t rows = s.residual.empty() ? slots : ResidualBuffer::encoded_rows(stages_.codec, slots);
   HeadSpans& list = s.spans[static_cast<size_t>(layer * stages_.read_heads() + read_head)];
-  if (list.moves != placement.moves(id, layer) || list.settled_rows > rows) {
+  if (list.moves != placement.moves(id, place.layer) || list.settled_rows > rows) {
     list.settled = 0;
     list.settled_rows = 0;
-    list.moves = placement.moves(id, layer);
+    list.moves = placement.moves(id, place.layer);
   }
   list.spans.erase(list.spans.begin() + static_cast<int64_t>(list.settled), list.spans.end());
-  placement.spans(id, layer, read_head, list.settled_rows, rows, list.spans);
+  placement.spans(id, place.layer, place.head * repeats + read_head % repeats, list.settled_rows, rows,
+                  list.spans);
   if (list.spans.size() > list.settled) {
     list.settled = list.spans.size() - 1;
     list.settled_rows = rows - list.spans.back().rows;

@@ -58,13 +58,17 @@ class Sequences {
     return *at(id).retention[stages_.index(layer, head)];
   }
 
-  // Units of a layer that lie in the placement once the sequence has `tokens` tokens; without a number, now.
-  int64_t stored_units(const Sequence& s, int layer, int64_t tokens) const;
-  int64_t stored_units(const Sequence& s, int layer) const { return stored_units(s, layer, s.tokens[layer]); }
+  // Units of a layer's head that lie in the placement once the sequence has `tokens` tokens; without a number, now.
+  int64_t stored_units(const Sequence& s, int layer, int head, int64_t tokens) const;
+  int64_t stored_units(const Sequence& s, int layer, int head) const {
+    return stored_units(s, layer, head, s.tokens[layer]);
+  }
 
   // As the function of Cache.
   std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const;
 
+  // Placement::view of a layer's heads.
+  void view(SequenceId id, int layer);
   // The spans of all that is kept and in memory that kernels read, until the sequence's next change.
   std::span<const Span> spans(SequenceId id, int layer, int read_head);
 

@@ -72,14 +72,16 @@ std::string identity(const Stages& stages) {
 
 constexpr size_t kMostIdentity = 1 << 16;  // bytes
 
-// Calls visit(data, bytes) for every plane of units [begin, end) of a layer.
+// Calls visit(data, bytes) for every plane of units [begin, end) of a head and of those that are placed with it.
 template <class Visit>
-void for_each_unit(const Stages& stages, SequenceId id, int layer, int64_t begin, int64_t end, Visit visit) {
-  for (int head = 0; head < stages.shape.kv_heads; ++head) {
+void for_each_unit(const Stages& stages, SequenceId id, int layer, int head, int64_t begin, int64_t end,
+                   Visit visit) {
+  const int together = stages.shape.kv_heads / stages.placed_heads();
+  for (const int last = head + together; head < last; ++head) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const UnitLayout* own = stages.placement->own_layout(id, layer, unit);
       const UnitLayout& layout = own ? *own : stages.unit;
-      const UnitAddress at = stages.placement->at(id, layer, head, unit);
+      const UnitAddress at = stages.at(id, layer, head, unit);
       for (int p = 0; p < kPlanes; ++p) {
         if (layout.bytes[p] > 0) visit(at.plane[p], static_cast<size_t>(layout.bytes[p]));
       }
@@ -105,6 +107,22 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(std::string("its ") + what + " cannot be");
 }
 
+// Piece by piece where they were written so, that no more is in memory at once than when it was saved.
+void read_units(RowReader& rows, Stages& stages, SequenceId id, int layer, int head, int64_t units,
+                int64_t streamed) {
+  const int64_t piece = kSplitRows / stages.unit.rows;
+  const int placed = stages.place(layer, head).layer;
+  require(streamed >= 0 && streamed <= units && streamed % piece == 0, "number of streamed rows");
+  for (int64_t done = 0, next; done < units; done = next) {
+    next = done < streamed ? done + piece : units;
+    const Growth growth{.sequence = id, .first = done, .used = done, .units = next, .restored = units};
+    stages.placement->reserve(placed, {&growth, 1});
+    require(stages.placement->streamed_units(id, placed) <= done, "number of streamed rows");
+    for_each_unit(stages, id, layer, head, done, next,
+                  [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
+  }
+}
+
 void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId id, int layer) {
   Sequence& s = sequences.at(id);
   RowReader rows(from, *stages.storage);
@@ -120,18 +138,9 @@ void read_layer(Reader& from, Stages& stages, Sequences& sequences, SequenceId i
     s.residual[layer].advance(s.tokens[layer]);
     s.residual[layer].load(rows);
   }
-  // Piece by piece where they were written so, that no more is in memory at once than when it was saved.
-  const int64_t units = sequences.stored_units(s, layer), streamed = from.get<int64_t>();
-  const int64_t piece = kSplitRows / stages.unit.rows;
-  require(streamed >= 0 && streamed <= units && streamed % piece == 0, "number of streamed rows");
-  for (int64_t done = 0, next; done < units; done = next) {
-    next = done < streamed ? done + piece : units;
-    const Growth growth{.sequence = id, .first = done, .used = done, .units = next, .restored = units};
-    stages.placement->reserve(layer, {&growth, 1});
-    require(stages.placement->streamed_units(id, layer) <= done, "number of streamed rows");
-    for_each_unit(stages, id, layer, done, next,
-                  [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
-  }
+  const auto streamed = from.get<int64_t>();
+  for (int head = 0; head < stages.placed_heads(); ++head)
+    read_units(rows, stages, id, layer, head, sequences.stored_units(s, layer, head), streamed);
 }
 
 }  // namespace
@@ -145,13 +154,15 @@ void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences
     RowWriter rows(to, *stages.storage);
     if (!s.residual.empty()) s.residual[layer].save(rows);
     // Every row where its age has it: that is where it will be expected.
-    if (has_tiers(stages.spec)) stages.placement->view(id, layer, sequences.stored_units(s, layer));
+    if (has_tiers(stages.spec)) stages.placement->view(id, layer, sequences.stored_units(s, layer, 0));
     const int64_t streamed = stages.placement->streamed_units(id, layer);
     to.put(streamed);
     stages.placement->stream(layer, {&id, 1},
                              [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
-    for_each_unit(stages, id, layer, streamed, sequences.stored_units(s, layer),
-                  [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });
+    for (int head = 0; head < stages.placed_heads(); ++head) {
+      for_each_unit(stages, id, layer, head, streamed, sequences.stored_units(s, layer, head),
+                    [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });
+    }
   }
 }
 

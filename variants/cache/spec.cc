@@ -194,6 +194,8 @@ class Parser {
     const std::string_view text = text_.substr(at_, end - at_);
     std::string wants = "'" + std::string(p.name) + "' takes " + p.range();
     if (p.kind == Parameter::Kind::kRows) wants += ": at least 1, or a share of max_tokens as in 0.25";
+    if (p.kind == Parameter::Kind::kHeads)
+      wants += ": ascending numbers of a layer's KV heads, as in 0+3, or a share of them as in 0.25";
     std::string checked(text);
     if (!p.word.empty() && text == p.word) {
       at_ = end;
@@ -216,9 +218,24 @@ class Parser {
       const int64_t hundredths = read_hundredths(text);
       return hundredths < p.min || hundredths > p.max ? "" : print_hundredths(hundredths);
     }
+    if (p.kind == Parameter::Kind::kHeads) return heads(p, text);
     int64_t whole = 0;
     if (read_number(text, whole)) return whole < p.min || whole > p.max ? "" : std::to_string(whole);
     return p.kind == Parameter::Kind::kRows ? canonical_share(text) : "";
+  }
+
+  // "03+5" -> "3+5": ascending numbers of heads; or a share.
+  static std::string heads(const Parameter& p, std::string_view text) {
+    if (const std::string share = canonical_share(text); !share.empty()) return share;
+    std::string all;
+    for (int64_t before = -1, number = 0; !text.empty(); before = number) {
+      const size_t end = std::min(text.find('+'), text.size());
+      if (!read_number(text.substr(0, end), number) || number <= before || number > p.max) return "";
+      all += (all.empty() ? "" : "+") + std::to_string(number);
+      if (end + 1 == text.size()) return "";
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
   }
 
   std::string_view text_;

@@ -14,8 +14,7 @@ Stages::Stages(const Spec& s, const CacheShape& of, Memory& where)
       selection(selection_of(spec)),
       codec(codec_for(spec, shape)),
       unit(unit_layout(codec, shape)) {
-  const int64_t slots = retention.slots(spec.retention, {shape.max_tokens, shape.max_tokens});
-  placement = placement_of(spec).make(spec.placement, placement_context(shape, unit, slots, &memory));
+  placement = placement_of(spec).make(spec.placement, placement_context(spec, shape, unit, &memory));
   if (rotates_at_read(spec)) rotated.emplace(shape.rope, shape.head_dim, memory);
   if (codec.hadamard) hadamard.emplace(shape, codec.random_signs, memory);
   storage = make_storage(

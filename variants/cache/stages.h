@@ -21,6 +21,21 @@ struct Stages {
   // Of the states of all kv heads, [layers, kv_heads].
   size_t index(int layer, int head) const { return static_cast<size_t>(layer) * shape.kv_heads + head; }
 
+  // Where the placement has a head's rows. It keeps all heads of a layer together, or, where they keep different numbers
+  // of rows, each head as a layer of its own, of one head.
+  struct Place {
+    int layer, head;
+  };
+  Place place(int layer, int head) const {
+    return retention.ragged ? Place{layer * shape.kv_heads + head, 0} : Place{layer, head};
+  }
+  // Of the places of a layer's heads, the first head of each: 0 … this - 1.
+  int placed_heads() const { return retention.ragged ? shape.kv_heads : 1; }
+  UnitAddress at(SequenceId sequence, int layer, int head, int64_t number) const {
+    const Place to = place(layer, head);
+    return placement->at(sequence, to.layer, to.head, number);
+  }
+
   // Heads that attention reads: those of K and V, or more where a placement repeats them.
   int read_heads() const { return shape.kv_heads * placement->repeats(); }
 

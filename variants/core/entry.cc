@@ -17,6 +17,21 @@ int64_t Stage::rows(const std::string& key, int64_t whole) const {
   if (value.find('.') == std::string::npos) return std::stoll(value);
   return std::max<int64_t>(1, std::llround(std::stod(value) * static_cast<double>(whole)));
 }
+bool Stage::names_head(const std::string& key, int head, int heads) const {
+  const std::string& value = values.at(key);
+  if (value.find('.') != std::string::npos) return head < std::llround(std::stod(value) * heads);
+  bool named = false;
+  for (size_t at = 0; at < value.size(); at = std::min(value.find('+', at), value.size() - 1) + 1) {
+    const int number = std::stoi(value.substr(at));
+    if (number >= heads) {
+      throw std::invalid_argument("'" + key + "=" + value + "': there is no KV head " +
+                                  std::to_string(number) + "; a layer has " + std::to_string(heads) +
+                                  ", counted from 0");
+    }
+    named |= number == head;
+  }
+  return named;
+}
 const std::string& Stage::text(const std::string& key) const { return values.at(key); }
 
 std::string print_hundredths(int64_t hundredths) {
@@ -45,6 +60,7 @@ std::string Parameter::range() const {
   if (kind == Kind::kInteger) return std::to_string(min) + "…" + std::to_string(max);
   if (kind == Kind::kDecimal) return print_hundredths(min) + "…" + print_hundredths(max);
   if (kind == Kind::kRows) return word.empty() ? "rows or 0.x" : "rows, 0.x or " + std::string(word);
+  if (kind == Kind::kHeads) return "heads a+b or 0.x";
   std::string all;
   for (const std::string_view choice : choices) all += (all.empty() ? "" : "|") + std::string(choice);
   return all;

@@ -27,13 +27,18 @@ struct Stage {
   int64_t hundredths(const std::string& key) const;
   // A number of rows that may be given as a share of `whole`: then rounded to the nearest, at least 1.
   int64_t rows(const std::string& key, int64_t whole) const;
+  // Whether KV head `head` of `heads` is one of those that are named: by number, as in "0+3", or as a share of them,
+  // as in "0.5", which is the first so many, rounded to the nearest. Throws std::invalid_argument where a number is
+  // no head of them.
+  bool names_head(const std::string& key, int head, int heads) const;
   const std::string& text(const std::string& key) const;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 struct Parameter {
   // kRows: a number of rows, or a share of max_tokens as in "0.25". kDecimal: a number with up to two places.
-  enum class Kind { kInteger, kRows, kDecimal, kChoice, kText };
+  // kHeads: KV heads of a layer, by number or as a share of them.
+  enum class Kind { kInteger, kRows, kDecimal, kChoice, kText, kHeads };
   std::string_view name;
   Kind kind;
   std::string_view fallback;              // the default, as text
@@ -63,6 +68,9 @@ struct Parameter {
                           std::string_view help) {
     return {name, Kind::kChoice, choices.front(), 0, 0, choices, help};
   }
+  static Parameter heads(std::string_view name, std::string_view fallback, std::string_view help) {
+    return {name, Kind::kHeads, fallback, 0, kMostHeads, {}, help};
+  }
   // With a word of its own: rows that a model's layer knows.
   Parameter or_word(std::string_view own) const {
     Parameter copy = *this;
@@ -79,6 +87,7 @@ struct Parameter {
     return {name, Kind::kText, fallback, 0, 0, {}, help};
   }
   static constexpr int64_t kMostRows = int64_t{1} << 30;
+  static constexpr int64_t kMostHeads = 1023;  // the largest number of one
   // "1…1024", "rows or 0.x", or "view|copy".
   std::string range() const;
   // Values other than the default that a test of every variant should try: each choice, or `trials`.
@@ -110,7 +119,8 @@ struct PlacementEntry : Entry {
   // The closed form that the ledger is compared with, payload and metadata together: what one layer of one
   // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
   int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
-  // The latter of sequences with so many units used in every layer, of which none has gone or gone back.
+  // The latter of sequences with so many units used in every layer, of which none has gone or gone back; of layers
+  // whose heads are placed one by one, those of each head of each sequence.
   int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context,
                           std::span<const int64_t> used) = nullptr;
   // The capability column: empty if such rows can be placed, else the reason. Null: all can.
@@ -121,15 +131,19 @@ struct PlacementEntry : Entry {
   std::array<Codec, 2> (*tier_codecs)(const Stage& stage, const Codec& of_cache) = nullptr;
   // Capability: rows lie in blocks that sequences may share by what is in them.
   bool shares_blocks = false;
+  // Rows that memory is taken by at a time; 1 where how much there is does not depend on them. Null: by no fixed number.
+  int64_t (*grain_rows)(const Stage& stage) = nullptr;
 };
 
 struct CodecEntry : Entry {
   Codec (*make)(const Stage& stage);
 };
 
-// What decides how many slots a sequence has in use. `prompt`: the tokens of its first step.
+// What decides how many slots a KV head of a sequence has in use. `prompt`: the tokens of its first step. `heads`: of
+// a layer; 0: `head` is the one with the most.
 struct SequenceLengths {
   int64_t max_tokens, tokens, prompt = 0;
+  int head = 0, heads = 0;
 };
 
 struct RetentionEntry : Entry {
@@ -141,13 +155,18 @@ struct RetentionEntry : Entry {
   // Capabilities.
   // No token is ever lost and slot i holds token i, so that codecs may encode neighbouring rows together.
   bool keeps_all;
-  // What is kept depends on attention: every token must attend, whether its answer is wanted or not.
+  // What is kept depends on attention or its queries: every token must attend, whether its answer is wanted or not.
   bool scores = false;
   // A sequence's first step is its prompt and must hold all of it.
   bool cuts_prompt = false;
   // Why a sequence cannot be truncated to fewer tokens than Retention::earliest(), as a clause. Not looked at
   // where every token is kept.
   std::string_view irreversible = "a full cache overwrites rows";
+  // The heads of a layer keep different numbers of rows: a placement then keeps the rows of each head apart.
+  bool ragged = false;
+  // Where what they keep decides how many: rows that they trade at a time, all heads together always keeping the same
+  // number. `slots` is then the mean.
+  int64_t (*traded_rows)(const Stage& stage) = nullptr;
 };
 
 struct SelectionEntry : Entry {

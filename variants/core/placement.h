@@ -38,12 +38,22 @@ struct UnitAddress {
 struct PlacementContext {
   Memory* memory;
   int layers, heads;
-  int64_t max_units;  // units that a sequence of the most tokens needs
+  int64_t max_units;  // units of a head that a sequence of the most tokens needs
   int max_sequences;
   UnitLayout unit;
   int head_dim;
   int group = 1;        // query heads that share a head's rows
   bool latent = false;  // as in unit_layout
+  // Not empty where the heads of a layer need different numbers of units, [heads of a layer]: each head is then placed
+  // as a layer of its own, of one head; `layers` counts these and `heads` is 1.
+  std::vector<int64_t> head_units = {};
+  int64_t most_units(int layer) const {
+    return head_units.empty() ? max_units : head_units[static_cast<size_t>(layer) % head_units.size()];
+  }
+  // Layers of the model.
+  int whole_layers() const {
+    return head_units.empty() ? layers : layers / static_cast<int>(head_units.size());
+  }
   // Of one unit of one head, all planes together.
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };

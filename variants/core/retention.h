@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "variants/core/memory.h"
+#include "variants/core/rope.h"
 #include "variants/core/snapshot.h"
 
 namespace kv {
@@ -17,6 +18,8 @@ namespace kv {
 struct RetentionContext {
   int64_t max_tokens;  // most tokens it will be given
   int head;            // layer * kv_heads + kv head, so that random choices differ from head to head
+  int kv_heads;        // of a layer
+  const Rope* rope;    // by which queries and keys were rotated before they came, if they were
   Memory* memory;      // what is kept a slot (scores, token ids) comes from here, as kMetadata
 };
 
@@ -24,6 +27,16 @@ struct RetentionContext {
 struct Slice {
   int64_t tokens = 1;
   bool scored = false;  // observe() must follow, with what the slice's queries attended to
+  bool shown = false;   // show() must follow, with the slice itself
+};
+
+// What a slice's tokens brought to one KV head, as they came, before any codec.
+struct SliceRows {
+  int64_t n;
+  int head_dim, value_dim, group;
+  const float* q;  // [group, n, head_dim]
+  const float* k;  // [n, head_dim]
+  const float* v;  // [n, head_dim], or of latent rows k, whose first value_dim it is
 };
 
 struct DeviceScores;  // variants/storage/device_scores.h: known to the storage that keeps them
@@ -71,8 +84,13 @@ class Retention {
   // weights [slots()]: the attention weight that each slot got, summed over the queries of the slice and of
   // the head's group.
   virtual void observe(std::span<const float> /*weights*/) {}
-  // Asked after observe(). If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads
-  // of a layer keep the same number.
+  // The slice's own rows, once it has attended.
+  virtual void show(const SliceRows& /*rows*/) {}
+  // Asked of a layer's first head, once all have observed or been shown: heads [kv_heads] that share one budget settle
+  // here who keeps how many rows.
+  virtual void settle(std::span<const std::unique_ptr<Retention>> /*heads*/) {}
+  // Asked then. If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads of a layer
+  // keep the same number, unless the entry says that they are ragged.
   virtual std::vector<int64_t> compact() { return {}; }
 
   // The fewest tokens that truncate() goes back to: 0, or more where later ones have overwritten what fewer

@@ -35,6 +35,10 @@ const PlacementEntry concat{{.name = "concat",
                             make,
                             layer_bytes,
                             nullptr,
-                            ReadCopies::refuses};
+                            ReadCopies::refuses,
+                            /*layer_tiers=*/nullptr,
+                            /*tier_codecs=*/nullptr,
+                            /*shares_blocks=*/false,
+                            /*grain_rows=*/[](const Stage&) -> int64_t { return 1; }};
 
 }  // namespace kv::placement

@@ -13,7 +13,7 @@ class Contiguous : public PlanesPlacement {
   void open(int sequence) override {
     PlanesPlacement::open(sequence);
     for (int layer = 0; layer < context().layers; ++layer)
-      planes(sequence, layer) = make_planes(context().max_units);
+      planes(sequence, layer) = make_planes(context().most_units(layer));
   }
   void trim(int, int, int64_t, int64_t) override {}
 
@@ -38,6 +38,10 @@ const PlacementEntry contiguous{
     make,
     layer_bytes,
     nullptr,
-    ReadCopies::refuses};
+    ReadCopies::refuses,
+    /*layer_tiers=*/nullptr,
+    /*tier_codecs=*/nullptr,
+    /*shares_blocks=*/false,
+    /*grain_rows=*/[](const Stage&) -> int64_t { return 1; }};
 
 }  // namespace kv::placement

@@ -33,8 +33,11 @@ struct PoolShape {
       : block_units(stage.integer("block") / context.unit.rows),
         table_blocks((context.max_units + block_units - 1) / block_units),
         pool_blocks(stage.integer("pool")) {
-    if (pool_blocks == 0) pool_blocks = table_blocks * context.layers * context.max_sequences;
+    if (pool_blocks > 0) return;
+    for (int layer = 0; layer < context.layers; ++layer) pool_blocks += blocks_of(context.most_units(layer));
+    pool_blocks *= context.max_sequences;
   }
+  int64_t blocks_of(int64_t units) const { return (units + block_units - 1) / block_units; }
 };
 
 BlockPool::Shape pool_shape(const Stage& stage, const PlacementContext& context) {
@@ -49,9 +52,9 @@ BlockPool::Shape pool_shape(const Stage& stage, const PlacementContext& context)
 }
 
 int64_t shared_bytes(const Stage& stage, const PlacementContext& context, std::span<const int64_t> used) {
-  const int64_t block_units = PoolShape(stage, context).block_units;
+  const PoolShape shape(stage, context);
   int64_t taken = 0;
-  for (const int64_t units : used) taken += context.layers * ((units + block_units - 1) / block_units);
+  for (const int64_t units : used) taken += context.whole_layers() * shape.blocks_of(units);
   return BlockPool::bytes(pool_shape(stage, context), taken);
 }
 
@@ -103,7 +106,7 @@ class Paged : public Placement {
   void open(int sequence) override {
     std::vector<BlockTable> tables;
     for (int layer = 0; layer < context_.layers; ++layer) {
-      tables.push_back({Numbers(*context_.memory, shape_.table_blocks, kNone)});
+      tables.push_back({Numbers(*context_.memory, shape_.blocks_of(context_.most_units(layer)), kNone)});
     }
     if (static_cast<size_t>(sequence) >= tables_.size()) tables_.resize(static_cast<size_t>(sequence) + 1);
     tables_[sequence] = std::move(tables);
@@ -233,7 +236,7 @@ class Paged : public Placement {
     int64_t entry;
   };
 
-  int64_t blocks_of(int64_t units) const { return (units + shape_.block_units - 1) / shape_.block_units; }
+  int64_t blocks_of(int64_t units) const { return shape_.blocks_of(units); }
   BlockTable& table(int sequence, int layer) { return tables_[sequence][layer]; }
   // Where a head's rows of the block begin.
   std::byte* head_rows(int plane, int32_t number, int head) const {
@@ -294,6 +297,7 @@ const PlacementEntry paged{
     refuses,
     /*layer_tiers=*/nullptr,
     /*tier_codecs=*/nullptr,
-    /*shares_blocks=*/true};
+    /*shares_blocks=*/true,
+    /*grain_rows=*/[](const Stage& stage) { return stage.integer("block"); }};
 
 }  // namespace kv::placement

@@ -69,6 +69,7 @@ const PlacementEntry segmented{
     refuses,
     /*layer_tiers=*/nullptr,
     /*tier_codecs=*/nullptr,
-    /*shares_blocks=*/true};
+    /*shares_blocks=*/true,
+    /*grain_rows=*/[](const Stage& stage) { return stage.integer("rows"); }};
 
 }  // namespace kv::placement

@@ -30,7 +30,7 @@ void HostStorage::store(std::span<const NewRows> rows) {
 }
 
 void HostStorage::store_slots(const NewRows& in) {
-  const int heads = context_.kv_heads;
+  const int heads = static_cast<int>(in.heads.size());
   const int64_t d = context_.head_dim;
 #pragma omp parallel if (in.n * heads * d > kParallelElements)
   {
@@ -50,7 +50,7 @@ void HostStorage::store_slots(const NewRows& in) {
 
 void HostStorage::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
-  const int heads = context_.kv_heads, head_dim = context_.head_dim;
+  const int heads = static_cast<int>(in.heads.size()), head_dim = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
 #pragma omp parallel if (in.n * heads * head_dim > kParallelElements)
   {

@@ -31,9 +31,9 @@ struct StorageContext {
   RotatedRows* rotated;  // positions=cache; else null
 };
 
-// The new tokens of one sequence's layer.
+// The new tokens of one sequence's layer, or of those of its heads that the placement has as a layer.
 struct NewRows {
-  int sequence, layer;
+  int sequence, layer;                                // of the placement
   int64_t first, n;                                   // tokens [first, first + n) of the sequence
   const float* k;                                     // [kv_heads, n, head_dim]
   const float* v;                                     // [kv_heads, n, head_dim]

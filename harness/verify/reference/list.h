@@ -14,6 +14,9 @@
   X(knorm)               \
   X(random)              \
   X(snapkv)              \
+  X(duo)                 \
+  X(expected)            \
+  X(ada)                 \
   // the end of the oracles
 
 namespace kv::reference {

@@ -17,7 +17,8 @@ std::vector<double> Rule::costs(const std::vector<Slot>& slots, const Arrival&) 
   return std::vector<double>(slots.size(), kInfinite);
 }
 bool Rule::restarts_weights(int64_t, int64_t) const { return false; }
-std::optional<Cut> Rule::cut(const std::vector<Slot>&, int64_t) const { return std::nullopt; }
+std::optional<Cut> Rule::cut(const std::vector<Slot>&, const Prompt&) const { return std::nullopt; }
+void Rule::settle(std::vector<Cut>&) const {}
 
 const Oracle* find_oracle(std::string_view retention) {
   for (const Oracle* oracle : kOracles) {

@@ -8,13 +8,18 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/verify/reference/attention.h"
+
 namespace kv::reference {
 
-// A policy's numbers by their names in spec strings: counts of rows, no shares; a choice is its place in the list.
+// A policy's numbers by their names in spec strings: counts of rows, no shares; a choice is its place in the list; a
+// number with places times 100. Of heads that are named, 1 or 0 behind the name and each head's number. `kv_head`: the
+// one that the rule is for.
 using Parameters = std::map<std::string, int64_t, std::less<>>;
 // Throws std::logic_error where `name` is missing.
 int64_t parameter(const Parameters& parameters, std::string_view name);
@@ -36,6 +41,16 @@ struct Arrival {
   int64_t layer_head = 0;  // layer * kv_heads + kv head
 };
 
+// What a cut may know of a prompt that has attended, of one KV head.
+struct Prompt {
+  int64_t tokens = 0;
+  int head_dim = 0, group = 1;
+  std::vector<std::span<const float>> q{};  // [group, tokens] of [head_dim], as they came
+  std::vector<std::span<const float>> k{};  // [tokens] of [head_dim], as they came
+  std::vector<std::span<const float>> v{};  // [tokens] of [head_dim]
+  const Rotation* rotation = nullptr;       // by which q and k were rotated before they came, if they were
+};
+
 // Cutting a prompt: the `rows` slots of the largest score stay, of equals the lowest; an infinite one stays
 // in any case.
 struct Cut {
@@ -54,8 +69,10 @@ class Rule {
   virtual std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const;
   // Whether weights are accumulated anew from this token of a prompt on.
   virtual bool restarts_weights(int64_t token, int64_t prompt) const;
-  // What happens to a prompt of so many tokens when all of it has attended.
-  virtual std::optional<Cut> cut(const std::vector<Slot>& slots, int64_t prompt) const;
+  // What happens to a prompt when all of it has attended.
+  virtual std::optional<Cut> cut(const std::vector<Slot>& slots, const Prompt& prompt) const;
+  // What the heads of a layer then settle among themselves; asked of the first head's rule.
+  virtual void settle(std::vector<Cut>& cuts) const;
 };
 
 // What a policy's file declares.

@@ -61,7 +61,31 @@ class Head {
       for (Slot& s : slots_) s.accumulated_weight = 0.0;
     }
     attend(t);
-    if (t == in_.prompt - 1) cut_prompt(seen);
+  }
+
+  // When all of the prompt has attended.
+  std::optional<Cut> find_cut() const {
+    const int group = in_.q_heads / in_.kv_heads;
+    Prompt prompt{.tokens = in_.prompt, .head_dim = in_.head_dim, .group = group, .rotation = &in_.rotation};
+    for (int64_t t = 0; t < in_.prompt; ++t) {
+      prompt.k.push_back(row(in_.raw_k.empty() ? in_.k : in_.raw_k, head_, t));
+      prompt.v.push_back(row(in_.raw_v.empty() ? in_.v : in_.raw_v, head_, t));
+    }
+    for (int h = head_ * group; h < (head_ + 1) * group; ++h)
+      for (int64_t t = 0; t < in_.prompt; ++t) prompt.q.push_back(row(in_.q, h, t));
+    return rule_.cut(slots_, prompt);
+  }
+
+  // In a prompt, slots are tokens.
+  void cut_prompt(const Cut& cut, const std::vector<int64_t>& seen) {
+    const std::vector<int64_t> best = best_of(cut);
+    if (seen.empty()) return keep(best);
+    const double by = cut_miss(cut, seen);
+    judge(by, seen == best);
+    keep(std::isinf(by) ? best : seen);
+  }
+
+  void record() {
     auto& kept = run_.kept[static_cast<size_t>(head_)].emplace_back();
     for (const Slot& s : slots_) kept.push_back(s.token);
   }
@@ -138,17 +162,6 @@ class Head {
     return distance;
   }
 
-  // In a prompt, slots are tokens.
-  void cut_prompt(const std::vector<int64_t>& seen) {
-    const std::optional<Cut> cut = rule_.cut(slots_, in_.prompt);
-    if (!cut) return;
-    const std::vector<int64_t> best = best_of(*cut);
-    if (seen.empty()) return keep(best);
-    const double by = cut_miss(*cut, seen);
-    judge(by, seen == best);
-    keep(std::isinf(by) ? best : seen);
-  }
-
   void keep(const std::vector<int64_t>& tokens) {
     std::vector<Slot> kept;
     for (size_t to = 0; to < tokens.size(); ++to) {
@@ -185,17 +198,32 @@ PolicyRun run_policy(const Policy& policy, const PolicyInput& input, const KeptT
   check(input);
   const Oracle* oracle = find_oracle(policy.name);
   if (!oracle) throw std::logic_error("reference: no policy is called '" + policy.name + "'");
-  const std::unique_ptr<Rule> rule = oracle->make(policy.parameters);
-  if (rule->capacity() < 1) throw std::logic_error("reference: a policy keeps at least one row");
   PolicyRun run;
   run.out.resize(input.q.size());
   run.kept.resize(static_cast<size_t>(input.kv_heads));
+  std::vector<std::unique_ptr<Rule>> rules;
+  std::vector<Head> heads;
   for (int h = 0; h < input.kv_heads; ++h) {
-    Head head(*rule, policy.cache_positions, input, h, run);
-    for (int64_t t = 0; t < input.n; ++t) {
-      head.step(t,
-                follow ? (*follow)[static_cast<size_t>(h)][static_cast<size_t>(t)] : std::vector<int64_t>());
+    Parameters parameters = policy.parameters;
+    parameters["kv_head"] = h;
+    rules.push_back(oracle->make(parameters));
+    if (rules.back()->capacity() < 1) throw std::logic_error("reference: a policy keeps at least one row");
+    heads.emplace_back(*rules.back(), policy.cache_positions, input, h, run);
+  }
+  const auto seen = [&](size_t h, int64_t t) {
+    return follow ? (*follow)[h][static_cast<size_t>(t)] : std::vector<int64_t>();
+  };
+  for (int64_t t = 0; t < input.n; ++t) {
+    for (size_t h = 0; h < heads.size(); ++h) heads[h].step(t, seen(h, t));
+    if (t == input.prompt - 1) {
+      std::vector<Cut> cuts;
+      for (const Head& head : heads) {
+        if (std::optional<Cut> cut = head.find_cut()) cuts.push_back(std::move(*cut));
+      }
+      if (!cuts.empty()) rules.front()->settle(cuts);
+      for (size_t h = 0; h < cuts.size(); ++h) heads[h].cut_prompt(cuts[h], seen(h, t));
     }
+    for (Head& head : heads) head.record();
   }
   return run;
 }

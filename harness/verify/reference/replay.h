@@ -29,6 +29,7 @@ struct PolicyInput {
   std::span<const float> k, v;  // [kv_heads, n, head_dim], as stored: decoded, where a codec changed them
   std::span<const float>
       raw_k;  // [kv_heads, n, head_dim] as they came, for policies that read keys; empty: k
+  std::span<const float> raw_v = {};  // likewise; empty: v
   int q_heads = 1, kv_heads = 1;
   int64_t n = 0;
   int head_dim = 0;

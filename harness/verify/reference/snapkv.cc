@@ -14,9 +14,9 @@ class SnapKv : public Rule {
 
   bool restarts_weights(int64_t token, int64_t prompt) const override { return token == prompt - window_; }
 
-  std::optional<Cut> cut(const std::vector<Slot>& slots, int64_t prompt) const override {
-    if (prompt <= budget_) return std::nullopt;
-    const int64_t voted = prompt - window_, reach = (kernel_ - 1) / 2;
+  std::optional<Cut> cut(const std::vector<Slot>& slots, const Prompt& prompt) const override {
+    if (prompt.tokens <= budget_) return std::nullopt;
+    const int64_t voted = prompt.tokens - window_, reach = (kernel_ - 1) / 2;
     Cut cut{std::vector<double>(slots.size(), kInfinite), budget_};
     for (int64_t i = 0; i < voted; ++i) {
       double votes = 0.0;

@@ -76,7 +76,7 @@ def test_a_setting_is_refused(config, tmp_path, setting, parts):
         ("contiguous + 0:concat + 0:doubling", ["layer 0 is given two specs"]),
         ("contiguous/ring(window=model)", ["'window=model' needs one", "'full'"]),
         ("conact", ["no placement is called 'conact'", "did you mean 'concat'"]),
-        ("contiguous/f8", ["no codec or retention is called 'f8'"]),
+        ("contiguous/f8", ["no codec, retention or selection is called 'f8'"]),
         ("doubling(raed=copy)", ["raed"]),
         ("doubling(read=maybe)", ["maybe", "view"]),
         ("doubling(read=copy", ["doubling(read=copy"]),

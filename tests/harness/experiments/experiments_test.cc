@@ -174,13 +174,13 @@ TEST(PolicyCheck, FindsAnEvictionThatIsNotThePolicys) {
   // Caches that keep as many tokens, but other ones.
   for (const char* spec : {"contiguous/tova(budget=16)", "contiguous/h2o(heavy=8,recent=8)",
                            "contiguous/random(budget=16)", "contiguous/ring(window=16)"}) {
-    reference::Policy other = verify::policy_of(parse_spec("contiguous/knorm(budget=16)"), 64);
+    reference::Policy other = verify::policy_of(parse_spec("contiguous/knorm(budget=16)"), 64, 2);
     EXPECT_NE(verify::check_policy(parse_spec(spec), other, *workload, 64, 0).failure().find("eviction"),
               std::string::npos)
         << spec;
   }
   const reference::Policy other_seed =
-      verify::policy_of(parse_spec("contiguous/random(budget=16,seed=1)"), 64);
+      verify::policy_of(parse_spec("contiguous/random(budget=16,seed=1)"), 64, 2);
   EXPECT_NE(verify::check_policy(parse_spec("contiguous/random(budget=16)"), other_seed, *workload, 64, 0)
                 .failure(),
             "");

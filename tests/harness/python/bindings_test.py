@@ -22,6 +22,8 @@ CODECS = {
 RETENTIONS = {
     "full": "full", "ring": "ring(window=24,sinks=2)", "h2o": "h2o(heavy=16,recent=8)", "tova": "tova(budget=20)",
     "knorm": "knorm(budget=20)", "random": "random(budget=20)", "snapkv": "snapkv(budget=32,window=8)",
+    "duo": "duo(recent=24,sinks=2,retrieval=1)", "expected": "expected(budget=20)",
+    "ada": "ada(budget=32,window=8)",
 }  # fmt: skip
 
 
@@ -61,7 +63,8 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
     try:
         made = cache(f"{placement}/f32/{RETENTIONS[retention]}")
     except ValueError as refusal:
-        assert placement == "tiered" and f"retention '{retention}'" in str(refusal)
+        assert f"retention '{retention}'" in str(refusal)
+        assert placement == "tiered" or retention == "ada" and placement in ("doubling", "segmented")
         return
     sequence = made.add_sequence()
     q, k, v = step(random, 80)
@@ -72,8 +75,11 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
         kept = [made.kept(sequence, 0, head) for head in range(SHAPE["kv_heads"])]
         assert all(tokens.max() == token and len(set(tokens)) == len(tokens) for tokens in kept)
         assert error(out, attention(q[:, token : token + 1], k, v, [[tokens] for tokens in kept])) < 1e-6
-    sizes = {"full": 80, "ring": 26, "h2o": 24, "snapkv": 32 + 40}
-    assert [len(tokens) for tokens in kept] == [sizes.get(retention, 20)] * 2
+    sizes = {"full": [80] * 2, "ring": [26] * 2, "h2o": [24] * 2, "snapkv": [32 + 40] * 2, "duo": [26, 80], "expected": [20 + 40] * 2}
+    if retention == "ada":
+        assert sum(map(len, kept)) == 2 * (32 + 40)
+    else:
+        assert [len(tokens) for tokens in kept] == sizes.get(retention, [20] * 2)
     if retention == "ring":
         assert sorted(kept[0]) == [0, 1, *range(56, 80)]
 

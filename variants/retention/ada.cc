@@ -1,0 +1,128 @@
+// ada: heads compete for their layer's budget (Ada-KV, Feng et al. 2024, arXiv:2407.11550). A prompt is cut down once by
+// what its last queries look at, as snapkv cuts it (variants/retention/prompt_cut.h), to `budget` rows a head on average.
+//
+// Each head has its window. Of the other budget - window rows a head, B = kv_heads (budget - window) in all, the tokens
+// of the most votes of all heads together take one each: B_i* of head i. A share `floor` of the mean is every head's own;
+// the rest is dealt in proportion to B_i*, `step` rows at a time, by largest remainders (of equal ones the first head's).
+// So head i has close to floor B / kv_heads + (1 - floor) B_i* rows, as in the authors' code, and the layer has B.
+//
+// Steps are what keeps bytes closed: where memory is taken by blocks of `step` rows, or of a divisor, heads of any lengths
+// hold as many blocks as heads of the mean. There is no positions=cache: a query would stand at another position in every
+// head. The authors' code lets every query head vote alone, and takes the largest of neighbouring votes, not their mean.
+#include <algorithm>
+#include <numeric>
+
+#include "variants/list.h"
+#include "variants/retention/prompt_cut.h"
+
+namespace kv::retention {
+namespace {
+
+struct Sharing {
+  int64_t step, floor_hundredths;
+  explicit Sharing(const Stage& stage)
+      : step(stage.integer("step")), floor_hundredths(stage.hundredths("floor")) {}
+};
+
+class Ada : public VotedCut {
+ public:
+  Ada(const Voting& voting, const Sharing& sharing, const RetentionContext& context)
+      : VotedCut(voting, context), sharing_(sharing) {}
+  std::unique_ptr<Retention> clone() const override { return std::make_unique<Ada>(*this); }
+
+  void settle(std::span<const std::unique_ptr<Retention>> heads) override {
+    std::vector<Ada*> all;
+    for (const auto& head : heads) all.push_back(static_cast<Ada*>(head.get()));
+    const std::vector<int64_t> rows = rows_of(all);
+    for (Ada* head : all) head->free_ids();
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i]->take_ids(rows[i] + budget() - voted_rows());
+      all[i]->keep_most_voted(all[i]->votes_, rows[i]);
+      all[i]->votes_ = {};
+    }
+  }
+
+ private:
+  void decide(std::vector<float> votes) override { votes_ = std::move(votes); }
+  bool may_keep(int64_t rows) const override {
+    return rows >= budget() - most_steps() * sharing_.step && (rows - budget()) % sharing_.step == 0;
+  }
+
+  // Steps that a head can give away.
+  int64_t most_steps() const {
+    return voted_rows() * (100 - sharing_.floor_hundredths) / 100 / sharing_.step;
+  }
+
+  // How many of the layer's tokens of the most votes are each head's.
+  static std::vector<int64_t> winners(const std::vector<Ada*>& heads, int64_t rows) {
+    std::vector<float> votes;
+    for (const Ada* head : heads) votes.insert(votes.end(), head->votes_.begin(), head->votes_.end());
+    std::vector<int64_t> won(heads.size());
+    for (const int64_t at : largest(std::span<const float>(votes), rows))
+      ++won[static_cast<size_t>(at) / heads.front()->votes_.size()];
+    return won;
+  }
+
+  // The rows of each head besides its window.
+  std::vector<int64_t> rows_of(const std::vector<Ada*>& heads) const {
+    const int64_t mean = voted_rows(), count = std::ssize(heads), steps = most_steps();
+    const std::vector<int64_t> won = winners(heads, count * mean);
+    const int64_t tokens = std::ssize(votes_);
+    std::vector<int64_t> rows, order(heads.size());
+    int64_t left = count * steps;
+    for (const int64_t own : won) {
+      rows.push_back(mean - steps * sharing_.step + steps * own / mean * sharing_.step);
+      left -= steps * own / mean;
+    }
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return steps * won[static_cast<size_t>(a)] % mean > steps * won[static_cast<size_t>(b)] % mean;
+    });
+    for (size_t i = 0; left > 0; i = (i + 1) % order.size()) {
+      int64_t& its = rows[static_cast<size_t>(order[i])];
+      if (its + sharing_.step > tokens) continue;  // it has no more
+      its += sharing_.step;
+      --left;
+    }
+    return rows;
+  }
+
+  Sharing sharing_;
+  std::vector<float> votes_;  // of the prompt that is being cut
+};
+
+std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+  return std::make_unique<Ada>(Voting(stage, context.max_tokens), Sharing(stage), context);
+}
+int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+  return PromptCut::slots(Voting(stage, lengths.max_tokens).budget, lengths);
+}
+int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+  return PromptCut::metadata_bytes(Voting(stage, max_tokens).budget, max_tokens);
+}
+int64_t traded_rows(const Stage& stage) { return Sharing(stage).step; }
+
+}  // namespace
+
+const RetentionEntry ada{
+    {.name = "ada",
+     .help = "cuts a long prompt as snapkv does; the heads of a layer compete for its rows",
+     .source = "Ada-KV, Feng et al. 2024 (arXiv:2407.11550)",
+     .parameters = {Parameter::rows("budget", "256", {48}, "rows of a head on average, the window included"),
+                    Parameter::integer("window", "32", 1, 1024, {16},
+                                       "last tokens of the prompt: they vote, and stay"),
+                    Parameter::integer("kernel", "5", 1, 63, {7},
+                                       "neighbours that votes are averaged over; odd"),
+                    Parameter::decimal("floor", "0.2", 0, 100, {}, "share of its mean that every head keeps"),
+                    Parameter::integer("step", "16", 1, 4096, {}, "rows that heads trade at a time")}},
+    make,
+    slots,
+    metadata_bytes,
+    /*keeps_all=*/false,
+    /*scores=*/true,
+    /*cuts_prompt=*/true,
+    "a prompt that was cut stays cut",
+    /*ragged=*/true,
+    traded_rows};
+
+}  // namespace kv::retention

@@ -1,0 +1,196 @@
+// expected: a prompt is cut down once to the tokens that coming queries are expected to attend to (Devoto et al. 2025,
+// arXiv:2510.00636, and NVIDIA's kvpress). No attention weights are needed: queries are taken for normal, of the mean m
+// and the covariance C of the prompt's own queries, so that a key k is expected to get
+//
+//   E exp(q·k / sqrt(d)) = exp(k·m / sqrt(d) + k'Ck / 2d)
+//
+// as a share of all keys' sum, averaged over the head's group of query heads, and times the norm of its value. The
+// `budget` largest stay, of equal ones the earliest; so do the first `sinks` tokens, which are left out of m and C.
+//
+// A coming query stands at another position than those seen. With future=n each query is rotated back by its own
+// position, and m and C get the mean rotation of the n positions behind the prompt, as in kvpress. That needs rows that
+// the cache's RoPE has rotated; future=0 takes queries as they come, for rows that RoPE has never met.
+//
+// Sums are made in FP64 when the prompt has attended, of O(head_dim^2) a query head, and given back. Counted in the
+// ledger: as for every policy that cuts prompts (variants/retention/prompt_cut.h).
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <stdexcept>
+
+#include "variants/core/rope.h"
+#include "variants/list.h"
+#include "variants/retention/prompt_cut.h"
+
+namespace kv::retention {
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Settings {
+  int64_t budget, sinks, future;
+  Settings(const Stage& stage, int64_t max_tokens)
+      : budget(stage.rows("budget", max_tokens)),
+        sinks(stage.integer("sinks")),
+        future(stage.integer("future")) {
+    if (budget <= sinks) {
+      throw std::invalid_argument("expected: budget (" + std::to_string(budget) +
+                                  " rows) must be larger than sinks (" + std::to_string(sinks) + ")");
+    }
+  }
+};
+
+// Rotates pairs of channels, each by a complex factor [head_dim / 2].
+class PairRotation {
+ public:
+  PairRotation(const Rope& rope, int head_dim) : rope_(rope), head_dim_(head_dim) {}
+
+  // The mean of the rotations by positions [first, first + count).
+  std::vector<std::complex<double>> mean(int64_t first, int64_t count) const {
+    std::vector<std::complex<double>> factors;
+    for (int pair = 0; pair < head_dim_ / 2; ++pair) {
+      std::complex<double> sum = 0.0;
+      for (int64_t p = first; p < first + count; ++p)
+        sum += std::polar(rope_.amplitude, static_cast<double>(p) * rope_.frequency(pair, head_dim_));
+      factors.push_back(sum / static_cast<double>(count));
+    }
+    return factors;
+  }
+  // `row` [head_dim], of which `stride` apart.
+  void apply(const std::vector<std::complex<double>>& factors, double* row, int64_t stride) const {
+    const bool halves = rope_.pairs == RopePairs::kHalfSplit;
+    for (int pair = 0; pair < head_dim_ / 2; ++pair) {
+      double& a = row[(halves ? pair : 2 * pair) * stride];
+      double& b = row[(halves ? pair + head_dim_ / 2 : 2 * pair + 1) * stride];
+      const std::complex<double> to = std::complex<double>(a, b) * factors[static_cast<size_t>(pair)];
+      a = to.real();
+      b = to.imag();
+    }
+  }
+
+ private:
+  const Rope& rope_;
+  int head_dim_;
+};
+
+// Of the queries of one head.
+struct Moments {
+  Doubles mean;        // [head_dim]
+  Doubles covariance;  // [head_dim, head_dim]
+};
+
+class Expected : public PromptCut {
+ public:
+  Expected(const Settings& settings, const RetentionContext& context)
+      : PromptCut(settings.budget, context), settings_(settings), rope_(context.rope) {}
+  std::unique_ptr<Retention> clone() const override { return std::make_unique<Expected>(*this); }
+
+  Slice next(int64_t remaining) override {
+    const int64_t tokens = find_prompt(remaining);
+    return {.tokens = remaining, .shown = tokens > 0 && count() == 0};
+  }
+
+  void show(const SliceRows& rows) override {
+    Doubles scores(static_cast<size_t>(rows.n - settings_.sinks));
+    for (int h = 0; h < rows.group; ++h) add_expected_weights(rows, moments(rows, h), scores);
+    for (int64_t i = 0; i < std::ssize(scores); ++i) {
+      const float* v = rows.v + (i + settings_.sinks) * rows.head_dim;
+      double squares = 0.0;
+      for (int x = 0; x < rows.value_dim; ++x) squares += double{v[x]} * v[x];
+      scores[i] *= std::sqrt(squares);
+    }
+    std::vector<int64_t> tokens(static_cast<size_t>(settings_.sinks));
+    for (int64_t i = 0; i < settings_.sinks; ++i) tokens[i] = i;
+    for (const int64_t at : largest(std::span<const double>(scores), budget() - settings_.sinks))
+      tokens.push_back(at + settings_.sinks);
+    keep(std::move(tokens));
+  }
+
+ private:
+  Moments moments(const SliceRows& rows, int query_head) const {
+    const int64_t d = rows.head_dim, n = rows.n - settings_.sinks;
+    const PairRotation rotation(*rope_, rows.head_dim);
+    Moments m{Doubles(static_cast<size_t>(d)), Doubles(static_cast<size_t>(d * d))};
+    Doubles queries(static_cast<size_t>(n * d));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t token = i + settings_.sinks;
+      double* q = queries.data() + i * d;
+      std::copy_n(rows.q + (query_head * rows.n + token) * d, d, q);
+      if (settings_.future > 0) {
+        std::vector<std::complex<double>> back = rotation.mean(token, 1);
+        for (std::complex<double>& factor : back) factor = 1.0 / factor;
+        rotation.apply(back, q, 1);
+      }
+      for (int64_t x = 0; x < d; ++x) m.mean[x] += q[x] / static_cast<double>(n);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      double* q = queries.data() + i * d;
+      for (int64_t x = 0; x < d; ++x) q[x] -= m.mean[x];
+      for (int64_t x = 0; x < d; ++x) {
+        for (int64_t y = 0; y < d; ++y) m.covariance[x * d + y] += q[x] * q[y] / static_cast<double>(n);
+      }
+    }
+    if (settings_.future > 0) {
+      const auto coming = rotation.mean(rows.n, settings_.future);
+      rotation.apply(coming, m.mean.data(), 1);
+      for (int64_t x = 0; x < d; ++x) rotation.apply(coming, m.covariance.data() + x * d, 1);
+      for (int64_t x = 0; x < d; ++x) rotation.apply(coming, m.covariance.data() + x, d);
+    }
+    return m;
+  }
+
+  // The expected weights of one query head, over all keys 1 / group in sum.
+  void add_expected_weights(const SliceRows& rows, const Moments& m, Doubles& to) const {
+    const int64_t d = rows.head_dim;
+    Doubles logits;
+    for (int64_t i = 0; i < std::ssize(to); ++i) {
+      const float* k = rows.k + (i + settings_.sinks) * d;
+      double linear = 0.0, square = 0.0;
+      for (int64_t x = 0; x < d; ++x) {
+        double row = 0.0;
+        for (int64_t y = 0; y < d; ++y) row += m.covariance[x * d + y] * k[y];
+        linear += k[x] * m.mean[x];
+        square += k[x] * row;
+      }
+      logits.push_back(linear / std::sqrt(static_cast<double>(d)) + square / (2.0 * static_cast<double>(d)));
+    }
+    const double most = *std::max_element(logits.begin(), logits.end());
+    double sum = 0.0;
+    for (double& logit : logits) sum += logit = std::exp(logit - most);
+    for (int64_t i = 0; i < std::ssize(to); ++i) to[i] += logits[i] / sum / rows.group;
+  }
+
+  Settings settings_;
+  const Rope* rope_;
+};
+
+std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+  return std::make_unique<Expected>(Settings(stage, context.max_tokens), context);
+}
+int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+  return PromptCut::slots(Settings(stage, lengths.max_tokens).budget, lengths);
+}
+int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+  return PromptCut::metadata_bytes(Settings(stage, max_tokens).budget, max_tokens);
+}
+
+}  // namespace
+
+const RetentionEntry expected{
+    {.name = "expected",
+     .help = "cuts a long prompt down to what queries like its own are expected to attend to",
+     .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636)",
+     .parameters = {Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
+                    Parameter::integer("sinks", "4", 0, 1024, {},
+                                       "first tokens, which stay and are not counted"),
+                    Parameter::integer("future", "0", 0, 65536, {},
+                                       "coming positions that RoPE is averaged over; 0: rows without RoPE")}},
+    make,
+    slots,
+    metadata_bytes,
+    /*keeps_all=*/false,
+    /*scores=*/true,
+    /*cuts_prompt=*/true,
+    "a prompt that was cut stays cut"};
+
+}  // namespace kv::retention
