@@ -77,16 +77,20 @@ void HeavyHitters::step() {
 
 // Only shapes come from the host: how many rows there are.
 void HeavyHitters::attend() {
-  AttentionPlan plan{.layout = layout_, .head_dim = shape_.head_dim, .group = shape_.group};
+  AttentionPlan plan;
+  plan.layout = layout_;
+  plan.head_dim = shape_.head_dim;
+  plan.group = shape_.group;
   for (int32_t i = 0; i < shape_.heads; ++i) {
     const int64_t first_query = int64_t{i} * shape_.group;
-    plan.problems.push_back({.q = q_.as<float>() + first_query * shape_.head_dim,
-                             .out = out_.as<float>() + first_query * shape_.head_dim,
-                             .pages = pages_.as<cuda::Page>() + i,
-                             .rows = rows(),
-                             .n = 1,
-                             .visible = rows(),
-                             .logits = logits_.as<float>() + first_query * rows()});
+    cuda::Problem problem;
+    problem.q = q_.as<float>() + first_query * shape_.head_dim;
+    problem.out = out_.as<float>() + first_query * shape_.head_dim;
+    problem.pages = pages_.as<cuda::Page>() + i;
+    problem.rows = problem.visible = rows();
+    problem.n = 1;
+    problem.logits = logits_.as<float>() + first_query * rows();
+    plan.problems.push_back(problem);
   }
   plan.cut(gpu_, AttentionPlan::Cut::kWhole);
   for (DeviceBytes* numbers : {&max_, &sum_}) *numbers = DeviceBytes(gpu_, sized(plan.partials));
