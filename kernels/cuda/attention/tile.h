@@ -85,11 +85,11 @@ struct TileRing {
   // A tile lies in one group, so its rows are next to each other; those from `end` on come, too.
   KV_DEVICE void issue_group(std::byte* to, int first) const {
     const int unit = layout.unit_rows.quotient(first), in_unit = first - unit * layout.unit_rows;
-    const auto [own_page, index] = place_of(layout, pages, unit);
-    const Page page = *own_page;
+    const UnitPlace place = place_of(layout, pages, unit);
+    const Page page = *place.page;
     // 32-bit offsets from the unit's begin, which compilers would make 64-bit ones of.
     const auto of_unit = [&](const std::byte* plane, int stride) {
-      return simt::kept(plane + uint64_t{static_cast<uint32_t>(index)} * static_cast<uint32_t>(stride));
+      return simt::kept(plane + uint64_t{static_cast<uint32_t>(place.index)} * static_cast<uint32_t>(stride));
     };
     copy_run<Shape::kRows, Shape::kKBytes>(to, of_unit(page.k, layout.k.data_stride),
                                            in_unit * Shape::kKBytes);
