@@ -103,9 +103,10 @@ PlanResult counted(const PlanTable& table, const LayerSpecs& spec) {
   row.status = *row.users_most >= table.users ? "fits" : "too_large";
   if (table.device.read_gbps == 0.0) return row;
   // One token of each user.
+  // A pool's tables take memory and time, so it is no larger than twice what these users hold.
   const RowAllocator rows(
       table.geometry, spec,
-      {.bytes = int64_t{1} << 60, .max_tokens = table.context, .typical_tokens = table.context});
+      {.bytes = 2 * *row.held_bytes, .max_tokens = table.context, .typical_tokens = table.context});
   StepWork work{.tokens = table.users};
   for (const RowAllocator::Kept& kept : rows.kept())
     work.pairs += static_cast<double>(table.users * kept.layers * std::min(table.context, kept.most_rows));

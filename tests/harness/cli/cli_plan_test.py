@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import resource
 
 import pytest
 from program import DATA, HOME, assert_refused, kvlab
@@ -79,6 +80,8 @@ def test_users_are_counted_by_the_closed_form(model):
     assert list(rows)[0] == "paged/q8_0" and rows["paged/q8_0"]["times_from"] == ""
     timed = rows_of(*of(model, "--memory", "9MB", "--context", "1K", "--users", "8", *DEVICE))["contiguous/f16"]
     assert float(timed["tpot_p50_ms"]) == pytest.approx(1e3 * (1e6 + 8 * 1024 * 1024) / 1e12) and timed["times_from"] == "assumed"
+    # The tables of a pool without limit would take 8 GiB.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20
 
 
 def test_one_sentence_answers(model, trace):
