@@ -27,6 +27,14 @@ inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend
 // With fewer, lanes would lie idle, and the other path is faster.
 inline constexpr int kPrefillTokens = 32;
 
+// What queries and softmax weights become where they meet integer codes.
+enum class Arithmetic : uint8_t {
+  kExact,  // 16 bits: the error is far below that of the codes themselves
+  // 8 bits, in steps of up to kPrefillTokens - 1 tokens, of the formats that int8_reason() allows: as ggml's products of
+  // blocks, queries under a scale a block, and so are a tile's weights.
+  kInt8,
+};
+
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each.
 struct HeadQueries {
   const float* q = nullptr;     // [group, n, head_dim]
@@ -38,7 +46,8 @@ struct HeadQueries {
   // What some models' softmax has besides (gpt-oss, Gemma 2):
   const float* sink_logits =
       nullptr;  // [group] or null: a score that takes part in each query's softmax, without a value
-  float score_cap = 0.0f;              // a score s becomes cap * tanh(s / cap); 0: it stays
+  float score_cap = 0.0f;  // a score s becomes cap * tanh(s / cap); 0: it stays
+  Arithmetic arithmetic = Arithmetic::kExact;
   float* attention_weights = nullptr;  // [rows] or null: += the weight each row got, summed over the queries
 };
 
@@ -114,8 +123,12 @@ class PiecewiseAttention {
 };
 
 // The most by which an output may differ from FP64 on the same stored rows, as a relative L2 distance: the larger
-// of what the two formats allow (kernels/format/descriptor.h).
-double attention_error_bound(const Encoding& k, const Encoding& v);
+// of what the two formats allow (kernels/format/descriptor.h), and with kInt8 of what its 8 bits do.
+double attention_error_bound(const Encoding& k, const Encoding& v,
+                             Arithmetic arithmetic = Arithmetic::kExact);
+
+// Empty, or why such rows cannot be read with kInt8.
+std::string int8_reason(const Encoding& e);
 
 // Whether decode steps on the vector path multiply one side's rows as integer codes, in 16 bits (scores with
 // K, weights with V), or else as f32.
@@ -123,7 +136,8 @@ bool scores_codes(const Encoding& k, int head_dim);
 bool weighs_codes(const Encoding& v, int head_dim);
 
 // What runs for rows of these encodings in steps of `tokens` tokens: the instruction set, the path where it
-// is not the one of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0" or "avx3/prefill/f16".
-std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens = 1);
+// is not the one of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0", "avx3/int8/q8_0" or "avx3/prefill/f16".
+std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens = 1,
+                                  Arithmetic arithmetic = Arithmetic::kExact);
 
 }  // namespace kv

@@ -168,7 +168,7 @@ Fields errors() {
       {"err_retention_rel_l2", "1", &C::err_retention_rel_l2, "FP64 on the kept tokens against FP64 on all"});
   fields.push_back({"err_kernel_rel_l2", "1", &C::err_kernel_rel_l2,
                     "the cache's output against FP64 on the stored rows; above 1e-5 (f32, f16, bf16, fp8) "
-                    "or 2e-3 (integer codes) the cell has failed"});
+                    "or 2e-3 (integer codes; 0.2 with arithmetic=int8) the cell has failed"});
   fields.push_back({"err_heads", "", &C::err_heads,
                     "query heads that were compared with FP64, of all sequences and layers"});
   fields.push_back(

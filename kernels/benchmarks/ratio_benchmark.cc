@@ -5,6 +5,8 @@
 //   likewise scores   without and with the weights that each row got, which heavy-hitter policies ask for ragged
 //   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
 //
+//   arithmetic   queries and weights of 16 bits, and of 8
+//
 //   us       microseconds of the first way (median of the turns)
 //   others   time of each other way over that of the first
 #include <benchmark/benchmark.h>
@@ -113,6 +115,15 @@ std::vector<Step> scores(const Rows& rows, const Shape& s, Queries& queries) {
   return steps;
 }
 
+std::vector<Step> arithmetics(const Rows& rows, const Shape& s, Queries& queries) {
+  std::vector<Step> steps = scores(rows, s, queries);
+  for (HeadQueries& p : steps[1].problems) {
+    p.attention_weights = nullptr;
+    p.arithmetic = Arithmetic::kInt8;
+  }
+  return steps;
+}
+
 constexpr int kBatch = 16;
 constexpr int64_t kLong = 32768, kShort = 512, kTotal = kLong + (kBatch - 1) * kShort;
 
@@ -175,6 +186,7 @@ void compare(benchmark::State& state, const Kind& kind, const Codec& codec, cons
 
 const Kind kKinds[] = {{"layout", layouts, {"chunks", "blocks"}, 1},
                        {"scores", scores, {"with_weights"}, 1},
+                       {"arithmetic", arithmetics, {"int8"}, 1},
                        {"ragged", batches, {"one_long"}, kBatch}};
 
 void add(const Kind& kind, const Codec& codec, const Shape& shape, int threads) {
@@ -190,7 +202,9 @@ void add(const Kind& kind, const Codec& codec, const Shape& shape, int threads) 
 
 int main(int argc, char** argv) {
   for (const Kind& kind : kKinds) {
-    for (const char* name : {"f32", "f16", "token8", "token4", "kivi4"}) {
+    const bool blocks = kind.make == arithmetics;
+    for (const char* name :
+         blocks ? std::vector{"q8_0", "q4_0"} : std::vector{"f32", "f16", "token8", "token4", "kivi4"}) {
       const Codec& codec = *std::find_if(std::begin(kCodecs), std::end(kCodecs),
                                          [&](const Codec& c) { return std::string(name) == c.name; });
       if (kind.make == layouts && codec.k.group > 16) continue;  // a block holds whole units

@@ -29,6 +29,7 @@ LANE, CHANNELS, WORDS = (f"kernels/cuda/attention/{name}.h" for name in ("decode
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
 PEERS = "harness/experiments/peer_cells.cc"
 CHARTS = "drawn_data_test"
+INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
 
 MUTANTS = [
     # Statistics
@@ -244,4 +245,8 @@ MUTANTS = [
     Mutant("harness/peers/process.cc", "prctl(PR_SET_PDEATHSIG, SIGKILL);", "", "cli_peers_test"),
     Mutant("harness/peers/serve.py", "os.dup2(2, 1)", "", "cli_peers_test"),
     Mutant("plots/figures/peers.py", '"high": f"{ratio}_ci_high"', '"high": f"{ratio}_p50"', CHARTS),
+    # 8-bit arithmetic
+    Mutant(INT8_SCORES, "steps[i] = step[(w + i) / kWordsPerBlock<F>]", "steps[i] = step[0]", "attention_int8_test"),
+    Mutant(INT8_VALUES, "hn::Set(four, -kMiddle<F::kBits>)", "hn::Set(four, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
+    Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_int8_test"),
 ]

@@ -108,7 +108,8 @@ void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
                            .n = in.n,
                            .visible = s.retention[stages_.index(layer, head / repeats)]->slots() - in.n + 1,
                            .sink_logits = in.sink_logits ? in.sink_logits + head * group : nullptr,
-                           .score_cap = in.score_cap});
+                           .score_cap = in.score_cap,
+                           .arithmetic = stages_.codec.arithmetic});
     }
   }
 }

@@ -237,7 +237,7 @@ std::vector<Codec> stored_codecs(const Spec& spec) {
 double kernel_error_bound(const Spec& spec) {
   double bound = 0.0;
   for (const Codec& codec : stored_codecs(spec))
-    bound = std::max(bound, attention_error_bound(codec.k, codec.v));
+    bound = std::max(bound, attention_error_bound(codec.k, codec.v, codec.arithmetic));
   return bound;
 }
 
@@ -246,6 +246,20 @@ std::string_view irreversible(const Codec& codec) {
 }
 
 namespace {
+
+// Why a cache cannot multiply with 8 bits what its codec stores in codes, if it is to; else empty.
+std::string int8_clash(const Spec& spec, bool gpu) {
+  const Codec codec = codec_of(spec).make(spec.codec);
+  if (codec.arithmetic != Arithmetic::kInt8) return "";
+  if (gpu) return "arithmetic=int8 has kernels for the CPU alone; use --device cpu";
+  if (codec.read_copy) return "arithmetic=int8 multiplies codes, and read=copy makes floats of them first";
+  if (rotates_at_read(spec))
+    return "arithmetic=int8 multiplies codes, and positions=cache makes floats of keys";
+  if (retention_of(spec).scores)
+    return "retention '" + spec.retention.name +
+           "' chooses rows by attention weights, which arithmetic=int8 would change";
+  return "";
+}
 
 // Whether a tier stores rows otherwise than the cache's codec does.
 bool has_own_codecs(const Spec& spec) {
@@ -271,6 +285,7 @@ std::string unshareable_reason(const Spec& spec) {
 
 std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
   std::string reason = clash_of_stages(spec);
+  if (reason.empty()) reason = int8_clash(spec, gpu != nullptr);
   const std::vector<Codec> codecs = stored_codecs(spec);
   for (const Codec& codec : codecs) {
     if (reason.empty()) reason = unsupported_reason(codec.k, shape.head_dim);

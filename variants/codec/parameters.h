@@ -31,6 +31,15 @@ inline Parameter rotate_parameter() {
 inline bool stores_hadamard(const Stage& stage) { return stage.text("rotate") == "hadamard"; }
 inline int64_t residual_rows(const Stage& stage) { return stage.integer("residual"); }
 
+// Two arms of codes in blocks: what 8-bit queries and weights save, and what error they add.
+inline Parameter arithmetic_parameter() {
+  return Parameter::choice("arithmetic", {"exact", "int8"},
+                           "queries and weights of 16 bits where they meet codes, or of 8 (decode on a CPU)");
+}
+inline Arithmetic arithmetic_of(const Stage& stage) {
+  return stage.text("arithmetic") == "int8" ? Arithmetic::kInt8 : Arithmetic::kExact;
+}
+
 inline bool reads_copy(const Stage& stage) { return stage.text("read") == "copy"; }
 
 }  // namespace kv

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/attention.h"
 #include "kernels/span.h"
 
 namespace kv {
@@ -21,6 +22,8 @@ struct Codec {
   int64_t residual = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
+  // What attention multiplies codes with, on the CPU in steps of a few tokens.
+  Arithmetic arithmetic = Arithmetic::kExact;
   // Rows are stored as the Hadamard transform makes them (kernels/hadamard.h), and encoded after it.
   bool hadamard = false;
   // The rotation begins with random signs of the channels: it is then one that no row was made for.

@@ -189,7 +189,7 @@ std::string HostStorage::kernel_of(int64_t tokens) const {
   const Encoding v = codec.read_copy ? Encoding{} : codec.v;
   if (context_.rotated) return attention_kernel_name({}, v, tokens) + " of rotated copy";
   if (codec.read_copy) return attention_kernel_name({}, {}, tokens) + " of decoded copy";
-  return attention_kernel_name(codec.k, codec.v, tokens);
+  return attention_kernel_name(codec.k, codec.v, tokens, codec.arithmetic);
 }
 
 }  // namespace kv

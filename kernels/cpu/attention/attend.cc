@@ -356,8 +356,16 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
   }
 }
 
-double attention_error_bound(const Encoding& k, const Encoding& v) {
-  return std::max(descriptor_of(k.format).attention_error, descriptor_of(v.format).attention_error);
+double attention_error_bound(const Encoding& k, const Encoding& v, Arithmetic arithmetic) {
+  const double exact =
+      std::max(descriptor_of(k.format).attention_error, descriptor_of(v.format).attention_error);
+  return arithmetic == Arithmetic::kInt8 ? std::max(exact, kInt8AttentionError) : exact;
+}
+
+std::string int8_reason(const Encoding& e) {
+  const FormatDescriptor& format = descriptor_of(e.format);
+  if (format.elements == Elements::kCodes && format.scaling == Scaling::kBlock) return "";
+  return "arithmetic=int8 needs codes with a scale a block (q8_0, q4_0), not " + format.name(e);
 }
 
 bool scores_codes(const Encoding& k, int head_dim) {
@@ -369,8 +377,10 @@ bool weighs_codes(const Encoding& v, int head_dim) {
   return !cpu::isa_is_scalar() && format.fills_words(v, head_dim) && format.scaling != Scaling::kChannel;
 }
 
-std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens) {
-  const std::string path = is_prefill({.spans = {}, .n = tokens}) ? "/prefill/" : "/";
+std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens,
+                                  Arithmetic arithmetic) {
+  const std::string decode = arithmetic == Arithmetic::kInt8 && tokens < kPrefillTokens ? "/int8/" : "/";
+  const std::string path = is_prefill({.spans = {}, .n = tokens}) ? "/prefill/" : decode;
   return std::string(cpu::active_isa()) + path + encodings_name(k, v);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention_task.h"
+#include "kernels/cpu/attention/int8_scalar.h"
 #include "kernels/format/descriptor.h"
 
 namespace kv::cpu {
@@ -82,6 +83,8 @@ void run_part(const AttentionTask& task, int head_dim) {
 
 // Rows are taken kSplitRows at a time whether or not they come in pieces, so that sums are rounded alike.
 void run_task(const AttentionTask& task, int head_dim) {
+  if (task.problem->arithmetic == Arithmetic::kInt8 && task.problem->n < kPrefillTokens)
+    return run_task_int8(task, head_dim);
   AttentionTask part = task;
   do {
     part.row_end = std::min(task.row_end, part.row_begin / kSplitRows * kSplitRows + kSplitRows);

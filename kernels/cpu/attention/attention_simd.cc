@@ -175,6 +175,10 @@ class TaskRunner {
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
 
+  bool is_int8() const {
+    return task_->problem->arithmetic == Arithmetic::kInt8 && task_->problem->n < kPrefillTokens;
+  }
+
   CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
   FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
 
@@ -200,7 +204,8 @@ class TaskRunner {
   // ---- scores ----
 
   bool score_codes(const Tile& tile, const Run& run, Scaling scaling, float* scores) {
-    if (scaling == Scaling::kBlock) return score_blocks(tile.k, run, code_work(), scores);
+    if (scaling == Scaling::kBlock)
+      return (is_int8() ? score_blocks_int8 : score_blocks)(tile.k, run, code_work(), scores);
     if (scaling == Scaling::kChannel) return score_channels(tile.k, run, code_work(), scores);
     return score_tokens(tile.k, run, code_work(), scores);
   }
@@ -253,7 +258,8 @@ class TaskRunner {
     if (adds_codes(run.v)) {
       restore_order(float_work(), work_->order);
       const bool blocks = format.scaling == Scaling::kBlock;
-      if ((blocks ? add_blocks : add_tokens)(tile.v, run, code_work(), p)) return;
+      const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;
+      if (add_codes(tile.v, run, code_work(), p)) return;
     }
     const std::byte* scratch[kPaddedRows];
     const float* row_scale = row_scales(tile.v, format, run);

@@ -52,6 +52,7 @@ struct CodedQueries {
   int32_t* start;      // [queries, words]: of formats with blocks, -middle times the sum of four lanes' q
   float* step;         // [queries] an element is about step * q
   int32_t* start_sum;  // [queries] of interleaved codes, -middle times the sum of all q
+  float* block_step;   // [queries, words] of kInt8: the step of the word's block
   float* offset;       // [queries] what zero points add to each score; of row scales: the sum of the query
   std::optional<Encoding> coded_for;  // rows of which they are to meet
 };
@@ -62,6 +63,7 @@ struct CodedQueriesScratch {
       4 * CodedQueries::kStride;  // score_block_rows() has each code four times
   alignas(64) int16_t q[kQueryBlock * kQueryCodes];
   alignas(64) int32_t start[kQueryBlock * CodedQueries::kStartStride];
+  alignas(64) float block_step[kQueryBlock * CodedQueries::kStartStride];
   float step[kQueryBlock];
   int32_t start_sum[kQueryBlock];
   float offset[kQueryBlock];
@@ -71,6 +73,7 @@ struct CodedQueriesScratch {
             .start = start + query * CodedQueries::kStartStride,
             .step = step + query,
             .start_sum = start_sum + query,
+            .block_step = block_step + query * CodedQueries::kStartStride,
             .offset = offset + query,
             .coded_for = {}};
   }
@@ -99,6 +102,15 @@ struct BlockWeights {
   int group_blocks;
 };
 
+// The same as 8-bit codes (kInt8), of four consecutive rows in one 32-bit lane, with a step a block.
+struct Int8Weights {
+  static constexpr int kQuads = kTileRows / 4;
+  static constexpr int kStride = kQuads * kMaxBlocks;  // from a query's to the next one's
+  alignas(64) int32_t quad[4 * kStride];               // [queries, groups, quads, blocks of a group]
+  alignas(64) int32_t start[4 * kMaxBlocks];           // [queries, blocks]: -middle * their sum
+  alignas(64) float step[4 * kMaxBlocks];              // [queries, blocks]: a weight is about step * code
+};
+
 // Not initialised: only what is written is read.
 struct CodeScratch {
   RowScales rows;
@@ -106,6 +118,7 @@ struct CodeScratch {
   alignas(64) float scaled_queries[4 * kMaxHeadDim];
   RowWeights row_weights;
   BlockWeights block_weights;
+  Int8Weights int8_weights;
 };
 
 // What scores and values of a run of rows are computed with.

@@ -5,6 +5,7 @@
 //   token_scores.cc, token_values.cc       codes with a scale a row
 //   channel_scores.cc                      codes with a scale a channel; such values are decoded instead
 //   block_scores.cc, block_values.cc       codes with a scale a block: q8_0, q4_0
+//   int8_scores.cc, int8_values.cc         the same with queries and weights of 8 bits
 #if defined(KV_ROW_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_ROW_KERNELS_INL_H_
 #undef KV_ROW_KERNELS_INL_H_
@@ -28,11 +29,13 @@ namespace HWY_NAMESPACE {
 bool score_tokens(const TileSide& side, const Run& run, const CodeWork& work, float* scores);
 bool score_channels(const TileSide& side, const Run& run, const CodeWork& work, float* scores);
 bool score_blocks(const TileSide& side, const Run& run, const CodeWork& work, float* scores);
+bool score_blocks_int8(const TileSide& side, const Run& run, const CodeWork& work, float* scores);
 
 // Adds a run's values, weighted with p [queries, count], kScoreStride apart, to the task's sums. False, and
 // nothing done, if a scale is not finite.
 bool add_tokens(const TileSide& side, const Run& run, const CodeWork& work, const float* p);
 bool add_blocks(const TileSide& side, const Run& run, const CodeWork& work, const float* p);
+bool add_blocks_int8(const TileSide& side, const Run& run, const CodeWork& work, const float* p);
 
 // Scores of `rows`, padded to a multiple of kKeys with any readable rows -> scores [queries, kScoreStride], of which
 // the padding's columns are garbage.
