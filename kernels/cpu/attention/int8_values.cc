@@ -26,12 +26,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- weights ----
 
-// Lane by lane of a group's numbers, whose blocks alternate: the largest of each block in all its lanes.
-inline void spread_largest(float* top, int count, int group_blocks) {
-  for (int b = 0; b < group_blocks; ++b) {
-    float largest = 0.0f;
-    for (int i = b; i < count; i += group_blocks) largest = std::max(largest, top[i]);
-    for (int i = b; i < count; i += group_blocks) top[i] = largest;
+// Of numbers whose blocks alternate, each block's largest in the lanes of four.
+template <class DF>
+HWY_INLINE auto largest_of_blocks([[maybe_unused]] DF df, hn::Vec<DF> top, int group_blocks) {
+  if constexpr (hn::MaxLanes(DF()) > 4) {
+    const hn::Half<DF> half;
+    return largest_of_blocks(half, hn::Max(hn::LowerHalf(half, top), hn::UpperHalf(half, top)), group_blocks);
+  } else {
+    return group_blocks == 2 ? hn::Max(top, hn::Shuffle1032(top)) : top;
   }
 }
 
@@ -51,12 +53,12 @@ HWY_INLINE void code_group(const float* p, const BlockScales& scales, int count,
   const hn::Rebind<int8_t, decltype(df)> narrow;
   const hn::CappedTag<uint8_t, 16> bytes;
   const hn::CappedTag<int32_t, 4> four;
-  constexpr int kLanes = hn::MaxLanes(df);
+  const hn::CappedTag<float, 4> four_floats;
   const int lanes = static_cast<int>(hn::Lanes(df));
   const int group_blocks = scales.group_blocks, shift = group_blocks / 2;  // its logarithm
   const int numbers = whole_steps(count) * group_blocks;
   const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));
-  HWY_ALIGN float weight[kTileRows * 4], largest[kLanes];
+  HWY_ALIGN float weight[kTileRows * 4];
   auto top = hn::Zero(df);
   for (int i = 0; i < numbers; i += lanes) {
     const auto rows = load_valid(df, p, i >> shift, count);
@@ -64,13 +66,14 @@ HWY_INLINE void code_group(const float* p, const BlockScales& scales, int count,
     hn::Store(product, df, weight + i);
     top = hn::Max(top, hn::Abs(product));
   }
-  hn::Store(top, df, largest);
-  spread_largest(largest, lanes, group_blocks);
-  HWY_ALIGN float inverse[kLanes];
-  for (int i = 0; i < lanes; ++i) inverse[i] = largest[i] > 0.0f ? kLargestInt8 / largest[i] : 0.0f;
-  for (int b = 0; b < group_blocks; ++b) step[b] = largest[b] * (1.0f / kLargestInt8);
+  const auto largest = largest_of_blocks(df, top, group_blocks);
+  const auto all = hn::Set(four_floats, kLargestInt8);
+  HWY_ALIGN float inverse[4];
+  hn::Store(hn::IfThenElseZero(hn::Gt(largest, hn::Zero(four_floats)), hn::Div(all, largest)), four_floats,
+            inverse);
+  hn::StoreU(hn::Mul(largest, hn::Set(four_floats, 1.0f / kLargestInt8)), four_floats, step);
   HWY_ALIGN int8_t codes[kTileRows * 4];
-  const auto factor = hn::Load(df, inverse);
+  const auto factor = hn::LoadDup128(df, inverse);
   for (int i = 0; i < numbers; i += lanes)
     hn::StoreU(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(hn::Load(df, weight + i), factor))), narrow,
                codes + i);
