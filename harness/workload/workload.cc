@@ -9,6 +9,11 @@
 // shrink by as much as keys grow, so scores stay N(0, 1) and only what a codec does to K differs from
 // gaussian.
 //
+// offsets: k[c] = g[c] + o_c for max(1, d/32) channels c, o_c of either sign and of a size log-uniform in [12, 40]; the same
+// for all tokens of a kv head, as SageAttention (arXiv 2410.02367) finds in real models. o·q is added to all scores of
+// a query alike, so that its attention is what it is with gaussian, and only what a codec does to K differs. With the
+// mean of K taken off, K is gaussian's.
+//
 // sinks: the first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453).
 // k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
 // s_t = ln(0.6 / 0.4) + 1/2 + ln(max(t - 3, 1) / 4). The logarithm keeps the share level as rivals grow in
@@ -50,7 +55,8 @@ enum Stream : uint64_t {
   kOutlierChannel,
   kOutlierFactor,
   kFrequency,
-  kPhase
+  kPhase,
+  kOffsetSign
 };
 
 struct Row {
@@ -120,22 +126,27 @@ class Gaussian : public Family {
   Gaussian(const WorkloadShape&, uint64_t) {}
 };
 
-class Outliers : public Family {
- public:
-  Outliers(const WorkloadShape& shape, uint64_t seed) : factors_(shape, static_cast<size_t>(shape.head_dim)) {
-    const size_t dim = static_cast<size_t>(shape.head_dim), count = std::max<size_t>(1, dim / 32);
-    for (size_t head = 0; head < factors_.heads(); ++head) {
-      const std::span<float> factors = factors_[head];
-      std::fill(factors.begin(), factors.end(), 1.0f);
-      const uint64_t channel_key = math::random::key({seed, kOutlierChannel, head});
-      for (size_t drawn = 0, i = 0; drawn < count; ++i) {
-        float& factor = factors[math::random::below(channel_key, i, dim)];
-        if (factor != 1) continue;
-        const double x = math::random::uniform(math::random::key({seed, kOutlierFactor, head}), drawn++);
-        factor = static_cast<float>(12 * std::pow(40.0 / 12, x));
-      }
+// What max(1, d/32) channels of each head have, log-uniform in [12, 40], and the others: 1.
+HeadTable outlier_factors(const WorkloadShape& shape, uint64_t seed) {
+  HeadTable table(shape, static_cast<size_t>(shape.head_dim));
+  const size_t dim = static_cast<size_t>(shape.head_dim), count = std::max<size_t>(1, dim / 32);
+  for (size_t head = 0; head < table.heads(); ++head) {
+    const std::span<float> factors = table[head];
+    std::fill(factors.begin(), factors.end(), 1.0f);
+    const uint64_t channel_key = math::random::key({seed, kOutlierChannel, head});
+    for (size_t drawn = 0, i = 0; drawn < count; ++i) {
+      float& factor = factors[math::random::below(channel_key, i, dim)];
+      if (factor != 1) continue;
+      const double x = math::random::uniform(math::random::key({seed, kOutlierFactor, head}), drawn++);
+      factor = static_cast<float>(12 * std::pow(40.0 / 12, x));
     }
   }
+  return table;
+}
+
+class Outliers : public Family {
+ public:
+  Outliers(const WorkloadShape& shape, uint64_t seed) : factors_(outlier_factors(shape, seed)) {}
   void shape_q(const Row& row, std::span<float> q) const override {
     for (size_t c = 0; c < q.size(); ++c) q[c] /= factors_[row.head][c];
   }
@@ -145,6 +156,23 @@ class Outliers : public Family {
 
  private:
   HeadTable factors_;  // 1 where a channel is ordinary
+};
+
+class Offsets : public Family {
+ public:
+  Offsets(const WorkloadShape& shape, uint64_t seed) : offsets_(outlier_factors(shape, seed)) {
+    for (size_t head = 0; head < offsets_.heads(); ++head) {
+      const uint64_t sign_key = math::random::key({seed, kOffsetSign, head});
+      for (size_t c = 0; c < offsets_[head].size(); ++c) {
+        float& x = offsets_[head][c];
+        x = x == 1.0f ? 0.0f : math::random::below(sign_key, c, 2) == 0 ? x : -x;
+      }
+    }
+  }
+  void shape_k(const Row& row, std::span<float> k) const override { add_scaled(k, 1.0, offsets_[row.head]); }
+
+ private:
+  HeadTable offsets_;  // 0 where a channel is ordinary
 };
 
 class Sinks : public Family {
@@ -240,6 +268,8 @@ constexpr Entry kFamilies[] = {
     {{"gaussian", "q, k, v = g, iid N(0, 1)"}, make<Gaussian>},
     {{"outliers", "k[c] = f_c g, q[c] = g / f_c in max(1, d/32) channels of a head, f_c from 12 to 40"},
      make<Outliers>},
+    {{"offsets", "k[c] = g + o_c in max(1, d/32) channels of a head, |o_c| from 12 to 40; q = g"},
+     make<Offsets>},
     {{"sinks", "k_t = sqrt(d) u + 0.1 g, v_t = 0.1 g for t < 4; q_t = g⊥ + (0.905 + ln((t - 3) / 4)) u"},
      make<Sinks>},
     {{"heavy", "k_t = g⊥ - 1.2 ln(x_t) u, q = g⊥ + sqrt(d) u, x_t uniform: Zipf weights"}, make<Heavy>},

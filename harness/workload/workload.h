@@ -48,7 +48,7 @@ struct FamilyInfo {
   std::string_view name;
   std::string_view formula;  // one line, in the terms of the docs
 };
-// gaussian, outliers, sinks, heavy, local.
+// gaussian, outliers, offsets, sinks, heavy, local.
 std::vector<FamilyInfo> synthetic_families();
 
 // Throws std::invalid_argument that lists the families if `family` is none of them.
