@@ -125,7 +125,7 @@ def test_the_list_has_every_claim_and_figure_with_its_source():
     figures = table(HOME / "results" / "epyc-4core" / "reproduce" / "claims.csv")
     for row in figures:
         assert row["published"] in text, row
-    assert text.endswith(f"{len(want)} claims with {len(figures)} figures of 19 sources; `kvlab reproduce NAME` checks one\n")
+    assert text.endswith(f"{len(want)} claims with {len(figures)} figures of 20 sources; `kvlab reproduce NAME` checks one\n")
 
 
 def test_the_list_is_searched_by_words():
