@@ -29,11 +29,9 @@ class WorkCount {
   void add(std::span<const Span> spans, std::span<const int64_t> read) {
     int64_t first = 0;
     for (const Span& span : spans) {
-      const int64_t all = held(span);
       const auto count =
           std::ranges::lower_bound(read, first + span.rows) - std::ranges::lower_bound(read, first);
-      // Where only some are read, rows are units of their own.
-      work_.read += count == span.rows ? all : all / span.rows * count;
+      const int64_t all = held(span, count);
       multiply(span, count);
       if (selection_->weighs) {
         work_.read += all;
@@ -49,18 +47,22 @@ class WorkCount {
   const AttendWork& work() const { return work_; }
 
  private:
-  int64_t held(const Span& span) {
-    return held(span.k, span.rows) +
-           (shape_.is_latent() ? 0 : held(span.v, span.rows));  // else they are the same
+  // Of which `read` rows are read.
+  int64_t held(const Span& span, int64_t read) {
+    return held(span.k, span.rows, read) +
+           (shape_.is_latent() ? 0 : held(span.v, span.rows, read));  // else they are the same
   }
-  int64_t held(const Side& side, int64_t rows) {
+  int64_t held(const Side& side, int64_t rows, int64_t read_rows) {
     const int64_t data = units(side, rows) * unit_data_bytes(side.encoding, shape_.head_dim),
                   meta = units(side, rows) * unit_meta_bytes(side.encoding, shape_.head_dim);
     work_.payload += data;
     work_.metadata += meta;
+    // Where only some are read, rows are units of their own.
+    const int64_t read = read_rows == rows ? data + meta : (data + meta) / rows * read_rows;
+    work_.read += read;
     const std::optional<Tier> tier = ledger_.tier_at(side.data);
     if (tier) {
-      (*tier == Tier::kWarm ? work_.warm : work_.hot) += data + meta;
+      (*tier == Tier::kWarm ? work_.warm : work_.hot) += read;
     } else if (in_files_) {
       work_.payload_in_files += data;
     }

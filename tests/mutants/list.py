@@ -249,4 +249,9 @@ MUTANTS = [
     Mutant(INT8_SCORES, "steps[i] = step[(w + i) / kWordsPerBlock<F>]", "steps[i] = step[0]", "attention_int8_test"),
     Mutant(INT8_VALUES, "hn::Set(four, -kMiddle<F::kBits>)", "hn::Set(four, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
     Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_int8_test"),
+    # Selections over tiers
+    Mutant("variants/cache/select.cc", "if (known >= streamed_[i]) continue;", "continue;", "selection_tiers_test"),
+    Mutant("variants/cache/select.cc", "std::min(end, (row / piece + 1) * piece)", "end", "selection_tiers_test"),
+    Mutant("variants/placement/page_reads.cc", "first = rows.begin % layout_.units()", "first = 0", "selection_tiers_test"),
+    Mutant("variants/placement/page_reads.h", "part.place + part.skip", "part.place", "selection_tiers_test"),
 ]

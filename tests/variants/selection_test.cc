@@ -227,9 +227,15 @@ TEST(Selection, LayersMayDiffer) {
 }
 
 TEST(Selection, WhatReadsAllRowsIsRefused) {
+  EXPECT_EQ(reason_of("tiered/f16/quest"), "");
+  EXPECT_EQ(reason_of("tiered/f16/topk"),
+            "selection 'topk' weighs every row at each step, and those in a tier's file are there a chunk at "
+            "a time");
+  EXPECT_EQ(reason_of("tiered(disk_codec=q8_0)/f16/quest"),
+            "selection 'quest' chooses by rows as they are stored, and a tier's own codec stores them anew");
   EXPECT_EQ(
-      reason_of("tiered/f16/quest"),
-      "selection 'quest' reads single rows, and those in a tier's file come in whole chunks, all of them");
+      reason_of("tiered/q8_0(read=copy)/quest"),
+      "selection 'quest' reads single rows of a tier's file, and read=copy decodes those in memory alone");
   EXPECT_EQ(reason_of("contiguous/h2o/topk"),
             "selection 'topk' leaves rows unread, and the retention asks what attention gives to each");
   EXPECT_EQ(reason_of("contiguous/ring/quest"),

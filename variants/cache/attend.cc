@@ -56,7 +56,9 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   if (!stages_.selection.reads_all()) select(layer, inputs);
   const bool scored = find_scored(layer, inputs);
   if (scored) stages_.storage->accumulate_weights(problems_, scored_);
-  const StreamedRows streamed = streamed_rows(stages_, layer, inputs);
+  // What a selection chooses is there already.
+  const StreamedRows streamed =
+      stages_.selection.reads_all() ? streamed_rows(stages_, layer, inputs) : StreamedRows{};
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
   if (stages_.shape.is_latent()) write_latent_outputs(inputs);
   if (stages_.hadamard) stages_.hadamard->restore(inputs);

@@ -88,6 +88,13 @@ std::string unknown_number(const Stage& stage, const Entry& entry) {
   return "";
 }
 
+// Whether a tier stores rows otherwise than the cache's codec does.
+bool has_own_codecs(const Spec& spec) {
+  const std::vector<Codec> codecs = stored_codecs(spec);
+  const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
+  return std::any_of(codecs.begin(), codecs.end(), differs);
+}
+
 // What the other stages do that reads every row, or keeps rows where single ones cannot be read.
 std::string clash_of_selection(const Spec& spec) {
   const SelectionEntry& selection = selection_of(spec);
@@ -101,8 +108,12 @@ std::string clash_of_selection(const Spec& spec) {
   if (const auto read = spec.placement.values.find("read");
       read != spec.placement.values.end() && read->second == "repeat")
     return who + "chooses once for a kv head, and read=repeat copies all of its rows for every query head";
-  if (has_tiers(spec))
-    return who + "reads single rows, and those in a tier's file come in whole chunks, all of them";
+  if (has_tiers(spec) && selection.weighs)
+    return who + "weighs every row at each step, and those in a tier's file are there a chunk at a time";
+  if (has_tiers(spec) && has_own_codecs(spec))
+    return who + "chooses by rows as they are stored, and a tier's own codec stores them anew";
+  if (has_tiers(spec) && codec_of(spec).make(spec.codec).read_copy)
+    return who + "reads single rows of a tier's file, and read=copy decodes those in memory alone";
   const std::string reason = selection.refuses(codec_of(spec).make(spec.codec), retention);
   return reason.empty() ? "" : who + reason;
 }
@@ -259,13 +270,6 @@ std::string int8_clash(const Spec& spec, bool gpu) {
     return "retention '" + spec.retention.name +
            "' chooses rows by attention weights, which arithmetic=int8 would change";
   return "";
-}
-
-// Whether a tier stores rows otherwise than the cache's codec does.
-bool has_own_codecs(const Spec& spec) {
-  const std::vector<Codec> codecs = stored_codecs(spec);
-  const auto differs = [&](const Codec& c) { return c.k != codecs.front().k || c.v != codecs.front().v; };
-  return std::any_of(codecs.begin(), codecs.end(), differs);
 }
 
 }  // namespace

@@ -66,6 +66,11 @@ struct Piece {
   // Bytes; the units of a head lie one behind the other, and so do heads.
   std::array<int64_t, kPlanes> head_stride;
 };
+// Rows [begin, end) of a head that lie in one piece.
+struct PieceRows {
+  int sequence, head;
+  int64_t begin, end;
+};
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
 // Which pieces of all that a visit would see, in their order.
 struct PieceRange {
@@ -151,6 +156,8 @@ class Placement {
   // on its way, does some of the other work, if there is any. Throws std::runtime_error where reading fails.
   virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/,
                       const OtherWork& /*meanwhile*/ = nullptr, const PieceRange& /*range*/ = {}) {}
+  // The same of some rows alone, of units of one row each -> out [wanted], which stay until the next call.
+  virtual void fetch(int /*layer*/, std::span<const PieceRows> /*wanted*/, std::vector<Span>& /*out*/) {}
 };
 
 // Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a

@@ -28,9 +28,10 @@ struct SelectionContext {
 
 // What a choice is made by.
 struct SelectionInput {
-  const float* q;               // [group, head_dim] of the newest token, as they meet the stored keys
-  int group;                    // query heads
-  std::span<const Span> spans;  // all rows that are kept, in slot order; each row is a unit of its own
+  const float* q;  // [group, head_dim] of the newest token, as they meet the stored keys
+  int group;       // query heads
+  std::span<const Span>
+      spans;  // rows that are kept, in slot order, up to the newest; each row is a unit of its own
   int64_t rows;
   // Scratch of the entry's candidates() numbers each. Where the entry has `weighs`, scores come as the attention weight
   // of each row, summed over the group; else they are anything.
@@ -42,6 +43,10 @@ class Selection {
  public:
   virtual ~Selection() = default;
   virtual std::unique_ptr<Selection> clone() const = 0;
+  // Where some of the oldest rows come in pieces alone: of so many it knows what a choice asks for, and is shown the others
+  // before. `rows`: up to which the spans reach.
+  virtual int64_t known_rows() const { return INT64_MAX; }
+  virtual void show(std::span<const Span> /*spans*/, int64_t /*rows*/) {}
   // The rows that the newest token's queries read: at least one, ascending, and apart from each other.
   virtual std::vector<RowRange> choose(const SelectionInput& in) = 0;
   // Rows from `rows` on have gone, and others may come in their place.

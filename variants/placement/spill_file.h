@@ -46,6 +46,8 @@ class SpillFile {
 
   // What reads of it are made with (read_ahead.h).
   int64_t slot_bytes() const { return slot_bytes_; }
+  // What offsets and sizes of reads are multiples of.
+  int64_t grain() const { return direct_ ? kAlignment : 1; }
   int64_t offset(int64_t slot) const { return slot * slot_bytes_; }
   std::unique_ptr<FileRequests> requests(int most_in_flight) const {
     return FileRequests::of(fd_, direct_, most_in_flight);

@@ -25,7 +25,9 @@
 #include "kernels/attention.h"
 #include "variants/list.h"
 #include "variants/placement/chunks.h"
+#include "variants/placement/page_reads.h"
 #include "variants/placement/read_ahead.h"
+#include "variants/placement/slot_layout.h"
 #include "variants/placement/spill_file.h"
 #include "variants/placement/tier_levels.h"
 
@@ -56,7 +58,9 @@ class Tiered : public ChunksPlacement {
         file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
                                           slot_bytes(stage, levels_),
                                           static_cast<double>(stage.hundredths("link_gbps")) / 100.0)),
-        reader_(*context.memory, *file_) {}
+        slot_(levels_[2], chunk_units()),
+        reader_(*context.memory, *file_),
+        pages_(*context.memory, *file_, slot_) {}
 
   void reserve(int layer, std::span<const Growth> growths) override {
     int64_t slots = 0;
@@ -159,6 +163,11 @@ class Tiered : public ChunksPlacement {
     }
   }
 
+  void fetch(int layer, std::span<const PieceRows> wanted, std::vector<Span>& out) override {
+    pages_.read(
+        wanted, [&](const PieceRows& rows) { return chunk_at(rows.sequence, layer, rows.begin).slot; }, out);
+  }
+
  private:
   struct TierChunk : Chunk {
     explicit TierChunk(std::shared_ptr<SpillFile> f) : file(std::move(f)) {}
@@ -252,25 +261,22 @@ class Tiered : public ChunksPlacement {
 
   // The chunk as a slot has it.
   void fill_buffer(const TierChunk& from) {
-    std::vector<UnitAddress> out(static_cast<size_t>(context().heads));
-    std::byte* to = reader_.idle_buffer();
-    for (int p = 0; p < kPlanes; ++p) {
-      const int64_t bytes = levels_[2].unit.bytes[p] * chunk_units();
-      for (int head = 0; bytes > 0 && head < context().heads; ++head, to += bytes)
-        out[static_cast<size_t>(head)].plane[p] = to;
-    }
+    std::vector<UnitAddress> out;
+    for (int head = 0; head < context().heads; ++head) out.push_back({slot_.at(reader_.idle_buffer(), head)});
     if (levels_.differ(from.level, 2)) {
 #pragma omp parallel for
       for (int head = 0; head < context().heads; ++head)
         levels_.encode(from.level, from.planes.at(head, 0), 2, out[static_cast<size_t>(head)], chunk_units());
       return;
     }
+    for (int head = 0; head < context().heads; ++head)
+      copy_head(from.planes.at(head, 0).plane, out[static_cast<size_t>(head)]);
+  }
+
+  void copy_head(const auto& from, const UnitAddress& to) const {
     for (int p = 0; p < kPlanes; ++p) {
-      const int64_t bytes = levels_[2].unit.bytes[p] * chunk_units();
-      for (int head = 0; bytes > 0 && head < context().heads; ++head) {
-        context().memory->copy(out[static_cast<size_t>(head)].plane[p], from.planes.at(head, 0).plane[p],
-                               static_cast<size_t>(bytes));
-      }
+      const int64_t bytes = slot_.plane_bytes(p);
+      if (bytes > 0) context().memory->copy(to.plane[p], from[p], static_cast<size_t>(bytes));
     }
   }
 
@@ -279,7 +285,6 @@ class Tiered : public ChunksPlacement {
     auto copy = std::make_shared<TierChunk>(file_);
     copy->warm = warm;
     copy->level = warm ? 1 : 0;
-    const UnitLayout& layout = levels_[copy->level].unit;
     copy->planes = make_planes(levels_[copy->level], warm ? Tier::kWarm : Tier::kHot);
     if (chunk.slot < 0) {
       copy->planes.copy_from(chunk.planes, chunk_units());
@@ -287,22 +292,14 @@ class Tiered : public ChunksPlacement {
     }
     ReadAhead::Run reads(reader_, {&chunk.slot, 1});
     const std::byte* from = reads.next();
-    for (int p = 0; p < kPlanes; ++p) {
-      const int64_t bytes = layout.bytes[p] * chunk_units();
-      for (int head = 0; bytes > 0 && head < context().heads; ++head, from += bytes) {
-        context().memory->copy(copy->planes.at(head, 0).plane[p], from, static_cast<size_t>(bytes));
-      }
-    }
+    for (int head = 0; head < context().heads; ++head)
+      copy_head(slot_.at(from, head), copy->planes.at(head, 0));
     return copy;
   }
 
-  // A slot's layout: [plane][head][unit].
-  Piece piece(int64_t first_unit, const std::byte* data) const {
+  Piece piece(int64_t first_unit, const std::byte* slot) const {
     Piece piece = empty_piece(first_unit, 2);
-    for (int p = 0; p < kPlanes; ++p) {
-      piece.base[p] = piece.unit->bytes[p] > 0 ? data : nullptr;
-      data += piece.head_stride[p] * context().heads;
-    }
+    piece.base = slot_.at(slot, 0);
     return piece;
   }
 
@@ -326,7 +323,9 @@ class Tiered : public ChunksPlacement {
   const Stage stage_;
   const TierLevels levels_;
   std::shared_ptr<SpillFile> file_;  // shared with the chunks that lie in it
+  const SlotLayout slot_;
   ReadAhead reader_;
+  PageReads pages_;
 };
 
 std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {

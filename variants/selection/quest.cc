@@ -63,6 +63,9 @@ class Quest : public Selection {
   }
   std::unique_ptr<Selection> clone() const override { return std::make_unique<Quest>(*this); }
 
+  int64_t known_rows() const override { return rows_; }
+  void show(std::span<const Span> spans, int64_t rows) override { take_in(spans, rows); }
+
   std::vector<RowRange> choose(const SelectionInput& in) override {
     take_in(in.spans, in.rows);
     // Of a positive q_d the larger product is that with max_d, of a negative one that with min_d.
