@@ -30,6 +30,7 @@ from figures.batch import batch_waste
 from figures.quality import quality_kl
 from figures.quality import quality_loss
 from figures.quality import kl_position
+from figures.reading import quality_read
 from figures.recall import recall
 from figures.recall import recall_budget
 from figures.stream import stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import altair as alt
 import polars as pl
 from figures.figure import Tables
 from prepare import MODEL_EXPERIMENTS
@@ -46,6 +47,18 @@ def with_loss_interval(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `low` and `high`, 1.96 standard errors from the mean loss."""
     loss, error = pl.col("loss"), 1.96 * pl.col("loss_se")
     return rows.with_columns(low=loss - error, high=loss + error)
+
+
+def change_axis(field: str, title: str, ends: list[float], channel=alt.Y):
+    """Of a change of the loss: linear near 0, where signs and zero matter, logarithmic beyond."""
+    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(-3, 2)] + [0]
+    low, high = min(ends, default=0), max(ends, default=1)
+    domain = [1.3 * min(low, -2e-4), 1.3 * max(high, 2e-4)]
+    return channel(
+        f"{field}:Q",
+        scale=alt.Scale(type="symlog", constant=1e-3, nice=False, domain=domain),
+        axis=alt.Axis(title=title, values=ticks, format="~r"),
+    )
 
 
 def position_range() -> pl.Expr:

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, by_kept_tokens, model_style, position_range, series
+from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series
 from labels import with_point_labels
 from marks import (
     click_focus, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
@@ -47,19 +47,9 @@ def quality_kl(tables: Tables):
     warning=TINY,
 )
 def quality_loss(tables: Tables):
-    # Linear near 0, where signs and zero matter, logarithmic beyond.
-    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(-3, 2)] + [0]
     quality = of_experiment(tables.cells, "quality", "kl_mean")
     ends = all_values(quality, "loss_change_ci_low", "loss_change_ci_high")
-    low, high = min(ends, default=0), max(ends, default=1)
-    axis = alt.Y(
-        "error:Q",
-        scale=alt.Scale(
-            type="symlog", constant=1e-3, nice=False, domain=[1.3 * min(low, -2e-4), 1.3 * max(high, 2e-4)]
-        ),
-        axis=alt.Axis(title=LOSS_TITLE, values=ticks, format="~r"),
-    )
-    return quality_points(tables, "loss_change", LOSS_TITLE, axis)
+    return quality_points(tables, "loss_change", LOSS_TITLE, change_axis("error", LOSS_TITLE, ends))
 
 
 @figure(

@@ -186,6 +186,8 @@ MUTANTS = [
     Mutant("plots/prepare.py", "best_before.is_null() |", "best_before.is_null() &", CHARTS),
     Mutant("plots/prepare.py", "(pl.col(column) > 0 for column in columns)", "(pl.col(column) > 5 for column in columns)", CHARTS),
     Mutant("plots/figures/prefill.py", 'alt.Y2("prefill_ci_high_us:Q")', 'alt.Y2("prefill_p50_us:Q")', CHARTS),
+    Mutant("plots/figures/reading.py", 'pl.col("bytes_read") / pl.col("batch")', 'pl.col("bytes_payload") / pl.col("batch")', CHARTS),
+    Mutant("plots/figures/reading.py", '["ambiguous", "negligible",', '["ambiguous",', CHARTS + " titles_test"),
     Mutant("plots/figures/growth.py", 'log_axis(alt.Y, "total_us"', 'log_axis(alt.Y, "low_us"', CHARTS),
     Mutant("plots/figures/growth.py", 'pl.col("append_us") + pl.col("view_us").fill_null(0)', 'pl.col("append_us")', CHARTS + " growth_figures_test"),
     Mutant("plots/figures/growth.py", 'extremes = (pl.col("step_us").arg_max(), pl.col("step_us").arg_min())', 'extremes = (pl.col("step_us").arg_min(),)', CHARTS + " growth_figures_test"),

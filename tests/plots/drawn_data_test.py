@@ -15,10 +15,12 @@ from statistics import median
 import altair as alt
 import polars as pl
 import pytest
+from checks_of_models import check_kl_position, check_quality_kl, check_quality_loss, check_quality_read, check_recall  # noqa: F401
+from checks_of_models import check_recall_budget, check_stream  # noqa: F401
 from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
 from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
-from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, losses, place, points, title
+from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, place, points, title
 from figures.batch import cost_of_padding
 from figures.list import FIGURES
 from support import report
@@ -286,69 +288,6 @@ def test_a_batchs_title_is_the_largest_cost_of_padding():
     )
     assert cost_of_padding(pl.DataFrame(cells[:2])) is None
     assert cost_of_padding(pl.DataFrame({"variant": ["contiguous"]})) is None, "a folder of an earlier version"
-
-
-def check_quality(spec, files, value):
-    cells = [row for row in files.of("quality") if row["kl_mean"]]
-    at = [(row["seq_len"], row["held_bytes_per_token"], row[value], row["series"]) for row in cells]
-    want = points((series, *point) for _, *point, series in at)
-    for mark in ("line", "point"):
-        assert drawn(spec, mark, "color", "x", "y") == want
-    want = points((row["series"], row["held_bytes_per_token"], row[f"{value}_ci_low"], row[f"{value}_ci_high"])
-                  for row in cells)  # fmt: skip
-    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
-    best = set(points(row[1:3] for row in front(at)))
-    assert best <= set(drawn(spec, "line", "x", "y"))
-
-
-def check_quality_kl(spec, files):
-    check_quality(spec, files, "kl_mean")
-
-
-def check_quality_loss(spec, files):
-    check_quality(spec, files, "loss_change")
-
-
-def check_kl_position(spec, files):
-    """In the middle of a bucket on a log axis, the first of which begins at 4."""
-    buckets = [(cell["series"], math.sqrt(max(row["position_first"], 4) * (row["position_last"] + 1)), row)
-               for cell, row in files.positions if row["kl_mean"]]  # fmt: skip
-    for mark in ("line", "point"):
-        assert drawn(spec, mark, "color", "x", "y") == points((*at, row["kl_mean"]) for *at, row in buckets)
-    ends = points((*at, row["kl_mean_ci_low"], row["kl_mean_ci_high"]) for *at, row in buckets)
-    assert drawn(spec, "area", "fill", "x", "y", "y2") == ends
-
-
-def check_recall(spec, files):
-    cells = files.of("recall")
-    for mark in ("line", "point"):
-        want = points((row["series"], row["distance"], row["loss"]) for row in cells)
-        assert drawn(spec, mark, "color", "x", "y") == want
-    want = points((row["series"], row["distance"], *losses(row)) for row in cells)
-    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
-
-
-def check_recall_budget(spec, files):
-    cells = files.of("recall")
-    dropping = {row["series"] for row in cells if row["kept_tokens"] < row["seq_len"]}
-    cells = [row for row in cells if row["series"] in dropping]
-    for mark in ("line", "point"):
-        want = points((row["series"], row["kept_tokens"], row["loss"]) for row in cells)
-        assert drawn(spec, mark, "color", "x", "y") == want
-    want = points((row["series"], row["kept_tokens"], *losses(row)) for row in cells)
-    assert drawn(spec, "rule", "color", "x", "y", "y2") == want
-    full = {(row["loss"],) for row in files.of("recall") if row["verdict"] == "baseline"}
-    assert full <= set(drawn(spec, "rule", "y"))
-
-
-def check_stream(spec, files):
-    stretches = [(cell["variant"], row["position_last"] + 1, row) for cell, row in files.positions
-                 if cell["experiment"] == "stream"]  # fmt: skip
-    for mark in ("line", "point"):
-        want = points((*at, math.exp(row["loss"])) for *at, row in stretches)
-        assert drawn(spec, mark, "color", "x", "y") == want
-    want = points((*at, *map(math.exp, losses(row))) for *at, row in stretches)
-    assert drawn(spec, "area", "fill", "x", "y", "y2") == want
 
 
 def check_model_rate(spec, files):

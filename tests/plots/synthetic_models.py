@@ -100,6 +100,7 @@ MODEL_SERIES = {
     "contiguous/f32/full": 0, "contiguous/f16/full": 1e-7, "contiguous/token(bits=4)/full": 3e-3,
     "contiguous/q8_0/full": 1e-5, "contiguous/token(bits=2)/full": 0.2,
     "contiguous/f16/ring(window={budget})": 1, "contiguous/f16/tova(budget={budget})": 1,
+    "contiguous/f16/quest(top=0.1)": 0.02, "contiguous/f16/quest(top=0.5)": 1e-4,
 }  # fmt: skip
 
 
@@ -111,7 +112,8 @@ def prediction_cells(workload) -> list[dict]:
             columns = {
                 "series": series, "kept_tokens": budget, "held_bytes_per_token": budget * (2 if kl else 4),
                 "predictions": 8192, "peak_bytes": 1 << 20, "tokens_per_s": 2000,
-                "verdict": "worse" if kl else "baseline",
+                "verdict": "worse" if kl > 1e-3 else "negligible" if kl else "baseline",
+                "bytes_read": int(budget * (2 if kl else 4) * (float(series.split("top=")[1][:3]) if "quest" in series else 1)),
             }  # fmt: skip
             change = kl / budget if kl == 1 else kl
             variant = series.replace("{budget}", str(budget))
@@ -124,7 +126,7 @@ def prediction_cells(workload) -> list[dict]:
             for distance in (100, 200, 400):
                 loss = 6.2 if budget < distance else 0.1 + change
                 cells.append(cell_without_times("recall", variant, distance + 103, workload, **columns, loss=loss,
-                                                loss_se=0.05, perplexity=math.exp(loss), distance=distance,
+                                                loss_se=0.05, **around("loss_change", loss - 0.1, 0.1), perplexity=math.exp(loss), distance=distance,
                                                 passage_tokens=64))  # fmt: skip
                 cells[-1]["cell"] += f" distance {distance}"
     return cells

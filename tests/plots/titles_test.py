@@ -62,6 +62,17 @@ def test_losses_that_change_are_counted(drawn):
     assert f"by {worst['loss_change']:+.2g} nats" in titles["quality_loss"]
 
 
+def test_what_the_least_read_selection_loses_and_who_is_told_apart_is_said(drawn):
+    titles, files = drawn
+    quest = [row for row in files.of("quality", "recall") if "/quest(top=0.1)" in row["variant"]]
+    ends = [f"{row['loss_change']:.2g}" for row in quest]
+    said = re.findall(r"([\d.]+)(?: nats)? \([\d.]+ to [\d.]+\)", titles["quality_read"])
+    assert titles["quality_read"].startswith("Reading least, f16/quest(top=0.1) loses ") and sorted(said) == sorted(ends)
+    part = [row for row in files.of("quality", "recall") if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]
+    alike = sum(row["verdict"] != "worse" for row in part)
+    assert 0 < alike < len(part) and f"; {alike} of {len(part)} caches" in titles["quality_read"]
+
+
 def test_the_last_stretch_of_a_stream_has_its_lowest_and_highest_perplexity(drawn):
     titles, files = drawn
     rows = [row for cell, row in files.positions if cell["experiment"] == "stream"]

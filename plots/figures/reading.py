@@ -1,0 +1,104 @@
+"""What is lost by reading a part of the rows: selections beside caches that hold as few, against the bytes that a step reads."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+from figures.figure import Tables, figure
+from figures.models import TINY, change_axis, model_style, series
+from labels import with_point_labels
+from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
+from messages import titled
+from prepare import NoData, with_absent, with_front, with_panel
+from style import QUIET, bytes_text, log_axis
+
+TITLE = "change of the mean loss [nats]"
+SELECTS = r"/(quest|topk)\b"
+TEXTS = {"quality": "{:,.0f} tokens of text", "recall": "recall {:,.0f} tokens back"}
+NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
+
+
+@figure(
+    "quality_read",
+    "Change of the loss against bytes read",
+    "Towards the lower left is better; the dashed line is the Pareto front. A selection keeps every row and reads some; a "
+    "window or heavy hitters read few because they hold few. Bytes are those that the last step reads of a sequence, in all "
+    "layers, bounds of pages included; topk reads every key before it chooses. Loss less that of the full f32 cache on the "
+    "same tokens, with 95 % bootstrap intervals; filled points cannot be told from it: their intervals contain 0 or stay "
+    "within 0.001 nats. The axis is linear within 0.001 nats of zero.",
+    warning=TINY,
+)
+def quality_read(tables: Tables):
+    rows = reading_rows(tables.cells)
+    style = model_style(tables, rows)
+    message = fewest_bytes(rows, style.short_names())
+    ends = [value for end in ("loss_change_ci_low", "loss_change_ci_high") for value in rows[end].drop_nulls()]
+    read = [rows["per_token"].min() / 1.2, rows["per_token"].max() * 1.2]
+    axes = log_axis(alt.X, "per_token", "bytes that a step reads, all layers [KiB]", read), change_axis("error", TITLE, ends)
+    height = 340 if rows["panel"].n_unique() <= 3 else 250  # of a row of panels, of several
+    size = panel_width(rows), height
+    rows = with_point_labels(rows.with_columns(style.short(), named="front"), "per_token", "error", axes, size, "front")
+    base = alt.Chart().encode(
+        *axes,
+        tooltip=tips(
+            spec="spec", bytes_read="bytes_read_text", loss_change="loss_change_text", interval_95="interval",
+            kept="kept_tokens_text", verdict="verdict",
+        ),
+    )  # fmt: skip
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
+    )
+    bar = base.encode(alt.Y("loss_change_ci_low:Q", title=TITLE), alt.Y2("loss_change_ci_high:Q"))
+    legend = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=20, values=style.shown)  # there is not room for every name
+    points = base.encode(style.colour(legend), style.shape(legend), opacity=in_focus())
+    layers = [
+        front.encode(order="per_token:Q"),
+        bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
+        points.transform_filter("!datum.alike").mark_point(size=65, strokeWidth=1.8).add_params(click_focus()),
+        points.transform_filter("datum.alike").mark_point(size=65, strokeWidth=1.8, filled=True),
+        point_names(alt.Chart().encode(*axes)),
+    ]
+    return titled(panels(alt.layer(*layers), rows, height=height), message)
+
+
+def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
+    """The cells of texts and of recall, a panel each; adds `per_token`, the KiB that a step reads, `error`, the front of
+    the two, `alike`: not told apart from the full cache, and `part`: whether rows are dropped or unread."""
+    cells = with_absent(cells, ["bytes_read", "loss_change", "distance"])
+    rows = cells.filter(pl.col("experiment").is_in(list(TEXTS)), pl.col("bytes_read") > 0, pl.col("loss_change").is_not_null())
+    selects = pl.col("variant").str.contains(SELECTS)
+    if not rows.select(selects.any()).item():
+        raise NoData("no model reads with a selection")
+    tokens = pl.when(pl.col("experiment") == "recall").then("distance").otherwise("seq_len")
+    called = pl.struct("experiment", tokens=tokens).map_elements(
+        lambda row: TEXTS[row["experiment"]].format(row["tokens"]), return_dtype=pl.String
+    )
+    rows = with_panel(rows.with_columns(experiment=called)).with_columns(
+        text("bytes_read", bytes_text),
+        text("loss_change", "{:+.2g}".format),
+        text("kept_tokens", "{:.0f}".format),
+        interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
+        spec=pl.col("variant"),
+        variant=series(),
+        per_token=pl.col("bytes_read") / pl.col("batch") / 1024,
+        error=pl.col("loss_change"),
+        alike=pl.col("verdict").is_in([*NOT_TOLD_APART, "baseline"]),
+        part=selects | (pl.col("kept_tokens") < pl.col("seq_len")),
+    )
+    return with_front(rows)
+
+
+def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
+    """What the selection loses that reads least of those in most panels, and how many points that read a part lose nothing
+    that their intervals show."""
+    selections = rows.filter(pl.col("variant").str.contains(SELECTS))
+    sums = selections.group_by("spec", "variant").agg(pl.col("per_token").sum(), panels=pl.len())
+    named = sums.sort("panels", "per_token", "spec", descending=[True, False, False]).row(0, named=True)
+    said = [
+        f"{row['loss_change']:.2g}{'' if at else ' nats'} ({row['loss_change_ci_low']:.2g} to {row['loss_change_ci_high']:.2g})"
+        + (f" on {row['panel']}" if row["panel"] else "")
+        for at, row in enumerate(selections.filter(pl.col("spec") == named["spec"]).sort("panel").rows(named=True))
+    ]
+    part = rows.filter("part")
+    return (f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {part['alike'].sum()} of {part.height} caches "
+            f"that read a part of the rows cannot be told from the full one")  # fmt: skip
