@@ -127,9 +127,7 @@ class ReadingRun {
 // the mean loss whose interval lies within this on either side, 0.1 % of the perplexity, is called negligible.
 constexpr double kNegligible = 1e-3;  // nats
 
-std::string verdict_of(const measure::PredictionSummary& s, bool is_reference) {
-  if (is_reference) return "baseline";
-  if (s.kl_max == 0 && s.p_change_rms == 0) return "identical";
+std::string verdict_of(const measure::PredictionSummary& s) {
   const auto [low, high] = s.loss_change.interval;
   if (std::max(-low, high) < kNegligible) return "negligible";
   if (low <= 0 && high >= 0) return "ambiguous";
@@ -156,16 +154,47 @@ void write_summary(results::PredictionResult& row, const measure::PredictionSumm
   row.p_change_rms = s.p_change_rms;
 }
 
+// What losses are compared with: the variant that the config names, else the full f32 cache. KL is always from the latter.
+struct LossBaseline {
+  std::string variant;         // empty where the one that is named has no losses
+  std::vector<double> losses;  // [sequences, length]; none where the predictions have been compared already
+};
+
+LossBaseline loss_baseline(const measure::SweepPoint& point, const std::vector<ReadingCell>& cells) {
+  if (point.experiment->axes.baseline.empty()) return {.variant = full_f32().print(), .losses = {}};
+  const ReadingCell& first = cells.front();  // where the config's reader has put it
+  if (!first.reading || !measure::runs(*first.cell)) return {};
+  LossBaseline baseline{.variant = first.cell->spec.print(), .losses = {}};
+  for (const measure::Prediction& p : first.reading->predictions) baseline.losses.push_back(p.loss);
+  const auto finite = [](double loss) { return std::isfinite(loss); };
+  return std::all_of(baseline.losses.begin(), baseline.losses.end(), finite) ? baseline : LossBaseline{};
+}
+
+void compare_losses(std::vector<measure::Prediction>& predictions, const LossBaseline& baseline) {
+  for (size_t i = 0; i < baseline.losses.size(); ++i)
+    predictions[i].loss_change = predictions[i].loss - baseline.losses[i];
+}
+
+void forget_change(results::PredictionResult& row) {
+  row.loss_change = row.loss_change_ci_low = row.loss_change_ci_high = {};
+}
+
 void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>& predictions,
-                    const measure::Passages& passages) {
+                    const measure::Passages& passages, const LossBaseline& baseline) {
   const measure::PredictionSummary s =
       measure::summarise(predictions, passages.length, passages.first, passages.length);
   write_summary(cell.result, s);
   cell.result.perplexity = std::exp(s.loss);
   cell.result.perplexity_se = std::exp(s.loss) * s.loss_error;  // to first order
-  const std::string full = parse_spec("contiguous").print();
-  cell.result.versus = full;
-  cell.result.verdict = verdict_of(s, cell.spec.print() == full);
+  if (baseline.variant.empty()) {
+    forget_change(cell.result);
+  } else {
+    cell.result.versus = baseline.variant;
+    const bool same_as_full = baseline.losses.empty() && s.kl_max == 0 && s.p_change_rms == 0;
+    cell.result.verdict = cell.spec.print() == baseline.variant ? "baseline"
+                          : same_as_full                        ? "identical"
+                                                                : verdict_of(s);
+  }
   if (std::isfinite(s.loss)) return;
   cell.result.fail(results::Status::kFailed, "a prediction is not finite");
 }
@@ -182,6 +211,7 @@ std::vector<results::PositionResult> position_rows(const measure::Cell& cell,
     row.position_first = first;
     row.position_last = last - 1;
     write_summary(row, measure::summarise(predictions, length, first, last));
+    if (cell.result.versus.empty()) forget_change(row);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -267,11 +297,13 @@ std::vector<results::CellResult> run_reading(const measure::SweepPoint& point,
     cells.push_back({measure::make_cell(point, planned), {}});
   ReadingRun run(point, control, passages);
   if (!run.run(cells)) return {};
+  const LossBaseline baseline = loss_baseline(point, cells);
   std::vector<results::CellResult> rows;
-  for (const ReadingCell& c : cells) {
+  for (ReadingCell& c : cells) {
     measure::Cell& cell = *c.cell;
     if (c.reading && measure::runs(cell)) {
-      summarise_cell(cell, c.reading->predictions, passages);
+      compare_losses(c.reading->predictions, baseline);
+      summarise_cell(cell, c.reading->predictions, passages, baseline);
       if (positions) positions->add_positions(position_rows(cell, c.reading->predictions, passages));
     }
     rows.push_back(cell.result);

@@ -31,6 +31,7 @@ from figures.quality import quality_kl
 from figures.quality import quality_loss
 from figures.quality import kl_position
 from figures.reading import quality_read
+from figures.beside_baseline import loss_baseline
 from figures.recall import recall
 from figures.recall import recall_budget
 from figures.stream import stream

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from figures.figure import Tables
 from prepare import MODEL_EXPERIMENTS
-from families import VariantStyle, baseline_of
+from families import VariantStyle, baseline_of, short
 
 TINY = (
     "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
@@ -23,6 +23,21 @@ def model_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
     """One colour and shape a policy over all figures of models."""
     cells = tables.cells.filter(pl.col("experiment").is_in(MODEL_EXPERIMENTS))
     return VariantStyle(set(cells.select(series()).to_series()), rows["variant"], baseline_of(cells))
+
+
+def versus_full() -> pl.Expr:
+    """Whether losses are compared with the full f32 cache's, as they are where the config names no baseline."""
+    is_full = pl.col("versus").map_elements(lambda name: "/" not in short(name) and " + " not in name, return_dtype=pl.Boolean)
+    return is_full.fill_null(True)
+
+
+def task_read() -> pl.Expr:
+    """What a quality or recall cell reads: '1,024 tokens of text', 'recall 320 tokens back'."""
+    tokens = pl.when(pl.col("experiment") == "recall").then("distance").otherwise("seq_len")
+    texts = {"quality": "{:,.0f} tokens of text", "recall": "recall {:,.0f} tokens back"}
+    return pl.struct("experiment", tokens=tokens).map_elements(
+        lambda row: texts[row["experiment"]].format(row["tokens"]), return_dtype=pl.String
+    )
 
 
 def drops_tokens() -> pl.Expr:

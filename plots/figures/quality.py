@@ -6,13 +6,13 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series
+from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series, versus_full
 from labels import with_point_labels
 from marks import (
     click_focus, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
 from messages import at_each_length, least_of_four_bits, titled
-from prepare import NoData, of_experiment, with_front, with_panel
+from prepare import NoData, of_experiment, with_absent, with_front, with_panel
 from style import QUIET, bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
@@ -47,7 +47,7 @@ def quality_kl(tables: Tables):
     warning=TINY,
 )
 def quality_loss(tables: Tables):
-    quality = of_experiment(tables.cells, "quality", "kl_mean")
+    quality = quality_rows(tables, "loss_change")
     ends = all_values(quality, "loss_change_ci_low", "loss_change_ci_high")
     return quality_points(tables, "loss_change", LOSS_TITLE, change_axis("error", LOSS_TITLE, ends))
 
@@ -164,6 +164,10 @@ def quality_rows(tables: Tables, value: str) -> pl.DataFrame:
     )
     if rows.is_empty():
         raise NoData(NOTHING_CHANGED)
+    if value == "loss_change":
+        rows = with_absent(rows, [], ["versus"]).filter(versus_full())
+    if rows.is_empty():
+        raise NoData("losses are compared with a baseline that the config names: see that chart")
     rows = with_panel(rows).with_columns(
         spec=pl.col("variant"),
         variant=series(),

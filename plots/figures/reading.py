@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from figures.models import TINY, change_axis, model_style, series
+from figures.models import TINY, change_axis, model_style, series, task_read, versus_full
 from labels import with_point_labels
 from marks import click_focus, in_focus, interval, panel_width, panels, point_names, text, tips
 from messages import titled
@@ -14,7 +14,6 @@ from style import QUIET, bytes_text, log_axis
 
 TITLE = "change of the mean loss [nats]"
 SELECTS = r"/(quest|topk)\b"
-TEXTS = {"quality": "{:,.0f} tokens of text", "recall": "recall {:,.0f} tokens back"}
 NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
 
 
@@ -64,16 +63,13 @@ def quality_read(tables: Tables):
 def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     """The cells of texts and of recall, a panel each; adds `per_token`, the KiB that a step reads, `error`, the front of
     the two, `alike`: not told apart from the full cache, and `part`: whether rows are dropped or unread."""
-    cells = with_absent(cells, ["bytes_read", "loss_change", "distance"])
-    rows = cells.filter(pl.col("experiment").is_in(list(TEXTS)), pl.col("bytes_read") > 0, pl.col("loss_change").is_not_null())
+    cells = with_absent(cells, ["bytes_read", "loss_change", "distance"], ["versus"])
+    rows = cells.filter(pl.col("experiment").is_in(["quality", "recall"]), pl.col("bytes_read") > 0)
+    rows = rows.filter(pl.col("loss_change").is_not_null(), versus_full())
     selects = pl.col("variant").str.contains(SELECTS)
     if not rows.select(selects.any()).item():
         raise NoData("no model reads with a selection")
-    tokens = pl.when(pl.col("experiment") == "recall").then("distance").otherwise("seq_len")
-    called = pl.struct("experiment", tokens=tokens).map_elements(
-        lambda row: TEXTS[row["experiment"]].format(row["tokens"]), return_dtype=pl.String
-    )
-    rows = with_panel(rows.with_columns(experiment=called)).with_columns(
+    rows = with_panel(rows.with_columns(experiment=task_read())).with_columns(
         text("bytes_read", bytes_text),
         text("loss_change", "{:+.2g}".format),
         text("kept_tokens", "{:.0f}".format),

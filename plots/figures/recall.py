@@ -6,10 +6,10 @@ import altair as alt
 import polars as pl
 from families import short
 from figures.figure import Tables, figure
-from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, with_loss_interval
+from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, versus_full, with_loss_interval
 from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import titled
-from prepare import NoData, of_experiment, with_panel
+from prepare import NoData, of_experiment, with_absent, with_panel
 from style import QUIET, bytes_text, length_axis
 
 
@@ -49,7 +49,7 @@ def recall(tables: Tables):
 
 def who_recalls(rows: pl.DataFrame) -> str | None:
     """Which policy that drops tokens recalls as the full f32 cache does, as far as intervals say, at the longest distance."""
-    full = rows.filter(pl.col("verdict") == "baseline").unique("distance").select("distance", full_high="high")
+    full = full_cache(rows).unique("distance").select("distance", full_high="high")
     policies = rows.filter(pl.col("kept") > 0).join(full, on="distance")
     if policies.is_empty():
         return None
@@ -102,6 +102,11 @@ def fewest_tokens(rows: pl.DataFrame) -> str:
             f"longest distance where any does, {best['distance']:,.0f} tokens")  # fmt: skip
 
 
+def full_cache(rows: pl.DataFrame) -> pl.DataFrame:
+    """The full f32 cache's own rows."""
+    return with_absent(rows, [], ["versus"]).filter(pl.col("verdict") == "baseline", versus_full())
+
+
 def loss_axis(*shown: pl.Series) -> alt.Y:
     top = 1.05 * max(values.max() or 0 for values in shown)
     return alt.Y(
@@ -116,9 +121,9 @@ def by_budget(recalls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     `full_loss`; and the full cache's own rows."""
     drops = drops_tokens().any().over(series())
     policies = recalls.filter(drops)
-    full = recalls.filter(pl.col("verdict") == "baseline")
-    if policies.is_empty():
-        raise NoData("no policy of the recall experiment drops a token")
+    full = full_cache(recalls)
+    if policies.is_empty() or full.is_empty():
+        raise NoData("no policy of the recall experiment drops a token" if policies.is_empty() else "the full f32 cache did not recall")
     rows = with_loss_interval(with_panel(policies)).with_columns(spec=pl.col("variant"), variant=series())
     at = pl.format("distance {}", pl.col("distance").cast(pl.Int64))
     several = pl.when(pl.col("panel") == "").then(at).otherwise(pl.format("{} · {}", at, "panel"))

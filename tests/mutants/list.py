@@ -32,6 +32,8 @@ CHARTS = "drawn_data_test"
 INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
 
 MUTANTS = [
+    Mutant("harness/experiments/reading_run.cc", "predictions[i].loss - baseline.losses[i];", "predictions[i].loss;", "quality_cli_test"),
+    Mutant("harness/experiments/reading_run.cc", "if (cell.result.versus.empty()) forget_change(row);", "", "quality_cli_test"),
     # Statistics
     Mutant(STATS, "const double rank = p / 100 *", "const double rank = p / 110 *", "stats_test"),
     Mutant(STATS, "return percentile(samples, 50)", "return percentile(samples, 40)", "stats_test"),
@@ -188,6 +190,8 @@ MUTANTS = [
     Mutant("plots/figures/prefill.py", 'alt.Y2("prefill_ci_high_us:Q")', 'alt.Y2("prefill_p50_us:Q")', CHARTS),
     Mutant("plots/figures/reading.py", 'pl.col("bytes_read") / pl.col("batch")', 'pl.col("bytes_payload") / pl.col("batch")', CHARTS),
     Mutant("plots/figures/reading.py", '["ambiguous", "negligible",', '["ambiguous",', CHARTS + " titles_test"),
+    Mutant("plots/figures/beside_baseline.py", 'alt.X("loss_change_ci_low:Q")', 'alt.X("loss_change:Q")', CHARTS),
+    Mutant("plots/figures/beside_baseline.py", 'rows.filter("budgeted", "same_bytes")', 'rows.filter("budgeted")', "titles_test"),
     Mutant("plots/figures/growth.py", 'log_axis(alt.Y, "total_us"', 'log_axis(alt.Y, "low_us"', CHARTS),
     Mutant("plots/figures/growth.py", 'pl.col("append_us") + pl.col("view_us").fill_null(0)', 'pl.col("append_us")', CHARTS + " growth_figures_test"),
     Mutant("plots/figures/growth.py", 'extremes = (pl.col("step_us").arg_max(), pl.col("step_us").arg_min())', 'extremes = (pl.col("step_us").arg_min(),)', CHARTS + " growth_figures_test"),

@@ -15,8 +15,8 @@ from statistics import median
 import altair as alt
 import polars as pl
 import pytest
-from checks_of_models import check_kl_position, check_quality_kl, check_quality_loss, check_quality_read, check_recall  # noqa: F401
-from checks_of_models import check_recall_budget, check_stream  # noqa: F401
+from checks_of_models import check_kl_position, check_loss_baseline, check_quality_kl, check_quality_loss  # noqa: F401
+from checks_of_models import check_quality_read, check_recall, check_recall_budget, check_stream  # noqa: F401
 from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
 from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
@@ -321,8 +321,9 @@ def page(tmp_path_factory):
     synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     synthetic_run(folder / "tiers", lengths=(256,), tiers=True)
     synthetic_run(folder / "replays", lengths=(256,), replays=True)
+    synthetic_run(folder / "beside", lengths=(256,), beside=True)
     found = {}
-    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "run"):  # what several draw is checked in the last
+    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "beside", folder / "run"):  # what several draw is checked in the last
         done = report(run)
         assert done.returncode == 0, done.stderr
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)

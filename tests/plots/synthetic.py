@@ -10,6 +10,7 @@ from pathlib import Path
 
 from synthetic_models import (
     batch_cells,
+    beside_cells,
     budget_cells,
     checkpoint_cells,
     eval_cells,
@@ -57,9 +58,10 @@ SWEPT = {
 
 def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 2048, 4096), batches=(1,),
                   workloads=("gaussian",), growth_to=0, growing=4, later=False, one_thread=False, tiers=False,
-                  replays=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
+                  replays=False, beside=False, cpu="Synthetic CPU <b>0</b>") -> Path:  # fmt: skip
     """Writes a results folder by formula: a cell a variant, length, batch and workload, and optionally a growth run of
-    the first `growing` variants and the experiments that came later. With `tiers` also other engines."""
+    the first `growing` variants and the experiments that came later. With `tiers` also other engines; `beside`: losses
+    compared with a variant's."""
     draw = random.Random(1)
     cells, steps = [], []
     for batch in batches:
@@ -78,6 +80,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
         cells.append(cell)
         steps += synthetic_steps(draw, variants, variant, cell["cell"], growth_to)
     cells += (tier_cells() + peer_cells() if tiers else []) + (replay_cells() if replays else [])
+    cells += beside_cells(workloads[0]) if beside else []
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
     if later:
@@ -96,12 +99,12 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
                           step_p50_us="", verdict=""))  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "cells.csv", list(dict.fromkeys(name for cell in cells for name in cell)), cells)
-    beside = {"growth.csv": steps}
+    tables = {"growth.csv": steps}
     if later:
-        beside |= {"positions.csv": position_rows(cells) + stream_rows(cells), "heads.csv": head_rows(cells), "texts.csv": text_rows()}
+        tables |= {"positions.csv": position_rows(cells) + stream_rows(cells), "heads.csv": head_rows(cells), "texts.csv": text_rows()}
     if replays:
-        beside |= {"replay.csv": moment_rows(cells), "hits.csv": hit_rows(cells)}
-    for name, rows in beside.items():
+        tables |= {"replay.csv": moment_rows(cells), "hits.csv": hit_rows(cells)}
+    for name, rows in tables.items():
         if rows:
             write_csv(folder / name, list(rows[0]), rows)
     env = {

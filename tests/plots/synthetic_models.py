@@ -132,6 +132,30 @@ def prediction_cells(workload) -> list[dict]:
     return cells
 
 
+UNIFORM = "contiguous/f16/snapkv(budget=96)"
+BESIDE = {  # variant: (loss less the baseline's, whose interval is 0.1 on either side; bytes)
+    UNIFORM: (0, 300), "contiguous/f16/ada(budget=96)": (0.05, 300), "contiguous/f16/h2o(heavy=64,recent=64)": (-0.7, 303),
+    "contiguous/f16/snapkv(budget=128) + 1:contiguous/f16/snapkv(budget=64)": (0.4, 298),
+    "contiguous/f16/ring(window=64) + 1:contiguous/f16/duo(retrieval=0)": (-0.2, 305),
+    "contiguous/f16/duo(retrieval=0.5)": (-2, 600),
+}  # fmt: skip
+
+
+def beside_cells(workload) -> list[dict]:
+    """Losses compared with a variant that the config names: budgets by layer and head, of its bytes but for one."""
+    cells = []
+    for experiment, length, distance in (("quality", 1024, None), ("recall", 403, 300)):
+        for variant, (change, held) in BESIDE.items():
+            change = change * (1 if distance else 0.3)
+            verdict = "baseline" if variant == UNIFORM else "ambiguous" if abs(change) < 0.1 else "worse" if change > 0 else "better"
+            cells.append(cell_without_times(
+                experiment, variant, length, workload, series=variant, kept_tokens=150, held_bytes_per_token=held, distance=distance,
+                passage_tokens=64 if distance else None, predictions=1000, loss=3 + change, loss_se=0.1, perplexity=math.exp(3 + change),
+                loss_change=change, loss_change_ci_low=change - 0.1, loss_change_ci_high=change + 0.1, verdict=verdict, versus=UNIFORM,
+                bytes_read=100, **around("kl_mean", 2 + change, 0.1), **around("top1_agreement", 0.9, 0.01)))  # fmt: skip
+    return cells
+
+
 STREAM = {"contiguous/f32/full": 1.5, "contiguous/f32/ring(window=256)": 0, "recompute(window=256,stride=32)": 0}
 
 

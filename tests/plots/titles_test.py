@@ -21,8 +21,9 @@ def drawn(tmp_path_factory):
     synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
     synthetic_run(folder / "tiers", lengths=(256,), tiers=True)
     synthetic_run(folder / "replays", lengths=(256,), replays=True)
+    synthetic_run(folder / "beside", lengths=(256,), beside=True)
     titles = {}
-    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "run"):
+    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "beside", folder / "run"):
         assert report(run).returncode == 0
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
         titles |= {name: in_one_line(spec["title"]["text"]) for name, spec in json.loads(specs[1]).items()}
@@ -71,6 +72,24 @@ def test_what_the_least_read_selection_loses_and_who_is_told_apart_is_said(drawn
     part = [row for row in files.of("quality", "recall") if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]
     alike = sum(row["verdict"] != "worse" for row in part)
     assert 0 < alike < len(part) and f"; {alike} of {len(part)} caches" in titles["quality_read"]
+
+
+def test_budgets_of_other_bytes_are_not_in_the_title(drawn):
+    """In synthetic_models.BESIDE duo holds twice the baseline's bytes, and h2o has no budgets by layer or head."""
+    titles, _ = drawn
+    assert titles["loss_baseline"] == (
+        "Budgets by layer or head beside uniform snapkv of the same bytes; 1,024 tokens of text: snapkv(budget=128/64) loses "
+        "0.12 nats more (0.02 to 0.22), 1 of 3 can be told apart; recall 300 tokens back: ring + duo loses 0.2 nats less "
+        "(0.1 to 0.3), snapkv(budget=128/64) loses 0.4 nats more (0.3 to 0.5), 2 of 3 can be told apart"
+    )
+
+
+def test_charts_of_losses_over_the_full_cache_leave_out_those_beside_a_baseline(tmp_path):
+    run = synthetic_run(tmp_path / "beside", lengths=(256,), beside=True)
+    done = report(run)
+    assert done.returncode == 0, done.stderr
+    names = set(json.loads(re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)[1]))
+    assert {"loss_baseline", "quality_kl"} <= names and not {"quality_loss", "quality_read", "recall_budget"} & names
 
 
 def test_the_last_stretch_of_a_stream_has_its_lowest_and_highest_perplexity(drawn):

@@ -82,6 +82,55 @@ def test_verdicts_say_what_intervals_say(results):
     assert float(by_variant["contiguous/token(bits=2)"]["loss_change_ci_low"]) > 0
 
 
+def beside(tmp_path, baseline, **changed):
+    """The quality cells by variant, and the buckets of positions, of a run that names a baseline."""
+    done = run(tmp_path, experiment='["quality"]', quality__baseline=f'"{baseline}"', **changed)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path, "quality")
+    assert rows[0]["variant"] == baseline
+    return {row["variant"]: row for row in rows}, table(tmp_path / "positions.csv")
+
+
+def test_losses_are_compared_with_the_baseline_that_a_config_names(results, tmp_path):
+    coarse = "contiguous/token(bits=2)"
+    full = {row["variant"]: row for row in rows_of(results, "quality")}
+    named, buckets = beside(tmp_path, coarse)
+    assert named.keys() == full.keys() and {row["versus"] for row in named.values()} == {coarse}
+    for variant, row in named.items():
+        for column in row:  # divergence stays that from the full f32 cache
+            if column.startswith(("kl_", "top1", "p_change")) or column in ("loss", "loss_se", "predictions"):
+                assert row[column] == full[variant][column], column
+        assert float(row["loss_change"]) == pytest.approx(float(row["loss"]) - float(named[coarse]["loss"]), abs=1e-6)
+        low, high = float(row["loss_change_ci_low"]), float(row["loss_change_ci_high"])
+        assert low == high == 0 if variant == coarse else low < float(row["loss_change"]) < high
+    assert {variant: row["verdict"] for variant, row in named.items()} == {
+        coarse: "baseline", "contiguous": "better", "contiguous/f16": "better", "paged": "better",
+        "contiguous/ring(window=16)": "better",
+    }  # fmt: skip
+    losses = {(row["variant"], row["position_first"]): float(row["loss"]) for row in buckets}
+    for row in buckets:
+        change = losses[row["variant"], row["position_first"]] - losses[coarse, row["position_first"]]
+        assert float(row["loss_change"]) == pytest.approx(change, abs=1e-6)
+
+
+def test_the_full_cache_as_a_named_baseline_is_what_it_is_without_one(results, tmp_path):
+    full = {row["variant"]: row for row in rows_of(results, "quality")}
+    named, _ = beside(tmp_path, "contiguous")
+    compared = [column for column in full["paged"] if column.startswith(("loss", "kl_", "versus"))]
+    assert len(compared) > 8
+    for variant, row in named.items():
+        assert [row[column] for column in compared] == [full[variant][column] for column in compared]
+    assert (named["paged"]["verdict"], full["paged"]["verdict"]) == ("negligible", "identical")  # to another's predictions
+
+
+def test_a_baseline_that_cannot_run_leaves_losses_uncompared(tmp_path):
+    named, buckets = beside(tmp_path, "tiered/ring(window=16)", quality__variants='["contiguous/f16","tiered/ring(window=16)"]')
+    row = named["contiguous/f16"]
+    assert named["tiered/ring(window=16)"]["status"] == "unsupported" and row["status"] == "ok"
+    assert [row[column] for column in ("versus", "verdict", "loss_change", "loss_change_ci_low", "loss_change_ci_high")] == [""] * 5
+    assert float(row["kl_mean"]) > 0 and buckets and all(bucket["loss_change"] == "" for bucket in buckets)
+
+
 def test_positions_add_up_to_the_cell(results):
     buckets = table(results / "positions.csv")
     for cell in rows_of(results, "quality"):

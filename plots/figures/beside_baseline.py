@@ -1,0 +1,118 @@
+"""Losses beside those of a variant that the config names: budgets by layer and by head beside a uniform one of the same bytes."""
+
+from __future__ import annotations
+
+import re
+
+import altair as alt
+import polars as pl
+from families import name_of, numeric_parameters, parse, short
+from figures.figure import Tables, figure
+from figures.models import TINY, change_axis, series, task_read, versus_full
+from marks import in_focus, interval, legend_focus, panels, text, tips
+from messages import titled
+from prepare import NoData, with_absent, with_panel
+from style import INK, QUIET, bytes_text
+
+VERDICTS = {"better": "#0072B2", "worse": "#D55E00", "not told apart": "#8a93a0"}
+BY_HEAD, BY_LAYER = r"/(ada|duo)\b", " + "
+SAME_BYTES = 0.03  # of the baseline's, on either side
+
+
+@figure(
+    "loss_baseline",
+    "Loss less the baseline's",
+    "Further left is better; the line at 0 is the variant that the panel names, on the same tokens. A row is a variant with "
+    "the 95 % bootstrap interval of the paired difference, blue or orange where the interval leaves out 0 and grey where it "
+    "contains it or stays within 0.001 nats. Budgets of layers are in the order of layers. Beside it: the bytes held per input "
+    "token, and KL(full f32 cache || variant). The axis is linear within 0.001 nats of zero.",
+    warning=TINY,
+)
+def loss_baseline(tables: Tables):
+    rows = compared_rows(tables.cells)
+    ends = [value for end in ("loss_change_ci_low", "loss_change_ci_high") for value in rows[end].drop_nulls()]
+    order = alt.EncodingSortField("loss_change", op="mean", order="ascending")
+    colours = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
+    base = alt.Chart().encode(
+        change_axis("loss_change", "loss less the baseline's [nats]", ends, alt.X),
+        alt.Y("called:N", sort=order, axis=alt.Axis(title=None, labelFontSize=11, labelLimit=330, grid=True)),
+        alt.Color("told:N", scale=colours, legend=alt.Legend(title="the interval says", orient="top")),
+        opacity=in_focus(),
+        tooltip=tips(
+            spec="spec", change="loss_change_text", interval_95="interval", versus="versus", verdict="verdict", bytes_and_KL="beside"
+        ),
+    )
+    whiskers = base.encode(alt.X("loss_change_ci_low:Q"), alt.X2("loss_change_ci_high:Q")).mark_rule(strokeWidth=2)
+    points = base.mark_point(size=60, filled=True, opacity=1)
+    zero = alt.Chart().mark_rule(color=INK).encode(x=alt.datum(0))
+    written = alt.Chart().encode(alt.Y("called:N", sort=order), text="beside:N")
+    written = written.mark_text(align="left", dx=8, fontSize=11, color=QUIET).encode(x=alt.value("width"))
+    chart = alt.layer(whiskers.add_params(legend_focus("told")), zero, points, written)
+    most = rows.group_by("panel").len()["len"].max()
+    drawn = panels(chart, rows, height=max(90, 19 * most))
+    drawn = drawn.resolve_scale(y="independent") if rows["panel"].n_unique() > 1 else drawn
+    return titled(drawn, who_is_ahead(rows))
+
+
+def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
+    """The cells whose losses are compared with a named variant's, a panel a task and baseline; adds `task`, `called`, how
+    the interval reads (`told`), `kind`, and `same_bytes`."""
+    cells = with_absent(cells, ["loss_change", "distance", "held_bytes_per_token"], ["versus", "series"])
+    rows = cells.filter(pl.col("experiment").is_in(["quality", "recall"]), pl.col("loss_change").is_not_null(), ~versus_full())
+    if rows.is_empty():
+        raise NoData("no quality or recall run names a baseline")
+    own = pl.col("held_bytes_per_token").filter(pl.col("verdict") == "baseline").first()
+    where = ["run", "experiment", "seq_len", "distance", "versus"]
+    text_of = lambda column, write: pl.col(column).map_elements(write, return_dtype=pl.String)  # noqa: E731
+    rows = rows.with_columns(
+        spec=pl.col("variant"), task=task_read(), called=series().map_elements(in_short, return_dtype=pl.String),
+        same_bytes=(pl.col("held_bytes_per_token") / own.over(where) - 1).abs() <= SAME_BYTES,
+    ).filter(pl.col("verdict") != "baseline")  # fmt: skip
+    rows = with_panel(rows.with_columns(experiment=pl.format("{} · beside {}", "task", text_of("versus", in_short))))
+    return rows.with_columns(
+        text("loss_change", "{:+.2g}".format),
+        interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
+        told=pl.when(pl.col("verdict").is_in(["better", "worse"])).then("verdict").otherwise(pl.lit("not told apart")),
+        budgeted=pl.col("spec").str.contains(BY_HEAD) | pl.col("spec").str.contains(BY_LAYER, literal=True),
+        beside=pl.format("{} · KL {}", text_of("held_bytes_per_token", bytes_text), text_of("kl_mean", "{:.2g}".format)),
+        panel=pl.when(pl.col("panel") == "").then("experiment").otherwise("panel"),
+    )
+
+
+def in_short(spec: str) -> str:
+    """What a variant is called beside others of its codec: what it keeps and reads. Budgets of layers as a list:
+    'snapkv(budget=96)' or 'snapkv(budget=128/96/64)'; other mixes by their names, 'ring + duo + full'."""
+    parts = [re.sub(r"^[\w,-]+:", "", part) for part in spec.split(BY_LAYER)]
+    stages = [[stage for stage in (one.retention, one.selection) if stage != "all"] for one in map(parse, parts)]
+    kept = ["/".join(stage) for stage in stages]
+    if len(kept) == 1:
+        return kept[0] if kept[0] != "full" else short(spec)
+    names = list(dict.fromkeys(map(name_of, kept)))
+    if len(names) > 1:
+        return " + ".join(names)
+    values = [numeric_parameters(one) for one in kept]
+    varying = [key for key in values[0] if len({value.get(key) for value in values}) > 1]
+    listed = (f"{key}={'/'.join(f'{value[key]:g}' if key in value else '–' for value in values)}" for key in varying)
+    return f"{names[0]}({','.join(listed)})"
+
+
+def who_is_ahead(rows: pl.DataFrame) -> str:
+    """By task, which budgets by layer or head lose least and most of those that hold the baseline's bytes; of all variants
+    where none has such budgets."""
+    budgeted = rows.filter("budgeted", "same_bytes")
+    chosen = rows if budgeted.is_empty() else budgeted
+    said = [f"{task}: {of_task(own)}" for (task,), own in chosen.group_by("task", maintain_order=True)]
+    against = " or ".join(dict.fromkeys(name_of(in_short(name)) for name in chosen["versus"]))
+    begins = f"Beside {against}" if budgeted.is_empty() else f"Budgets by layer or head beside uniform {against} of the same bytes"
+    return f"{begins}; {'; '.join(said)}"
+
+
+def of_task(rows: pl.DataFrame) -> str:
+    ahead, behind = (rows.filter(pl.col("told") == told).sort("loss_change") for told in ("better", "worse"))
+    ends = lambda row: sorted(abs(row[f"loss_change_ci_{end}"]) for end in ("low", "high"))  # noqa: E731
+    said = ["{} loses {:.2g} nats {} ({:.2g} to {:.2g})".format(row["called"], abs(row["loss_change"]), more, *ends(row))
+            for extreme, at, more in ((ahead, 0, "less"), (behind, -1, "more")) if extreme.height
+            for row in (extreme.row(at, named=True),)]  # fmt: skip
+    unclear = rows.height - ahead.height - behind.height
+    count = f"{'none' if unclear == rows.height else rows.height - unclear} of {rows.height} can be told apart"
+    return ", ".join([*said, count])
