@@ -28,6 +28,11 @@ Agreement of_bound(const Figure& figure, const Window& window, double bound) {
   return all ? Agreement::kAgrees : Agreement::kAllows;
 }
 
+// Which of two is ahead is a matter of how far each varies: one measurement of each does not say.
+bool without_interval(const Statement& s, const Evaluated& found) {
+  return s.check == "ordering" && found.measured_once;
+}
+
 // A statement under one reading.
 struct Trial {
   Reading reading;
@@ -45,8 +50,11 @@ Trial trial_of(const Statement& s, const Reading& reading, const UnitReading& un
     trial.computed = kind_of(s).bounds ? of_bound(s.published, trial.window, *computed)
                                        : of_values(s.published, trial.window, {*computed, *computed});
   }
-  if (const auto& measured = trial.found.measured)
-    trial.measured = of_values(s.published, trial.window, measured->interval);
+  if (const auto& measured = trial.found.measured) {
+    trial.measured = without_interval(s, trial.found)
+                         ? Agreement::kUndecided
+                         : of_values(s.published, trial.window, measured->interval);
+  }
   return trial;
 }
 
@@ -144,6 +152,8 @@ std::string reason_of(const Statement& s, const std::vector<Trial>& all, const T
       return "a bound: " + figure.in_unit(*chosen.found.computed, chosen.unit) + " is the " +
              (figure.duration ? "least" : "most") + " that is possible";
     case Agreement::kUndecided:
+      if (without_interval(s, chosen.found))
+        return "measured once, without an interval: seeds, or a metric that has one, would tell";
       return "this run cannot tell: " + what_agrees(figure, chosen) + ", and its interval crosses that edge";
     case Agreement::kDisagrees:
       break;

@@ -73,6 +73,7 @@ class Evaluation {
       for (const auto& [name, quantity] : s_.quantities) {
         const Measured found = quantities_.find(at(quantity, length));
         sides.push_back(found.values);
+        measured_once_ = measured_once_ && found.values.size() == 1 && !found.interval;
         const double middle = math::median(found.values);
         beside.push_back(found.interval.value_or(math::ConfidenceInterval{middle, middle}));
       }
@@ -83,6 +84,7 @@ class Evaluation {
     return has_own ? over_corners(sides, beside, value_of) : math::estimate(sides, value_of);
   }
   bool used_k() const { return used_k_; }
+  bool measured_once() const { return measured_once_; }
 
   // "2 * 32 * 128 = 8192"; of a growth law the expression alone.
   std::string arithmetic() {
@@ -192,7 +194,7 @@ class Evaluation {
   const Quantities& quantities_;
   tables::CountedBytes& counted_;
   double length_ = 0;
-  bool used_k_ = false;
+  bool used_k_ = false, measured_once_ = true;
   std::map<std::string, double> medians_;
   std::map<std::pair<std::string, bool>, double> found_;  // by name, and whether bytes are counted
 };
@@ -210,6 +212,7 @@ Evaluated evaluate(const Statement& s, const Reading& reading, const Quantities&
   }
   if (!s.measured.empty()) {
     v.measured = evaluation.measured();
+    v.measured_once = evaluation.measured_once();
     if (!std::isfinite(v.measured->value)) throw NotMeasured("measured is no number: " + s.measured);
   } else if (!s.bytes.empty() && (s.check == "closed form" || s.check == "growth law")) {
     try {

@@ -21,6 +21,8 @@ struct Reading {
 struct Evaluated {
   std::optional<double> computed;
   std::optional<math::Estimate> measured;
+  bool measured_once =
+      false;  // one value of each quantity, none with an interval: nothing says how far it varies
   std::string arithmetic;  // of `computed`, with numbers: how a reader can check it by hand
   bool used_k = false;
 };

@@ -21,8 +21,10 @@ inline constexpr Verdict kConsistent{
     "a bound, or a figure given as \"up to\", allows the published value; nothing here reaches it"};
 inline constexpr Verdict kByConstruction{"true by construction", 5,
                                          "agrees, and would have agreed whatever was computed or measured"};
-inline constexpr Verdict kInconclusive{"inconclusive", 2,
-                                       "measured, but the 95 % interval crosses the edge of the tolerance"};
+inline constexpr Verdict kInconclusive{
+    "inconclusive", 2,
+    "measured, but the 95 % interval crosses the edge of the tolerance; or an ordering "
+    "that was measured once, without an interval"};
 inline constexpr Verdict kDiffers{
     "differs in this replica", 1,
     "disagrees, on other hardware, inputs or another size or model than the source's"};

@@ -32,6 +32,7 @@ CHARTS = "drawn_data_test"
 INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
 
 MUTANTS = [
+    Mutant("harness/claims/check.cc", 's.check == "ordering" && found.measured_once', "false", "claims_test"),
     Mutant("harness/experiments/reading_run.cc", "predictions[i].loss - baseline.losses[i];", "predictions[i].loss;", "quality_cli_test"),
     Mutant("harness/experiments/reading_run.cc", "if (cell.result.versus.empty()) forget_change(row);", "", "quality_cli_test"),
     # Statistics

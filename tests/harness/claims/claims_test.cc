@@ -213,6 +213,31 @@ TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {
       "inconclusive");
 }
 
+TEST_F(Claims, AnOrderingThatWasMeasuredOnceIsInconclusive) {
+  const std::string
+      seeds = "seeds = [1, 2, 3, 4, 5]\n",
+      cells =
+          "cells.coarse = { run = \"small\", variant = \"contiguous/q4_0\", metric = \"err_rel_l2\" }\n"
+          "cells.fine = { run = \"small\", variant = \"contiguous/q8_0\", metric = \"err_rel_l2\" "
+          "}\nmeasured = "
+          "\"coarse / fine\"\n";
+  std::string once = kRuns;
+  once.erase(once.find(seeds), seeds.size());
+  const auto of = [&](const std::string& check, const std::string& published, const std::string& runs) {
+    return only("check = \"" + check + "\"\npublished = \"" + published + "\"\n" + cells, runs);
+  };
+  for (const char* published : {">5×", ">100×"}) {  // whichever is ahead
+    const claims::FigureResult row = of("ordering", published, once);
+    EXPECT_EQ(row.verdict, "inconclusive") << published;
+    EXPECT_EQ(row.reason.find("measured once, without an interval"), 0u) << row.reason;
+    EXPECT_EQ(row.interval_low, row.measured_value);
+  }
+  EXPECT_EQ(of("ordering", ">5×", kRuns).verdict, "reproduced");
+  EXPECT_EQ(of("ordering", ">100×", kRuns).verdict, "contradicted");
+  // A figure with a tolerance is another matter: what is computed has no interval either.
+  EXPECT_EQ(of("measurement", ">5×", once).verdict, "reproduced");
+}
+
 TEST_F(Claims, ACellThatCannotRunIsNotTestable) {
   const claims::FigureResult row = only(
       "check = \"measurement\"\npublished = \"<1\"\ncells.e = { run = \"small\", variant = \"paged/kivi\", "
