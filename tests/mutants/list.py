@@ -199,7 +199,7 @@ MUTANTS = [
     Mutant("plots/figures/quality.py", 'own.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean_ci_high:Q")).mark_area()', 'own.encode(alt.Y("kl_mean_ci_low:Q"), alt.Y2("kl_mean:Q")).mark_area()', CHARTS),
     Mutant("plots/figures/roofline.py", 'low=pl.col("ceiling_share") * pl.col("us") / pl.col("high_us")', 'low=pl.col("ceiling_share") * pl.col("us") / pl.col("low_us")', CHARTS + " roofline_figures_test"),
     Mutant("plots/figures/roofline.py", 'cells.filter(pl.col("cold_ceiling_share").is_not_null() & (pl.col("seq_len") > 0))', 'cells.filter(pl.col("cold_ceiling_share") > 0.5)', CHARTS + " roofline_figures_test"),
-    Mutant("plots/figures/recall.py", 'full = recalls.filter(pl.col("verdict") == "baseline")', 'full = recalls.filter(pl.col("verdict") != "baseline")', CHARTS),
+    Mutant("plots/figures/recall.py", 'pl.col("verdict") == "baseline", versus_full()', 'pl.col("verdict") != "baseline", versus_full()', CHARTS),
     Mutant("plots/figures/batch.py", 'pl.col("bytes") > 0', 'pl.col("bytes") > 1e6', CHARTS),
     Mutant("plots/prepare.py", '(pl.col("error") < best_before)', '(pl.col("error") <= best_before)', CHARTS),
     Mutant("plots/prepare.py", '(pl.col("status") == "ok") & ~is_aa_test()', '(pl.col("status") == "ok")', CHARTS),
