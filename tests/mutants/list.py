@@ -124,7 +124,7 @@ MUTANTS = [
     Mutant("variants/codec/kivi.cc", ".error = affine_error(bits,", ".error = affine_error(bits + 1,", "codec_check_test codec_test"),
     # Selections
     Mutant("variants/selection/quest.cc", "in.q[i] < 0.0f ? d", "in.q[i] > 0.0f ? d", "selection_test"),
-    Mutant("variants/selection/quest.cc", "rows / settings_.page * settings_.page);", "rows);", "truncation_test"),
+    Mutant("variants/selection/quest.cc", "rows / settings_.page * settings_.page);", "rows);", "selection_test"),
     Mutant("variants/selection/quest.cc", "in.scores[static_cast<size_t>(pages - 1)] = INFINITY;", "", "selection_test"),
     Mutant("variants/cache/select.cc", "side.data += first * side.stride;", "side.data += first;", "selection_test contract_test"),
     Mutant("harness/measure/attend_work.cc", "if (selection_->weighs) {", "if (false) {", "cli_selection_test"),

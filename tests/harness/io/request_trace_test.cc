@@ -108,5 +108,14 @@ TEST_F(Traces, NameTheLineThatIsNone) {
   EXPECT_THROW(RequestTrace((folder_ / "absent.csv").string()), std::invalid_argument);
 }
 
+TEST_F(Traces, GoForwardsFromLineToLine) {
+  // Later than the first and earlier than the line above it.
+  EXPECT_NE(refusal("c.csv",
+                    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-30 23:00:00.0,1,1\n"
+                    "2023-11-30 23:00:09.0,1,1\n2023-11-30 23:00:05.0,1,1\n")
+                .find("before that of the line above"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace kv::io

@@ -102,6 +102,8 @@ Watched watched(const std::vector<io::Request>& requests, const std::string& spe
     out.refused += refused;
     if (!refused) {
       EXPECT_EQ(live.generated, live.output);
+      // The last token's row is not computed; those of all before it are, though they were given up in between.
+      EXPECT_EQ(live.rows, live.prompt + std::max<int64_t>(0, live.output - 1));
     }
   };
   size_t at = 0;
