@@ -25,7 +25,7 @@ KV_DEVICE UnitTask unit_task(const AppendParams& p, const AppendJob& job, int un
 }
 
 // Warps over the encodings' own units: first all of K's, then all of V's.
-// Grid: [ceil(append_warps(layout, most units) / kAppendWarps), jobs]; kAppendWarps warps.
+// Grid: [append_blocks(layout, most units), jobs]; kAppendWarps warps.
 KV_KERNEL append_rows(AppendParams p) {
   const AppendJob job = p.jobs[simt::block_y()];
   const int k_inner = p.layout.unit_rows / p.layout.k.encoding.group;

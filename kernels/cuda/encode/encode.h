@@ -20,17 +20,15 @@ struct UnitTask {
 
 KV_DEVICE int first_of_lane() { return simt::lane() * kOctet; }
 
+KV_DEVICE float element_of(const UnitTask& task, int row, int element) {
+  const int64_t at = int64_t{row} * task.head_dim + element;
+  return task.half ? f16_to_f32(load<uint16_t>(task.rows, at)) : load<float>(task.rows, at);
+}
+
 // The lane's octet of a row; zeros for lanes beyond the row.
 KV_DEVICE void load_octet(const UnitTask& task, int row, float (&x)[kOctet]) {
   const int first = first_of_lane();
-  for (int i = 0; i < kOctet; ++i) {
-    const int64_t at = int64_t{row} * task.head_dim + first + i;
-    if (first >= task.head_dim) {
-      x[i] = 0.0f;
-    } else {
-      x[i] = task.half ? f16_to_f32(load<uint16_t>(task.rows, at)) : load<float>(task.rows, at);
-    }
-  }
+  for (int i = 0; i < kOctet; ++i) x[i] = first < task.head_dim ? element_of(task, row, first + i) : 0.0f;
 }
 
 // The largest of `lanes` neighbouring lanes, a power of two; all of them get it.
@@ -137,11 +135,6 @@ KV_DEVICE void encode_row(Q4_0Format, const UnitTask& task, const float (&x)[kOc
     const uint32_t pair = ((codes >> (4 * i)) & 15u) | ((high >> (4 * i)) & 15u) << 4;
     store(task.data, block * (kGgmlBlock / 2) + in_block * kOctet + i, static_cast<uint8_t>(pair));
   }
-}
-
-KV_DEVICE float element_of(const UnitTask& task, int row, int element) {
-  const int64_t at = int64_t{row} * task.head_dim + element;
-  return task.half ? f16_to_f32(load<uint16_t>(task.rows, at)) : load<float>(task.rows, at);
 }
 
 // The words of a row whose codes are interleaved (kernels/format/bits.h), each made by one lane:
