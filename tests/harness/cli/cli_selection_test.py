@@ -13,7 +13,7 @@ kv_heads = {HEADS}
 head_dim = {DIM}
 [sweep]
 variants = ["contiguous/f16", "contiguous/f16/quest(top=0.25)", "paged/f16/quest(top=0.01,least=3)", "contiguous/f16/topk(rows=32)",
-  "tiered/f16/quest"]
+  "tiered/f16/topk"]
 seq_len = [{TOKENS}]
 [measure]
 repetitions = 3
@@ -69,9 +69,25 @@ def test_what_is_not_read_is_an_error_of_the_selection(cells):
     assert float(oracle["err_attn_recall"]) > float(quest["err_attn_recall"])
 
 
-def test_files_are_refused_with_the_reason(cells):
-    row = cells["tiered/f16/quest"]
-    assert row["status"] == "unsupported" and "come in whole chunks" in row["reason"]
+def test_a_choice_of_all_rows_is_refused_where_files_are(cells):
+    row = cells["tiered/f16/topk"]
+    assert row["status"] == "unsupported" and "are there a chunk at a time" in row["reason"]
+
+
+def test_of_a_file_only_chosen_pages_are_read(tmp_path):
+    tokens = 1088  # the first 1,024 of them in two chunks of the file
+    config = tmp_path / "tiers.toml"
+    config.write_text(CONFIG.replace(f"[{TOKENS}]", f"[{tokens}]"))
+    variants = ["contiguous/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16"]
+    done = run(config, tmp_path / "run", "--set", f"sweep.variants={variants}".replace("'", '"'))
+    assert done.returncode == 0, done.stderr
+    memory, chosen, all_rows = (row for row in table(tmp_path / "run" / "cells.csv") if row["verdict"] != "aa_test")
+    assert {row["status"] for row in (memory, chosen, all_rows)} == {"ok"}
+    assert chosen["bytes_read"] == memory["bytes_read"] and chosen["err_rel_l2"] == memory["err_rel_l2"]
+    # Counted where the file is read, and where rows lie in memory; a quarter of 68 pages.
+    disk, hot = int(chosen["read_disk_bytes"]), int(chosen["read_hot_bytes"])
+    assert disk + hot == HEADS * 17 * 16 * ROW and disk > 0 and hot > 0
+    assert int(all_rows["read_disk_bytes"]) == HEADS * 1024 * ROW
 
 
 def test_the_list_has_the_stage():
