@@ -12,20 +12,26 @@ struct Merged {
 };
 
 // Element d of a query, over its splits. A few splits are on their way at once, since the reads take longer
-// than all else.
+// than all else: none depends on another's result, nor on a branch.
 KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int query, int d) {
   constexpr int kAtOnce = 8;
   const Partials& all = params.partials;
+  const int splits = p.splits;
+  const int64_t of_first = partial_of(p, params.group, 0, query), apart = int64_t{params.group} * p.n;
   Merged merged;
-  for (int first = 0; first < p.splits; first += kAtOnce) {
+  for (int first = 0; first < splits; first += kAtOnce) {
     Merged part[kAtOnce];
+    KV_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int split = first + i < splits ? first + i : splits - 1;  // the last one again, and not counted
+      const int64_t at = of_first + split * apart;
+      part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
+                 simt::read_fresh(all.values + at * params.head_dim + d)};
+    }
     float higher = merged.max;
     KV_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= p.splits) continue;
-      const int64_t at = partial_of(p, params.group, first + i, query);
-      part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
-                 simt::read_fresh(all.values + at * params.head_dim + d)};
+      if (first + i >= splits) part[i] = {};
       higher = simt::larger(higher, part[i].max);
     }
     if (higher == -INFINITY) continue;  // the query saw none of these rows

@@ -172,3 +172,37 @@ def test_no_loop_has_more_instructions_than_its_budget(names, budgets, capsys):
         print("\n" + table)
     assert len(lines) == sum(INSTANCES.values())
     assert over == {}
+
+
+# One sequence of 1,024 tokens: each block has a tile or two for a warp, and all that counts is what waits for what. In
+# microseconds, assumed and not measured: a kernel that does nothing, what nobody has read before, what lies in the L2.
+LAUNCH, FIRST_READ, L2 = 2.5, 0.7, 0.3
+
+
+def test_a_short_step_waits_for_few_answers(names, capsys):
+    """Of f16 at 128 dimensions: work item, problem, page and rows one after the other; then the last block reads eight splits'
+    results at once, in one wait, after a fence, a count and a fence."""
+    (code,) = [
+        code
+        for mangled, code in sass.disassembled(disassembler(), "sm_90a", "decode_plain").items()
+        if (row := sass.instances()[names[mangled]])["codec"] == "f16" and (row["head_dim"], row["queries"]) == (128, 8)
+    ]
+    found = sass.round_trips(code)
+    rows = next(step for operation, step in found if operation.startswith("LDGSTS"))
+    fence = next(step for operation, step in found if operation.startswith("MEMBAR"))
+    splits = [step for operation, step in found if operation.startswith("LDG") and ".STRONG" in operation]
+    assert len(splits) == 24 and len(set(splits)) == 1  # largest score, sum and element of eight splits
+    # The problem's fields are in the first-level cache by then, and wait for none.
+    merging = ["fence", "count", "fence", "results"]
+    assert rows == 3 and splits[0] - fence <= len(merging) + 1
+    estimate = LAUNCH + FIRST_READ * (rows + 1) + L2 * len(merging)
+    with capsys.disabled():
+        print(f"\na step of 1,024 tokens on an H100, estimated: {estimate:.1f} µs, of which launch {LAUNCH}, {rows + 1} first reads of {FIRST_READ}, "
+              f"{len(merging)} waits of {L2} for the L2, all assumed")
+    assert estimate <= 7
+
+
+def test_waits_for_answers_are_counted():
+    code = [(0, "", "LDG.E.64", "R2, [R4.64]"), (16, "", "LDG.E", "R6, [R8.64]"), (32, "", "IADD3", "R7, R6, R3, RZ"),
+            (48, "", "LDG.E", "R9, [R7.64]"), (64, "@P0", "MEMBAR.SC.GPU", ""), (80, "", "STG.E", "[R2.64], R9")]  # fmt: skip
+    assert [step for _, step in sass.round_trips(code)] == [0, 0, 1, 1, 2]

@@ -93,3 +93,44 @@ def usual(loop, work):
         if not any(i[2].startswith(every_tile) for i in over):
             seldom |= {i[0] for i in over}
     return [i for i in loop if i[0] not in seldom]
+
+
+REGISTER = re.compile(r"\b(U?R|U?P)(\d+)\b(\.64)?")
+WRITES_NO_REGISTER = ("ST", "LDGSTS", "BRA", "EXIT", "BAR", "MEMBAR", "RED", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CCTL", "WARPSYNC")
+
+
+def registers(text):
+    found = set()
+    for kind, number, wide in REGISTER.findall(text):
+        found |= {kind + number, f"{kind}{int(number) + 1}"} if wide else {kind + number}
+    return found
+
+
+def round_trips(code):
+    """[(operation, how many answers of memory its warp has waited for when it is issued)] of what goes to global memory.
+
+    Every instruction once, in the order of addresses: a warp issues in order, so one whose operand is still on its way
+    holds up all that follow. A fence waits for one answer, and so does a barrier or a wait for what was copied."""
+    ready, found, now, copied = {}, [], 0, 0
+    for _, condition, operation, operands in code:
+        kind, parts = operation.split(".")[0], [part.strip() for part in operands.split(",")]
+        own = [] if kind.startswith(WRITES_NO_REGISTER) else [
+            part for i, part in enumerate(parts[:2])
+            if re.fullmatch(r"U?[RP]\d+", part) and (i == 0 or "P" in part)]
+        needed = registers(",".join(parts[len(own):])) | registers(condition or "")
+        now = max([now, *(ready.get(register, 0) for register in needed)])
+        if kind in ("DEPBAR", "BAR"):
+            now = max(now, copied)
+        asks = kind == "LDG" or kind.startswith("ATOM")
+        if asks or kind in ("LDGSTS", "STG", "MEMBAR"):
+            found.append((operation, now))
+        if kind == "LDGSTS":
+            copied = now + 1
+        now += kind == "MEMBAR"
+        wide = 4 if ".128" in operation else 2 if ".64" in operation or ".WIDE" in operation else 1
+        for name in own:
+            letters, number = re.fullmatch(r"(U?[RP])(\d+)", name).groups()
+            for i in range(wide if "R" in letters else 1):
+                before = ready.get(f"{letters}{int(number) + i}", 0) if condition else 0
+                ready[f"{letters}{int(number) + i}"] = max(before, now + asks)
+    return found
