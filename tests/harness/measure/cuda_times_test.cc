@@ -1,5 +1,6 @@
 // What experiments say of a GPU's times, on the shim, where each launch takes a microsecond of the GPU's own time.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,7 @@ namespace {
 // The rows of a config's sweep points on the shim, and what of its samples a test wants to know.
 struct Measured {
   explicit Measured(const std::string& toml) {
-    const std::filesystem::path folder = testing::TempDir() + "cuda_times";
+    const std::filesystem::path folder = testing::TempDir() + "cuda_times_" + std::to_string(::getpid());
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "run.toml") << toml;
@@ -33,6 +34,7 @@ struct Measured {
     std::stringstream text;
     text << file.rdbuf();
     samples = text.str();
+    std::filesystem::remove_all(folder);
   }
   test::SimtGpu* gpu;
   std::optional<memory::RunContext> context;
