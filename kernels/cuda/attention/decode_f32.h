@@ -9,8 +9,6 @@
 
 namespace kv::cuda {
 
-inline constexpr int kDecodeWarps = 4;
-
 // As words.h has the others; only a tile's sizes are made of it.
 struct F32 : FixedWords<F32Format> {
   static constexpr int meta_bytes(int) { return 0; }

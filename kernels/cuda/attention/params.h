@@ -87,6 +87,8 @@ struct MergeParams {
   int32_t most_queries;
 };
 
+inline constexpr int kDecodeWarps = 4;  // of a block
+
 struct DecodeParams {
   Layout layout;
   const WorkItem* items;  // [blocks_x]

@@ -5,8 +5,8 @@
 
 #include "harness/verify/reference/attention.h"
 #include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/dispatch.h"
 #include "kernels/cuda/attention/evict.h"
+#include "kernels/cuda/attention/instance.h"
 #include "kernels/cuda/attention/merge.h"
 #include "tests/kernels/cuda/cuda_head.h"
 
@@ -74,6 +74,8 @@ struct GpuProblem {
 class GpuBatch {
  public:
   enum class Path { kSimple, kFast };
+  // One of instance.h's: which codecs' kernels are meant.
+  using Find = cuda::Instance (*)(const cuda::Layout&, int);
 
   // `item_rows`: of a work item of the fast kernel.
   explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false,
@@ -114,13 +116,11 @@ class GpuBatch {
   }
   // The fast kernel, a launch for the pages and one for the raw tails, whose last blocks merge if `merges`.
   // False if it has no instance.
-  template <class List>
-  bool decode(List list, const simt::Launch& how, bool merges = true) {
+  bool decode(Find find, const simt::Launch& how, bool merges = true) {
     const GpuProblem& p = problems_.front();
     for (const bool tail : {false, true}) {
       const cuda::Layout& layout = tail ? p.tail.layout : p.encoded.layout;
-      const cuda::Instance fit = tail ? cuda::find_instance(cuda::PlainCodecs(), layout, most_queries_)
-                                      : cuda::find_instance(list, layout, most_queries_);
+      const cuda::Instance fit = (tail ? cuda::find_plain : find)(layout, most_queries_);
       const std::vector<cuda::WorkItem>& items = items_[tail];
       if (!fit.kernel) return false;
       if (items.empty()) continue;

@@ -14,25 +14,22 @@ using namespace test;
 
 constexpr double kBound = 3e-6;  // of f32 arithmetic; the codec's own error is in what both read
 
-template <class List>
-std::vector<GpuProblem> solve(List list, const std::vector<GpuCase>& cases, unsigned seed) {
+std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed) {
   std::vector<GpuProblem> problems = make_problems(cases);
   GpuBatch batch(problems, GpuBatch::Path::kFast);
-  EXPECT_TRUE(batch.decode(list, {.seed = seed})) << describe(cases.front());
+  EXPECT_TRUE(batch.decode(find, {.seed = seed})) << describe(cases.front());
   EXPECT_TRUE(batch.counters_are_zero());
   return problems;
 }
 
-template <class List>
-void expect_fp64(List list, const std::vector<GpuCase>& cases, unsigned seed) {
-  for (const GpuProblem& p : solve(list, cases, seed)) {
+void expect_fp64(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed) {
+  for (const GpuProblem& p : solve(find, cases, seed)) {
     EXPECT_LT(p.relative_error(), kBound) << describe(p.shape) << " seed " << seed;
   }
 }
 
 // Every head_dim, one query head and several, and lengths around tiles and splits.
-template <class List>
-void check_list(List list, const std::vector<CodecPair>& codecs) {
+void check_list(GpuBatch::Find find, const std::vector<CodecPair>& codecs) {
   for (const CodecPair& codec : codecs) {
     const int32_t unit = codec.unit_rows();
     for (const int head_dim : {64, 128, 256}) {
@@ -46,34 +43,34 @@ void check_list(List list, const std::vector<CodecPair>& codecs) {
       };
       const int32_t most = 384 / unit;
       if (unit > 1) {
-        expect_fp64(list, {of(1, most, 33), of(1, 1, 0), of(1, 0, 7)}, 1);
-        expect_fp64(list, {of(4, 2, 40)}, 2);
+        expect_fp64(find, {of(1, most, 33), of(1, 1, 0), of(1, 0, 7)}, 1);
+        expect_fp64(find, {of(4, 2, 40)}, 2);
       } else {
-        expect_fp64(list, {of(1, most, 0), of(1, 1, 0), of(1, 37, 0)}, 1);
-        expect_fp64(list, {of(4, 70, 0)}, 2);
+        expect_fp64(find, {of(1, most, 0), of(1, 1, 0), of(1, 37, 0)}, 1);
+        expect_fp64(find, {of(4, 70, 0)}, 2);
       }
     }
   }
 }
 
 TEST(CudaDecode, PlainCodecsAgreeWithFp64) {
-  check_list(cuda::PlainCodecs(), {same(kF32s), same(kF16s), same(kBf16s)});
+  check_list(cuda::find_plain, {same(kF32s), same(kF16s), same(kBf16s)});
 }
-TEST(CudaDecode, Fp8AgreesWithFp64) { check_list(cuda::Fp8Codecs(), {same(kFp8s[0]), same(kFp8s[1])}); }
+TEST(CudaDecode, Fp8AgreesWithFp64) { check_list(cuda::find_fp8, {same(kFp8s[0]), same(kFp8s[1])}); }
 TEST(CudaDecode, GgmlBlocksAgreeWithFp64) {
-  check_list(cuda::BlockCodecs(), {same(kQ8), same(kQ4), {kQ8, kQ4}});
+  check_list(cuda::find_block, {same(kQ8), same(kQ4), {kQ8, kQ4}});
 }
 TEST(CudaDecode, TokenCodesAgreeWithFp64) {
-  check_list(cuda::TokenCodecs(), {same(token(8, true)), same(token(4, true)), same(token(2, true))});
+  check_list(cuda::find_token, {same(token(8, true)), same(token(4, true)), same(token(2, true))});
 }
 TEST(CudaDecode, SymmetricTokenCodesAgreeWithFp64) {
-  check_list(cuda::SymmetricCodecs(), {same(token(8, false)), same(token(4, false)), same(token(2, false))});
+  check_list(cuda::find_symmetric, {same(token(8, false)), same(token(4, false)), same(token(2, false))});
 }
-TEST(CudaDecode, KiviAgreesWithFp64) { check_list(cuda::KiviCodecs(), {kivi(8), kivi(4), kivi(2)}); }
+TEST(CudaDecode, KiviAgreesWithFp64) { check_list(cuda::find_kivi, {kivi(8), kivi(4), kivi(2)}); }
 
 TEST(CudaDecode, EveryGroupAgreesWithFp64) {
   for (int group = 1; group <= 16; ++group) {
-    expect_fp64(cuda::PlainCodecs(), {{.codec = same(kF16s), .group = group, .rows = 75}}, 5);
+    expect_fp64(cuda::find_plain, {{.codec = same(kF16s), .group = group, .rows = 75}}, 5);
   }
 }
 
@@ -83,15 +80,15 @@ TEST(CudaDecode, ChunksAgreeWithFp64) {
     return GpuCase{.codec = codec, .group = 2, .rows = rows, .n = n, .placing = kPaged};
   };
   for (const CodecPair& codec : {same(kF32s), same(kF16s), same(kBf16s)}) {
-    expect_fp64(cuda::PlainCodecs(), {of(codec, 3, 3), of(codec, 20, 3)}, 3);
-    expect_fp64(cuda::PlainCodecs(), {of(codec, 40, 40), of(codec, 400, 7), of(codec, 70, 1)}, 4);
+    expect_fp64(cuda::find_plain, {of(codec, 3, 3), of(codec, 20, 3)}, 3);
+    expect_fp64(cuda::find_plain, {of(codec, 40, 40), of(codec, 400, 7), of(codec, 70, 1)}, 4);
   }
-  expect_fp64(cuda::BlockCodecs(), {of(same(kQ4), 40, 40), of(same(kQ4), 130, 9)}, 5);
-  expect_fp64(cuda::KiviCodecs(),
+  expect_fp64(cuda::find_block, {of(same(kQ4), 40, 40), of(same(kQ4), 130, 9)}, 5);
+  expect_fp64(cuda::find_kivi,
               {{.codec = kivi(4), .group = 2, .rows = 64 + 45, .tail_rows = 45, .n = 9, .placing = kTiny},
                {.codec = kivi(4), .group = 2, .rows = 32 + 5, .tail_rows = 5, .n = 20, .placing = kTiny}},
               6);
-  expect_fp64(cuda::PlainCodecs(), {{.codec = same(kF16s), .head_dim = 256, .rows = 50, .n = 20}}, 7);
+  expect_fp64(cuda::find_plain, {{.codec = same(kF16s), .head_dim = 256, .rows = 50, .n = 20}}, 7);
 }
 
 // Large and small numbers: what tensor cores take has 5 bits of exponent.
@@ -107,9 +104,9 @@ TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
       for (float& x : p.q) x /= std::min(magnitude, 30.0f);
       p.encoded.fill(k, v);
       GpuBatch batch(problems, GpuBatch::Path::kFast);
-      const bool found = codec.k.format == Format::kToken  ? batch.decode(cuda::TokenCodecs(), {.seed = 1})
-                         : codec.k.format == Format::kQ8_0 ? batch.decode(cuda::BlockCodecs(), {.seed = 1})
-                                                           : batch.decode(cuda::Fp8Codecs(), {.seed = 1});
+      const bool found = codec.k.format == Format::kToken  ? batch.decode(cuda::find_token, {.seed = 1})
+                         : codec.k.format == Format::kQ8_0 ? batch.decode(cuda::find_block, {.seed = 1})
+                                                           : batch.decode(cuda::find_fp8, {.seed = 1});
       ASSERT_TRUE(found);
       EXPECT_LT(p.relative_error(), kBound) << codec.name() << " " << magnitude;
     }
@@ -130,7 +127,7 @@ TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
       for (size_t i = 0; i < p.q.size(); ++i) p.q[i] /= of_channel(i);
       p.encoded.fill(k, gaussian(192 * 64, 6));
       GpuBatch batch(problems, GpuBatch::Path::kFast);
-      ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+      ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
       EXPECT_LT(p.relative_error(), kBound) << bits << " " << least;
     }
   }
@@ -147,7 +144,7 @@ TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
     p.encoded.fill(gaussian(192 * 128, 5), v);
     ASSERT_TRUE(std::isnan(p.decoded(true).back()));
     GpuBatch batch(problems, GpuBatch::Path::kFast);
-    ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+    ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
     EXPECT_LT(p.relative_error(), kBound) << bits;
   }
 }
@@ -155,7 +152,7 @@ TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
 // The maximum follows scores that grow from tile to tile, and scales of V that do.
 TEST(CudaDecode, GrowingScoresAndScalesAgreeWithFp64) {
   constexpr size_t kRows = 352, kHeadDim = 64;
-  const auto check = [&](auto list, const Encoding& encoding) {
+  const auto check = [&](GpuBatch::Find find, const Encoding& encoding) {
     std::vector<GpuProblem> problems =
         make_problems({{.codec = same(encoding), .group = 8, .rows = static_cast<int32_t>(kRows)}});
     std::vector<float> k = gaussian(kRows * kHeadDim, 5), v = gaussian(kRows * kHeadDim, 6);
@@ -166,12 +163,12 @@ TEST(CudaDecode, GrowingScoresAndScalesAgreeWithFp64) {
     }
     problems.front().encoded.fill(k, v);
     GpuBatch batch(problems, GpuBatch::Path::kFast);
-    ASSERT_TRUE(batch.decode(list, {.seed = 1}));
+    ASSERT_TRUE(batch.decode(find, {.seed = 1}));
     EXPECT_LT(problems.front().relative_error(), kBound) << encoding_name(encoding);
   };
-  check(cuda::TokenCodecs(), token(2, true));
-  check(cuda::SymmetricCodecs(), token(8, false));
-  check(cuda::BlockCodecs(), kQ4);
+  check(cuda::find_token, token(2, true));
+  check(cuda::find_symmetric, token(8, false));
+  check(cuda::find_block, kQ4);
 }
 
 // Tensor cores cut their sums off, which adds up over rows: so the plan gives no item more of them than this
@@ -182,8 +179,8 @@ TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
     const auto error = [&](int32_t item_rows) {
       std::vector<GpuProblem> problems = make_problems({{.codec = codec, .rows = kRows}});
       GpuBatch batch(problems, GpuBatch::Path::kFast, false, item_rows);
-      EXPECT_TRUE(codec.k.format == Format::kF16 ? batch.decode(cuda::PlainCodecs(), {.seed = 1})
-                                                 : batch.decode(cuda::TokenCodecs(), {.seed = 1}));
+      EXPECT_TRUE(codec.k.format == Format::kF16 ? batch.decode(cuda::find_plain, {.seed = 1})
+                                                 : batch.decode(cuda::find_token, {.seed = 1}));
       return problems.front().relative_error();
     };
     const double cut = error(cuda::item_rows(int64_t{1} << 40, 132)), whole = error(kRows);
@@ -198,10 +195,10 @@ TEST(CudaDecode, OneLaunchAndTwoGiveTheSameBits) {
   const GpuCase shape{.codec = kivi(4), .group = 3, .rows = 1088 + 40, .tail_rows = 40, .placing = kTiny};
   std::vector<GpuProblem> want = make_problems({shape, shape});
   GpuBatch two(want, GpuBatch::Path::kFast);
-  ASSERT_TRUE(two.decode(cuda::KiviCodecs(), {.seed = 1}, false));
+  ASSERT_TRUE(two.decode(cuda::find_kivi, {.seed = 1}, false));
   two.merge(2);
   for (const unsigned seed : {0u, 3u, 4u}) {
-    const std::vector<GpuProblem> got = solve(cuda::KiviCodecs(), {shape, shape}, seed);
+    const std::vector<GpuProblem> got = solve(cuda::find_kivi, {shape, shape}, seed);
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(std::memcmp(want[i].out.data(), got[i].out.data(), want[i].out.size() * sizeof(float)), 0);
     }
@@ -210,12 +207,12 @@ TEST(CudaDecode, OneLaunchAndTwoGiveTheSameBits) {
 
 TEST(CudaDecode, PlacementAndScheduleChangeNoBit) {
   const GpuCase base{.codec = same(kQ8), .group = 2, .rows = 400};
-  const std::vector<float> want = solve(cuda::BlockCodecs(), {base}, 0).front().out;
+  const std::vector<float> want = solve(cuda::find_block, {base}, 0).front().out;
   for (const Placing& placing : {kContiguous, kRowMajor, kPaged, kTiny, kOdd}) {
     GpuCase other = base;
     other.placing = placing;
     for (const unsigned seed : {1u, 2u}) {
-      const std::vector<float> got = solve(cuda::BlockCodecs(), {other}, seed).front().out;
+      const std::vector<float> got = solve(cuda::find_block, {other}, seed).front().out;
       EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0) << describe(other);
     }
   }
@@ -225,7 +222,7 @@ TEST(CudaDecode, KeepsTheScoresThatH2oAsksFor) {
   std::vector<GpuProblem> problems =
       make_problems({{.codec = kivi(4), .group = 3, .rows = 64 + 20, .tail_rows = 20, .placing = kTiny}});
   GpuBatch batch(problems, GpuBatch::Path::kFast, true);
-  ASSERT_TRUE(batch.decode(cuda::KiviCodecs(), {.seed = 1}));
+  ASSERT_TRUE(batch.decode(cuda::find_kivi, {.seed = 1}));
   batch.add_attention_weights(3);
   const GpuProblem& p = problems.front();
   std::vector<double> want(p.weights.size(), 0.0);

@@ -67,13 +67,12 @@ void fill_unequally(GpuProblem& p) {
   p.encoded.fill(k, v);
 }
 
-template <class List>
-Experiment decodes(List list, const GpuCase& shape) {
+Experiment decodes(GpuBatch::Find find, const GpuCase& shape) {
   return [=](const Launch& how) {
     std::vector<GpuProblem> problems = make_problems({shape});
     fill_unequally(problems.front());
     GpuBatch batch(problems, GpuBatch::Path::kFast);
-    batch.decode(list, how);
+    batch.decode(find, how);
     return problems.front().relative_error() < 1e-4;  // scores are large
   };
 }
@@ -88,7 +87,7 @@ TEST(Shim, NoticesEveryLossInDecode) {
                                              "lanes read what others copied",
                                              "and the next copies overwrite it"};
   for (const auto& lost :
-       {unnoticed(decodes(cuda::KiviCodecs(), coded)), unnoticed(decodes(cuda::PlainCodecs(), long_rows))}) {
+       {unnoticed(decodes(cuda::find_kivi, coded)), unnoticed(decodes(cuda::find_plain, long_rows))}) {
     ASSERT_EQ(lost.size(), expected.size()) << testing::PrintToString(lost);
     for (size_t i = 0; i < lost.size(); ++i)
       EXPECT_NE(lost[i].find(expected[i]), std::string::npos) << lost[i];

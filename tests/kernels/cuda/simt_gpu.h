@@ -7,14 +7,8 @@
 
 #include <deque>
 
-#include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/dispatch.h"
-#include "kernels/cuda/attention/evict.h"
-#include "kernels/cuda/attention/merge.h"
-#include "kernels/cuda/attention/read_all.h"
-#include "kernels/cuda/attention/read_back.h"
-#include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/gpu.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::test {
 
@@ -85,47 +79,17 @@ class SimtGpu : public cuda::Gpu {
   }
   int sm_mhz() override { return 1000 + static_cast<int>(launches_ % 2); }
 
-  void append(const cuda::AppendParams& params, int jobs, int most_units) override {
-    ++appends;
-    launch({cuda::append_blocks(params.layout, most_units), jobs}, cuda::kAppendWarps, 0,
-           [=] { cuda::append_rows(params); });
-  }
-  void copy_rows(const cuda::CopyParams& params, int jobs, int most_rows) override {
-    launch({blocks(most_rows, cuda::kCopyWarps), jobs}, cuda::kCopyWarps, 0,
-           [=] { cuda::copy_rows(params); });
-  }
+  void append(const cuda::AppendParams& params, int jobs, int most_units) override;
+  void copy_rows(const cuda::CopyParams& params, int jobs, int most_rows) override;
   void attend_simple(const cuda::AttendParams& params, int problems, int most_splits,
-                     int most_queries) override {
-    launch({blocks(most_queries, cuda::kAttendWarps), problems, most_splits}, cuda::kAttendWarps, 0,
-           [=] { cuda::attend_simple(params); });
-  }
-  int decode_queries(const cuda::Layout& layout, int queries) const override {
-    return find(layout, queries).queries;
-  }
-  void decode(const cuda::DecodeParams& params, int items) override {
-    const cuda::Instance found = find(params.layout, params.merge.most_queries);
-    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
-    launch({items, blocks(params.merge.most_queries, found.queries)}, cuda::kDecodeWarps,
-           static_cast<size_t>(found.shared_bytes), [=] { found.kernel(params); });
-  }
-  void merge(const cuda::MergeParams& params, int problems) override {
-    launch({blocks(params.most_queries, cuda::kMergeQueries), problems}, cuda::kMergeWarps, 0,
-           [=] { cuda::merge_splits(params); });
-  }
+                     int most_queries) override;
+  int decode_queries(const cuda::Layout& layout, int queries) const override;
+  void decode(const cuda::DecodeParams& params, int items) override;
+  void merge(const cuda::MergeParams& params, int problems) override;
   void add_attention_weights(const cuda::AttentionWeightsParams& params, int problems,
-                             int most_rows) override {
-    const int threads = cuda::kAttendWarps * simt::kWarp;
-    launch({(most_rows + threads - 1) / threads, problems}, cuda::kAttendWarps, 0,
-           [=] { cuda::add_attention_weights(params); });
-  }
-  void choose_slots(const cuda::EvictParams& params, int heads) override {
-    choices += heads;
-    launch({heads}, cuda::kEvictWarps, cuda::kEvictSharedBytes, [=] { cuda::choose_slot(params); });
-  }
-
-  void read_all(const cuda::ReadParams& params, int blocks) override {
-    launch({blocks}, cuda::kReadThreads / simt::kWarp, 0, [=] { cuda::read_all(params); });
-  }
+                             int most_rows) override;
+  void choose_slots(const cuda::EvictParams& params, int heads) override;
+  void read_all(const cuda::ReadParams& params, int blocks) override;
 
  private:
   struct Work {
@@ -155,20 +119,6 @@ class SimtGpu : public cuda::Gpu {
     for (Work* work : {&main_, &ahead_}) work->run_to(work->end());
   }
 
-  static int blocks(int queries, int of) { return (queries + of - 1) / of; }
-  static cuda::Instance find(const cuda::Layout& layout, int queries) {
-    cuda::Instance found{};
-    const auto look_in = [&](auto list) {
-      if (!found.kernel) found = cuda::find_instance(list, layout, queries);
-    };
-    look_in(cuda::PlainCodecs());
-    look_in(cuda::Fp8Codecs());
-    look_in(cuda::BlockCodecs());
-    look_in(cuda::TokenCodecs());
-    look_in(cuda::SymmetricCodecs());
-    look_in(cuda::KiviCodecs());
-    return found;
-  }
   void launch(simt::Dim grid, int warps, size_t shared_bytes, const std::function<void()>& kernel) {
     ++launches_;
     give(Queue::kMain, [=, seed = seed_++] {
