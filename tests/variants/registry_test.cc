@@ -6,7 +6,7 @@ namespace {
 
 using namespace contract;
 
-constexpr CacheShape kShape{
+constexpr CacheShape kRegistryShape{
     .layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 192, .max_sequences = 4};
 
 // What the sanitizers run.
@@ -30,7 +30,7 @@ TEST(Registry, WhatCannotWorkIsRefusedWithAReason) {
   for (const Spec& spec : all_specs()) {
     const std::string reason = unsupported_reason(spec);
     if (reason.empty()) continue;
-    EXPECT_THROW(build_cache(spec, kShape, ledger), std::invalid_argument) << spec.print();
+    EXPECT_THROW(build_cache(spec, kRegistryShape, ledger), std::invalid_argument) << spec.print();
   }
 }
 
