@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "harness/verify/reference/hadamard.h"
@@ -77,6 +78,26 @@ HeadRows before_encoding(HeadRows rows, const Spec& spec, int head_dim) {
   rotate(codec, head_dim, rows.k);
   rotate(codec, head_dim, rows.v);
   return rows;
+}
+
+// Subtracts from `keys`, of these tokens, what the codec takes from them: the mean of the head's first keys, each rounded as
+// it lies in the residual buffer, where those are once more rounded without it. `first_keys`: those,
+// rotated.
+void subtract_mean(const Codec& codec, int head_dim, const std::vector<float>& first_keys,
+                   std::span<const int64_t> tokens, std::vector<float>& keys) {
+  const auto d = static_cast<size_t>(head_dim), first = static_cast<size_t>(codec.mean_rows);
+  if (first == 0 || first_keys.size() < first * d) return;
+  const std::vector<float> raw = through_codec(kResidual, head_dim, first_keys);
+  for (size_t i = 0; i < d; ++i) {
+    double sum = 0.0;
+    for (size_t row = first; row-- > 0;) sum += raw[row * d + i];
+    const auto mean = static_cast<float>(sum / static_cast<double>(first));
+    for (size_t row = 0; row < tokens.size(); ++row) {
+      const auto token = static_cast<size_t>(tokens[row]);
+      float& key = keys[row * d + i];
+      key = (token < first ? raw[token * d + i] : key) - mean;
+    }
+  }
 }
 
 // A place that values of a side pass through.
@@ -164,6 +185,8 @@ HeadRows decoded_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
 HeadRows stored_rows(Cache& cache, SequenceId id, int layer, int kv_head) {
   const int d = cache.shape().head_dim;
   HeadRows stored = decoded_rows(cache, id, layer, kv_head);
+  const std::span<const float> mean = cache.removed_mean(id, layer, kv_head);
+  for (size_t i = 0; !mean.empty() && i < stored.k.size(); ++i) stored.k[i] += mean[i % mean.size()];
   const Codec codec = codec_of(cache.spec(layer)).make(cache.spec(layer).codec);
   rotate_back(codec, d, stored.k);
   rotate_back(codec, d, stored.v);
@@ -241,13 +264,17 @@ std::string misplaced_row(Cache& cache, SequenceId id, int layer, int kv_head, c
   const Codec codec = codec_of(spec).make(spec.codec);
   const bool buffered = ResidualBuffer::needed(codec), tiers = stored_codecs(spec).size() > 1 && !buffered;
   const int64_t chunk = std::max<int64_t>(1, kChunk / codec.unit_rows()) * codec.unit_rows();
+  std::vector<int64_t> first_keys(static_cast<size_t>(std::min(codec.mean_rows, std::ssize(kept))));
+  std::iota(first_keys.begin(), first_keys.end(), 0);
+  const HeadRows averaged = before_encoding(pick(all, first_keys, d), spec, d);
   int64_t slot = 0;
   for (const Span& span : cache.spans(id, layer, kv_head)) {
     if (slot + span.rows > std::ssize(kept)) return "more rows are stored than tokens are kept";
     for (int64_t first = 0; first < span.rows; first += chunk) {
       const int64_t count = std::min(chunk, span.rows - first);
       const std::span tokens(kept.data() + slot + first, static_cast<size_t>(count));
-      const HeadRows came = before_encoding(pick(all, tokens, d), spec, d);
+      HeadRows came = before_encoding(pick(all, tokens, d), spec, d);
+      subtract_mean(codec, d, averaged.k, tokens, came.k);
       for (const bool is_v : {false, true}) {
         const Side& side = is_v ? span.v : span.k;
         std::vector<Encoding> encodings{side.encoding};

@@ -246,6 +246,11 @@ MUTANTS = [
     Mutant("kernels/format/turbo.cc", "std::abs(x) > 0.5f * (level[i] + level[i + 1])", "std::abs(x) > level[i]", "turbo_test"),
     Mutant("kernels/cpu/encode/decode_levels.cc", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 4,", "kE4m3Values.data(), meta + NvFp4Format::scales_at(e), 5,", "decode_levels_test"),
     Mutant("variants/cache/hadamard_rows.cc", "if (random_signs_) flip_signs(in.out,", "if (false) flip_signs(in.out,", "contract_test"),
+    # K's mean
+    Mutant(RESIDUAL, "if (row < codec_.mean_rows) return key;", "return key;", "k_mean_test"),
+    Mutant(RESIDUAL, "rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;", "0;", "k_mean_test"),
+    Mutant(RESIDUAL, "std::copy_n(means_.data(), means_.size(), copy.means_.data());", "", "contract_test"),
+    Mutant("variants/storage/host.cc", "if (!centred.empty()) raw.flush();", "", "contract_test"),
     # Other engines
     Mutant(PEERS, "floats + at.v + before", "floats + at.k + before", "cli_peers_test"),
     Mutant(PEERS, "other->spec == LayerSpecs(wanted)", "other != nullptr", "cli_peers_test"),

@@ -235,6 +235,8 @@ inline Stored read_back(Cache& cache, SequenceId id, int layer, int head) {
     }
     stored.rows += span.rows;
   }
+  const std::span<const float> mean = cache.removed_mean(id, layer, head);
+  for (size_t i = 0; !mean.empty() && i < stored.k.size(); ++i) stored.k[i] += mean[i % mean.size()];
   const Spec& spec = cache.spec(layer);
   const Codec codec = codec_of(spec).make(spec.codec);
   for (std::vector<float>* side : {&stored.k, &stored.v}) {
@@ -277,10 +279,12 @@ inline reference::HeadResult attend_stored(const Cache& cache, std::span<const f
   return reference::attend_rotated(q, stored.k, stored.v, rotations, younger);
 }
 
-inline double relative_l2(std::span<const float> got, std::span<const float> want) {
+// `want`: floats, or doubles of an oracle.
+template <class Numbers = std::span<const float>>
+double relative_l2(std::span<const float> got, const Numbers& want) {
   double error = 0.0, norm = 0.0;
   for (size_t i = 0; i < want.size(); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
     norm += std::pow(static_cast<double>(want[i]), 2);
   }
   return norm > 0.0 ? std::sqrt(error / norm) : std::sqrt(error);

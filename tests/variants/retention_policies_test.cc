@@ -7,7 +7,6 @@ namespace kv {
 namespace {
 
 using namespace retention_tests;
-using retention_tests::relative_l2;
 
 // FP64 attention over the last `window` tokens and the first `sinks`, with no idea of slots.
 std::vector<double> windowed(const CacheShape& shape, const Tokens& all, int64_t window, int64_t sinks) {

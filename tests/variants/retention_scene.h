@@ -94,15 +94,6 @@ inline PolicyInput input_of(const CacheShape& shape, const Tokens& all) {
                                                 shape.rope.pairs == RopePairs::kHalfSplit)};
 }
 
-inline double relative_l2(std::span<const float> got, std::span<const double> want) {
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
-    norm += want[i] * want[i];
-  }
-  return std::sqrt(error / norm);
-}
-
 // The tokens that head 0 keeps at the end, in ascending order.
 inline std::set<int64_t> kept_at_end(const Observed& seen, size_t head = 0) {
   return {seen.kept[head].back().begin(), seen.kept[head].back().end()};

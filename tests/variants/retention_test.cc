@@ -6,7 +6,6 @@ namespace kv {
 namespace {
 
 using namespace retention_tests;
-using retention_tests::relative_l2;
 
 // Prompts matter to those that cut them, which are otherwise `full`.
 bool is_prompted(const Spec& spec) { return retention_of(spec).cuts_prompt; }
@@ -168,6 +167,7 @@ TEST(Memory, MetadataIsTheIdsAndTheScores) {
   EXPECT_EQ(metadata("duo(recent=40)"), 0);
   EXPECT_EQ(metadata("expected(budget=40)"), 40 * 4);
   EXPECT_EQ(metadata("ada(budget=40)"), 40 * 4);
+  EXPECT_EQ(metadata("pyramid(budget=53)"), 53 * 4);
   EXPECT_EQ(metadata("h2o(heavy=0.5,recent=4096)"), kShape.max_tokens * 8) << "no more slots than tokens";
 }
 

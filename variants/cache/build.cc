@@ -313,6 +313,10 @@ std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const 
     reason =
         "of a latent row (MLA) the first part is the value, and the codec's rotation would mix it with the "
         "rest";
+  if (reason.empty() && codecs.front().mean_rows > 0 && gpu)
+    reason = "k_mean=removed has kernels for the CPU alone; use --device cpu";
+  if (reason.empty() && codecs.front().mean_rows > 0 && shape.is_latent())
+    reason = "of a latent row (MLA) the first part is the value, which k_mean=removed would change";
   if (reason.empty() && shape.is_latent() && rotates_at_read(spec))
     reason = "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one";
   return reason;

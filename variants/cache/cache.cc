@@ -109,6 +109,10 @@ class JoinedCache : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return sequences_.at(id).retention[stages_.index(layer, head)]->tokens_by_slot();
   }
+  std::span<const float> removed_mean(SequenceId id, int layer, int head) const override {
+    const Sequence& s = sequences_.at(id);
+    return s.residual.empty() ? std::span<const float>() : s.residual[layer].mean(head);
+  }
   std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const override {
     return sequences_.read_slots(id, layer, head);
   }

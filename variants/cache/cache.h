@@ -143,6 +143,9 @@ class Cache {
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
   // Those of spans() that lie in memory that kernels read, where they lie: nothing is brought or copied.
   virtual std::span<const Span> resident_spans(SequenceId sequence, int layer, int kv_head) = 0;
+  // What was subtracted from every key of spans(), which have gone through the codec's rotation before; [head_dim], or
+  // empty where nothing was.
+  virtual std::span<const float> removed_mean(SequenceId, int /*layer*/, int /*kv_head*/) const { return {}; }
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;
 

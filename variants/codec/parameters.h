@@ -28,6 +28,12 @@ inline Parameter rotate_parameter() {
   return Parameter::choice("rotate", {"none", "hadamard"},
                            "spread large channels of K and V over all before they are encoded");
 }
+// Of codes whose step is set by the largest channel as well, where what is large is alike in all keys.
+inline Parameter k_mean_parameter() {
+  return Parameter::choice("k_mean", {"kept", "removed"},
+                           "subtract the mean of a head's first 32 keys from all of them (on a CPU)");
+}
+inline int64_t mean_rows(const Stage& stage) { return stage.text("k_mean") == "removed" ? 32 : 0; }
 inline bool stores_hadamard(const Stage& stage) { return stage.text("rotate") == "hadamard"; }
 inline int64_t residual_rows(const Stage& stage) { return stage.integer("residual"); }
 

@@ -17,16 +17,17 @@ Codec make(const Stage& stage) {
           .read_copy = reads_copy(stage),
           .arithmetic = arithmetic_of(stage),
           .hadamard = stores_hadamard(stage),
+          .mean_rows = mean_rows(stage),
           .k_error = error,
           .v_error = error};
 }
 }  // namespace
 
-const CodecEntry q4_0{
-    {.name = "q4_0",
-     .help = "4-bit codes, one f16 scale per 32 elements",
-     .source = "ggml (llama.cpp)",
-     .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter(), arithmetic_parameter()}},
-    make};
+const CodecEntry q4_0{{.name = "q4_0",
+                       .help = "4-bit codes, one f16 scale per 32 elements",
+                       .source = "ggml (llama.cpp)",
+                       .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter(),
+                                      arithmetic_parameter(), k_mean_parameter()}},
+                      make};
 
 }  // namespace kv::codec

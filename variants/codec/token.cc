@@ -17,6 +17,7 @@ Codec make(const Stage& stage) {
               .residual = residual_rows(stage),
               .read_copy = reads_copy(stage),
               .hadamard = stores_hadamard(stage),
+              .mean_rows = mean_rows(stage),
               .k_error = {},
               .v_error = {}};
   if (!affine && bits < 2) return codec;  // unsupported_reason says why there is no such codec
@@ -32,7 +33,7 @@ const CodecEntry token{
      .parameters = {Parameter::integer("bits", "8", 1, 16, {3}, "bits a code"),
                     Parameter::choice("mode", {"affine", "symmetric"},
                                       "from min to max with a zero point, or from -absmax to absmax"),
-                    residual_parameter("0"), read_parameter(), rotate_parameter()}},
+                    residual_parameter("0"), read_parameter(), rotate_parameter(), k_mean_parameter()}},
     make};
 
 }  // namespace kv::codec

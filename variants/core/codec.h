@@ -28,12 +28,16 @@ struct Codec {
   bool hadamard = false;
   // The rotation begins with random signs of the channels: it is then one that no row was made for.
   bool random_signs = false;
+  // From every key of a head the mean of its first so many is subtracted before it is encoded (SageAttention, Zhang et al.
+  // 2024, arXiv:2410.02367): all scores of a query change by the same number, which softmax does not see. Those first
+  // keys wait raw, so it is a multiple of the rows that are encoded together. 0: keys stay as they are.
+  int64_t mean_rows = 0;
   // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V, before any rotation. Two-sided: an error
   // below the floor means that something else was stored than what the codec claims.
   Interval k_error, v_error;
 
   // Rows that are encoded and moved together.
-  int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together}); }
+  int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }
 };
 
 }  // namespace kv

@@ -58,6 +58,9 @@ class ModelCache : public Cache {
   std::vector<int64_t> kept(SequenceId id, int layer, int head) const override {
     return of(layer).kept(id, at(layer).layer, head);
   }
+  std::span<const float> removed_mean(SequenceId id, int layer, int head) const override {
+    return of(layer).removed_mean(id, at(layer).layer, head);
+  }
   std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const override {
     return of(layer).read_slots(id, at(layer).layer, head);
   }

@@ -2,6 +2,8 @@
 #include "variants/storage/host.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include "kernels/encode.h"
 #include "kernels/piece_order.h"
@@ -56,13 +58,20 @@ void HostStorage::store_through_residual(const NewRows& in) {
   {
     UnitBatch raw(ResidualBuffer::layout(head_dim, unit.bytes[kVData] == 0), head_dim), units(unit, head_dim);
     std::vector<float> k(static_cast<size_t>(unit.rows * head_dim)), v(k.size());
+    std::vector<float> centred(context_.codec.mean_rows > 0 ? static_cast<size_t>(in.n * head_dim) : 0);
 #pragma omp for schedule(static)
     for (int head = 0; head < heads; ++head) {
       Retention& policy = *in.heads[static_cast<size_t>(head)];
       for (int64_t i = 0; i < in.n; ++i) {
         const int64_t row = (head * in.n + i) * head_dim;
         const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(head_dim)});
-        raw.add(residual.address(head, slot), in.k + row, in.v + row);
+        const float* key = in.k + row;
+        if (!centred.empty()) key = residual.without_mean(head, slot, key, centred.data() + i * head_dim);
+        raw.add(residual.address(head, slot), key, in.v + row);
+        if (slot + 1 == context_.codec.mean_rows) {
+          raw.flush();
+          residual.remove_mean(head);
+        }
         // The unit that has just become older than the residual rows.
         const int64_t encoded = ResidualBuffer::encoded_rows(context_.codec, slot + 1);
         if (encoded == ResidualBuffer::encoded_rows(context_.codec, slot)) continue;
@@ -72,6 +81,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
                   v.data());
         units.flush();
       }
+      if (!centred.empty()) raw.flush();  // the next head's keys take their place
     }
     raw.flush();
   }
@@ -84,7 +94,13 @@ void HostStorage::view(std::span<std::span<const Span>> views, std::span<const R
 }
 
 void HostStorage::attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) {
-  for (const HeadQueries& p : problems) (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
+  for (const HeadQueries& p : problems) {
+    (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
+    if (context_.codec.mean_rows > 0 && (p.sink_logits || p.score_cap != 0.0f))
+      throw std::invalid_argument("k_mean=removed moves all scores of a query alike, which " +
+                                  std::string(p.sink_logits ? "sink logits" : "soft-capping") +
+                                  " would notice: this model needs k_mean=kept");
+  }
   if (streamed) return attend_streamed(problems, *streamed);
   const size_t bytes = attention_workspace_bytes(problems, context_.head_dim);
   kv::attend(problems, context_.head_dim, fit(context_.memory, workspace_, bytes));

@@ -2,6 +2,7 @@
 #include "variants/storage/residual_buffer.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
@@ -13,6 +14,10 @@ constexpr Encoding kRaw{.format = Format::kF16, .bits = 16};
 int64_t residual_rows(const Codec& codec) {
   const int64_t unit = codec.unit_rows();
   return (codec.residual + unit - 1) / unit * unit;
+}
+
+int64_t mean_bytes(const Codec& codec, int heads, int head_dim) {
+  return codec.mean_rows > 0 ? heads * head_dim * static_cast<int64_t>(sizeof(float)) : 0;
 }
 }  // namespace
 
@@ -33,7 +38,7 @@ int64_t ResidualBuffer::row_bytes(int heads, int head_dim, bool latent) {
 }
 
 int64_t ResidualBuffer::bytes(const Codec& codec, int heads, int head_dim, bool latent) {
-  return capacity(codec) * row_bytes(heads, head_dim, latent);
+  return capacity(codec) * row_bytes(heads, head_dim, latent) + mean_bytes(codec, heads, head_dim);
 }
 
 ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory)
@@ -42,14 +47,16 @@ ResidualBuffer::ResidualBuffer(const Codec& codec, int heads, int head_dim, bool
       head_dim_(head_dim),
       latent_(latent),
       capacity_(capacity(codec)),
-      block_(Block::of_rows(memory, static_cast<size_t>(bytes(codec, heads, head_dim, latent)),
-                            ByteKind::kPayload)) {}
+      block_(Block::of_rows(memory, static_cast<size_t>(capacity_ * row_bytes(heads, head_dim, latent)),
+                            ByteKind::kPayload)),
+      means_(memory, static_cast<size_t>(mean_bytes(codec, heads, head_dim)), ByteKind::kMetadata) {}
 
 ResidualBuffer ResidualBuffer::clone(Memory& memory) const {
   ResidualBuffer copy(codec_, heads_, head_dim_, latent_, memory);
   copy.rows_ = rows_;
   copy.first_raw_ = first_raw_;
   memory.copy(copy.block_.data(), block_.data(), block_.size());
+  std::copy_n(means_.data(), means_.size(), copy.means_.data());
   return copy;
 }
 
@@ -58,9 +65,9 @@ void ResidualBuffer::advance(int64_t rows) {
   first_raw_ = std::max(first_raw_, rows - capacity_);
 }
 
-// The first number of rows of which so many are encoded.
+// The first number of rows of which so many are encoded; a mean that was subtracted stays so.
 int64_t ResidualBuffer::earliest() const {
-  if (first_raw_ == 0) return 0;
+  if (first_raw_ == 0) return rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;
   const int64_t unit = codec_.unit_rows();
   return residual_rows(codec_) + (first_raw_ + unit - 1) / unit * unit;
 }
@@ -68,6 +75,35 @@ int64_t ResidualBuffer::earliest() const {
 std::byte* ResidualBuffer::at(int head, int64_t row, bool v) const {
   return block_.data() + ((v && !latent_ ? heads_ + head : head) * capacity_ + row % capacity_) *
                              unit_data_bytes(kRaw, head_dim_);
+}
+
+void ResidualBuffer::remove_mean(int head) {
+  const int64_t rows = codec_.mean_rows;
+  std::vector<float> keys(static_cast<size_t>(rows * head_dim_));
+  for (int64_t row = 0; row < rows; ++row)
+    decode_row(kRaw, head_dim_, at(head, row, false), nullptr, 0, keys.data() + row * head_dim_);
+  float* mean = mean_of(head);
+  for (int i = 0; i < head_dim_; ++i) {
+    double sum = 0.0;  // of f16 exact, so in any order
+    for (int64_t row = 0; row < rows; ++row) sum += static_cast<double>(keys[row * head_dim_ + i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(rows));
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    float* key = keys.data() + row * head_dim_;
+    for (int i = 0; i < head_dim_; ++i) key[i] -= mean[i];
+    encode_unit(kRaw, head_dim_, key, at(head, row, false), nullptr);
+  }
+}
+
+const float* ResidualBuffer::without_mean(int head, int64_t row, const float* key, float* to) const {
+  if (row < codec_.mean_rows) return key;
+  std::transform(key, key + head_dim_, mean_of(head), to, std::minus<float>());
+  return to;
+}
+
+std::span<const float> ResidualBuffer::mean(int head) const {
+  if (codec_.mean_rows == 0 || rows_ < codec_.mean_rows) return {};
+  return {mean_of(head), static_cast<size_t>(head_dim_)};
 }
 
 void ResidualBuffer::get(int head, int64_t first, int64_t n, float* k, float* v) const {
@@ -90,11 +126,13 @@ void ResidualBuffer::for_each_row(Visit visit) const {
 void ResidualBuffer::save(Writer& to) const {
   const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
   for_each_row([&](const std::byte* row) { to.write(row, bytes); });
+  if (!mean(0).empty()) to.write(means_.data(), means_.size());
 }
 
 void ResidualBuffer::load(Reader& from) {
   const auto bytes = static_cast<size_t>(unit_data_bytes(kRaw, head_dim_));
   for_each_row([&](std::byte* row) { from.read(row, bytes); });
+  if (!mean(0).empty()) from.read(means_.data(), means_.size());
   first_raw_ = encoded_rows(codec_, rows_);
 }
 

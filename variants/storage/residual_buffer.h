@@ -4,9 +4,14 @@
 // group cannot be encoded before all its rows are there. Here the buffer is a ring of whole units: once
 // `residual` rows plus one unit are filled, the oldest unit is encoded and its place is free. So it holds
 // residual … residual + unit - 1 rows, nothing is ever moved, and K and V are treated alike.
+//
+// Where the codec removes the mean of the first keys, it is taken of them when the last of them is there, as they lie here;
+// then it is subtracted from them, and from every later key before it comes here. So the mean, and every row, is the same
+// however the tokens come: one by one or in a prompt.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/span.h"
@@ -38,6 +43,14 @@ class ResidualBuffer {
   // What is stored there, as a unit of one row.
   static UnitLayout layout(int head_dim, bool latent);
 
+  // Once the last of a head's keys that a mean is taken of is stored here, and not yet encoded: takes it, and subtracts it
+  // from them.
+  void remove_mean(int head);
+  // A key as it is stored as row `row`: itself, or in `to` without the mean. [head_dim]
+  const float* without_mean(int head, int64_t row, const float* key, float* to) const;
+  // What is subtracted from every key, [head_dim]; empty where the codec removes no mean, and while keys are too few.
+  std::span<const float> mean(int head) const;
+
   // Rows [first, first + n), as stored, to k and v [n, head_dim].
   void get(int head, int64_t first, int64_t n, float* k, float* v) const;
   // The sequence now has `rows` rows, the new ones stored.
@@ -57,6 +70,7 @@ class ResidualBuffer {
   void for_each_row(Visit visit) const;
   static int64_t capacity(const Codec& codec);
   std::byte* at(int head, int64_t row, bool v) const;
+  float* mean_of(int head) const { return reinterpret_cast<float*>(means_.data()) + head * head_dim_; }
 
   Codec codec_;
   int heads_, head_dim_;
@@ -65,6 +79,7 @@ class ResidualBuffer {
   int64_t rows_ = 0;
   int64_t first_raw_ = 0;  // rows before it have been overwritten in the ring, or never were in it
   Block block_;            // [2, heads, capacity, head_dim] f16: K, then V; of latent rows K alone
+  Block means_;            // [heads, head_dim] f32, where the codec removes them
 };
 
 }  // namespace kv
