@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 import altair as alt
@@ -22,7 +23,7 @@ _PARAMETERS = r"\(([^()]*)\)"
 # Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
 # bounds its tokens does.
 _SELECTION = re.compile(r"(all|quest|topk)\b")
-_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|duo|expected|ada|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
+_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|duo|expected|ada|pyramid|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def baseline_of(cells: pl.DataFrame) -> str | None:
         if counts:
             return counts.most_common(1)[0][0]
     return None
+
+
+def commonest_placement(names: Iterable[str]) -> str:
+    """What names can leave out where there is no baseline."""
+    return Counter(parse(name).placement for name in names).most_common(1)[0][0]
 
 
 def deciding_stage(variant: str, baseline: str | None) -> str:

@@ -44,6 +44,7 @@
   X(duo)                    \
   X(expected)               \
   X(ada)                    \
+  X(pyramid)                \
   // the end of the retentions
 
 #define KVLAB_SELECTIONS(X) \

@@ -167,6 +167,8 @@ struct RetentionEntry : Entry {
   // Where what they keep decides how many: rows that they trade at a time, all heads together always keeping the same
   // number. `slots` is then the mean.
   int64_t (*traded_rows)(const Stage& stage) = nullptr;
+  // Where layers differ: the retention of layer `layer` of the `layers` that keep rows. Null: all have this one.
+  Stage (*of_layer)(const Stage& stage, int layer, int layers, int64_t max_tokens) = nullptr;
 };
 
 struct SelectionEntry : Entry {

@@ -182,6 +182,15 @@ size_t LayerSpecs::position(size_t index) const {
   return before.print().size() + kSeparator.size();
 }
 
+LayerSpecs with_codec_parameter(LayerSpecs specs, const std::string& name, const std::string& value) {
+  const auto set = [&](Spec& spec) {
+    if (const auto at = spec.codec.values.find(name); at != spec.codec.values.end()) at->second = value;
+  };
+  set(specs.fallback);
+  for (LayerException& e : specs.exceptions) set(e.spec);
+  return parse_layer_specs(specs.print());  // some may be alike now
+}
+
 LayerSpecs parse_layer_specs(std::string_view text) { return Parser(text).parse(); }
 
 }  // namespace kv

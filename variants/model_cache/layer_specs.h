@@ -58,6 +58,9 @@ struct LayerSpecs {
   friend bool operator==(const LayerSpecs&, const LayerSpecs&) = default;
 };
 
+// The same with this value of a codec's parameter (a checked one, as "int8" of "arithmetic") in every spec whose codec has it.
+LayerSpecs with_codec_parameter(LayerSpecs specs, const std::string& name, const std::string& value);
+
 // Throws std::invalid_argument with the text and a caret under the mistake, as parse_spec does; also where two
 // exceptions name one layer's number, or one kind.
 LayerSpecs parse_layer_specs(std::string_view text);

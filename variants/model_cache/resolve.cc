@@ -91,6 +91,8 @@ size_t exception_for(const LayerSpecs& specs, size_t layer, const std::string& k
   return static_cast<size_t>(by_kind - first);
 }
 
+bool has_rows_of_its_own(const ModelLayer& layer) { return layer.shares < 0 && keeps_rows(layer); }
+
 // A ring of the window, which rotates keys if the retention before it did.
 Stage ring_of(const Stage& before, int64_t window) {
   Stage ring = parse_spec("contiguous/f32/ring(window=" + std::to_string(window) + ")").retention;
@@ -99,8 +101,9 @@ Stage ring_of(const Stage& before, int64_t window) {
   return ring;
 }
 
+// `place`: which of the `of` layers that keep rows it is.
 ResolvedLayer resolve_layer(const LayerSpecs& specs, size_t index, const ModelLayer& layer, size_t number,
-                            int64_t max_tokens) {
+                            int place, int of, int64_t max_tokens) {
   const bool is_default = index == specs.exceptions.size();
   ResolvedLayer resolved{is_default ? specs.fallback : specs.exceptions[index].spec};
   Stage& retention = resolved.spec.retention;
@@ -114,6 +117,8 @@ ResolvedLayer resolve_layer(const LayerSpecs& specs, size_t index, const ModelLa
     }
     value = std::to_string(layer.window);
   }
+  if (const auto of_layer = retention_of(resolved.spec).of_layer)
+    retention = of_layer(retention, place, of, max_tokens);
   const int64_t kept = retention_of(resolved.spec).slots(retention, {max_tokens, max_tokens, max_tokens});
   if (layer.window > 0 && kept > layer.window) {
     retention = ring_of(retention, layer.window);
@@ -146,14 +151,18 @@ std::vector<ResolvedLayer> resolve(const LayerSpecs& specs, std::span<const Mode
   std::vector<ResolvedLayer> resolved;
   const ResolvedLayer* first = nullptr;  // that keeps rows
   resolved.reserve(layers.size());
+  const auto of = static_cast<int>(std::count_if(layers.begin(), layers.end(), has_rows_of_its_own));
+  int place = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     if (!keeps_rows(layers[i])) {
       resolved.emplace_back();
       continue;
     }
-    const size_t of = layers[i].shares < 0 ? i : static_cast<size_t>(layers[i].shares);
-    const size_t index = exception_for(specs, of, layers[of].kind);
-    resolved.push_back(resolve_layer(specs, index, layers[of], of, max_tokens));
+    const bool shares = layers[i].shares >= 0;
+    const size_t source = shares ? static_cast<size_t>(layers[i].shares) : i;
+    const size_t index = exception_for(specs, source, layers[source].kind);
+    resolved.push_back(shares ? resolved[source]
+                              : resolve_layer(specs, index, layers[i], i, place++, of, max_tokens));
     if (!first) first = &resolved.back();
     if (rotates_at_read(resolved.back().spec) == rotates_at_read(first->spec)) continue;
     fail_in_spec(specs.print(), index == specs.exceptions.size() ? 0 : specs.position(index),

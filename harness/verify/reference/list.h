@@ -17,6 +17,7 @@
   X(duo)                 \
   X(expected)            \
   X(ada)                 \
+  X(pyramid)             \
   // the end of the oracles
 
 namespace kv::reference {

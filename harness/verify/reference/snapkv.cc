@@ -36,5 +36,7 @@ std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<SnapKv
 }  // namespace
 
 const Oracle snapkv{"snapkv", make};
+// Its layers are snapkv's with budgets of their own; one layer alone has the mean.
+const Oracle pyramid{"pyramid", make};
 
 }  // namespace kv::reference::policy

@@ -23,7 +23,7 @@ RETENTIONS = {
     "full": "full", "ring": "ring(window=24,sinks=2)", "h2o": "h2o(heavy=16,recent=8)", "tova": "tova(budget=20)",
     "knorm": "knorm(budget=20)", "random": "random(budget=20)", "snapkv": "snapkv(budget=32,window=8)",
     "duo": "duo(recent=24,sinks=2,retrieval=1)", "expected": "expected(budget=20)",
-    "ada": "ada(budget=32,window=8)",
+    "ada": "ada(budget=32,window=8)", "pyramid": "pyramid(budget=24,window=8,beta=2)",
 }  # fmt: skip
 
 
@@ -75,7 +75,8 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
         kept = [made.kept(sequence, 0, head) for head in range(SHAPE["kv_heads"])]
         assert all(tokens.max() == token and len(set(tokens)) == len(tokens) for tokens in kept)
         assert error(out, attention(q[:, token : token + 1], k, v, [[tokens] for tokens in kept])) < 1e-6
-    sizes = {"full": [80] * 2, "ring": [26] * 2, "h2o": [24] * 2, "snapkv": [32 + 40] * 2, "duo": [26, 80], "expected": [20 + 40] * 2}
+    sizes = {"full": [80] * 2, "ring": [26] * 2, "h2o": [24] * 2, "snapkv": [32 + 40] * 2, "duo": [26, 80], "expected": [20 + 40] * 2,
+             "pyramid": [32 + 40] * 2}  # of two layers the first has 8 + 24 rows, the second 8 + 8
     if retention == "ada":
         assert sum(map(len, kept)) == 2 * (32 + 40)
     else:

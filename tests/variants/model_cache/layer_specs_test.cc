@@ -63,6 +63,17 @@ TEST(LayerSpecs, OneMeaningHasOneForm) {
             parse_layer_specs("concat + 1:contiguous/f16 + 5:contiguous"));
 }
 
+TEST(LayerSpecs, ACodecsParameterIsSetInEverySpecThatHasIt) {
+  const LayerSpecs specs = parse_layer_specs(
+      "paged/q8_0(residual=64) + 0:contiguous/f16 + 1:contiguous/q4_0 + "
+      "2:contiguous/q4_0(arithmetic=int8)");
+  EXPECT_EQ(with_codec_parameter(specs, "arithmetic", "int8"),
+            parse_layer_specs("paged/q8_0(residual=64,arithmetic=int8) + 0:contiguous/f16 + "
+                              "1-2:contiguous/q4_0(arithmetic=int8)"));
+  EXPECT_EQ(with_codec_parameter(specs, "arithmetic", "exact"),
+            parse_layer_specs("paged/q8_0(residual=64) + 0:contiguous/f16 + 1-2:contiguous/q4_0"));
+}
+
 TEST(LayerSpecs, ATextParameterMayHoldWhatSeparates) {
   const LayerSpecs specs = parse_layer_specs("tiered(dir=/a b + 1:c) + 1:contiguous");
   EXPECT_EQ(specs.fallback.placement.text("dir"), "/a b + 1:c");
@@ -101,6 +112,31 @@ TEST(LayerSpecs, ALayersWindowBoundsWhatItKeeps) {
   EXPECT_EQ(specs_of("contiguous/ring(window=99,positions=cache)", gemma())[0],
             "contiguous/ring(window=40,positions=cache)");
   EXPECT_EQ(specs_of("contiguous/f16", gemma(), 40)[0], "contiguous/f16");  // nothing is ever past the window
+}
+
+// The paper's line: 2 · 80 - 4, 125.6, 95.2, 64.8, 34.4 and 80 / 20 rows beside the window's 16.
+TEST(LayerSpecs, APyramidsBudgetsFallOnALineAndAddUp) {
+  const std::vector<ModelLayer> six(6);
+  std::vector<std::string> want;
+  for (const int budget : {172, 142, 111, 81, 50, 20})
+    want.push_back("contiguous/f16/snapkv(budget=" + std::to_string(budget) + ",window=16)");
+  EXPECT_EQ(specs_of("contiguous/f16/pyramid(budget=96,window=16)", six, 1000), want);
+  // A share of the tokens; all alike with beta=1; one layer has the mean.
+  EXPECT_EQ(specs_of("contiguous/pyramid(budget=0.5,window=16,beta=1)", six, 200),
+            std::vector<std::string>(6, "contiguous/snapkv(budget=100,window=16)"));
+  EXPECT_EQ(specs_of("contiguous/pyramid(budget=96,window=16,positions=cache)", {ModelLayer()}),
+            std::vector<std::string>{"contiguous/snapkv(budget=96,window=16,positions=cache)"});
+  // Layers that keep no rows of their own are not counted; a layer's window holds.
+  const std::vector<ModelLayer> mixed{
+      {}, {.kind = "linear"}, {.kind = "sliding", .window = 40}, {.shares = 0}};
+  const std::vector<ResolvedLayer> resolved =
+      resolve(parse_layer_specs("contiguous/pyramid(budget=96,window=16,beta=4)"), mixed, 1000);
+  EXPECT_EQ(resolved[0].spec.print(), "contiguous/snapkv(budget=156,window=16)");
+  EXPECT_EQ(resolved[2].spec.print(), "contiguous/snapkv(budget=36,window=16)");
+  EXPECT_EQ(resolved[3].spec, resolved[0].spec);
+  EXPECT_EQ(error_of([&] { resolve(parse_layer_specs("contiguous/pyramid(budget=50)"), six, 1000); }),
+            "pyramid: budget (50 rows) leaves the last layer no row beside its window (32): window + beta = "
+            "52 rows would");
 }
 
 TEST(LayerSpecs, WhatTheModelLacksIsRefusedWithWhatItHas) {
