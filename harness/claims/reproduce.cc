@@ -56,9 +56,13 @@ PlannedRun plan_run(const ClaimFile& file, const std::string& name, const Reprod
   if (seeds.empty()) seeds = {-1};
   for (const int64_t seed : seeds) {
     try {
-      planned.configs.push_back(experiments::load_config(
-          config.string(),
-          {.set = set, .seed = seed, .threads = options.threads, .isa = "", .device = "", .workload = {}}));
+      planned.configs.push_back(experiments::load_config(config.string(), {.set = set,
+                                                                           .seed = seed,
+                                                                           .threads = options.threads,
+                                                                           .isa = "",
+                                                                           .device = "",
+                                                                           .arithmetic = "",
+                                                                           .workload = {}}));
     } catch (const std::invalid_argument& e) {
       throw std::invalid_argument(file.path + ": [run." + name + "]: " + e.what());
     }

@@ -74,6 +74,9 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.overrides.isa,
                  "instruction set of the kernels; `kvlab list` shows this machine's");
+  app.add_option("--arithmetic", options.overrides.arithmetic,
+                 "exact, or int8: where queries and weights meet the codes of q8_0 and q4_0")
+      ->check(one_of({"exact", "int8"}));
   app.add_option("--device", options.overrides.device, "where caches live: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
   app.add_option("--model", options.overrides.workload.model,
@@ -185,6 +188,9 @@ void add_options(CLI::App& app, EvalOptions& options) {
   app.add_option("--out", options.out, "results folder")->required();
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
+  app.add_option("--arithmetic", options.arithmetic,
+                 "exact, or int8: where queries and weights meet the codes of q8_0 and q4_0")
+      ->check(one_of({"exact", "int8"}));
   app.add_option("--device", options.device, "where caches live: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");

@@ -226,7 +226,9 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 }  // namespace
 
 std::vector<results::CellResult> run_eval(const EvalOptions& options) {
-  const std::vector<LayerSpecs> specs = parse_variants(options.variants);
+  std::vector<LayerSpecs> specs = parse_variants(options.variants);
+  if (options.arithmetic == "int8")
+    for (LayerSpecs& spec : specs) spec = with_codec_parameter(spec, "arithmetic", "int8");
   const memory::RunContext context(options.device, options.isa, options.threads);
   const memory::ThreadCount threads(context.threads());
   const std::shared_ptr<const workload::Workload> dump = workload::open_dump(options.dump);

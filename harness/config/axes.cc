@@ -22,6 +22,11 @@ LayerSpecs read_variant(const Section& section, const std::string& text) {
   }
 }
 
+// Of a codec that can multiply in 8 bits.
+LayerSpecs with_arithmetic(LayerSpecs specs, const Axes& axes) {
+  return axes.arithmetic == "int8" ? with_codec_parameter(std::move(specs), "arithmetic", "int8") : specs;
+}
+
 std::string at_budget(const Section& section, const std::string& written, int64_t budget) {
   try {
     return substitute_budget(written, budget);
@@ -48,7 +53,7 @@ void expand_variants(const Section& section, Axes& axes) {
       if (std::exchange(axes.uncached, true)) section.fail("variants", "names 'none' twice");
       return;
     }
-    axes.variants.push_back(read_variant(section, text));
+    axes.variants.push_back(with_arithmetic(read_variant(section, text), axes));
     axes.series.push_back(series);
     if (std::count(axes.variants.begin(), axes.variants.end(), axes.variants.back()) > 1)
       section.fail("variants", "names '" + axes.variants.back().print() + "' twice");
@@ -78,7 +83,7 @@ void order_by_baseline(Section& section, Axes& axes) {
   for (const LayerSpecs& spec : axes.variants) names.push_back(spec.print());
   std::string wanted = axes.baseline;
   try {
-    wanted = parse_layer_specs(wanted).print();
+    wanted = with_arithmetic(parse_layer_specs(wanted), axes).print();
   } catch (const std::invalid_argument&) {
     // A text that is no spec is none of the variants either: what is near says more than a parser.
   }

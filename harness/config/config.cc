@@ -237,6 +237,7 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
 ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog& catalog) {
   ExperimentConfig defaults;
   defaults.axes.batch = {1};
+  defaults.axes.arithmetic = config.arithmetic;
   defaults.axes.workload = {config.workload.family};
   Section sweep = top.section("sweep"), measured = top.section("measure");
   read_axes(sweep, defaults.axes, catalog);
@@ -320,6 +321,9 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   config.threads = static_cast<int>(top.integer("threads", 0, 0, 4096));
   config.isa = top.text("isa", "auto");
   config.device = top.text("device", "cpu");
+  config.arithmetic = top.text("arithmetic", "exact");
+  if (config.arithmetic != "exact" && config.arithmetic != "int8")
+    top.fail("arithmetic", "must be exact or int8, not '" + config.arithmetic + "'");
   config.workload = read_workload(top.section("workload"));
   config.experiments = read_experiments(top, config, catalog);
   // A real model and a dump bring their own shape.

@@ -28,6 +28,7 @@ struct Axes {
   std::vector<int64_t> budget;       // what {budget} stands for
   std::vector<LayerSpecs> variants;  // each of `written`, expanded
   std::vector<std::string> series;   // what each of `variants` was before {budget} became a number
+  std::string arithmetic = "exact";  // of the variants whose codecs can choose
   bool uncached = false;             // `variants` names kUncached beside them
   std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
   std::vector<int64_t> seq_len;
@@ -93,6 +94,7 @@ struct Config {
   uint64_t seed = 1;
   int threads = 0;  // 0: one a core
   std::string isa = "auto";
+  std::string arithmetic = "exact";
   std::string device = "cpu";  // or "cuda"
   std::string as_run;          // TOML, every override applied
 };
@@ -102,7 +104,7 @@ struct Overrides {
   std::vector<std::string> set;  // "sweep.seq_len=[256, 512]"
   int64_t seed = -1;
   int threads = 0;
-  std::string isa, device;
+  std::string isa, device, arithmetic;
   WorkloadConfig workload;  // model, tokenizer and text
 };
 

@@ -90,6 +90,7 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
   if (overrides.seed >= 0) root.insert_or_assign("seed", overrides.seed);
   if (overrides.threads > 0) root.insert_or_assign("threads", overrides.threads);
   if (!overrides.isa.empty()) root.insert_or_assign("isa", overrides.isa);
+  if (!overrides.arithmetic.empty()) root.insert_or_assign("arithmetic", overrides.arithmetic);
   if (!overrides.device.empty()) root.insert_or_assign("device", overrides.device);
   if (!root.contains("name")) root.insert("name", name);
   const WorkloadConfig& w = overrides.workload;

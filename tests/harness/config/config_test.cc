@@ -105,6 +105,21 @@ TEST_F(ConfigFile, OptionsWinOverTheFileAndOverSet) {
   EXPECT_EQ(c.isa, "scalar");
 }
 
+TEST_F(ConfigFile, ArithmeticIsOfTheVariantsThatCanChoose) {
+  config::Overrides o;
+  o.set = {"sweep.variants=['contiguous/f16','contiguous/q8_0','paged/q4_0']",
+           "sweep.baseline='contiguous/q8_0'"};
+  o.arithmetic = "int8";
+  const config::Config c = load(kText, o);
+  std::vector<std::string> names;
+  for (const LayerSpecs& spec : c.experiments.front().axes.variants) names.push_back(spec.print());
+  EXPECT_EQ(names, (std::vector<std::string>{"contiguous/q8_0(arithmetic=int8)", "contiguous/f16",
+                                             "paged/q4_0(arithmetic=int8)"}));
+  EXPECT_EQ(load(c.as_run).experiments.front().axes.variants, c.experiments.front().axes.variants);
+  o.arithmetic = "int4";
+  EXPECT_EQ(message_of([&] { load(kText, o); }), path_ + ": arithmetic must be exact or int8, not 'int4'");
+}
+
 TEST_F(ConfigFile, TheConfigAsRunIsTheSameConfig) {
   config::Overrides o;
   o.set = {"sweep.seq_len=[3, 5]", "measure.memory_share=0.5"};
