@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 from families import VariantStyle
 from labels import CHARACTER, with_end_labels
+from prepare import AMBIGUOUS, ON_FRONT
 from style import INK, QUIET, length_text
 
 NAME_LIMIT = 190  # pixels, of a name at the end of a line
@@ -98,6 +99,13 @@ def point_names(base: alt.Chart) -> alt.Chart:
     names = base.mark_text(fontSize=10.5, baseline="middle", color=INK, cursor="pointer", **expressions)
     names = names.encode(text="label:N", tooltip=[alt.Tooltip("variant:N")], opacity=in_focus()).properties(name="names")
     return names.transform_filter("datum.label")
+
+
+def front_dots(base: alt.Chart) -> alt.Chart:
+    """The layer that says which points lie on the Pareto front, and which might; rows come from `with_front`."""
+    kinds = scale({ON_FRONT: INK, AMBIGUOUS: "#E69F00"})
+    dots = base.transform_filter("datum.may_be").mark_circle(size=14, opacity=1)
+    return dots.encode(alt.Fill("place:N", scale=kinds, legend=alt.Legend(title=None, orient="top")))
 
 
 def beside_menu(style: VariantStyle, menu: bool) -> alt.Parameter:

@@ -119,6 +119,9 @@ def with_absent(cells: pl.DataFrame, numbers: Iterable[str], text: Iterable[str]
     return cells.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in absent.items())
 
 
+ON_FRONT, AMBIGUOUS = "on the front", "ambiguous"
+
+
 def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
     """Marks what another variant of its (panel, length) dominates: faster, by intervals that do not overlap, and neither
     larger nor less exact."""
@@ -136,16 +139,24 @@ def with_dominated(rows: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(pl.col("dominated").fill_null(False))
 
 
-def with_front(rows: pl.DataFrame) -> pl.DataFrame:
-    """Marks the Pareto front of each (panel, length) and labels its points; equal points share a label and nest."""
+def with_front(rows: pl.DataFrame, low: str = "error", high: str = "error") -> pl.DataFrame:
+    """Marks the Pareto front of each (panel, length) and labels its points; equal points share a label and nest. `place` says
+    where a point is: on the front, behind, or ambiguous where nothing that is as small has an error whose interval, from `low`
+    to `high`, lies below this one's."""
     same = ["panel", "seq_len", "per_token", "error"]
     group = ["panel", "seq_len"]
     rows = rows.sort(*same, "step_p50_us")
     best_before = pl.col("error").cum_min().shift(1).over(group)
     others = pl.len().over(same) - 1
     label = pl.when(others == 0).then("variant").otherwise(pl.format("{} +{}", "variant", others))
+    rows = rows.with_columns(
+        front=best_before.is_null() | (pl.col("error") < best_before), least_high=pl.coalesce(high, "error").cum_min().over(group)
+    )
+    # Of points that are as small as each other, the last one's has seen all.
+    certain = pl.col("least_high").last().over([*group, "per_token"])
+    rows = rows.with_columns(may_be=pl.col("front") | (pl.coalesce(low, "error") <= certain))
     return rows.with_columns(
-        front=best_before.is_null() | (pl.col("error") < best_before),
+        place=pl.when(pl.col("front").any().over(same)).then(pl.lit(ON_FRONT)).when("may_be").then(pl.lit(AMBIGUOUS)).otherwise(pl.lit("behind")),
         front_label=label,
         size=280 / (1 + pl.int_range(pl.len()).over(same)),
     )

@@ -1,9 +1,12 @@
 // The budget experiment: the error of retentions and codecs against the bytes that they hold, as means over the
-// last tokens.
+// last tokens. Sequences of a batch are drawn each for itself, of a text they are its windows: what they differ by is
+// the error's interval.
 #include <algorithm>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/math/medians.h"
 #include "harness/measure/cell.h"
 #include "harness/workload/recorded_workload.h"
 
@@ -16,6 +19,10 @@ int64_t recorded_bytes(const measure::SweepPoint& point) {
   const double values =
       measure::value_count(point, w.q_heads + 2.0 * w.kv_heads, static_cast<double>(point.seq_len));
   return static_cast<int64_t>(std::min(2 * sizeof(float) * values, 1e18));
+}
+
+void check_budget(const measure::SweepPoint& point) {
+  if (point.source->model() && point.batch > 1) text_windows(point, point.seq_len);
 }
 
 void plan_budget(measure::SweepPoint& point) {
@@ -32,7 +39,7 @@ class BudgetRun {
 
   void measure(measure::Cell& cell) {
     measure::attempt(cell, [&] {
-      cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len));
+      cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len, point_.batch));
       decode(cell);
     });
     cell.cache.reset();
@@ -48,12 +55,28 @@ class BudgetRun {
     workload::TokenFeed feed(*cell.workload, point_.batch);
     feed.load(first_, point_.seq_len - first_);
     std::vector<verify::Errors> errors;
+    std::vector<double> of_sequences(cell.ids.size());  // means over the last tokens
+    const auto positions = static_cast<double>(point_.seq_len - first_);
     for (int64_t t = first_; t < point_.seq_len; ++t) {
       cell.step(feed, t, cell.ids, true);
-      errors.push_back(cell.errors(feed, t + 1));
+      for (int i = 0; i < point_.batch; ++i) {
+        errors.push_back(cell.errors(feed, t + 1, i, i + 1));
+        of_sequences[static_cast<size_t>(i)] += errors.back().metric("err_rel_l2") / positions;
+      }
     }
     cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
-    cell.judge(mean_of(errors), static_cast<int64_t>(errors.size()));
+    verify::Errors mean = mean_of(errors);
+    mean.heads *= point_.batch;
+    cell.judge(mean, point_.seq_len - first_);
+    set_interval(cell.result, of_sequences);
+  }
+
+  static void set_interval(results::CellResult& result, std::span<const double> errors) {
+    const auto [least, most] = std::minmax_element(errors.begin(), errors.end());
+    if (errors.size() < math::kMinSamples || *least == *most) return;  // a dump's sequences are all alike
+    const math::ConfidenceInterval interval = math::interval_of_mean(errors);
+    result.err_ci_low = interval.low;
+    result.err_ci_high = interval.high;
   }
 
   // Every position reads all tokens before it, and variants of synthetic families read the same ones.
@@ -91,6 +114,7 @@ constinit const Experiment kBudget{
              .help =
                  "error against bytes, means over the last tokens; retentions at equally many kept tokens"},
     .fixed_tokens = 4000.0,
+    .check = check_budget,
     .plan = plan_budget,
     .run = run_budget};
 

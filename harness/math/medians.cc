@@ -97,6 +97,16 @@ ConfidenceInterval median_interval(std::span<const double> times, double confide
   return {std::max(all.low, *least * *least / middle), std::min(all.high, *most * *most / middle)};
 }
 
+ConfidenceInterval interval_of_mean(std::span<const double> values, double confidence) {
+  if (values.size() < kMinSamples) return kAnything;
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0.0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const double standard_error = std::sqrt(squares / (n - 1) / n);
+  return around(std::log(mean), standard_error / mean, student_quantile(confidence, n - 1));
+}
+
 Ratio ratio_of_medians(std::span<const double> a, std::span<const double> b) {
   const Side of_a = side_of(a), of_b = side_of(b);
   Ratio ratio{std::exp(of_a.median - of_b.median), std::sqrt(of_a.variance + of_b.variance), 0};

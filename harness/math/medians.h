@@ -24,6 +24,10 @@ double student_quantile(double confidence, double degrees);
 // Of the median of positive times, one a repetition. Fewer than kMinSamples of them give (-infinity, infinity).
 ConfidenceInterval median_interval(std::span<const double> times, double confidence = kConfidence);
 
+// Of the mean of positive values, each drawn for itself: Student's, of the logarithm of the mean, whose standard error is that
+// of the mean over the mean; so it contains the mean, and no end is negative. Fewer than kMinSamples give (-infinity, infinity).
+ConfidenceInterval interval_of_mean(std::span<const double> values, double confidence = kConfidence);
+
 // median(a) / median(b), of independent positive times, one a repetition.
 struct Ratio {
   double value;

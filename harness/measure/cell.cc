@@ -56,9 +56,9 @@ StepTimes Cell::step(workload::TokenFeed& feed, int64_t token, std::span<const S
   return times;
 }
 
-verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens) {
+verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens, int first, int end) {
   std::vector<verify::Output> outputs;
-  for (int i = 0; i < feed.sequences(); ++i) {
+  for (int i = first; i < end; ++i) {
     for (int layer = 0; layer < cache->shape().layers; ++layer) {
       outputs.push_back({.sequence = ids[static_cast<size_t>(i)],
                          .workload_sequence = i,

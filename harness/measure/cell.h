@@ -79,8 +79,12 @@ struct Cell {
   // allocator and the closed form do not agree. `lengths` are the tokens of every open sequence,
   // `prompts` those of their first steps, where they are not all `prompt`.
   void account(std::span<const int64_t> lengths, std::span<const int64_t> prompts = {});
-  // The errors of the outputs of the feed's last step, at `tokens` tokens.
-  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens);
+  // The errors of the outputs of the feed's last step, at `tokens` tokens: of all sequences together, or of
+  // [first, end).
+  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens) {
+    return errors(feed, tokens, 0, feed.sequences());
+  }
+  verify::Errors errors(workload::TokenFeed& feed, int64_t tokens, int first, int end);
   // Sets the error columns from `errors`, a mean over `positions` of them, checks the evictions as well, and
   // says so in the status: false if the cell has failed.
   bool judge(const verify::Errors& errors, int64_t positions);

@@ -162,6 +162,12 @@ Fields errors() {
     const ListedNumber<C> member{&C::metrics, fields.size()};
     fields.push_back({metric->name, metric->unit, member, metric->help});
   }
+  const std::string_view of_batch = "budget";
+  fields.push_back(
+      by(of_batch, {"err_ci_low", "1", &C::err_ci_low,
+                    "95 % interval of err_rel_l2 (Student's, over the sequences of a batch of 5 and more; "
+                    "empty where all sequences are the same)"}));
+  fields.push_back(by(of_batch, {"err_ci_high", "1", &C::err_ci_high, "its upper end"}));
   fields.push_back({"err_codec_rel_l2", "1", &C::err_codec_rel_l2,
                     "FP64 on the stored rows against FP64 on the same tokens as they came"});
   fields.push_back(

@@ -78,6 +78,7 @@ struct CellResult : PredictionResult, ReplayResult, DraftResult, PeerResult {
 
   // Errors: one number a row of the metrics table, and the error split by cause.
   std::vector<Number> metrics = std::vector<Number>(verify::metrics().size());
+  Number err_ci_low, err_ci_high;
   Number err_codec_rel_l2, err_retention_rel_l2, err_kernel_rel_l2;
 
   // Of a selection: what attention reads, what that costs in error, and whether it is the FP64 selection's choice.

@@ -21,10 +21,25 @@ class SharedSource : public Source {
   explicit SharedSource(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
   const WorkloadShape& shape() const override { return workload_->shape(); }
   int64_t max_tokens() const override { return workload_->max_tokens(); }
-  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override { return workload_; }
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t, int) override { return workload_; }
 
  private:
   std::shared_ptr<const Workload> workload_;
+};
+
+// Several workloads of one shape: sequence i reads the i-th.
+class JoinedWorkload : public Workload {
+ public:
+  explicit JoinedWorkload(std::vector<std::unique_ptr<Workload>> parts) : parts_(std::move(parts)) {}
+  const WorkloadShape& shape() const override { return parts_.front()->shape(); }
+  std::string name() const override { return parts_.front()->name(); }
+  int64_t max_tokens() const override { return parts_.front()->max_tokens(); }
+  void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k, float* v) const override {
+    parts_.at(static_cast<size_t>(sequence))->read(0, layer, first, n, q, k, v);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Workload>> parts_;
 };
 
 std::string tokenizer_path(const config::WorkloadConfig& config) {
@@ -60,10 +75,18 @@ class ModelSource : public Source {
     return std::min<int64_t>(static_cast<int64_t>(tokens_.size()), model_.config().max_tokens);
   }
 
-  std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) override {
+  std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens, int windows) override {
+    model::check_rotation(model_.config(), spec);
+    if (windows == 1) return of_window(spec, 0, tokens);
+    std::vector<std::unique_ptr<Workload>> all;
+    for (int i = 0; i < windows; ++i) all.push_back(of_window(spec, i * tokens, tokens));
+    return std::make_shared<JoinedWorkload>(std::move(all));
+  }
+
+ private:
+  std::unique_ptr<Workload> of_window(const LayerSpecs& spec, int64_t begin, int64_t tokens) const {
     constexpr int64_t kChunk = 64;
     const model::ModelConfig& m = model_.config();
-    model::check_rotation(m, spec);
     memory::Ledger ledger(INT64_MAX, gpu_);
     const auto cache = build_cache(spec, cache_shape(model_.config(), 1, tokens), ledger);
     const SequenceId id = cache->add_sequence();
@@ -79,12 +102,11 @@ class ModelSource : public Source {
                          .score_cap = m.score_cap};
       cache->step(layer, {&in, 1});
     };
-    const std::span<const int> first(tokens_.data(), static_cast<size_t>(tokens));
+    const auto window = std::span(tokens_).subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens));
     const model::Rotary rotary = rotates_at_read(spec) ? model::Rotary::kCache : model::Rotary::kTrained;
-    return capture(model_, first, attention, "model", kChunk, rotary);
+    return capture(model_, window, attention, "model", kChunk, rotary);
   }
 
- private:
   cuda::Gpu* gpu_;
   model::Model model_;
   std::vector<int> tokens_;
@@ -105,7 +127,7 @@ class RandomModelSource : public Source {
   const WorkloadShape& shape() const override { return shape_; }
   const model::Model* model() const override { return &model_; }
   int64_t max_tokens() const override { return INT64_MAX; }
-  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t) override {
+  std::shared_ptr<const Workload> workload(const LayerSpecs&, int64_t, int) override {
     throw std::logic_error("random weights compute no workload");
   }
 

@@ -22,8 +22,10 @@ class Source {
   virtual const WorkloadShape& shape() const = 0;
   virtual int64_t max_tokens() const = 0;
   // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
-  // every variant; a model's K and V are those that it computes with this very cache.
-  virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens) = 0;
+  // every variant; a model's K and V are those that it computes with this very cache, sequence i reading the
+  // i-th of `windows` stretches of its text.
+  virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens,
+                                                   int windows = 1) = 0;
   // Of the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
   virtual const model::Model* model() const { return nullptr; }
   virtual const model::Tokenizer* tokenizer() const { return nullptr; }

@@ -7,12 +7,12 @@ import math
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from families import VariantStyle
+from families import VariantStyle, commonest_placement
 from labels import AT_ENDS, with_point_labels
-from marks import click_focus, in_focus, length_choice, panel_width, panels, point_names, text, tips
+from marks import click_focus, front_dots, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
 from messages import titled
-from prepare import drawable, of_experiment, with_panel
-from style import bytes_text, log_axis
+from prepare import AMBIGUOUS, ON_FRONT, drawable, of_experiment, with_absent, with_front, with_panel
+from style import QUIET, bytes_text, log_axis
 
 MOST_NAMED = 4  # policies that are equally good before none of them stands out
 
@@ -21,27 +21,30 @@ MOST_NAMED = 4  # policies that are equally good before none of them stands out
     "budget",
     "Error against bytes, over budgets",
     "Towards the lower left is better. A line is a policy over its budgets, a lone point a codec that keeps every "
-    "token. Errors are means over the last tokens of a sequence; bytes are payload, metadata and slack over the input "
+    "token. The dashed line is the Pareto front; an orange dot is a point that may lie on it, by its interval. Errors are "
+    "means over the last tokens of a sequence, with 95 % intervals over the sequences of a batch where there are 5 or more; bytes are payload, metadata and slack over the input "
     "tokens, evicted ones included. A policy that wins on one workload and loses on another rests on an assumption "
     "about attention that only the first one meets. Errors below 1e-9 are drawn at 1e-9.",
     at_one_length=True,
 )
 def budget(tables: Tables):
     rows = of_experiment(tables.cells, "budget", "held_bytes_per_token").filter(pl.col("series").is_not_null())
-    rows = with_panel(drawable(rows, "held_bytes_per_token", "err_rel_l2"))
+    rows = with_absent(with_panel(drawable(rows, "held_bytes_per_token", "err_rel_l2")), ["err_ci_low", "err_ci_high"])
     rows = rows.with_columns(
         # A line is one policy over budgets; a variant without a budget is a point of its own.
         spec=pl.col("variant"),
         variant=pl.col("series"),
         per_token=pl.col("held_bytes_per_token") / 1024,
         error=pl.col("err_rel_l2").clip(lower_bound=1e-9),
-    ).with_columns(
+    )
+    rows = with_front(rows, "err_ci_low", "err_ci_high").with_columns(
         text("held_bytes_per_token", bytes_text),
         text("err_rel_l2", "{:.3g}".format),
         text("kept_tokens", "{:.0f}".format),
+        interval("err_ci_low", "err_ci_high", "{:.2g}".format),
     )
     choice = length_choice(rows["seq_len"])
-    style = VariantStyle(set(rows["variant"]), baseline=tables.style.baseline)
+    style = VariantStyle(set(rows["variant"]), baseline=tables.style.baseline or commonest_placement(rows["variant"]))
     axes = (
         log_axis(
             alt.X,
@@ -52,24 +55,51 @@ def budget(tables: Tables):
         log_axis(alt.Y, "error", "relative L2 error of the output, mean", rows["error"], "~e"),
     )
     height = 300
-    message = best_policies(rows, style.short_names())
+    policies = None if rows["err_ci_low"].is_not_null().any() else best_policies(rows, style.short_names())
+    message = policies or on_the_front(rows)
     rows = rows.with_columns(
         style.short(),
-        budgets=pl.len().over("panel", "seq_len", "variant"),
+        # Lines have their names first, then what lies on the front.
+        important=pl.len().over("panel", "seq_len", "variant") + pl.col("front").cast(pl.Float64) / 2,
         named=pl.col("per_token") == pl.col("per_token").max().over("panel", "seq_len", "variant"),
     )
-    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "budgets", AT_ENDS)
+    rows = with_point_labels(rows, "per_token", "error", axes, (panel_width(rows), height), "important", AT_ENDS)
     base = alt.Chart().encode(
         *axes,
         tooltip=tips(
-            spec="spec", kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text"
+            spec="spec", kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text",
+            interval_95="interval", Pareto_front="place",
         ),
+    )  # fmt: skip
+    front = base.transform_filter("datum.front").mark_line(
+        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
     )
     legend = style.legend_of(rows)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
     points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
-    layers = [line, points.add_params(click_focus()), point_names(base)]
+    bar = base.encode(alt.Y("err_ci_low:Q"), alt.Y2("err_ci_high:Q")).transform_filter("datum.err_ci_low")
+    layers = [
+        front.encode(order="per_token:Q"),
+        bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
+        line,
+        points.add_params(click_focus()),
+        front_dots(base),
+        point_names(base),
+    ]
     return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
+
+
+def on_the_front(rows: pl.DataFrame) -> dict[float, str]:
+    """How many variants lie on the front of every workload, might, or do not."""
+    found: dict[float, str] = {}
+    for length, of in rows.group_by("seq_len", maintain_order=True):
+        workloads = of["panel"].n_unique()
+        everywhere = lambda places: of.group_by("variant").agg(pl.col("place").is_in(places).all())["place"].sum()  # noqa: E731
+        front, maybe = everywhere([ON_FRONT]), everywhere([ON_FRONT, AMBIGUOUS])
+        where = f" on all {workloads} workloads" if workloads > 1 else ""
+        found[length[0]] = (f"Of {of['variant'].n_unique()} variants {front} lie on the Pareto front{where}, {maybe - front} more may, "
+                            f"by their intervals, at {length[0]:,.0f} tokens")  # fmt: skip
+    return found
 
 
 def best_policies(rows: pl.DataFrame, names: dict[str, str]) -> dict[float, str] | None:

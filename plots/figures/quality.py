@@ -9,7 +9,7 @@ from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series, versus_full
 from labels import with_point_labels
 from marks import (
-    click_focus, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
+    click_focus, front_dots, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
 from messages import at_each_length, least_of_four_bits, titled
 from prepare import NoData, of_experiment, with_absent, with_front, with_panel
@@ -23,7 +23,8 @@ NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
 @figure(
     "quality_kl",
     "KL divergence of the predictions against bytes",
-    "Towards the lower left is better; the dashed line is the Pareto front. KL divergence of the next token's "
+    "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
+    "interval. KL divergence of the next token's "
     "distribution from the full f32 cache's on the same text, with 95 % bootstrap intervals. A line is a policy over "
     "its budgets, a lone point a codec that keeps every token.",
     at_one_length=True,
@@ -40,7 +41,8 @@ def quality_kl(tables: Tables):
 @figure(
     "quality_loss",
     "Change of the loss against bytes",
-    "Towards the lower left is better; the dashed line is the Pareto front. Mean loss less that of the full f32 cache "
+    "Towards the lower left is better; the dashed line is the Pareto front, and an orange dot a point that may lie on it, by its "
+    "interval. Mean loss less that of the full f32 cache "
     "on the same tokens, with 95 % bootstrap intervals; an interval that contains 0 shows no difference. 0.01 nats are "
     "1 % of the perplexity. The axis is linear within 0.001 nats of zero.",
     at_one_length=True,
@@ -137,7 +139,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         tooltip=tips(
             spec="spec", bytes_held="held_bytes_per_token_text", perplexity="perplexity_text",
             loss_change="loss_change_text", KL="kl_mean_text", top1_agreement="top1_agreement_text",
-            interval_95="interval", verdict="verdict",
+            interval_95="interval", verdict="verdict", Pareto_front="place",
         ),
     )  # fmt: skip
     front = base.transform_filter("datum.front").mark_line(
@@ -152,6 +154,7 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
         bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
         line,
         points.add_params(click_focus()),
+        front_dots(base),
         point_names(alt.Chart().encode(*axes)),
     ]
     return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
@@ -174,7 +177,7 @@ def quality_rows(tables: Tables, value: str) -> pl.DataFrame:
         per_token=pl.col("held_bytes_per_token"),
         error=pl.col(value),
     )
-    return with_front(rows).with_columns(
+    return with_front(rows, f"{value}_ci_low", f"{value}_ci_high").with_columns(
         text("held_bytes_per_token", bytes_text),
         text("perplexity", "{:.4g}".format),
         text("loss_change", "{:+.2g}".format),

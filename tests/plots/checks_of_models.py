@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from drawn import drawn, front, losses, points, title
+from drawn import drawn, front, losses, places, points, title
 
 
 def check_quality(spec, files, value):
@@ -18,6 +18,8 @@ def check_quality(spec, files, value):
     assert drawn(spec, "rule", "color", "x", "y", "y2") == want
     best = set(points(row[1:3] for row in front(at)))
     assert best <= set(drawn(spec, "line", "x", "y"))
+    ends = [(*point, row[f"{value}_ci_low"], row[f"{value}_ci_high"]) for point, row in zip((row[:3] for row in at), cells)]
+    assert drawn(spec, "circle", "fill", "x", "y") == points((place, *row[1:3]) for place, row in places(ends))
 
 
 def check_quality_kl(spec, files):

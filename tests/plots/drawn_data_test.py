@@ -20,7 +20,7 @@ from checks_of_models import check_quality_read, check_recall, check_recall_budg
 from checks_of_peers import check_peers  # noqa: F401
 from checks_of_replays import check_hit_rate, check_replay_concurrency, check_replay_memory, check_replay_requests  # noqa: F401
 from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_tier_time  # noqa: F401
-from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, place, points, title
+from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, place, places, points, title
 from figures.batch import cost_of_padding
 from figures.list import FIGURES
 from support import report
@@ -204,6 +204,14 @@ def check_budget(spec, files):
                   for row in files.of("budget"))  # fmt: skip
     for mark in ("line", "point"):
         assert drawn(spec, mark, "color", "x", "y") == want
+    at = [(row["workload"], row["held_bytes_per_token"] / 1024, row["err_rel_l2"], row["err_ci_low"] or row["err_rel_l2"],
+           row["err_ci_high"] or row["err_rel_l2"], row["series"]) for row in files.of("budget")]  # fmt: skip
+    bars = points((row[5], row[1], *row[3:5]) for row in at if row[3] != row[4])
+    assert drawn(spec, "rule", "color", "x", "y", "y2") == bars
+    found = places(at)
+    assert {place for place, _ in found} == {"on the front", "ambiguous"}
+    assert drawn(spec, "circle", "fill", "x", "y") == points((place, *row[1:3]) for place, row in found)
+    assert set(points(row[1:3] for place, row in found if place == "on the front")) <= set(drawn(spec, "line", "x", "y"))
 
 
 def check_eval_error(spec, files):

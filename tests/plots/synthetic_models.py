@@ -8,16 +8,18 @@ from synthetic_shape import LAYERS, Q_HEADS, cell_without_times
 
 
 def budget_cells(workload) -> list[dict]:
-    """Two policies over four budgets, and a codec."""
+    """Two policies over four budgets, and codecs: one may lie on the front by its interval."""
     cells = [
         cell_without_times("budget", f"contiguous/f32/{policy}(budget={kept})", 1024, workload, kept_tokens=kept,
                            series=f"contiguous/f32/{policy}(budget={{budget}})", err_rel_l2=error * 8 / kept,
-                           held_bytes_per_token=kept, err_positions=16)
+                           held_bytes_per_token=kept, err_positions=16, err_ci_low=error * 7 / kept, err_ci_high=error * 9 / kept)
         for policy, error in (("tova", 0.1), ("random", 1)) for kept in (64, 128, 256, 512)
     ]  # fmt: skip
     codec = cell_without_times("budget", "contiguous/f16/full", 1024, workload, kept_tokens=1024, err_rel_l2=4e-4,
                                series="contiguous/f16/full", held_bytes_per_token=512, err_positions=16)  # fmt: skip
-    return [*cells, codec]
+    near = cell_without_times("budget", "contiguous/q8_0/full", 1024, workload, kept_tokens=1024, err_rel_l2=6.4e-3, err_ci_low=6e-3,
+                              err_ci_high=6.8e-3, series="contiguous/q8_0/full", held_bytes_per_token=136, err_positions=16)  # fmt: skip
+    return [*cells, codec, near]
 
 
 def checkpoint_cells(workload, lengths) -> list[dict]:

@@ -140,6 +140,34 @@ TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
             number("contiguous/random(budget=32)", "err_rel_l2"));
 }
 
+// Sequences of a batch are draws of their own. The interval is over them, and 95 % of such intervals have the error of many
+// sequences in them; one of few shows nothing.
+TEST_F(Experiments, BudgetsErrorHasAnIntervalOverTheSequencesOfABatch) {
+  const auto errors = [&](int batch) {
+    fs::remove_all(folder_ / "out");
+    return run(
+        "experiment = 'budget'\nsweep.seq_len = 64\nsweep.workload = 'gaussian'\nmeasure.steps = "
+        "2\nsweep.batch = " +
+        std::to_string(batch) + "\nsweep.variants = ['contiguous/q4_0', 'contiguous/ring(window=16)']\n");
+  };
+  const auto few = errors(4), some = errors(6), many = errors(40);
+  for (const std::string variant : {"contiguous/q4_0", "contiguous/ring(window=16)"}) {
+    const auto error = [&](const auto& rows) { return rows.at(variant).metric("err_rel_l2").value(); };
+    EXPECT_FALSE(few.at(variant).err_ci_low || few.at(variant).err_ci_high) << variant;
+    const auto low = some.at(variant).err_ci_low.value(), high = some.at(variant).err_ci_high.value();
+    EXPECT_LT(low, error(some));
+    EXPECT_GT(high, error(some));
+    EXPECT_NEAR(low * high, error(some) * error(some), 1e-9 * error(some))
+        << "around the mean, in logarithms";
+    const auto narrow = many.at(variant).err_ci_high.value() / many.at(variant).err_ci_low.value();
+    EXPECT_LT(narrow, high / low) << variant;
+    EXPECT_LT(std::max(low, many.at(variant).err_ci_low.value()),
+              std::min(high, many.at(variant).err_ci_high.value()))
+        << variant << ": intervals of the same error overlap";
+    EXPECT_EQ(some.at(variant).err_heads, 6 * some.at(variant).q_heads.value());
+  }
+}
+
 TEST_F(Experiments, CheckpointTimesEveryOperation) {
   auto rows =
       run("experiment = 'checkpoint'\nsweep.seq_len = 64\nsweep.batch = 2\nmeasure.steps = 2\n"

@@ -140,6 +140,26 @@ TEST(Coverage, OfAStatisticOverSeeds) {
   }
 }
 
+// The mean error of a batch's sequences, which are spread as those of codecs and of evictions are.
+TEST(Coverage, OfMeansOverSequences) {
+  std::mt19937 engine(6);
+  for (const double spread : {0.05, 0.3}) {
+    std::lognormal_distribution<double> errors(0, spread);
+    const double truth = std::exp(spread * spread / 2);
+    for (const int sequences : {5, 8}) {
+      int covered = 0;
+      std::vector<double> values(static_cast<size_t>(sequences));
+      for (int run = 0; run < kRuns; ++run) {
+        for (double& value : values) value = errors(engine);
+        covered += math::interval_of_mean(values).contains(truth);
+      }
+      std::printf("a mean over %d sequences, spread %.2f: %.1f %%\n", sequences, spread,
+                  100.0 * covered / kRuns);
+      EXPECT_NEAR(100.0 * covered / kRuns, 95, 2) << sequences << ", " << spread;
+    }
+  }
+}
+
 // 25 variants that take as long as their baseline: in how many runs is any of them called faster or slower?
 TEST(Coverage, OfAllVerdictsOfASweepPoint) {
   for (const int repetitions : {5, 9}) {

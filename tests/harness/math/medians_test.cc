@@ -56,6 +56,16 @@ TEST(Medians, AnOutlierLeavesTheOtherEndWhereItWas) {
   EXPECT_GT(interval.high, 500);
 }
 
+// By hand: of 1, 2, 3, 4, 5 the mean is 3, its standard error sqrt(2.5 / 5) and Student's t 2.776.
+TEST(Medians, AMeansIntervalContainsItAndHasNoNegativeEnd) {
+  const math::ConfidenceInterval interval = math::interval_of_mean(std::vector<double>{1, 2, 3, 4, 5});
+  const double factor = std::exp(2.776445 * std::sqrt(0.5) / 3);
+  EXPECT_NEAR(interval.high, 3 * factor, 1e-5);
+  EXPECT_NEAR(interval.low, 3 / factor, 1e-5);
+  const math::ConfidenceInterval few = math::interval_of_mean(std::vector<double>{1, 2, 3, 4});
+  EXPECT_TRUE(std::isinf(few.low) && std::isinf(few.high));
+}
+
 TEST(Medians, FewTimesSayNothing) {
   const std::vector<double> few = {1, 1, 1, 1}, more = {9, 9, 9, 9, 9};
   EXPECT_TRUE(std::isinf(math::median_interval(few).high));
