@@ -251,6 +251,13 @@ MUTANTS = [
     Mutant(RESIDUAL, "rows_ < codec_.mean_rows ? 0 : codec_.mean_rows;", "0;", "k_mean_test"),
     Mutant(RESIDUAL, "std::copy_n(means_.data(), means_.size(), copy.means_.data());", "", "contract_test"),
     Mutant("variants/storage/host.cc", "if (!centred.empty()) raw.flush();", "", "contract_test"),
+    # Intervals of errors, and budgets by layer
+    Mutant(MEDIANS, "standard_error / mean, student_quantile", "standard_error, student_quantile", "medians_test coverage_test"),
+    Mutant("harness/experiments/budget.cc", "cell.errors(feed, t + 1, i, i + 1)", "cell.errors(feed, t + 1, 0, 1)", "experiments_test"),
+    Mutant("harness/workload/sources.cc", "of_window(spec, i * tokens, tokens)", "of_window(spec, 0, tokens)", "quality_cli_test"),
+    Mutant("variants/retention/pyramid.cc", "step * end * (end - 1) / 2.0", "step * end * end / 2.0", "layer_specs_test"),
+    Mutant("plots/prepare.py", 'pl.coalesce(low, "error") <= certain', 'pl.col("error") <= certain', CHARTS),
+    Mutant("plots/prepare.py", '.last().over([*group, "per_token"])', '.first().over([*group, "per_token"])', CHARTS),
     # Other engines
     Mutant(PEERS, "floats + at.v + before", "floats + at.k + before", "cli_peers_test"),
     Mutant(PEERS, "other->spec == LayerSpecs(wanted)", "other != nullptr", "cli_peers_test"),

@@ -253,6 +253,23 @@ def test_a_prompt_is_not_scored(tmp_path):
     assert full["predictions"] == "50" and cut["kept_tokens"] == "22" and float(cut["kl_mean"]) > 0
 
 
+def test_windows_of_a_text_give_a_models_errors_their_interval(tmp_path):
+    """Five windows of 40 tokens, which differ. A pyramid's layers keep what their budgets say."""
+    variants = '["contiguous/q4_0","segmented(rows=4)/f16/pyramid(budget=12,window=4,beta=2)"]'
+    done = run(tmp_path / "out", "--set", "budget.workload=model", "--set", "budget.seq_len=40", "--set", "budget.batch=5",
+               "--set", "measure.steps=4", experiment="budget", budget__variants=variants)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for row in table(tmp_path / "out" / "cells.csv"):
+        assert row["status"] == "ok", row["reason"]
+        low, error, high = (float(row[name]) for name in ("err_ci_low", "err_rel_l2", "err_ci_high"))
+        assert 0 < low < error < high < 3 * low
+    # Six layers keep 16, 14.4, 12.8, 11.2, 9.6 and 8 rows of a prompt of 36, and the four that follow: 16 on average.
+    assert row["kept_tokens"] == "16" and row["eviction_check"] == "fp64" and int(row["policy_choices"]) > 0
+    refused = run(tmp_path / "no", "--set", "budget.workload=model", "--set", "budget.seq_len=1000", "--set", "budget.batch=99",
+                  experiment="budget", budget__variants='["contiguous"]')  # fmt: skip
+    assert refused.returncode == 2 and "99 windows of 1000 need 99001" in refused.stderr
+
+
 def test_texts_of_a_prompt_that_is_cut(tmp_path):
     done = run(tmp_path / "out", experiment="generate",
                generate__variants='["segmented(rows=16)/snapkv(budget=12,window=4)","contiguous/kivi(bits=2,residual=0)"]')  # fmt: skip
