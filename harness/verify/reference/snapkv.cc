@@ -31,10 +31,10 @@ class SnapKv : public Rule {
   int64_t budget_, window_, kernel_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<SnapKv>(p); }
+std::unique_ptr<Rule> make_snapkv(const Parameters& p) { return std::make_unique<SnapKv>(p); }
 
 }  // namespace
 
-const Oracle snapkv{"snapkv", make};
+const Oracle snapkv{"snapkv", make_snapkv};
 
 }  // namespace kv::reference::policy
