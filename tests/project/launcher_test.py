@@ -164,6 +164,23 @@ def test_gpu_kernels_are_built_where_they_are_asked_for(machine, option):
     assert machine.called("cmake -S") == []
 
 
+def test_kernels_are_compiled_for_what_the_command_needs(machine):
+    machine.run("run", "x")
+    assert "-DKVLAB_ISAS=best" in machine.called("cmake --fresh")[0]
+    cache = machine.project / ".build/release/CMakeCache.txt"
+    cache.write_text(cache.read_text() + "KVLAB_ISAS:STRING=best\n")
+    machine.run("list")
+    assert machine.called("cmake -S") == []
+    done = machine.run("test")
+    assert "-DKVLAB_ISAS=default" in machine.called("cmake -S")[0] and "the kernels for AVX2: about" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["test", "sbatch"])
+def test_tests_and_clusters_get_avx2_as_well(machine, command):
+    machine.run(command)
+    assert "-DKVLAB_ISAS=default" in machine.called("cmake --fresh")[0]
+
+
 def test_without_a_cuda_compiler_one_line_says_so(machine):
     machine.env["NO_CUDA"] = "no CUDA compiler that works"
     done = machine.run("run", "x", "--device", "cuda")

@@ -5,13 +5,13 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage&) {
+Codec make_f16(const Stage&) {
   const Encoding half{.format = Format::kF16, .bits = 16};
   return {.k = half, .v = half, .k_error = {1.5e-4, 3e-4}, .v_error = {1.5e-4, 3e-4}};
 }
 }  // namespace
 
 const CodecEntry f16{{.name = "f16", .help = "16-bit floats (IEEE binary16)", .source = "", .parameters = {}},
-                     make};
+                     make_f16};
 
 }  // namespace kv::codec

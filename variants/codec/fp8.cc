@@ -8,7 +8,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_fp8(const Stage& stage) {
   const bool e5m2 = stage.text("format") == "e5m2";
   const Encoding fp8{.format = e5m2 ? Format::kFp8E5M2 : Format::kFp8E4M3, .bits = 8};
   const Interval error = e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.032};
@@ -21,6 +21,6 @@ const CodecEntry fp8{{.name = "fp8",
                       .source = "vLLM, FlashInfer, TensorRT-LLM",
                       .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
                                      read_parameter()}},
-                     make};
+                     make_fp8};
 
 }  // namespace kv::codec

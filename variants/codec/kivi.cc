@@ -25,7 +25,7 @@ struct SideOfKivi {
   Interval error;
 };
 
-SideOfKivi side(const std::string& axis, int bits, int group) {
+SideOfKivi kivi_side(const std::string& axis, int bits, int group) {
   const bool by_channel = axis == "channel";
   return {.encoding = {.format = by_channel ? Format::kChannel : Format::kToken,
                        .bits = static_cast<uint8_t>(bits),
@@ -34,10 +34,10 @@ SideOfKivi side(const std::string& axis, int bits, int group) {
           .error = affine_error(bits, by_channel ? GridSize{group, group} : kWholeRow)};
 }
 
-Codec make(const Stage& stage) {
+Codec make_kivi(const Stage& stage) {
   const int group = static_cast<int>(stage.integer("group"));
-  const SideOfKivi k = side(stage.text("k_axis"), bits_of(stage, "k_bits"), group);
-  const SideOfKivi v = side(stage.text("v_axis"), bits_of(stage, "v_bits"), group);
+  const SideOfKivi k = kivi_side(stage.text("k_axis"), bits_of(stage, "k_bits"), group);
+  const SideOfKivi v = kivi_side(stage.text("v_axis"), bits_of(stage, "v_bits"), group);
   return {.k = k.encoding,
           .v = v.encoding,
           .rows_together = group,
@@ -62,6 +62,6 @@ const CodecEntry kivi{
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
                     Parameter::choice("v_axis", {"token", "channel"}, "what V's scales are for"),
                     read_parameter(), rotate_parameter()}},
-    make};
+    make_kivi};
 
 }  // namespace kv::codec

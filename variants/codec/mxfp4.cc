@@ -8,7 +8,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_mxfp4(const Stage& stage) {
   const Encoding block{.format = Format::kMxFp4, .bits = 4};
   const Interval error{0.095, 0.135};
   return {.k = block,
@@ -25,6 +25,6 @@ const CodecEntry mxfp4{{.name = "mxfp4",
                         .help = "4-bit floats, a power of two per 32 elements",
                         .source = "OCP Microscaling Formats (MX) v1.0",
                         .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter()}},
-                       make};
+                       make_mxfp4};
 
 }  // namespace kv::codec

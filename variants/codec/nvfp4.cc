@@ -9,7 +9,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_nvfp4(const Stage& stage) {
   const Encoding block{.format = Format::kNvFp4, .bits = 4, .second = stage.text("tensor") == "row"};
   const Interval error{0.082, 0.110};
   return {.k = block,
@@ -29,6 +29,6 @@ const CodecEntry nvfp4{
      .parameters = {Parameter::choice("tensor", {"row", "one"},
                                       "what the f32 is for: a row, or 1 and not stored"),
                     residual_parameter("0"), read_parameter(), rotate_parameter()}},
-    make};
+    make_nvfp4};
 
 }  // namespace kv::codec

@@ -8,7 +8,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_q4_0(const Stage& stage) {
   const Encoding block{.format = Format::kQ4_0, .bits = 4};
   const Interval error{0.080, 0.097};
   return {.k = block,
@@ -28,6 +28,6 @@ const CodecEntry q4_0{{.name = "q4_0",
                        .source = "ggml (llama.cpp)",
                        .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter(),
                                       arithmetic_parameter(), k_mean_parameter()}},
-                      make};
+                      make_q4_0};
 
 }  // namespace kv::codec

@@ -8,7 +8,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_q8_0(const Stage& stage) {
   const Encoding block{.format = Format::kQ8_0, .bits = 8};
   const Interval error = symmetric_error(8, {32, 32});
   return {.k = block,
@@ -28,6 +28,6 @@ const CodecEntry q8_0{{.name = "q8_0",
                        .source = "ggml (llama.cpp)",
                        .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter(),
                                       arithmetic_parameter(), k_mean_parameter()}},
-                      make};
+                      make_q8_0};
 
 }  // namespace kv::codec

@@ -13,15 +13,15 @@ namespace {
 
 const std::array kSides{&f16, &f32, &bf16, &fp8, &q8_0, &q4_0, &token};
 
-Codec side(const std::string& name) {
+Codec split_side(const std::string& name) {
   for (const CodecEntry* entry : kSides) {
     if (entry->name == name) return default_codec(*entry);
   }
   throw std::logic_error("split has no side called '" + name + "'");
 }
 
-Codec make(const Stage& stage) {
-  const Codec k = side(stage.text("k")), v = side(stage.text("v"));
+Codec make_split(const Stage& stage) {
+  const Codec k = split_side(stage.text("k")), v = split_side(stage.text("v"));
   return {.k = k.k,
           .v = v.v,
           .read_copy = reads_copy(stage),
@@ -43,6 +43,6 @@ const CodecEntry split{{.name = "split",
                         .parameters = {side_parameter("k", "K's codec, with its defaults"),
                                        side_parameter("v", "V's codec, with its defaults"), read_parameter(),
                                        rotate_parameter()}},
-                       make};
+                       make_split};
 
 }  // namespace kv::codec

@@ -8,7 +8,7 @@
 
 namespace kv::codec {
 namespace {
-Codec make(const Stage& stage) {
+Codec make_token(const Stage& stage) {
   const int bits = static_cast<int>(stage.integer("bits"));
   const bool affine = stage.text("mode") == "affine";
   const Encoding row{.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
@@ -34,6 +34,6 @@ const CodecEntry token{
                     Parameter::choice("mode", {"affine", "symmetric"},
                                       "from min to max with a zero point, or from -absmax to absmax"),
                     residual_parameter("0"), read_parameter(), rotate_parameter(), k_mean_parameter()}},
-    make};
+    make_token};
 
 }  // namespace kv::codec

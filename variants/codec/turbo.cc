@@ -22,16 +22,16 @@ struct SideOfTurbo {
   Interval error;
 };
 
-SideOfTurbo side(int64_t bits, bool sketch) {
+SideOfTurbo turbo_side(int64_t bits, bool sketch) {
   const int64_t codes = bits - sketch;
   const double left = sketch ? M_PI / 2 - 1 : 1.0, error = std::sqrt(kMeanSquareError[codes - 1] * left);
   return {{.format = Format::kTurbo, .bits = static_cast<uint8_t>(codes), .second = sketch},
           {0.93 * error, 1.07 * error}};
 }
 
-Codec make(const Stage& stage) {
+Codec make_turbo(const Stage& stage) {
   const int64_t bits = stage.integer("bits");
-  const SideOfTurbo k = side(bits, stage.text("qjl") == "on"), v = side(bits, false);
+  const SideOfTurbo k = turbo_side(bits, stage.text("qjl") == "on"), v = turbo_side(bits, false);
   return {.k = k.encoding,
           .v = v.encoding,
           .residual = residual_rows(stage),
@@ -52,6 +52,6 @@ const CodecEntry turbo{
                     Parameter::choice("qjl", {"off", "on"},
                                       "one of K's bits for a sketch of what the others leave"),
                     residual_parameter("0"), read_parameter()}},
-    make};
+    make_turbo};
 
 }  // namespace kv::codec

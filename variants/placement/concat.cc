@@ -19,10 +19,10 @@ class Concat : public PlanesPlacement {
   }
 };
 
-std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+std::unique_ptr<Placement> make_concat(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Concat>(stage, context);
 }
-int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
+int64_t concat_layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
   return planes_bytes(context, used);
 }
 
@@ -32,8 +32,8 @@ const PlacementEntry concat{{.name = "concat",
                              .help = "copies all past rows into a new buffer at every append",
                              .source = "tract DynKeyValueCache, Hugging Face DynamicCache",
                              .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
-                            make,
-                            layer_bytes,
+                            make_concat,
+                            concat_layer_bytes,
                             nullptr,
                             ReadCopies::refuses,
                             /*layer_tiers=*/nullptr,

@@ -21,10 +21,10 @@ class Contiguous : public PlanesPlacement {
   void grow(int, int, int64_t, int64_t) override {}  // open() made room for the most there can be
 };
 
-std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+std::unique_ptr<Placement> make_contiguous(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Contiguous>(stage, context);
 }
-int64_t layer_bytes(const Stage&, const PlacementContext& context, int64_t) {
+int64_t contiguous_layer_bytes(const Stage&, const PlacementContext& context, int64_t) {
   return planes_bytes(context, context.max_units);
 }
 
@@ -35,8 +35,8 @@ const PlacementEntry contiguous{
      .help = "pre-allocated for the most tokens; appends write in place",
      .source = "[B,H,S,D] static cache",
      .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
-    make,
-    layer_bytes,
+    make_contiguous,
+    contiguous_layer_bytes,
     nullptr,
     ReadCopies::refuses,
     /*layer_tiers=*/nullptr,

@@ -58,7 +58,7 @@ int64_t shared_bytes(const Stage& stage, const PlacementContext& context, std::s
   return BlockPool::bytes(pool_shape(stage, context), taken);
 }
 
-int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t) {
+int64_t paged_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t) {
   return PoolShape(stage, context).table_blocks * static_cast<int64_t>(sizeof(int32_t));
 }
 
@@ -268,11 +268,11 @@ class Paged : public Placement {
   std::vector<Need> needed_;                     // of the append in progress
 };
 
-std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+std::unique_ptr<Placement> make_paged(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Paged>(stage, context);
 }
 
-std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry&) {
+std::string paged_refuses(const Stage& stage, const Codec& codec, const RetentionEntry&) {
   return group_straddles("a block", stage.integer("block"), codec.unit_rows());
 }
 
@@ -291,10 +291,10 @@ const PlacementEntry paged{
                     Parameter::integer("segment", "0", 0, 1 << 30, {3},
                                        "blocks by which the pool's memory grows and shrinks; 0: all at once"),
                     layout_parameter()}},
-    make,
-    layer_bytes,
+    make_paged,
+    paged_layer_bytes,
     shared_bytes,
-    refuses,
+    paged_refuses,
     /*layer_tiers=*/nullptr,
     /*tier_codecs=*/nullptr,
     /*shares_blocks=*/true,

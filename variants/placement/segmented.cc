@@ -44,13 +44,13 @@ class Segmented : public ChunksPlacement {
   ReadCopies copies_;
 };
 
-std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+std::unique_ptr<Placement> make_segmented(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Segmented>(stage, context);
 }
-int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
+int64_t segmented_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
   return ChunksPlacement::bytes(context, stage.integer("rows"), used);
 }
-std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
+std::string segmented_refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
   const std::string straddles = group_straddles("a chunk", stage.integer("rows"), codec.unit_rows());
   return straddles.empty() ? ReadCopies::refuses(stage, codec, retention) : straddles;
 }
@@ -63,10 +63,10 @@ const PlacementEntry segmented{
      .source = "",
      .parameters = {Parameter::integer("rows", "256", 1, 65536, {1, 32}, "rows of a chunk"),
                     ReadCopies::parameter({"view", "copy", "repeat"}), layout_parameter()}},
-    make,
-    layer_bytes,
+    make_segmented,
+    segmented_layer_bytes,
     nullptr,
-    refuses,
+    segmented_refuses,
     /*layer_tiers=*/nullptr,
     /*tier_codecs=*/nullptr,
     /*shares_blocks=*/true,

@@ -328,7 +328,7 @@ class Tiered : public ChunksPlacement {
   PageReads pages_;
 };
 
-std::unique_ptr<Placement> make(const Stage& stage, const PlacementContext& context) {
+std::unique_ptr<Placement> make_tiered(const Stage& stage, const PlacementContext& context) {
   return std::make_unique<Tiered>(stage, context);
 }
 
@@ -342,13 +342,13 @@ OuterTiers layer_tiers(const Stage& stage, const PlacementContext& context, int6
           .warm_bytes = warm * planes_bytes(levels[1], chunk_units),
           .disk_bytes = borders.cold * slot_bytes(stage, levels)};
 }
-int64_t layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
+int64_t tiered_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
   const OuterTiers outer = layer_tiers(stage, context, used);
   return ChunksPlacement::bytes(context, stage.integer("chunk"), used - outer.warm_units - outer.disk_units) +
          outer.warm_bytes;
 }
 
-std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
+std::string tiered_refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) {
     return "retention '" + std::string(retention.name) +
            "' puts a new token's row where a dropped one's was, and a tier is chosen by age: new rows would "
@@ -385,10 +385,10 @@ const PlacementEntry tiered{
                     TierLevels::parameter("disk_codec",
                                           "how rows in the file are stored; same: as warm ones"),
                     layout_parameter()}},
-    make,
-    layer_bytes,
+    make_tiered,
+    tiered_layer_bytes,
     nullptr,
-    refuses,
+    tiered_refuses,
     layer_tiers,
     TierLevels::codecs,
     /*shares_blocks=*/true};

@@ -91,13 +91,13 @@ class Ada : public VotedCut {
   std::vector<float> votes_;  // of the prompt that is being cut
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_ada(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Ada>(Voting(stage, context.max_tokens), Sharing(stage), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t ada_slots(const Stage& stage, const SequenceLengths& lengths) {
   return PromptCut::slots(Voting(stage, lengths.max_tokens).budget, lengths);
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t ada_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return PromptCut::metadata_bytes(Voting(stage, max_tokens).budget, max_tokens);
 }
 int64_t traded_rows(const Stage& stage) { return Sharing(stage).step; }
@@ -115,9 +115,9 @@ const RetentionEntry ada{
                                        "neighbours that votes are averaged over; odd"),
                     Parameter::decimal("floor", "0.2", 0, 100, {}, "share of its mean that every head keeps"),
                     Parameter::integer("step", "16", 1, 4096, {}, "rows that heads trade at a time")}},
-    make,
-    slots,
-    metadata_bytes,
+    make_ada,
+    ada_slots,
+    ada_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
     /*cuts_prompt=*/true,

@@ -43,17 +43,17 @@ class RetrievalHead : public Retention {
   int64_t count_ = 0;
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_duo(const Stage& stage, const RetentionContext& context) {
   const int64_t recent = stage.rows("recent", context.max_tokens), sinks = stage.integer("sinks");
   if (stage.names_head("retrieval", context.head % context.kv_heads, context.kv_heads))
     return std::make_unique<RetrievalHead>(recent + sinks);
   return std::make_unique<Window>(recent, sinks);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t duo_slots(const Stage& stage, const SequenceLengths& lengths) {
   if (lengths.heads == 0 || stage.names_head("retrieval", lengths.head, lengths.heads)) return lengths.tokens;
   return std::min(lengths.tokens, stage.rows("recent", lengths.max_tokens) + stage.integer("sinks"));
 }
-int64_t metadata_bytes(const Stage&, int64_t) { return 0; }
+int64_t duo_metadata_bytes(const Stage&, int64_t) { return 0; }
 
 }  // namespace
 
@@ -65,9 +65,9 @@ const RetentionEntry duo{
                     Parameter::integer("sinks", "64", 0, 65536, {8}, "first tokens of a streaming head"),
                     Parameter::heads("retrieval", "0.5",
                                      "the KV heads of each layer that keep every token")}},
-    make,
-    slots,
-    metadata_bytes,
+    make_duo,
+    duo_slots,
+    duo_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/false,
     /*cuts_prompt=*/false,

@@ -164,13 +164,13 @@ class Expected : public PromptCut {
   const Rope* rope_;
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_expected(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Expected>(Settings(stage, context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t expected_slots(const Stage& stage, const SequenceLengths& lengths) {
   return PromptCut::slots(Settings(stage, lengths.max_tokens).budget, lengths);
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t expected_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return PromptCut::metadata_bytes(Settings(stage, max_tokens).budget, max_tokens);
 }
 
@@ -185,9 +185,9 @@ const RetentionEntry expected{
                                        "first tokens, which stay and are not counted"),
                     Parameter::integer("future", "0", 0, 65536, {},
                                        "coming positions that RoPE is averaged over; 0: rows without RoPE")}},
-    make,
-    slots,
-    metadata_bytes,
+    make_expected,
+    expected_slots,
+    expected_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
     /*cuts_prompt=*/true,

@@ -23,16 +23,18 @@ class Full : public Retention {
   int64_t count_ = 0;
 };
 
-std::unique_ptr<Retention> make(const Stage&, const RetentionContext&) { return std::make_unique<Full>(); }
-int64_t slots(const Stage&, const SequenceLengths& lengths) { return lengths.tokens; }
-int64_t metadata_bytes(const Stage&, int64_t) { return 0; }
+std::unique_ptr<Retention> make_full(const Stage&, const RetentionContext&) {
+  return std::make_unique<Full>();
+}
+int64_t full_slots(const Stage&, const SequenceLengths& lengths) { return lengths.tokens; }
+int64_t full_metadata_bytes(const Stage&, int64_t) { return 0; }
 
 }  // namespace
 
 const RetentionEntry full{{.name = "full", .help = "keeps every token", .source = "", .parameters = {}},
-                          make,
-                          slots,
-                          metadata_bytes,
+                          make_full,
+                          full_slots,
+                          full_metadata_bytes,
                           /*keeps_all=*/true};
 
 }  // namespace kv::retention

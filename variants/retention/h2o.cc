@@ -60,14 +60,14 @@ class H2o : public Evicting {
   int64_t recent_;
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_h2o(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<H2o>(Budget(stage, context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t h2o_slots(const Stage& stage, const SequenceLengths& lengths) {
   const Budget budget(stage, lengths.max_tokens);
   return std::min(lengths.tokens, budget.heavy + budget.recent);
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t h2o_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   const Budget budget(stage, max_tokens);
   return Evicting::metadata_bytes(budget.heavy + budget.recent, max_tokens, SlotScores::kOfAttention);
 }
@@ -81,9 +81,9 @@ const RetentionEntry h2o{
      .parameters = {Parameter::rows("heavy", "128", {16}, "rows kept for the attention they have received"),
                     Parameter::rows("recent", "128", {16}, "newest tokens, never evicted"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_h2o,
+    h2o_slots,
+    h2o_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
     /*cuts_prompt=*/false,

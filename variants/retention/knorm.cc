@@ -31,13 +31,13 @@ class KNorm : public Evicting {
   }
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_knorm(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<KNorm>(stage.rows("budget", context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t knorm_slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t knorm_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kOfKeys);
 }
 
@@ -49,9 +49,9 @@ const RetentionEntry knorm{
      .source = "L2 norm, Devoto et al. 2024 (arXiv:2406.11430)",
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_knorm,
+    knorm_slots,
+    knorm_metadata_bytes,
     /*keeps_all=*/false};
 
 }  // namespace kv::retention

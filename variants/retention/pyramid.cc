@@ -24,7 +24,7 @@ Stage snapkv_of(const Stage& stage, const std::string& budget) {
   return own;
 }
 
-Stage of_layer(const Stage& stage, int layer, int layers, int64_t max_tokens) {
+Stage pyramid_of_layer(const Stage& stage, int layer, int layers, int64_t max_tokens) {
   const int64_t window = stage.integer("window");
   const double mean = static_cast<double>(std::max<int64_t>(0, stage.rows("budget", max_tokens) - window));
   const double last = mean * 100.0 / static_cast<double>(stage.hundredths("beta"));
@@ -43,13 +43,13 @@ Stage of_layer(const Stage& stage, int layer, int layers, int64_t max_tokens) {
   return snapkv_of(stage, std::to_string(window + before(layer + 1) - before(layer)));
 }
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_pyramid(const Stage& stage, const RetentionContext& context) {
   return snapkv.make(snapkv_of(stage, stage.text("budget")), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t pyramid_slots(const Stage& stage, const SequenceLengths& lengths) {
   return snapkv.slots(snapkv_of(stage, stage.text("budget")), lengths);
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t pyramid_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return snapkv.metadata_bytes(snapkv_of(stage, stage.text("budget")), max_tokens);
 }
 
@@ -67,15 +67,15 @@ const RetentionEntry pyramid{
                     Parameter::decimal("beta", "20", 100, 100000, {},
                                        "the mean over what the last layer keeps beside its window"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_pyramid,
+    pyramid_slots,
+    pyramid_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
     /*cuts_prompt=*/true,
     "a prompt that was cut stays cut",
     /*ragged=*/false,
     /*traded_rows=*/nullptr,
-    of_layer};
+    pyramid_of_layer};
 
 }  // namespace kv::retention

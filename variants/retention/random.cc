@@ -42,13 +42,13 @@ class Random : public Evicting {
   uint64_t stream_;
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_random(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Random>(stage.rows("budget", context.max_tokens), stage.integer("seed"), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t random_slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t random_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kNone);
 }
 
@@ -61,9 +61,9 @@ const RetentionEntry random{
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
                     Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_random,
+    random_slots,
+    random_metadata_bytes,
     /*keeps_all=*/false};
 
 }  // namespace kv::retention

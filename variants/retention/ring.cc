@@ -14,13 +14,13 @@
 namespace kv::retention {
 namespace {
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_ring(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Window>(stage.rows("window", context.max_tokens), stage.integer("sinks"));
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t ring_slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("window", lengths.max_tokens) + stage.integer("sinks"));
 }
-int64_t metadata_bytes(const Stage&, int64_t) { return 0; }
+int64_t ring_metadata_bytes(const Stage&, int64_t) { return 0; }
 
 }  // namespace
 
@@ -33,9 +33,9 @@ const RetentionEntry ring{
                         .or_word("model"),
                     Parameter::integer("sinks", "0", 0, 65536, {4}, "first tokens kept for good"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_ring,
+    ring_slots,
+    ring_metadata_bytes,
     /*keeps_all=*/false};
 
 }  // namespace kv::retention

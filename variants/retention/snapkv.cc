@@ -21,13 +21,13 @@ class SnapKv : public VotedCut {
   void decide(std::vector<float> votes) override { keep_most_voted(votes, voted_rows()); }
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_snapkv(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<SnapKv>(Voting(stage, context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t snapkv_slots(const Stage& stage, const SequenceLengths& lengths) {
   return PromptCut::slots(Voting(stage, lengths.max_tokens).budget, lengths);
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t snapkv_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return PromptCut::metadata_bytes(Voting(stage, max_tokens).budget, max_tokens);
 }
 
@@ -42,9 +42,9 @@ const RetentionEntry snapkv{
           Parameter::integer("window", "32", 1, 1024, {16}, "last tokens of the prompt: they vote, and stay"),
           Parameter::integer("kernel", "5", 1, 63, {7}, "neighbours that votes are averaged over; odd"),
           positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_snapkv,
+    snapkv_slots,
+    snapkv_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true,
     /*cuts_prompt=*/true,

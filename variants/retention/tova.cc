@@ -45,13 +45,13 @@ class Tova : public Evicting {
   }
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_tova(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Tova>(stage.rows("budget", context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t tova_slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t tova_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kOfAttention);
 }
 
@@ -63,9 +63,9 @@ const RetentionEntry tova{
      .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
                     positions_parameter()}},
-    make,
-    slots,
-    metadata_bytes,
+    make_tova,
+    tova_slots,
+    tova_metadata_bytes,
     /*keeps_all=*/false,
     /*scores=*/true};
 

@@ -119,18 +119,18 @@ class Quest : public Selection {
   int64_t rows_ = 0;  // that the bounds are of
 };
 
-std::unique_ptr<Selection> make(const Stage& stage, const SelectionContext& context) {
+std::unique_ptr<Selection> make_quest(const Stage& stage, const SelectionContext& context) {
   return std::make_unique<Quest>(Settings(stage), context);
 }
-int64_t metadata_bytes(const Stage& stage, const SelectionContext& context) {
+int64_t quest_metadata_bytes(const Stage& stage, const SelectionContext& context) {
   return Settings(stage).pages(context.max_tokens) * page_bytes(context.head_dim);
 }
-int64_t candidates(const Stage& stage, int64_t rows) { return Settings(stage).pages(rows); }
-int64_t choice_bytes(const Stage& stage, int64_t rows, int head_dim) {
+int64_t quest_candidates(const Stage& stage, int64_t rows) { return Settings(stage).pages(rows); }
+int64_t quest_choice_bytes(const Stage& stage, int64_t rows, int head_dim) {
   return Settings(stage).pages(rows) * page_bytes(head_dim);
 }
 
-std::string refuses(const Codec& codec, const RetentionEntry& retention) {
+std::string quest_refuses(const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) return "keeps bounds of pages of rows, and the retention overwrites rows";
   if (codec.unit_rows() > 1 || codec.residual > 0)
     return "keeps bounds of stored keys, and the codec encodes raw rows anew";
@@ -149,10 +149,10 @@ const SelectionEntry quest{
                         "share of the pages that is read, rounded up; the newest is one of them"),
                     Parameter::integer("least", "1", 1, 1 << 20, {2},
                                        "pages that are read in any case, if there are as many")}},
-    make,
-    metadata_bytes,
-    candidates,
-    choice_bytes,
-    refuses};
+    make_quest,
+    quest_metadata_bytes,
+    quest_candidates,
+    quest_choice_bytes,
+    quest_refuses};
 
 }  // namespace kv::selection

@@ -23,14 +23,14 @@ class TopK : public Selection {
   int64_t rows_;
 };
 
-std::unique_ptr<Selection> make(const Stage& stage, const SelectionContext& context) {
+std::unique_ptr<Selection> make_topk(const Stage& stage, const SelectionContext& context) {
   return std::make_unique<TopK>(stage.rows("rows", context.max_tokens));
 }
-int64_t metadata_bytes(const Stage&, const SelectionContext&) { return 0; }
-int64_t candidates(const Stage&, int64_t rows) { return rows; }
-int64_t choice_bytes(const Stage&, int64_t, int) { return 0; }
+int64_t topk_metadata_bytes(const Stage&, const SelectionContext&) { return 0; }
+int64_t topk_candidates(const Stage&, int64_t rows) { return rows; }
+int64_t topk_choice_bytes(const Stage&, int64_t, int) { return 0; }
 
-std::string refuses(const Codec& codec, const RetentionEntry&) {
+std::string topk_refuses(const Codec& codec, const RetentionEntry&) {
   if (codec.unit_rows() == 1) return "";
   return "reads single rows, and the codec encodes groups of " + std::to_string(codec.unit_rows()) +
          " rows together";
@@ -44,11 +44,11 @@ const SelectionEntry topk{
      .source = "",
      .parameters = {Parameter::rows("rows", "256", {32},
                                     "rows read of each head, after all were read once")}},
-    make,
-    metadata_bytes,
-    candidates,
-    choice_bytes,
-    refuses,
+    make_topk,
+    topk_metadata_bytes,
+    topk_candidates,
+    topk_choice_bytes,
+    topk_refuses,
     /*weighs=*/true};
 
 }  // namespace kv::selection

@@ -11,7 +11,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_attn_kl(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   double sum = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -33,7 +33,7 @@ const Metric attn_kl{
     .help = "KL(cache || FP64) of the attention distribution, mean over heads",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_attn_kl,
 };
 
 }  // namespace kv::verify::metric

@@ -5,7 +5,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_attn_mass(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   double mass = 0;
   for (size_t i = 0; i < got.size(); ++i) mass += want[i] == 0 ? 0 * got[i] : got[i];
@@ -23,7 +23,7 @@ const Metric attn_mass{
         "best",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_attn_mass,
 };
 
 }  // namespace kv::verify::metric

@@ -11,7 +11,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_attn_recall(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   if (std::any_of(got.begin(), got.end(), [](double p) { return std::isnan(p); }))
     return std::numeric_limits<double>::quiet_NaN();
@@ -40,7 +40,7 @@ const Metric attn_recall{
         "heads; 1 is best",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_attn_recall,
 };
 
 }  // namespace kv::verify::metric

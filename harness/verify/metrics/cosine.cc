@@ -6,7 +6,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_cosine(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   const auto size = static_cast<Eigen::Index>(got.size());
   const Eigen::Map<const Eigen::VectorXd> a(got.data(), size), b(want.data(), size);
@@ -24,7 +24,7 @@ const Metric cosine{
     .help = "cosine similarity to FP64; 1 is best",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_cosine,
 };
 
 }  // namespace kv::verify::metric

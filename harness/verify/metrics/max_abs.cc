@@ -6,7 +6,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_max_abs(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   if (got.empty()) return 0;
   const auto size = static_cast<Eigen::Index>(got.size());
@@ -23,7 +23,7 @@ const Metric max_abs{
     .help = "largest absolute difference of the attention output from FP64 over all tokens as they came",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kLargest,
-    .compute = compute,
+    .compute = compute_max_abs,
 };
 
 }  // namespace kv::verify::metric

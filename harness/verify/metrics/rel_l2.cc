@@ -6,7 +6,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_rel_l2(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   const auto size = static_cast<Eigen::Index>(got.size());
   const Eigen::Map<const Eigen::ArrayXd> a(got.data(), size), b(want.data(), size);
@@ -23,7 +23,7 @@ const Metric rel_l2{
     .help = "L2 norm of the difference over the L2 norm of FP64",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_rel_l2,
 };
 
 }  // namespace kv::verify::metric

@@ -84,10 +84,10 @@ class Ada : public Rule {
   int64_t step_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Ada>(p); }
+std::unique_ptr<Rule> make_ada(const Parameters& p) { return std::make_unique<Ada>(p); }
 
 }  // namespace
 
-const Oracle ada{"ada", make};
+const Oracle ada{"ada", make_ada};
 
 }  // namespace kv::reference::policy

@@ -24,10 +24,10 @@ class Duo : public Rule {
   int64_t recent_, sinks_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Duo>(p); }
+std::unique_ptr<Rule> make_duo(const Parameters& p) { return std::make_unique<Duo>(p); }
 
 }  // namespace
 
-const Oracle duo{"duo", make};
+const Oracle duo{"duo", make_duo};
 
 }  // namespace kv::reference::policy

@@ -85,10 +85,10 @@ class Expected : public Rule {
   int64_t budget_, sinks_, future_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Expected>(p); }
+std::unique_ptr<Rule> make_expected(const Parameters& p) { return std::make_unique<Expected>(p); }
 
 }  // namespace
 
-const Oracle expected{"expected", make};
+const Oracle expected{"expected", make_expected};
 
 }  // namespace kv::reference::policy

@@ -4,10 +4,10 @@
 namespace kv::reference::policy {
 namespace {
 
-std::unique_ptr<Rule> make(const Parameters&) { return std::make_unique<Rule>(); }
+std::unique_ptr<Rule> make_full(const Parameters&) { return std::make_unique<Rule>(); }
 
 }  // namespace
 
-const Oracle full{"full", make};
+const Oracle full{"full", make_full};
 
 }  // namespace kv::reference::policy

@@ -20,10 +20,10 @@ class H2o : public Rule {
   int64_t heavy_, recent_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<H2o>(p); }
+std::unique_ptr<Rule> make_h2o(const Parameters& p) { return std::make_unique<H2o>(p); }
 
 }  // namespace
 
-const Oracle h2o{"h2o", make};
+const Oracle h2o{"h2o", make_h2o};
 
 }  // namespace kv::reference::policy

@@ -18,10 +18,10 @@ class KNorm : public Rule {
   int64_t budget_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<KNorm>(p); }
+std::unique_ptr<Rule> make_knorm(const Parameters& p) { return std::make_unique<KNorm>(p); }
 
 }  // namespace
 
-const Oracle knorm{"knorm", make};
+const Oracle knorm{"knorm", make_knorm};
 
 }  // namespace kv::reference::policy

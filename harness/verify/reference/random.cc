@@ -24,10 +24,10 @@ class Random : public Rule {
   uint64_t seed_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Random>(p); }
+std::unique_ptr<Rule> make_random(const Parameters& p) { return std::make_unique<Random>(p); }
 
 }  // namespace
 
-const Oracle random{"random", make};
+const Oracle random{"random", make_random};
 
 }  // namespace kv::reference::policy

@@ -18,10 +18,10 @@ class Ring : public Rule {
   int64_t sinks_, window_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Ring>(p); }
+std::unique_ptr<Rule> make_ring(const Parameters& p) { return std::make_unique<Ring>(p); }
 
 }  // namespace
 
-const Oracle ring{"ring", make};
+const Oracle ring{"ring", make_ring};
 
 }  // namespace kv::reference::policy

@@ -31,12 +31,12 @@ class SnapKv : public Rule {
   int64_t budget_, window_, kernel_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<SnapKv>(p); }
+std::unique_ptr<Rule> make_snapkv(const Parameters& p) { return std::make_unique<SnapKv>(p); }
 
 }  // namespace
 
-const Oracle snapkv{"snapkv", make};
+const Oracle snapkv{"snapkv", make_snapkv};
 // Its layers are snapkv's with budgets of their own; one layer alone has the mean.
-const Oracle pyramid{"pyramid", make};
+const Oracle pyramid{"pyramid", make_snapkv};
 
 }  // namespace kv::reference::policy

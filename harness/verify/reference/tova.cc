@@ -18,10 +18,10 @@ class Tova : public Rule {
   int64_t budget_;
 };
 
-std::unique_ptr<Rule> make(const Parameters& p) { return std::make_unique<Tova>(p); }
+std::unique_ptr<Rule> make_tova(const Parameters& p) { return std::make_unique<Tova>(p); }
 
 }  // namespace
 
-const Oracle tova{"tova", make};
+const Oracle tova{"tova", make_tova};
 
 }  // namespace kv::reference::policy

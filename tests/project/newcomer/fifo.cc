@@ -19,13 +19,13 @@ class Fifo : public Evicting {
   }
 };
 
-std::unique_ptr<Retention> make(const Stage& stage, const RetentionContext& context) {
+std::unique_ptr<Retention> make_fifo(const Stage& stage, const RetentionContext& context) {
   return std::make_unique<Fifo>(stage.rows("budget", context.max_tokens), context);
 }
-int64_t slots(const Stage& stage, const SequenceLengths& lengths) {
+int64_t fifo_slots(const Stage& stage, const SequenceLengths& lengths) {
   return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
 }
-int64_t metadata_bytes(const Stage& stage, int64_t max_tokens) {
+int64_t fifo_metadata_bytes(const Stage& stage, int64_t max_tokens) {
   return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kNone);
 }
 
@@ -36,9 +36,9 @@ const RetentionEntry fifo{
      .help = "keeps the newest tokens",
      .source = "",
      .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included")}},
-    make,
-    slots,
-    metadata_bytes,
+    make_fifo,
+    fifo_slots,
+    fifo_metadata_bytes,
     /*keeps_all=*/false};
 
 }  // namespace kv::retention

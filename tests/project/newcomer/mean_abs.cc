@@ -6,7 +6,7 @@
 namespace kv::verify::metric {
 namespace {
 
-double compute(std::span<const double> got, std::span<const double> want) {
+double compute_mean_abs(std::span<const double> got, std::span<const double> want) {
   require_same_size(got, want);
   double sum = 0.0;
   for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - want[i]);
@@ -22,7 +22,7 @@ const Metric mean_abs{
     .help = "mean absolute difference of an output from FP64's",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
-    .compute = compute,
+    .compute = compute_mean_abs,
 };
 
 }  // namespace kv::verify::metric
