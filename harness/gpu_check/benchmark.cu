@@ -11,7 +11,6 @@
 #include <functional>
 
 #include "harness/gpu_check/checks.h"
-#include "kernels/cuda/attention/plan.h"
 #include "kernels/format/encoding.h"
 
 namespace kv::gpu_check {

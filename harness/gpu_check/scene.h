@@ -38,7 +38,8 @@ struct SceneShape {
 class DeviceBytes {
  public:
   DeviceBytes() = default;
-  DeviceBytes(cuda::Gpu& gpu, size_t bytes) : gpu_(&gpu), data_(bytes ? gpu.allocate(bytes) : nullptr) {}
+  DeviceBytes(cuda::Gpu& gpu, size_t bytes)
+      : gpu_(&gpu), data_(bytes ? gpu.allocate(bytes, kPlace) : nullptr) {}
   DeviceBytes(DeviceBytes&& other) noexcept : gpu_(other.gpu_), data_(std::exchange(other.data_, nullptr)) {}
   DeviceBytes& operator=(DeviceBytes&& other) noexcept {
     std::swap(gpu_, other.gpu_);
@@ -46,7 +47,7 @@ class DeviceBytes {
     return *this;
   }
   ~DeviceBytes() {
-    if (data_) gpu_->release(data_);
+    if (data_) gpu_->release(data_, kPlace);
   }
   template <class T>
   T* as() const {
@@ -54,6 +55,7 @@ class DeviceBytes {
   }
 
  private:
+  static constexpr auto kPlace = cuda::Gpu::Place::kDevice;
   cuda::Gpu* gpu_ = nullptr;
   std::byte* data_ = nullptr;
 };

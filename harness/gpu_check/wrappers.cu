@@ -247,7 +247,7 @@ bool queues_wait(cuda::CudaGpu& gpu) {
   constexpr int kPieces = 12, kSlots = 2, kWords = 1 << 20;
   constexpr size_t kBytes = kWords * sizeof(uint32_t);
   using Queue = cuda::Gpu::Queue;
-  std::byte* const pinned = gpu.allocate_pinned(kPieces * kBytes);
+  std::byte* const pinned = gpu.allocate(kPieces * kBytes, cuda::Gpu::Place::kPinned);
   for (int i = 0; i < kPieces * kWords; ++i)
     reinterpret_cast<uint32_t*>(pinned)[i] = static_cast<uint32_t>(i / kWords + 1);
   const DeviceBytes slots(gpu, kSlots * kBytes), sums = upload(gpu, std::vector<unsigned long long>(kPieces));
@@ -263,7 +263,7 @@ bool queues_wait(cuda::CudaGpu& gpu) {
   }
   std::vector<unsigned long long> got(kPieces);
   gpu.copy(got.data(), sums.as<unsigned long long>(), got.size() * sizeof(got[0]));
-  gpu.release_pinned(pinned);
+  gpu.release(pinned, cuda::Gpu::Place::kPinned);
   bool ok = true;
   for (size_t i = 0; i < got.size(); ++i) ok &= got[i] == (i + 1) * size_t{kWords};
   return ok;

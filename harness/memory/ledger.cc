@@ -51,6 +51,10 @@ void give_back_pages(std::byte* p) noexcept {
   std::free(given);
 }
 
+cuda::Gpu::Place gpu_place(bool pinned) {
+  return pinned ? cuda::Gpu::Place::kPinned : cuda::Gpu::Place::kDevice;
+}
+
 }  // namespace
 
 // The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
@@ -58,18 +62,19 @@ void give_back_pages(std::byte* p) noexcept {
 std::byte* Ledger::take(size_t bytes, Place place) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
   if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();
-  void* p = place == Place::kGpu      ? gpu_->allocate(bytes)
-            : place == Place::kPinned ? gpu_->allocate_pinned(bytes)
-                                      : take_pages(bytes);
+  void* p =
+      place == Place::kHost ? take_pages(bytes) : gpu_->allocate(bytes, gpu_place(place == Place::kPinned));
   if (!p) throw std::bad_alloc();
   allocator_bytes_ += static_cast<int64_t>(bytes);
   return static_cast<std::byte*>(p);
 }
 
 void Ledger::give_back(std::byte* p, size_t bytes, Place place) noexcept {
-  if (place == Place::kHost) give_back_pages(p);
-  if (place == Place::kPinned) gpu_->release_pinned(p);
-  if (place == Place::kGpu) gpu_->release(p);
+  if (place == Place::kHost) {
+    give_back_pages(p);
+  } else {
+    gpu_->release(p, gpu_place(place == Place::kPinned));
+  }
   allocator_bytes_ -= static_cast<int64_t>(bytes);
 }
 

@@ -1,28 +1,37 @@
 #include "kernels/cuda/cuda_gpu.h"
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <set>
 #include <stdexcept>
 
 #include "kernels/cuda/attention/attend_simple.h"
-#include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/attention/evict.h"
-#include "kernels/cuda/attention/merge.h"
+#include "kernels/cuda/attention/instance.h"
 #include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
 #include "kernels/cuda/refuse.h"
 
 namespace kv::cuda {
+
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next call would report it again
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
+                           ") in " + call);
+}
+
 namespace {
 
-constexpr int kAttendThreads = kAttendWarps * simt::kWarp;
-
-int blocks(int items, int of) { return (items + of - 1) / of; }
-
-constexpr size_t kStagingBytes = size_t{8} << 20;
-constexpr int64_t kHeldCycles = 200000;  // some 0.1 ms
+// For destructors and what else cannot throw.
+#define KV_REPORT(call) report(call, #call)
+void report(cudaError_t error, const char* call) noexcept {
+  if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
+}
 
 // Keeps the GPU busy, for so many of its cycles.
 __global__ void hold(int64_t cycles) {
@@ -31,17 +40,8 @@ __global__ void hold(int64_t cycles) {
   }
 }
 
-dim3 grid(int x, int y = 1, int z = 1) {
-  check_grid(y, z);
-  return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
-}
+int blocks(int items, int of) { return (items + of - 1) / of; }
 
-// What a destructor says, since it cannot throw.
-void report(cudaError_t error, const char* call) noexcept {
-  if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
-}
-
-// Asked once: it takes the runtime longer than a step of attention.
 GpuInfo info_of(int device) {
   cudaDeviceProp properties;
   KV_CHECK(cudaGetDeviceProperties(&properties, device));
@@ -73,189 +73,166 @@ void refuse_without_kernels(const GpuInfo& info) {
   check(error, "cudaFuncGetAttributes");
 }
 
-}  // namespace
+class RuntimeGpu final : public CudaGpu {
+ public:
+  explicit RuntimeGpu(int device) {
+    KV_CHECK(cudaSetDevice(device));
+    info_ = info_of(device);
+    KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    for (cudaStream_t& queue : queues_) KV_CHECK(cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking));
+    for (cudaEvent_t& event : events_) KV_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (cudaEvent_t& event : clock_) KV_CHECK(cudaEventCreate(&event));
+    staging_ = RuntimeGpu::allocate(kStagingBytes, Place::kPinned);
+    // Memory that is released stays in the pool, or each allocation would wait for the driver.
+    cudaMemPool_t pool = nullptr;
+    uint64_t kept = UINT64_MAX;
+    KV_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
+    KV_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+  }
+  ~RuntimeGpu() override {
+    RuntimeGpu::release(staging_, Place::kPinned);
+    for (const cudaEvent_t event : clock_) KV_REPORT(cudaEventDestroy(event));
+    for (const cudaEvent_t event : events_) KV_REPORT(cudaEventDestroy(event));
+    for (const cudaStream_t queue : queues_) KV_REPORT(cudaStreamDestroy(queue));
+  }
+  RuntimeGpu(const RuntimeGpu&) = delete;
+  RuntimeGpu& operator=(const RuntimeGpu&) = delete;
 
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next call would report it again
-  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
-  throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
-                           ") in " + call);
-}
+  // Asked once: it takes the runtime longer than a step of attention.
+  GpuInfo info() const override { return info_; }
+  cudaStream_t stream() const override { return of(Queue::kMain); }
 
-CudaGpu::CudaGpu(int device) {
-  KV_CHECK(cudaSetDevice(device));
-  info_ = info_of(device);
-  KV_CHECK(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  KV_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  KV_CHECK(cudaStreamCreateWithFlags(&ahead_, cudaStreamNonBlocking));
-  for (cudaEvent_t& event : events_) KV_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  for (cudaEvent_t& event : clock_) KV_CHECK(cudaEventCreate(&event));
-  staging_ = allocate_pinned(kStagingBytes);
-  // Memory that is released stays in the pool, or each allocation would wait for the driver.
-  cudaMemPool_t pool = nullptr;
-  uint64_t kept = UINT64_MAX;
-  KV_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
-  KV_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
-}
+  std::byte* allocate(size_t bytes, Place place) override {
+    void* p = nullptr;
+    if (place == Place::kPinned) {
+      KV_CHECK(cudaMallocHost(&p, bytes));
+    } else {
+      KV_CHECK(cudaMallocAsync(&p, bytes, stream()));
+      KV_CHECK(cudaStreamSynchronize(stream()));  // either queue may use it at once
+    }
+    return static_cast<std::byte*>(p);
+  }
+  void release(std::byte* p, Place place) noexcept override {
+    for (const cudaStream_t queue : queues_) KV_REPORT(cudaStreamSynchronize(queue));
+    KV_REPORT(place == Place::kPinned ? cudaFreeHost(p) : cudaFreeAsync(p, stream()));
+  }
 
-CudaGpu::~CudaGpu() {
-  release_pinned(staging_);
-  for (const cudaEvent_t event : clock_) report(cudaEventDestroy(event), "cudaEventDestroy");
-  for (const cudaEvent_t event : events_) report(cudaEventDestroy(event), "cudaEventDestroy");
-  report(cudaStreamDestroy(ahead_), "cudaStreamDestroy");
-  report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
-}
-
-std::byte* CudaGpu::allocate(size_t bytes) {
-  void* p = nullptr;
-  KV_CHECK(cudaMallocAsync(&p, bytes, stream_));
-  KV_CHECK(cudaStreamSynchronize(stream_));  // either queue may use it at once
-  return static_cast<std::byte*>(p);
-}
-
-void CudaGpu::release(std::byte* p) noexcept {
-  for (const cudaStream_t stream : {stream_, ahead_})
-    report(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  report(cudaFreeAsync(p, stream_), "cudaFreeAsync");
-}
-
-std::byte* CudaGpu::allocate_pinned(size_t bytes) {
-  void* p = nullptr;
-  KV_CHECK(cudaMallocHost(&p, bytes));
-  return static_cast<std::byte*>(p);
-}
-
-void CudaGpu::release_pinned(std::byte* p) noexcept {
-  for (const cudaStream_t stream : {stream_, ahead_})
-    report(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  report(cudaFreeHost(p), "cudaFreeHost");
-}
-
-// From pageable host memory CUDA itself copies before it returns; to it, or from pinned memory, it does not.
-void CudaGpu::copy(void* to, const void* from, size_t bytes) {
-  KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
-  KV_CHECK(cudaStreamSynchronize(stream_));
-  staged_ = 0;
-}
-
-// Through pinned memory, or CUDA might wait for what is launched before.
-void CudaGpu::upload(void* to, const void* from, size_t bytes) {
-  if (bytes > kStagingBytes) return copy(to, from, bytes);
-  if (staged_ + bytes > kStagingBytes) {
-    KV_CHECK(cudaStreamSynchronize(stream_));
+  // From pageable host memory CUDA itself copies before it returns; to it, or from pinned memory, it does not.
+  void copy(void* to, const void* from, size_t bytes) override {
+    KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
+    KV_CHECK(cudaStreamSynchronize(stream()));
     staged_ = 0;
   }
-  std::memcpy(staging_ + staged_, from, bytes);
-  KV_CHECK(cudaMemcpyAsync(to, staging_ + staged_, bytes, cudaMemcpyHostToDevice, stream_));
-  staged_ += bytes;
-}
-
-void CudaGpu::synchronize() {
-  KV_CHECK(cudaStreamSynchronize(ahead_));
-  KV_CHECK(cudaStreamSynchronize(stream_));
-}
-
-void CudaGpu::prefetch(void* to, const void* from, size_t bytes) {
-  KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ahead_));
-}
-
-Gpu::Mark CudaGpu::mark(Queue queue) {
-  KV_CHECK(cudaEventRecord(event_of(marks_), stream_of(queue)));
-  return marks_++;
-}
-
-void CudaGpu::wait(Queue queue, Mark mark) {
-  KV_CHECK(cudaStreamWaitEvent(stream_of(queue), event_of(mark), 0));
-}
-
-void CudaGpu::wait(Mark mark) { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
-
-template <class Params>
-void CudaGpu::launch(void (*kernel)(Params), dim3 grid, int threads, const Params& params,
-                     size_t shared_bytes) {
-  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, stream_>>>(params);
-  KV_CHECK(cudaGetLastError());
-}
-
-void CudaGpu::start_clock() {
-  launch(hold, grid(1), 1, kHeldCycles);
-  KV_CHECK(cudaEventRecord(clock_[0], stream_));
-}
-
-void CudaGpu::stop_clock() { KV_CHECK(cudaEventRecord(clock_[1], stream_)); }
-
-double CudaGpu::clock_us() {
-  float ms = 0.0f;
-  KV_CHECK(cudaEventSynchronize(clock_[1]));
-  KV_CHECK(cudaEventElapsedTime(&ms, clock_[0], clock_[1]));
-  return 1e3 * ms;
-}
-
-int CudaGpu::sm_mhz() {
-  constexpr int64_t kCycles = 2000000;
-  start_clock();
-  launch(hold, grid(1), 1, kCycles);
-  stop_clock();
-  return static_cast<int>(kCycles / clock_us());
-}
-
-void CudaGpu::append(const AppendParams& params, int jobs, int most_units) {
-  launch(append_rows, grid(append_blocks(params.layout, most_units), jobs), kAppendWarps * simt::kWarp,
-         params);
-}
-
-void CudaGpu::copy_rows(const CopyParams& params, int jobs, int most_rows) {
-  launch(cuda::copy_rows, grid(blocks(most_rows, kCopyWarps), jobs), kCopyWarps * simt::kWarp, params);
-}
-
-void CudaGpu::attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) {
-  launch(cuda::attend_simple, grid(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendThreads,
-         params);
-}
-
-Instance CudaGpu::find(const Layout& layout, int queries) const {
-  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
-    const Instance found = find_in(layout, queries);
-    if (found.kernel && found.shared_bytes <= most_shared_bytes_) return found;
+  // Through pinned memory, or CUDA might wait for what is launched before.
+  void upload(void* to, const void* from, size_t bytes) override {
+    if (bytes > kStagingBytes) return copy(to, from, bytes);
+    if (staged_ + bytes > kStagingBytes) {
+      KV_CHECK(cudaStreamSynchronize(stream()));
+      staged_ = 0;
+    }
+    std::memcpy(staging_ + staged_, from, bytes);
+    KV_CHECK(cudaMemcpyAsync(to, staging_ + staged_, bytes, cudaMemcpyHostToDevice, stream()));
+    staged_ += bytes;
   }
-  return {};
-}
-
-int CudaGpu::decode_queries(const Layout& layout, int queries) const { return find(layout, queries).queries; }
-
-void CudaGpu::decode(const DecodeParams& params, int items) {
-  const Instance found = find(params.layout, params.merge.most_queries);
-  if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
-  const auto* function = reinterpret_cast<const void*>(found.kernel);
-  if (prepared_.insert(function).second) {
-    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
-    // All of an SM's memory, or it may hold fewer blocks than it has room for: rows do not pass through its
-    // cache.
-    KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared));
+  void synchronize() override {
+    for (const cudaStream_t queue : queues_) KV_CHECK(cudaStreamSynchronize(queue));
   }
-  launch(found.kernel, grid(items, blocks(params.merge.most_queries, found.queries)),
-         kDecodeWarps * simt::kWarp, params, static_cast<size_t>(found.shared_bytes));
-}
+  void prefetch(void* to, const void* from, size_t bytes) override {
+    KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, of(Queue::kPrefetch)));
+  }
+  Mark mark(Queue queue) override {
+    KV_CHECK(cudaEventRecord(event_of(marks_), of(queue)));
+    return marks_++;
+  }
+  void wait(Queue queue, Mark mark) override { KV_CHECK(cudaStreamWaitEvent(of(queue), event_of(mark), 0)); }
+  void wait(Mark mark) override { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
-void CudaGpu::merge(const MergeParams& params, int problems) {
-  launch(merge_splits, grid(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps * simt::kWarp,
-         params);
-}
+  void start_clock() override {
+    launch(hold, 1, 1, kHeldCycles);
+    KV_CHECK(cudaEventRecord(clock_[0], stream()));
+  }
+  void stop_clock() override { KV_CHECK(cudaEventRecord(clock_[1], stream())); }
+  double clock_us() override {
+    float ms = 0.0f;
+    KV_CHECK(cudaEventSynchronize(clock_[1]));
+    KV_CHECK(cudaEventElapsedTime(&ms, clock_[0], clock_[1]));
+    return 1e3 * ms;
+  }
+  int sm_mhz() override {
+    constexpr int64_t kCycles = 2000000;
+    start_clock();
+    launch(hold, 1, 1, kCycles);
+    stop_clock();
+    return static_cast<int>(kCycles / clock_us());
+  }
 
-void CudaGpu::add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) {
-  launch(cuda::add_attention_weights, grid(blocks(most_rows, kAttendThreads), problems), kAttendThreads,
-         params);
-}
+  void append(const AppendParams& params, int jobs, int most_units) override {
+    launch(append_rows, dim3(append_blocks(params.layout, most_units), jobs), kAppendWarps, params);
+  }
+  void copy_rows(const CopyParams& params, int jobs, int most_rows) override {
+    launch(cuda::copy_rows, dim3(blocks(most_rows, kCopyWarps), jobs), kCopyWarps, params);
+  }
+  void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) override {
+    launch(cuda::attend_simple, dim3(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendWarps,
+           params);
+  }
+  int decode_queries(const Layout& layout, int queries) const override {
+    return find_instance(layout, queries, most_shared_bytes_).queries;
+  }
+  void decode(const DecodeParams& params, int items) override {
+    const Instance found = find_instance(params.layout, params.merge.most_queries, most_shared_bytes_);
+    if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
+    const auto* function = reinterpret_cast<const void*>(found.kernel);
+    if (prepared_.insert(function).second) {
+      KV_CHECK(
+          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
+      // All of an SM's memory, or it may hold fewer blocks than it has room for: rows do not pass through its
+      // cache.
+      KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    cudaSharedmemCarveoutMaxShared));
+    }
+    launch(found.kernel, dim3(items, blocks(params.merge.most_queries, found.queries)), kDecodeWarps, params,
+           static_cast<size_t>(found.shared_bytes));
+  }
+  void merge(const MergeParams& params, int problems) override {
+    launch(merge_splits, dim3(blocks(params.most_queries, kMergeQueries), problems), kMergeWarps, params);
+  }
+  void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) override {
+    launch(cuda::add_attention_weights, dim3(blocks(most_rows, kAttendWarps * simt::kWarp), problems),
+           kAttendWarps, params);
+  }
+  void choose_slots(const EvictParams& params, int heads) override {
+    launch(choose_slot, dim3(heads), kEvictWarps, params, kEvictSharedBytes);
+  }
+  void read_all(const ReadParams& params, int blocks) override {
+    launch(cuda::read_all, dim3(blocks), kReadThreads / simt::kWarp, params);
+  }
 
-void CudaGpu::choose_slots(const EvictParams& params, int heads) {
-  launch(choose_slot, grid(heads), kEvictWarps * simt::kWarp, params, kEvictSharedBytes);
-}
+ private:
+  static constexpr size_t kStagingBytes = size_t{8} << 20;
+  static constexpr int64_t kHeldCycles = 200000;  // some 0.1 ms
 
-void CudaGpu::read_all(const ReadParams& params, int blocks) {
-  launch(cuda::read_all, grid(blocks), kReadThreads, params);
-}
+  template <class Params>
+  void launch(void (*kernel)(Params), dim3 grid, int warps, const Params& params, size_t shared_bytes = 0) {
+    check_grid(grid.y, grid.z);
+    kernel<<<grid, static_cast<unsigned>(warps * simt::kWarp), shared_bytes, stream()>>>(params);
+    KV_CHECK(cudaGetLastError());
+  }
+  cudaStream_t of(Queue queue) const { return queues_[static_cast<size_t>(queue)]; }
+  cudaEvent_t event_of(Mark mark) const { return events_[static_cast<size_t>(mark % kMarks)]; }
+
+  GpuInfo info_;
+  int most_shared_bytes_ = 0;
+  std::array<cudaStream_t, 2> queues_{};      // by Queue
+  std::array<cudaEvent_t, kMarks> events_{};  // of the newest marks
+  Mark marks_ = 0;
+  std::array<cudaEvent_t, 2> clock_{};  // at its start and its end
+  std::byte* staging_ = nullptr;        // pinned: what is uploaded waits there
+  size_t staged_ = 0;                   // bytes of it that may still be on their way
+  std::set<const void*> prepared_;      // kernels that may use more shared memory than the standard 48 KiB
+};
+
+}  // namespace
 
 std::unique_ptr<Gpu> open_gpu() {
   int count = 0;
@@ -270,7 +247,7 @@ std::unique_ptr<Gpu> open_gpu() {
         why_no_gpu(driver, runtime, error ? cudaGetErrorString(error) : "none is visible"));
   }
   check(error, "cudaGetDeviceCount");
-  auto gpu = std::make_unique<CudaGpu>(0);
+  auto gpu = std::make_unique<RuntimeGpu>(0);
   refuse_without_kernels(gpu->info());
   return gpu;
 }

@@ -9,8 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/attention/params.h"
-#include "kernels/cuda/encode/params.h"
+#include "kernels/cuda/rows/params.h"
 
 namespace kv::cuda {
 
@@ -27,18 +26,17 @@ class Gpu {
  public:
   // Each runs what it is given in order, and neither waits for the other unless it is told to.
   enum class Queue { kMain, kPrefetch };
+  enum class Place { kDevice, kPinned };
   // What a queue had been given when this was made.
   using Mark = int64_t;
 
   virtual ~Gpu() = default;
   virtual GpuInfo info() const = 0;
 
-  // Device memory, aligned to 256; throws std::bad_alloc. release() waits for what still uses it.
-  virtual std::byte* allocate(size_t bytes) = 0;
-  virtual void release(std::byte* p) noexcept = 0;
-  // Host memory that the GPU reads by itself.
-  virtual std::byte* allocate_pinned(size_t bytes) = 0;
-  virtual void release_pinned(std::byte* p) noexcept = 0;
+  // Of the device, aligned to 256, or of the host, which the GPU then reads by itself; throws std::bad_alloc.
+  // release() waits for what still uses it.
+  virtual std::byte* allocate(size_t bytes, Place place) = 0;
+  virtual void release(std::byte* p, Place place) noexcept = 0;
   // From and to memory of either kind. The host's bytes may be reused when it returns.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   // The same from the host's memory to the GPU's, in the main queue: what is launched before may still run.

@@ -3,13 +3,8 @@
 
 #include "kernels/cuda/gpu.h"
 
-namespace kv::cuda {
-
-std::unique_ptr<Gpu> open_gpu() {
+std::unique_ptr<kv::cuda::Gpu> kv::cuda::open_gpu() {
   throw std::invalid_argument(
       "no GPU can be used: this build has no GPU kernels; add --device cuda to the command, and ./kvlab "
-      "builds "
-      "them (it needs the CUDA toolkit)");
+      "builds them (it needs the CUDA toolkit)");
 }
-
-}  // namespace kv::cuda

@@ -15,13 +15,7 @@ void load_grids(const Encoding& encoding, int n, const std::byte* meta, ChannelG
 
 void store_grids(const Encoding& encoding, int n, const ChannelGrids& grids, std::byte* meta) {
   for (int i = 0; i < n; ++i) {
-    if (half_meta(encoding.bits)) {  // exact: grid_f16 made them
-      store(meta, i, f32_to_f16(grids.scale[i]));
-      store(meta, n + i, f32_to_f16(grids.zero[i]));
-    } else {
-      store(meta, i, grids.scale[i]);
-      store(meta, n + i, grids.zero[i]);
-    }
+    store_channel_grid(encoding.bits, n, meta, i, {.zero = grids.zero[i], .scale = grids.scale[i]});
   }
 }
 

@@ -54,6 +54,17 @@ KV_HD inline Grid stored_channel_grid(int bits, int head_dim, const std::byte* m
   return {load<float>(meta, head_dim + channel), load<float>(meta, channel)};
 }
 
+// Exact, for a grid that channel_grid() made.
+KV_HD inline void store_channel_grid(int bits, int head_dim, std::byte* meta, int channel, const Grid& grid) {
+  if (half_meta(bits)) {
+    store(meta, channel, f32_to_f16(grid.scale));
+    store(meta, head_dim + channel, f32_to_f16(grid.zero));
+  } else {
+    store(meta, channel, grid.scale);
+    store(meta, head_dim + channel, grid.zero);
+  }
+}
+
 // The grids of all channels of a unit.
 struct ChannelGrids {
   float scale[kMaxHeadDim], zero[kMaxHeadDim];
@@ -66,6 +77,10 @@ struct ChannelFormat : UniformFormat {
   static std::string unsupported_reason(const Encoding&, int) { return ""; }
   static constexpr int64_t meta_bytes(const Encoding& e, int head_dim) {
     return 2 * (half_meta(e.bits) ? 2 : 4) * int64_t{head_dim};
+  }
+  KV_HD static float element_of(const Encoding& e, int head_dim, const std::byte* meta, int i, int code) {
+    const Grid grid = stored_channel_grid(e.bits, head_dim, meta, i);
+    return grid.zero + static_cast<float>(code) * grid.scale;
   }
   static std::vector<Encoding> samples();
   static void encode(const Encoding& e, int head_dim, const float* rows, std::byte* data, std::byte* meta);

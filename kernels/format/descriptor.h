@@ -11,6 +11,7 @@
 //   kAttentionError          see FormatDescriptor
 //   name … decode            the functions of FormatDescriptor
 //   load_element             formats of a fixed width: element i of a row as f32, for the CPU and the GPU
+//   element_of               integer codes: what code `code` of element i is, by the unit's metadata, for the GPU
 //   store_element            formats without scales: an f32 number as stored
 //   element                  which element of a row lies in slot `slot` of 32-bit word `word`, slots counted
 //                            from the lowest bits up; not for f32, whose words are the elements

@@ -20,7 +20,7 @@ inline constexpr uint32_t kNanBits = 0x7fc00000u;
 KV_HD inline uint32_t magnitude_bits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffu; }
 
 // The largest magnitude of n elements, as bits. kInfinityBits or more if any is infinite or NaN.
-inline uint32_t largest_magnitude_bits(int n, const float* x) {
+KV_HD inline uint32_t largest_magnitude_bits(int n, const float* x) {
   uint32_t largest = 0;
   for (int i = 0; i < n; ++i) {
     const uint32_t magnitude = magnitude_bits(x[i]);

@@ -32,6 +32,12 @@ struct TokenFormat : UniformFormat {
   static std::string name(const Encoding& e);
   static std::string unsupported_reason(const Encoding& e, int head_dim);
   static constexpr int64_t meta_bytes(const Encoding& e, int) { return e.affine ? 8 : 4; }
+  KV_HD static float element_of(const Encoding& e, int /*head_dim*/, const std::byte* meta, int /*i*/,
+                                int code) {
+    const float scale = load<float>(meta, 0);
+    return e.affine ? load<float>(meta, 1) + static_cast<float>(code) * scale
+                    : static_cast<float>(code - (1 << (e.bits - 1))) * scale;
+  }
   static std::vector<Encoding> samples();
   static void encode(const Encoding& e, int head_dim, const float* rows, std::byte* data, std::byte* meta);
   static void decode(const Encoding& e, int head_dim, const std::byte* data, const std::byte* meta, int first,

@@ -2,17 +2,39 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/attention/plan.h"
-
 namespace kv {
 namespace {
 
 int32_t queries_of(const AttentionPlan& plan, const cuda::Problem& p) { return plan.group * p.n; }
 
-int32_t blocks(int32_t queries, int32_t of_block) { return (queries + of_block - 1) / of_block; }
+int32_t blocks(int32_t things, int32_t of_block) { return (things + of_block - 1) / of_block; }
+
+// Rows of a work item when `rows`, those of all problems, each as often as blocks of queries read it, are to
+// keep so many multiprocessors busy: enough items that their ends overlap, none so small that its partial
+// result costs more than its rows.
+int32_t item_rows(int64_t rows, int multiprocessors) {
+  constexpr int64_t kItemsEach = 12;  // three blocks at a time, four times over
+  constexpr int64_t kLeast = 64;
+  const int64_t each = rows / (kItemsEach * multiprocessors);
+  return static_cast<int32_t>(std::clamp<int64_t>(each, kLeast, cuda::kMostItemRows));
+}
+
+// Cuts rows [0, rows) of a problem's pages, or of its tail, into equal items of about `each` rows that begin
+// at multiples of 64; returns how many partial results the problem has now.
+int32_t cut_rows(int32_t problem, int32_t rows, int32_t each, int32_t splits,
+                 std::vector<cuda::WorkItem>& items) {
+  if (rows == 0) return splits;
+  const int32_t parts = blocks(rows, each);
+  const int32_t step = blocks(blocks(rows, parts), 64) * 64;
+  for (int32_t begin = 0; begin < rows; begin += step) {
+    items.push_back({problem, splits++, begin, std::min(begin + step, rows)});
+  }
+  return splits;
+}
 
 }  // namespace
 
+// From shapes alone, so that results do not depend on what else runs.
 void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   bool tails = false;
   for (const cuda::Problem& p : problems) {
@@ -26,13 +48,12 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   for (const cuda::Problem& p : problems) {
     if (block_queries) read += int64_t{cuda::rows_of(p)} * blocks(queries_of(*this, p), block_queries);
   }
-  const int32_t each =
-      how == Cut::kWhole ? cuda::kMostItemRows : cuda::item_rows(read, gpu.info().multiprocessors);
+  const int32_t each = how == Cut::kWhole ? cuda::kMostItemRows : item_rows(read, gpu.info().multiprocessors);
   for (int32_t i = 0; i < count(); ++i) {
     cuda::Problem& p = problems[static_cast<size_t>(i)];
     if (block_queries) {
-      p.splits = cuda::cut_rows(i, p.rows, each, 0, items[0]);
-      p.splits = cuda::cut_rows(i, p.tail_rows, each, p.splits, items[1]);
+      p.splits = cut_rows(i, p.rows, each, 0, items[0]);
+      p.splits = cut_rows(i, p.tail_rows, each, p.splits, items[1]);
     } else {
       p.splits = (cuda::rows_of(p) + kPlainRows - 1) / kPlainRows;
     }

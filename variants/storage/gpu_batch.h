@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/rows/params.h"
 #include "variants/core/codec.h"
 #include "variants/core/memory.h"
 #include "variants/storage/attention_plan.h"

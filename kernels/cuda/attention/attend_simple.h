@@ -3,20 +3,12 @@
 // this is the oracle of the fast kernels and the path of what they leave out, not the way to speed.
 #pragma once
 
-#include <cmath>
-
-#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/attention/results.h"
 #include "kernels/cuda/rows/octet.h"
-#include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
 
 inline constexpr int kAttendWarps = 4;
-
-KV_DEVICE float sum_of_lanes(float x) {
-  for (int mask = simt::kWarp / 2; mask > 0; mask /= 2) x += simt::shuffle_xor(x, mask);
-  return x;
-}
 
 // A lane's part of a query's running softmax.
 struct RunningSoftmax {
@@ -49,17 +41,15 @@ KV_KERNEL attend_simple(AttendParams params) {
   const int end = begin + params.split_rows < seen ? begin + params.split_rows : seen;
   RunningSoftmax running;
   for (int row = begin; row < end; ++row) {
-    const bool raw = row >= p.rows;
-    const Layout& layout = raw ? params.tail : params.layout;
-    const RowPair at = raw ? locate(layout, p.tail, row - p.rows) : locate(layout, p.pages, row);
+    const RowPair at = locate(params.layout, params.tail, p, row);
     float score = 0.0f;
     if (holds) {
-      decode_octet(layout.k.encoding, head_dim, at.k, first, x);
+      decode_octet(head_dim, at.k, first, x);
       for (int i = 0; i < kOctet; ++i) score = simt::fma(q[i], x[i], score);
     }
-    score = sum_of_lanes(score);
+    score = simt::sum_of_lanes(score, simt::kWarp);
     if (p.logits && simt::lane() == 0) p.logits[int64_t{query} * rows_of(p) + row] = score;
-    if (holds) decode_octet(layout.v.encoding, head_dim, at.v, first, x);
+    if (holds) decode_octet(head_dim, at.v, first, x);
     running.add(score, x);
   }
   const int64_t at = partial_of(p, params.group, split, query);
@@ -70,6 +60,17 @@ KV_KERNEL attend_simple(AttendParams params) {
   for (int i = 0; holds && i < kOctet; ++i) {
     params.partials.values[at * head_dim + first + i] = running.values[i];
   }
+}
+
+inline constexpr int kMergeWarps = 4;
+inline constexpr int kMergeQueries = 4;  // of a block
+
+// Partial results to outputs in a launch of its own, which the fast kernel does not need: its last blocks merge.
+// Grid: [ceil(group * most tokens / kMergeQueries), problems]; kMergeWarps warps.
+KV_KERNEL merge_splits(MergeParams params) {
+  const Problem& p = params.problems[simt::block_y()];
+  const int first = simt::block_x() * kMergeQueries, left = params.group * p.n - first;
+  merge_queries(params, simt::block_y(), first, left < kMergeQueries ? left : kMergeQueries);
 }
 
 }  // namespace kv::cuda

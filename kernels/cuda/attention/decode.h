@@ -3,7 +3,7 @@
 // The warps of a block take tiles of rows in turn. Each has a ring of tiles of its own, filled by
 // asynchronous copies some tiles ahead, so that no warp waits for another until the end. Rows stay encoded
 // until they reach registers, and become operands without leaving the lane that read them: words.h chooses
-// which elements meet in a word, and mma_fragment.h which elements of the queries belong to a lane's words of
+// which elements meet in a word, and operand.h which elements of the queries belong to a lane's words of
 // K, and which elements of the output its words of V are.
 //
 // Tensor cores multiply 16-bit numbers. Codes are such, exactly; queries and weights are not, so each is the
@@ -13,16 +13,19 @@
 // After FlashDecoding (Dao et al. 2023) and FlashInfer (Ye et al. 2025, arXiv:2501.01005).
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/attention/decode_f32.h"
 #include "kernels/cuda/attention/decode_lane.h"
 
 namespace kv::cuda {
 
-// ---- the kernels: a ring, lanes that take its tiles, and what becomes of their results ----
-
-template <class K, class V, int kHeadDim, class Lane>
+// A ring, lanes that take its tiles, and what becomes of their results.
+template <class K, class V, int kHeadDim, int kQueries>
 struct DecodeBlock {
   using Shape = TileShape<K, V, kHeadDim>;
+  using Lane = std::conditional_t<std::is_same_v<K, F32>, FloatLane<kHeadDim, kQueries>,
+                                  DecodeLane<K, V, kHeadDim, kQueries>>;
   using Results = typename Lane::Results;
   static constexpr int kWarpBytes = Shape::kStages * Shape::kBytes;
   static constexpr int kRingBytes = kDecodeWarps * kWarpBytes;
@@ -31,8 +34,8 @@ struct DecodeBlock {
   static constexpr int kQueriesAt = kFlagAt + 16;
   static constexpr int kSharedBytes = kQueriesAt + Lane::kQueryBytes;
 
-  KV_DEVICE static void run(const DecodeParams& params, int most_queries) {
-    const BlockTask task = block_task(params, most_queries);
+  KV_DEVICE static void run(const DecodeParams& params) {
+    const BlockTask task = block_task(params, kQueries);
     if (task.queries <= 0) return;  // other problems have more
     const int warp = simt::same_in_warp(simt::warp());
     const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, params.layout, task.pages,
@@ -60,29 +63,21 @@ struct DecodeBlock {
     const Results results{reinterpret_cast<float*>(simt::shared_memory())};
     lane.put(results);
     simt::sync_block();
-    finish(params, task, results, simt::shared_memory() + kFlagAt);
+    const MergeParams& merge = params.merge;
+    results.merge(merge.partials, partial_of(task.problem, merge.group, task.item.split, task.first_query),
+                  task.queries);
+    if (!params.counters) return;
+    unsigned* counter = params.counters + task.item.problem * simt::blocks_y() + simt::block_y();
+    if (!arrives_last(counter, task.problem.splits, simt::shared_memory() + kFlagAt)) return;
+    merge_queries(merge, task.item.problem, task.first_query, task.queries);
   }
 };
 
-// Blocks of an SM: as many as registers allow without spilling; of 16-bit rows no more than fit beside each
-// other in shared memory.
-template <class K>
-constexpr int decode_blocks(int head_dim, int queries) {
-  const int numbers = head_dim * queries * K::Number::kQueryParts;
-  return numbers <= (K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048) ? 3 : 2;
-}
-
 // Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. A per-channel K needs groups that
 // are a multiple of 32 rows.
-template <class K, class V, int kHeadDim, int kQueries>
-KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, decode_blocks<K>(kHeadDim, kQueries))
-    decode(DecodeParams params) {
-  DecodeBlock<K, V, kHeadDim, DecodeLane<K, V, kHeadDim, kQueries>>::run(params, kQueries);
-}
-
-template <int kHeadDim, int kQueries>
-KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, 3) decode_f32(DecodeParams params) {
-  DecodeBlock<F32, F32, kHeadDim, FloatLane<kHeadDim, kQueries>>::run(params, kQueries);
+template <class Block>
+KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::Lane::kBlocksOfSm) decode(DecodeParams params) {
+  Block::run(params);
 }
 
 }  // namespace kv::cuda

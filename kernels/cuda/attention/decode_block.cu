@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_block, BlockCodecs)
+const kv::cuda::FindInstance kv::cuda::find_block = find_in<BlockCodecs>;

@@ -2,17 +2,12 @@
 // the rest of a warp takes other rows, and all of a block's queries use a row while it is there.
 #pragma once
 
-#include "kernels/cuda/attention/params.h"
 #include "kernels/cuda/attention/results.h"
 #include "kernels/cuda/attention/tile.h"
 #include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/rows/params.h"
 
 namespace kv::cuda {
-
-// As words.h has the others; only a tile's sizes are made of it.
-struct F32 : FixedWords<F32Format> {
-  static constexpr int meta_bytes(int) { return 0; }
-};
 
 // What a lane knows of its rows: for each query the running softmax and an octet of its weighted sum.
 template <int kHeadDim, int kQueries>
@@ -22,12 +17,12 @@ struct FloatLane {
   static constexpr int kRowsAtOnce = simt::kWarp / kLanes;
   static constexpr int kPasses = Shape::kRows / kRowsAtOnce;
   static constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows between two rescalings
-
-  static constexpr int kQueryBytes = 0;  // of shared memory
+  static constexpr int kQueryBytes = 0;                     // of shared memory
+  static constexpr int kBlocksOfSm = 3;
 
   int octet, first_row;  // of the lane's row parts; its first row in a tile
   int seen[kQueries];
-  float q[kQueries][kOctet], max[kQueries], sum[kQueries], values[kQueries][kOctet];
+  float q[kQueries][kOctet], max[kQueries], sum[kQueries] = {}, values[kQueries][kOctet] = {};
 
   KV_DEVICE void start(const BlockTask& task, std::byte*) {
     octet = simt::lane() % kLanes;
@@ -38,29 +33,19 @@ struct FloatLane {
       const bool there = i < task.queries;
       seen[i] = there ? task.seen(i) : 0;
       max[i] = kNoScore;
-      sum[i] = 0.0f;
       KV_UNROLL
       for (int d = 0; d < kOctet; ++d) {
         q[i][d] = there ? from[i * kHeadDim + d] * score_scale(kHeadDim) : 0.0f;
-        values[i][d] = 0.0f;
       }
     }
-  }
-
-  // The sum over the lanes that share a row.
-  KV_DEVICE static float sum_of_row(float x) {
-    KV_UNROLL
-    for (int mask = kLanes / 2; mask > 0; mask /= 2) x += simt::shuffle_xor(x, mask);
-    return x;
   }
 
   KV_DEVICE void load(const std::byte* rows, int row, float (&x)[kOctet]) const {
     KV_UNROLL
     for (int half = 0; half < 2; ++half) {
-      uint32_t word[4];
-      read_words<4 * kHeadDim>(rows, row, octet * kOctet + 4 * half, word);
+      const auto four = read_words<4, 4 * kHeadDim>(rows, row, octet * kOctet + 4 * half);
       KV_UNROLL
-      for (int i = 0; i < 4; ++i) x[4 * half + i] = std::bit_cast<float>(word[i]);
+      for (int i = 0; i < 4; ++i) x[4 * half + i] = std::bit_cast<float>(four.word[i]);
     }
   }
 
@@ -73,7 +58,7 @@ struct FloatLane {
       float dot = 0.0f;
       KV_UNROLL
       for (int d = 0; d < kOctet; ++d) dot = simt::fma(q[i][d], x[d], dot);
-      dot = sum_of_row(dot);
+      dot = simt::sum_of_lanes(dot, kLanes);
       s[i] = first + row < seen[i] ? dot : -INFINITY;
     }
   }

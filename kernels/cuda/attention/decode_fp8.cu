@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_fp8, Fp8Codecs)
+const kv::cuda::FindInstance kv::cuda::find_fp8 = find_in<Fp8Codecs>;

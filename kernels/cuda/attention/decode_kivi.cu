@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_kivi, KiviCodecs)
+const kv::cuda::FindInstance kv::cuda::find_kivi = find_in<KiviCodecs>;

@@ -25,9 +25,14 @@ struct DecodeLane {
                                          (K::kScaling == Scaling::kBlock && kHeadDim * kQueries > 1024);
   static constexpr bool kOwnsQueries = kScalesQueries || !kSharesQueries;
   static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
+  // As many as registers allow without spilling; of 16-bit rows no more than fit beside each other in shared memory.
+  static constexpr int kMostNumbers = K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048;
+  static constexpr int kBlocksOfSm = kHeadDim * kQueries * K::Number::kQueryParts <= kMostNumbers ? 3 : 2;
   static constexpr int kStarts = K::kKeyMiddle ? Keys::kBlocks : 1;
-  // Of each of 8 rows, for rows 2t and 2t + 1.
-  using Scores = float[kRowTiles][kSlots][2];
+  // Of the tile the lane's rows, of each 8 rows 2t and 2t + 1.
+  static constexpr int kOwnRows = 2 * kRowTiles;
+  KV_DEVICE int row(int own) const { return own / 2 * 8 + 2 * t + own % 2; }
+  using Scores = float[kOwnRows][kSlots];
 
   int g, t;
   int seen_by_all;                      // rows that need no mask; none where scores are kept
@@ -37,8 +42,8 @@ struct DecodeLane {
   float unscaled_unit[kSlots];          // and with shared_q
   float q_zero[kSlots];            // kRow: the sum of q, in q_units; kChannel: of q times the zero points
   float q_start[kStarts][kSlots];  // what a block's products lack, whose codes are read as if they began at 0
-  float max[kSlots], sum[kSlots], zero[kSlots];
-  float values[kHeadDim / 8][4];
+  float max[kSlots], sum[kSlots] = {}, zero[kSlots] = {};
+  float values[kHeadDim / 8][4] = {};
 
   // `shared`: kQueryBytes of the block's shared memory.
   KV_DEVICE void start(const BlockTask& task, std::byte* shared) {
@@ -46,13 +51,8 @@ struct DecodeLane {
     g = simt::lane() / 4;
     t = simt::lane() % 4;
     KV_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) {
-      max[slot] = kNoScore;
-      sum[slot] = zero[slot] = 0.0f;
-    }
-    seen_by_all = task.problem.logits ? 0 : task.seen_by_all();
-    KV_UNROLL
-    for (auto& tile : values) tile[0] = tile[1] = tile[2] = tile[3] = 0.0f;
+    for (float& one : max) one = kNoScore;
+    seen_by_all = task.problem.logits ? 0 : task.seen_by_token(0);
     set_queries(task);
   }
 
@@ -61,6 +61,7 @@ struct DecodeLane {
   KV_DEVICE void set_queries(const BlockTask& task) {
     // (Times the largest scale, which LaneChannels::normalise() makes 512 at most, that stays below 65504.)
     constexpr float kLargest = kScalesQueries ? 32.0f : K::kKeyUnit > 1.0f ? 256.0f : 1.0f;
+    constexpr int kOfBlock = 2 * Keys::kBlockPairs;
     float x[kSlots][kHeadDim / 4];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -82,8 +83,7 @@ struct DecodeLane {
       for (int block = 0; K::kKeyMiddle && block < kStarts; ++block) {
         float of_block = 0.0f;
         KV_UNROLL
-        for (int i = 0; i < 2 * Keys::kBlockPairs; ++i)
-          of_block += x[slot][2 * block * Keys::kBlockPairs + i];
+        for (int i = 0; i < kOfBlock; ++i) of_block += x[slot][block * kOfBlock + i];
         q_start[block][slot] = sum_of_quad(of_block) * one_over_power(q_unit[slot]) * -K::kKeyMiddle;
       }
       KV_UNROLL
@@ -106,7 +106,6 @@ struct DecodeLane {
   // Where channels have scales, these go to the queries, anew for each tile, since a tile lies in one group. And the
   // queries times the zero points are a matrix product, too.
   KV_DEVICE void scale_queries(const std::byte* scales) {
-    const Query* unscaled = shared_q + simt::lane();
     LaneChannels<K, kHeadDim> zeros, steps;
     zeros.read(t, scales + 2 * kHeadDim);
     steps.read(t, scales);
@@ -114,7 +113,7 @@ struct DecodeLane {
     float c[4] = {};
     KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const Query own = unscaled[chunk * simt::kWarp];
+      const Query own = shared_q[chunk * simt::kWarp + simt::lane()];
       q[chunk] = own.times({steps.pair[2 * chunk], steps.pair[2 * chunk + 1]});
       own.multiply({zeros.pair[2 * chunk], zeros.pair[2 * chunk + 1]}, c);
     }
@@ -130,13 +129,10 @@ struct DecodeLane {
   }
 
   KV_DEVICE static ScaleZero k_scale(const std::byte* tile, int row, int block) {
-    return K::template scale<true>(tile + Shape::kKMetaAt + row * Shape::kKMeta, block);
+    return K::scale(tile + Shape::kKMetaAt + row * Shape::kKMeta, block, true);
   }
   KV_DEVICE static ScaleZero v_scale(const std::byte* tile, int row, int block) {
-    if constexpr (Shape::kVMeta == 0)
-      return {1.0f, 0.0f};
-    else
-      return V::template scale<false>(tile + Shape::kVMetaAt + row * Shape::kVMeta, block);
+    return V::scale(tile + Shape::kVMetaAt + row * Shape::kVMeta, block, false);
   }
 
   // The tile's scores, for score() to bring to their units.
@@ -158,42 +154,35 @@ struct DecodeLane {
         for (int n = 0; n < kRowTiles; ++n) {
           if (at % Keys::kBlockPairs == 0) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
           const auto operand = [&](int own) {
-            return K::key_pair(word[own / Keys::kPairs * kRowTiles + n], own % Keys::kPairs);
+            return K::pair(word[own / Keys::kPairs * kRowTiles + n], own % Keys::kPairs, true);
           };
           query(at / 2).multiply({operand(pair), operand(pair + 1)}, c[n]);
-          if ((at + 2) % Keys::kBlockPairs == 0) scale_products(tile, n, block, c[n], s[n]);
+          if ((at + 2) % Keys::kBlockPairs == 0) scale_products(tile, 2 * n, block, c[n], s);
         }
       }
     }
   }
 
-  // A block's products with rows [8n, 8n + 8), to scores.
-  KV_DEVICE void scale_products(const std::byte* tile, int n, int block, const float (&c)[4],
-                                float (&s)[kSlots][2]) const {
+  // A block's products with the lane's rows `first` and first + 1, to scores.
+  KV_DEVICE void scale_products(const std::byte* tile, int first, int block, const float (&c)[4],
+                                Scores& s) const {
     KV_UNROLL
     for (int b = 0; b < 2; ++b) {
-      ScaleZero meta{1.0f, 0.0f};
-      if constexpr (Shape::kKMeta > 0) meta = k_scale(tile, 8 * n + 2 * t + b, block);
+      const ScaleZero meta = k_scale(tile, row(first + b), block);
       KV_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
+        float& own = s[first + b][slot];
         float dot = product<kQueries>(c, slot, b);
         if constexpr (K::kKeyMiddle) dot += q_start[block][slot];
-        if constexpr (Shape::kKMeta == 0) {
-          s[slot][b] = dot;
-        } else if (block > 0) {
-          s[slot][b] = simt::fma(dot, meta.scale, s[slot][b]);
+        if (block > 0) {
+          own = simt::fma(dot, meta.scale, own);
         } else {
-          s[slot][b] = K::kKeyZero ? simt::fma(meta.zero, q_zero[slot], dot * meta.scale) : dot * meta.scale;
+          own = K::kKeyZero ? simt::fma(meta.zero, q_zero[slot], dot * meta.scale) : dot * meta.scale;
         }
       }
     }
   }
 
-  // A row's scales of V are part of its weights, which tensor cores want near 1. So what counts as a row's score,
-  // when the largest is looked for, has the logarithm of its largest scale in it, rounded.
-  KV_DEVICE static float exponent_bias(const std::byte* tile, int row) {
-    return V::kScaling == Scaling::kNone ? 0.0f : rounded_log2(largest_scale(tile, row));
-  }
   KV_DEVICE static float largest_scale(const std::byte* tile, int row) {
     float largest = std::fabs(v_scale(tile, row, 0).scale);
     KV_UNROLL
@@ -209,25 +198,17 @@ struct DecodeLane {
   }
 
   // Scores to weights, still without the scales of V.
-  KV_DEVICE void weigh(const std::byte* tile, Scores& s) {
-    Scores p;
+  KV_DEVICE void weigh(const std::byte* tile, const Scores& s, Scores& p) {
     float largest[kSlots], total[kSlots];
-    exponentials(tile, s, p, largest, total);
-    bool too_large = false;
-    KV_UNROLL
-    for (float one : largest) too_large |= one > kMostWeight;
-    if (simt::any(too_large)) {
+    if (simt::any(exponentials(tile, s, p, largest, total))) {
       raise_max(tile, s, largest);
       exponentials(tile, s, p, largest, total);
     }
     KV_UNROLL
-    for (int i = 0; i < 2 * kRowTiles; ++i) {
-      const float row_zero = v_scale(tile, 8 * (i / 2) + 2 * t + i % 2, 0).zero;
+    for (int i = 0; V::kValueZero && i < kOwnRows; ++i) {
+      const float row_zero = v_scale(tile, row(i), 0).zero;
       KV_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        const float one = s[i / 2][slot][i % 2] = p[i / 2][slot][i % 2];
-        if constexpr (V::kValueZero) zero[slot] = simt::fma(one, row_zero, zero[slot]);
-      }
+      for (int slot = 0; slot < kSlots; ++slot) zero[slot] = simt::fma(p[i][slot], row_zero, zero[slot]);
     }
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) sum[slot] += total[slot];
@@ -238,36 +219,38 @@ struct DecodeLane {
   // But weights of bfloat16 have few bits, and the largest is exact only as 1.
   static constexpr float kMostWeight = V::Number::kQueryParts > 2 ? 1.0f : 512.0f;
 
-  // p = 2^(score - max); per query the lane's largest weight and the sum of p.
-  KV_DEVICE void exponentials(const std::byte* tile, const Scores& s, Scores& p, float (&largest)[kSlots],
+  // p = 2^(score - max); per query the lane's largest weight and the sum of p. Whether one is too large.
+  KV_DEVICE bool exponentials(const std::byte* tile, const Scores& s, Scores& p, float (&largest)[kSlots],
                               float (&total)[kSlots]) const {
+    bool too_large = false;
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       largest[slot] = total[slot] = 0.0f;
       const float less = (K::kScaling == Scaling::kChannel ? q_zero[slot] : 0.0f) - max[slot];
       KV_UNROLL
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const float one = simt::exp2(simt::fma(s[i / 2][slot][i % 2], q_unit[slot], less));
-        p[i / 2][slot][i % 2] = one;
+      for (int i = 0; i < kOwnRows; ++i) {
+        const float one = p[i][slot] = simt::exp2(simt::fma(s[i][slot], q_unit[slot], less));
         total[slot] += one;
-        const float scale = largest_scale(tile, 8 * (i / 2) + 2 * t + i % 2);
-        largest[slot] = simt::larger(largest[slot], V::kScaling == Scaling::kNone ? one : one * scale);
+        largest[slot] = simt::larger(largest[slot], one * largest_scale(tile, row(i)));
       }
       // Scales count as no less than 2^-100, lest the sum of p be infinite.
       if (V::kScaling != Scaling::kNone) largest[slot] = simt::larger(largest[slot], total[slot] * 0x1p-100f);
+      too_large |= largest[slot] > kMostWeight;
     }
+    return too_large;
   }
 
-  // For the queries of which a lane has a weight that is too large.
+  // For the queries of which a lane has a weight that is too large. A row's scales of V are part of its weights, which
+  // tensor cores want near 1; so what counts as its score has the logarithm of its largest scale in it, rounded.
   KV_DEVICE void raise_max(const std::byte* tile, const Scores& s, const float (&largest_weight)[kSlots]) {
     float factor[kSlots];
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       float higher = max[slot];
       KV_UNROLL
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const float bias = exponent_bias(tile, 8 * (i / 2) + 2 * t + i % 2);
-        higher = simt::larger(higher, score(slot, s[i / 2][slot][i % 2]) + bias);
+      for (int i = 0; i < kOwnRows; ++i) {
+        const float bias = V::kScaling == Scaling::kNone ? 0.0f : rounded_log2(largest_scale(tile, row(i)));
+        higher = simt::larger(higher, score(slot, s[i][slot]) + bias);
       }
       higher = largest_of_quad(higher);
       if (largest_of_quad(largest_weight[slot]) <= kMostWeight) higher = max[slot];
@@ -300,7 +283,7 @@ struct DecodeLane {
           const uint32_t* rows = word + (chunk - first) * kRowTiles + n;
           KV_UNROLL
           for (int pair = 0; pair < Values::kPairs; ++pair) {
-            weights[n / 2].multiply({V::pair(rows[0], pair), V::pair(rows[1], pair)},
+            weights[n / 2].multiply({V::pair(rows[0], pair, false), V::pair(rows[1], pair, false)},
                                     values[chunk * Values::kPairs + pair]);
           }
         }
@@ -313,10 +296,9 @@ struct DecodeLane {
     float w[kSlots][4];
     KV_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int of = n + i / 2;
-      const float scale = v_scale(tile, 8 * of + 2 * t + i % 2, block).scale;
+      const float scale = v_scale(tile, row(2 * n + i), block).scale;
       KV_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[of][slot][i % 2] * scale;
+      for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[2 * n + i][slot] * scale;
     }
     Weights weights;
     weights.set(w, 0);
@@ -332,8 +314,9 @@ struct DecodeLane {
       mask_or_keep(task, first, s);
       clear_scales(tile, task.end - first);
     }
-    weigh(tile, s);
-    add_values(tile, s);
+    Scores weights;
+    weigh(tile, s, weights);
+    add_values(tile, weights);
   }
 
   // -inf for what the query does not see; the others' scores may be asked for. Queries that are not there see what they
@@ -344,13 +327,11 @@ struct DecodeLane {
       const int query = slot * 8 + g, seen = task.seen(query);
       const bool keeps = task.problem.logits && query < task.queries;
       KV_UNROLL
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const int row = first + 8 * (i / 2) + 2 * t + i % 2;
-        float& own = s[i / 2][slot][i % 2];
-        if (row >= seen) {
-          own = -INFINITY;
+      for (int i = 0; i < kOwnRows; ++i) {
+        if (first + row(i) >= seen) {
+          s[i][slot] = -INFINITY;
         } else if (keeps) {
-          task.logits(query)[row] = score(slot, own);
+          task.logits(query)[first + row(i)] = score(slot, s[i][slot]);
         }
       }
     }

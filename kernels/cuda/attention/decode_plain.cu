@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_plain, PlainCodecs)
+const kv::cuda::FindInstance kv::cuda::find_plain = find_in<PlainCodecs>;

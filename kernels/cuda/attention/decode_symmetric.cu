@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_symmetric, SymmetricCodecs)
+const kv::cuda::FindInstance kv::cuda::find_symmetric = find_in<SymmetricCodecs>;

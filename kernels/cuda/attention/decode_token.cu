@@ -1,3 +1,3 @@
 #include "kernels/cuda/attention/dispatch.h"
 
-KV_COMPILE_INSTANCES(find_token, TokenCodecs)
+const kv::cuda::FindInstance kv::cuda::find_token = find_in<TokenCodecs>;

@@ -4,68 +4,53 @@
 // append_rows reads.
 #pragma once
 
-#include <cstdint>
+#include <bit>
 
-#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/rows/params.h"
 #include "kernels/cuda/simt/simt.h"
-#include "kernels/math.h"
 
 namespace kv::cuda {
 
 inline constexpr int kEvictWarps = 4;
 
-struct Candidate {
-  float score;
-  int32_t slot;  // -1: none
-};
+inline constexpr size_t kEvictSharedBytes = kEvictWarps * sizeof(uint64_t);
 
-KV_DEVICE Candidate lighter(const Candidate& a, const Candidate& b) {
-  if (a.slot < 0) return b;
-  if (b.slot < 0) return a;
-  if (is_lighter(a.score, b.score)) return a;
-  if (is_lighter(b.score, a.score)) return b;
-  return a.slot < b.slot ? a : b;
+// Larger for a smaller score, as is_lighter() of kernels/math.h has it, and of equal ones for a lower slot; never 0.
+KV_DEVICE uint64_t lightness(float score, int slot) {
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 is 0
+  const uint32_t in_order = score != score ? ~0u : bits >> 31 ? ~bits : bits | 1u << 31;
+  return ~(uint64_t{in_order} << 32 | static_cast<uint32_t>(slot));
 }
 
-KV_DEVICE Candidate lightest_of_thread(const EvictParams& p, const ScoredSlots& head) {
-  Candidate best{0.0f, -1};
+// Of the slots whose tokens are not among the newest; -1 if there is none.
+KV_DEVICE int lightest_slot(const EvictParams& p, const ScoredSlots& head) {
+  uint64_t best = 0;
   for (int slot = simt::thread(); slot < p.budget; slot += simt::threads()) {
     // The token that is coming is one of the recent.
     if (head.token[slot] > p.count - p.recent) continue;
-    best = lighter(best, {head.score[slot], slot});
+    best = simt::larger(best, lightness(head.score[slot], slot));
   }
-  return best;
-}
-
-KV_DEVICE Candidate lightest_of_block(Candidate best) {
-  for (int mask = simt::kWarp / 2; mask > 0; mask /= 2) {
-    const Candidate other{simt::shuffle_xor(best.score, mask), simt::shuffle_xor(best.slot, mask)};
-    best = lighter(best, other);
-  }
-  auto* of_warp = reinterpret_cast<Candidate*>(simt::shared_memory());  // [kEvictWarps]
+  best = simt::largest_of_lanes(best, simt::kWarp);
+  auto* of_warp = reinterpret_cast<uint64_t*>(simt::shared_memory());  // [kEvictWarps]
   if (simt::lane() == 0) of_warp[simt::warp()] = best;
   simt::sync_block();
-  for (int warp = 0; warp < kEvictWarps; ++warp) best = lighter(best, of_warp[warp]);
-  return best;
+  for (int warp = 0; warp < kEvictWarps; ++warp) best = simt::larger(best, of_warp[warp]);
+  return static_cast<int>(~static_cast<uint32_t>(best));
 }
-
-// For a policy that asks the newest query alone; all scores have been read.
-KV_DEVICE void forget_scores(const EvictParams& p, const ScoredSlots& head) {
-  for (int slot = simt::thread(); slot < p.budget; slot += simt::threads()) head.score[slot] = 0.0f;
-}
-
-inline constexpr size_t kEvictSharedBytes = kEvictWarps * sizeof(Candidate);
 
 // Grid: [heads]; kEvictWarps warps, kEvictSharedBytes.
 KV_KERNEL choose_slot(EvictParams p) {
   const ScoredSlots head = p.heads[simt::block_x()];
   const bool full = p.count >= p.budget;
-  const Candidate victim = full ? lightest_of_block(lightest_of_thread(p, head)) : Candidate{0.0f, p.count};
-  if (full && p.newest_query) forget_scores(p, head);
+  const int victim = full ? lightest_slot(p, head) : p.count;
+  // A policy that asks the newest query alone forgets what earlier ones gave; all scores have been read.
+  for (int slot = simt::thread(); full && p.newest_query && slot < p.budget; slot += simt::threads()) {
+    head.score[slot] = 0.0f;
+  }
   if (simt::thread() != 0) return;
-  head.token[victim.slot] = p.count;
-  head.score[victim.slot] = 0.0f;
-  p.slot[simt::block_x()] = victim.slot;
+  head.token[victim] = p.count;
+  head.score[victim] = 0.0f;
+  p.slot[simt::block_x()] = victim;
 }
 
 // H2O's scores (Zhang et al. 2023, arXiv:2306.14048), what probability each row got, summed over the queries:

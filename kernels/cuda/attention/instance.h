@@ -1,7 +1,7 @@
 // The compiled instances of decode.h, for those who launch them: dispatch.h makes them, a list a source file.
 #pragma once
 
-#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/rows/params.h"
 
 namespace kv::cuda {
 
@@ -13,11 +13,17 @@ struct Instance {
 };
 
 // For every list, in the file that compiles it.
-Instance find_plain(const Layout& layout, int queries);
-Instance find_fp8(const Layout& layout, int queries);
-Instance find_block(const Layout& layout, int queries);
-Instance find_token(const Layout& layout, int queries);
-Instance find_symmetric(const Layout& layout, int queries);
-Instance find_kivi(const Layout& layout, int queries);
+using FindInstance = Instance (*)(const Layout& layout, int queries);
+extern const FindInstance find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi;
+
+// The instance for these rows and queries; without a kernel where there is none, or where a block's shared memory
+// is too little for it.
+inline Instance find_instance(const Layout& layout, int queries, int most_shared_bytes) {
+  for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
+    const Instance found = find_in(layout, queries);
+    if (found.kernel && found.shared_bytes <= most_shared_bytes) return found;
+  }
+  return {};
+}
 
 }  // namespace kv::cuda

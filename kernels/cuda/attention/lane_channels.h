@@ -1,7 +1,6 @@
 // Scales that channels of K share over a group of rows, as a lane of decode_lane.h multiplies its queries with them.
 #pragma once
 
-#include "kernels/cuda/attention/mma_fragment.h"
 #include "kernels/cuda/attention/operand.h"
 #include "kernels/cuda/attention/tile.h"
 
@@ -38,10 +37,10 @@ struct LaneChannels {
   // Times the power of two that brings the largest of them to [256, 512), as far as binary16 has it, and over what the
   // codes' bits are worth more as they lie. Returns 1 over that.
   KV_DEVICE float normalise(const std::byte* all) {
-    uint32_t own[kHeadDim / 64], largest = 0;
-    read_words<16>(all + simt::lane() * kHeadDim / 16, 0, 0, own);
+    const auto own = simt::read<Words<kHeadDim / 64>>(all + simt::lane() * kHeadDim / 16);
+    uint32_t largest = 0;
     KV_UNROLL
-    for (const uint32_t two : own) largest = simt::larger(largest, simt::larger(two, two << 16));
+    for (const uint32_t two : own.word) largest = simt::larger(largest, simt::larger(two, two << 16));
     // Numbers that are not negative are in order as bits, too. A power of two is its exponent.
     constexpr int kBias = 15, kMost = 15;
     const int exponent = static_cast<int>(simt::largest_of_warp(largest) >> 26) - kBias;
@@ -64,10 +63,9 @@ KV_DEVICE void read_two_words(const std::byte* tile, int chunk, uint32_t (&halve
   const int g = simt::lane() / 4, t = simt::lane() % 4;
   KV_UNROLL
   for (int n = 0; n < kRowTiles; ++n) {
-    uint32_t word[2];
-    read_words<kRowBytes>(tile, 8 * n + g, 4 * chunk + 2 * t, word);
-    halves[n] = simt::permute_bytes(word[0], word[1], 0x5410u);
-    halves[kRowTiles + n] = simt::permute_bytes(word[0], word[1], 0x7632u);
+    const auto two = read_words<2, kRowBytes>(tile, 8 * n + g, 4 * chunk + 2 * t);
+    halves[n] = simt::permute_bytes(two.word[0], two.word[1], 0x5410u);
+    halves[kRowTiles + n] = simt::permute_bytes(two.word[0], two.word[1], 0x7632u);
   }
 }
 

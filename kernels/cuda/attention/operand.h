@@ -1,9 +1,37 @@
-// Numbers with more bits than tensor cores take, as their left operand: each is the sum of kParts of 16 bits.
+// The operands of a matrix product: of encoded rows which words and elements a lane of a warp holds, of numbers with
+// more bits than tensor cores take how each is the sum of kParts of 16 bits.
 #pragma once
 
 #include "kernels/cuda/attention/words.h"
 
 namespace kv::cuda {
+
+// Which of a row's words and elements a lane has. With g = lane / 4 and t = lane % 4: of each 16 bytes of a row of K lane
+// t of the four that share it has word t, and of a row of V lane g of eight has half a word. That is how
+// simt::load_matrices delivers them. But keys whose channels have scales fall to lanes by two words next to each other,
+// whose elements of one code are neighbours, and so are their scales.
+template <class Codec, int kHeadDim>
+struct MmaFragment {
+  static constexpr int kBlocks = Codec::blocks(kHeadDim);
+  static constexpr int kPairs = 16 / Codec::kBits;               // of a word
+  static constexpr int kChunks = kHeadDim * Codec::kBits / 128;  // of 16 bytes
+  static constexpr int kBlockChunks = kChunks / kBlocks;
+  static constexpr int kBlockPairs = kBlockChunks * kPairs;  // a lane's; for V, its elements
+  static constexpr bool kTwoWords = Codec::kScaling == Scaling::kChannel && kChunks > 1;
+  static_assert(kBlockChunks > 0 && kBlockPairs * kBlocks == kHeadDim / 8);
+
+  // The element in the lower or upper half of the lane's pair of K.
+  KV_DEVICE static int key_element(int t, int pair, int upper) {
+    if (kTwoWords)
+      return Codec::element(kHeadDim, pair / (2 * kPairs) * 8 + 2 * t + upper, pair % (2 * kPairs));
+    return Codec::element(kHeadDim, pair / kPairs * 4 + t, pair % kPairs + upper * kPairs);
+  }
+  // The lane's element i of V.
+  KV_DEVICE static int value_element(int g, int i) {
+    const int half = i / kPairs * 8 + g;
+    return Codec::element(kHeadDim, half / 2, half % 2 * kPairs + i % kPairs);
+  }
+};
 
 // The 16 rows of a matrix are 8 queries' upper parts and then their lower ones (and a third part is a matrix
 // that is half empty); or, of 16 queries, there is a matrix for each part.
@@ -15,9 +43,6 @@ struct SplitOperand {
 
   // Part `part` of a slot's columns 2t and 2t + 1 (i = 0), or 2t + 8 and 2t + 9.
   KV_DEVICE uint32_t& at(int part, int slot, int i) {
-    return kSlots == 2 ? matrix[part][2 * i + slot] : matrix[part / 2][2 * i + part % 2];
-  }
-  KV_DEVICE uint32_t at(int part, int slot, int i) const {
     return kSlots == 2 ? matrix[part][2 * i + slot] : matrix[part / 2][2 * i + part % 2];
   }
 
@@ -44,10 +69,10 @@ struct SplitOperand {
   // exact again, so the lower part can have it.
   KV_DEVICE SplitOperand times(const uint32_t (&by)[2]) const {
     static_assert(kParts == 2);
-    SplitOperand scaled;
+    SplitOperand own = *this, scaled;
     KV_UNROLL
     for (int i = 0; i < 2 * kSlots; ++i) {
-      const uint32_t upper = at(0, i / 2, i % 2), lower = at(1, i / 2, i % 2), x = by[i % 2];
+      const uint32_t upper = own.at(0, i / 2, i % 2), lower = own.at(1, i / 2, i % 2), x = by[i % 2];
       const uint32_t rounded = simt::fma_half2(upper, x, 0u);
       scaled.at(0, i / 2, i % 2) = rounded;
       scaled.at(1, i / 2, i % 2) =
@@ -73,10 +98,7 @@ KV_DEVICE float sum_of_quad(float x) {
   x += simt::shuffle_xor(x, 1);
   return x + simt::shuffle_xor(x, 2);
 }
-KV_DEVICE float largest_of_quad(float x) {
-  x = simt::larger(x, simt::shuffle_xor(x, 1));
-  return simt::larger(x, simt::shuffle_xor(x, 2));
-}
+KV_DEVICE float largest_of_quad(float x) { return simt::largest_of_lanes(x, 4); }
 
 // The power of two that brings a positive number to [1, 2); 1 for what is no normal number.
 KV_DEVICE float power_to_one(float x) {

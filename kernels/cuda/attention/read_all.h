@@ -4,7 +4,7 @@
 // cuda_report_test counts them in the disassembly.
 #pragma once
 
-#include "kernels/cuda/attention/params.h"
+#include "kernels/cuda/rows/params.h"
 #include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {

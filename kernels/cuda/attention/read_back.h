@@ -3,21 +3,13 @@
 // they do; with positions=cache (variants/storage/rotated_rows.h) keys are rotated (RoPE) on the way.
 #pragma once
 
-#include "kernels/cuda/attention/params.h"
 #include "kernels/cuda/rows/octet.h"
+#include "kernels/cuda/rows/params.h"
 #include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
 
 inline constexpr int kCopyWarps = 4;
-
-KV_DEVICE void copy_octet(const Encoding& encoding, int head_dim, const StoredRow& from, int first,
-                          float* to) {
-  float x[kOctet];
-  decode_octet(encoding, head_dim, from, first, x);
-  KV_UNROLL
-  for (int i = 0; i < kOctet; ++i) to[i] = x[i];
-}
 
 // As rotate() in variants/core/rope.h.
 KV_DEVICE void rotate_key(const CopyParams& p, int32_t place, float* key) {
@@ -39,14 +31,15 @@ KV_KERNEL copy_rows(CopyParams params) {
   const int row = simt::block_x() * kCopyWarps + simt::warp(), first = simt::lane() * kOctet;
   const int head_dim = params.layout.head_dim;
   if (row >= job.rows + job.tail_rows) return;
-  const bool raw = row >= job.rows;
-  const Layout& layout = raw ? params.tail : params.layout;
-  const RowPair at = raw ? locate(layout, job.tail, row - job.rows) : locate(layout, job.pages, row);
+  const RowPair at = locate(params.layout, params.tail, job, row);
   float *const k = job.k + int64_t{row} * head_dim, *const v = job.v + int64_t{row} * head_dim;
-  if (first < head_dim) {
-    copy_octet(layout.k.encoding, head_dim, at.k, first, k + first);
-    copy_octet(layout.v.encoding, head_dim, at.v, first, v + first);
-  }
+  const auto copy_octet = [&](const StoredRow& from, float* to) {
+    float x[kOctet];
+    decode_octet(head_dim, from, first, x);
+    KV_UNROLL
+    for (int i = 0; i < kOctet; ++i) to[first + i] = x[i];
+  };
+  if (first < head_dim) copy_octet(at.k, k), copy_octet(at.v, v);
   if (!job.place) return;
   simt::sync_warp();  // lanes rotate what others copied
   rotate_key(params, job.place[row], k);

@@ -1,10 +1,88 @@
-// What a block's lanes have found, put together in shared memory: one partial result a query, and the output
-// where nothing else is missing.
+// What a block's lanes have found, put together in shared memory to one partial result a query; and partial results to
+// outputs. Always in the order of rows, so that every run gives the same bits.
 #pragma once
 
-#include "kernels/cuda/attention/merging.h"
+#include "kernels/cuda/rows/params.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace kv::cuda {
+
+// Of some rows: the largest score, and the sums of weights and of an element's weighted values, scaled alike.
+struct Merged {
+  float max = -INFINITY, sum = 0.0f, value = 0.0f;
+
+  // Adds parts up in their order.
+  template <int kParts>
+  KV_DEVICE void add(const Merged (&part)[kParts]) {
+    float higher = max;
+    KV_UNROLL
+    for (const Merged& one : part) higher = simt::larger(higher, one.max);
+    if (higher == -INFINITY) return;  // the query saw none of these rows
+    const float rescale = simt::exp2(max - higher);
+    max = higher;
+    sum *= rescale;
+    value *= rescale;
+    KV_UNROLL
+    for (const Merged& one : part) {
+      const float factor = simt::exp2(one.max - higher);
+      sum = simt::fma(one.sum, factor, sum);
+      value = simt::fma(one.value, factor, value);
+    }
+  }
+};
+
+// Element d of a query, over its splits. A few splits are on their way at once, since the reads take longer
+// than all else: none depends on another's result, nor on a branch.
+KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int query, int d) {
+  constexpr int kAtOnce = 8;
+  const Partials& all = params.partials;
+  const int splits = p.splits;
+  const int64_t of_first = partial_of(p, params.group, 0, query), apart = int64_t{params.group} * p.n;
+  Merged merged;
+  for (int first = 0; first < splits; first += kAtOnce) {
+    Merged part[kAtOnce];
+    KV_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int split = first + i < splits ? first + i : splits - 1;  // the last one again, and not counted
+      const int64_t at = of_first + split * apart;
+      part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
+                 simt::read_fresh(all.values + at * params.head_dim + d)};
+    }
+    KV_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= splits) part[i] = {};
+    }
+    merged.add(part);
+  }
+  return merged;
+}
+
+// A block's threads; queries [first, first + count) of a problem.
+KV_DEVICE void merge_queries(const MergeParams& params, int problem, int first, int count) {
+  const Problem& p = params.problems[problem];
+  for (int i = simt::thread(); i < count * params.head_dim; i += simt::threads()) {
+    const int query = first + i / params.head_dim, d = i % params.head_dim;
+    const Merged merged = merge_element(p, params, query, d);
+    p.out[int64_t{query} * params.head_dim + d] = merged.value / merged.sum;
+    if (params.log_sum && d == 0) {
+      params.log_sum[int64_t{problem} * params.most_queries + query] = merged.max + simt::log2(merged.sum);
+    }
+  }
+}
+
+// Whether this block is the last of `all` that come to a counter, which is 0 then as it was before the first
+// did. What the others wrote before they came is there to read. `shared`: 4 bytes of shared memory.
+KV_DEVICE bool arrives_last(unsigned* counter, int all, std::byte* shared) {
+  auto* order = reinterpret_cast<unsigned*>(shared);
+  const auto last = static_cast<unsigned>(all) - 1;
+  simt::fence();
+  simt::sync_block();  // all threads have written before one of them counts the block
+  if (simt::thread() == 0) *order = simt::count_up(counter, last);
+  simt::sync_block();
+  if (*order != last) return false;
+  simt::fence();
+  return true;
+}
 
 // Below every score, and still finite, so that the difference of two of them is 0.
 inline constexpr float kNoScore = -1e30f;
@@ -23,17 +101,17 @@ struct BlockResults {
   KV_DEVICE void merge(const Partials& to, int64_t first, int queries) const {
     for (int element = simt::thread(); element < queries * kHeadDim; element += simt::threads()) {
       const int query = element / kHeadDim, d = element % kHeadDim;
-      float max = kNoScore, sum = 0.0f, value = 0.0f;
-      for (int part = 0; part < kParts; ++part) max = simt::larger(max, at(part, query)[kHeadDim]);
-      for (int part = 0; part < kParts; ++part) {
-        const float factor = simt::exp2(at(part, query)[kHeadDim] - max);
-        sum = simt::fma(at(part, query)[kHeadDim + 1], factor, sum);
-        value = simt::fma(at(part, query)[d], factor, value);
+      Merged part[kParts], merged;
+      KV_UNROLL
+      for (int i = 0; i < kParts; ++i) {
+        const float* own = at(i, query);
+        part[i] = {own[kHeadDim], own[kHeadDim + 1], own[d]};
       }
-      to.values[(first + query) * kHeadDim + d] = value;
+      merged.add(part);
+      to.values[(first + query) * kHeadDim + d] = merged.value;
       if (d != 0) continue;
-      to.max[first + query] = sum > 0.0f ? max : -INFINITY;
-      to.sum[first + query] = sum;
+      to.max[first + query] = merged.sum > 0.0f ? merged.max : -INFINITY;
+      to.sum[first + query] = merged.sum;
     }
   }
 };
@@ -49,16 +127,12 @@ struct BlockTask {
   int first_row;             // of the pages or the tail, among all rows
   int end;                   // of the item, or earlier, where no query sees more
 
-  // Rows of the pages or the tail that a query sees.
-  KV_DEVICE int seen(int query) const {
-    const int rows = problem.visible + (first_query + query) % problem.n - first_row;
+  // Rows of the pages or the tail that a token's queries see. What the first token sees, all do.
+  KV_DEVICE int seen_by_token(int token) const {
+    const int rows = problem.visible + token - first_row;
     return rows < end ? rows : end;
   }
-  // What every query sees: the first token's.
-  KV_DEVICE int seen_by_all() const {
-    const int rows = problem.visible - first_row;
-    return rows < end ? rows : end;
-  }
+  KV_DEVICE int seen(int query) const { return seen_by_token((first_query + query) % problem.n); }
   // Where a query's scores are kept, from the pages' or the tail's first row on, if they are asked for.
   KV_DEVICE float* logits(int query) const {
     return problem.logits + (first_query + query) * int64_t{rows_of(problem)} + first_row;
@@ -78,20 +152,6 @@ KV_DEVICE BlockTask block_task(const DecodeParams& params, int most_queries) {
           .queries = left < most_queries ? left : most_queries,
           .first_row = first_row,
           .end = item.end < last_seen ? item.end : last_seen};
-}
-
-// The block's partial results, and its queries' outputs if it is the last to have some. `shared`: 4 bytes of
-// shared memory that the results do not lie in.
-template <class Results>
-KV_DEVICE void finish(const DecodeParams& params, const BlockTask& task, const Results& results,
-                      std::byte* shared) {
-  const MergeParams& merge = params.merge;
-  results.merge(merge.partials, partial_of(task.problem, merge.group, task.item.split, task.first_query),
-                task.queries);
-  if (!params.counters) return;
-  unsigned* counter = params.counters + task.item.problem * simt::blocks_y() + simt::block_y();
-  if (!arrives_last(counter, task.problem.splits, shared)) return;
-  merge_queries(merge, task.item.problem, task.first_query, task.queries);
 }
 
 }  // namespace kv::cuda

@@ -48,19 +48,16 @@ KV_DEVICE void load_chunk(const std::byte* rows, int chunk, uint32_t (&word)[4])
   simt::load_matrices<kTransposed>(rows + tile_offset<kRowBytes>(row, 16 * own), word);
 }
 
-// Words [first, first + kCount) of a row, in one read; `first` is a multiple of kCount, which is 1, 2 or 4.
-template <int kRowBytes, int kCount>
-KV_DEVICE void read_words(const std::byte* rows, int row, int first, uint32_t (&word)[kCount]) {
-  const std::byte* from = rows + tile_offset<kRowBytes>(row, 4 * first);
-  if constexpr (kCount == 4) {
-    const uint4 all = simt::read<uint4>(from);
-    word[0] = all.x, word[1] = all.y, word[2] = all.z, word[3] = all.w;
-  } else if constexpr (kCount == 2) {
-    const uint2 both = simt::read<uint2>(from);
-    word[0] = both.x, word[1] = both.y;
-  } else {
-    word[0] = simt::read<uint32_t>(from);
-  }
+// What is read at once: 1, 2 or 4.
+template <int kCount>
+struct alignas(4 * kCount) Words {
+  uint32_t word[kCount];
+};
+
+// Words [first, first + kCount) of a row; `first` is a multiple of kCount.
+template <int kCount, int kRowBytes>
+KV_DEVICE Words<kCount> read_words(const std::byte* rows, int row, int first) {
+  return simt::read<Words<kCount>>(rows + tile_offset<kRowBytes>(row, 4 * first));
 }
 
 template <class K, class V, int kHeadDim>
@@ -73,17 +70,10 @@ struct TileRing {
   int end;  // rows from here on do not count, and what lies there may be anything
 
   // All lanes; rows [first, first + kRows) to the tile that begins at this byte of the ring.
-  KV_DEVICE void issue(int at, int first) const {
-    if constexpr (K::kScaling == Scaling::kChannel) {
-      issue_group(ring + at, first);
-    } else {
-      issue_rows(ring + at, first);
-    }
-  }
-
- private:
-  // A tile lies in one group, so its rows are next to each other; those from `end` on come, too.
-  KV_DEVICE void issue_group(std::byte* to, int first) const {
+  //
+  // Of KIVI's keys a tile lies in one group, so its rows are next to each other; those from `end` on come, too.
+  KV_DEVICE void issue(int at, int first) const requires(K::kScaling == Scaling::kChannel) {
+    std::byte* const to = ring + at;
     const int unit = layout.unit_rows.quotient(first), in_unit = first - unit * layout.unit_rows;
     const UnitPlace place = place_of(layout, pages, unit);
     const Page page = *place.page;
@@ -101,65 +91,59 @@ struct TileRing {
                                         0);
   }
 
-  // kRows * kRowBytes bytes from byte `first` of a unit on, each lane its chunks of 16.
+  // Else rows may be wherever their pages are. Lane r finds out where row r is: a unit of these formats.
+  KV_DEVICE void issue(int at, int first) const {
+    std::byte* const to = ring + at;
+    const int rows = end - first, lane = simt::lane();
+    const UnitPlace place = place_of(layout, pages, first + (lane < rows && lane < Shape::kRows ? lane : 0));
+    const Page page = *place.page;
+    const auto of_row = [&](const std::byte* plane, int stride) {
+      return plane + int64_t{place.index} * stride;
+    };
+    copy_rows<Shape::kKBytes>(to, of_row(page.k, layout.k.data_stride));
+    copy_rows<Shape::kVBytes>(to + Shape::kVAt, of_row(page.v, layout.v.data_stride));
+    if (Shape::kRows < simt::kWarp && lane >= Shape::kRows) return;
+    copy_meta<Shape::kKMeta>(to + Shape::kKMetaAt, of_row(page.k_meta, layout.k.meta_stride));
+    copy_meta<Shape::kVMeta>(to + Shape::kVMetaAt, of_row(page.v_meta, layout.v.meta_stride));
+  }
+
+ private:
+  // Rows that lie one behind the other, from byte `first` of a unit on.
   template <int kRows, int kRowBytes>
   KV_DEVICE static void copy_run(std::byte* to, const std::byte* unit, int first) {
-    constexpr int kAll = kRows * kRowBytes / 16, kFull = kAll / simt::kWarp;
     const std::byte* from = unit + static_cast<uint32_t>(first + simt::lane() * 16);
+    copy_chunks<kRows, kRowBytes>(to, [&](int i, int) { return from + i * simt::kWarp * 16; });
+  }
+
+  // kRows rows, each lane its chunks of 16 bytes: from(i, chunk) is where its i-th lies, number `chunk` of all.
+  template <int kRows, int kRowBytes, class From>
+  KV_DEVICE static void copy_chunks(std::byte* to, const From& from) {
+    constexpr int kAll = kRows * kRowBytes / 16, kChunks = kRowBytes / 16;
     KV_UNROLL
-    for (int i = 0; i < kFull; ++i)
-      simt::copy_async<16>(to + own_chunk<kRowBytes>(i), from + i * simt::kWarp * 16);
-    if (simt::lane() < kAll % simt::kWarp) {
-      simt::copy_async<16>(to + own_chunk<kRowBytes>(kFull), from + kFull * simt::kWarp * 16);
+    for (int i = 0; i < (kAll + simt::kWarp - 1) / simt::kWarp; ++i) {
+      const int chunk = i * simt::kWarp + simt::lane();
+      if (i >= kAll / simt::kWarp && chunk >= kAll) return;
+      // Multiples of 8 rows on the swizzle is the same, so that the lane's chunks are equally far apart.
+      const int like = kChunks <= 4 ? simt::lane() : chunk, apart = (chunk - like) * 16;
+      const int at = tile_offset<kRowBytes>(like / kChunks, like % kChunks * 16) + apart;
+      simt::copy_async<16>(to + at, from(i, chunk));
     }
-  }
-
-  // Where in a tile the lane's chunk i belongs, when a warp copies rows chunk after chunk.
-  template <int kRowBytes>
-  KV_DEVICE static int own_chunk(int i) {
-    constexpr int kChunks = kRowBytes / 16;
-    constexpr bool kSameSwizzle = kChunks <= 4;  // a multiple of 8 rows on
-    const int chunk = (kSameSwizzle ? 0 : i * simt::kWarp) + simt::lane();
-    return tile_offset<kRowBytes>(chunk / kChunks, chunk % kChunks * 16) +
-           (kSameSwizzle ? i * simt::kWarp * 16 : 0);
-  }
-
-  // Rows may be wherever their pages are. Lane r finds out where row r is.
-  KV_DEVICE void issue_rows(std::byte* to, int first) const {
-    const int rows = end - first, lane = simt::lane();
-    const Page row = row_at(first + (lane < rows && lane < Shape::kRows ? lane : 0));
-    copy_rows<Shape::kKBytes>(to, row.k);
-    copy_rows<Shape::kVBytes>(to + Shape::kVAt, row.v);
-    if (Shape::kRows == simt::kWarp || lane < Shape::kRows) {
-      if constexpr (Shape::kKMeta > 0) {
-        simt::copy_async<Shape::kKMeta>(to + Shape::kKMetaAt + lane * Shape::kKMeta, row.k_meta);
-      }
-      if constexpr (Shape::kVMeta > 0) {
-        simt::copy_async<Shape::kVMeta>(to + Shape::kVMetaAt + lane * Shape::kVMeta, row.v_meta);
-      }
-    }
-  }
-
-  // As locate() has it, without what the formats settle: a unit is one row.
-  KV_DEVICE Page row_at(int row) const {
-    const auto [page, index] = place_of(layout, pages, row);
-    return {page->k + int64_t{index} * layout.k.data_stride,
-            page->k_meta + int64_t{index} * layout.k.meta_stride,
-            page->v + int64_t{index} * layout.v.data_stride,
-            page->v_meta + int64_t{index} * layout.v.meta_stride};
   }
 
   template <int kRowBytes>
   KV_DEVICE static void copy_rows(std::byte* to, const std::byte* own_row) {
     constexpr int kChunks = kRowBytes / 16;
-    static_assert(Shape::kRows * kChunks % simt::kWarp == 0);
+    static_assert(Shape::kRows * kChunks % simt::kWarp == 0);  // or not all lanes would meet
     const auto address = reinterpret_cast<uint64_t>(own_row);
-    KV_UNROLL
-    for (int i = 0; i < Shape::kRows * kChunks / simt::kWarp; ++i) {
-      const int chunk = i * simt::kWarp + simt::lane();
-      const auto from = reinterpret_cast<const std::byte*>(simt::shuffle(address, chunk / kChunks));
-      simt::copy_async<16>(to + own_chunk<kRowBytes>(i), from + chunk % kChunks * 16);
-    }
+    copy_chunks<Shape::kRows, kRowBytes>(to, [&](int, int chunk) {
+      const auto row = reinterpret_cast<const std::byte*>(simt::shuffle(address, chunk / kChunks));
+      return row + chunk % kChunks * 16;
+    });
+  }
+
+  template <int kBytes>
+  KV_DEVICE static void copy_meta(std::byte* to, const std::byte* own_row) {
+    if constexpr (kBytes > 0) simt::copy_async<kBytes>(to + simt::lane() * kBytes, own_row);
   }
 };
 

@@ -72,22 +72,27 @@ KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 
 
 // ---- the formats ----
 // Of each: stores(), kBits, how it scales, in how many `blocks` of one scale a row falls, the metadata's bytes a
-// row, pair(), and element(): which element of a row code `code` of word `word` is. Layouts and scales are the
-// descriptors' (kernels/format/); pair() is what tensor cores make of them.
+// row, and element(): which element of a row code `code` of word `word` is. Layouts and scales are the descriptors'
+// (kernels/format/). What becomes of them is not the same for K (`of_key`) as for V: pair(), what tensor cores
+// multiply, and scale().
 
-template <class F>
-struct FixedWords {
+// What holds for most.
+template <int kBits_>
+struct PlainWords {
+  static constexpr int kBits = kBits_;
   static constexpr float kKeyUnit = 1.0f;
   static constexpr int kKeyMiddle = 0;
   static constexpr bool kKeyZero = false, kValueZero = false;
-  KV_HD static constexpr int shift(int) { return 0; }
+  static constexpr int blocks(int) { return 1; }
+  KV_HD static constexpr int shift(int i) { return kBits * i % 8; }
   KV_HD static constexpr float value_unit(int) { return 1.0f; }
-  static constexpr int kBits = F::kBits;
+  KV_DEVICE static ScaleZero scale(const std::byte*, int, bool) { return {1.0f, 0.0f}; }
+};
+
+template <class F>
+struct FixedWords : PlainWords<F::kBits> {
   static constexpr Scaling kScaling = F::kScaling;
   static bool stores(const Encoding& e) { return e.format == F::kFormat; }
-  static constexpr int blocks(int head_dim) {
-    return kScaling == Scaling::kBlock ? head_dim / kGgmlBlock : 1;
-  }
   static constexpr int meta_bytes(int head_dim) { return static_cast<int>(F::meta_bytes({}, head_dim)); }
   KV_HD static constexpr int element(int head_dim, int word, int code) {
     return F::element(head_dim, word, code);
@@ -97,9 +102,9 @@ struct FixedWords {
 template <class Number_, class F>
 struct Floats16 : FixedWords<F> {
   using Number = Number_;
-  KV_DEVICE static uint32_t pair(uint32_t word, int) { return word; }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int) { return word; }
+  KV_DEVICE static uint32_t pair(uint32_t word, int, bool) { return word; }
 };
+using F32 = FixedWords<F32Format>;  // only a tile's sizes are made of it
 using F16 = Floats16<Half, F16Format>;
 using Bf16 = Floats16<Bfloat, Bf16Format>;
 
@@ -107,7 +112,7 @@ using Bf16 = Floats16<Bfloat, Bf16Format>;
 template <class F>
 struct Fp8Words : FixedWords<F> {
   using Number = Half;
-  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
+  KV_DEVICE static uint32_t pair(uint32_t word, int i, bool) {
     const auto low = static_cast<uint32_t>(i), high = low + 2;
     if constexpr (F::kFormat == Fp8E5M2Format::kFormat) {
       return simt::permute_bytes(word, 0u, 0x0404u | low << 4 | high << 12);
@@ -115,9 +120,7 @@ struct Fp8Words : FixedWords<F> {
       return simt::e4m3_to_half2(simt::permute_bytes(word, 0u, low | high << 4));
     }
   }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return pair(word, i); }
-  template <bool>
-  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int, bool) {
     return {simt::read<float>(meta), 0.0f};
   }
 };
@@ -130,15 +133,12 @@ struct BlockWords : FixedWords<F> {
   using Number = Half;
   static constexpr float kKeyUnit = kBareUnit;
   static constexpr int kKeyMiddle = 1 << (F::kBits - 1);
-  KV_HD static constexpr int shift(int i) { return F::kBits * i % 8; }
-  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
-    return integer_pair<F::kBits, kKeyMiddle>(word ^ F::kSignBits, i);
+  static constexpr int blocks(int head_dim) { return head_dim / kGgmlBlock; }
+  KV_DEVICE static uint32_t pair(uint32_t word, int i, bool of_key) {
+    word ^= F::kSignBits;
+    return of_key ? bare_pair<F::kBits>(word, i) : integer_pair<F::kBits, kKeyMiddle>(word, i);
   }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) {
-    return bare_pair<F::kBits>(word ^ F::kSignBits, i);
-  }
-  template <bool>
-  KV_DEVICE static ScaleZero scale(const std::byte* meta, int block) {
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int block, bool) {
     const float2 two = simt::unpack_half2(simt::read<uint32_t>(meta + block / 2 * 4));
     return {block % 2 ? two.y : two.x, 0.0f};
   }
@@ -149,21 +149,18 @@ struct Q4 : BlockWords<Q4_0Format> {};
 // Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). Those of V are taken from the middle of their range,
 // since little must cancel where a zero point is applied to sums over all rows; but for 2 bits, whose middle is no code.
 template <class F, int kWidth>
-struct InterleavedWords {
+struct InterleavedWords : PlainWords<kWidth> {
   using Number = Half;
-  static constexpr int kBits = kWidth, kMiddle = 1 << (kWidth - 1), kValueMiddle = kWidth == 2 ? 0 : kMiddle;
+  static constexpr int kMiddle = 1 << (kWidth - 1), kValueMiddle = kWidth == 2 ? 0 : kMiddle;
   static constexpr Scaling kScaling = F::kScaling;
-  static constexpr int blocks(int) { return 1; }
   static constexpr float kKeyUnit = kBareUnit;
-  static constexpr int kKeyMiddle = 0;
-  static constexpr bool kKeyZero = false;
-  KV_HD static constexpr int shift(int i) { return kWidth * i % 8; }
-  KV_DEVICE static uint32_t key_pair(uint32_t word, int i) { return bare_pair<kWidth>(word, i); }
-  KV_DEVICE static uint32_t pair(uint32_t word, int i) {
-    return kValueMiddle ? integer_pair<kWidth, kMiddle>(word, i) : bare_pair<kWidth>(word, i);
+  KV_DEVICE static uint32_t pair(uint32_t word, int i, bool of_key) {
+    return of_key || !kValueMiddle ? bare_pair<kWidth>(word, i) : integer_pair<kWidth, kMiddle>(word, i);
   }
   // What sums of pair(word, i) are to be multiplied with.
-  KV_HD static constexpr float value_unit(int i) { return kValueMiddle ? 1.0f : kBareUnit / (1 << shift(i)); }
+  KV_HD static constexpr float value_unit(int i) {
+    return kValueMiddle ? 1.0f : kBareUnit / (1 << kWidth * i % 8);
+  }
   KV_HD static constexpr int element(int head_dim, int word, int code) {
     return code * words_of(kWidth, head_dim) + word;
   }
@@ -181,13 +178,12 @@ struct Token : InterleavedWords<TokenFormat, kWidth> {
     return static_cast<int>(TokenFormat::meta_bytes({.affine = kAffine}, head_dim));
   }
   // The zero point is what bits of 0 stand for; of keys that have none, products begin with it.
-  template <bool kOfKey>
-  KV_DEVICE static ScaleZero scale(const std::byte* meta, int) {
-    constexpr float kTaken = kOfKey ? Base::kMiddle : Base::kMiddle - Base::kValueMiddle;
+  KV_DEVICE static ScaleZero scale(const std::byte* meta, int, bool of_key) {
+    const int taken = of_key ? 0 : Base::kValueMiddle;  // from codes, as they are multiplied
     const float step = simt::read<float>(meta);
-    if constexpr (!kAffine) return {step, -kTaken * step};
+    if constexpr (!kAffine) return {step, static_cast<float>(taken - Base::kMiddle) * step};
     const float zero = simt::read<float>(meta + 4);
-    return {step, kOfKey || Base::kValueMiddle == 0 ? zero : simt::fma(step, Base::kValueMiddle, zero)};
+    return {step, taken == 0 ? zero : simt::fma(step, static_cast<float>(taken), zero)};
   }
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/encode/encode.h"
-#include "kernels/cuda/encode/params.h"
+#include "kernels/cuda/rows/params.h"
 
 namespace kv::cuda {
 
@@ -11,17 +11,13 @@ inline constexpr int kAppendWarps = 4;
 
 KV_DEVICE UnitTask unit_task(const AppendParams& p, const AppendJob& job, int unit, int side, int inner) {
   const SideLayout& layout = side ? p.layout.v : p.layout.k;
-  const UnitPlace at = place_of(p.layout, job.pages, job.slots ? job.slots[unit] : job.first + unit);
-  std::byte* data = side ? at.page->v : at.page->k;
-  std::byte* meta = side ? at.page->v_meta : at.page->k_meta;
-  const int64_t row = int64_t{unit} * p.layout.unit_rows + inner * layout.encoding.group;
+  const int in_unit = inner * layout.encoding.group, slot = job.slots ? job.slots[unit] : job.first + unit;
+  const RowPair to = locate(p.layout, job.pages, slot * p.layout.unit_rows + in_unit);
   const int64_t row_bytes = int64_t{p.layout.head_dim} * (p.half ? 2 : 4);
-  return {.encoding = layout.encoding,
+  return {.to = side ? to.v : to.k,
           .head_dim = p.layout.head_dim,
-          .rows = (side ? job.v : job.k) + row * row_bytes,
-          .half = p.half,
-          .data = data + int64_t{at.index} * layout.data_stride + int64_t{inner} * layout.data_bytes,
-          .meta = meta + int64_t{at.index} * layout.meta_stride + int64_t{inner} * layout.meta_bytes};
+          .rows = (side ? job.v : job.k) + (int64_t{unit} * p.layout.unit_rows + in_unit) * row_bytes,
+          .half = p.half};
 }
 
 // Warps over the encodings' own units: first all of K's, then all of V's.

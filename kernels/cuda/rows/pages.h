@@ -72,17 +72,19 @@ KV_HD inline UnitPlace place_of(const Layout& layout, const Page* pages, int32_t
 
 // A row of one side: the encoding's unit that holds it, and which of the unit's rows it is.
 struct StoredRow {
-  const std::byte* data;
-  const std::byte* meta;
+  Encoding encoding;
+  std::byte* data;
+  std::byte* meta;
   int32_t row;
 };
 
-KV_HD inline StoredRow row_of(const SideLayout& side, const std::byte* data, const std::byte* meta,
-                              int32_t unit, int32_t row) {
+KV_HD inline StoredRow row_of(const SideLayout& side, std::byte* data, std::byte* meta, int32_t unit,
+                              int32_t row) {
   const int32_t inner = row / side.encoding.group;
-  return {data + int64_t{unit} * side.data_stride + int64_t{inner} * side.data_bytes,
-          meta + int64_t{unit} * side.meta_stride + int64_t{inner} * side.meta_bytes,
-          row % side.encoding.group};
+  return {.encoding = side.encoding,
+          .data = data + int64_t{unit} * side.data_stride + int64_t{inner} * side.data_bytes,
+          .meta = meta + int64_t{unit} * side.meta_stride + int64_t{inner} * side.meta_bytes,
+          .row = row % side.encoding.group};
 }
 
 struct RowPair {
@@ -94,6 +96,12 @@ KV_HD inline RowPair locate(const Layout& layout, const Page* pages, int32_t row
   const UnitPlace at = place_of(layout, pages, unit);
   return {row_of(layout.k, at.page->k, at.page->k_meta, at.index, in_unit),
           row_of(layout.v, at.page->v, at.page->v_meta, at.index, in_unit)};
+}
+
+// The same of `rows` (Problem or CopyJob), whose raw ones follow those of its pages.
+template <class Rows>
+KV_HD RowPair locate(const Layout& layout, const Layout& tail, const Rows& rows, int32_t row) {
+  return row < rows.rows ? locate(layout, rows.pages, row) : locate(tail, rows.tail, row - rows.rows);
 }
 
 }  // namespace kv::cuda

@@ -48,6 +48,7 @@ KV_DEVICE int same_in_warp(int x) { return __shfl_sync(kAllLanes, x, 0); }
 KV_DEVICE bool any(bool condition) { return __any_sync(kAllLanes, condition); }
 
 KV_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+KV_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 KV_DEVICE uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(kAllLanes, x); }
 
 // The block's dynamic shared memory, aligned to 128.
@@ -79,14 +80,11 @@ KV_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
 
 // Two binary16 numbers of one word, the lower first, and back; exact, and rounded to nearest even.
 KV_DEVICE float2 unpack_half2(uint32_t word) {
-  __half2 h;
-  memcpy(&h, &word, 4);
-  return __half22float2(h);
+  return __half22float2(__halves2half2(__ushort_as_half(word & 0xffffu), __ushort_as_half(word >> 16)));
 }
 KV_DEVICE uint32_t pack_half2(float low, float high) {
-  const __half2 h = __floats2half2_rn(low, high);
   uint32_t word;
-  memcpy(&word, &h, 4);
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
 // word & mask | bits, which is one instruction only if it is asked for.
@@ -111,9 +109,8 @@ KV_DEVICE float2 unpack_bfloat2(uint32_t word) {
   return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
 }
 KV_DEVICE uint32_t pack_bfloat2(float low, float high) {
-  const __nv_bfloat162 b = __floats2bfloat162_rn(low, high);
   uint32_t word;
-  memcpy(&word, &b, 4);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
 // Two FP8 numbers of the lower half of a word, exact.
@@ -139,16 +136,15 @@ KV_DEVICE T read(const std::byte* p) {
 template <bool kTransposed>
 KV_DEVICE void load_matrices(const std::byte* own_row, uint32_t (&word)[4]) {
   const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(own_row));
+#define KV_LOAD_MATRICES(how)                                                            \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])              \
+               : "r"(from)                                                               \
+               : "memory")
   if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                 : "r"(from)
-                 : "memory");
+    KV_LOAD_MATRICES(".trans");
   } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                 : "r"(from)
-                 : "memory");
+    KV_LOAD_MATRICES("");
   }
 }
 
@@ -179,17 +175,16 @@ KV_DEVICE void wait_copies() {
 //   a: rows g, g+8, g, g+8 of columns 2t, 2t, 2t+8, 2t+8 (and the right neighbour of each)
 //   b: rows 2t, 2t+8 (and the one below each) of column g
 //   c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+#define KV_MULTIPLY_TILES(type)                                              \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 KV_DEVICE void multiply_half_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  KV_MULTIPLY_TILES("f16");
 }
 KV_DEVICE void multiply_bfloat_tiles(const uint32_t (&a)[4], const uint32_t (&b)[2], float (&c)[4]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  KV_MULTIPLY_TILES("bf16");
 }
 
 }  // namespace kv::simt

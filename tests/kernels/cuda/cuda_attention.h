@@ -7,7 +7,6 @@
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/instance.h"
-#include "kernels/cuda/attention/merge.h"
 #include "tests/kernels/cuda/cuda_head.h"
 
 namespace kv::test {
@@ -75,7 +74,7 @@ class GpuBatch {
  public:
   enum class Path { kSimple, kFast };
   // One of instance.h's: which codecs' kernels are meant.
-  using Find = cuda::Instance (*)(const cuda::Layout&, int);
+  using Find = cuda::FindInstance;
 
   // `item_rows`: of a work item of the fast kernel.
   explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false,

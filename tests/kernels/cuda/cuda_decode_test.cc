@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "kernels/cuda/attention/plan.h"
 #include "tests/kernels/cuda/cuda_attention.h"
 
 namespace kv {
@@ -183,7 +182,7 @@ TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
                                                  : batch.decode(cuda::find_token, {.seed = 1}));
       return problems.front().relative_error();
     };
-    const double cut = error(cuda::item_rows(int64_t{1} << 40, 132)), whole = error(kRows);
+    const double cut = error(cuda::kMostItemRows), whole = error(kRows);
     EXPECT_LT(cut, 5e-6) << codec.name();
     EXPECT_GT(whole, 5e-6) << codec.name() << ": then items need no limit";
     std::printf("%s: error %.2g in items as planned, %.2g in one\n", codec.name().c_str(), cut, whole);

@@ -116,7 +116,7 @@ class GpuHead {
     for (int32_t row = 0; row < rows_; ++row) {
       const cuda::RowPair pair = cuda::locate(layout, pages.data(), row);
       const cuda::StoredRow& at = v ? pair.v : pair.k;
-      decode_row((v ? layout.v : layout.k).encoding, layout.head_dim, at.data, at.meta, at.row,
+      decode_row(at.encoding, layout.head_dim, at.data, at.meta, at.row,
                  &all[static_cast<size_t>(row) * layout.head_dim]);
     }
     return all;
@@ -131,8 +131,7 @@ class GpuHead {
     return store_.emplace_back(int64_t{stride} * units).get();
   }
   void encode(const cuda::SideLayout& side, const float* rows, const cuda::StoredRow& at) {
-    encode_unit(side.encoding, layout.head_dim, rows, const_cast<std::byte*>(at.data),
-                const_cast<std::byte*>(at.meta));
+    encode_unit(side.encoding, layout.head_dim, rows, at.data, at.meta);
   }
 
   int32_t rows_;

@@ -12,77 +12,51 @@
 
 namespace kv::cuda {
 
-// Demangled, these differ from the kernels' names by the word "Name" alone.
-template <class K, class V, int kHeadDim, int kQueries>
+// Demangled, it differs from the kernel's name by the word "Name" alone.
+template <class Block>
 struct decodeName {};
-template <int kHeadDim, int kQueries>
-struct decode_f32Name {};
 
-template <class T>
+template <class Block>
 std::string name_of() {
-  char* text = abi::__cxa_demangle(typeid(T).name(), nullptr, nullptr, nullptr);
+  char* text = abi::__cxa_demangle(typeid(decodeName<Block>).name(), nullptr, nullptr, nullptr);
   std::string name = text;
   std::free(text);
   return name.erase(name.find("Name<"), 4);
 }
 
-template <class Pair>
+template <class K, class V>
 const char* codec() {
   for (const gpu_check::CodecChoice& c : gpu_check::codecs()) {
-    if (Pair::K::stores(c.k) && Pair::V::stores(c.v)) return c.name.c_str();
+    if (K::stores(c.k) && V::stores(c.v)) return c.name.c_str();
   }
   return "unknown";
 }
 
-template <class Pair, int kHeadDim, int kQueries>
-void print() {
-  using K = typename Pair::K;
-  using V = typename Pair::V;
-  using Shape = TileShape<K, V, kHeadDim>;
-  std::string name;
+template <class K, class V, int kHeadDim, int kQueries>
+void print(DecodeBlock<K, V, kHeadDim, kQueries> block) {
+  using Block = decltype(block);
+  using Lane = typename Block::Lane;
+  using Shape = typename Block::Shape;
   int products = 0;
-  if constexpr (std::is_same_v<K, F32>) {
-    name = name_of<decode_f32Name<kHeadDim, kQueries>>();
-  } else {
-    using Lane = DecodeLane<K, V, kHeadDim, kQueries>;
-    name = name_of<decodeName<K, V, kHeadDim, kQueries>>();
+  if constexpr (!std::is_same_v<K, F32>) {
     products = Shape::kRows / 8 * (kHeadDim / 16) * (Lane::Query::kMatrices + Lane::Weights::kMatrices);
     if (Lane::kScalesQueries) products += kHeadDim / 16 * Lane::Query::kMatrices;  // with the zero points
   }
   std::printf(
       "{\"name\": \"%s\", \"codec\": \"%s\", \"head_dim\": %d, \"queries\": %d, \"rows\": %d, \"bytes\": %d, "
-      "\"products\": %d, "
-      "\"shared_bytes\": %d}\n",
-      name.c_str(), codec<Pair>(), kHeadDim, kQueries, Shape::kRows, Shape::kBytes, products,
-      BlockOf<K, V, kHeadDim, kQueries>::kSharedBytes);
+      "\"products\": %d, \"shared_bytes\": %d}\n",
+      name_of<Block>().c_str(), codec<K, V>(), kHeadDim, kQueries, Shape::kRows, Shape::kBytes, products,
+      Block::kSharedBytes);
 }
 
-template <class Pair, int kHeadDim>
+template <class... Lists>
 void print_all() {
-  if constexpr (std::is_same_v<typename Pair::K, F32>) {
-    print<Pair, kHeadDim, 1>();
-    print<Pair, kHeadDim, 4>();
-  } else {
-    print<Pair, kHeadDim, 8>();
-    if constexpr (kHeadDim <= 128) print<Pair, kHeadDim, 16>();
-  }
-}
-
-template <class... Pairs>
-void print_list(CodecList<Pairs...>) {
-  (print_all<Pairs, 64>(), ...);
-  (print_all<Pairs, 128>(), ...);
-  (print_all<Pairs, 256>(), ...);
+  (visit_instances(Lists(), [](auto block) { print(block); }), ...);
 }
 
 }  // namespace kv::cuda
 
 int main() {
   using namespace kv::cuda;
-  print_list(PlainCodecs());
-  print_list(Fp8Codecs());
-  print_list(BlockCodecs());
-  print_list(TokenCodecs());
-  print_list(SymmetricCodecs());
-  print_list(KiviCodecs());
+  print_all<PlainCodecs, Fp8Codecs, BlockCodecs, TokenCodecs, SymmetricCodecs, KiviCodecs>();
 }

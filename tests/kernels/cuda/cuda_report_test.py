@@ -12,7 +12,7 @@ import pytest
 import sass
 
 # Pairs of codecs, and head_dims with the queries of a block: 8 or 16 of 64 and of 128, 8 of 256; of f32 1 or 4.
-INSTANCES = {"decode": 16 * 5, "decode_f32": 3 * 2}
+INSTANCES = {"decode": 16 * 5 + 3 * 2}
 # The plain kernels are not tuned. What the others may have follows from their blocks an SM.
 MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128}
 OTHERS = 64

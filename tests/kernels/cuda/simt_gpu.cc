@@ -3,7 +3,6 @@
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
 #include "kernels/cuda/attention/instance.h"
-#include "kernels/cuda/attention/merge.h"
 #include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
@@ -13,13 +12,10 @@ namespace {
 
 int blocks(int queries, int of) { return (queries + of - 1) / of; }
 
+constexpr int kSharedBytes = 227 << 10;  // an H100's
+
 cuda::Instance find(const cuda::Layout& layout, int queries) {
-  for (const auto find_in : {cuda::find_plain, cuda::find_fp8, cuda::find_block, cuda::find_token,
-                             cuda::find_symmetric, cuda::find_kivi}) {
-    const cuda::Instance found = find_in(layout, queries);
-    if (found.kernel) return found;
-  }
-  return {};
+  return cuda::find_instance(layout, queries, kSharedBytes);
 }
 
 }  // namespace

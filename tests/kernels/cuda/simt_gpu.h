@@ -28,18 +28,14 @@ class SimtGpu : public cuda::Gpu {
   cuda::GpuInfo info() const override {
     return {.name = "shim", .multiprocessors = 1, .l2_bytes = 1 << 12, .free_bytes = size_t{1} << 32};
   }
-  std::byte* allocate(size_t bytes) override {
+  std::byte* allocate(size_t bytes, Place place) override {
+    if (place == Place::kPinned) pinned_bytes += static_cast<int64_t>(bytes);
     return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   }
-  void release(std::byte* p) noexcept override {
+  void release(std::byte* p, Place) noexcept override {
     finish();
     std::free(p);
   }
-  std::byte* allocate_pinned(size_t bytes) override {
-    pinned_bytes += static_cast<int64_t>(bytes);
-    return allocate(bytes);
-  }
-  void release_pinned(std::byte* p) noexcept override { release(p); }
   void copy(void* to, const void* from, size_t bytes) override {
     main_.run_to(main_.end());
     std::memcpy(to, from, bytes);
@@ -131,11 +127,11 @@ class SimtGpu : public cuda::Gpu {
   int64_t launches_ = 0, clock_ = 0, stopped_ = 0;
   const Late late_;
   Work main_, ahead_;
-  struct Place {
+  struct Given {
     Queue queue;
     int64_t end;
   };
-  std::vector<Place> marks_;
+  std::vector<Given> marks_;
 };
 
 }  // namespace kv::test

@@ -21,9 +21,6 @@
 struct float2 {
   float x, y;
 };
-struct alignas(8) uint2 {
-  uint32_t x, y;
-};
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
@@ -79,6 +76,7 @@ inline bool any(bool condition, KV_HERE) {
 }
 
 inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 inline uint32_t largest_of_warp(uint32_t x, KV_HERE) {
   if (Machine::current().skips("largest_of_warp", file, line)) return x;
   const std::byte* meeting = Machine::current().meet("largest_of_warp", 0, &x, sizeof x);

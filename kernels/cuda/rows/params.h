@@ -1,5 +1,5 @@
-// What attention on a GPU works on, and what each kernel of attention/ is launched with. Plain data, so that the host
-// can fill it in without a CUDA compiler; all pointers are the device's.
+// What the kernels work on, and what each is launched with. Plain data, so that the host can fill it in without a
+// CUDA compiler; all pointers are the device's.
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,23 @@
 #include "kernels/cuda/rows/pages.h"
 
 namespace kv::cuda {
+
+// New units of one (sequence, layer, kv head): unit u goes to unit slots[u] of the pages, or to first + u
+// where there are no slots.
+struct AppendJob {
+  const std::byte* k;  // [units * unit_rows, head_dim], f32 or f16
+  const std::byte* v;
+  const Page* pages;
+  const int32_t* slots;  // [units] or null
+  int32_t first;
+  int32_t units;
+};
+
+struct AppendParams {
+  Layout layout;
+  const AppendJob* jobs;  // [blocks_y]
+  bool half;              // the rows are f16
+};
 
 // The queries that read one (sequence, layer, kv head): `group` query heads, n tokens each. Logical rows are
 // those of `pages` and then those of `tail`. Token i sees rows [0, visible + i).
@@ -57,8 +74,8 @@ struct CopyParams {
   Layout layout, tail;
   const CopyJob* jobs;  // [blocks_y]
   const float* angles;  // [places, 2, head_dim / 2] cosines and sines, or null
-  bool
-      halves;  // half-split RoPE: channels i and i + head_dim / 2 are a pair; else interleaved: 2i and 2i + 1
+  // Half-split RoPE: channels i and i + head_dim / 2 are a pair; else interleaved: 2i and 2i + 1.
+  bool halves;
 };
 
 struct AttendParams {
@@ -69,6 +86,10 @@ struct AttendParams {
   int32_t split_rows;
   int32_t first_split = 0;  // that of block_z 0
 };
+
+// Tensor cores cut their sums off and do not round them (tests' simt/tensor_core.h has the sources), so a sum's
+// error grows with its rows. What is merged from items of so many rows stays far under the 5e-6 demanded.
+inline constexpr int32_t kMostItemRows = 4096;
 
 // A block's work: rows [begin, end) of a problem's pages, or of its raw tail.
 struct WorkItem {
