@@ -34,24 +34,31 @@ constexpr int kWordsPerBlock = kGgmlBlock* F::kBits / 32;
 template <class F>
 constexpr int kBlockShift = kWordsPerBlock<F> == 8 ? 3 : 2;  // its logarithm
 
+// Calls call(format) with the format of codes in blocks.
+template <class Call>
+HWY_INLINE void visit_block_codes(const Encoding& e, const Call& call) {
+  visit_format(e.format, [&](auto format) KV_ATTR {
+    using F = decltype(format);
+    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) call(format);
+  });
+}
+
 // Calls call(format, di, pack) with the format of codes in blocks, with vectors of words, and with the rows that a
 // vector holds.
 template <class Call>
 HWY_INLINE void with_blocks(const Encoding& e, int head_dim, const Call& call) {
   constexpr std::integral_constant<int, 1> one;
-  visit_format(e.format, [&](auto format) KV_ATTR {
+  visit_block_codes(e, [&](auto format) KV_ATTR {
     using F = decltype(format);
-    if constexpr (F::kScaling == Scaling::kBlock && F::kElements == Elements::kCodes) {
-      const hn::ScalableTag<int32_t> full;
-      const int words = words_of(F::kBits, head_dim);
-      if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(format, full, one);
-      if constexpr (hn::MaxLanes(full) > 8 && F::kBits < 8) {
-        if (words * 2 == static_cast<int>(hn::Lanes(full)))
-          return call(format, full, std::integral_constant<int, 2>());
-      }
-      if (words % 8 == 0) return call(format, hn::CappedTag<int32_t, 8>(), one);
-      call(format, hn::CappedTag<int32_t, 4>(), one);
+    const hn::ScalableTag<int32_t> full;
+    const int words = words_of(F::kBits, head_dim);
+    if (words % static_cast<int>(hn::Lanes(full)) == 0) return call(format, full, one);
+    if constexpr (hn::MaxLanes(full) > 8 && F::kBits < 8) {
+      if (words * 2 == static_cast<int>(hn::Lanes(full)))
+        return call(format, full, std::integral_constant<int, 2>());
     }
+    if (words % 8 == 0) return call(format, hn::CappedTag<int32_t, 8>(), one);
+    call(format, hn::CappedTag<int32_t, 4>(), one);
   });
 }
 
@@ -65,13 +72,17 @@ struct OneRow<DI, 1> {
   using Tag = DI;
 };
 
-// As unsigned codes.
+// Stored words as unsigned codes.
+template <class F, class DI>
+HWY_INLINE hn::Vec<DI> unsigned_codes(DI di, hn::Vec<DI> words) {
+  const hn::RebindToUnsigned<DI> du;
+  if constexpr (F::kSignBits == 0) return words;
+  return hn::BitCast(di, hn::Xor(hn::BitCast(du, words), hn::Set(du, F::kSignBits)));
+}
+
 template <class F, class DI>
 HWY_INLINE hn::Vec<DI> load_words(DI di, const std::byte* row, int word) {
-  const hn::RebindToUnsigned<DI> du;
-  auto words = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row) + word);
-  if constexpr (F::kSignBits != 0) words = hn::Xor(words, hn::Set(du, F::kSignBits));
-  return hn::BitCast(di, words);
+  return unsigned_codes<F>(di, hn::LoadU(di, reinterpret_cast<const int32_t*>(row) + word));
 }
 
 // The same of kPack rows: row[0], and behind it row[next].
@@ -87,34 +98,41 @@ HWY_INLINE hn::Vec<DI> load_rows(DI di, const std::byte* const* row, int next, i
 
 // ---- scales ----
 
+// Scales of blocks first … of kRowStep rows from row j of `meta` [count] on, as stored: where they lie in memory, or copied
+// to `scratch` with zeros behind. RowBits holds those of a row.
+template <class RowBits>
+HWY_INLINE const uint16_t* stored_scales(const std::byte* const* meta, int first, int blocks, int count,
+                                         int j, RowBits (&scratch)[kRowStep]) {
+  constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
+  const int64_t offset = first * int64_t{sizeof(uint16_t)};
+  const int valid = std::min(kBlocks, blocks - first);
+  if (blocks == kBlocks && j + kRowStep <= count && is_contiguous(meta + j, sizeof(RowBits)))
+    return reinterpret_cast<const uint16_t*>(meta[j]);
+  for (int i = 0; i < kRowStep; ++i) {
+    scratch[i] = 0;
+    if (j + i >= count) continue;
+    if (valid == kBlocks) {  // its own branch, where the size is known
+      std::memcpy(scratch + i, meta[j + i] + offset, sizeof(RowBits));
+    } else {
+      std::memcpy(scratch + i, meta[j + i] + offset, static_cast<size_t>(valid) * sizeof(uint16_t));
+    }
+  }
+  return reinterpret_cast<const uint16_t*>(scratch);
+}
+
 // A group's scales of blocks first … of rows `meta` [count] -> out [whole_steps(count), blocks of a group], zeros
-// behind. RowBits holds those of a row. False if a scale is not finite.
+// behind. False if a scale is not finite.
 template <class RowBits>
 bool load_group(const std::byte* const* meta, int first, int blocks, int count, float* out) {
   constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
   const hn::CappedTag<float, 16> df;
   const hn::Rebind<uint16_t, decltype(df)> half;
-  const int64_t offset = first * int64_t{sizeof(uint16_t)};
-  const int valid = std::min(kBlocks, blocks - first);
   auto probe = hn::Zero(df);
   for (int j = 0; j < count; j += kRowStep, out += kRowStep * kBlocks) {
-    RowBits stored[kRowStep];  // in the order of memory
-    const void* from = stored;
-    if (blocks == kBlocks && j + kRowStep <= count && is_contiguous(meta + j, sizeof(RowBits))) {
-      from = meta[j];
-    } else {
-      for (int i = 0; i < kRowStep; ++i) {
-        stored[i] = 0;
-        if (j + i >= count) continue;
-        if (valid == kBlocks) {  // its own branch, where the size is known
-          std::memcpy(stored + i, meta[j + i] + offset, sizeof(RowBits));
-        } else {
-          std::memcpy(stored + i, meta[j + i] + offset, static_cast<size_t>(valid) * sizeof(uint16_t));
-        }
-      }
-    }
+    RowBits scratch[kRowStep];
+    const uint16_t* stored = stored_scales(meta, first, blocks, count, j, scratch);
     for (int i = 0; i < kRowStep * kBlocks; i += static_cast<int>(hn::Lanes(df))) {
-      const auto scales = widen_half(df, hn::LoadU(half, static_cast<const uint16_t*>(from) + i));
+      const auto scales = widen_half(df, hn::LoadU(half, stored + i));
       hn::Store(scales, df, out + i);
       probe = hn::MulAdd(scales, hn::Zero(df), probe);
     }

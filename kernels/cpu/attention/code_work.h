@@ -42,6 +42,12 @@ struct BlockScales {
   const float* group(int g) const { return scale + g * kTileRows * group_blocks; }
 };
 
+// The same by columns, [blocks, rows]: of kInt8. Zeros behind a run's last row, to the end.
+struct ScaleColumns {
+  alignas(64) float scale[kMaxBlocks * kTileRows];
+  const float* at(int block, int row) const { return scale + block * kTileRows + row; }
+};
+
 // ---- queries as 16-bit codes ----
 
 // A task's, in memory that tasks share.
@@ -52,7 +58,7 @@ struct CodedQueries {
   int32_t* start;      // [queries, words]: of formats with blocks, -middle times the sum of four lanes' q
   float* step;         // [queries] an element is about step * q
   int32_t* start_sum;  // [queries] of interleaved codes, -middle times the sum of all q
-  float* block_step;   // [queries, words] of kInt8: the step of the word's block
+  float* block_step;   // [queries, blocks] of kInt8
   float* offset;       // [queries] what zero points add to each score; of row scales: the sum of the query
   std::optional<Encoding> coded_for;  // rows of which they are to meet
 };
@@ -102,19 +108,20 @@ struct BlockWeights {
   int group_blocks;
 };
 
-// The same as 8-bit codes (kInt8), of four consecutive rows in one 32-bit lane, with a step a block.
+// The same as 8-bit codes (kInt8), of rows i, i + 16, i + 32 and i + 48 in one 32-bit lane, with a step a block.
 struct Int8Weights {
   static constexpr int kQuads = kTileRows / 4;
   static constexpr int kStride = kQuads * kMaxBlocks;  // from a query's to the next one's
-  alignas(64) int32_t quad[4 * kStride];               // [queries, groups, quads, blocks of a group]
-  alignas(64) int32_t start[4 * kMaxBlocks];           // [queries, blocks]: -middle * their sum
-  alignas(64) float step[4 * kMaxBlocks];              // [queries, blocks]: a weight is about step * code
+  alignas(64) int32_t quad[4 * kStride];      // [queries, groups of four blocks, quads, blocks of a group]
+  alignas(64) int32_t start[4 * kMaxBlocks];  // [queries, blocks]: what unsigned codes have too much
+  alignas(64) float step[4 * kMaxBlocks];     // [queries, blocks]: a weight is about step * code
 };
 
 // Not initialised: only what is written is read.
 struct CodeScratch {
   RowScales rows;
   BlockScales blocks;
+  ScaleColumns columns;
   alignas(64) float scaled_queries[4 * kMaxHeadDim];
   RowWeights row_weights;
   BlockWeights block_weights;

@@ -1,9 +1,8 @@
 // Products of 8-bit codes: what int8_scores.cc and int8_values.cc share. Private to kernels/cpu; compiled once a target.
 //
-// Codes of rows are taken as unsigned bytes, queries and weights are signed ones, and four neighbours' products are
-// summed exactly in each 32-bit lane: vpdpbusd where there is VNNI. 4-bit codes lie in two *byte planes* of a word:
-//
-//   plane 0   low halves: slots 0, 2, 4, 6        plane 1   high halves: slots 1, 3, 5, 7
+// Four neighbours' products are summed exactly in each 32-bit lane: vpdpbusd where there is VNNI, which multiplies unsigned
+// bytes with signed ones. 4-bit codes lie in two *byte planes*: a block's codes 0 … 15 in low halves of its 16 bytes, 16 … 31 in
+// high ones.
 #if defined(KV_INT8_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_INT8_CODES_INL_H_
 #undef KV_INT8_CODES_INL_H_
@@ -13,17 +12,12 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/cpu/attention/block_words-inl.h"
+#include "kernels/cpu/attention/block_codes-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr float kLargestInt8 = 127.0f;
-
-template <int kBits>
-constexpr int kBytePlanes = 8 / kBits;
 
 // sum + the products of unsigned bytes of a with signed ones of b, added in fours.
 template <class DI>
@@ -44,6 +38,45 @@ HWY_INLINE hn::Vec<DI> add_quad_products([[maybe_unused]] DI di, hn::Vec<DI> a, 
 #endif
 }
 
+// The same with one word for all lanes of b.
+template <class DI>
+HWY_INLINE hn::Vec<DI> add_quad_products_of_word([[maybe_unused]] DI di, hn::Vec<DI> a, const int32_t* b,
+                                                 hn::Vec<DI> sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if constexpr (hn::MaxLanes(DI()) == 16) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "m"(*b));
+    return sum;
+  }
+#endif
+  return add_quad_products(di, a, hn::Set(di, *b), sum);
+}
+
+// Four vectors' 128-bit blocks, of which each vector has a row -> their columns, one after another.
+template <class DI>
+HWY_INLINE void transpose_blocks(DI di, hn::Vec<DI> (&v)[4]) {
+  const hn::Vec<DI> a = v[0], b = v[1], c = v[2], d = v[3];
+  if constexpr (hn::MaxLanes(DI()) == 8) {
+    v[0] = hn::ConcatLowerLower(di, b, a);
+    v[1] = hn::ConcatLowerLower(di, d, c);
+    v[2] = hn::ConcatUpperUpper(di, b, a);
+    v[3] = hn::ConcatUpperUpper(di, d, c);
+  }
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (hn::MaxLanes(DI()) == 16) {
+    const auto ab = _mm512_shuffle_i32x4(a.raw, b.raw, 0x44), cd = _mm512_shuffle_i32x4(c.raw, d.raw, 0x44);
+    const auto ab_upper = _mm512_shuffle_i32x4(a.raw, b.raw, 0xee);
+    const auto cd_upper = _mm512_shuffle_i32x4(c.raw, d.raw, 0xee);
+    v[0].raw = _mm512_shuffle_i32x4(ab, cd, 0x88);
+    v[1].raw = _mm512_shuffle_i32x4(ab, cd, 0xdd);
+    v[2].raw = _mm512_shuffle_i32x4(ab_upper, cd_upper, 0x88);
+    v[3].raw = _mm512_shuffle_i32x4(ab_upper, cd_upper, 0xdd);
+  }
+#endif
+}
+
+template <int kBits>
+constexpr int kBytePlanes = 8 / kBits;
+
 // Byte plane kPlane of words.
 template <int kBits, int kPlane, class DI>
 HWY_INLINE hn::Vec<DI> byte_plane(DI di, hn::Vec<DI> words) {
@@ -54,6 +87,52 @@ HWY_INLINE hn::Vec<DI> byte_plane(DI di, hn::Vec<DI> words) {
     const auto shifted = hn::ShiftRight<kBits * kPlane>(hn::BitCast(du, words));
     return hn::BitCast(di, hn::And(shifted, hn::Set(du, 0x0f0f0f0fu)));
   }
+}
+
+// ---- scales ----
+
+// Scales of four blocks, or of two, from block `first` on -> their columns; `lowest` and `probe` see them all.
+template <class RowBits, class DF>
+HWY_INLINE void load_columns(DF df, const std::byte* const* meta, int first, int blocks, int count,
+                             ScaleColumns& out, hn::Vec<DF>& lowest, hn::Vec<DF>& probe) {
+  constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
+  const hn::Rebind<uint16_t, DF> half;
+  for (int j = 0; j < count; j += kRowStep) {
+    RowBits scratch[kRowStep];
+    const uint16_t* stored = stored_scales(meta, first, blocks, count, j, scratch);
+    for (int i = 0; i < kRowStep; i += static_cast<int>(hn::Lanes(df))) {
+      hn::Vec<decltype(half)> column[4];
+      if constexpr (kBlocks == 4) {
+        hn::LoadInterleaved4(half, stored + kBlocks * i, column[0], column[1], column[2], column[3]);
+      } else {
+        hn::LoadInterleaved2(half, stored + kBlocks * i, column[0], column[1]);
+        column[2] = column[3] = hn::Zero(half);
+      }
+      for (int b = 0; b < 4; ++b) {
+        const auto scale = widen_half(df, column[b]);
+        hn::Store(scale, df, out.scale + (first + b) * kTileRows + j + i);
+        lowest = hn::Min(lowest, scale);
+        probe = hn::MulAdd(scale, hn::Zero(df), probe);
+      }
+    }
+  }
+}
+
+// `meta` [count] -> out. False if a scale is not finite, or below `least`.
+inline bool load_scale_columns(const std::byte* const* meta, int count, int blocks, float least,
+                               ScaleColumns& out) {
+  const hn::CappedTag<float, 16> df;
+  auto lowest = hn::Zero(df), probe = hn::Zero(df);
+  for (int first = 0; first < blocks; first += 4) {
+    if (blocks == 2) {
+      load_columns<uint32_t>(df, meta, first, blocks, count, out, lowest, probe);
+    } else {
+      load_columns<uint64_t>(df, meta, first, blocks, count, out, lowest, probe);
+    }
+    for (int b = first; b < first + 4; ++b)
+      std::fill(out.scale + b * kTileRows + whole_steps(count), out.scale + (b + 1) * kTileRows, 0.0f);
+  }
+  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df))) && hn::AllTrue(df, hn::Ge(lowest, hn::Set(df, least)));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -3,7 +3,8 @@
 //
 //   score   sum over blocks of (step of q) (scale of k) (sum of q8 (code of k))      step: largest of the block's q / 127
 //   value   sum over tiles of step (sum of w8 (code of v))                           w8: p (scale of v), in steps of the
-//                                                                    largest such number of the tile and block / 127
+//                                                                    largest such number of the tile and block / 255, or
+//                                                                    / 127 where scales have a sign (q4_0)
 //
 // Sides without codes in blocks, as the newest rows that a codec keeps raw, are multiplied as they are.
 #include "kernels/cpu/attention/int8_scalar.h"
@@ -42,13 +43,15 @@ CodedRow read_row(const Side& side, int64_t row, int head_dim) {
   return out;
 }
 
-// x -> whole numbers of at most 127; returns their step.
-float code_int8(std::span<float> x) {
+constexpr float kSigned = 127.0f, kUnsigned = 255.0f;  // the largest number of 8 bits
+
+// x -> whole numbers of at most `top`; returns their step.
+float code_int8(std::span<float> x, float top) {
   float largest = 0.0f;
   for (const float v : x) largest = std::max(largest, std::abs(v));
-  const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+  const float inverse = largest > 0.0f ? top / largest : 0.0f;
   for (float& v : x) v = std::nearbyint(v * inverse);
-  return largest / 127.0f;
+  return largest / top;
 }
 
 double score_of(std::vector<float> q, const CodedRow& k) {
@@ -57,7 +60,8 @@ double score_of(std::vector<float> q, const CodedRow& k) {
     const size_t count = std::min<size_t>(kGgmlBlock, q.size() - first);
     double step = 1.0, sum = 0.0;
     if (k.in_blocks())
-      step = double{code_int8(std::span(q).subspan(first, count))} * double{k.scale[first / kGgmlBlock]};
+      step = double{code_int8(std::span(q).subspan(first, count), kSigned)} *
+             double{k.scale[first / kGgmlBlock]};
     for (size_t i = first; i < first + count; ++i) sum += double{q[i]} * double{k.code[i]};
     score += step * sum;
   }
@@ -71,7 +75,8 @@ void add_values(std::span<const CodedRow> rows, std::span<const double> p, std::
     for (size_t j = 0; j < rows.size(); ++j)
       weights.push_back(static_cast<float>(p[j]) *
                         (rows[j].in_blocks() ? rows[j].scale[first / kGgmlBlock] : 1.0f));
-    const double step = rows[0].in_blocks() ? double{code_int8(weights)} : 1.0;
+    const float top = rows[0].encoding.format == Format::kQ8_0 ? kUnsigned : kSigned;
+    const double step = rows[0].in_blocks() ? double{code_int8(weights, top)} : 1.0;
     for (size_t i = first; i < std::min(out.size(), first + kGgmlBlock); ++i) {
       double sum = 0.0;
       for (size_t j = 0; j < rows.size(); ++j) sum += double{weights[j]} * double{rows[j].code[i]};

@@ -1,6 +1,14 @@
 // Scores of rows of codes in blocks (q8_0, q4_0) with queries of 8 bits under a step a block, as ggml's products of
-// blocks have them; compiled once for each instruction set. The loop is block_scores.cc's, with four codes in a lane in
-// place of two.
+// blocks have them; compiled once for each instruction set.
+//
+// Keys lie in lanes: words of as many rows as a vector has lanes are transposed once for all queries, four rows of each 128-bit
+// block at a time. A query's word then meets all lanes, sums need none across them, and a block's scales of those rows are a
+// vector.
+//
+//   in      row 0   w3 w2 w1 w0         out     word 0   r3 r2 r1 r0      (in each 128-bit block: w0 of row 3, 2, 1, 0)
+//           row 1   w3 w2 w1 w0                 word 1   r3 r2 r1 r0
+//           row 2   w3 w2 w1 w0                 word 2   r3 r2 r1 r0
+//           row 3   w3 w2 w1 w0                 word 3   r3 r2 r1 r0
 #include "kernels/cpu/attention/code_work.h"
 #include "kernels/cpu/targets.h"
 
@@ -12,6 +20,7 @@
 
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
+#include "kernels/cpu/attention/block_words-inl.h"
 #include "kernels/cpu/attention/int8_codes-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
 
@@ -20,121 +29,142 @@ namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A block's elements x -> its codes; returns their step.
-inline float code_block_int8(const float* x, int8_t* codes) {
+constexpr float kLargestQuery = 127.0f;
+constexpr int kBlockWords = kGgmlBlock / 4;  // of 8-bit codes
+
+// Query r's elements x [head_dim] -> codes in their order, starts and steps block by block.
+template <class F>
+void code_int8_query(const float* x, int head_dim, int r, CodedQueries& out) {
   const hn::CappedTag<float, 16> df;
+  const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<int8_t, decltype(df)> narrow;
-  const float largest = largest_magnitude(x, kGgmlBlock);
-  const auto inverse = hn::Set(df, largest > 0.0f ? kLargestInt8 / largest : 0.0f);
-  for (int i = 0; i < kGgmlBlock; i += static_cast<int>(hn::Lanes(df)))
-    hn::StoreU(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(hn::LoadU(df, x + i), inverse))), narrow,
-               codes + i);
-  return largest * (1.0f / kLargestInt8);
+  auto* codes = reinterpret_cast<int8_t*>(out.q + r * CodedQueries::kStride);
+  for (int b = 0; b < head_dim / kGgmlBlock; ++b, x += kGgmlBlock, codes += kGgmlBlock) {
+    const float largest = largest_magnitude(x, kGgmlBlock);
+    const auto inverse = hn::Set(df, largest > 0.0f ? kLargestQuery / largest : 0.0f);
+    auto sum = hn::Zero(di);
+    for (int i = 0; i < kGgmlBlock; i += static_cast<int>(hn::Lanes(df))) {
+      const auto code = hn::NearestInt(hn::Mul(hn::LoadU(df, x + i), inverse));
+      hn::StoreU(hn::DemoteTo(narrow, code), narrow, codes + i);
+      sum = hn::Add(sum, code);
+    }
+    const int at = r * CodedQueries::kStartStride + b;
+    out.block_step[at] = largest * (1.0f / kLargestQuery);
+    out.start[at] = -kMiddle<F::kBits> * hn::GetLane(hn::SumOfLanes(di, sum));
+  }
 }
 
-// Query r's elements x [head_dim] -> codes [vectors, byte planes, words of a 128-bit block, kPack, lanes], each word four
-// times; starts and steps word by word, of two rows in a vector for both.
-template <class F, int kPack, class DI>
-void code_int8_query(DI, const float* x, int head_dim, int r, CodedQueries& out) {
-  const typename OneRow<DI, kPack>::Tag di;
-  const hn::Repartition<int8_t, decltype(di)> d8;
-  constexpr int kPlanes8 = kBytePlanes<F::kBits>;
-  const int lanes = static_cast<int>(hn::Lanes(di)), words = words_of(F::kBits, head_dim);
-  HWY_ALIGN int8_t in_order[kMaxHeadDim], codes[HWY_MAX_BYTES];
-  float step[kMaxBlocks];
-  for (int b = 0; b < head_dim / kGgmlBlock; ++b)
-    step[b] = code_block_int8(x + b * kGgmlBlock, in_order + b * kGgmlBlock);
-  auto* q = reinterpret_cast<int32_t*>(out.q + r * 2 * kPack * head_dim);
-  int32_t* first = out.start + r * CodedQueries::kStartStride;
-  float* steps = out.block_step + r * CodedQueries::kStartStride;
-  for (int w = 0; w < words; w += lanes) {
-    auto sum = hn::Zero(di);
-    for (int p = 0; p < kPlanes8; ++p) {
-      for (int i = 0; i < 4 * lanes; ++i)
-        codes[i] = in_order[F::element(head_dim, w + i / 4, i % 4 * kPlanes8 + p)];
-      const auto word = hn::BitCast(di, hn::Load(d8, codes));
-      q = store_spread<kPack>(di, word, q);
-      sum = add_quad_products(di, hn::Set(di, 0x01010101), word, sum);
+// 16 bytes from `offset` on of as many rows as fill a vector: row[0], row[4], row[8] …
+template <class DI>
+HWY_INLINE hn::Vec<DI> load_pieces(DI di, const std::byte* const* row, int64_t offset) {
+  if constexpr (hn::MaxLanes(DI()) == 4) {
+    return hn::LoadU(di, reinterpret_cast<const int32_t*>(row[0] + offset));
+  } else {
+    const hn::Half<DI> half;
+    constexpr int kUpper = hn::MaxLanes(DI()) / 2;
+    return hn::Combine(di, load_pieces(half, row + kUpper, offset), load_pieces(half, row, offset));
+  }
+}
+
+// Words from byte `offset` on of `lanes` keys, as unsigned codes: 16 at a time where rows have so many and vectors so many
+// lanes, else four.
+template <class F, int kWords, class DI>
+HWY_INLINE void load_key_words(DI di, const std::byte* const* keys, int64_t offset,
+                               hn::Vec<DI> (&words)[kWords]) {
+  const hn::RepartitionToNarrow<DI> d16;
+  for (int first = 0; first < kWords; first += 4) {
+    hn::Vec<decltype(d16)> some[4];
+    for (int i = 0; i < 4; ++i) {
+      const auto word = kWords == 16 ? load_words<F>(di, keys[first + i] + offset, 0)
+                                     : unsigned_codes<F>(di, load_pieces(di, keys + i, offset));
+      some[i] = hn::BitCast(d16, word);
     }
-    const auto start = sum_in_blocks(di, hn::Mul(sum, hn::Set(di, -kMiddle<F::kBits>)));
-    for (int copy = 0; copy < kPack; ++copy, first += lanes, steps += lanes) {
-      hn::StoreU(start, di, first);
-      for (int i = 0; i < lanes; ++i) steps[i] = step[(w + i) / kWordsPerBlock<F>];
+    transpose_words(d16, some);
+    for (int i = 0; i < 4; ++i) words[first + i] = hn::BitCast(di, some[i]);
+  }
+  if constexpr (kWords == 16) {
+    hn::Vec<DI> column[4][4];
+    for (int i = 0; i < 4; ++i) {
+      for (int rows = 0; rows < 4; ++rows) column[i][rows] = words[4 * rows + i];
+      transpose_blocks(di, column[i]);
     }
+    for (int w = 0; w < 16; ++w) words[w] = column[w % 4][w / 4];
   }
 }
 
 // All queries against keys [count] -> scores.
-template <class F, int kPack, class DI>
-HWY_NOINLINE void score_int8_rows(DI di, const std::byte* const* keys, int count, const BlockScales& scales,
-                                  const CodedQueries& coded, int queries, int vectors,
+template <class F, int kWords>
+HWY_NOINLINE void score_int8_rows(const std::byte* const* keys, int count, const ScaleColumns& scales,
+                                  const CodedQueries& coded, int queries, int head_dim,
                                   Prefetcher& shared_prefetcher, float* scores) {
-  constexpr int kCount = kBytePlanes<F::kBits>;
-  const hn::RebindToFloat<DI> df;
-  const hn::RepartitionToNarrow<DI> d16;
-  const int lanes = static_cast<int>(hn::Lanes(di));
+  const hn::ScalableTag<int32_t> di;
+  const hn::RebindToFloat<decltype(di)> df;
   Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers
-  const int stride = vectors * kCount * 4 * lanes;
-  const auto places = scale_places<F, kPack>(di, scales.group_blocks);
-  HWY_ALIGN float open[kQueryBlock][kTileRows / 4][hn::MaxLanes(df)];
-  for (int j = 0; j < count; j += 4 * kPack) {
-    const auto* q = reinterpret_cast<const int32_t*>(coded.q);
-    for (int v = 0; v < vectors; ++v, q += kCount * 4 * lanes) {
-      prefetcher.step();
-      hn::Vec<decltype(d16)> words[4];
-      hn::Vec<DI> planes[kCount][4];
-      for (int i = 0; i < 4; ++i)
-        words[i] = hn::BitCast(d16, load_rows<F, kPack>(di, keys + j + i, 4, v * lanes));
-      transpose_words(d16, words);
-      unroll<kCount>([&](auto index) KV_INLINE {
-        constexpr int kPlane = decltype(index)::value;
-        for (int i = 0; i < 4; ++i)
-          planes[kPlane][i] = byte_plane<F::kBits, kPlane>(di, hn::BitCast(di, words[i]));
-      });
-      const auto scale = look_up(df, scales.at(j, v * lanes / kWordsPerBlock<F>), places);
-      for (int r = 0; r < queries; ++r) {
-        const int word = r * CodedQueries::kStartStride + v * lanes;
-        const int32_t* now = q + r * stride;
-        auto acc = hn::LoadU(di, coded.start + word);
-        for (int p = 0; p < kCount; ++p) {
-          for (int i = 0; i < 4; ++i, now += lanes)
-            acc = add_quad_products(di, planes[p][i], hn::LoadU(di, now), acc);
+  constexpr int kPlaneCount = kBytePlanes<F::kBits>, kRun = std::min(kWords, kWordsPerBlock<F>);
+  for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(di))) {
+    for (int w = 0; w < words_of(F::kBits, head_dim); w += kWords) {
+      hn::Vec<decltype(di)> words[kWords];
+      load_key_words<F>(di, keys + j, w * 4, words);
+      unroll<kWords / kRun>([&](auto index) KV_INLINE {
+        constexpr int kFirst = decltype(index)::value * kRun;
+        prefetcher.step();
+        const int b = (w + kFirst) / kWordsPerBlock<F>, place = (w + kFirst) % kWordsPerBlock<F>;
+        hn::Vec<decltype(di)> codes[kPlaneCount * kRun];
+        for (int i = 0; i < kRun; ++i) {
+          codes[i] = byte_plane<F::kBits, 0>(di, words[kFirst + i]);
+          if constexpr (kPlaneCount == 2) codes[kRun + i] = byte_plane<F::kBits, 1>(di, words[kFirst + i]);
         }
-        const auto sums = hn::ConvertTo(df, acc);
-        const auto steps = hn::Mul(scale, hn::LoadU(df, coded.block_step + word));
-        float* at = open[r][j / (4 * kPack)];
-        hn::Store(v == 0 ? hn::Mul(sums, steps) : hn::MulAdd(sums, steps, hn::Load(df, at)), df, at);
-      }
+        const auto scale = hn::Load(df, scales.at(b, j));
+        for (int r = 0; r < queries; ++r) {
+          const auto* q =
+              reinterpret_cast<const int32_t*>(coded.q + r * CodedQueries::kStride) + b * kBlockWords + place;
+          const int of_block = r * CodedQueries::kStartStride + b;
+          auto acc = place == 0 ? hn::Set(di, coded.start[of_block]) : hn::Zero(di);
+          for (int i = 0; i < kPlaneCount * kRun; ++i)
+            acc = add_quad_products_of_word(di, codes[i], q + i, acc);
+          const auto sums = hn::ConvertTo(df, acc);
+          const auto steps = hn::Mul(scale, hn::Set(df, coded.block_step[of_block]));
+          float* at = scores + r * kScoreStride + j;
+          hn::StoreU(w + kFirst == 0 ? hn::Mul(sums, steps) : hn::MulAdd(sums, steps, hn::LoadU(df, at)), df,
+                     at);
+        }
+      });
     }
-  }
-  for (int r = 0; r < queries; ++r) {
-    for (int j = 0; j < count; j += 4 * kPack)
-      store_rows<kPack>(df, hn::Load(df, open[r][j / (4 * kPack)]), scores + r * kScoreStride + j);
   }
   shared_prefetcher = prefetcher;
 }
 
-template <class F, int kPack, class DI>
-bool score_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
-  CodeScratch& s = work.scratch;
-  const int count = run.count, queries = static_cast<int>(work.task.queries);
-  if (!load_block_scales(side.meta + run.first, count, work.head_dim / kGgmlBlock, s.blocks)) return false;
+template <class F>
+bool score_int8_of(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
+  const int count = run.count, blocks = work.head_dim / kGgmlBlock;
+  ScaleColumns& scales = work.scratch.columns;
+  if (!load_scale_columns(side.meta + run.first, count, blocks, -INFINITY, scales)) return false;
   code_queries(run.k, work, [&](const float* q, float /*largest*/, int r) KV_ATTR {
-    code_int8_query<F, kPack>(di, q, work.head_dim, r, work.queries);
+    code_int8_query<F>(q, work.head_dim, r, work.queries);
   });
-  const int vectors = words_of(F::kBits, work.head_dim) * kPack / static_cast<int>(hn::Lanes(di));
-  work.prefetcher.begin_part(int64_t{(count + 4 * kPack - 1) / (4 * kPack)} * vectors);
+  constexpr int kLanes = hn::MaxLanes(hn::ScalableTag<int32_t>());
   const std::byte* scratch[kPaddedRows];
-  score_int8_rows<F, kPack>(di, pad_rows(side.row + run.first, count, scratch), count, s.blocks, work.queries,
-                            queries, vectors, work.prefetcher, scores);
+  const auto score_words = [&](auto words) KV_ATTR {
+    constexpr int kWords = decltype(words)::value;
+    const int steps = words_of(F::kBits, work.head_dim) / std::min(kWords, kWordsPerBlock<F>);
+    work.prefetcher.begin_part(int64_t{(count + kLanes - 1) / kLanes} * steps);
+    score_int8_rows<F, kWords>(pad_rows(side.row + run.first, count, scratch), count, scales, work.queries,
+                               static_cast<int>(work.task.queries), work.head_dim, work.prefetcher, scores);
+  };
+  if constexpr (kLanes == 16) {
+    if (words_of(F::kBits, work.head_dim) % 16 == 0) {
+      score_words(std::integral_constant<int, 16>());
+      return true;
+    }
+  }
+  score_words(std::integral_constant<int, 4>());
   return true;
 }
 
 bool score_blocks_int8(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
   bool done = false;
-  with_blocks(run.k, work.head_dim, [&](auto format, auto di, auto pack) KV_ATTR {
-    done = score_int8_of<decltype(format), decltype(pack)::value>(di, side, run, work, scores);
-  });
+  visit_block_codes(
+      run.k, [&](auto format) KV_ATTR { done = score_int8_of<decltype(format)>(side, run, work, scores); });
   return done;
 }
 

@@ -1,10 +1,11 @@
 // Weighted values of rows of codes in blocks (q8_0, q4_0) with weights of 8 bits, compiled once for each instruction
-// set. A row has a weight for each of its blocks, probability times scale; a block's weights in a tile share a step.
+// set. A row has a weight for each of its blocks, probability times scale; a block's weights in a tile share a step. Signed
+// codes (q8_0) have scales without a sign, so that weights are unsigned bytes; unsigned ones (q4_0) meet signed weights.
 //
 // Bytes of four rows change places, so that a 32-bit lane holds an element of four rows and meets their four weights:
 //
-//   in     row 0   … e2 e1 e0      out   word 0   e0 of rows 3, 2, 1, 0      (in each 128-bit block)
-//          row 1   … e2 e1 e0            word 1   e1 of rows 3, 2, 1, 0
+//   in     row 0   … e2 e1 e0      out   lane 0   e0 of rows 3, 2, 1, 0
+//          row 1   … e2 e1 e0            lane 1   e1 of rows 3, 2, 1, 0
 #include "kernels/cpu/attention/code_work.h"
 #include "kernels/cpu/targets.h"
 
@@ -18,75 +19,93 @@
 #if HWY_TARGET != HWY_SCALAR
 #include "kernels/cpu/attention/int8_codes-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class F>
+constexpr bool kSignedCodes = F::kSignBits != 0;
+
 // ---- weights ----
 
-// Of numbers whose blocks alternate, each block's largest in the lanes of four.
-template <class DF>
-HWY_INLINE auto largest_of_blocks([[maybe_unused]] DF df, hn::Vec<DF> top, int group_blocks) {
-  if constexpr (hn::MaxLanes(DF()) > 4) {
-    const hn::Half<DF> half;
-    return largest_of_blocks(half, hn::Max(hn::LowerHalf(half, top), hn::UpperHalf(half, top)), group_blocks);
-  } else {
-    return group_blocks == 2 ? hn::Max(top, hn::Shuffle1032(top)) : top;
-  }
-}
-
-// Bytes [4 rows, 4 blocks], or [2 quads, 4 rows, 2 blocks], -> words of four rows.
-inline auto quad_order(int group_blocks) {
-  static constexpr uint8_t kFour[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-  static constexpr uint8_t kTwo[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
-  return hn::LoadU(hn::CappedTag<uint8_t, 16>(), group_blocks == 2 ? kTwo : kFour);
-}
-
-// Group g of one query's probabilities p [count] times its scales -> its quads, starts and steps.
 template <class F>
-HWY_INLINE void code_group(const float* p, const BlockScales& scales, int count, int g, int32_t* quad,
-                           int32_t* start, float* step) {
+constexpr float kLargestInt8Weight = kSignedCodes<F> ? 255.0f : 127.0f;
+
+// The largest lane of each of four vectors.
+template <class DF>
+HWY_INLINE auto largest_of_four(DF df, hn::Vec<DF> (&v)[4]) {
+  const auto max = [](auto x, auto y) KV_ATTR { return hn::Max(x, y); };
+  const auto join = [&](auto self, auto d, auto x) KV_INLINE {
+    if constexpr (hn::MaxLanes(decltype(d)()) <= 4) {
+      return x;
+    } else {
+      const hn::Half<decltype(d)> half;
+      return self(self, half, hn::Max(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+    }
+  };
+  return join(join, df, join_four(df, v[0], v[1], v[2], v[3], max));
+}
+
+// One query's probabilities p of a tile's rows times scales of blocks first … first + 3 -> quads, starts and steps.
+template <class F>
+HWY_INLINE void code_four_blocks(const float* p, const ScaleColumns& scales, int first, int32_t* quad,
+                                 int32_t* start, float* step) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<int8_t, decltype(df)> narrow;
-  const hn::CappedTag<uint8_t, 16> bytes;
-  const hn::CappedTag<int32_t, 4> four;
-  const hn::CappedTag<float, 4> four_floats;
+  const hn::CappedTag<float, 4> four;
+  constexpr float kLargest = kLargestInt8Weight<F>;
+  constexpr int kQuads = Int8Weights::kQuads;
   const int lanes = static_cast<int>(hn::Lanes(df));
-  const int group_blocks = scales.group_blocks, shift = group_blocks / 2;  // its logarithm
-  const int numbers = whole_steps(count) * group_blocks;
-  const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));
-  HWY_ALIGN float weight[kTileRows * 4];
-  auto top = hn::Zero(df);
-  for (int i = 0; i < numbers; i += lanes) {
-    const auto rows = load_valid(df, p, i >> shift, count);
-    const auto product = hn::Mul(hn::TableLookupLanes(rows, spread), hn::Load(df, scales.group(g) + i));
-    hn::Store(product, df, weight + i);
-    top = hn::Max(top, hn::Abs(product));
+  const float* scale = scales.at(first, 0);
+  const auto weight = [&](int b, int row) KV_INLINE {
+    return hn::Mul(hn::Load(df, p + row), hn::Load(df, scale + b * kTileRows + row));
+  };
+  hn::Vec<decltype(df)> top[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
+  for (int row = 0; row < kTileRows; row += lanes) {
+    for (int b = 0; b < 4; ++b)
+      top[b] = hn::Max(top[b], kSignedCodes<F> ? weight(b, row) : hn::Abs(weight(b, row)));
   }
-  const auto largest = largest_of_blocks(df, top, group_blocks);
-  const auto all = hn::Set(four_floats, kLargestInt8);
+  const auto largest = largest_of_four(df, top);
   HWY_ALIGN float inverse[4];
-  hn::Store(hn::IfThenElseZero(hn::Gt(largest, hn::Zero(four_floats)), hn::Div(all, largest)), four_floats,
-            inverse);
-  hn::StoreU(hn::Mul(largest, hn::Set(four_floats, 1.0f / kLargestInt8)), four_floats, step);
-  HWY_ALIGN int8_t codes[kTileRows * 4];
-  const auto factor = hn::LoadDup128(df, inverse);
-  for (int i = 0; i < numbers; i += lanes)
-    hn::StoreU(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(hn::Load(df, weight + i), factor))), narrow,
-               codes + i);
-  const auto order = quad_order(group_blocks);
-  auto sum = hn::Zero(four);
-  for (int i = 0; i < numbers; i += 16, quad += 4) {
-    const auto row_bytes = hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(codes + i));
-    const auto quads = hn::BitCast(four, hn::TableLookupBytes(row_bytes, order));
-    hn::StoreU(quads, four, quad);
-    sum = add_quad_products(four, hn::Set(four, 0x01010101), quads, sum);
+  hn::Store(hn::IfThenElseZero(hn::Gt(largest, hn::Zero(four)), hn::Div(hn::Set(four, kLargest), largest)),
+            four, inverse);
+  hn::StoreU(hn::Mul(largest, hn::Set(four, 1.0f / kLargest)), four, step);
+  hn::Vec<decltype(di)> sum[4] = {hn::Zero(di), hn::Zero(di), hn::Zero(di), hn::Zero(di)};
+  for (int i = 0; i < kQuads; i += lanes) {
+    hn::Vec<decltype(di)> word[4];
+    for (int b = 0; b < 4; ++b) {
+      const auto code = [&](int k) KV_INLINE {
+        return rounded_bits(df, weight(b, k * kQuads + i), hn::Set(df, inverse[b]));
+      };
+      word[b] = code(3);
+      for (int k = 2; k >= 0; --k) word[b] = hn::OrAnd(hn::ShiftLeft<8>(word[b]), code(k), hn::Set(di, 0xff));
+      if constexpr (!kSignedCodes<F>)
+        sum[b] = add_quad_products(di, hn::Set(di, 0x01010101), word[b], sum[b]);
+    }
+    hn::StoreInterleaved4(word[0], word[1], word[2], word[3], di, quad + 4 * i);
   }
-  if (group_blocks == 2) sum = hn::Add(sum, hn::Shuffle1032(sum));
-  hn::StoreU(hn::Mul(sum, hn::Set(four, -kMiddle<F::kBits>)), four, start);
+  if constexpr (!kSignedCodes<F>) {
+    const hn::RebindToSigned<decltype(four)> sums;
+    const auto codes = sums_of_four(di, sum[0], sum[1], sum[2], sum[3]);
+    hn::StoreU(hn::Mul(codes, hn::Set(sums, -kMiddle<F::kBits>)), sums, start);
+  }
+}
+
+// Query r's probabilities p [count], to which zeros are added, times scales -> its weights.
+template <class F>
+HWY_INLINE void code_int8_weights(const float* p, const ScaleColumns& scales, int count, int blocks, int r,
+                                  Int8Weights& out) {
+  const hn::CappedTag<float, 16> df;
+  HWY_ALIGN float rows[kTileRows];
+  for (int i = 0; i < kTileRows; i += static_cast<int>(hn::Lanes(df)))
+    hn::Store(load_valid(df, p, i, count), df, rows + i);
+  for (int b = 0; b < blocks; b += 4) {
+    code_four_blocks<F>(rows, scales, b, out.quad + r * Int8Weights::kStride + b * Int8Weights::kQuads,
+                        out.start + r * kMaxBlocks + b, out.step + r * kMaxBlocks + b);
+  }
 }
 
 // ---- values ----
@@ -112,21 +131,25 @@ HWY_INLINE void transpose_bytes(DI di, hn::Vec<DI> (&rows)[4]) {
 
 // Byte plane kPlane of the words from `w` on, of all quads of rows under the weights of kQueries queries. Exact.
 template <class F, int kPlane, int kQueries, class DI>
-HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int quads, int w, const Int8Weights& weights,
-                          int group_blocks, Prefetcher& prefetcher, hn::Vec<DI> (&acc)[kQueries][4]) {
-  const int block = w / kWordsPerBlock<F> & -group_blocks;  // the group's first
-  const int32_t *quad = weights.quad + block * Int8Weights::kQuads, *first = weights.start + block;
-  const auto lane = hn::Add(hn::Iota(di, 0), hn::Set(di, w));
-  const auto blocks =
-      hn::IndicesFromVec(di, hn::And(hn::ShiftRight<kBlockShift<F>>(lane), hn::Set(di, group_blocks - 1)));
+HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int w, const Int8Weights& weights,
+                          Prefetcher& prefetcher, hn::Vec<DI> (&acc)[kQueries][4]) {
+  constexpr int kQuads = Int8Weights::kQuads;
+  const int group = w / kWordsPerBlock<F> & -4;  // its first block
+  const int32_t *quad = weights.quad + group * kQuads, *first = weights.start + group;
+  const auto block = hn::ShiftRight<kBlockShift<F>>(hn::Add(hn::Iota(di, 0), hn::Set(di, w)));
+  const auto blocks = hn::IndicesFromVec(di, hn::And(block, hn::Set(di, 3)));
   for (int r = 0; r < kQueries; ++r, first += kMaxBlocks) {
-    const auto start = hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
+    const auto start =
+        kSignedCodes<F> ? hn::Zero(di) : hn::TableLookupLanes(hn::LoadDup128(di, first), blocks);
     for (auto& x : acc[r]) x = start;
   }
-  for (int i = 0; i < quads; ++i, rows += 4, quad += group_blocks) {
+  for (int i = 0; i < kQuads; ++i, ++rows, quad += 4) {
     prefetcher.step();
     hn::Vec<DI> codes[4];
-    for (int k = 0; k < 4; ++k) codes[k] = byte_plane<F::kBits, kPlane>(di, load_words<F>(di, rows[k], w));
+    for (int k = 0; k < 4; ++k) {
+      const auto* from = reinterpret_cast<const int32_t*>(rows[k * kQuads]) + w;
+      codes[k] = byte_plane<F::kBits, kPlane>(di, hn::LoadU(di, from));
+    }
     transpose_bytes(di, codes);
     unroll<kQueries>([&](auto query) KV_INLINE {
       constexpr int kQuery = decltype(query)::value;
@@ -134,7 +157,9 @@ HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int quads, int w,
       const auto weight = hn::TableLookupLanes(some, blocks);
       unroll<4>([&](auto index) KV_INLINE {
         constexpr int kIndex = decltype(index)::value;
-        acc[kQuery][kIndex] = add_quad_products(di, codes[kIndex], weight, acc[kQuery][kIndex]);
+        auto& sum = acc[kQuery][kIndex];
+        sum = kSignedCodes<F> ? add_quad_products(di, weight, codes[kIndex], sum)
+                              : add_quad_products(di, codes[kIndex], weight, sum);
       });
     });
   }
@@ -142,33 +167,29 @@ HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int quads, int w,
 
 // Exact sums of words w … times their blocks' steps -> added to the elements' places in `sum`.
 template <class F, int kPlane, class DI>
-HWY_INLINE void add_quad_sums(DI di, const hn::Vec<DI> (&acc)[4], int w, const float* step, float* sum) {
+HWY_INLINE void add_quad_sums(DI di, hn::Vec<DI> (&acc)[4], int w, const float* step, float* sum) {
   const hn::RebindToFloat<DI> df;
-  const hn::CappedTag<float, 4> four;
-  constexpr int kApart = 128 / F::kBits;  // elements from a 128-bit block's to the next one's
+  constexpr int kBlockWords = 4, kApart = kBlockWords * 32 / F::kBits;  // of 128 bits, and elements
   const int lanes = static_cast<int>(hn::Lanes(di));
-  sum += w * 32 / F::kBits + kPlane * 16;
-  HWY_ALIGN float sums[4][hn::MaxLanes(df)];
-  for (int k = 0; k < 4; ++k) hn::Store(hn::ConvertTo(df, acc[k]), df, sums[k]);
-  for (int i = 0; i < lanes; i += 4, sum += kApart) {
-    const auto factor = hn::Set(four, step[(w + i) / kWordsPerBlock<F>]);
-    for (int k = 0; k < 4; ++k) {
-      const auto before = hn::LoadU(four, sum + 4 * k);
-      hn::StoreU(hn::MulAdd(hn::Load(four, sums[k] + i), factor, before), four, sum + 4 * k);
-    }
+  transpose_blocks(di, acc);
+  for (int i = 0; i < 4; ++i) {
+    const int at = i * lanes / 16 * kBlockWords + w, part = i * lanes % 16;
+    float* to = sum + at / kBlockWords * kApart + kPlane * 16 + part;
+    const auto factor = hn::Set(df, step[at / kWordsPerBlock<F>]);
+    hn::StoreU(hn::MulAdd(hn::ConvertTo(df, acc[i]), factor, hn::LoadU(df, to)), df, to);
   }
 }
 
 // Adds the rows' weighted values to sum [kQueries, head_dim].
 template <class F, int kQueries, class DI>
-HWY_NOINLINE void add_int8_values(DI di, const std::byte* const* rows, int quads, const Int8Weights& weights,
-                                  int group_blocks, int head_dim, Prefetcher& shared_prefetcher, float* sum) {
+HWY_NOINLINE void add_int8_values(DI di, const std::byte* const* rows, const Int8Weights& weights,
+                                  int head_dim, Prefetcher& shared_prefetcher, float* sum) {
   Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers
   for (int w = 0; w < words_of(F::kBits, head_dim); w += static_cast<int>(hn::Lanes(di))) {
     unroll<kBytePlanes<F::kBits>>([&](auto index) KV_INLINE {
       constexpr int kPlane = decltype(index)::value;
       hn::Vec<DI> acc[kQueries][4];
-      sum_quads<F, kPlane, kQueries>(di, rows, quads, w, weights, group_blocks, prefetcher, acc);
+      sum_quads<F, kPlane, kQueries>(di, rows, w, weights, prefetcher, acc);
       for (int r = 0; r < kQueries; ++r)
         add_quad_sums<F, kPlane>(di, acc[r], w, weights.step + r * kMaxBlocks, sum + r * head_dim);
     });
@@ -179,25 +200,19 @@ HWY_NOINLINE void add_int8_values(DI di, const std::byte* const* rows, int quads
 template <class F, class DI>
 bool add_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
-  const int blocks = work.head_dim / kGgmlBlock, words = words_of(F::kBits, work.head_dim);
-  if (!load_block_scales(side.meta + run.first, run.count, blocks, s.blocks)) return false;
+  const int count = run.count, blocks = work.head_dim / kGgmlBlock, words = words_of(F::kBits, work.head_dim);
+  const float least = kSignedCodes<F> ? 0.0f : -INFINITY;
+  if (!load_scale_columns(side.meta + run.first, count, blocks, least, s.columns)) return false;
   const std::byte* scratch[kPaddedRows];
-  const std::byte* const* rows = pad_rows(side.row + run.first, run.count, scratch);
-  const int queries = static_cast<int>(work.task.queries), quads = whole_steps(run.count) / 4;
-  const int group_blocks = s.blocks.group_blocks;
-  Int8Weights& weights = s.int8_weights;
+  const std::byte* const* rows = pad_rows(side.row + run.first, count, scratch, kTileRows);
+  const int queries = static_cast<int>(work.task.queries);
   const int vectors = words / static_cast<int>(hn::Lanes(di)) * kBytePlanes<F::kBits>;
-  work.prefetcher.begin_part(int64_t{query_blocks(queries)} * quads * vectors);
+  work.prefetcher.begin_part(int64_t{query_blocks(queries)} * Int8Weights::kQuads * vectors);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    for (int i = 0; i < kQueries; ++i) {
-      for (int b = 0; b < blocks; b += group_blocks) {
-        code_group<F>(p + (r + i) * kScoreStride, s.blocks, run.count, b / group_blocks,
-                      weights.quad + i * Int8Weights::kStride + b * Int8Weights::kQuads,
-                      weights.start + i * kMaxBlocks + b, weights.step + i * kMaxBlocks + b);
-      }
-    }
-    add_int8_values<F, kQueries>(di, rows, quads, weights, group_blocks, work.head_dim, work.prefetcher,
+    for (int i = 0; i < kQueries; ++i)
+      code_int8_weights<F>(p + (r + i) * kScoreStride, s.columns, count, blocks, i, s.int8_weights);
+    add_int8_values<F, kQueries>(di, rows, s.int8_weights, work.head_dim, work.prefetcher,
                                  work.task.sum + int64_t{r} * work.head_dim);
   });
   return true;

@@ -79,11 +79,13 @@ inline void locate_tile(std::span<const Span> spans, int head_dim, SpanCursor& a
 constexpr int kRowPadding = 16;  // rows that a loop may look at past the last
 constexpr int kPaddedRows = kTileRows + kRowPadding;
 
-// The pointers of rows [count], with copies of the last one behind them where a loop would look further.
-inline const std::byte* const* pad_rows(const std::byte* const* rows, int count, const std::byte** scratch) {
-  if (count % kRowPadding == 0) return rows;
+// The pointers of rows [count], with copies of the last one behind them where a loop would look further: by kRowPadding, or up
+// to `padded` in all.
+inline const std::byte* const* pad_rows(const std::byte* const* rows, int count, const std::byte** scratch,
+                                        int padded = 0) {
+  if (count % kRowPadding == 0 && count >= padded) return rows;
   std::copy_n(rows, count, scratch);
-  std::fill_n(scratch + count, kRowPadding, rows[count - 1]);
+  std::fill(scratch + count, scratch + std::max(count + kRowPadding, padded), rows[count - 1]);
   return scratch;
 }
 
