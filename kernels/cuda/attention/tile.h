@@ -97,14 +97,15 @@ struct TileRing {
     const int rows = end - first, lane = simt::lane();
     const UnitPlace place = place_of(layout, pages, first + (lane < rows && lane < Shape::kRows ? lane : 0));
     const Page page = *place.page;
-    const auto of_row = [&](const std::byte* plane, int stride) {
-      return plane + int64_t{place.index} * stride;
-    };
-    copy_rows<Shape::kKBytes>(to, of_row(page.k, layout.k.data_stride));
-    copy_rows<Shape::kVBytes>(to + Shape::kVAt, of_row(page.v, layout.v.data_stride));
+    const auto of_row = [&](std::byte* plane, int stride) { return plane + int64_t{place.index} * stride; };
+    // All addresses before the first copy, past which compilers carry nothing.
+    const Page row = {of_row(page.k, layout.k.data_stride), of_row(page.k_meta, layout.k.meta_stride),
+                      of_row(page.v, layout.v.data_stride), of_row(page.v_meta, layout.v.meta_stride)};
+    copy_rows<Shape::kKBytes>(to, row.k);
+    copy_rows<Shape::kVBytes>(to + Shape::kVAt, row.v);
     if (Shape::kRows < simt::kWarp && lane >= Shape::kRows) return;
-    copy_meta<Shape::kKMeta>(to + Shape::kKMetaAt, of_row(page.k_meta, layout.k.meta_stride));
-    copy_meta<Shape::kVMeta>(to + Shape::kVMetaAt, of_row(page.v_meta, layout.v.meta_stride));
+    copy_meta<Shape::kKMeta>(to + Shape::kKMetaAt, row.k_meta);
+    copy_meta<Shape::kVMeta>(to + Shape::kVMetaAt, row.v_meta);
   }
 
  private:
