@@ -265,8 +265,8 @@ MUTANTS = [
     Mutant("harness/peers/serve.py", "os.dup2(2, 1)", "", "cli_peers_test"),
     Mutant("plots/figures/peers.py", '"high": f"{ratio}_ci_high"', '"high": f"{ratio}_p50"', CHARTS),
     # 8-bit arithmetic
-    Mutant(INT8_SCORES, "steps[i] = step[(w + i) / kWordsPerBlock<F>]", "steps[i] = step[0]", "attention_int8_test"),
-    Mutant(INT8_VALUES, "hn::Set(four, -kMiddle<F::kBits>)", "hn::Set(four, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
+    Mutant(INT8_SCORES, "hn::Set(df, steps[of_block])", "hn::Set(df, steps[0])", "attention_int8_test"),
+    Mutant(INT8_VALUES, "hn::Set(sums, -kMiddle<F::kBits>)", "hn::Set(sums, 1 - kMiddle<F::kBits>)", "attention_int8_test"),
     Mutant("kernels/cpu/attention/attention_simd.cc", "(is_int8() ? score_blocks_int8 : score_blocks)", "(score_blocks)", "attention_int8_test"),
     # Selections over tiers
     Mutant("variants/cache/select.cc", "if (known >= streamed_[i]) continue;", "continue;", "selection_tiers_test"),

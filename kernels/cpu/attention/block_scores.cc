@@ -21,8 +21,9 @@
 
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
-#include "kernels/cpu/attention/block_words-inl.h"
+#include "kernels/cpu/attention/block_codes-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 
 KV_BEFORE_NAMESPACE();
 namespace kv::cpu {
@@ -30,6 +31,24 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- queries ----
+
+// Each lane of the 128-bit blocks of v in all four lanes of its block -> to [4, kPack, lanes], whose end it returns.
+template <int kPack, class DI>
+HWY_INLINE int32_t* store_spread(DI di, hn::Vec<DI> v, int32_t* to) {
+  const hn::Vec<DI> spread[4] = {hn::Broadcast<0>(v), hn::Broadcast<1>(v), hn::Broadcast<2>(v),
+                                 hn::Broadcast<3>(v)};
+  for (const auto& x : spread) {
+    for (int copy = 0; copy < kPack; ++copy, to += hn::Lanes(di)) hn::StoreU(x, di, to);
+  }
+  return to;
+}
+
+// The sum of each 128-bit block in all its lanes.
+template <class DI>
+HWY_INLINE hn::Vec<DI> sum_in_blocks(DI /*di*/, hn::Vec<DI> v) {
+  const auto pairs = hn::Add(v, hn::Shuffle2301(v));
+  return hn::Add(pairs, hn::Shuffle1032(pairs));
+}
 
 // Query r's elements x [head_dim], of magnitudes up to `largest` -> its codes.
 template <class F, int kPack, class DI>
@@ -60,6 +79,47 @@ void code_block_query(DI, const float* x, float largest, int head_dim, int r, Co
     }
     const auto start = hn::Mul(sum, hn::Set(di, -kMiddle<kBits>));
     for (int copy = 0; copy < kPack; ++copy, first += lanes) hn::StoreU(sum_in_blocks(di, start), di, first);
+  }
+}
+
+// ---- rows ----
+
+// Where the lanes of words of four rows, or of twice as many, find their scales in a group: lane i of each 128-bit
+// block is row i's.
+template <class F, int kPack, class DI>
+HWY_INLINE hn::Vec<DI> scale_places(DI di, int group_blocks) {
+  const int row_lanes = static_cast<int>(hn::Lanes(di)) / kPack;
+  const auto lane = hn::Iota(di, 0);
+  const auto second = hn::VecFromMask(di, hn::Gt(lane, hn::Set(di, row_lanes - 1)));  // -1: of the second row
+  const auto row = hn::Sub(hn::And(lane, hn::Set(di, 3)), hn::ShiftLeft<2>(second));
+  const auto word = hn::Add(lane, hn::And(second, hn::Set(di, -row_lanes)));
+  return hn::Add(hn::Mul(row, hn::Set(di, group_blocks)), hn::ShiftRight<kBlockShift<F>>(word));
+}
+
+// The numbers at those places.
+template <class DF>
+HWY_INLINE hn::Vec<DF> look_up(DF df, const float* from, hn::Vec<hn::RebindToSigned<DF>> places) {
+  if constexpr (hn::MaxLanes(DF()) == 16) {
+    return hn::TableLookupLanes(hn::LoadU(df, from), hn::IndicesFromVec(df, places));
+  } else {
+    return hn::GatherIndex(df, from, places);
+  }
+}
+
+// What lies in lane i of the 128-bit blocks is row i's -> its sum, row by row. With two rows in a vector, four rows
+// have the lower half and four more the upper one.
+template <int kPack, class D>
+HWY_INLINE void store_rows(D d, hn::Vec<D> v, float* sums) {
+  const hn::CappedTag<float, 4> four;
+  const auto store_half = [&](auto part, auto half, float* at) KV_INLINE {
+    hn::StoreU(hn::BitCast(four, sum_of_blocks(part, half)), four, at);
+  };
+  if constexpr (kPack == 1) {
+    store_half(d, v, sums);
+  } else {
+    const hn::Half<D> half;
+    store_half(half, hn::LowerHalf(half, v), sums);
+    store_half(half, hn::UpperHalf(half, v), sums + 4);
   }
 }
 

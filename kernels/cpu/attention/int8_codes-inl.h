@@ -91,17 +91,17 @@ HWY_INLINE hn::Vec<DI> byte_plane(DI di, hn::Vec<DI> words) {
 
 // ---- scales ----
 
-// Scales of four blocks, or of two, from block `first` on -> their columns; `lowest` and `probe` see them all.
-template <class RowBits, class DF>
+// Scales of four blocks, or of two, from block `first` on -> their columns; `top` sees the bits of all of them under a mask.
+template <class RowBits, class DF, class D16 = hn::Rebind<uint16_t, DF>>
 HWY_INLINE void load_columns(DF df, const std::byte* const* meta, int first, int blocks, int count,
-                             ScaleColumns& out, hn::Vec<DF>& lowest, hn::Vec<DF>& probe) {
+                             hn::Vec<D16> mask, ScaleColumns& out, hn::Vec<D16>& top) {
   constexpr int kBlocks = sizeof(RowBits) / sizeof(uint16_t);
-  const hn::Rebind<uint16_t, DF> half;
+  const D16 half;
   for (int j = 0; j < count; j += kRowStep) {
     RowBits scratch[kRowStep];
     const uint16_t* stored = stored_scales(meta, first, blocks, count, j, scratch);
     for (int i = 0; i < kRowStep; i += static_cast<int>(hn::Lanes(df))) {
-      hn::Vec<decltype(half)> column[4];
+      hn::Vec<D16> column[4];
       if constexpr (kBlocks == 4) {
         hn::LoadInterleaved4(half, stored + kBlocks * i, column[0], column[1], column[2], column[3]);
       } else {
@@ -109,30 +109,30 @@ HWY_INLINE void load_columns(DF df, const std::byte* const* meta, int first, int
         column[2] = column[3] = hn::Zero(half);
       }
       for (int b = 0; b < 4; ++b) {
-        const auto scale = widen_half(df, column[b]);
-        hn::Store(scale, df, out.scale + (first + b) * kTileRows + j + i);
-        lowest = hn::Min(lowest, scale);
-        probe = hn::MulAdd(scale, hn::Zero(df), probe);
+        hn::Store(widen_half(df, column[b]), df, out.scale + (first + b) * kTileRows + j + i);
+        top = hn::Max(top, hn::And(column[b], mask));
       }
     }
   }
 }
 
-// `meta` [count] -> out. False if a scale is not finite, or below `least`.
-inline bool load_scale_columns(const std::byte* const* meta, int count, int blocks, float least,
+// `meta` [count] -> out. False if a scale is not finite, or has a sign and must not.
+inline bool load_scale_columns(const std::byte* const* meta, int count, int blocks, bool signs,
                                ScaleColumns& out) {
   const hn::CappedTag<float, 16> df;
-  auto lowest = hn::Zero(df), probe = hn::Zero(df);
+  const hn::Rebind<uint16_t, decltype(df)> half;
+  const auto mask = hn::Set(half, static_cast<uint16_t>(signs ? 0x7fff : 0xffff));
+  auto top = hn::Zero(half);
   for (int first = 0; first < blocks; first += 4) {
     if (blocks == 2) {
-      load_columns<uint32_t>(df, meta, first, blocks, count, out, lowest, probe);
+      load_columns<uint32_t>(df, meta, first, blocks, count, mask, out, top);
     } else {
-      load_columns<uint64_t>(df, meta, first, blocks, count, out, lowest, probe);
+      load_columns<uint64_t>(df, meta, first, blocks, count, mask, out, top);
     }
     for (int b = first; b < first + 4; ++b)
       std::fill(out.scale + b * kTileRows + whole_steps(count), out.scale + (b + 1) * kTileRows, 0.0f);
   }
-  return hn::AllTrue(df, hn::Eq(probe, hn::Zero(df))) && hn::AllTrue(df, hn::Ge(lowest, hn::Set(df, least)));
+  return hn::AllTrue(half, hn::Lt(top, hn::Set(half, uint16_t{0x7c00})));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -20,7 +20,6 @@
 
 // Highway's one-lane fallback is never picked (isa.cc): our own scalar path serves there.
 #if HWY_TARGET != HWY_SCALAR
-#include "kernels/cpu/attention/block_words-inl.h"
 #include "kernels/cpu/attention/int8_codes-inl.h"
 #include "kernels/cpu/attention/row_kernels-inl.h"
 
@@ -92,6 +91,17 @@ HWY_INLINE void load_key_words(DI di, const std::byte* const* keys, int64_t offs
   }
 }
 
+// Adds the sums of a query's words q times codes, from `start` on, in steps, to its scores; the first ones are stored.
+template <int kCount, class DI>
+HWY_INLINE void add_scores(DI di, const hn::Vec<DI> (&codes)[kCount], const int32_t* q, hn::Vec<DI> start,
+                           hn::Vec<hn::RebindToFloat<DI>> steps, bool first, float* scores) {
+  const hn::RebindToFloat<DI> df;
+  for (int i = 0; i < kCount; ++i) start = add_quad_products_of_word(di, codes[i], q + i, start);
+  const auto sums = hn::ConvertTo(df, start);
+  const auto all = first ? hn::Mul(sums, steps) : hn::MulAdd(sums, steps, hn::LoadU(df, scores));
+  hn::StoreU(all, df, scores);
+}
+
 // All queries against keys [count] -> scores.
 template <class F, int kWords>
 HWY_NOINLINE void score_int8_rows(const std::byte* const* keys, int count, const ScaleColumns& scales,
@@ -99,8 +109,11 @@ HWY_NOINLINE void score_int8_rows(const std::byte* const* keys, int count, const
                                   Prefetcher& shared_prefetcher, float* scores) {
   const hn::ScalableTag<int32_t> di;
   const hn::RebindToFloat<decltype(di)> df;
-  Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers
-  constexpr int kPlaneCount = kBytePlanes<F::kBits>, kRun = std::min(kWords, kWordsPerBlock<F>);
+  Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers, as these can
+  const auto* const all_words = reinterpret_cast<const int32_t*>(coded.q);
+  const int32_t* const starts = coded.start;
+  const float* const steps = coded.block_step;
+  constexpr int kPlanes8 = kBytePlanes<F::kBits>, kRun = std::min(kWords, kWordsPerBlock<F>);
   for (int j = 0; j < count; j += static_cast<int>(hn::Lanes(di))) {
     for (int w = 0; w < words_of(F::kBits, head_dim); w += kWords) {
       hn::Vec<decltype(di)> words[kWords];
@@ -109,24 +122,20 @@ HWY_NOINLINE void score_int8_rows(const std::byte* const* keys, int count, const
         constexpr int kFirst = decltype(index)::value * kRun;
         prefetcher.step();
         const int b = (w + kFirst) / kWordsPerBlock<F>, place = (w + kFirst) % kWordsPerBlock<F>;
-        hn::Vec<decltype(di)> codes[kPlaneCount * kRun];
+        hn::Vec<decltype(di)> codes[kPlanes8 * kRun];
         for (int i = 0; i < kRun; ++i) {
           codes[i] = byte_plane<F::kBits, 0>(di, words[kFirst + i]);
-          if constexpr (kPlaneCount == 2) codes[kRun + i] = byte_plane<F::kBits, 1>(di, words[kFirst + i]);
+          if constexpr (kPlanes8 == 2) codes[kRun + i] = byte_plane<F::kBits, 1>(di, words[kFirst + i]);
         }
         const auto scale = hn::Load(df, scales.at(b, j));
-        for (int r = 0; r < queries; ++r) {
-          const auto* q =
-              reinterpret_cast<const int32_t*>(coded.q + r * CodedQueries::kStride) + b * kBlockWords + place;
-          const int of_block = r * CodedQueries::kStartStride + b;
-          auto acc = place == 0 ? hn::Set(di, coded.start[of_block]) : hn::Zero(di);
-          for (int i = 0; i < kPlaneCount * kRun; ++i)
-            acc = add_quad_products_of_word(di, codes[i], q + i, acc);
-          const auto sums = hn::ConvertTo(df, acc);
-          const auto steps = hn::Mul(scale, hn::Set(df, coded.block_step[of_block]));
-          float* at = scores + r * kScoreStride + j;
-          hn::StoreU(w + kFirst == 0 ? hn::Mul(sums, steps) : hn::MulAdd(sums, steps, hn::LoadU(df, at)), df,
-                     at);
+        const int32_t* q = all_words + b * kBlockWords + place;
+        int of_block = b;
+        float* at = scores + j;
+        for (int r = 0; r < queries; ++r, q += CodedQueries::kStride / 2, at += kScoreStride) {
+          const auto start = place == 0 ? hn::Set(di, starts[of_block]) : hn::Zero(di);
+          const auto step = hn::Mul(scale, hn::Set(df, steps[of_block]));
+          add_scores(di, codes, q, start, step, w + kFirst == 0, at);
+          of_block += CodedQueries::kStartStride;
         }
       });
     }
@@ -138,7 +147,7 @@ template <class F>
 bool score_int8_of(const TileSide& side, const Run& run, const CodeWork& work, float* scores) {
   const int count = run.count, blocks = work.head_dim / kGgmlBlock;
   ScaleColumns& scales = work.scratch.columns;
-  if (!load_scale_columns(side.meta + run.first, count, blocks, -INFINITY, scales)) return false;
+  if (!load_scale_columns(side.meta + run.first, count, blocks, true, scales)) return false;
   code_queries(run.k, work, [&](const float* q, float /*largest*/, int r) KV_ATTR {
     code_int8_query<F>(q, work.head_dim, r, work.queries);
   });

@@ -49,36 +49,50 @@ HWY_INLINE auto largest_of_four(DF df, hn::Vec<DF> (&v)[4]) {
   return join(join, df, join_four(df, v[0], v[1], v[2], v[3], max));
 }
 
-// One query's probabilities p of a tile's rows times scales of blocks first … first + 3 -> quads, starts and steps.
+// The weights of blocks first … first + 3 are probabilities p [kTileRows] of one query times scales.
+struct FourBlocks {
+  const float *p, *scale;
+  FourBlocks(const float* probabilities, const ScaleColumns& scales, int first)
+      : p(probabilities), scale(scales.at(first, 0)) {}
+  template <class DF>
+  HWY_INLINE hn::Vec<DF> weight(DF df, int block, int row) const {
+    return hn::Mul(hn::Load(df, p + row), hn::Load(df, scale + block * kTileRows + row));
+  }
+};
+
+// Their steps, and what makes codes of them.
 template <class F>
-HWY_INLINE void code_four_blocks(const float* p, const ScaleColumns& scales, int first, int32_t* quad,
-                                 int32_t* start, float* step) {
+HWY_INLINE void find_steps(const FourBlocks& blocks, float* step, float* inverse) {
   const hn::CappedTag<float, 16> df;
-  const hn::RebindToSigned<decltype(df)> di;
   const hn::CappedTag<float, 4> four;
   constexpr float kLargest = kLargestInt8Weight<F>;
-  constexpr int kQuads = Int8Weights::kQuads;
-  const int lanes = static_cast<int>(hn::Lanes(df));
-  const float* scale = scales.at(first, 0);
-  const auto weight = [&](int b, int row) KV_INLINE {
-    return hn::Mul(hn::Load(df, p + row), hn::Load(df, scale + b * kTileRows + row));
-  };
   hn::Vec<decltype(df)> top[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
-  for (int row = 0; row < kTileRows; row += lanes) {
-    for (int b = 0; b < 4; ++b)
-      top[b] = hn::Max(top[b], kSignedCodes<F> ? weight(b, row) : hn::Abs(weight(b, row)));
+  for (int row = 0; row < kTileRows; row += static_cast<int>(hn::Lanes(df))) {
+    for (int b = 0; b < 4; ++b) {
+      const auto weight = blocks.weight(df, b, row);
+      top[b] = hn::Max(top[b], kSignedCodes<F> ? weight : hn::Abs(weight));
+    }
   }
   const auto largest = largest_of_four(df, top);
-  HWY_ALIGN float inverse[4];
-  hn::Store(hn::IfThenElseZero(hn::Gt(largest, hn::Zero(four)), hn::Div(hn::Set(four, kLargest), largest)),
-            four, inverse);
+  const auto positive = hn::Gt(largest, hn::Zero(four));
+  hn::StoreU(hn::IfThenElseZero(positive, hn::Div(hn::Set(four, kLargest), largest)), four, inverse);
   hn::StoreU(hn::Mul(largest, hn::Set(four, 1.0f / kLargest)), four, step);
+}
+
+// Their quads, and starts.
+template <class F>
+HWY_INLINE void code_four_blocks(const FourBlocks& blocks, const float* inverse, int32_t* quad,
+                                 int32_t* start) {
+  const hn::CappedTag<float, 16> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  constexpr int kQuads = Int8Weights::kQuads;
+  const int lanes = static_cast<int>(hn::Lanes(df));
   hn::Vec<decltype(di)> sum[4] = {hn::Zero(di), hn::Zero(di), hn::Zero(di), hn::Zero(di)};
   for (int i = 0; i < kQuads; i += lanes) {
     hn::Vec<decltype(di)> word[4];
     for (int b = 0; b < 4; ++b) {
       const auto code = [&](int k) KV_INLINE {
-        return rounded_bits(df, weight(b, k * kQuads + i), hn::Set(df, inverse[b]));
+        return rounded_bits(df, blocks.weight(df, b, k * kQuads + i), hn::Set(df, inverse[b]));
       };
       word[b] = code(3);
       for (int k = 2; k >= 0; --k) word[b] = hn::OrAnd(hn::ShiftLeft<8>(word[b]), code(k), hn::Set(di, 0xff));
@@ -88,23 +102,31 @@ HWY_INLINE void code_four_blocks(const float* p, const ScaleColumns& scales, int
     hn::StoreInterleaved4(word[0], word[1], word[2], word[3], di, quad + 4 * i);
   }
   if constexpr (!kSignedCodes<F>) {
-    const hn::RebindToSigned<decltype(four)> sums;
+    const hn::CappedTag<int32_t, 4> sums;
     const auto codes = sums_of_four(di, sum[0], sum[1], sum[2], sum[3]);
     hn::StoreU(hn::Mul(codes, hn::Set(sums, -kMiddle<F::kBits>)), sums, start);
   }
 }
 
-// Query r's probabilities p [count], to which zeros are added, times scales -> its weights.
-template <class F>
-HWY_INLINE void code_int8_weights(const float* p, const ScaleColumns& scales, int count, int blocks, int r,
+// Probabilities p [kQueries, count], kScoreStride apart, to which zeros are added, times scales -> weights. Steps of all
+// queries come first: the chain of answers that one waits for overlaps with the others'.
+template <class F, int kQueries>
+HWY_INLINE void code_int8_weights(const float* p, const ScaleColumns& scales, int count, int blocks,
                                   Int8Weights& out) {
   const hn::CappedTag<float, 16> df;
-  HWY_ALIGN float rows[kTileRows];
-  for (int i = 0; i < kTileRows; i += static_cast<int>(hn::Lanes(df)))
-    hn::Store(load_valid(df, p, i, count), df, rows + i);
+  HWY_ALIGN float rows[kQueries][kTileRows], inverse[kQueries][4];
+  for (int r = 0; r < kQueries; ++r) {
+    for (int i = 0; i < kTileRows; i += static_cast<int>(hn::Lanes(df)))
+      hn::Store(load_valid(df, p + r * kScoreStride, i, count), df, rows[r] + i);
+  }
   for (int b = 0; b < blocks; b += 4) {
-    code_four_blocks<F>(rows, scales, b, out.quad + r * Int8Weights::kStride + b * Int8Weights::kQuads,
-                        out.start + r * kMaxBlocks + b, out.step + r * kMaxBlocks + b);
+    for (int r = 0; r < kQueries; ++r)
+      find_steps<F>(FourBlocks(rows[r], scales, b), out.step + r * kMaxBlocks + b, inverse[r]);
+    for (int r = 0; r < kQueries; ++r) {
+      code_four_blocks<F>(FourBlocks(rows[r], scales, b), inverse[r],
+                          out.quad + r * Int8Weights::kStride + b * Int8Weights::kQuads,
+                          out.start + r * kMaxBlocks + b);
+    }
   }
 }
 
@@ -201,8 +223,7 @@ template <class F, class DI>
 bool add_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& work, const float* p) {
   CodeScratch& s = work.scratch;
   const int count = run.count, blocks = work.head_dim / kGgmlBlock, words = words_of(F::kBits, work.head_dim);
-  const float least = kSignedCodes<F> ? 0.0f : -INFINITY;
-  if (!load_scale_columns(side.meta + run.first, count, blocks, least, s.columns)) return false;
+  if (!load_scale_columns(side.meta + run.first, count, blocks, !kSignedCodes<F>, s.columns)) return false;
   const std::byte* scratch[kPaddedRows];
   const std::byte* const* rows = pad_rows(side.row + run.first, count, scratch, kTileRows);
   const int queries = static_cast<int>(work.task.queries);
@@ -210,8 +231,7 @@ bool add_int8_of(DI di, const TileSide& side, const Run& run, const CodeWork& wo
   work.prefetcher.begin_part(int64_t{query_blocks(queries)} * Int8Weights::kQuads * vectors);
   for_query_blocks(queries, [&](auto some, int r) KV_ATTR {
     constexpr int kQueries = decltype(some)::value;
-    for (int i = 0; i < kQueries; ++i)
-      code_int8_weights<F>(p + (r + i) * kScoreStride, s.columns, count, blocks, i, s.int8_weights);
+    code_int8_weights<F, kQueries>(p + r * kScoreStride, s.columns, count, blocks, s.int8_weights);
     add_int8_values<F, kQueries>(di, rows, s.int8_weights, work.head_dim, work.prefetcher,
                                  work.task.sum + int64_t{r} * work.head_dim);
   });
