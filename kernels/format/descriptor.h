@@ -47,7 +47,7 @@ inline constexpr double kFloatAttentionError = 1e-5;
 // scores are of ordinary size, and up to 1e-3 where outlier channels make them so large that the format's own
 // error is a hundred times that.
 inline constexpr double kCodeAttentionError = 2e-3;
-// Queries and weights of 8 bits (Arithmetic::kInt8), whose steps are 258 times as coarse.
+// Queries and weights of 8 bits (Arithmetic::kInt8), whose steps are up to 258 times as coarse.
 inline constexpr double kInt8AttentionError = 0.2;
 
 struct FormatDescriptor {
