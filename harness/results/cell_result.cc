@@ -2,6 +2,7 @@
 #include "harness/results/cell_result.h"
 
 #include "harness/results/draft_fields.h"
+#include "harness/results/error_fields.h"
 #include "harness/results/gpu_fields.h"
 #include "harness/results/peer_fields.h"
 #include "harness/results/prediction_fields.h"
@@ -154,33 +155,6 @@ Fields roofline() {
              {"cold_bound_us", "us", &C::cold_bound_us, "that time: no attend on cold rows is faster"}),
           by("decode", {"cold_bound_share", "1", &C::cold_bound_share, "cold_bound_us / cold_attend_p50_us"}),
       });
-}
-
-Fields errors() {
-  Fields fields;
-  for (const verify::Metric* metric : verify::metrics()) {
-    const ListedNumber<C> member{&C::metrics, fields.size()};
-    fields.push_back({metric->name, metric->unit, member, metric->help});
-  }
-  const std::string_view of_batch = "budget";
-  fields.push_back(
-      by(of_batch, {"err_ci_low", "1", &C::err_ci_low,
-                    "95 % interval of err_rel_l2 (Student's, over the sequences of a batch of 5 and more; "
-                    "empty where all sequences are the same)"}));
-  fields.push_back(by(of_batch, {"err_ci_high", "1", &C::err_ci_high, "its upper end"}));
-  fields.push_back({"err_codec_rel_l2", "1", &C::err_codec_rel_l2,
-                    "FP64 on the stored rows against FP64 on the same tokens as they came"});
-  fields.push_back(
-      {"err_retention_rel_l2", "1", &C::err_retention_rel_l2, "FP64 on the kept tokens against FP64 on all"});
-  fields.push_back({"err_kernel_rel_l2", "1", &C::err_kernel_rel_l2,
-                    "the cache's output against FP64 on the stored rows; above 1e-5 (f32, f16, bf16, fp8) "
-                    "or 2e-3 (integer codes; 0.2 with arithmetic=int8) the cell has failed"});
-  fields.push_back({"err_heads", "", &C::err_heads,
-                    "query heads that were compared with FP64, of all sequences and layers"});
-  fields.push_back(
-      {"err_sample", "", &C::err_sample,
-       "which, in the first layer, where not all; empty: all. Beyond 131072 tokens fewer, of few kv heads"});
-  return written_by(kOutputs, std::move(fields));
 }
 
 Fields of_experiments() {
@@ -387,7 +361,7 @@ Fields all_fields() {
   Fields all;
   for (const Fields& part :
        {identity(), bytes(), times(), gpu_fields(), draft_fields(), roofline(), tier_fields(kAll, kSteps),
-        selection_fields(kAll, kOutputs, kJudged), errors(), of_experiments(),
+        selection_fields(kAll, kOutputs, kJudged), error_fields(kOutputs), of_experiments(),
         written_by(kReadings, loss_fields<C>()), perplexity(), of_losses(), of_models(), of_whole_models(),
         replay_fields(), peer_fields(), comparison()})
     all.insert(all.end(), part.begin(), part.end());
