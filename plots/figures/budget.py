@@ -7,11 +7,11 @@ import math
 import altair as alt
 import polars as pl
 from figures.figure import Tables, figure
-from families import VariantStyle, commonest_placement
+from families import VariantStyle, commonest_placement, short
 from labels import AT_ENDS, with_point_labels
 from marks import click_focus, front_dots, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
 from messages import titled
-from prepare import AMBIGUOUS, ON_FRONT, drawable, of_experiment, with_absent, with_front, with_panel
+from prepare import drawable, of_experiment, with_absent, with_front, with_panel
 from style import QUIET, bytes_text, log_axis
 
 MOST_NAMED = 4  # policies that are equally good before none of them stands out
@@ -56,7 +56,7 @@ def budget(tables: Tables):
     )
     height = 300
     policies = None if rows["err_ci_low"].is_not_null().any() else best_policies(rows, style.short_names())
-    message = policies or on_the_front(rows)
+    message = policies or on_the_front(rows, style.baseline)
     rows = rows.with_columns(
         style.short(),
         # Lines have their names first, then what lies on the front.
@@ -89,16 +89,17 @@ def budget(tables: Tables):
     return titled(panels(alt.layer(*layers), rows, height=height, choice=choice), message)
 
 
-def on_the_front(rows: pl.DataFrame) -> dict[float, str]:
-    """How many variants lie on the front of every workload, might, or do not."""
+def on_the_front(rows: pl.DataFrame, baseline: str) -> dict[float, str]:
+    """What lies on the front of every workload, or might."""
     found: dict[float, str] = {}
     for length, of in rows.group_by("seq_len", maintain_order=True):
+        everywhere = of.group_by("spec").agg((pl.col("place") != "behind").all(), pl.col("per_token").max()).filter("place")
+        names = [short(spec, baseline) for spec in everywhere.sort("per_token", "spec")["spec"]]
         workloads = of["panel"].n_unique()
-        everywhere = lambda places: of.group_by("variant").agg(pl.col("place").is_in(places).all())["place"].sum()  # noqa: E731
-        front, maybe = everywhere([ON_FRONT]), everywhere([ON_FRONT, AMBIGUOUS])
-        where = f" on all {workloads} workloads" if workloads > 1 else ""
-        found[length[0]] = (f"Of {of['variant'].n_unique()} variants {front} lie on the Pareto front{where}, {maybe - front} more may, "
-                            f"by their intervals, at {length[0]:,.0f} tokens")  # fmt: skip
+        where = f"the Pareto front{f' of all {workloads} workloads' if workloads > 1 else ''} at {length[0]:,.0f} tokens"
+        none = f"None of {of['spec'].n_unique()} variants is on {where}"
+        some = f"On {where}, or not told apart from it: {', '.join(names[:MOST_NAMED])}{f' and {len(names) - MOST_NAMED} more' * (len(names) > MOST_NAMED)}"
+        found[length[0]] = some if names else none
     return found
 
 

@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from drawn import Files
+from drawn import Files, places
 from figures.list import FIGURES
 from support import report
 from synthetic import SWEPT, synthetic_run
@@ -72,6 +72,18 @@ def test_what_the_least_read_selection_loses_and_who_is_told_apart_is_said(drawn
     part = [row for row in files.of("quality", "recall") if "/quest(" in row["variant"] or row["kept_tokens"] < row["seq_len"]]
     alike = sum(row["verdict"] != "worse" for row in part)
     assert 0 < alike < len(part) and f"; {alike} of {len(part)} caches" in titles["quality_read"]
+
+
+def test_errors_with_intervals_say_what_is_on_the_front(drawn):
+    titles, files = drawn
+    rows = files.of("budget")
+    at = [(row["workload"], row["held_bytes_per_token"], row["err_rel_l2"], row["err_ci_low"] or row["err_rel_l2"],
+           row["err_ci_high"] or row["err_rel_l2"], row["variant"]) for row in rows]  # fmt: skip
+    found = [{row[5] for _, row in places(at) if row[0] == workload} for workload in {row["workload"] for row in rows}]
+    everywhere = set.intersection(*found)
+    assert 4 < len(everywhere) < len({row[5] for row in at})
+    said = re.fullmatch("On the Pareto front at 1,024 tokens, or not told apart from it: (.*) and (.*) more", titles["budget"])
+    assert int(said[2]) == len(everywhere) - 4 and len(re.findall(r", ", said[1])) == 3
 
 
 def test_budgets_of_other_bytes_are_not_in_the_title(drawn):
