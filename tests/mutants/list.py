@@ -53,9 +53,9 @@ MUTANTS = [
     Mutant(PIECES, "ahead_slots_.first = slots.of(run_);", "ahead_slots_.first = 0;", "cuda_tiers_test"),
     # Decode on a GPU
     Mutant(CHANNELS, "both - (shift << 10) * 0x10001u", "both", "cuda_decode_test"),
-    Mutant(WORDS, "kValueMiddle ? 1.0f : kBareUnit / (1 << shift(i))", "kValueMiddle ? 1.0f : kBareUnit", "cuda_decode_test"),
+    Mutant(WORDS, "kValueMiddle ? 1.0f : kBareUnit / (1 << kWidth * i % 8)", "kValueMiddle ? 1.0f : kBareUnit", "cuda_decode_test"),
     Mutant(LANE, "clear_scales(tile, task.end - first);", "", "cuda_decode_test"),
-    Mutant(LANE, "too_large |= one > kMostWeight;", "", "cuda_decode_test"),
+    Mutant(LANE, "too_large |= largest[slot] > kMostWeight;", "", "cuda_decode_test"),
     Mutant(TIERED, "const int level = c < borders.cold ? 2 : 1;", "const int level = 2;", "tier_codecs_test"),
     Mutant(TIERED, "chunks[c].use_count() > 1 &&", "false &&", "tier_codecs_test"),
     Mutant(TIERED, "index < borders.cold ? 2 : index < borders.not_hot ? 1 : 0", "0", "tier_codecs_test"),

@@ -50,9 +50,9 @@ HWY_INLINE auto largest_of_four(DF df, hn::Vec<DF> (&v)[4]) {
 }
 
 // The weights of blocks first … first + 3 are probabilities p [kTileRows] of one query times scales.
-struct FourBlocks {
+struct WeightBlocks {
   const float *p, *scale;
-  FourBlocks(const float* probabilities, const ScaleColumns& scales, int first)
+  WeightBlocks(const float* probabilities, const ScaleColumns& scales, int first)
       : p(probabilities), scale(scales.at(first, 0)) {}
   template <class DF>
   HWY_INLINE hn::Vec<DF> weight(DF df, int block, int row) const {
@@ -62,7 +62,7 @@ struct FourBlocks {
 
 // Their steps, and what makes codes of them.
 template <class F>
-HWY_INLINE void find_steps(const FourBlocks& blocks, float* step, float* inverse) {
+HWY_INLINE void find_steps(const WeightBlocks& blocks, float* step, float* inverse) {
   const hn::CappedTag<float, 16> df;
   const hn::CappedTag<float, 4> four;
   constexpr float kLargest = kLargestInt8Weight<F>;
@@ -81,7 +81,7 @@ HWY_INLINE void find_steps(const FourBlocks& blocks, float* step, float* inverse
 
 // Their quads, and starts.
 template <class F>
-HWY_INLINE void code_four_blocks(const FourBlocks& blocks, const float* inverse, int32_t* quad,
+HWY_INLINE void code_four_blocks(const WeightBlocks& blocks, const float* inverse, int32_t* quad,
                                  int32_t* start) {
   const hn::CappedTag<float, 16> df;
   const hn::RebindToSigned<decltype(df)> di;
@@ -121,9 +121,9 @@ HWY_INLINE void code_int8_weights(const float* p, const ScaleColumns& scales, in
   }
   for (int b = 0; b < blocks; b += 4) {
     for (int r = 0; r < kQueries; ++r)
-      find_steps<F>(FourBlocks(rows[r], scales, b), out.step + r * kMaxBlocks + b, inverse[r]);
+      find_steps<F>(WeightBlocks(rows[r], scales, b), out.step + r * kMaxBlocks + b, inverse[r]);
     for (int r = 0; r < kQueries; ++r) {
-      code_four_blocks<F>(FourBlocks(rows[r], scales, b), inverse[r],
+      code_four_blocks<F>(WeightBlocks(rows[r], scales, b), inverse[r],
                           out.quad + r * Int8Weights::kStride + b * Int8Weights::kQuads,
                           out.start + r * kMaxBlocks + b);
     }

@@ -5,7 +5,6 @@
 // prefetcher, which does most of it, follows streams. Private to kernels/cpu.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,13 +38,10 @@ class Prefetcher {
   }
   // always_inline: GCC takes a function that only prefetches for one without effect, and drops its calls.
   [[gnu::always_inline]] void step() {
-    for (int due = per_step_; due > 0 && left_ > 0;) {
-      const int lines = std::min(due, left_);
-      for (const std::byte* end = at_ + int64_t{lines} * 64; at_ != end; at_ += 64)
-        __builtin_prefetch(at_, 0, 2);
-      due -= lines;
-      left_ -= lines;
-      if (left_ == 0) next_range();
+    for (int i = 0; i < per_step_ && left_ > 0; ++i) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += 64;
+      if (--left_ == 0) next_range();
     }
   }
 

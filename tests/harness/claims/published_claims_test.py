@@ -18,7 +18,7 @@ from markupsafe import escape
 HOME = Path(os.environ.get("KVLAB_HOME", Path(__file__).resolve().parents[3]))
 PROGRAM = os.environ.get("KVLAB_PROGRAM", str(HOME / ".build/release/harness/kvlab"))
 CLAIMS = HOME / "configs" / "claims"
-COMMITTED = HOME / "results" / "epyc-4core" / "reproduce"
+COMMITTED = HOME / "results" / "epyc-2core" / "reproduce"
 sys.path.insert(0, str(HOME / "plots"))
 
 from claims import VERDICTS, BadClaims, disagreements, put_between_markers, read_claims, write_claims

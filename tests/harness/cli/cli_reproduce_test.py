@@ -122,7 +122,7 @@ def test_the_list_has_every_claim_and_figure_with_its_source():
         assert re.search(rf"^{re.escape(claims['title'])}  \S", text, re.M)
         want += [f"{path.stem}/{claim['id']}" for claim in claims["claim"]]
     assert claims_in(text) == want
-    figures = table(HOME / "results" / "epyc-4core" / "reproduce" / "claims.csv")
+    figures = table(HOME / "results" / "epyc-2core" / "reproduce" / "claims.csv")
     for row in figures:
         assert row["published"] in text, row
     assert text.endswith(f"{len(want)} claims with {len(figures)} figures of 20 sources; `kvlab reproduce NAME` checks one\n")
