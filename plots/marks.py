@@ -101,6 +101,12 @@ def point_names(base: alt.Chart) -> alt.Chart:
     return names.transform_filter("datum.label")
 
 
+def front_line(base: alt.Chart) -> alt.Chart:
+    """The layer of the Pareto front, a staircase from the smallest point on; rows come from `with_front`."""
+    line = base.transform_filter("datum.front").mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
+    return line.encode(order="per_token:Q")
+
+
 def front_dots(base: alt.Chart) -> alt.Chart:
     """The layer that says which points lie on the Pareto front, and which might; rows come from `with_front`."""
     kinds = scale({ON_FRONT: INK, AMBIGUOUS: "#E69F00"})

@@ -13,12 +13,13 @@ std::vector<Field<CellResult>> error_fields(std::string_view outputs) {
     const ListedNumber<C> member{&C::metrics, fields.size()};
     fields.push_back({metric->name, metric->unit, member, metric->help});
   }
-  fields.push_back(
-      {"err_ci_low", "1", &C::err_ci_low,
-       "95 % interval of err_rel_l2 (Student's, over the sequences of a batch of 5 and more; empty where "
-       "all sequences are the same)"});
-  fields.push_back({"err_ci_high", "1", &C::err_ci_high, "its upper end"});
-  for (size_t end = fields.size() - 2; end < fields.size(); ++end) fields[end].experiments = "budget";
+  const std::vector<Field<C>> interval =
+      written_by<C>("budget", {{"err_ci_low", "1", &C::err_ci_low,
+                                "95 % interval of err_rel_l2 (Student's, over the sequences of a batch of 5 "
+                                "and more; empty where all "
+                                "sequences are the same)"},
+                               {"err_ci_high", "1", &C::err_ci_high, "its upper end"}});
+  fields.insert(fields.end(), interval.begin(), interval.end());
   fields.push_back({"err_codec_rel_l2", "1", &C::err_codec_rel_l2,
                     "FP64 on the stored rows against FP64 on the same tokens as they came"});
   fields.push_back(

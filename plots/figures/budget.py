@@ -9,10 +9,10 @@ import polars as pl
 from figures.figure import Tables, figure
 from families import VariantStyle, commonest_placement, short
 from labels import AT_ENDS, with_point_labels
-from marks import click_focus, front_dots, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
+from marks import click_focus, front_dots, front_line, in_focus, interval, length_choice, panel_width, panels, point_names, text, tips
 from messages import titled
 from prepare import drawable, of_experiment, with_absent, with_front, with_panel
-from style import QUIET, bytes_text, log_axis
+from style import bytes_text, log_axis
 
 MOST_NAMED = 4  # policies that are equally good before none of them stands out
 
@@ -71,15 +71,12 @@ def budget(tables: Tables):
             interval_95="interval", Pareto_front="place",
         ),
     )  # fmt: skip
-    front = base.transform_filter("datum.front").mark_line(
-        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
-    )
     legend = style.legend_of(rows)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
     points = base.mark_point(size=50, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     bar = base.encode(alt.Y("err_ci_low:Q"), alt.Y2("err_ci_high:Q")).transform_filter("datum.err_ci_low")
     layers = [
-        front.encode(order="per_token:Q"),
+        front_line(base),
         bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
         line,
         points.add_params(click_focus()),

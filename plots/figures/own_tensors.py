@@ -7,10 +7,10 @@ import polars as pl
 from families import short
 from figures.figure import Tables, figure
 from labels import with_point_labels
-from marks import click_focus, in_focus, panel_height, panel_width, panels, point_names, text, tips
+from marks import click_focus, front_line, in_focus, panel_height, panel_width, panels, point_names, text, tips
 from messages import times, titled
 from prepare import NoData, drawable, of_experiment, with_absent, with_front, with_panel
-from style import QUIET, bytes_text, log_axis
+from style import bytes_text, log_axis
 
 SMALLEST_ERROR = 1e-9
 
@@ -56,12 +56,10 @@ def eval_error(tables: Tables):
         opacity=in_focus(),
         tooltip=tips(kept="kept_tokens_text", bytes_held="held_bytes_per_token_text", error="err_rel_l2_text", heads="heads"),
     )
-    on_front = base.transform_filter("datum.front").encode(opacity=alt.value(1))
-    front = on_front.mark_line(interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3)
     range_of_heads = base.mark_rule(strokeWidth=1.6).encode(style.colour(), y="best_head:Q", y2="worst_head:Q")
     # Equal points nest in one another.
     points = base.mark_point(strokeWidth=2.2).encode(style.colour(), style.shape(), alt.Size("size:Q", scale=None))
-    layers = [front.encode(order="per_token:Q"), range_of_heads, points.add_params(click_focus())]
+    layers = [front_line(base.encode(opacity=alt.value(1))), range_of_heads, points.add_params(click_focus())]
     layers.append(point_names(alt.Chart().encode(*axes)))
     return titled(panels(alt.layer(*layers), rows), smallest_and_most_exact(rows))
 

@@ -9,11 +9,11 @@ from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, change_axis, model_style, position_range, series, versus_full
 from labels import with_point_labels
 from marks import (
-    click_focus, front_dots, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
+    click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
 from messages import at_each_length, least_of_four_bits, titled
 from prepare import NoData, of_experiment, with_absent, with_front, with_panel
-from style import QUIET, bytes_text, length_axis, log_axis
+from style import bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
 LOSS_TITLE = "change of the mean loss [nats]"
@@ -142,15 +142,12 @@ def quality_points(tables: Tables, value: str, title: str, axis: alt.Y):
             interval_95="interval", verdict="verdict", Pareto_front="place",
         ),
     )  # fmt: skip
-    front = base.transform_filter("datum.front").mark_line(
-        interpolate="step-after", color=QUIET, strokeDash=[4, 3], strokeWidth=1.3
-    )
     bar = base.encode(alt.Y(f"{value}_ci_low:Q", title=title), alt.Y2(f"{value}_ci_high:Q"))
     legend = style.legend_of(rows)
     line = base.mark_line(strokeWidth=1.8).encode(style.colour(legend), style.dash(), opacity=in_focus(), order="per_token:Q")
     points = base.mark_point(size=65, strokeWidth=1.8).encode(style.colour(legend), style.shape(legend), opacity=in_focus())
     layers = [
-        front.encode(order="per_token:Q"),
+        front_line(base),
         bar.mark_rule(strokeWidth=1.5).encode(style.colour(legend), opacity=in_focus()),
         line,
         points.add_params(click_focus()),
