@@ -2,8 +2,8 @@
 // reading again, since a GPU whose ceiling moved was not the same GPU throughout.
 //
 // Cold: single calls, each over rows that the L2 has long forgotten, since the buffers that take turns are
-// several times its size. Steady: calls back to back in a graph over all of these buffers, as layers of a
-// model follow each other.
+// several times its size. Steady: calls back to back over all of these buffers, as layers of a model follow each
+// other. Either is one graph.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,36 +21,24 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-constexpr int kColdCalls = 40, kLeastGraphCalls = 32, kGraphLaunches = 8;
-
-double time_once(cuda::Gpu& gpu, const std::function<void()>& work) {
-  gpu.start_clock();
-  work();
-  gpu.stop_clock();
-  return gpu.clock_us();
-}
+constexpr int kColdCalls = 40, kLeastGraphCalls = 32, kGraphs = 8;
 
 // `call(i)` launches the i-th call; i picks the buffers, of which `buffers` take turns.
 double cold_us(cuda::Gpu& gpu, const std::function<void(int)>& call) {
   std::vector<double> times;
-  for (int i = 0; i < kColdCalls; ++i) times.push_back(time_once(gpu, [&] { call(i); }));
+  for (int i = 0; i < kColdCalls; ++i) {
+    times.push_back(gpu.time_us(cuda::Gpu::Timed::kGraph, [&] { call(i); }));
+  }
   return median(times);
 }
 
-double steady_us(cuda::CudaGpu& gpu, size_t buffers, const std::function<void(int)>& call) {
+double steady_us(cuda::Gpu& gpu, size_t buffers, const std::function<void(int)>& call) {
   const int calls = std::max(kLeastGraphCalls, static_cast<int>(buffers));
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t ready = nullptr;
-  KV_CHECK(cudaStreamBeginCapture(gpu.stream(), cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < calls; ++i) call(i);
-  KV_CHECK(cudaStreamEndCapture(gpu.stream(), &graph));
-  KV_CHECK(cudaGraphInstantiate(&ready, graph, 0));
+  const auto all = [&] {
+    for (int i = 0; i < calls; ++i) call(i);
+  };
   std::vector<double> times;
-  for (int i = 0; i < kGraphLaunches; ++i) {
-    times.push_back(time_once(gpu, [&] { KV_CHECK(cudaGraphLaunch(ready, gpu.stream())); }) / calls);
-  }
-  KV_CHECK(cudaGraphExecDestroy(ready));
-  KV_CHECK(cudaGraphDestroy(graph));
+  for (int i = 0; i < kGraphs; ++i) times.push_back(gpu.time_us(cuda::Gpu::Timed::kGraph, all) / calls);
   return median(times);
 }
 

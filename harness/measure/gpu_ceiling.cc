@@ -26,10 +26,10 @@ double GpuCeilingTask::run() {
   double all_us = 0.0;
   mhz_.push_back(gpu_.sm_mhz());
   for (size_t i = 0; i < gbps_.size(); ++i) {
-    gpu_.start_clock();
-    gpu_.read_all({data_.data(), bytes / 16, sum}, cuda::kReadBlocks[i] * gpu_.info().multiprocessors);
-    gpu_.stop_clock();
-    const double us = gpu_.clock_us();
+    const int blocks = cuda::kReadBlocks[i] * gpu_.info().multiprocessors;
+    const double us = gpu_.time_us(cuda::Gpu::Timed::kGraph, [&] {
+      gpu_.read_all({data_.data(), bytes / 16, sum}, blocks);
+    });
     gbps_[i].push_back(static_cast<double>(bytes) / us * 1e-3);
     all_us += us;
   }

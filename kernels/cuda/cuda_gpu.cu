@@ -9,7 +9,6 @@
 
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
-#include "kernels/cuda/attention/instance.h"
 #include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
@@ -147,23 +146,31 @@ class RuntimeGpu final : public CudaGpu {
   void wait(Queue queue, Mark mark) override { KV_CHECK(cudaStreamWaitEvent(of(queue), event_of(mark), 0)); }
   void wait(Mark mark) override { KV_CHECK(cudaEventSynchronize(event_of(mark))); }
 
-  void start_clock() override {
-    launch(hold, 1, 1, kHeldCycles);
-    KV_CHECK(cudaEventRecord(clock_[0], stream()));
-  }
-  void stop_clock() override { KV_CHECK(cudaEventRecord(clock_[1], stream())); }
-  double clock_us() override {
+  double time_us(Timed as, const std::function<void()>& work) override {
+    // The events are the graph's first and last node, so the GPU passes them without the host.
+    const unsigned how = as == Timed::kGraph ? cudaEventRecordExternal : cudaEventRecordDefault;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    if (as == Timed::kGraph) KV_CHECK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+    KV_CHECK(cudaEventRecordWithFlags(clock_[0], stream(), how));
+    work();
+    KV_CHECK(cudaEventRecordWithFlags(clock_[1], stream(), how));
+    if (as == Timed::kGraph) {
+      KV_CHECK(cudaStreamEndCapture(stream(), &graph));
+      KV_CHECK(cudaGraphInstantiate(&ready, graph, 0));
+      KV_CHECK(cudaGraphUpload(ready, stream()));
+      KV_CHECK(cudaGraphLaunch(ready, stream()));
+    }
+    KV_CHECK(cudaStreamSynchronize(stream()));
     float ms = 0.0f;
-    KV_CHECK(cudaEventSynchronize(clock_[1]));
     KV_CHECK(cudaEventElapsedTime(&ms, clock_[0], clock_[1]));
+    if (ready) KV_CHECK(cudaGraphExecDestroy(ready));
+    if (graph) KV_CHECK(cudaGraphDestroy(graph));
     return 1e3 * ms;
   }
   int sm_mhz() override {
     constexpr int64_t kCycles = 2000000;
-    start_clock();
-    launch(hold, 1, 1, kCycles);
-    stop_clock();
-    return static_cast<int>(kCycles / clock_us());
+    return static_cast<int>(kCycles / time_us(Timed::kGraph, [&] { launch(hold, 1, 1, kCycles); }));
   }
 
   void append(const AppendParams& params, int jobs, int most_units) override {
@@ -176,11 +183,11 @@ class RuntimeGpu final : public CudaGpu {
     launch(cuda::attend_simple, dim3(blocks(most_queries, kAttendWarps), problems, most_splits), kAttendWarps,
            params);
   }
-  int decode_queries(const Layout& layout, int queries) const override {
-    return find_instance(layout, queries, most_shared_bytes_).queries;
+  Instance decode_instance(const Layout& layout, int queries) const override {
+    return find_instance(layout, queries, most_shared_bytes_);
   }
   void decode(const DecodeParams& params, int items) override {
-    const Instance found = find_instance(params.layout, params.merge.most_queries, most_shared_bytes_);
+    const Instance found = decode_instance(params.layout, params.merge.most_queries);
     if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
     const auto* function = reinterpret_cast<const void*>(found.kernel);
     if (prepared_.insert(function).second) {
@@ -210,7 +217,6 @@ class RuntimeGpu final : public CudaGpu {
 
  private:
   static constexpr size_t kStagingBytes = size_t{8} << 20;
-  static constexpr int64_t kHeldCycles = 200000;  // some 0.1 ms
 
   template <class Params>
   void launch(void (*kernel)(Params), dim3 grid, int warps, const Params& params, size_t shared_bytes = 0) {

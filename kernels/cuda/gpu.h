@@ -6,10 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/rows/params.h"
+#include "kernels/cuda/attention/instance.h"
 
 namespace kv::cuda {
 
@@ -54,11 +55,10 @@ class Gpu {
   virtual void wait(Queue queue, Mark mark) = 0;
   virtual void wait(Mark mark) = 0;
 
-  // The GPU's own time from one call to the other, of what the main queue is given between them. It begins when
-  // the host has had 0.1 ms to launch that, whose own time would count else. clock_us() waits.
-  virtual void start_clock() = 0;
-  virtual void stop_clock() = 0;
-  virtual double clock_us() = 0;
+  // The GPU's own time for what `work` gives the main queue, waited for. Of launches alone it makes a graph, which the host
+  // hands over as a whole, so that its own time does not count; copies and waits for the other queue cannot be in one.
+  enum class Timed { kGraph, kStream };
+  virtual double time_us(Timed as, const std::function<void()>& work) = 0;
   // How fast the multiprocessors run now; waits.
   virtual int sm_mhz() = 0;
 
@@ -66,9 +66,9 @@ class Gpu {
   virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
   virtual void copy_rows(const CopyParams& params, int jobs, int most_rows) = 0;
   virtual void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) = 0;
-  // How many of `queries` (group * tokens) a block of the fast kernel takes; 0 if it has no instance for
-  // these rows. decode() may be called only if it has.
-  virtual int decode_queries(const Layout& layout, int queries) const = 0;
+  // The fast kernel's instance for these rows and `queries` (group * tokens); without a kernel if it has none. decode()
+  // may be called only if it has.
+  virtual Instance decode_instance(const Layout& layout, int queries) const = 0;
   virtual void decode(const DecodeParams& params, int items) = 0;
   virtual void merge(const MergeParams& params, int problems) = 0;
   virtual void add_attention_weights(const AttentionWeightsParams& params, int problems, int most_rows) = 0;

@@ -21,13 +21,13 @@ int32_t item_rows(int64_t rows, int multiprocessors) {
 
 // Cuts rows [0, rows) of a problem's pages, or of its tail, into equal items of about `each` rows that begin
 // at multiples of 64; returns how many partial results the problem has now.
-int32_t cut_rows(int32_t problem, int32_t rows, int32_t each, int32_t splits,
+int32_t cut_rows(int32_t problem, int32_t rows, bool of_tail, int32_t each, int32_t splits,
                  std::vector<cuda::WorkItem>& items) {
   if (rows == 0) return splits;
   const int32_t parts = blocks(rows, each);
   const int32_t step = blocks(blocks(rows, parts), 64) * 64;
   for (int32_t begin = 0; begin < rows; begin += step) {
-    items.push_back({problem, splits++, begin, std::min(begin + step, rows)});
+    items.push_back({problem, splits++, begin, std::min(begin + step, rows), of_tail});
   }
   return splits;
 }
@@ -41,9 +41,11 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
     most_queries = std::max(most_queries, queries_of(*this, p));
     tails = tails || p.tail_rows > 0;
   }
-  // Of a problem, the same queries must meet in the blocks of both lists.
-  const int queries = how == Cut::kPlain ? 0 : gpu.decode_queries(layout, most_queries);
-  block_queries = tails && gpu.decode_queries(tail, most_queries) != queries ? 0 : queries;
+  const cuda::Instance found = gpu.decode_instance(layout, most_queries);
+  const bool apart = tails && !found.takes_tail;
+  // Of a problem, the same queries must meet in the blocks of both launches.
+  const bool fits = !apart || gpu.decode_instance(tail, most_queries).queries == found.queries;
+  block_queries = how != Cut::kPlain && fits ? found.queries : 0;
   int64_t read = 0;
   for (const cuda::Problem& p : problems) {
     if (block_queries) read += int64_t{cuda::rows_of(p)} * blocks(queries_of(*this, p), block_queries);
@@ -52,8 +54,8 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   for (int32_t i = 0; i < count(); ++i) {
     cuda::Problem& p = problems[static_cast<size_t>(i)];
     if (block_queries) {
-      p.splits = cut_rows(i, p.rows, each, 0, items[0]);
-      p.splits = cut_rows(i, p.tail_rows, each, p.splits, items[1]);
+      p.splits = cut_rows(i, p.rows, false, each, 0, items[0]);
+      p.splits = cut_rows(i, p.tail_rows, true, each, p.splits, items[apart]);
     } else {
       p.splits = (cuda::rows_of(p) + kPlainRows - 1) / kPlainRows;
     }
@@ -69,21 +71,28 @@ size_t AttentionPlan::counters() const {
 
 void AttentionPlan::run(cuda::Gpu& gpu, const Placed& at) const {
   if (block_queries) {
-    for (const bool of_tails : {false, true}) decode(gpu, at, of_tails, {0, items[of_tails].size()});
+    decode(gpu, at, {0, items[0].size()});
+    decode_tails(gpu, at);
   } else {
     attend_simple(gpu, at, {0, problems.size()}, {0, static_cast<size_t>(most_splits)});
   }
   merge(gpu, at);
 }
 
-void AttentionPlan::decode(cuda::Gpu& gpu, const Placed& at, bool of_tails, const ItemRange& range) const {
-  if (range.count == 0) return;
-  gpu.decode({of_tails ? tail : layout,
-              at.items[of_tails] + range.first,
-              {at.problems, at.partials, group, head_dim, at.log_sum, most_queries},
-              at.counters,
-              of_tails},
-             static_cast<int>(range.count));
+void AttentionPlan::decode(cuda::Gpu& gpu, const Placed& at, const ItemRange& range) const {
+  launch(gpu, at, layout, at.items[0] + range.first, range.count);
+}
+
+void AttentionPlan::decode_tails(cuda::Gpu& gpu, const Placed& at) const {
+  launch(gpu, at, tail, at.items[1], items[1].size());
+}
+
+void AttentionPlan::launch(cuda::Gpu& gpu, const Placed& at, const cuda::Layout& of,
+                           const cuda::WorkItem* first, size_t count) const {
+  if (count == 0) return;
+  gpu.decode(
+      {of, tail, first, {at.problems, at.partials, group, head_dim, at.log_sum, most_queries}, at.counters},
+      static_cast<int>(count));
 }
 
 void AttentionPlan::attend_simple(cuda::Gpu& gpu, const Placed& at, const ItemRange& some,

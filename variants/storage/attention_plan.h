@@ -31,8 +31,9 @@ struct AttentionPlan {
   void cut(const cuda::Gpu& gpu, Cut how = Cut::kEven);
 
   // What cut() makes.
-  std::vector<cuda::WorkItem> items[2];  // of the pages and of the tails, where the fast kernel runs
-  int32_t block_queries = 0;             // that a block of it takes; 0: the plain kernel runs
+  // Where the fast kernel runs: what it takes in one launch, and the tails' where these need another.
+  std::vector<cuda::WorkItem> items[2];
+  int32_t block_queries = 0;  // that a block of it takes; 0: the plain kernel runs
   int32_t most_queries = 0, most_splits = 0;
   int64_t partials = 0;
 
@@ -51,10 +52,15 @@ struct AttentionPlan {
   // All of it.
   void run(cuda::Gpu& gpu, const Placed& at) const;
   // Its parts: some of the items; some splits of some problems; and what run() merges last.
-  void decode(cuda::Gpu& gpu, const Placed& at, bool of_tails, const ItemRange& items) const;
+  void decode(cuda::Gpu& gpu, const Placed& at, const ItemRange& items) const;
+  void decode_tails(cuda::Gpu& gpu, const Placed& at) const;
   void attend_simple(cuda::Gpu& gpu, const Placed& at, const ItemRange& problems,
                      const ItemRange& splits) const;
   void merge(cuda::Gpu& gpu, const Placed& at) const;
+
+ private:
+  void launch(cuda::Gpu& gpu, const Placed& at, const cuda::Layout& of, const cuda::WorkItem* first,
+              size_t count) const;
 };
 
 }  // namespace kv

@@ -52,12 +52,13 @@ void GpuAttention::attend(std::span<const HeadQueries> problems, const PieceSour
   PieceSlots slots = source ? pieces_.make_slots(batch, *source, head_dim_) : PieceSlots{};
   const std::span<const Span> spans = problems.front().spans;
   const Placed at = place(batch, slots, rotated, spans.empty() ? nullptr : spans.front().k.data);
-  GpuTime* const time = memory_.gpu_time();
-  if (time) gpu_.start_clock();
-  launch(batch, at, slots, source);
-  if (time) gpu_.stop_clock();
+  const auto work = [&] { launch(batch, at, slots, source); };
+  if (GpuTime* const time = memory_.gpu_time()) {
+    time->us += gpu_.time_us(source ? cuda::Gpu::Timed::kStream : cuda::Gpu::Timed::kGraph, work);
+  } else {
+    work();
+  }
   if (source) pieces_.fetch_next(source->next, slots);
-  if (time) time->us += gpu_.clock_us();
   fast_ = batch.plan.block_queries > 0;
   collect(problems, at.out, batch.outputs);
 }
@@ -285,8 +286,8 @@ void GpuAttention::run_resident(const GpuBatch& batch, const Placed& at) {
   const AttentionPlan& plan = batch.plan;
   const auto heads = static_cast<size_t>(batch.heads), most_splits = static_cast<size_t>(plan.most_splits);
   if (plan.block_queries) {
-    plan.decode(gpu_, at, false, batch.resident_items);
-    return plan.decode(gpu_, at, true, {0, plan.items[1].size()});
+    plan.decode(gpu_, at, batch.resident_items);
+    return plan.decode_tails(gpu_, at);
   }
   if (batch.slots == 0) return plan.attend_simple(gpu_, at, {0, plan.problems.size()}, {0, most_splits});
   for (size_t input = 0; input < batch.streamed_rows.size(); ++input) {
@@ -302,7 +303,7 @@ void GpuAttention::run_piece(const GpuBatch& batch, const Placed& at, const Piec
     const cuda::CopyJob* jobs = at.slot_copies + slots.of(piece) * heads;
     gpu_.copy_rows(copying(batch, at, jobs), batch.heads, kPieceRows);
   }
-  if (batch.plan.block_queries) return batch.plan.decode(gpu_, at, false, batch.piece_items[piece]);
+  if (batch.plan.block_queries) return batch.plan.decode(gpu_, at, batch.piece_items[piece]);
   batch.plan.attend_simple(gpu_, at, {input * heads, heads}, {piece - batch.first_piece[input], 1});
 }
 

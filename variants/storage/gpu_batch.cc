@@ -144,7 +144,7 @@ void GpuBatch::group_items() {
   // The last piece that an item needs, or -1.
   const auto last_piece = [&](const cuda::WorkItem& item) {
     const int64_t streamed = streamed_of(item.problem);
-    if (item.begin >= streamed) return int64_t{-1};
+    if (item.of_tail || item.begin >= streamed) return int64_t{-1};
     return static_cast<int64_t>(first_piece[static_cast<size_t>(item.problem / heads)]) +
            (std::min<int64_t>(item.end, streamed) - 1) / kPieceRows;
   };

@@ -20,31 +20,41 @@
 
 namespace kv::cuda {
 
-// A ring, lanes that take its tiles, and what becomes of their results.
-template <class K, class V, int kHeadDim, int kQueries>
+// A ring of tiles, lanes that take them, and what becomes of their results.
+template <class K, class V, int kHeadDim, int kQueries, int kStages = TileShape<K, V, kHeadDim>::kStages>
 struct DecodeBlock {
   using Shape = TileShape<K, V, kHeadDim>;
   using Lane = std::conditional_t<std::is_same_v<K, F32>, FloatLane<kHeadDim, kQueries>,
                                   DecodeLane<K, V, kHeadDim, kQueries>>;
   using Results = typename Lane::Results;
-  static constexpr int kWarpBytes = Shape::kStages * Shape::kBytes;
+  static constexpr int kWarpBytes = kStages * Shape::kBytes;
   static constexpr int kRingBytes = kDecodeWarps * kWarpBytes;
   // The rings' bytes are the results' in the end; behind them a flag.
   static constexpr int kFlagAt = kRingBytes > Results::kBytes ? kRingBytes : (Results::kBytes + 15) / 16 * 16;
   static constexpr int kQueriesAt = kFlagAt + 16;
-  static constexpr int kSharedBytes = kQueriesAt + Lane::kQueryBytes;
+  // KIVI's raw rows come in the launch of its groups. An item has a tile or two of them for a warp, so that a ring of one
+  // is enough, and shared memory stays what groups need.
+  static constexpr bool kTakesTail = K::kScaling == Scaling::kChannel;
+  using Tail = DecodeBlock<F16, F16, kHeadDim, kQueries, 1>;
+  static constexpr int shared_bytes() {
+    constexpr int kOwn = kQueriesAt + Lane::kQueryBytes;
+    if constexpr (kTakesTail) return kOwn > Tail::shared_bytes() ? kOwn : Tail::shared_bytes();
+    return kOwn;
+  }
 
-  KV_DEVICE static void run(const DecodeParams& params) {
-    const BlockTask task = block_task(params, kQueries);
+  KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
+    const BlockTask task = block_task(params, item, kQueries);
     if (task.queries <= 0) return;  // other problems have more
     const int warp = simt::same_in_warp(simt::warp());
-    const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, params.layout, task.pages,
+    const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, layout, task.pages,
                                         task.end};
-    int first_row = task.item.begin + warp * Shape::kRows;
-    constexpr int kStep = kDecodeWarps * Shape::kRows, kAhead = Shape::kStages - 1;
+    int first_row = item.begin + warp * Shape::kRows;
+    constexpr int kStep = kDecodeWarps * Shape::kRows, kAhead = kStages - 1;
+    auto next = ring.find(first_row);
     const auto fetch = [&](int at, int row) {
-      if (row < task.end) ring.issue(at, row);
+      if (row < task.end) ring.issue(at, next);
       simt::commit_copies();
+      next = ring.find(row + kStep);
     };
     for (int i = 0; i < kAhead; ++i) fetch(i * Shape::kBytes, first_row + i * kStep);
     Lane lane;
@@ -64,12 +74,12 @@ struct DecodeBlock {
     lane.put(results);
     simt::sync_block();
     const MergeParams& merge = params.merge;
-    results.merge(merge.partials, partial_of(task.problem, merge.group, task.item.split, task.first_query),
+    results.merge(merge.partials, partial_of(task.problem, merge.group, item.split, task.first_query),
                   task.queries);
     if (!params.counters) return;
-    unsigned* counter = params.counters + task.item.problem * simt::blocks_y() + simt::block_y();
+    unsigned* counter = params.counters + item.problem * simt::blocks_y() + simt::block_y();
     if (!arrives_last(counter, task.problem.splits, simt::shared_memory() + kFlagAt)) return;
-    merge_queries(merge, task.item.problem, task.first_query, task.queries);
+    merge_queries(merge, item.problem, task.first_query, task.queries);
   }
 };
 
@@ -77,7 +87,11 @@ struct DecodeBlock {
 // are a multiple of 32 rows.
 template <class Block>
 KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::Lane::kBlocksOfSm) decode(DecodeParams params) {
-  Block::run(params);
+  const WorkItem item = params.items[simt::block_x()];
+  if constexpr (Block::kTakesTail) {
+    if (item.of_tail) return Block::Tail::run(params, params.tail, item);
+  }
+  Block::run(params, params.layout, item);
 }
 
 }  // namespace kv::cuda

@@ -28,12 +28,10 @@ struct FloatLane {
     octet = simt::lane() % kLanes;
     first_row = simt::lane() / kLanes;
     const float* from = task.q + octet * kOctet;
-    KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       const bool there = i < task.queries;
       seen[i] = there ? task.seen(i) : 0;
       max[i] = kNoScore;
-      KV_UNROLL
       for (int d = 0; d < kOctet; ++d) {
         q[i][d] = there ? from[i * kHeadDim + d] * score_scale(kHeadDim) : 0.0f;
       }
@@ -41,10 +39,8 @@ struct FloatLane {
   }
 
   KV_DEVICE void load(const std::byte* rows, int row, float (&x)[kOctet]) const {
-    KV_UNROLL
     for (int half = 0; half < 2; ++half) {
       const auto four = read_words<4, 4 * kHeadDim>(rows, row, octet * kOctet + 4 * half);
-      KV_UNROLL
       for (int i = 0; i < 4; ++i) x[4 * half + i] = std::bit_cast<float>(four.word[i]);
     }
   }
@@ -53,10 +49,8 @@ struct FloatLane {
   KV_DEVICE void scores(const std::byte* tile, int row, int first, float (&s)[kQueries]) const {
     float x[kOctet];
     load(tile, row, x);
-    KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       float dot = 0.0f;
-      KV_UNROLL
       for (int d = 0; d < kOctet; ++d) dot = simt::fma(q[i][d], x[d], dot);
       dot = simt::sum_of_lanes(dot, kLanes);
       s[i] = first + row < seen[i] ? dot : -INFINITY;
@@ -64,15 +58,12 @@ struct FloatLane {
   }
 
   KV_DEVICE void rescale(const float (&s)[kBatch][kQueries]) {
-    KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       float higher = max[i];
-      KV_UNROLL
       for (int b = 0; b < kBatch; ++b) higher = simt::larger(higher, s[b][i]);
       const float factor = simt::exp2(max[i] - higher);
       max[i] = higher;
       sum[i] *= factor;
-      KV_UNROLL
       for (int d = 0; d < kOctet; ++d) values[i][d] *= factor;
     }
   }
@@ -80,11 +71,9 @@ struct FloatLane {
   KV_DEVICE void add_values(const std::byte* tile, int row, const float (&s)[kQueries]) {
     float v[kOctet];
     load(tile + Shape::kVAt, row, v);
-    KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       const float p = simt::exp2(s[i] - max[i]);
       sum[i] += p;
-      KV_UNROLL
       for (int d = 0; d < kOctet; ++d) values[i][d] = simt::fma(p, v[d], values[i][d]);
     }
   }
@@ -94,7 +83,6 @@ struct FloatLane {
     KV_UNROLL
     for (int pass = 0; pass < kPasses; pass += kBatch) {
       float s[kBatch][kQueries];
-      KV_UNROLL
       for (int b = 0; b < kBatch; ++b) {
         const int row = (pass + b) * kRowsAtOnce + first_row;
         scores(tile, row, first, s[b]);
@@ -103,7 +91,6 @@ struct FloatLane {
         }
       }
       rescale(s);
-      KV_UNROLL
       for (int b = 0; b < kBatch; ++b) add_values(tile, (pass + b) * kRowsAtOnce + first_row, s[b]);
     }
   }
@@ -111,10 +98,8 @@ struct FloatLane {
   using Results = BlockResults<kHeadDim, kDecodeWarps * kRowsAtOnce, kQueries>;
 
   KV_DEVICE void put(const Results& results) const {
-    KV_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       float* to = results.at(simt::warp() * kRowsAtOnce + first_row, i);
-      KV_UNROLL
       for (int d = 0; d < kOctet; ++d) to[octet * kOctet + d] = values[i][d];
       if (octet != 0) continue;
       to[kHeadDim] = max[i];

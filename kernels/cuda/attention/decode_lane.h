@@ -27,7 +27,9 @@ struct DecodeLane {
   static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
   // As many as registers allow without spilling; of 16-bit rows no more than fit beside each other in shared memory.
   static constexpr int kMostNumbers = K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048;
-  static constexpr int kBlocksOfSm = kHeadDim * kQueries * K::Number::kQueryParts <= kMostNumbers ? 3 : 2;
+  static constexpr int kNumbers = kHeadDim * kQueries * K::Number::kQueryParts;
+  static constexpr bool kIsShort = kHeadDim == 64 && kNumbers <= (K::kBits == 16 ? 2048 : 1536);
+  static constexpr int kBlocksOfSm = kIsShort ? 4 : kNumbers <= kMostNumbers ? 3 : 2;
   static constexpr int kStarts = K::kKeyMiddle ? Keys::kBlocks : 1;
   // Of the tile the lane's rows, of each 8 rows 2t and 2t + 1.
   static constexpr int kOwnRows = 2 * kRowTiles;
@@ -50,7 +52,6 @@ struct DecodeLane {
     shared_q = reinterpret_cast<Query*>(shared);
     g = simt::lane() / 4;
     t = simt::lane() % 4;
-    KV_UNROLL
     for (float& one : max) one = kNoScore;
     seen_by_all = task.problem.logits ? 0 : task.seen_by_token(0);
     set_queries(task);
@@ -79,20 +80,16 @@ struct DecodeLane {
       unscaled_unit[slot] = one_over_power(to_largest);
       q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit;
       q_zero[slot] = sum_of_quad(total) * one_over_power(q_unit[slot]);
-      KV_UNROLL
       for (int block = 0; K::kKeyMiddle && block < kStarts; ++block) {
         float of_block = 0.0f;
-        KV_UNROLL
         for (int i = 0; i < kOfBlock; ++i) of_block += x[slot][block * kOfBlock + i];
         q_start[block][slot] = sum_of_quad(of_block) * one_over_power(q_unit[slot]) * -K::kKeyMiddle;
       }
-      KV_UNROLL
       for (int i = 0; i < kHeadDim / 4; ++i) {
         const int shift = kScalesQueries ? 0 : K::shift(i / 2 % Keys::kPairs);  // else it goes to the scales
         x[slot][i] *= to_largest / (1 << shift);
       }
     }
-    KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if constexpr (!kSharesQueries) {
         q[chunk].set(x, 4 * chunk);
@@ -111,13 +108,11 @@ struct DecodeLane {
     steps.read(t, scales);
     const float one_over_power = steps.normalise(scales);
     float c[4] = {};
-    KV_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const Query own = shared_q[chunk * simt::kWarp + simt::lane()];
       q[chunk] = own.times({steps.pair[2 * chunk], steps.pair[2 * chunk + 1]});
       own.multiply({zeros.pair[2 * chunk], zeros.pair[2 * chunk + 1]}, c);
     }
-    KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       q_zero[slot] = product<kQueries>(c, slot, 0) * unscaled_unit[slot];
       q_unit[slot] = unscaled_unit[slot] * K::kKeyUnit * one_over_power;
@@ -147,10 +142,8 @@ struct DecodeLane {
       } else {
         load_chunk<Shape::kRows, Shape::kKBytes, false>(tile, first / Keys::kPairs, word);
       }
-      KV_UNROLL
       for (int pair = 0; pair < kSteps; pair += 2) {
         const int at = first + pair, block = at / Keys::kBlockPairs;
-        KV_UNROLL
         for (int n = 0; n < kRowTiles; ++n) {
           if (at % Keys::kBlockPairs == 0) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
           const auto operand = [&](int own) {
@@ -166,10 +159,8 @@ struct DecodeLane {
   // A block's products with the lane's rows `first` and first + 1, to scores.
   KV_DEVICE void scale_products(const std::byte* tile, int first, int block, const float (&c)[4],
                                 Scores& s) const {
-    KV_UNROLL
     for (int b = 0; b < 2; ++b) {
       const ScaleZero meta = k_scale(tile, row(first + b), block);
-      KV_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
         float& own = s[first + b][slot];
         float dot = product<kQueries>(c, slot, b);
@@ -185,7 +176,6 @@ struct DecodeLane {
 
   KV_DEVICE static float largest_scale(const std::byte* tile, int row) {
     float largest = std::fabs(v_scale(tile, row, 0).scale);
-    KV_UNROLL
     for (int block = 1; block < Values::kBlocks; ++block) {
       largest = simt::larger(largest, std::fabs(v_scale(tile, row, block).scale));
     }
@@ -204,13 +194,10 @@ struct DecodeLane {
       raise_max(tile, s, largest);
       exponentials(tile, s, p, largest, total);
     }
-    KV_UNROLL
     for (int i = 0; V::kValueZero && i < kOwnRows; ++i) {
       const float row_zero = v_scale(tile, row(i), 0).zero;
-      KV_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) zero[slot] = simt::fma(p[i][slot], row_zero, zero[slot]);
     }
-    KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) sum[slot] += total[slot];
   }
 
@@ -227,7 +214,6 @@ struct DecodeLane {
     for (int slot = 0; slot < kSlots; ++slot) {
       largest[slot] = total[slot] = 0.0f;
       const float less = (K::kScaling == Scaling::kChannel ? q_zero[slot] : 0.0f) - max[slot];
-      KV_UNROLL
       for (int i = 0; i < kOwnRows; ++i) {
         const float one = p[i][slot] = simt::exp2(simt::fma(s[i][slot], q_unit[slot], less));
         total[slot] += one;
@@ -247,7 +233,6 @@ struct DecodeLane {
     KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       float higher = max[slot];
-      KV_UNROLL
       for (int i = 0; i < kOwnRows; ++i) {
         const float bias = V::kScaling == Scaling::kNone ? 0.0f : rounded_log2(largest_scale(tile, row(i)));
         higher = simt::larger(higher, score(slot, s[i][slot]) + bias);
@@ -259,9 +244,7 @@ struct DecodeLane {
       sum[slot] *= factor[slot];
       zero[slot] *= factor[slot];
     }
-    KV_UNROLL
     for (auto& channels : values) {
-      KV_UNROLL
       for (int i = 0; i < 4; ++i) channels[i] *= factor[i / 2 % kSlots];
     }
   }
@@ -273,9 +256,7 @@ struct DecodeLane {
     for (int first = 0; first < Values::kChunks; first += kChunksAtOnce) {
       uint32_t word[4];
       load_chunk<Shape::kRows, Shape::kVBytes, true>(tile + Shape::kVAt, first, word);
-      KV_UNROLL
       for (int chunk = first; chunk < first + kChunksAtOnce; ++chunk) {
-        KV_UNROLL
         for (int n = 0; n < kRowTiles; n += 2) {
           if (chunk % Values::kBlockChunks == 0) {
             weights[n / 2] = scaled_weights(tile, n, chunk / Values::kBlockChunks, p);
@@ -294,10 +275,8 @@ struct DecodeLane {
   // The weights of rows [8n, 8n + 16), times their scales of a block.
   KV_DEVICE Weights scaled_weights(const std::byte* tile, int n, int block, const Scores& p) const {
     float w[kSlots][4];
-    KV_UNROLL
     for (int i = 0; i < 4; ++i) {
       const float scale = v_scale(tile, row(2 * n + i), block).scale;
-      KV_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) w[slot][i] = p[2 * n + i][slot] * scale;
     }
     Weights weights;
@@ -322,11 +301,9 @@ struct DecodeLane {
   // -inf for what the query does not see; the others' scores may be asked for. Queries that are not there see what they
   // like.
   KV_DEVICE void mask_or_keep(const BlockTask& task, int first, Scores& s) const {
-    KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
       const int query = slot * 8 + g, seen = task.seen(query);
       const bool keeps = task.problem.logits && query < task.queries;
-      KV_UNROLL
       for (int i = 0; i < kOwnRows; ++i) {
         if (first + row(i) >= seen) {
           s[i][slot] = -INFINITY;
@@ -341,7 +318,6 @@ struct DecodeLane {
   KV_DEVICE static void clear_scales(std::byte* tile, int rows) {
     if constexpr (K::kScaling == Scaling::kChannel) {
       auto* scales = reinterpret_cast<float*>(tile + Shape::kVMetaAt + simt::lane() * Shape::kVMeta);
-      KV_UNROLL
       for (int i = 0; i < Shape::kVMeta / 4; ++i) {
         if (simt::lane() >= rows && simt::lane() < Shape::kRows) scales[i] = 0.0f;
       }
@@ -356,9 +332,7 @@ struct DecodeLane {
     for (int slot = 0; slot < kSlots; ++slot) {
       float* to = results.at(simt::warp(), slot * 8 + g);
       const float all_zero = sum_of_quad(zero[slot]), all_sum = sum_of_quad(sum[slot]);
-      KV_UNROLL
       for (int i = 0; i < kHeadDim / 8; ++i) {
-        KV_UNROLL
         for (int b = 0; b < 2; ++b) {
           to[Values::value_element(2 * t + b, i)] =
               product<kQueries>(values[i], slot, b) * V::value_unit(i % Values::kPairs) + all_zero;

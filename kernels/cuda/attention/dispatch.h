@@ -41,7 +41,8 @@ Instance find_in(const Layout& layout, int queries) {
   Instance found{};
   const auto offer = [&]<class K, class V, int kDim, int kMost>(DecodeBlock<K, V, kDim, kMost> block) {
     const bool fits = layout.head_dim == kDim && K::stores(layout.k.encoding) && V::stores(layout.v.encoding);
-    if (fits && found.queries < queries) found = {decode<decltype(block)>, block.kSharedBytes, kMost};
+    if (fits && found.queries < queries)
+      found = {decode<decltype(block)>, block.shared_bytes(), kMost, block.kTakesTail};
   };
   visit_instances(List(), offer);
   return found;

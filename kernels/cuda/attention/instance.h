@@ -9,7 +9,8 @@ namespace kv::cuda {
 struct Instance {
   void (*kernel)(DecodeParams);
   int shared_bytes;
-  int queries;  // of a block
+  int queries;      // of a block
+  bool takes_tail;  // its items may be of raw rows behind the pages
 };
 
 // For every list, in the file that compiles it.

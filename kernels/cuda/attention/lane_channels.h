@@ -14,14 +14,12 @@ struct LaneChannels {
 
   KV_DEVICE void read(int t, const std::byte* all) {
     const std::byte* own_code = all + simt::lane() / 8 * 2 * words_of(K::kBits, kHeadDim);
-    KV_UNROLL
     for (int first = 0; first < kHeadDim / 8; first += 4) {
       uint32_t four[4];
       if constexpr (Keys::kTwoWords) {
         // Of four codes a run of eight channels each, the same for all rows: of it lane t has channels 2t and 2t + 1.
         simt::load_matrices<false>(own_code + 2 * Keys::key_element(0, first, 0), four);
       } else {
-        KV_UNROLL
         for (int i = 0; i < 4; ++i) {
           const auto half = [&](int upper) {
             return uint32_t{simt::read<uint16_t>(all + 2 * Keys::key_element(t, first + i, upper))};
@@ -29,7 +27,6 @@ struct LaneChannels {
           four[i] = half(0) | half(1) << 16;
         }
       }
-      KV_UNROLL
       for (int i = 0; i < 4; ++i) pair[first + i] = four[i];
     }
   }
@@ -39,14 +36,12 @@ struct LaneChannels {
   KV_DEVICE float normalise(const std::byte* all) {
     const auto own = simt::read<Words<kHeadDim / 64>>(all + simt::lane() * kHeadDim / 16);
     uint32_t largest = 0;
-    KV_UNROLL
     for (const uint32_t two : own.word) largest = simt::larger(largest, simt::larger(two, two << 16));
     // Numbers that are not negative are in order as bits, too. A power of two is its exponent.
     constexpr int kBias = 15, kMost = 15;
     const int exponent = static_cast<int>(simt::largest_of_warp(largest) >> 26) - kBias;
     const int power = 8 - exponent < kMost ? 8 - exponent : kMost;
     const uint32_t both = static_cast<uint32_t>(power + kBias) * 0x04000400u;
-    KV_UNROLL
     for (int i = 0; i < kHeadDim / 8; ++i) {
       const int shift = K::shift(i % Keys::kPairs);
       pair[i] = simt::fma_half2(pair[i], both - (shift << 10) * 0x10001u, 0u);
@@ -61,7 +56,6 @@ template <class K, int kHeadDim, int kWords>
 KV_DEVICE void read_two_words(const std::byte* tile, int chunk, uint32_t (&halves)[kWords]) {
   constexpr int kRowBytes = kHeadDim * K::kBits / 8, kRowTiles = kWords / 2;
   const int g = simt::lane() / 4, t = simt::lane() % 4;
-  KV_UNROLL
   for (int n = 0; n < kRowTiles; ++n) {
     const auto two = read_words<2, kRowBytes>(tile, 8 * n + g, 4 * chunk + 2 * t);
     halves[n] = simt::permute_bytes(two.word[0], two.word[1], 0x5410u);

@@ -49,12 +49,9 @@ struct SplitOperand {
   // x[slot]: of query 8 * slot + g, the lane's columns 2t, 2t + 1, 2t + 8 and 2t + 9, from `first` on.
   template <int kNumbers>
   KV_DEVICE void set(const float (&x)[kSlots][kNumbers], int first) {
-    KV_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      KV_UNROLL
       for (int i = 0; i < 2; ++i) {
         float low = x[slot][first + 2 * i], high = x[slot][first + 2 * i + 1];
-        KV_UNROLL
         for (int part = 0; part < kParts; ++part) {
           const uint32_t word = at(part, slot, i) = Number::pack(low, high);
           low -= Number::unpack(word).x;
@@ -70,7 +67,6 @@ struct SplitOperand {
   KV_DEVICE SplitOperand times(const uint32_t (&by)[2]) const {
     static_assert(kParts == 2);
     SplitOperand own = *this, scaled;
-    KV_UNROLL
     for (int i = 0; i < 2 * kSlots; ++i) {
       const uint32_t upper = own.at(0, i / 2, i % 2), lower = own.at(1, i / 2, i % 2), x = by[i % 2];
       const uint32_t rounded = simt::fma_half2(upper, x, 0u);
@@ -82,7 +78,6 @@ struct SplitOperand {
   }
 
   KV_DEVICE void multiply(const uint32_t (&b)[2], float (&c)[4]) const {
-    KV_UNROLL
     for (const auto& rows : matrix) Number::multiply(rows, b, c);
   }
 };

@@ -15,14 +15,12 @@ struct Merged {
   template <int kParts>
   KV_DEVICE void add(const Merged (&part)[kParts]) {
     float higher = max;
-    KV_UNROLL
     for (const Merged& one : part) higher = simt::larger(higher, one.max);
     if (higher == -INFINITY) return;  // the query saw none of these rows
     const float rescale = simt::exp2(max - higher);
     max = higher;
     sum *= rescale;
     value *= rescale;
-    KV_UNROLL
     for (const Merged& one : part) {
       const float factor = simt::exp2(one.max - higher);
       sum = simt::fma(one.sum, factor, sum);
@@ -41,14 +39,12 @@ KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int 
   Merged merged;
   for (int first = 0; first < splits; first += kAtOnce) {
     Merged part[kAtOnce];
-    KV_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
       const int split = first + i < splits ? first + i : splits - 1;  // the last one again, and not counted
       const int64_t at = of_first + split * apart;
       part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
                  simt::read_fresh(all.values + at * params.head_dim + d)};
     }
-    KV_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= splits) part[i] = {};
     }
@@ -102,7 +98,6 @@ struct BlockResults {
     for (int element = simt::thread(); element < queries * kHeadDim; element += simt::threads()) {
       const int query = element / kHeadDim, d = element % kHeadDim;
       Merged part[kParts], merged;
-      KV_UNROLL
       for (int i = 0; i < kParts; ++i) {
         const float* own = at(i, query);
         part[i] = {own[kHeadDim], own[kHeadDim + 1], own[d]};
@@ -120,7 +115,6 @@ struct BlockResults {
 // no compiler keeps it in registers across asynchronous copies otherwise.
 struct BlockTask {
   const Problem& problem;
-  WorkItem item;
   const Page* pages;
   const float* q;            // [queries, head_dim]
   int first_query, queries;  // of the problem's group * n
@@ -139,14 +133,12 @@ struct BlockTask {
   }
 };
 
-KV_DEVICE BlockTask block_task(const DecodeParams& params, int most_queries) {
-  const WorkItem item = params.items[simt::block_x()];
+KV_DEVICE BlockTask block_task(const DecodeParams& params, const WorkItem& item, int most_queries) {
   const Problem& p = params.merge.problems[item.problem];
   const int first = simt::block_y() * most_queries, left = params.merge.group * p.n - first;
-  const int first_row = params.tail ? p.rows : 0, last_seen = p.visible + p.n - 1 - first_row;
+  const int first_row = item.of_tail ? p.rows : 0, last_seen = p.visible + p.n - 1 - first_row;
   return {.problem = p,
-          .item = item,
-          .pages = params.tail ? p.tail : p.pages,
+          .pages = item.of_tail ? p.tail : p.pages,
           .q = p.q + int64_t{first} * params.merge.head_dim,
           .first_query = first,
           .queries = left < most_queries ? left : most_queries,

@@ -63,39 +63,52 @@ KV_DEVICE Words<kCount> read_words(const std::byte* rows, int row, int first) {
 template <class K, class V, int kHeadDim>
 struct TileRing {
   using Shape = TileShape<K, V, kHeadDim>;
+  static constexpr bool kInGroup = K::kScaling == Scaling::kChannel;
 
   std::byte* ring;  // [kStages, Shape::kBytes] of this warp alone
   const Layout& layout;
   const Page* pages;
   int end;  // rows from here on do not count, and what lies there may be anything
 
-  // All lanes; rows [first, first + kRows) to the tile that begins at this byte of the ring.
-  //
-  // Of KIVI's keys a tile lies in one group, so its rows are next to each other; those from `end` on come, too.
-  KV_DEVICE void issue(int at, int first) const requires(K::kScaling == Scaling::kChannel) {
-    std::byte* const to = ring + at;
-    const int unit = layout.unit_rows.quotient(first), in_unit = first - unit * layout.unit_rows;
+  struct Place : UnitPlace {
+    int row;  // of a group
+  };
+
+  // What a lane needs to know of the tile whose first row this is: of KIVI's keys where that row's unit is, since a tile
+  // lies in one group; else where row r is, in lane r, a unit of these formats. It asks for the page, so that issue() need
+  // not wait for it as long as memory takes. Beyond the end any tile does.
+  KV_DEVICE Place find(int first) const {
+    const int left = end - first, lane = simt::lane(), row = lane < left && lane < Shape::kRows ? lane : 0;
+    if (left <= 0) first = 0;
+    const int unit = kInGroup ? layout.unit_rows.quotient(first) : first + row;
     const UnitPlace place = place_of(layout, pages, unit);
+    simt::prefetch(place.page);
+    return {place, kInGroup ? first - unit * layout.unit_rows : 0};
+  }
+
+  // All lanes; a tile's rows to where it begins in the ring. A group's rows are next to each other; those from `end` on
+  // come, too.
+  KV_DEVICE void issue(int at, const Place& place) const requires(kInGroup) {
+    std::byte* const to = ring + at;
     const Page page = *place.page;
     // 32-bit offsets from the unit's begin, which compilers would make 64-bit ones of.
     const auto of_unit = [&](const std::byte* plane, int stride) {
       return simt::kept(plane + uint64_t{static_cast<uint32_t>(place.index)} * static_cast<uint32_t>(stride));
     };
     copy_run<Shape::kRows, Shape::kKBytes>(to, of_unit(page.k, layout.k.data_stride),
-                                           in_unit * Shape::kKBytes);
+                                           place.row * Shape::kKBytes);
     copy_run<Shape::kRows, Shape::kVBytes>(to + Shape::kVAt, of_unit(page.v, layout.v.data_stride),
-                                           in_unit * Shape::kVBytes);
+                                           place.row * Shape::kVBytes);
     copy_run<Shape::kRows * Shape::kVMeta / 16, 16>(
-        to + Shape::kVMetaAt, of_unit(page.v_meta, layout.v.meta_stride), in_unit * Shape::kVMeta);
+        to + Shape::kVMetaAt, of_unit(page.v_meta, layout.v.meta_stride), place.row * Shape::kVMeta);
     copy_run<Shape::kUnitMeta / 16, 16>(to + Shape::kUnitMetaAt, of_unit(page.k_meta, layout.k.meta_stride),
                                         0);
   }
 
-  // Else rows may be wherever their pages are. Lane r finds out where row r is: a unit of these formats.
-  KV_DEVICE void issue(int at, int first) const {
+  // Else they may be wherever their pages are.
+  KV_DEVICE void issue(int at, const Place& place) const {
     std::byte* const to = ring + at;
-    const int rows = end - first, lane = simt::lane();
-    const UnitPlace place = place_of(layout, pages, first + (lane < rows && lane < Shape::kRows ? lane : 0));
+    const int lane = simt::lane();
     const Page page = *place.page;
     const auto of_row = [&](std::byte* plane, int stride) { return plane + int64_t{place.index} * stride; };
     // All addresses before the first copy, past which compilers carry nothing.
@@ -120,7 +133,6 @@ struct TileRing {
   template <int kRows, int kRowBytes, class From>
   KV_DEVICE static void copy_chunks(std::byte* to, const From& from) {
     constexpr int kAll = kRows * kRowBytes / 16, kChunks = kRowBytes / 16;
-    KV_UNROLL
     for (int i = 0; i < (kAll + simt::kWarp - 1) / simt::kWarp; ++i) {
       const int chunk = i * simt::kWarp + simt::lane();
       if (i >= kAll / simt::kWarp && chunk >= kAll) return;

@@ -19,7 +19,7 @@ namespace kv::cuda {
 inline constexpr int kMaxGpuHeadDim = 256;  // the CPU takes kv::kMaxHeadDim, twice that
 
 // K's codes, K's metadata, V's codes, V's metadata, each at the page's first unit.
-struct Page {
+struct alignas(16) Page {
   std::byte* k = nullptr;
   std::byte* k_meta = nullptr;
   std::byte* v = nullptr;

@@ -96,6 +96,7 @@ struct WorkItem {
   int32_t problem;
   int32_t split;  // which of the problem's partial results this is
   int32_t begin, end;
+  bool of_tail;  // whose rows follow those of the pages
 };
 
 struct MergeParams {
@@ -111,13 +112,12 @@ struct MergeParams {
 inline constexpr int kDecodeWarps = 4;  // of a block
 
 struct DecodeParams {
-  Layout layout;
+  Layout layout, tail;    // of the pages and of the raw rows behind them
   const WorkItem* items;  // [blocks_x]
   MergeParams merge;
   // [problems, blocks_y] zeros, which are zeros again afterwards: the last block of a problem's splits merges
   // them. Or null: that is left to a launch of merge_splits.
   unsigned* counters;
-  bool tail;  // the items are of the problems' tails, whose rows follow those of the pages
 };
 
 struct AttentionWeightsParams {

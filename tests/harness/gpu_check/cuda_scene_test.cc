@@ -49,6 +49,19 @@ TEST(GpuCheck, EveryCodecsSceneIsRightOnBothPaths) {
   }
 }
 
+// The shim's clock counts launches.
+TEST(GpuCheck, KivisRawRowsComeInTheLaunchOfItsGroups) {
+  test::SimtGpu gpu;
+  const auto launches = [&](const char* codec, int32_t tail, Scene::Path path) {
+    Scene scene(gpu, write_numbers, {gpu_check::codec_named(codec), 64, 1, 4, {96 + tail}, tail, 32}, 17);
+    return gpu.time_us(cuda::Gpu::Timed::kGraph, [&] { scene.step(path); });
+  };
+  EXPECT_EQ(launches("kivi4", 57, Scene::Path::kOneLaunch), 1.0);
+  EXPECT_EQ(launches("kivi2", 57, Scene::Path::kTwoLaunches), 2.0);  // and the merge
+  EXPECT_EQ(launches("q8_0", 57, Scene::Path::kOneLaunch), 2.0);     // raw rows apart
+  EXPECT_EQ(launches("q8_0", 0, Scene::Path::kOneLaunch), 1.0);
+}
+
 TEST(GpuCheck, WholeItemsAttendToTheSame) {
   test::SimtGpu gpu;
   SceneShape shape{gpu_check::codec_named("f16"), 64, 1, 4, {700, 90}, 0, 0};

@@ -113,23 +113,26 @@ class GpuBatch {
           {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows});
     });
   }
-  // The fast kernel, a launch for the pages and one for the raw tails, whose last blocks merge if `merges`.
-  // False if it has no instance.
+  // The fast kernel, whose last blocks merge if `merges`; for the raw tails in a launch of their own where the codec's does
+  // not take them. False if it has no instance.
   bool decode(Find find, const simt::Launch& how, bool merges = true) {
     const GpuProblem& p = problems_.front();
+    const bool together = find(p.encoded.layout, most_queries_).takes_tail;
     for (const bool tail : {false, true}) {
       const cuda::Layout& layout = tail ? p.tail.layout : p.encoded.layout;
       const cuda::Instance fit = (tail ? cuda::find_plain : find)(layout, most_queries_);
-      const std::vector<cuda::WorkItem>& items = items_[tail];
+      std::vector<cuda::WorkItem> items = items_[tail];
       if (!fit.kernel) return false;
+      if (together && tail) break;
+      if (together) items.insert(items.end(), items_[1].begin(), items_[1].end());
       if (items.empty()) continue;
       simt::Launch launch = how;
       launch.grid = {static_cast<int>(items.size()), parts(most_queries_, fit.queries)};
       launch.threads = cuda::kDecodeWarps * simt::kWarp;
       launch.shared_bytes = static_cast<size_t>(fit.shared_bytes);
       counters_.resize(static_cast<size_t>(problems() * launch.grid.y), 0);
-      const cuda::DecodeParams params{layout, items.data(), merging(), merges ? counters_.data() : nullptr,
-                                      tail};
+      const cuda::DecodeParams params{layout, p.tail.layout, items.data(), merging(),
+                                      merges ? counters_.data() : nullptr};
       simt::Machine::run(launch, [&] { fit.kernel(params); });
     }
     return true;
@@ -168,7 +171,7 @@ class GpuBatch {
     for (const bool tail : {false, true}) {
       const int32_t rows = tail ? p.tail.rows() : p.encoded.rows();
       for (int32_t begin = 0; begin < rows; begin += item_rows_) {
-        items_[tail].push_back({problem, split++, begin, std::min(begin + item_rows_, rows)});
+        items_[tail].push_back({problem, split++, begin, std::min(begin + item_rows_, rows), tail});
       }
     }
     return split;

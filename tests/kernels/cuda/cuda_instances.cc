@@ -46,7 +46,7 @@ void print(DecodeBlock<K, V, kHeadDim, kQueries> block) {
       "{\"name\": \"%s\", \"codec\": \"%s\", \"head_dim\": %d, \"queries\": %d, \"rows\": %d, \"bytes\": %d, "
       "\"products\": %d, \"shared_bytes\": %d}\n",
       name_of<Block>().c_str(), codec<K, V>(), kHeadDim, kQueries, Shape::kRows, Shape::kBytes, products,
-      Block::kSharedBytes);
+      Block::shared_bytes());
 }
 
 template <class... Lists>

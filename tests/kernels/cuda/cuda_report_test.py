@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sass
 
-# Pairs of codecs, and head_dims with the queries of a block: 8 or 16 of 64 and of 128, 8 of 256; of f32 1 or 4.
+# The fast kernel's: pairs of codecs, and head_dims with the queries of a block: 8 or 16 of 64 and of 128, 8 of 256; of f32 1 or 4.
 INSTANCES = {"decode": 16 * 5 + 3 * 2}
 # The plain kernels are not tuned. What the others may have follows from their blocks an SM.
 MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128}
@@ -89,6 +89,12 @@ def test_every_instance_is_compiled_for_ampere_and_hopper(kernels, names, budget
 def test_nothing_spills(kernels):
     spilling = [key for key, k in kernels.items() if int(k["stores"]) + int(k["loads"]) > 0]
     assert spilling == []
+
+
+def test_fast_kernels_have_all_arrays_in_registers(kernels, names):
+    # Or a loop over one was not unrolled.
+    in_memory = [key for key, k in kernels.items() if short(names[key[1]]) in INSTANCES and int(k["stack"]) > 0]
+    assert in_memory == []
 
 
 def test_registers_of_other_kernels_stay_under_their_limits(kernels, names):

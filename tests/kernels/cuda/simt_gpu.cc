@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/attention/attend_simple.h"
 #include "kernels/cuda/attention/evict.h"
-#include "kernels/cuda/attention/instance.h"
 #include "kernels/cuda/attention/read_all.h"
 #include "kernels/cuda/attention/read_back.h"
 #include "kernels/cuda/encode/append.h"
@@ -13,10 +12,6 @@ namespace {
 int blocks(int queries, int of) { return (queries + of - 1) / of; }
 
 constexpr int kSharedBytes = 227 << 10;  // an H100's
-
-cuda::Instance find(const cuda::Layout& layout, int queries) {
-  return cuda::find_instance(layout, queries, kSharedBytes);
-}
 
 }  // namespace
 
@@ -33,11 +28,11 @@ void SimtGpu::attend_simple(const cuda::AttendParams& params, int problems, int 
   launch({blocks(most_queries, cuda::kAttendWarps), problems, most_splits}, cuda::kAttendWarps, 0,
          [=] { cuda::attend_simple(params); });
 }
-int SimtGpu::decode_queries(const cuda::Layout& layout, int queries) const {
-  return find(layout, queries).queries;
+cuda::Instance SimtGpu::decode_instance(const cuda::Layout& layout, int queries) const {
+  return cuda::find_instance(layout, queries, kSharedBytes);
 }
 void SimtGpu::decode(const cuda::DecodeParams& params, int items) {
-  const cuda::Instance found = find(params.layout, params.merge.most_queries);
+  const cuda::Instance found = decode_instance(params.layout, params.merge.most_queries);
   if (!found.kernel) throw std::logic_error("no decode kernel fits these rows");
   launch({items, blocks(params.merge.most_queries, found.queries)}, cuda::kDecodeWarps,
          static_cast<size_t>(found.shared_bytes), [=] { found.kernel(params); });

@@ -29,6 +29,7 @@ class SimtGpu : public cuda::Gpu {
     return {.name = "shim", .multiprocessors = 1, .l2_bytes = 1 << 12, .free_bytes = size_t{1} << 32};
   }
   std::byte* allocate(size_t bytes, Place place) override {
+    refuse_in_graph();
     if (place == Place::kPinned) pinned_bytes += static_cast<int64_t>(bytes);
     return static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   }
@@ -37,10 +38,12 @@ class SimtGpu : public cuda::Gpu {
     std::free(p);
   }
   void copy(void* to, const void* from, size_t bytes) override {
+    refuse_in_graph();
     main_.run_to(main_.end());
     std::memcpy(to, from, bytes);
   }
   void upload(void* to, const void* from, size_t bytes) override {
+    refuse_in_graph();
     ++uploads;
     uploaded_bytes += static_cast<int64_t>(bytes);
     const auto* first = static_cast<const std::byte*>(from);
@@ -48,9 +51,13 @@ class SimtGpu : public cuda::Gpu {
       std::memcpy(to, staged.data(), staged.size());
     });
   }
-  void synchronize() override { finish(); }
+  void synchronize() override {
+    refuse_in_graph();
+    finish();
+  }
 
   void prefetch(void* to, const void* from, size_t bytes) override {
+    refuse_in_graph();
     ++copies_ahead;
     give(Queue::kPrefetch, [=] { std::memcpy(to, from, bytes); });
   }
@@ -59,19 +66,23 @@ class SimtGpu : public cuda::Gpu {
     return std::ssize(marks_) - 1;
   }
   void wait(Queue queue, Mark mark) override {
+    refuse_in_graph();
     if (waits++ == skipped_wait) return;
     give(queue, [this, mark] { run_to(mark); });
   }
   void wait(Mark mark) override {
+    refuse_in_graph();
     if (host_waits) run_to(mark);
   }
 
-  // A launch takes a microsecond.
-  void start_clock() override { clock_ = launches_; }
-  void stop_clock() override { stopped_ = launches_; }
-  double clock_us() override {
+  // A launch takes a microsecond. A graph has launches and nothing else, as far as CUDA records it.
+  double time_us(Timed as, const std::function<void()>& work) override {
+    const int64_t before = launches_;
+    recording_ = as == Timed::kGraph;
+    work();
+    recording_ = false;
     main_.run_to(main_.end());
-    return static_cast<double>(stopped_ - clock_);
+    return static_cast<double>(launches_ - before);
   }
   int sm_mhz() override { return 1000 + static_cast<int>(launches_ % 2); }
 
@@ -79,7 +90,7 @@ class SimtGpu : public cuda::Gpu {
   void copy_rows(const cuda::CopyParams& params, int jobs, int most_rows) override;
   void attend_simple(const cuda::AttendParams& params, int problems, int most_splits,
                      int most_queries) override;
-  int decode_queries(const cuda::Layout& layout, int queries) const override;
+  cuda::Instance decode_instance(const cuda::Layout& layout, int queries) const override;
   void decode(const cuda::DecodeParams& params, int items) override;
   void merge(const cuda::MergeParams& params, int problems) override;
   void add_attention_weights(const cuda::AttentionWeightsParams& params, int problems,
@@ -88,6 +99,9 @@ class SimtGpu : public cuda::Gpu {
   void read_all(const cuda::ReadParams& params, int blocks) override;
 
  private:
+  void refuse_in_graph() const {
+    if (recording_) throw std::logic_error("a graph takes launches alone");
+  }
   struct Work {
     std::deque<std::function<void()>> given;
     int64_t done = 0;  // and taken from `given`
@@ -124,7 +138,8 @@ class SimtGpu : public cuda::Gpu {
   }
 
   unsigned seed_;
-  int64_t launches_ = 0, clock_ = 0, stopped_ = 0;
+  int64_t launches_ = 0;
+  bool recording_ = false;
   const Late late_;
   Work main_, ahead_;
   struct Given {
