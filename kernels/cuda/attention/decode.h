@@ -47,7 +47,7 @@ struct DecodeBlock {
     if (task.queries <= 0) return;  // other problems have more
     const int warp = simt::same_in_warp(simt::warp());
     const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, layout, task.pages,
-                                        task.end};
+                                        task.end > 0 ? task.end - 1 : 0};
     int first_row = item.begin + warp * Shape::kRows;
     constexpr int kStep = kDecodeWarps * Shape::kRows, kAhead = kStages - 1;
     auto next = ring.find(first_row);

@@ -68,7 +68,7 @@ struct TileRing {
   std::byte* ring;  // [kStages, Shape::kBytes] of this warp alone
   const Layout& layout;
   const Page* pages;
-  int end;  // rows from here on do not count, and what lies there may be anything
+  int last;  // rows behind this one do not count, and what lies there may be anything
 
   struct Place : UnitPlace {
     int row;  // of a group
@@ -76,18 +76,17 @@ struct TileRing {
 
   // What a lane needs to know of the tile whose first row this is: of KIVI's keys where that row's unit is, since a tile
   // lies in one group; else where row r is, in lane r, a unit of these formats. It asks for the page, so that issue() need
-  // not wait for it as long as memory takes. Beyond the end any tile does.
+  // not wait for it as long as memory takes. In place of rows beyond the last it finds that one.
   KV_DEVICE Place find(int first) const {
-    const int left = end - first, lane = simt::lane(), row = lane < left && lane < Shape::kRows ? lane : 0;
-    if (left <= 0) first = 0;
-    const int unit = kInGroup ? layout.unit_rows.quotient(first) : first + row;
+    const int row = simt::smaller(kInGroup ? first : first + simt::lane(), last);
+    const int unit = kInGroup ? layout.unit_rows.quotient(row) : row;
     const UnitPlace place = place_of(layout, pages, unit);
     simt::prefetch(place.page);
-    return {place, kInGroup ? first - unit * layout.unit_rows : 0};
+    return {place, kInGroup ? row - unit * layout.unit_rows : 0};
   }
 
-  // All lanes; a tile's rows to where it begins in the ring. A group's rows are next to each other; those from `end` on
-  // come, too.
+  // All lanes; a tile's rows to where it begins in the ring. A group's rows are next to each other; those behind
+  // the last come, too.
   KV_DEVICE void issue(int at, const Place& place) const requires(kInGroup) {
     std::byte* const to = ring + at;
     const Page page = *place.page;

@@ -48,6 +48,7 @@ KV_DEVICE int same_in_warp(int x) { return __shfl_sync(kAllLanes, x, 0); }
 // Whether any lane of the warp has it so.
 KV_DEVICE bool any(bool condition) { return __any_sync(kAllLanes, condition); }
 
+KV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
 KV_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 KV_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 KV_DEVICE uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(kAllLanes, x); }

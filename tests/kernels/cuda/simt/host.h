@@ -75,6 +75,7 @@ inline bool any(bool condition, KV_HERE) {
   return found;
 }
 
+inline int smaller(int a, int b) { return a < b ? a : b; }
 inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 inline uint32_t largest_of_warp(uint32_t x, KV_HERE) {
