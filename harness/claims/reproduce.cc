@@ -7,7 +7,7 @@
 #include "harness/claims/claims_text.h"
 #include "harness/claims/quantities.h"
 #include "harness/claims/what_was_run.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/json.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"

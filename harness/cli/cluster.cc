@@ -11,7 +11,7 @@
 #include "harness/cluster/check.h"
 #include "harness/cluster/merge.h"
 #include "harness/cluster/slurm.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/paths.h"
 #include "harness/results/append_file.h"
 

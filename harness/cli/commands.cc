@@ -20,7 +20,7 @@
 #include "harness/cli/shards.h"
 #include "harness/cli/summary.h"
 #include "harness/experiments/driver.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/paths.h"
 #include "harness/results/cell_result.h"
 #include "harness/results/csv.h"

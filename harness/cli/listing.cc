@@ -8,7 +8,7 @@
 
 #include "harness/config/geometry.h"
 #include "harness/config/section.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/paths.h"
 #include "harness/results/side_results.h"
 #include "harness/verify/metrics/metrics.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/bytes.h"
 
 namespace kv::cli {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "harness/cluster/part.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
 #include "harness/io/hash.h"
 #include "harness/io/json.h"

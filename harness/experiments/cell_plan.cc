@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/io/bytes.h"
 #include "harness/measure/disk_need.h"
 #include "variants/cache/spec.h"

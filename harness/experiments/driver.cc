@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
 #include "harness/io/bytes.h"
 #include "harness/io/hash.h"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "harness/config/request_lengths.h"
-#include "harness/experiments/list.h"
+#include "harness/experiments/experiment.h"
 #include "harness/experiments/recall.h"
 #include "harness/experiments/replay.h"
 #include "harness/memory/machine.h"

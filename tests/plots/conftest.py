@@ -1,7 +1,25 @@
-"""The modules of plots/ are imported as report.py imports them."""
+"""The modules of plots/ are imported as report.py imports them; reports that several files look at are drawn once."""
 
 import sys
 
-from support import PLOTS
+import pytest
+from support import PLOTS, report
+from synthetic import SWEPT, synthetic_run
 
 sys.path.insert(0, str(PLOTS))
+
+
+@pytest.fixture(scope="session")
+def special_reports(tmp_path_factory):
+    """Reports of the charts that a common run has no cells for: the folders."""
+    top = tmp_path_factory.mktemp("special")
+    folders = [
+        synthetic_run(top / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT)),
+        synthetic_run(top / "tiers", lengths=(256,), tiers=True),
+        synthetic_run(top / "replays", lengths=(256,), replays=True),
+        synthetic_run(top / "beside", lengths=(256,), beside=True),
+    ]
+    for folder in folders:
+        done = report(folder)
+        assert done.returncode == 0, done.stderr
+    return folders

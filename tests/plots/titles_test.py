@@ -10,24 +10,19 @@ import pytest
 from drawn import Files, places
 from figures.list import FIGURES
 from support import report
-from synthetic import SWEPT, synthetic_run
+from synthetic import synthetic_run
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
+def drawn(special_reports, tmp_path_factory):
     """The title of each figure as one line, and the files that it was drawn from."""
-    folder = tmp_path_factory.mktemp("titles")
-    synthetic_run(folder / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
-    synthetic_run(folder / "swept", SWEPT, lengths=(256, 512), growth_to=64, growing=len(SWEPT))
-    synthetic_run(folder / "tiers", lengths=(256,), tiers=True)
-    synthetic_run(folder / "replays", lengths=(256,), replays=True)
-    synthetic_run(folder / "beside", lengths=(256,), beside=True)
+    common = synthetic_run(tmp_path_factory.mktemp("titles") / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
+    assert report(common).returncode == 0
     titles = {}
-    for run in (folder / "swept", folder / "tiers", folder / "replays", folder / "beside", folder / "run"):
-        assert report(run).returncode == 0
+    for run in (*special_reports, common):
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
         titles |= {name: in_one_line(spec["title"]["text"]) for name, spec in json.loads(specs[1]).items()}
-    return titles, Files(folder / "run")
+    return titles, Files(common)
 
 
 def in_one_line(text):

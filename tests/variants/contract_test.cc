@@ -123,13 +123,14 @@ TEST_P(Contract, AttentionEqualsFp64OnTheStoredRows) {
       const std::vector<float> out = drive(*cache, id, all, chunks);
       const Tokens last = slice(shape, all, length - 1, 1);
       std::vector<float> want;
-      for (int h = 0; h < shape.q_heads; ++h) {
-        const int head = h / shape.group();
+      for (int head = 0; head < shape.kv_heads; ++head) {
         const Stored stored = rows_read(*cache, id, 0, head, read_back(*cache, id, 0, head));
-        const auto result =
-            attend_stored(*cache, {last.q.data() + h * shape.head_dim, static_cast<size_t>(shape.head_dim)},
-                          stored, cache->kept(id, 0, h / shape.group()));
-        for (int x = 0; x < shape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
+        const auto kept = cache->kept(id, 0, head);
+        for (int h = head * shape.group(); h < (head + 1) * shape.group(); ++h) {
+          const float* q = last.q.data() + h * shape.head_dim;
+          const auto result = attend_stored(*cache, {q, static_cast<size_t>(shape.head_dim)}, stored, kept);
+          for (int x = 0; x < shape.head_dim; ++x) want.push_back(static_cast<float>(result.out[x]));
+        }
       }
       ASSERT_LT(relative_l2(out, want), attention_tolerance(GetParam()))
           << "length " << length << " head_dim " << shape.head_dim;

@@ -66,7 +66,7 @@ def test_stopping_keeps_what_is_finished(config, uninterrupted, tmp_path, number
     whole, _ = uninterrupted
     folder = tmp_path / "stopped"
     # Enough repetitions that the second block is still running when the signal comes.
-    more = ["--set", "measure.repetitions=1000", "--set", "measure.steps=64"]
+    more = ["--set", "measure.repetitions=200", "--set", "measure.steps=64"]
     child = subprocess.Popen([PROGRAM, "run", str(config), "--out", str(folder), "--no-plots", *more], env=ENV,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in child.stderr:
@@ -88,7 +88,7 @@ def test_stopping_keeps_what_is_finished(config, uninterrupted, tmp_path, number
 
 def test_one_run_at_a_time_in_a_folder(config, tmp_path):
     folder = tmp_path / "busy"
-    more = ["--set", "measure.repetitions=1000", "--set", "measure.steps=64"]
+    more = ["--set", "measure.repetitions=200", "--set", "measure.steps=64"]
     child = subprocess.Popen([PROGRAM, "run", str(config), "--out", str(folder), "--no-plots", *more], env=ENV,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     child.stderr.readline()
