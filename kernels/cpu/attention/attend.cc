@@ -314,18 +314,15 @@ void PiecewiseAttention::run_planned(bool threads, bool merge) {
   batch_tasks();
   cpu::TaskQueue queue{{tasks_, static_cast<size_t>(planned_)}};
   cpu::PrefillQueue prefill_queue({prefill_works_, static_cast<size_t>(planned_prefill_)});
-  const auto work = [&] {
+#pragma omp parallel if (threads)
+  {
     if (planned_prefill_ > 0) run_prefill(prefill_queue);
     run_tasks(queue);
     if (merge) {
 #pragma omp barrier
       merge_splits();
     }
-  };
-  // GCC's OpenMP makes a system call at each barrier of a team, of a team of one as well.
-  if ((!threads || omp_get_max_threads() == 1) && !omp_in_parallel()) return work();
-#pragma omp parallel if (threads)
-  work();
+  }
 }
 
 void PiecewiseAttention::run(std::span<const Piece> pieces) {
