@@ -207,6 +207,7 @@ MUTANTS = [
     Mutant("plots/prepare.py", '(pl.col("status") == "ok") & ~is_aa_test()', '(pl.col("status") == "ok")', CHARTS),
     # Attention, whose oracles are elsewhere
     Mutant("kernels/cpu/attention/attend.cc", "place(int64_t split, int64_t query) const { return split * held + query % held; }", "place(int64_t split, int64_t query) const { return split * held + query % 1; }", "attention_test"),
+    Mutant("kernels/cpu/attention/attend.cc", "#pragma omp parallel if (threads)", "", "attention_test"),
     Mutant("kernels/cpu/attention/attend.cc", ".end = p.visible + p.n - 1}", ".end = p.visible}", "attention_test"),
     Mutant("kernels/cpu/attention/attend.cc", "norm = f.a / state.sum;", "norm = 1.0f / state.sum;", "sinks_and_caps_test"),
     Mutant("kernels/cpu/attention/prefill_simd.cc", "scores_, mask.rows * kPanelTokens, 1.0f", "scores_, kPanelTokens, 1.0f", "sinks_and_caps_test"),

@@ -319,5 +319,21 @@ TEST(Isa, AnUnknownOneIsRefusedWithTheList) {
   EXPECT_EQ(cpu::active_isa(), cpu::available_isas().front());
 }
 
+// As windows of a text are read side by side. A team of one is where attention's own loops could end the caller's.
+TEST_P(Attention, LoopsOfItsCallerGoOn) {
+  const Case c{1, 64, 100, 1};
+  const Rows rows(c, 100);
+  const std::vector<float> q = queries(c), want = run(c, rows, q);
+  const int threads = omp_get_max_threads();
+  for (const int team : {1, 2}) {
+    std::vector<std::vector<float>> got(5);
+    omp_set_num_threads(team);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (auto& one : got) one = run(c, rows, q);
+    omp_set_num_threads(threads);
+    for (const auto& one : got) EXPECT_EQ(one, want) << team;
+  }
+}
+
 }  // namespace
 }  // namespace kv::attention_test
