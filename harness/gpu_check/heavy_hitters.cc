@@ -83,7 +83,7 @@ void HeavyHitters::attend() {
   plan.group = shape_.group;
   for (int32_t i = 0; i < shape_.heads; ++i) {
     const int64_t first_query = int64_t{i} * shape_.group;
-    cuda::Problem problem;
+    cuda::Problem problem{};  // no tail, for one
     problem.q = q_.as<float>() + first_query * shape_.head_dim;
     problem.out = out_.as<float>() + first_query * shape_.head_dim;
     problem.pages = pages_.as<cuda::Page>() + i;
