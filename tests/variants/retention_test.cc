@@ -12,7 +12,7 @@ using namespace retention_tests;
 // Prompts matter to those that cut them, which are otherwise `full`.
 bool is_prompted(const Spec& spec) { return retention_of(spec).cuts_prompt; }
 
-// Every retention that evicts, with every codec that it can be paired with; under a sanitizer not in each form of the codec.
+// Every retention that evicts, with every codec that it can be paired with.
 std::vector<Spec> evicting_specs(bool prompted) {
   std::vector<Spec> specs;
   for (const auto* c : kCodecs)
@@ -44,7 +44,7 @@ std::vector<Spec> evicting_specs(bool prompted) {
                                     "random(budget=32,positions=cache)",
                                     "snapkv(budget=48,window=16,kernel=7,positions=cache)"}) {
         const Spec spec = parse_spec("contiguous/" + codec + "/" + retention);
-        const bool typical = (!rotates_at_read(spec) && !contract::kPairsAreEnough) || codec == c->name;
+        const bool typical = !rotates_at_read(spec) || codec == c->name;
         if (unsupported_reason(spec).empty() && typical && is_prompted(spec) <= prompted)
           specs.push_back(spec);
       }
