@@ -55,14 +55,15 @@ void rotate_back(const RotationTable& rotations, int64_t distance, Eigen::Ref<Ei
 
 // Rows [first, first + count) of x [rows, dim] in FP64. A plain copy: Eigen's cast calls two functions a number where
 // nothing is inlined, as under the sanitizers, and took half of their tests' time.
-void widen(std::span<const float> x, Index dim, Index first, Index count, RowMatrix& wide) {
+template <typename Number>
+void widen(std::span<const Number> x, Index dim, Index first, Index count, RowMatrix& wide) {
   wide.resize(count, dim);
   std::copy_n(x.data() + first * dim, count * dim, wide.data());
 }
 
 // change(keys, first): what to make of a chunk of widened keys, whose rows begin with row `first`.
-template <typename Change>
-HeadResult attend_rows(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+template <typename Number, typename Change>
+HeadResult attend_rows(std::span<const float> q, std::span<const Number> k, std::span<const Number> v,
                        int64_t rows, const SoftmaxTerms& terms, Change change) {
   const Index dim = static_cast<Index>(q.size());
   require(rows >= 1 && dim >= 1, "needs at least one row and one channel");
@@ -98,6 +99,21 @@ HeadResult attend_rows(std::span<const float> q, std::span<const float> k, std::
   return result;
 }
 
+template <typename Number>
+HeadResult attend_rotated_rows(std::span<const float> q, std::span<const Number> k, std::span<const Number> v,
+                               const RotationTable& rotations, std::span<const int64_t> distance,
+                               const SoftmaxTerms& terms) {
+  require(!distance.empty() && *std::max_element(distance.begin(), distance.end()) < rotations.distances(),
+          "rotations for every distance");
+  require(2 * static_cast<size_t>(rotations.pairs()) == q.size(),
+          "a rotation has half as many pairs as q has channels");
+  return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), terms,
+                     [&](RowMatrix& keys, Index first) {
+                       for (Index row = 0; row < keys.rows(); ++row)
+                         rotate_back(rotations, distance[static_cast<size_t>(first + row)], keys.row(row));
+                     });
+}
+
 }  // namespace
 
 Rotation plain_rotation(double theta, int head_dim, bool half_split) {
@@ -109,6 +125,11 @@ Rotation plain_rotation(double theta, int head_dim, bool half_split) {
 
 HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows,
                   const SoftmaxTerms& terms) {
+  return attend_rows(q, k, v, rows, terms, [](RowMatrix&, Index) {});
+}
+
+HeadResult attend(std::span<const float> q, std::span<const double> k, std::span<const double> v,
+                  int64_t rows, const SoftmaxTerms& terms) {
   return attend_rows(q, k, v, rows, terms, [](RowMatrix&, Index) {});
 }
 
@@ -133,15 +154,13 @@ RotationTable::Table RotationTable::table(const Rotation& rotation, int64_t rows
 HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                           const RotationTable& rotations, std::span<const int64_t> distance,
                           const SoftmaxTerms& terms) {
-  require(!distance.empty() && *std::max_element(distance.begin(), distance.end()) < rotations.distances(),
-          "rotations for every distance");
-  require(2 * static_cast<size_t>(rotations.pairs()) == q.size(),
-          "a rotation has half as many pairs as q has channels");
-  return attend_rows(q, k, v, static_cast<int64_t>(distance.size()), terms,
-                     [&](RowMatrix& keys, Index first) {
-                       for (Index row = 0; row < keys.rows(); ++row)
-                         rotate_back(rotations, distance[static_cast<size_t>(first + row)], keys.row(row));
-                     });
+  return attend_rotated_rows(q, k, v, rotations, distance, terms);
+}
+
+HeadResult attend_rotated(std::span<const float> q, std::span<const double> k, std::span<const double> v,
+                          const RotationTable& rotations, std::span<const int64_t> distance,
+                          const SoftmaxTerms& terms) {
+  return attend_rotated_rows(q, k, v, rotations, distance, terms);
 }
 
 std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,

@@ -26,9 +26,11 @@ struct SoftmaxTerms {
   double cap = 0;  // scores s become cap * tanh(s / cap), the sink's does not; 0: none (Gemma 2)
 };
 
-// q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout.
+// q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout; rows that many queries read may come in FP64.
 HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows,
                   const SoftmaxTerms& terms = {});
+HeadResult attend(std::span<const float> q, std::span<const double> k, std::span<const double> v,
+                  int64_t rows, const SoftmaxTerms& terms = {});
 
 // RoPE.
 struct Rotation {
@@ -66,6 +68,9 @@ class RotationTable {
 // before the query: only distances matter, so each key is rotated back by its own. `rotations`: at least as
 // long as the largest.
 HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                          const RotationTable& rotations, std::span<const int64_t> distance,
+                          const SoftmaxTerms& terms = {});
+HeadResult attend_rotated(std::span<const float> q, std::span<const double> k, std::span<const double> v,
                           const RotationTable& rotations, std::span<const int64_t> distance,
                           const SoftmaxTerms& terms = {});
 

@@ -179,8 +179,8 @@ class Head {
   int head_;
   PolicyRun& run_;
   std::vector<Slot> slots_;
-  std::vector<float> k_, v_;  // [slots, head_dim]
-  RotationTable rotations_;   // where the policy has cache_positions
+  std::vector<double> k_, v_;  // [slots, head_dim]
+  RotationTable rotations_;    // where the policy has cache_positions
 };
 
 void check(const PolicyInput& in) {
