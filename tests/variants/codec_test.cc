@@ -2,12 +2,11 @@
 // scales.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "harness/workload/model_workload.h"
 #include "harness/workload/workload.h"
 #include "tests/harness/model/model_support.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 #include "tests/variants/contract.h"
 
 namespace kv {
@@ -41,8 +40,7 @@ TEST(Codec, DeclaredErrorsHoldForAllWidthsAndHeadDims) {
     specs.push_back("kivi(" + b + ",k_axis=token)");
     specs.push_back("kivi(" + b + ",v_axis=channel)");
   }
-  std::mt19937_64 rng(12);
-  std::normal_distribution<float> normal;
+  test::Normal normal(12);
   for (const std::string& text : specs) {
     const Spec spec = parse_spec("contiguous/" + text);
     const Codec codec = codec_of(spec).make(spec.codec);
@@ -52,7 +50,7 @@ TEST(Codec, DeclaredErrorsHoldForAllWidthsAndHeadDims) {
         std::vector<float> want, got;
         while (want.size() < 20000) {
           std::vector<float> rows(static_cast<size_t>(e.group * d));
-          for (float& x : rows) x = normal(rng);
+          for (float& x : rows) x = normal();
           const std::vector<float> back = Unit(e, d, rows).decoded();
           want.insert(want.end(), rows.begin(), rows.end());
           got.insert(got.end(), back.begin(), back.end());

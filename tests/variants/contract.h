@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <ostream>
-#include <random>
 #include <set>
 #include <span>
 #include <string>
@@ -22,6 +21,7 @@
 #include "kernels/encode.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
+#include "tests/normal.h"
 #include "variants/cache/build.h"
 #include "variants/list.h"
 
@@ -165,49 +165,49 @@ struct Tokens {
   std::vector<float> q, k, v;
 };
 
-// The first `count` draws from N(0, 1) of a seed. They are kept: a product of variants asks for the same ones thousands of times.
-inline std::span<const float> normal_values(uint64_t seed, size_t count) {
-  struct Stream {
-    std::mt19937_64 rng;
-    std::normal_distribution<float> normal;
-    std::vector<float> values;
-  };
-  static std::map<uint64_t, Stream> streams;
-  Stream& stream = streams.try_emplace(seed, Stream{std::mt19937_64(seed), {}, {}}).first->second;
-  while (stream.values.size() < count) stream.values.push_back(stream.normal(stream.rng));
-  return {stream.values.data(), count};
-}
-
 inline Tokens make_tokens(const CacheShape& shape, int64_t n, uint64_t seed) {
   const int64_t q = shape.q_heads * n * shape.head_dim, k = shape.kv_heads * n * shape.head_dim;
-  const auto values = normal_values(seed, static_cast<size_t>(q + 2 * k)).begin();
-  return {n, {values, values + q}, {values + q, values + q + k}, {values + q + k, values + q + 2 * k}};
+  return {n, test::gaussian(q, 3 * seed), test::gaussian(k, 3 * seed + 1), test::gaussian(k, 3 * seed + 2)};
 }
 
 // Tokens [first, first + n) of `all`, in the same layouts.
 inline Tokens slice(const CacheShape& shape, const Tokens& all, int64_t first, int64_t n) {
   const auto cut = [&](const std::vector<float>& from, int heads) {
-    std::vector<float> to;
-    for (int h = 0; h < heads; ++h) {
-      const auto begin = from.begin() + (h * all.n + first) * shape.head_dim;
-      to.insert(to.end(), begin, begin + n * shape.head_dim);
-    }
+    const int64_t values = n * shape.head_dim;
+    std::vector<float> to(static_cast<size_t>(heads * values));
+    for (int h = 0; h < heads; ++h)
+      std::copy_n(from.begin() + (h * all.n + first) * shape.head_dim, values, to.begin() + h * values);
     return to;
   };
   return {n, cut(all.q, shape.q_heads), cut(all.k, shape.kv_heads), cut(all.v, shape.kv_heads)};
 }
 
-// Steps `tokens` through layer 0 of a sequence in chunks of the given lengths; returns the outputs of the
-// last chunk.
+// One step with tokens [first, first + n) of `all` through a layer of a sequence; the outputs [q_heads, n, head_dim].
+inline std::vector<float> step(Cache& cache, SequenceId id, const Tokens& all, int64_t first, int64_t n,
+                               int layer = 0) {
+  const Tokens part = slice(cache.shape(), all, first, n);
+  std::vector<float> out(part.q.size(), NAN);
+  const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), out.data()};
+  cache.step(layer, {&in, 1});
+  return out;
+}
+
+// Stores tokens [first, first + n) of `all` in layer 0; only the last one attends, since attention of all of them is work that
+// grows with the square of n.
+inline void fill(Cache& cache, SequenceId id, const Tokens& all, int64_t first, int64_t n) {
+  const Tokens part = slice(cache.shape(), all, first, n - 1);
+  const StepInput in{.sequence = id, .n = n - 1, .k = part.k.data(), .v = part.v.data()};
+  if (n > 1) cache.step(0, {&in, 1});
+  step(cache, id, all, first + n - 1, 1);
+}
+
+// Steps `tokens` through a layer of a sequence in chunks of the given lengths; the outputs of the last chunk.
 inline std::vector<float> drive(Cache& cache, SequenceId id, const Tokens& tokens,
                                 std::span<const int64_t> chunks, int layer = 0) {
   std::vector<float> out;
   int64_t first = 0;
   for (const int64_t n : chunks) {
-    const Tokens part = slice(cache.shape(), tokens, first, n);
-    out.assign(part.q.size(), NAN);
-    const StepInput in{id, n, part.q.data(), part.k.data(), part.v.data(), out.data()};
-    cache.step(layer, {&in, 1});
+    out = step(cache, id, tokens, first, n, layer);
     first += n;
   }
   return out;

@@ -1,6 +1,7 @@
 // Blocks that are found by their tokens: the bits of what was computed, the bytes of distinct blocks, what is evicted, and
 // that equal hashes are not taken for equal tokens.
 #include "variants/cache/prefix_cache.h"
+#include "tests/normal.h"
 
 #include <numeric>
 
@@ -30,11 +31,9 @@ Tokens tokens_of(const CacheShape& shape, const Ids& ids) {
   const auto fill = [&](std::vector<float>& rows, int heads, int side) {
     for (int h = 0; h < heads; ++h) {
       for (size_t t = 0; t < ids.size(); ++t) {
-        std::mt19937_64 random(static_cast<uint64_t>((ids[t] * 8 + h) * 3 + side));
-        std::normal_distribution<float> normal;
-        for (int x = 0; x < shape.head_dim; ++x)
-          rows[(static_cast<size_t>(h) * ids.size() + t) * static_cast<size_t>(shape.head_dim) +
-               static_cast<size_t>(x)] = normal(random);
+        const auto row = test::gaussian(shape.head_dim, static_cast<uint64_t>((ids[t] * 8 + h) * 3 + side));
+        std::copy(row.begin(), row.end(),
+                  rows.begin() + (h * std::ssize(ids) + static_cast<int64_t>(t)) * shape.head_dim);
       }
     }
   };

@@ -119,12 +119,12 @@ std::string sealed(std::string bytes) {
 // Whatever a file says whose checksum is right, it is refused, or gives a sequence that can be used. Each of its bytes
 // is changed, and eight at a time become numbers that are far off; the sanitizers watch what is read and written.
 TEST_P(LyingFile, IsRefusedOrHarmless) {
+  const int64_t n = std::string(GetParam()).starts_with("tiered") ? 1200 : 40;
   const CacheShape shape{
-      .layers = 2, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 1300, .max_sequences = 3};
+      .layers = 2, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = n + 100, .max_sequences = 3};
   memory::Ledger ledger;
   const auto cache = build_cache(parse_spec(GetParam()), shape, ledger);
   const SequenceId id = cache->add_sequence();
-  const int64_t n = std::string(GetParam()).starts_with("tiered") ? 1200 : 40;
   drive(*cache, id, make_tokens(shape, n + 2, 1), std::vector<int64_t>{n, 1, 1});
   const std::string path = passing_path("lying");
   cache->save(id, path);
@@ -160,7 +160,7 @@ TEST_P(LyingFile, IsRefusedOrHarmless) {
       load(changed);
     }
     for (const int64_t number :
-         {int64_t{-1}, int64_t{1} << 40, std::numeric_limits<int64_t>::max(), int64_t{1300}}) {
+         {int64_t{-1}, int64_t{1} << 40, std::numeric_limits<int64_t>::max(), shape.max_tokens}) {
       std::string changed = bytes;
       std::memcpy(changed.data() + i, &number, sizeof number);
       load(changed);

@@ -1,5 +1,6 @@
 // Tiers with codecs of their own: a row's bits depend on its age alone, its error lies between two bounds, and
 // nothing that a sequence does changes another's rows.
+#include <filesystem>
 #include <functional>
 
 #include "harness/verify/rows.h"
@@ -89,7 +90,8 @@ TEST_P(TierCodecs, RowsAreWhatTheirTiersMakeOfThem) {
   const auto cache = build_cache(spec(), kShape, ledger);
   const SequenceId at_once = cache->add_sequence(), in_steps = cache->add_sequence();
   const int64_t n = kTokens;  // from hot to the file at once, without a time in the warm tier
-  const auto out = drive(*cache, at_once, slice(kShape, all_, 0, n), std::vector<int64_t>{n - 1, 1});
+  fill(*cache, at_once, all_, 0, n - 1);
+  const auto out = step(*cache, at_once, all_, n - 1, 1);
   expect_rows(*cache, at_once);
   EXPECT_EQ(drive(*cache, in_steps, slice(kShape, all_, 0, n), steps(n)), out);
   expect_rows(*cache, in_steps);
@@ -99,8 +101,9 @@ TEST_P(TierCodecs, AttentionIsThatOverTheStoredRows) {
   memory::Ledger ledger;
   const auto cache = build_cache(spec(), kShape, ledger);
   const SequenceId id = cache->add_sequence();
-  const auto out =
-      drive(*cache, id, slice(kShape, all_, 0, kTokens), std::vector<int64_t>{500, 800, kTokens - 1301, 1});
+  for (const auto& [first, n] : {std::pair{0, 500}, {500, 800}, {1300, kTokens - 1301}})
+    fill(*cache, id, all_, first, n);
+  const auto out = step(*cache, id, all_, kTokens - 1, 1);
   const Tokens last = slice(kShape, all_, kTokens - 1, 1);
   std::vector<float> want;
   for (int h = 0; h < kShape.q_heads; ++h) {
@@ -116,7 +119,7 @@ TEST_P(TierCodecs, BytesAreTheClosedForms) {
   const auto cache = build_cache(spec(), kShape, ledger);
   const SequenceId id = cache->add_sequence();
   for (int64_t n = 50; n <= kTokens; n += 50) {
-    drive(*cache, id, slice(kShape, all_, n - 50, 50), steps(50));
+    fill(*cache, id, all_, n - 50, 50);
     ASSERT_EQ(ledger.tiers(), predicted_tiers(spec(), kShape, {&n, 1})) << n;
     ASSERT_EQ(ledger.payload().current_bytes + ledger.metadata().current_bytes,
               predicted_bytes(spec(), kShape, {&n, 1}))
@@ -144,7 +147,7 @@ TEST_P(TierCodecs, ForksDoNotAgeEachOther) {
   const auto cache = build_cache(spec(), kShape, ledger);
   const SequenceId parent = cache->add_sequence();
   const int64_t n = 1650;
-  drive(*cache, parent, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, parent, all_, 0, n);
   const SequenceId child = cache->fork(parent);
   drive(*cache, child, slice(kShape, all_, n, 600), steps(600));
   expect_rows(*cache, child);
@@ -165,12 +168,13 @@ TEST_P(TierCodecs, ComesBackFromSnapshotsAndFiles) {
     memory::Ledger ledger, other_ledger;
     const auto cache = build_cache(spec(), kShape, ledger);
     const SequenceId id = cache->add_sequence();
-    drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+    fill(*cache, id, all_, 0, n);
     cache->save(id, path);
     const SequenceId restored = cache->restore(cache->snapshot(id));
     expect_rows(*cache, restored);
     const auto other = build_cache(spec(), kShape, other_ledger);
     const SequenceId loaded = other->load(path);
+    std::filesystem::remove(path);
     expect_rows(*other, loaded);
     const Tokens rest = slice(kShape, all_, n, 550);
     const auto stayed = drive(*cache, id, rest, steps(550));
@@ -189,7 +193,7 @@ TEST(TierError, LiesBetweenTwoBounds) {
   const auto cache = build_cache(spec, kShape, ledger);
   const Tokens all = make_tokens(kShape, kTokens, 5);
   const SequenceId id = cache->add_sequence();
-  drive(*cache, id, all, std::vector<int64_t>{kTokens});
+  fill(*cache, id, all, 0, kTokens);
   const Stored stored = read_back(*cache, id, 0, 1);
   const auto error = [&](int64_t first, int64_t last) {
     return relative_l2({stored.k.data() + first * 32, static_cast<size_t>((last - first) * 32)},
@@ -212,7 +216,7 @@ TEST(TierVerify, ComparesRowsWithTheirTiersCodecs) {
   const auto cache = build_cache(spec, kShape, ledger);
   const Tokens all = make_tokens(kShape, kTokens, 7);
   const SequenceId id = cache->add_sequence();
-  drive(*cache, id, all, std::vector<int64_t>{kTokens});
+  fill(*cache, id, all, 0, kTokens);
   const auto head = [&](const std::vector<float>& rows) {
     return std::vector<float>(rows.begin(), rows.begin() + kTokens * 32);
   };

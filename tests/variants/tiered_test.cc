@@ -38,19 +38,19 @@ class Tiered : public testing::Test {
   const Tokens all_ = make_tokens(kShape, 2000, 1);
 };
 
-// A prefill with more queries than are ever split, then single tokens, then a chunk with few queries.
+// Prefills with more queries than are ever split (128), from nothing, over what is hot and warm, and over what is in the file;
+// single tokens; chunks with few queries. Between them rows come that nobody asks about.
 TEST_F(Tiered, HasTheBitsOfContiguous) {
-  const std::vector<int64_t> chunks{900, 1, 40, 1, 30, 400, 1, 1};
+  const std::vector<int64_t> asked{300, 150, 1, 40, 1, 30, 150, 1, 1}, filled{0, 450, 0, 0, 0, 0, 250, 0, 0};
   const auto outputs = [&](const Spec& s) {
     memory::Ledger ledger;
     const auto cache = build_cache(s, kShape, ledger);
     const SequenceId id = cache->add_sequence();
     std::vector<float> out;
-    int64_t first = 0;
-    for (const int64_t n : chunks) {
-      const auto part = drive(*cache, id, slice(kShape, all_, first, n), {&n, 1});
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (filled[i] > 0) fill(*cache, id, all_, cache->tokens(id, 0), filled[i]);
+      const auto part = step(*cache, id, all_, cache->tokens(id, 0), asked[i]);
       out.insert(out.end(), part.begin(), part.end());
-      first += n;
     }
     EXPECT_EQ(ledger.disk().current_bytes > 0, s.placement.name == "tiered");
     return out;
@@ -80,7 +80,7 @@ TEST_F(Tiered, BatchesReadEachSequencesOwnRows) {
     std::vector<StepInput> inputs;
     for (size_t i = 0; i < lengths.size(); ++i) {
       const Tokens own = make_tokens(kShape, lengths[i] + 1, 10 + i);
-      drive(*cache, cache->add_sequence(), slice(kShape, own, 0, lengths[i]), {&lengths[i], 1});
+      fill(*cache, cache->add_sequence(), own, 0, lengths[i]);
       next.push_back(slice(kShape, own, lengths[i], 1));
       out.emplace_back(next[i].q.size());
     }
@@ -98,8 +98,7 @@ TEST_F(Tiered, HoldsWhatTheClosedFormsSayAtEveryLength) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   for (int64_t n = 1; n <= 2000; ++n) {
-    const Tokens one = slice(kShape, all_, n - 1, 1);
-    drive(*cache, id, one, ones(1));
+    step(*cache, id, all_, n - 1, 1);
     ASSERT_EQ(ledger_.payload().current_bytes, predicted_bytes(spec(), kShape, {&n, 1})) << n;
     ASSERT_EQ(ledger_.tiers(), predicted_tiers(spec(), kShape, {&n, 1})) << n;
   }
@@ -118,7 +117,7 @@ TEST_F(Tiered, ReadsWhatTheClosedFormSays) {
     const SequenceId id = cache->add_sequence();
     for (int64_t n = 0; n < 2000;) {
       const int64_t more = n < 1500 ? 250 : 100;
-      drive(*cache, id, slice(kShape, all_, n, more), {&more, 1});
+      fill(*cache, id, all_, n, more);
       n += more;
       TierBytes read;
       const auto add = [&](const Side& side, int64_t rows) {
@@ -150,7 +149,9 @@ TEST_F(Tiered, ChunksOfAnyLengthGiveTheSameBits) {
     const auto cache =
         build_cache(parse_spec("tiered(hot=100,warm=400" + parameters + ")/q8_0"), kShape, ledger);
     const int64_t n = 2000;
-    const auto out = drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+    const SequenceId id = cache->add_sequence();
+    fill(*cache, id, all_, 0, n - 1);
+    const auto out = step(*cache, id, all_, n - 1, 1);
     EXPECT_EQ(ledger.tiers(), predicted_tiers(cache->spec(0), kShape, {&n, 1})) << parameters;
     return out;
   };
@@ -163,8 +164,8 @@ TEST_F(Tiered, ChunksOfAnyLengthGiveTheSameBits) {
 TEST_F(Tiered, ALinkIsNoFasterThanItsRate) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_spec("tiered(hot=1,warm=0,link_gbps=0.05)"), kShape, ledger);
-  const int64_t n = 1700;
-  drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+  const SequenceId id = cache->add_sequence();
+  fill(*cache, id, all_, 0, 1700);
   const auto read = ledger.disk_reads();
   ASSERT_GT(read.bytes, 0);
   EXPECT_GE(read.seconds, static_cast<double>(read.bytes) / 0.05e9);
@@ -174,8 +175,7 @@ TEST_F(Tiered, ALinkIsNoFasterThanItsRate) {
 TEST_F(Tiered, AForkSharesTheFile) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId parent = cache->add_sequence();
-  const int64_t n = 1700;
-  drive(*cache, parent, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, parent, all_, 0, 1700);
   const SequenceId child = cache->fork(parent);
   EXPECT_EQ(ledger_.disk().current_bytes, 2 * kChunkBytes);
   const auto k = read_back(*cache, parent, 0, 1).k;
@@ -189,7 +189,7 @@ TEST_F(Tiered, SavesAndFreezesWhatIsInTheFile) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   const int64_t n = 1900;
-  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, id, all_, 0, n);
   cache->save(id, path);
   const SequenceId restored = cache->restore(cache->snapshot(id));
   memory::Ledger other_ledger;
@@ -205,8 +205,7 @@ TEST_F(Tiered, SavesAndFreezesWhatIsInTheFile) {
 // Nothing has a name while it is in use, so nothing can be left over, however the program ends.
 TEST_F(Tiered, ItsFileHasNoName) {
   const auto cache = build_cache(spec(), kShape, ledger_);
-  const int64_t n = 1700;
-  drive(*cache, cache->add_sequence(), slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, cache->add_sequence(), all_, 0, 1700);
   EXPECT_GT(ledger_.disk().current_bytes, 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
@@ -225,13 +224,13 @@ TEST_F(Tiered, AFullDiskRefusesTheAppendAndLosesNothing) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   const int64_t n = 1011;  // the next token but one sends the first chunk to the file
-  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, id, all_, 0, n);
   rlimit old;
   getrlimit(RLIMIT_FSIZE, &old);
   const auto ignore = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{4096, old.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string error = error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); });
+  const std::string error = error_of([&] { step(*cache, id, all_, n, 1); });
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, ignore);
   EXPECT_EQ(error, "no room for 262144 more bytes in '" + folder_ + "': File too large");
@@ -242,7 +241,7 @@ TEST_F(Tiered, AFullDiskRefusesTheAppendAndLosesNothing) {
   memory::Ledger plain;
   const auto alone = build_cache(parse_spec("contiguous"), kShape, plain);
   const SequenceId same = alone->add_sequence();
-  drive(*alone, same, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*alone, same, all_, 0, n);
   EXPECT_EQ(drive(*alone, same, slice(kShape, all_, n, 200), ones(200)), out);
 }
 
@@ -260,11 +259,11 @@ TEST_F(Tiered, AFileThatWasCutIsAClearError) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence(), short_one = cache->add_sequence();
   const int64_t n = 1700;
-  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, id, all_, 0, n);
   const std::string file = open_file_in(std::filesystem::canonical(folder_));
   ASSERT_FALSE(file.empty());
   std::filesystem::resize_file(file, 5000);
-  EXPECT_EQ(error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); }),
+  EXPECT_EQ(error_of([&] { step(*cache, id, all_, n, 1); }),
             "the file in '" + folder_ + "' is shorter than what was written to it");
   drive(*cache, short_one, slice(kShape, all_, 0, 100), ones(100));  // the others are not touched by it
   EXPECT_EQ(cache->tokens(short_one, 0), 100);
@@ -275,14 +274,14 @@ TEST_F(Tiered, AnIoErrorIsAClearErrorAndLosesNothing) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   const int64_t n = 1700;
-  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, id, all_, 0, n);
   const std::string file = open_file_in(std::filesystem::canonical(folder_));
   ASSERT_FALSE(file.empty());
   const int fd = std::stoi(std::filesystem::path(file).filename());
   const int kept = dup(fd), broken = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   ASSERT_GE(broken, 0);
   dup2(broken, fd);
-  EXPECT_EQ(error_of([&] { drive(*cache, id, slice(kShape, all_, n, 1), ones(1)); }),
+  EXPECT_EQ(error_of([&] { step(*cache, id, all_, n, 1); }),
             "cannot read rows from the file in '" + folder_ + "': Input/output error");
   dup2(kept, fd);
   close(kept);
@@ -291,7 +290,7 @@ TEST_F(Tiered, AnIoErrorIsAClearErrorAndLosesNothing) {
   const auto alone = build_cache(parse_spec("contiguous"), kShape, plain);
   const SequenceId same = alone->add_sequence();
   const int64_t more = cache->tokens(id, 0);
-  drive(*alone, same, slice(kShape, all_, 0, more), {&more, 1});
+  fill(*alone, same, all_, 0, more);
   const Tokens rest = slice(kShape, all_, more, 20);
   EXPECT_EQ(drive(*cache, id, rest, ones(20)), drive(*alone, same, rest, ones(20)));
 }
@@ -300,7 +299,7 @@ TEST_F(Tiered, AFolderThatIsDeletedKeepsItsFileUntilTheEnd) {
   const auto cache = build_cache(spec(), kShape, ledger_);
   const SequenceId id = cache->add_sequence();
   const int64_t n = 1700;
-  drive(*cache, id, slice(kShape, all_, 0, n), {&n, 1});
+  fill(*cache, id, all_, 0, n);
   std::filesystem::remove_all(folder_);
   drive(*cache, id, slice(kShape, all_, n, 300), ones(300));
   EXPECT_EQ(cache->tokens(id, 0), 2000);
@@ -316,7 +315,7 @@ TEST_F(Tiered, SharesPrefixesAlsoOfWhatLiesInTheFile) {
   std::vector<int32_t> ids(1700);
   std::iota(ids.begin(), ids.end(), 0);
   const SequenceId gone = prefixes.add_sequence(ids);
-  drive(*cache, gone, slice(kShape, all_, 0, 1700), std::vector<int64_t>{1700});
+  fill(*cache, gone, all_, 0, 1700);
   prefixes.share(gone, ids);
   prefixes.release(gone);
   const int64_t on_disk = ledger_.disk().current_bytes, held = ledger_.payload().current_bytes;
@@ -331,7 +330,7 @@ TEST_F(Tiered, SharesPrefixesAlsoOfWhatLiesInTheFile) {
   memory::Ledger other_ledger;
   const auto other = build_cache(parse_spec("contiguous"), kShape, other_ledger);
   const SequenceId oracle = other->add_sequence();
-  drive(*other, oracle, slice(kShape, all_, 0, 1024), std::vector<int64_t>{1024});
+  fill(*other, oracle, all_, 0, 1024);
   const Tokens own = make_tokens(kShape, 600, 2);
   const std::vector<int64_t> steps{500, 40, 1, 1};
   EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 542), steps),
@@ -342,7 +341,7 @@ TEST_F(Tiered, SharesPrefixesAlsoOfWhatLiesInTheFile) {
   EXPECT_EQ(drive(*cache, id, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}),
             drive(*other, oracle, slice(kShape, own, 0, 41), std::vector<int64_t>{40, 1}));
   const SequenceId next = prefixes.add_sequence(ids), same = other->add_sequence();
-  drive(*other, same, slice(kShape, all_, 0, 1024), std::vector<int64_t>{1024});
+  fill(*other, same, all_, 0, 1024);
   EXPECT_EQ(drive(*cache, next, slice(kShape, own, 0, 9), std::vector<int64_t>{9}),
             drive(*other, same, slice(kShape, own, 0, 9), std::vector<int64_t>{9}));
   prefixes.release(id);

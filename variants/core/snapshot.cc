@@ -119,29 +119,29 @@ class FileWriter : public Writer {
 class FileReader : public Reader {
  public:
   explicit FileReader(const std::string& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_.get() < 0) refuse(std::strerror(errno));
-    buffer_.resize(kBufferBytes);
+    struct stat status;
+    if (fd_.get() < 0 || fstat(fd_.get(), &status) != 0) refuse(std::strerror(errno));
+    bytes_ = status.st_size;
+    buffer_.resize(std::clamp<size_t>(static_cast<size_t>(bytes_), 1, kBufferBytes));
   }
 
   // Reads all of the file once, then starts again behind the header.
   void check() {
-    struct stat status;
-    if (fstat(fd_.get(), &status) != 0) refuse(std::strerror(errno));
     std::array<char, kMagic.size()> magic{};
     const int64_t header = static_cast<int64_t>(magic.size() + sizeof(kVersion));
-    const int64_t body = status.st_size - header - static_cast<int64_t>(sizeof(uint32_t));
+    const int64_t body = bytes_ - header - static_cast<int64_t>(sizeof(uint32_t));
     if (body < 0) refuse("it is too short to be a saved sequence");
     uint32_t crc = 0;
-    std::vector<std::byte> piece(kBufferBytes);
+    std::vector<std::byte> piece(buffer_.size());
     for (int64_t left = header + body; left > 0;) {
-      const size_t n = static_cast<size_t>(std::min<int64_t>(left, kBufferBytes));
+      const size_t n = std::min(static_cast<size_t>(left), piece.size());
       read(piece.data(), n);
       crc = extend_crc32c(crc, piece.data(), n);
       left -= static_cast<int64_t>(n);
     }
     const auto stored = get<uint32_t>();
     rewind();
-    left_ = status.st_size;
+    left_ = bytes_;
     get(std::span<char>(magic));
     if (std::string_view(magic.data(), magic.size()) != kMagic) refuse("it is not a saved sequence");
     if (crc != stored) refuse("it is damaged or cut short (its checksum does not match)");
@@ -189,7 +189,8 @@ class FileReader : public Reader {
 
   std::string path_;
   Descriptor fd_;
-  std::vector<std::byte> buffer_;
+  int64_t bytes_ = 0;
+  std::vector<std::byte> buffer_;  // no larger than the file
   size_t at_ = 0, end_ = 0;
   int64_t left_ = 0;  // bytes to the end of the file, once it is checked
 };

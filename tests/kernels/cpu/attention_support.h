@@ -17,16 +17,9 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
+#include "tests/normal.h"
 
 namespace kv::test {
-
-inline std::vector<float> gaussian(int64_t count, unsigned seed, float deviation = 1.0f) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = normal(rng) * deviation;
-  return values;
-}
 
 // Runs each test once an instruction set of this machine.
 class EveryIsa : public testing::TestWithParam<std::string> {

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 
 namespace kv {
 namespace {
@@ -29,15 +30,14 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, DecodeLevels, testing::ValuesIn(cpu::availabl
                          [](const auto& isa) { return isa.param; });
 
 TEST_P(DecodeLevels, NumbersAreTheScalarOnes) {
-  std::mt19937 rng(3);
-  std::normal_distribution<float> normal;
+  Normal normal(3);
   for (const Encoding& e : levels()) {
     for (const int d : {32, 64, 96, 128, 192, 256, 576}) {
       if (!unsupported_reason(e, d).empty()) continue;
       std::vector<Named> all = adversarial(static_cast<size_t>(d));
       for (int i = 0; i < 20; ++i) {
         Named row{"random", std::vector<float>(static_cast<size_t>(d))};
-        for (float& x : row.values) x = std::ldexp(normal(rng), i - 10);
+        for (float& x : row.values) x = std::ldexp(normal(), i - 10);
         all.push_back(row);
       }
       all.push_back(all.back());

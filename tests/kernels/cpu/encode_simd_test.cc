@@ -6,6 +6,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/format/descriptor.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 
 namespace kv {
 namespace {
@@ -41,11 +42,11 @@ std::vector<Encoding> formats() {
 // and bit patterns of any kind.
 std::vector<Named> beyond_finite(size_t n, std::mt19937& rng) {
   std::vector<Named> all;
-  std::normal_distribution<float> normal;
+  Normal normal(rng());
   for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
     for (const size_t at : {size_t{0}, n / 2 + 1, n - 1}) {
       Named row{std::to_string(bad) + " at " + std::to_string(at), std::vector<float>(n)};
-      for (float& x : row.values) x = normal(rng);
+      for (float& x : row.values) x = normal();
       row.values[at] = bad;
       all.push_back(row);
     }
@@ -78,16 +79,16 @@ TEST_P(Encode, StoresTheScalarBytesOfHardRows) {
 // Many rows of every magnitude: ties, the borders between codes, scales that round and scales that underflow.
 TEST_P(Encode, StoresTheScalarBytesOfManyRows) {
   std::mt19937 rng(12);
-  std::normal_distribution<float> normal;
+  Normal normal(12);
   std::uniform_int_distribution<int> exponent(-60, 30);
   for (const Encoding& e : formats()) {
     const int d = 128;
     for (int repeat = 0; repeat < 1500 / e.group; ++repeat) {
       Named rows{"random", std::vector<float>(static_cast<size_t>(e.group * d))};
-      const float scale = std::ldexp(1.0f, exponent(rng)), offset = normal(rng);
+      const float scale = std::ldexp(1.0f, exponent(rng)), offset = normal();
       const bool whole = repeat % 3 == 0;  // whole numbers meet the middle between codes often
       for (float& x : rows.values) {
-        x = normal(rng) + offset;
+        x = normal() + offset;
         x = scale * (whole ? std::round(4.0f * x) : x);
       }
       expect_the_scalar_bytes(e, d, rows);
@@ -98,14 +99,13 @@ TEST_P(Encode, StoresTheScalarBytesOfManyRows) {
 
 // Units are encoded some at a time, and one that is refused must not change its neighbours.
 TEST_P(Encode, StoresTheScalarBytesOfLists) {
-  std::mt19937 rng(13);
-  std::normal_distribution<float> normal;
+  Normal normal(13);
   for (const Encoding& e : formats()) {
     for (const int d : {64, 96, 128, 256}) {
       const auto n = static_cast<size_t>(e.group * d);
       for (const size_t count : {1, 2, 3, 4, 5, 7, 9}) {
         std::vector<float> rows(count * n);
-        for (float& x : rows) x = normal(rng);
+        for (float& x : rows) x = normal();
         if (count > 3) rows[2 * n + n / 3] = NAN;
         const auto encoded = [&](const std::string& isa) {
           cpu::force_isa(isa);

@@ -4,21 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "harness/verify/reference/hadamard.h"
 #include "harness/verify/rows.h"
+#include "tests/normal.h"
 
 namespace kv::hadamard_test {
 namespace {
 
 std::vector<float> normal_rows(int64_t rows, int head_dim) {
-  std::mt19937_64 random(static_cast<uint64_t>(head_dim));
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(rows * head_dim));
-  for (float& x : values) x = normal(random);
-  return values;
+  return test::gaussian(rows * head_dim, static_cast<uint64_t>(head_dim));
 }
 
 std::vector<float> transformed(const std::vector<float>& rows, int head_dim) {

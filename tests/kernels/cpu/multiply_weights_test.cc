@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/math.h"
+#include "tests/normal.h"
 
 namespace kv::cpu {
 namespace {
@@ -22,12 +23,11 @@ struct Weights {
 };
 
 Weights random_weights(WeightType type, int64_t count) {
-  std::mt19937 random(3);
-  std::normal_distribution<float> normal;
+  test::Normal normal(3);
   const size_t size = type == WeightType::kF32 ? 4 : 2;
   Weights w{std::vector<std::byte>(static_cast<size_t>(count) * size + 1), {}};
   for (int64_t i = 0; i < count; ++i) {
-    const float value = normal(random);
+    const float value = normal();
     std::byte* to = w.bytes.data() + 1 + static_cast<size_t>(i) * size;
     if (type == WeightType::kF32) {
       std::memcpy(to, &value, size);
@@ -41,13 +41,7 @@ Weights random_weights(WeightType type, int64_t count) {
   return w;
 }
 
-std::vector<float> random_vectors(int64_t count) {
-  std::mt19937 random(4);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(count));
-  for (float& value : x) value = normal(random);
-  return x;
-}
+std::vector<float> random_vectors(int64_t count) { return test::gaussian(count, 4); }
 
 constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBf16};
 

@@ -13,6 +13,7 @@
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 
 namespace kv::test {
 
@@ -153,14 +154,6 @@ inline std::string difference(const GpuHead& a, const GpuHead& b) {
     if (differ(x.v.meta, y.v.meta, a.layout.v.meta_bytes)) return "V's scales" + at;
   }
   return "";
-}
-
-inline std::vector<float> gaussian(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& x : values) x = normal(random);
-  return values;
 }
 
 }  // namespace kv::test

@@ -11,6 +11,7 @@
 
 #include "kernels/format/bits.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 #include "tests/variants/contract.h"
 
 namespace kv {
@@ -290,15 +291,14 @@ TEST(Encoding, ConstantRowsAreExactWherePromised) {
 
 // What was decoded encodes to the same codes; scales may move by their last place.
 TEST(Encoding, EncodingIsIdempotent) {
-  std::mt19937_64 rng(5);
-  std::normal_distribution<float> normal;
+  test::Normal normal(5);
   for (const Encoding& e : quantised()) {
     if (e.format == Format::kTurbo)
       continue;  // its levels are means, which are shorter than what they stand for
     for (const int d : kHeadDims) {
       if (!unsupported_reason(e, d).empty()) continue;
       std::vector<float> rows(static_cast<size_t>(e.group * d));
-      for (float& x : rows) x = f16_to_f32(f32_to_f16(normal(rng)));
+      for (float& x : rows) x = f16_to_f32(f32_to_f16(normal()));
       const Unit once(e, d, rows);
       const std::vector<float> back = once.decoded();
       const Unit twice(e, d, back);
@@ -334,8 +334,7 @@ TEST(Encoding, ANonFiniteElementShowsInAllThatSharesItsScale) {
 
 // A span's bulk decoding is decode_row, row by row, wherever it starts and ends.
 TEST(Encoding, DecodeRowsIsDecodeRow) {
-  std::mt19937_64 rng(6);
-  std::normal_distribution<float> normal;
+  test::Normal normal(6);
   const int d = 64;
   for (const Encoding& e : quantised()) {
     const int units = 3;
@@ -345,7 +344,7 @@ TEST(Encoding, DecodeRowsIsDecodeRow) {
     std::vector<float> want;
     for (int u = 0; u < units; ++u) {
       std::vector<float> rows(static_cast<size_t>(e.group * d));
-      for (float& x : rows) x = normal(rng);
+      for (float& x : rows) x = normal();
       encode_unit(e, d, rows.data(), data.data() + u * data_stride, meta.data() + u * meta_stride);
       for (int r = 0; r < e.group; ++r) {
         decode_row(e, d, data.data() + u * data_stride, meta.data() + u * meta_stride, r, rows.data());

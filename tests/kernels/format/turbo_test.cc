@@ -10,6 +10,7 @@
 #include "harness/verify/reference/hadamard.h"
 #include "kernels/hadamard.h"
 #include "tests/kernels/format/unit.h"
+#include "tests/normal.h"
 
 namespace kv {
 namespace {
@@ -18,14 +19,6 @@ using namespace test;
 
 Encoding turbo(int bits, bool sketch) {
   return {.format = Format::kTurbo, .bits = static_cast<uint8_t>(bits), .second = sketch};
-}
-
-std::vector<float> normal_rows(size_t n, unsigned seed) {
-  std::mt19937_64 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> rows(n);
-  for (float& x : rows) x = normal(rng);
-  return rows;
 }
 
 // ---- levels ----
@@ -85,7 +78,7 @@ TEST(Turbo, ElementsAreWhatTheLayoutSays) {
   for (const int d : {32, 64, 96, 128, 192, 256}) {
     for (int bits = 1; bits <= 4; ++bits) {
       for (const bool sketch : {false, true}) {
-        const std::vector<float> row = normal_rows(static_cast<size_t>(d), 5);
+        const std::vector<float> row = gaussian(d, 5);
         const Unit unit(turbo(bits, sketch), d, row);
         ASSERT_EQ(unit.data.size(), static_cast<size_t>(d * (bits + sketch) / 8));
         ASSERT_EQ(unit.meta.size(), sketch ? 4u : 2u);
@@ -108,7 +101,7 @@ TEST(Turbo, ElementsAreWhatTheLayoutSays) {
 
 TEST(Turbo, EachElementHasTheNearestLevel) {
   for (int bits = 1; bits <= 4; ++bits) {
-    const std::vector<float> row = normal_rows(128, 6);
+    const std::vector<float> row = gaussian(128, 6);
     const Unit unit(turbo(bits, false), 128, row);
     const double scale = unit.meta_f16(0);
     for (int i = 0; i < 128; ++i) {
@@ -126,10 +119,10 @@ TEST(Turbo, EachElementHasTheNearestLevel) {
 double slope(const Encoding& e, int d, int rows) {
   double products = 0.0, squares = 0.0;
   for (int r = 0; r < rows; ++r) {
-    const std::vector<float> k = normal_rows(static_cast<size_t>(d), 100 + static_cast<unsigned>(r));
+    const std::vector<float> k = gaussian(d, 100 + static_cast<unsigned>(r));
     const std::vector<float> stored = Unit(e, d, k).decoded();
     for (unsigned s = 0; s < 4; ++s) {  // queries near the key, of which a bias takes most
-      std::vector<float> q = normal_rows(static_cast<size_t>(d), 90000 + static_cast<unsigned>(r) * 4 + s);
+      std::vector<float> q = gaussian(d, 90000 + static_cast<unsigned>(r) * 4 + s);
       for (size_t i = 0; i < q.size(); ++i) q[i] += k[i];
       const double exact = std::inner_product(q.begin(), q.end(), k.begin(), 0.0);
       products += exact * std::inner_product(q.begin(), q.end(), stored.begin(), 0.0);

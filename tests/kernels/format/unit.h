@@ -12,6 +12,7 @@
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 #include "kernels/math.h"
+#include "tests/normal.h"
 
 namespace kv::test {
 
@@ -94,16 +95,15 @@ inline std::vector<Named> adversarial(size_t n) {
       {"zeros", fill(0.0f)},     {"-zeros", fill(-0.0f)},     {"ones", fill(1.0f)},
       {"constant", fill(-0.7f)}, {"subnormal", fill(1e-42f)}, {"smallest", fill(FLT_TRUE_MIN)},
       {"max", fill(FLT_MAX)},    {"-max", fill(-FLT_MAX)},    {"f16 max", fill(65504.0f)}};
-  std::mt19937_64 rng(1);
-  std::normal_distribution<float> normal;
+  Normal normal(1);
   for (const float scale : {1.0f, 1e-30f, 1e-41f, 1e-6f, 1e-4f, 300.0f, 1e30f, 2e38f}) {
     Named n1{"normal * " + std::to_string(scale), fill(0.0f)};
-    for (float& x : n1.values) x = std::clamp(normal(rng), -1.6f, 1.6f) * scale;
+    for (float& x : n1.values) x = std::clamp(normal(), -1.6f, 1.6f) * scale;
     all.push_back(n1);
   }
   const auto gaussian = [&](const char* name) {
     Named row{name, fill(0.0f)};
-    for (float& x : row.values) x = normal(rng);
+    for (float& x : row.values) x = normal();
     return row;
   };
   Named outlier = gaussian("outlier");
