@@ -1,6 +1,7 @@
 #include "harness/tables/closed_form.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -22,7 +23,7 @@ class Zeros : public workload::Workload {
   int64_t max_tokens() const override { return INT64_MAX; }
   void read(int, int, int64_t, int64_t n, float* q, float* k, float* v) const override {
     const auto clear = [&](float* to, int heads) {
-      if (to) std::fill_n(to, heads * n * shape_.head_dim, 0.0f);
+      if (to) std::memset(to, 0, static_cast<size_t>(heads * n * shape_.head_dim) * sizeof(float));
     };
     clear(q, shape_.q_heads);
     clear(k, shape_.kv_heads);
