@@ -38,19 +38,19 @@ class Tiered : public testing::Test {
   const Tokens all_ = make_tokens(kShape, 2000, 1);
 };
 
-// Prefills with more queries than are ever split (128), from nothing, over what is hot and warm, and over what is in the file;
-// single tokens; chunks with few queries. Between them rows come that nobody asks about.
+// A prefill with more queries than are ever split, then single tokens, then a chunk with few queries.
 TEST_F(Tiered, HasTheBitsOfContiguous) {
-  const std::vector<int64_t> asked{300, 150, 1, 40, 1, 30, 150, 1, 1}, filled{0, 450, 0, 0, 0, 0, 250, 0, 0};
+  const std::vector<int64_t> chunks{900, 1, 40, 1, 30, 400, 1, 1};
   const auto outputs = [&](const Spec& s) {
     memory::Ledger ledger;
     const auto cache = build_cache(s, kShape, ledger);
     const SequenceId id = cache->add_sequence();
     std::vector<float> out;
-    for (size_t i = 0; i < asked.size(); ++i) {
-      if (filled[i] > 0) fill(*cache, id, all_, cache->tokens(id, 0), filled[i]);
-      const auto part = step(*cache, id, all_, cache->tokens(id, 0), asked[i]);
+    int64_t first = 0;
+    for (const int64_t n : chunks) {
+      const auto part = drive(*cache, id, slice(kShape, all_, first, n), {&n, 1});
       out.insert(out.end(), part.begin(), part.end());
+      first += n;
     }
     EXPECT_EQ(ledger.disk().current_bytes > 0, s.placement.name == "tiered");
     return out;
@@ -149,9 +149,7 @@ TEST_F(Tiered, ChunksOfAnyLengthGiveTheSameBits) {
     const auto cache =
         build_cache(parse_spec("tiered(hot=100,warm=400" + parameters + ")/q8_0"), kShape, ledger);
     const int64_t n = 2000;
-    const SequenceId id = cache->add_sequence();
-    fill(*cache, id, all_, 0, n - 1);
-    const auto out = step(*cache, id, all_, n - 1, 1);
+    const auto out = step(*cache, cache->add_sequence(), all_, 0, n);
     EXPECT_EQ(ledger.tiers(), predicted_tiers(cache->spec(0), kShape, {&n, 1})) << parameters;
     return out;
   };
