@@ -162,8 +162,7 @@ TEST_F(Tiered, ChunksOfAnyLengthGiveTheSameBits) {
 TEST_F(Tiered, ALinkIsNoFasterThanItsRate) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_spec("tiered(hot=1,warm=0,link_gbps=0.05)"), kShape, ledger);
-  const SequenceId id = cache->add_sequence();
-  fill(*cache, id, all_, 0, 1700);
+  fill(*cache, cache->add_sequence(), all_, 0, 1700);
   const auto read = ledger.disk_reads();
   ASSERT_GT(read.bytes, 0);
   EXPECT_GE(read.seconds, static_cast<double>(read.bytes) / 0.05e9);
