@@ -160,15 +160,14 @@ def panels(chart, rows: pl.DataFrame, height=None, choice: alt.Parameter | None 
     With `choice` only the rows of the length that it holds are drawn.
     """
     titles = list(dict.fromkeys(rows["panel"]))
-    data = alt.Data(values=rows.to_dicts())
     if choice:
         chart = chart.transform_filter("datum.seq_len == length")
     sized = {"width": panel_width(rows), "height": height or panel_height(rows)}
     if len(titles) == 1:
-        drawn = chart.properties(**sized, data=data)
+        drawn = chart.properties(**sized, data=rows)
     else:
         facet = alt.Facet("panel:N", sort=titles, title=None)
-        drawn = chart.properties(**sized).facet(facet, data=data, columns=panel_columns(len(titles)))
+        drawn = chart.properties(**sized).facet(facet, data=rows, columns=panel_columns(len(titles)))
     return drawn.add_params(choice) if choice else drawn
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import vl_convert
+from vega import VEGALITE
 
-VEGALITE = "6.1"  # what Altair 6.0 writes
 PNG_PIXELS_PER_POINT = 2
 POINTS_PER_PIXEL = 0.75  # of CSS, which a PDF counts in
 FORMATS = ("pdf", "png", "svg")

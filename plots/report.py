@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import altair as alt
 import polars as pl
-import vl_convert
 from altair.utils import schemapi
 from claims import BadClaims, is_reproduction, write_claims
 from data import BadResults, Run, load_runs
@@ -21,9 +19,10 @@ from figures.figure import Figure, Tables
 from figures.list import FIGURES
 from marks import fields_of
 from page import Drawn, run_line, write_page
-from pictures import VEGALITE, Pictures, formats, pixels, write_pictures
+from pictures import Pictures, formats, pixels, write_pictures
 from prepare import MODEL_EXPERIMENTS, NoData, measured
 from style import CONFIG
+from vega import javascript
 
 
 
@@ -80,10 +79,8 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
     pictures = out / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(1) as beside:  # putting Vega together takes as long as drawing several charts
-        vega = beside.submit(vl_convert.javascript_bundle, vl_version=VEGALITE)
-        drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
-    page = write_page(out / "report.html", runs, drawn, vega.result())
+    drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
+    page = write_page(out / "report.html", runs, drawn, javascript())
     print(page)
     left_out = sum(figure.spec is None for figure in drawn)
     if left_out:
@@ -116,15 +113,17 @@ def draw(figure: Figure, tables: Tables, subtitle: list[str], pictures: Path, ho
 
 def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
     """The figure as Vega-Lite JSON, titled with what was measured where. Throws NoData."""
-    alt.data_transformers.consolidate_datasets = False  # rows stay where the chart has its data
     try:
         with schemapi.debug_mode(False):  # a sixth of the time; drawn_data_test.py holds all charts against the schema
-            spec = figure.draw(tables).to_dict(validate=False)
+            chart = figure.draw(tables)
+            rows, chart.data = chart.data, alt.NamedData("rows")  # Altair would look at each value, for half of a report's time
+            spec = chart.to_dict(validate=False)
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
     spec["title"] = heading(figure, spec.get("title"), subtitle)
     spec["config"] = CONFIG
-    spec["data"]["values"] = only_fields_used(spec)
+    used = fields_of(spec)  # all other columns are most of a cell's
+    spec["data"] = {"values": rows.select(name for name in rows.columns if name in used).to_dicts()}
     return spec
 
 
@@ -137,12 +136,6 @@ def heading(figure: Figure, message: str | dict | None, subtitle: list[str]) -> 
         text = {"expr": f"'{drawn} at ' + format(length, ',') + ' tokens'"} if figure.at_one_length else drawn
         return {"text": text, "subtitle": below}
     return {"text": messages, "subtitle": [figure.title, *below]}
-
-
-def only_fields_used(spec: dict) -> list[dict]:
-    """The rows of the data without the columns that the chart never names: they are most of a cell's."""
-    used = fields_of(spec)
-    return [{name: value for name, value in row.items() if name in used} for row in spec["data"]["values"]]
 
 
 if __name__ == "__main__":

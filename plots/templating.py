@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -15,8 +16,13 @@ def file(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def render(template: str, **values) -> str:
+@cache  # it keeps the templates that it has compiled
+def environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(TEMPLATES)
-    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["file"] = file
-    return environment.get_template(template).render(values)
+    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.globals["file"] = file
+    return made
+
+
+def render(template: str, **values) -> str:
+    return environment().get_template(template).render(values)

@@ -61,9 +61,7 @@ def checkpoint(tables: Tables):
         width=165, height=max(90, 18 * long["variant"].n_unique())
     )
     titles = list(dict.fromkeys(long["panel"]))
-    drawn = chart.facet(
-        alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=long.to_dicts()), columns=len(OPERATIONS)
-    )
+    drawn = chart.facet(alt.Facet("panel:N", sort=titles, title=None), data=long, columns=len(OPERATIONS))
     return titled(drawn, message)
 
 

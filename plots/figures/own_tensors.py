@@ -106,9 +106,7 @@ def eval_heads(tables: Tables):
     layers, heads = rows["layer"].n_unique(), rows["q_head"].n_unique()
     sized = chart.properties(width=min(max(18 * heads, 240), 300), height=min(max(16 * layers, 48), 300))
     titles = list(dict.fromkeys(rows["panel"]))
-    drawn = sized.facet(
-        alt.Facet("panel:N", sort=titles, title=None), data=alt.Data(values=rows.to_dicts()), columns=3
-    )
+    drawn = sized.facet(alt.Facet("panel:N", sort=titles, title=None), data=rows, columns=3)
     worst = rows.sort("times").row(-1, named=True)
     return titled(drawn, f"Query head {worst['q_head']:.0f} of layer {worst['layer']:.0f} loses {times(worst['times'])} as much "
                          f"as {short(worst['variant'])} does on the whole")  # fmt: skip

@@ -8,12 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-import vl_convert
 from claims import VERDICTS
 from page import nested
-from pictures import VEGALITE
 from style import bytes_text
 from templating import file, render
+from vega import javascript
 from website.collect import Claims, Folder, slug
 from website.records import COLUMNS, Record, command_lines, folder_data, raw_path, records
 
@@ -27,8 +26,7 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
     for name in ("style.css", "website/site.css", "website/site.js", "website/charts.js"):
         (out / Path(name).name).write_text(file(name), encoding="utf-8")
     # In a scope of its own: its names of one letter would meet those of other scripts.
-    vega = vl_convert.javascript_bundle(vl_version=VEGALITE)
-    (out / "vega.js").write_text(f"(() => {{\n{vega}\n}})();\n", encoding="utf-8")
+    (out / "vega.js").write_text(f"(() => {{\n{javascript()}\n}})();\n", encoding="utf-8")
     described = [folder_data(folder, number) for number, folder in enumerate(folders)]
     everything = [record for number, folder in enumerate(folders) for record in records(folder, number)]
     for number, folder in enumerate(folders):

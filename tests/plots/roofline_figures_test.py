@@ -14,7 +14,7 @@ from synthetic import SYNTHETIC, synthetic_run
 def test_shapes_are_coloured_by_what_limits_them(tmp_path):
     run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 4096), later=True, one_thread=True), "run")
     cells, names = measured(run.cells), natural_order(SYNTHETIC)
-    drawn = table_rows(roofline_table(cells, names))
+    drawn = roofline_table(cells, names).data
     assert set(drawn["panel"]) == {"8/4 heads of 64 · cold", "8/4 heads of 64 · hot"}
     by = {(row["variant"], row["panel"].split()[-1], row["column"]): row for row in drawn.to_dicts()}
     # One thread was not measured hot.
@@ -29,7 +29,7 @@ def test_shapes_are_coloured_by_what_limits_them(tmp_path):
         assert low == pytest.approx(share / 1.1, rel=0.01) and high == pytest.approx(share / 0.95, rel=0.01)
     # Where hot reads are no faster than cold ones, no cache holds the rows.
     slow = cells.with_columns(ceiling_gbps=1.2 * pl.col("cold_ceiling_gbps"))
-    assert set(table_rows(roofline_table(slow, names))["panel"]) == {"8/4 heads of 64 · cold"}
+    assert set(roofline_table(slow, names).data["panel"]) == {"8/4 heads of 64 · cold"}
 
 
 def test_shapes_of_older_folders_have_no_roofline(tmp_path):
@@ -38,7 +38,7 @@ def test_shapes_of_older_folders_have_no_roofline(tmp_path):
         **{column: pl.lit(None, run.cells.schema[column]) for column in run.cells.columns if "bound" in column},
         **{column: pl.lit(None, pl.Float64) for column in ("ratio_p50", "cold_ratio_p50")},
     )
-    drawn = table_rows(roofline_table(older, natural_order(SYNTHETIC)))
+    drawn = roofline_table(older, natural_order(SYNTHETIC)).data
     assert {kind.split()[0] for kind in drawn["kind"]} == {"memory"}
     with pytest.raises(NoData, match="compared with a baseline"):
         time_table(older, natural_order(SYNTHETIC))
@@ -46,12 +46,8 @@ def test_shapes_of_older_folders_have_no_roofline(tmp_path):
 
 def test_times_are_classed_against_the_baseline(tmp_path):
     run = load_run(synthetic_run(tmp_path / "run", lengths=(256, 512), later=True, one_thread=True), "run")
-    drawn = table_rows(time_table(measured(run.cells), natural_order(SYNTHETIC)))
+    drawn = time_table(measured(run.cells), natural_order(SYNTHETIC)).data
     kinds = {(row["variant"], row["panel"].split()[-1]): row["kind"] for row in drawn.to_dicts()}
     assert kinds["contiguous/f16/full", "hot"] == "0.55–0.8"  # 0.012 / 0.020
     assert kinds["contiguous/f16/full", "cold"] == "below 0.55"
     assert kinds["concat/f32/full", "cold"] == "1.25 and more"
-
-
-def table_rows(chart) -> pl.DataFrame:
-    return pl.DataFrame(chart.to_dict()["data"]["values"], infer_schema_length=None)

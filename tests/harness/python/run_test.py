@@ -53,7 +53,7 @@ def test_figures_are_the_reports(results):
         chart = getattr(results.plot, name)()
         assert isinstance(chart, alt.TopLevelMixin)
         specification = chart.to_dict()  # held against the schema
-        assert specification["title"] and specification["data"]["values"]
+        assert specification["title"] and specification["datasets"][specification["data"]["name"]]
     assert results.plot.memory.__doc__.startswith("Memory against sequence length")
     with pytest.raises(ValueError, match="^quality_kl: "):
         results.plot.quality_kl()
