@@ -116,7 +116,7 @@ def specification(figure: Figure, tables: Tables, subtitle: list[str]) -> dict:
     try:
         with schemapi.debug_mode(False):  # a sixth of the time; drawn_data_test.py holds all charts against the schema
             chart = figure.draw(tables)
-            rows, chart.data = chart.data, alt.NamedData("rows")  # Altair would look at each value, for half of a report's time
+            rows, chart.data = chart.data, alt.NamedData("rows")  # Altair would look at each value: most of a large report's time
             spec = chart.to_dict(validate=False)
     except pl.exceptions.ColumnNotFoundError as error:  # an older folder, or one of a later version that renamed it
         raise NoData(str(error).partition(";")[0]) from None
