@@ -15,7 +15,7 @@ KEPT = Path(__file__).parent / "__pycache__" / f"vega-{VEGALITE}-{vl_convert.__v
 
 
 def javascript() -> str:
-    """Putting the script together takes a second and gives the same each time: it is kept beside Python's own compiled files."""
+    """The script. Putting it together takes a second and gives the same each time: it is kept beside Python's own compiled files."""
     with suppress(OSError, EOFError, zlib.error):  # not there yet, or damaged: what is compressed carries a checksum
         if script := gzip.decompress(KEPT.read_bytes()).decode():
             return script

@@ -1,7 +1,7 @@
 """What a chart is: a drawing function with the words that go with it, and the tables that it draws from.
 
-A drawing function takes the runs' tables and returns an Altair chart, or raises NoData with the reason why there is
-nothing to draw. It may title the chart with a message (messages.titled): what the numbers show; the figure's own title is
+A drawing function takes the runs' tables and returns an Altair chart whose data are a table of its rows, or raises NoData
+with the reason why there is nothing to draw. It may title the chart with a message (messages.titled): what the numbers show; the figure's own title is
 then below it. A chart becomes small multiples ("panels") over whatever the sweep varied besides variant and length.
 """
 
