@@ -4,34 +4,31 @@
 #include <numeric>
 #include <set>
 
+#include "harness/experiments/written_columns.h"
 #include "harness/math/stats.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
-#include "harness/results/side_results.h"
+#include "harness/results/row.h"
 
 namespace kv::claims {
-
-using results::CellResult;
 
 // Tables are read when they are first needed: growth.csv can be large.
 struct Quantities::Folder {
   explicit Folder(std::filesystem::path at)
-      : path(std::move(at)), cells(results::read_csv(path / "cells.csv", results::cell_schema())) {}
+      : path(std::move(at)), cells(results::read_csv(path / "cells.csv", experiments::cell_table())) {}
 
-  const std::vector<results::SampleResult>& samples() {
-    if (samples_.empty()) samples_ = results::read_csv(path / "samples.csv", results::sample_schema());
-    return samples_;
-  }
-  const std::vector<results::GrowthResult>& growth() {
-    if (growth_.empty()) growth_ = results::read_csv(path / "growth.csv", results::growth_schema());
-    return growth_;
+  // Rows of the tables that time steps.
+  const std::vector<results::Row>& steps() {
+    if (steps_.empty()) steps_ = experiments::timed_steps(path);
+    return steps_;
   }
 
   std::filesystem::path path;
-  std::vector<CellResult> cells;
+  std::vector<results::Row> cells;
 
  private:
-  std::vector<results::SampleResult> samples_;
-  std::vector<results::GrowthResult> growth_;
+  std::vector<results::Row> steps_;
 };
 
 namespace {
@@ -43,13 +40,13 @@ std::string described(const Quantity& q) {
 }
 
 // "; variants there are contiguous, contiguous/q8_0": of the first column in which no cell is what is wanted.
-std::string values_there(const std::vector<CellResult>& cells, const Quantity& q) {
+std::string values_there(const std::vector<results::Row>& cells, const Quantity& q) {
   for (const auto& [column, wanted] : q.where) {
     std::string there;
     std::set<std::string> values;
-    for (const CellResult& cell : cells) {
-      const std::string value_there = results::cell_schema().text(cell, column);
-      for (const std::string& value : {value_there, column == "variant" ? cell.series : ""}) {
+    for (const results::Row& cell : cells) {
+      const std::string value_there = cell.text(experiments::cell_table().at(column));
+      for (const std::string& value : {value_there, column == "variant" ? cell[results::kSeries] : ""}) {
         if (!value.empty() && values.insert(value).second) there += (there.empty() ? "" : ", ") + value;
       }
     }
@@ -58,23 +55,24 @@ std::string values_there(const std::vector<CellResult>& cells, const Quantity& q
   return "";
 }
 
-const CellResult& cell_of(const std::vector<CellResult>& cells, const Quantity& q) {
-  const CellResult* found = nullptr;
-  for (const CellResult& cell : cells) {
+const results::Row& cell_of(const std::vector<results::Row>& cells, const Quantity& q) {
+  const results::Row* found = nullptr;
+  for (const results::Row& cell : cells) {
     const bool here = std::all_of(q.where.begin(), q.where.end(), [&](const auto& wanted) {
       // A variant may be given as it was written, or as it is printed.
-      return results::cell_schema().text(cell, wanted.first) == wanted.second ||
-             (wanted.first == "variant" && cell.series == wanted.second);
+      return cell.text(experiments::cell_table().at(wanted.first)) == wanted.second ||
+             (wanted.first == "variant" && cell[results::kSeries] == wanted.second);
     });
-    if (cell.is_aa_test() || !here) continue;
+    if (results::is_aa_test(cell) || !here) continue;
     if (found)
-      throw std::invalid_argument("several cells are " + described(q) + ": " + found->cell + " and " +
-                                  cell.cell);
+      throw std::invalid_argument("several cells are " + described(q) + ": " + (*found)[results::kCell] +
+                                  " and " + cell[results::kCell]);
     found = &cell;
   }
   if (!found) throw std::invalid_argument("no cell is " + described(q) + values_there(cells, q));
-  if (found->status != results::Status::kOk)
-    throw NotMeasured(found->cell + ": " + results::text_of(found->status) + ": " + found->reason);
+  if ((*found)[results::kStatus] != results::Status::kOk)
+    throw NotMeasured((*found)[results::kCell] + ": " + results::text_of((*found)[results::kStatus]) + ": " +
+                      (*found)[results::kReason]);
   return *found;
 }
 
@@ -89,32 +87,32 @@ double taken(const std::string& take, const std::vector<double>& samples) {
   return take == "median" ? math::median(samples) : increases(samples);
 }
 
-template <class Row>
-double required(const results::Schema<Row>& schema, const Row& row, const std::string& column) {
-  const results::Number value = schema.number(row, column);
-  if (!value) throw NotMeasured(row.cell + ": " + column + " is empty");
+double required(const results::Row& row, const results::AnyColumn& column) {
+  const results::Number value = row.number(column);
+  if (!value) throw NotMeasured(row[results::kCell] + ": " + std::string(column.name) + " is empty");
   return *value;
 }
 
-std::optional<math::ConfidenceInterval> interval_beside(const CellResult& cell, const std::string& metric) {
-  const auto* low = results::cell_schema().find(metric + "_ci_low");
-  const auto* high = results::cell_schema().find(metric + "_ci_high");
-  if (!low || !high || !low->number(cell) || !high->number(cell)) return std::nullopt;
-  return math::ConfidenceInterval{*low->number(cell), *high->number(cell)};
+std::optional<math::ConfidenceInterval> interval_beside(const results::Row& cell, const std::string& metric) {
+  const results::AnyColumn* low = experiments::cell_table().find(metric + "_ci_low");
+  const results::AnyColumn* high = experiments::cell_table().find(metric + "_ci_high");
+  if (!low || !high || !cell.number(*low) || !cell.number(*high)) return std::nullopt;
+  return math::ConfidenceInterval{*cell.number(*low), *cell.number(*high)};
 }
 
-// What is taken of each repetition of a cell's samples, as far as they are `wanted`.
-template <class Row, class Wanted>
-std::vector<double> take_samples(const results::Schema<Row>& schema, const std::vector<Row>& rows,
-                                 const CellResult& cell, const Quantity& q, Wanted wanted) {
+// What the quantity takes of each repetition of a cell's steps, those of its kind.
+std::vector<double> take_steps(const std::vector<results::Row>& steps, const results::Row& cell,
+                               const Quantity& q) {
+  const results::AnyColumn& column = *experiments::step_column(q.metric);
   std::map<int64_t, std::vector<double>> repetitions;
-  for (const Row& row : rows) {
-    if (row.cell != cell.cell || !wanted(row)) continue;
-    const auto repetition = static_cast<int64_t>(required(schema, row, "repetition"));
-    repetitions[repetition].push_back(required(schema, row, q.metric));
+  for (const results::Row& row : steps) {
+    if (row[results::kCell] != cell[results::kCell] || !(q.kind.empty() || row[measure::kKind] == q.kind))
+      continue;
+    repetitions[row[measure::kRepetition].value()].push_back(required(row, column));
   }
   if (repetitions.empty())
-    throw NotMeasured(cell.cell + " has no samples" + (q.kind.empty() ? "" : " of kind " + q.kind));
+    throw NotMeasured(cell[results::kCell] + " has no samples" +
+                      (q.kind.empty() ? "" : " of kind " + q.kind));
   std::vector<double> values;
   for (const auto& [number, samples] : repetitions) values.push_back(taken(q.take, samples));
   return values;
@@ -135,18 +133,13 @@ const std::vector<std::shared_ptr<Quantities::Folder>>& Quantities::folders(cons
 Measured Quantities::find(const Quantity& q) const {
   Measured found;
   for (const auto& folder : folders(q.run)) {
-    const CellResult& cell = cell_of(folder->cells, q);
+    const results::Row& cell = cell_of(folder->cells, q);
     if (!q.take.empty()) {
-      const auto of_kind = [&](const results::SampleResult& s) { return q.kind.empty() || s.kind == q.kind; };
-      const auto every = [](const results::GrowthResult&) { return true; };
-      const std::vector<double> values =
-          cell.experiment == "growth"
-              ? take_samples(results::growth_schema(), folder->growth(), cell, q, every)
-              : take_samples(results::sample_schema(), folder->samples(), cell, q, of_kind);
+      const std::vector<double> values = take_steps(folder->steps(), cell, q);
       found.values.insert(found.values.end(), values.begin(), values.end());
       continue;
     }
-    found.values.push_back(required(results::cell_schema(), cell, q.metric));
+    found.values.push_back(required(cell, experiments::cell_table().at(q.metric)));
     found.interval = interval_beside(cell, q.metric);
   }
   if (found.values.size() > 1) found.interval.reset();  // the seeds' spread says more

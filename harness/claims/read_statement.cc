@@ -11,7 +11,8 @@
 
 #include "harness/claims/expression.h"
 #include "harness/config/geometry.h"
-#include "harness/results/side_results.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/results/table.h"
 #include "kernels/attention.h"
 #include "variants/cache/build.h"
 
@@ -62,14 +63,13 @@ Quantity read_quantity(config::Section section, const Texts& row) {
   }
   for (const auto& [key, value] : section.all_verbatim()) {
     if (key == "run" || key == "metric" || key == "take" || key == "kind") continue;
-    if (!results::cell_schema().find(key))
+    if (!experiments::cell_table().find(key))
       section.fail(key, "is no column of cells.csv; `kvlab list columns` names them");
     q.where[key] = filled(section, key, value, row);
   }
-  const bool sampled = results::sample_schema().find(q.metric) || results::growth_schema().find(q.metric);
-  if (!q.take.empty() && !sampled)
+  if (!q.take.empty() && !experiments::step_column(q.metric))
     section.fail("metric", "is no column of samples.csv or growth.csv: '" + q.metric + "'");
-  if (q.take.empty() && !results::cell_schema().find(q.metric))
+  if (q.take.empty() && !experiments::cell_table().find(q.metric))
     section.fail("metric", "is no column of cells.csv: '" + q.metric + "'");
   if (q.take.empty() && has_interval_elsewhere(q.metric)) {
     section.fail("metric",

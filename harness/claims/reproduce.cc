@@ -8,9 +8,11 @@
 #include "harness/claims/quantities.h"
 #include "harness/claims/what_was_run.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/replay/columns.h"
 #include "harness/io/json.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 
@@ -97,8 +99,8 @@ bool execute(const PlannedRun& run, const ReproduceOptions& options, Reproductio
                          .stop = options.stop,
                          .note = options.note,
                          .progress = options.progress(run.source + " " + run.name + seed)});
-    for (const results::CellResult& cell : outcome.cells)
-      result.any_failed |= cell.status == results::Status::kFailed;
+    for (const results::Row& cell : outcome.cells)
+      result.any_failed |= cell[results::kStatus] == results::Status::kFailed;
     if (!outcome.finished) return false;
   }
   return true;

@@ -4,71 +4,54 @@
 #include <array>
 
 #include "harness/io/bytes.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 namespace {
 
-using Cell = results::CellResult;
+using Cell = results::Row;
 
-// A value that is compared, the smaller the better, with the bounds of its interval or the value itself.
-struct Measured {
-  results::Number value, low, high;
-};
-
-Measured exactly(const results::Number& value) { return {value, value, value}; }
-
-Measured within(const results::Number& value, const results::Number& low, const results::Number& high) {
-  return low && high ? Measured{value, low, high} : exactly(value);
-}
+using experiments::exactly;
+using experiments::Measured;
+using experiments::within;
 
 // Of the baseline's time: repetitions drift together, so the ratio of times says more than a time.
 Measured pace_of(const Cell& row) {
-  if (row.verdict == "baseline" && (row.step_p50_us || row.prefill_p50_us)) return exactly(1.0);
-  return within(row.ratio_p50, row.ratio_ci_low, row.ratio_ci_high);
+  if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
+    return exactly(1.0);
+  return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
 }
 
 // Of prefill, whose caches all hold the same prompt, the scratch buffers.
 Measured size_of(const Cell& row) {
-  if (row.phase != "prefill") return exactly(row.held_bytes_per_token);
-  return exactly(row.bytes_workspace_peak ? results::Number(static_cast<double>(*row.bytes_workspace_peak))
-                                          : results::Number());
+  if (row[results::kPhase] != "prefill") return exactly(row[results::kHeldBytesPerToken]);
+  return exactly(row[results::kBytesWorkspacePeak]
+                     ? results::Number(static_cast<double>(*row[results::kBytesWorkspacePeak]))
+                     : results::Number());
 }
 
-// Of predictions how far they are from the full f32 cache's, of texts what they do not share with its texts.
-Measured error_of(const Cell& row) {
-  if (row.kl_mean) return within(row.kl_mean, row.kl_mean_ci_low, row.kl_mean_ci_high);
-  if (row.generated_tokens && row.common_tokens_p50)
-    return exactly(static_cast<double>(*row.generated_tokens) - *row.common_tokens_p50);
-  if (row.loss_change) return within(row.loss_change, row.loss_change_ci_low, row.loss_change_ci_high);
-  return exactly(row.metric("err_rel_l2"));
+const experiments::ErrorMeasure& error_measure(const Cell& row) {
+  const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+  return experiment ? *experiment->error : experiments::kOutputError;
 }
+
+Measured error_of(const Cell& row) { return error_measure(row).measured(row); }
+std::string error_in_short(const Cell& row) { return error_measure(row).in_short(row); }
+std::string error_text(const Cell& row) { return error_measure(row).text(row); }
 
 std::string pace_text(const Cell& row) {
-  if (row.verdict == "baseline") return "the baseline itself";
-  return "time " + with_interval(row.ratio_p50, row.ratio_ci_low, row.ratio_ci_high, "%.2f");
+  if (row[results::kVerdict] == "baseline") return "the baseline itself";
+  return "time " + with_interval(row[measure::kRatioP50], row[measure::kRatioCiLow],
+                                 row[measure::kRatioCiHigh], "%.2f");
 }
 
 std::string size_text(const Cell& row) {
   const Measured size = size_of(row);
-  if (row.phase == "prefill") return io::human_bytes(static_cast<int64_t>(*size.value)) + " workspace";
+  if (row[results::kPhase] == "prefill")
+    return io::human_bytes(static_cast<int64_t>(*size.value)) + " workspace";
   return number(size.value, "%.0f") + " bytes/token";
-}
-
-std::string error_in_short(const Cell& row) {
-  if (row.kl_mean) return "KL " + number(row.kl_mean, "%.2g");
-  if (row.generated_tokens && row.common_tokens_p50)
-    return number(row.common_tokens_p50, "%g") + "/" + number(row.generated_tokens, "%g");
-  if (row.loss_change) return number(row.loss_change, "%+.2g") + " nats";
-  return number(row.metric("err_rel_l2"), "%.1e");
-}
-
-std::string error_text(const Cell& row) {
-  if (row.kl_mean) return "KL " + with_interval(row.kl_mean, row.kl_mean_ci_low, row.kl_mean_ci_high, "%.2g");
-  if (row.loss_change) {
-    return with_interval(row.loss_change, row.loss_change_ci_low, row.loss_change_ci_high, "%+.2g") + " nats";
-  }
-  const bool of_texts = row.generated_tokens && row.common_tokens_p50;
-  return (of_texts ? "same tokens " : "error ") + error_in_short(row);
 }
 
 struct Question {
@@ -100,7 +83,7 @@ const Cell* best_of(const Cells& cells, const Question& question, int& as_good) 
 std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
   Cells cells;
   for (const Cell* row : all) {
-    if (row->status == results::Status::kOk && !row->is_aa_test()) cells.push_back(row);
+    if ((*row)[results::kStatus] == results::Status::kOk && !results::is_aa_test(*row)) cells.push_back(row);
   }
   std::vector<Strings> rows;
   for (const Question& question : kQuestions) {
@@ -117,20 +100,20 @@ std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
 // "decode, 2048 tokens"; with its workload where several are shown, or which of them it is.
 std::string point_text(const Cell& row, size_t shown, size_t points) {
   using results::text_of;
-  return row.experiment +
+  return row[results::kExperiment] +
          (shown < points ? " (1 of " + std::to_string(points) + ")"
-          : points > 1   ? " " + row.workload
+          : points > 1   ? " " + row[results::kWorkload]
                          : "") +
-         ", " + (row.lengths.empty() ? text_of(row.seq_len) + " tokens" : row.lengths);
+         ", " + text_of(row[results::kSeqLen]) + " tokens" + own_axes(row);
 }
 
 // The sweep points of the experiment's longest length.
 std::vector<Cells> longest_points(const Cells& cells) {
   results::Integer longest;
-  for (const Cell* row : cells) longest = std::max(longest, row->seq_len);
+  for (const Cell* row : cells) longest = std::max(longest, (*row)[results::kSeqLen]);
   Cells there;
   for (const Cell* row : cells) {
-    if (row->seq_len == longest) there.push_back(row);
+    if ((*row)[results::kSeqLen] == longest) there.push_back(row);
   }
   std::vector<Cells> points;
   for (auto& [name, own] : grouped(there, sweep_point_name)) points.push_back(own);
@@ -142,7 +125,7 @@ std::vector<Cells> longest_points(const Cells& cells) {
 std::string answers(const Cells& cells, size_t width, size_t most_lines) {
   std::vector<std::vector<Cells>> experiments;
   size_t points = 0;
-  for (const auto& [name, own] : grouped(cells, [](const Cell& row) { return row.experiment; })) {
+  for (const auto& [name, own] : grouped(cells, [](const Cell& row) { return row[results::kExperiment]; })) {
     experiments.push_back(longest_points(own));
     points += experiments.back().size();
   }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
-#include <unordered_map>
 
+#include "harness/experiments/batch/columns.h"
+#include "harness/experiments/recall/columns.h"
+#include "harness/experiments/replay/columns.h"
 #include "harness/io/aligned_text.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 namespace {
@@ -37,69 +40,38 @@ bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t short
 }
 
 // "32/8 heads of 128, 2 threads".
-std::string shape_of(const results::CellResult& row) {
-  return results::text_of(row.q_heads) + "/" + results::text_of(row.kv_heads) + " heads of " +
-         results::text_of(row.head_dim) + ", " + results::text_of(row.threads) +
-         (row.threads == 1 ? " thread" : " threads");
+std::string shape_of(const results::Row& row) {
+  return results::text_of(row[results::kQHeads]) + "/" + results::text_of(row[results::kKvHeads]) +
+         " heads of " + results::text_of(row[results::kHeadDim]) + ", " +
+         results::text_of(row[results::kThreads]) + (row[results::kThreads] == 1 ? " thread" : " threads");
 }
 
 }  // namespace
 
-std::string format(const char* pattern, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
+std::string row_name(const results::Row& row) {
+  std::string name = row[results::kVariant];
+  if (!row[results::kArm].empty()) name += "  " + row[results::kArm];
+  if (row[results::kChunkTokens]) name += " " + results::text_of(row[results::kChunkTokens]);
+  if (row[results::kKeepsAll] == 1) name += "  [keeps all]";
+  return name + (results::is_aa_test(row) ? "  [A/A test]" : "");
 }
 
-std::string number(const results::Number& value, const char* pattern) {
-  return value ? format(pattern, *value) : "-";
-}
-std::string number(const results::Integer& value, const char* pattern) {
-  return value ? format(pattern, static_cast<double>(*value)) : "-";
-}
-
-std::string percent(const std::optional<double>& share) {
-  return share ? format("%.0f %%", 100 * *share) : "-";
-}
-
-std::string with_interval(const results::Number& value, const results::Number& low,
-                          const results::Number& high, const char* pattern) {
-  if (!value) return "-";
-  std::string text = number(value, pattern);
-  if (low && high) text += " (" + number(low, pattern) + "–" + number(high, pattern) + ")";
-  return text;
-}
-
-std::string row_name(const results::CellResult& row) {
-  std::string name = row.variant;
-  if (!row.arm.empty()) name += "  " + row.arm;
-  if (row.chunk_tokens) name += " " + results::text_of(row.chunk_tokens);
-  if (row.keeps_all == 1) name += "  [keeps all]";
-  return name + (row.is_aa_test() ? "  [A/A test]" : "");
-}
-
-std::string sweep_point_name(const results::CellResult& row) {
+std::string sweep_point_name(const results::Row& row) {
   using results::text_of;
-  return row.experiment + ", " + row.workload + ", batch " + text_of(row.batch) + ", " +
-         (row.lengths.empty() ? text_of(row.seq_len) + " tokens" : "lengths " + row.lengths) +
-         (row.head_dim ? ", " + shape_of(row) : "") +
-         (row.distance ? ", distance " + text_of(row.distance) : "") +
-         (row.passage_tokens ? ", passage " + text_of(row.passage_tokens) : "") +
-         (row.machine.empty() ? ""
-                              : ", " + row.arrivals + ", " + row.machine + " of memory, steps of " +
-                                    text_of(row.step_tokens) + " tokens");
+  return row[results::kExperiment] + ", " + row[results::kWorkload] + ", batch " +
+         text_of(row[results::kBatch]) + ", " + text_of(row[results::kSeqLen]) + " tokens" +
+         (row[results::kHeadDim] ? ", " + shape_of(row) : "") + own_axes(row);
 }
 
-std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::CellResult* const> cells,
-                                                   std::string (*name_of)(const results::CellResult&)) {
-  std::vector<std::pair<std::string, Cells>> groups;
-  std::unordered_map<std::string, size_t> group_of;
-  for (const results::CellResult* row : cells) {
-    const auto [found, is_new] = group_of.emplace(name_of(*row), groups.size());
-    if (is_new) groups.push_back({found->first, {}});
-    groups[found->second].second.push_back(row);
+std::string own_axes(const results::Row& row) {
+  std::string text;
+  const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+  if (!experiment) return text;
+  for (const config::AnyAxis* axis : experiment->info.axes) {
+    if (axis == &config::kBatch || axis == &config::kSeqLen || axis->column.title.empty()) continue;
+    text += ", " + results::titled(axis->column, row.text(axis->column));
   }
-  return groups;
+  return text;
 }
 
 std::string shortened(const std::string& text, size_t most) {

@@ -6,31 +6,25 @@
 #include <utility>
 #include <vector>
 
-#include "harness/results/cell_result.h"
+#include "harness/experiments/experiment.h"
 
 namespace kv::cli {
 
 using Strings = std::vector<std::string>;
-using Cells = std::vector<const results::CellResult*>;
-
-std::string format(const char* pattern, double value);
-// "-" where there is none.
-std::string number(const results::Number& value, const char* pattern);
-std::string number(const results::Integer& value, const char* pattern);
-std::string percent(const std::optional<double>& share);
-
-// "12.3 (11.9–12.8)"; without the interval where there were too few repetitions for one.
-std::string with_interval(const results::Number& value, const results::Number& low,
-                          const results::Number& high, const char* pattern);
+using experiments::Cells;
+using experiments::format;
+using experiments::grouped;
+using experiments::number;
+using experiments::percent;
+using experiments::with_interval;
 
 // The variant, and the arm, or that it is the A/A test.
-std::string row_name(const results::CellResult& row);
+std::string row_name(const results::Row& row);
 // "decode, gaussian, batch 1, 512 tokens, 32/8 heads of 128, 2 threads".
-std::string sweep_point_name(const results::CellResult& row);
+std::string sweep_point_name(const results::Row& row);
 
-// Cells in their order, in groups of one name.
-std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::CellResult* const> cells,
-                                                   std::string (*name_of)(const results::CellResult&));
+// ", distance 100, passage of 64 tokens": the values of the axes that its experiment alone has.
+std::string own_axes(const results::Row& row);
 
 // At most `most` characters: of what is longer the middle is left out. Texts are ASCII.
 std::string shortened(const std::string& text, size_t most);

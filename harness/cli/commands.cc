@@ -21,8 +21,9 @@
 #include "harness/cli/summary.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 
 extern char** environ;
@@ -50,9 +51,10 @@ std::filesystem::path default_out(const std::string& name) {
 }
 
 // Whether a cell's outputs failed their verification.
-bool any_failed(std::span<const results::CellResult> cells) {
-  return std::any_of(cells.begin(), cells.end(),
-                     [](const results::CellResult& cell) { return cell.status == results::Status::kFailed; });
+bool any_failed(std::span<const results::Row> cells) {
+  return std::any_of(cells.begin(), cells.end(), [](const results::Row& cell) {
+    return cell[results::kStatus] == results::Status::kFailed;
+  });
 }
 
 }  // namespace
@@ -113,7 +115,7 @@ int run(const RunOptions& options) {
   return any_failed(outcome.cells) ? kCellFailed : drawn;
 }
 
-std::string summary_text(std::span<const results::CellResult> cells, const std::string& folder, bool full) {
+std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full) {
   return summary(
       cells, {.full = full, .width = summary_width(), .more = "kvlab summary " + folder + " --table full"});
 }
@@ -122,17 +124,17 @@ int print_summary(const SummaryCommand& options) {
   const std::filesystem::path file = std::filesystem::path(options.folder) / "cells.csv";
   if (!std::filesystem::exists(file))
     throw std::invalid_argument(options.folder + " is no results folder: it has no cells.csv");
-  const std::vector<results::CellResult> cells = results::read_csv(file, results::cell_schema());
+  const std::vector<results::Row> cells = results::read_csv(file, experiments::cell_table());
   std::fputs(summary_text(cells, options.folder, options.full).c_str(), stdout);
   return 0;
 }
 
 int eval(const EvalOptions& options) {
-  const std::vector<results::CellResult> cells = run_eval(options);
-  for (const results::CellResult& cell : cells) {
-    if (cell.status == results::Status::kOk) continue;
-    std::fprintf(stderr, "%s: %s: %s\n", cell.cell.c_str(), results::text_of(cell.status).c_str(),
-                 cell.reason.c_str());
+  const std::vector<results::Row> cells = run_eval(options);
+  for (const results::Row& cell : cells) {
+    if (cell[results::kStatus] == results::Status::kOk) continue;
+    std::fprintf(stderr, "%s: %s: %s\n", cell[results::kCell].c_str(),
+                 results::text_of(cell[results::kStatus]).c_str(), cell[results::kReason].c_str());
   }
   std::printf("%s\nresults: %s\n", summary_text(cells, options.out, false).c_str(), options.out.c_str());
   std::fflush(stdout);

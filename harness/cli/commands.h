@@ -7,7 +7,7 @@
 
 #include "harness/cli/eval.h"
 #include "harness/config/config.h"
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 
@@ -37,7 +37,7 @@ struct SummaryCommand {
 };
 int print_summary(const SummaryCommand& options);
 // The summary for this terminal, of cells that are in `folder`.
-std::string summary_text(std::span<const results::CellResult> cells, const std::string& folder, bool full);
+std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full);
 
 struct ReproduceOptions {
   std::vector<std::string> names;  // of claim files, or with `list` words; none: all

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cli/eval_columns.h"
 #include "harness/cli/variants_option.h"
 #include "harness/io/json.h"
 #include "harness/io/safetensors.h"
@@ -15,6 +16,7 @@
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
 #include "harness/results/append_file.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 #include "harness/verify/metrics/metrics.h"
@@ -68,17 +70,15 @@ void step_layer(Cache& cache, SequenceId id, int index, const Layer& layer, int6
   }
 }
 
-void set_output_errors(std::vector<results::Number>& metrics, std::span<const double> got,
-                       std::span<const double> want) {
-  for (size_t i = 0; i < verify::metrics().size(); ++i) {
-    const verify::Metric& m = *verify::metrics()[i];
-    if (m.of == verify::Metric::Of::kOutputs) metrics[i] = m.compute(got, want);
+void set_output_errors(results::Row& row, std::span<const double> got, std::span<const double> want) {
+  for (const verify::Metric* m : verify::metrics()) {
+    if (m->of == verify::Metric::Of::kOutputs) row[m->column] = m->compute(got, want);
   }
 }
 
 // The last token's errors by cause, and all tokens' against FP64; these by head, too.
 void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
-                  int64_t n, std::span<results::HeadResult> heads) {
+                  int64_t n, std::span<results::Row> heads) {
   const CacheShape& s = cell.cache->shape();
   const int64_t d = s.head_dim;
   std::vector<float> q, out;
@@ -105,34 +105,34 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
   std::vector<double> want;
   for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
   const std::vector<double> got(outputs.begin(), outputs.end());
-  set_output_errors(cell.result.metrics, got, want);
+  set_output_errors(cell.result, got, want);
   const auto head_size = static_cast<size_t>(n * d);
   for (size_t head = 0; head < heads.size(); ++head) {
     const auto of_head = [&](const std::vector<double>& all) {
       return std::span(all).subspan(head * head_size, head_size);
     };
-    set_output_errors(heads[head].metrics, of_head(got), of_head(want));
+    set_output_errors(heads[head], of_head(got), of_head(want));
   }
-  cell.result.status = errors.failure().empty() ? results::Status::kOk : results::Status::kFailed;
-  cell.result.reason = errors.failure();
+  cell.result[results::kStatus] = errors.failure().empty() ? results::Status::kOk : results::Status::kFailed;
+  cell.result[results::kReason] = errors.failure();
 }
 
 // What is written of all variants together.
 struct Evaluation {
-  std::vector<results::CellResult> rows;
-  std::vector<results::HeadResult> heads;
+  std::vector<results::Row> rows;
+  std::vector<results::Row> heads;
   std::vector<io::NamedTensor> tensors;
   std::vector<std::vector<float>> outputs;  // the tensors' values
 };
 
 // Of all layers.
-std::vector<results::HeadResult> heads_of(const results::CellResult& row) {
-  std::vector<results::HeadResult> heads;
-  for (int64_t layer = 0; layer < *row.layers; ++layer) {
-    for (int64_t q_head = 0; q_head < *row.q_heads; ++q_head) {
-      results::HeadResult& head = heads.emplace_back(row);
-      head.layer = layer;
-      head.q_head = q_head;
+std::vector<results::Row> heads_of(const results::Row& row) {
+  std::vector<results::Row> heads;
+  for (int64_t layer = 0; layer < *row[results::kLayers]; ++layer) {
+    for (int64_t q_head = 0; q_head < *row[results::kQHeads]; ++q_head) {
+      results::Row& head = heads.emplace_back(results::row_of(row));
+      head[kLayer] = layer;
+      head[kQHead] = q_head;
     }
   }
   return heads;
@@ -165,10 +165,10 @@ void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t 
     if (prompt > 0) step_layer(*cell.cache, cell.ids[0], i, layer, n, 0, prompt, to);
     for (int64_t t = prompt; t < n; ++t) step_layer(*cell.cache, cell.ids[0], i, layer, n, t, 1, to);
   }
-  cell.result.kernel = cell.cache->kernel();
+  cell.result[results::kKernel] = cell.cache->kernel();
   cell.prompt = prompt;
   cell.account({&n, 1});
-  std::vector<results::HeadResult> heads = heads_of(cell.result);
+  std::vector<results::Row> heads = heads_of(cell.result);
   write_errors(cell, layers, outputs, n, heads);
   evaluation.heads.insert(evaluation.heads.end(), heads.begin(), heads.end());
   evaluation.tensors.push_back({cell.spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
@@ -179,20 +179,20 @@ void name_cell(measure::Cell& cell, const memory::RunContext& context) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const std::string variant = io::as_utf8(cell.spec.print());  // a spec may hold a path
   cell.key = "eval dump " + variant;
-  results::CellResult& row = cell.result;
-  row.cell = cell.key;
-  row.variant = variant;
-  row.device = context.device();
-  row.threads = context.threads();
-  row.experiment = "eval";
-  row.phase = "decode";
-  row.workload = "dump";
-  row.layers = s.layers;
-  row.q_heads = s.q_heads;
-  row.kv_heads = s.kv_heads;
-  row.head_dim = s.head_dim;
-  row.batch = 1;
-  row.seq_len = cell.workload->max_tokens();
+  results::Row& row = cell.result;
+  row[results::kCell] = cell.key;
+  row[results::kVariant] = variant;
+  row[results::kDevice] = context.device();
+  row[results::kThreads] = context.threads();
+  row[results::kExperiment] = "eval";
+  row[results::kPhase] = "decode";
+  row[results::kWorkload] = "dump";
+  row[results::kLayers] = s.layers;
+  row[results::kQHeads] = s.q_heads;
+  row[results::kKvHeads] = s.kv_heads;
+  row[results::kHeadDim] = s.head_dim;
+  row[results::kBatch] = 1;
+  row[results::kSeqLen] = cell.workload->max_tokens();
 }
 
 // All of it or nothing.
@@ -208,11 +208,11 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
                                  "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
                                      "\nvariants = " + quoted(options.variants) +
                                      "\nprompt = " + std::to_string(options.prompt) + "\n",
-                                 false);
+                                 experiments::layout_of(kEvalGroups, {}), false);
   try {
     results.write_environment(environment);
     io::write_safetensors(tensor_file.string(), evaluation.tensors);
-    results::write_whole(head_file, results::csv_text(results::head_schema(), evaluation.heads));
+    results::write_whole(head_file, results::csv_text(kHeads, evaluation.heads));
     results.add_cells(evaluation.rows);
   } catch (...) {
     std::error_code ignored;
@@ -225,7 +225,7 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 
 }  // namespace
 
-std::vector<results::CellResult> run_eval(const EvalOptions& options) {
+std::vector<results::Row> run_eval(const EvalOptions& options) {
   std::vector<LayerSpecs> specs = parse_variants(options.variants);
   if (options.arithmetic == "int8")
     for (LayerSpecs& spec : specs) spec = with_codec_parameter(spec, "arithmetic", "int8");
@@ -249,8 +249,8 @@ std::vector<results::CellResult> run_eval(const EvalOptions& options) {
     const std::string reason =
         workload::unsupported_reason(spec, "dump", cache_shape_of(*dump), context.gpu());
     if (!reason.empty()) {
-      cell.result.status = results::Status::kUnsupported;
-      cell.result.reason = reason;
+      cell.result[results::kStatus] = results::Status::kUnsupported;
+      cell.result[results::kReason] = reason;
     } else {
       measure::attempt(cell, [&] { run_variant(cell, layers, options.prompt, context.gpu(), evaluation); });
     }

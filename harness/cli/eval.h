@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 
@@ -25,6 +25,6 @@ struct EvalOptions {
 // each layer's query heads, and outputs.safetensors with one f32 tensor [layers, q_heads, n, head_dim] a spec,
 // under the canonical spec. Returns the cells.
 // Throws std::invalid_argument, or std::runtime_error where the disk refuses; nothing is left behind then.
-std::vector<results::CellResult> run_eval(const EvalOptions& options);
+std::vector<results::Row> run_eval(const EvalOptions& options);
 
 }  // namespace kv::cli

@@ -6,11 +6,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "harness/cli/eval_columns.h"
 #include "harness/config/geometry.h"
 #include "harness/config/section.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
-#include "harness/results/side_results.h"
+#include "harness/results/table.h"
 #include "harness/verify/metrics/metrics.h"
 #include "harness/workload/workload.h"
 #include "kernels/cpu/isa.h"
@@ -67,25 +69,34 @@ std::string configs() {
 
 std::string columns_listing() {
   std::string text;
-  // The first column of cells.csv names all experiments.
-  const std::string_view all = results::cell_schema().fields().front().experiments;
-  const auto some = [&](std::string_view experiments) { return !experiments.empty() && experiments != all; };
-  const auto add = [&](const auto& schema) {
-    text += (text.empty() ? "" : "\n") + std::string(schema.table()) + "\n";
-    for (const results::Column& c : schema.columns()) {
-      text += "  " + padded(c.name, 26) + padded(results::type_name(c.type), 9) + padded(c.unit, 10) +
-              std::string(c.meaning) + (some(c.experiments) ? " [" + std::string(c.experiments) + "]" : "") +
-              "\n";
+  std::map<std::string_view, std::set<std::string_view>> writers;
+  for (const experiments::Experiment* experiment : experiments::experiments()) {
+    for (const experiments::ColumnGroup& group : experiment->columns) {
+      for (const results::AnyColumn* column : group.columns)
+        writers[column->name].insert(experiment->info.name);
+    }
+  }
+  const auto some = [&](const results::AnyColumn& column) {
+    const std::set<std::string_view>& names = writers[column.name];
+    if (names.size() == experiments::experiments().size()) return std::string();
+    std::string list;
+    for (const experiments::Experiment* experiment : experiments::experiments()) {
+      if (names.contains(experiment->info.name))
+        list += (list.empty() ? " [" : " ") + std::string(experiment->info.name);
+    }
+    return list + "]";
+  };
+  const auto add = [&](const results::Table& table, const auto& after) {
+    text += (text.empty() ? "" : "\n") + std::string(table.file) + "\n";
+    for (const results::AnyColumn* c : table.columns) {
+      text += "  " + padded(c->name, 26) + padded(results::type_name(c->type), 9) + padded(c->unit, 10) +
+              std::string(c->meaning) + after(*c) + "\n";
     }
   };
-  add(results::cell_schema());
-  add(results::sample_schema());
-  add(results::growth_schema());
-  add(results::position_schema());
-  add(results::text_schema());
-  add(results::head_schema());
-  add(results::moment_schema());
-  add(results::hit_schema());
+  const auto nothing = [](const results::AnyColumn&) { return ""; };
+  add(experiments::cell_table(), some);
+  for (const results::Table* table : experiments::side_tables()) add(*table, nothing);
+  add(kHeads, nothing);
   return text;
 }
 
@@ -109,9 +120,9 @@ std::string listing() {
       "text\n\n";
   text += "metrics\n";
   for (const verify::Metric* m : verify::metrics()) {
-    text += "  " + padded(m->name, 14) +
-            padded(std::string(m->unit) + ", " + std::string(m->better) + " is better", 24) +
-            std::string(m->help) + "\n";
+    text += "  " + padded(m->column.name, 14) +
+            padded(std::string(m->column.unit) + ", " + std::string(m->better) + " is better", 24) +
+            std::string(m->column.meaning) + "\n";
   }
   text += "\ninstruction sets of this build and machine, best first\n  ";
   for (const std::string& isa : cpu::available_isas()) text += isa + " ";

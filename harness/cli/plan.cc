@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "harness/cli/variants_option.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/io/token_count.h"
 #include "harness/planner/plan.h"
@@ -94,7 +95,7 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
 planner::QualityRun read_quality(const std::string& folder) {
   const std::filesystem::path cells = io::find_input(folder + "/cells.csv", "--quality");
   const std::filesystem::path name = std::filesystem::path(folder).lexically_normal();
-  return {results::read_csv(cells, results::cell_schema()),
+  return {results::read_csv(cells, experiments::cell_table()),
           (name.has_filename() ? name : name.parent_path()).filename().string()};
 }
 
@@ -128,7 +129,7 @@ std::string run_plan(const PlanOptions& o) {
     if (table.facts.hits.empty())
       throw std::invalid_argument("--hit-curve needs a trace with ids of blocks, and this one has none");
     results::write_whole(o.hit_curve,
-                         results::csv_text(planner::hit_schema(), hit_curve(table.facts, table.open)));
+                         results::csv_text(planner::kHitCurve, hit_curve(table.facts, table.open)));
   }
   Document document(o.output, planner::plan_schema());
   document.add(table);

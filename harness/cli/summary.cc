@@ -4,9 +4,11 @@
 
 #include "harness/cli/answers.h"
 #include "harness/cli/cell_text.h"
-#include "harness/cli/half_a_step.h"
 #include "harness/cli/summary_tables.h"
 #include "harness/cli/terminal.h"
+#include "harness/measure/peer_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 namespace {
@@ -19,10 +21,11 @@ size_t lines_of(const std::string& text) {
 
 std::string aa_line(const Cells& cells) {
   int tests = 0, decided = 0;
-  for (const results::CellResult* row : cells) {
-    if (!row->is_aa_test() || !row->ratio_ci_low || !row->ratio_ci_high) continue;
+  for (const results::Row* row : cells) {
+    if (!results::is_aa_test(*row) || !(*row)[measure::kRatioCiLow] || !(*row)[measure::kRatioCiHigh])
+      continue;
     ++tests;
-    decided += *row->ratio_ci_low > 1.0 || *row->ratio_ci_high < 1.0;
+    decided += *(*row)[measure::kRatioCiLow] > 1.0 || *(*row)[measure::kRatioCiHigh] < 1.0;
   }
   if (tests == 0) return "";
   return "A/A test: " + std::to_string(decided) + " of " + std::to_string(tests) +
@@ -33,30 +36,30 @@ std::string aa_line(const Cells& cells) {
 std::string noise_line(const Cells& cells) {
   int timed = 0, noisy = 0;
   std::optional<double> steal, others;
-  const results::CellResult* first = nullptr;
-  for (const results::CellResult* row : cells) {
-    if (!row->step_p50_us && !row->prefill_p50_us) continue;
+  const results::Row* first = nullptr;
+  for (const results::Row* row : cells) {
+    if (!(*row)[measure::kStepP50Us] && !(*row)[measure::kPrefillP50Us]) continue;
     ++timed;
-    noisy += !row->noise.empty();
-    if (!row->noise.empty() && !first) first = row;
-    if (row->steal_share) steal = std::max(steal.value_or(0), *row->steal_share);
-    if (row->others_share) others = std::max(others.value_or(0), *row->others_share);
+    noisy += !(*row)[measure::kNoise].empty();
+    if (!(*row)[measure::kNoise].empty() && !first) first = row;
+    if ((*row)[measure::kStealShare]) steal = std::max(steal.value_or(0), *(*row)[measure::kStealShare]);
+    if ((*row)[measure::kOthersShare]) others = std::max(others.value_or(0), *(*row)[measure::kOthersShare]);
   }
   if (timed == 0) return "";
   std::string text = "Noise: other processes took at most " + percent(others) +
                      " of the processors, the hypervisor " + percent(steal) + "; " + std::to_string(noisy) +
                      " of " + std::to_string(timed) + " timed cells are noisy";
-  return text + (first ? ", as " + first->cell + ": " + first->noise : "") + "\n";
+  return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
 }
 
 // What could not be measured, and why the first of it could not.
 std::string left_out_line(const Cells& cells) {
   size_t ok = 0;
   std::string counts;
-  const results::CellResult* first = nullptr;
+  const results::Row* first = nullptr;
   for (const auto& [status, own] :
-       grouped(cells, [](const results::CellResult& row) { return results::text_of(row.status); })) {
-    if (own.front()->status == results::Status::kOk) {
+       grouped(cells, [](const results::Row& row) { return results::text_of(row[results::kStatus]); })) {
+    if ((*own.front())[results::kStatus] == results::Status::kOk) {
       ok = own.size();
       continue;
     }
@@ -65,23 +68,36 @@ std::string left_out_line(const Cells& cells) {
   }
   if (!first) return "";
   return std::to_string(ok) + " of " + std::to_string(cells.size()) + " cells measured" + counts + ", as " +
-         first->cell + ": " + first->reason + "\n";
+         (*first)[results::kCell] + ": " + (*first)[results::kReason] + "\n";
 }
 
 // Variants that "win" since their policy had nothing to do.
 std::string keeps_all_line(const Cells& cells) {
-  const auto idle = [](const results::CellResult* row) { return row->keeps_all == 1; };
+  const auto idle = [](const results::Row* row) { return (*row)[results::kKeepsAll] == 1; };
   const auto first = std::find_if(cells.begin(), cells.end(), idle);
   if (first == cells.end()) return "";
   return "Warning: " + std::to_string(std::count_if(cells.begin(), cells.end(), idle)) + " of " +
          std::to_string(cells.size()) +
          " cells keep every token, since the budget is not below the sequence [keeps all], as " +
-         (*first)->cell + "\n";
+         (**first)[results::kCell] + "\n";
 }
 
-// What is not said of peers as of caches.
+// Sentences that experiments say about their cells together.
+std::string sentences(const Cells& cells) {
+  std::string text;
+  for (const auto& [name, own] :
+       grouped(cells, [](const results::Row& row) { return row[results::kExperiment]; })) {
+    const experiments::Experiment* experiment = experiments::find_experiment(name);
+    if (experiment && experiment->sentence) text += experiment->sentence(own);
+  }
+  return text;
+}
+
+// Peers' bytes are not counted as caches' are.
 std::string peers_line(const Cells& cells) {
-  const auto is_peer = [](const results::CellResult* row) { return row->peer_bytes_reported.has_value(); };
+  const auto is_peer = [](const results::Row* row) {
+    return (*row)[measure::kPeerBytesReported].has_value();
+  };
   return std::any_of(cells.begin(), cells.end(), is_peer)
              ? "* other engines (sweep.peers): bytes as they say themselves; peer_ratio_p50 in cells.csv "
                "compares each with "
@@ -108,11 +124,11 @@ std::string range_tables(const Groups& experiments, size_t width, size_t most_li
 
 }  // namespace
 
-std::string summary(std::span<const results::CellResult> rows, const SummaryOptions& options) {
+std::string summary(std::span<const results::Row> rows, const SummaryOptions& options) {
   Cells cells;
-  for (const results::CellResult& row : rows) cells.push_back(&row);
+  for (const results::Row& row : rows) cells.push_back(&row);
   std::string end;
-  for (const std::string& line : {left_out_line(cells), keeps_all_line(cells), half_a_step(cells),
+  for (const std::string& line : {left_out_line(cells), keeps_all_line(cells), sentences(cells),
                                   peers_line(cells), aa_line(cells), noise_line(cells)}) {
     if (!line.empty()) end += wrapped(line, options.width);
   }
@@ -131,7 +147,7 @@ std::string summary(std::span<const results::CellResult> rows, const SummaryOpti
     if (options.full || lines_of(text) <= kSummaryLines) return text;
   }
   const std::string ranges =
-      range_tables(grouped(cells, [](const results::CellResult& row) { return row.experiment; }),
+      range_tables(grouped(cells, [](const results::Row& row) { return row[results::kExperiment]; }),
                    options.width, room - std::min(room, lines_of(answer)));
   const bool fits = lines_of(answer + ranges + end + pointer) <= kSummaryLines;
   return answer + (fits ? ranges : "") + end + pointer;

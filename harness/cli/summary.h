@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cli {
 
@@ -19,7 +19,7 @@ struct SummaryOptions {
 // At most kSummaryLines lines of at most `width` characters: the fastest, smallest and most exact variant at the
 // longest length of each experiment, then a table a sweep point, or, where these have no room, a table an
 // experiment. What has no room is in the report, in cells.csv and in the full tables.
-std::string summary(std::span<const results::CellResult> cells, const SummaryOptions& options = {});
+std::string summary(std::span<const results::Row> cells, const SummaryOptions& options = {});
 
 // kSummaryWidth, or as wide as a narrower terminal is.
 size_t summary_width();

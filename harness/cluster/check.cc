@@ -11,12 +11,15 @@
 #include "harness/cluster/part.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/hash.h"
 #include "harness/io/json.h"
 #include "harness/math/medians.h"
+#include "harness/measure/benchmark_json.h"
+#include "harness/measure/time_columns.h"
 #include "harness/memory/run_context.h"
 #include "harness/results/append_file.h"
-#include "harness/results/benchmark_json.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 #include "variants/model_cache/build.h"
@@ -25,7 +28,6 @@ namespace kv::cluster {
 namespace {
 
 namespace fs = std::filesystem;
-using results::CellResult;
 using Medians = std::map<std::string, std::vector<double>>;  // by a benchmark's name, in order of repetition
 
 // Files keep nine digits of each number, and an interval is computed of several.
@@ -47,49 +49,51 @@ void check_environment(const nlohmann::json& environment, const std::string& con
     check.findings.push_back("config.toml is not the one that ran: its hash is " + now + ", and was " + hash);
 }
 
-void check_values(const std::vector<CellResult>& cells, Check& check) {
+void check_values(const std::vector<results::Row>& cells, Check& check) {
   std::set<std::pair<std::string, std::string>> seen;
-  for (const CellResult& row : cells) {
-    if (!seen.insert({row.cell, row.host}).second)
-      check.findings.push_back("'" + row.cell + "' is there twice");
-    for (const auto& field : results::cell_schema().fields()) {
-      const std::string text = field.text(row);
-      if (field.values.empty() || text.empty() || std::ranges::count(field.values, text) > 0) continue;
-      if (row.is_aa_test() && field.name == "verdict") continue;  // as earlier versions spelled it
-      check.findings.push_back("'" + row.cell + "': " + std::string(field.name) + " is '" + text +
-                               "', which is none of its values");
+  for (const results::Row& row : cells) {
+    if (!seen.insert({row[results::kCell], row[results::kHost]}).second)
+      check.findings.push_back("'" + row[results::kCell] + "' is there twice");
+    for (const results::AnyColumn* column : experiments::cell_table().columns) {
+      const std::string text = row.text(*column);
+      const std::vector<std::string> values = results::words_of(column->values);
+      if (values.empty() || text.empty() || std::ranges::count(values, text) > 0) continue;
+      if (results::is_aa_test(row) && column->name == results::kVerdict.name)
+        continue;  // as earlier versions spelled it
+      check.findings.push_back("'" + row[results::kCell] + "': " + std::string(column->name) + " is '" +
+                               text + "', which is none of its values");
     }
-    const bool split = row.bytes_payload && row.bytes_metadata && row.bytes_slack && row.bytes_predicted;
-    if (split && *row.bytes_payload + *row.bytes_metadata + *row.bytes_slack != *row.bytes_predicted)
-      check.findings.push_back("'" + row.cell +
+    const bool split = row[results::kBytesPayload] && row[results::kBytesMetadata] &&
+                       row[results::kBytesSlack] && row[results::kBytesPredicted];
+    if (split && *row[results::kBytesPayload] + *row[results::kBytesMetadata] + *row[results::kBytesSlack] !=
+                     *row[results::kBytesPredicted])
+      check.findings.push_back("'" + row[results::kCell] +
                                "': payload, metadata and slack are not bytes_predicted together");
   }
 }
 
-// Payload, metadata and slack of a cell, computed anew; nothing of experiments that count bytes at several lengths.
+// Payload, metadata and slack of a cell, computed anew; nothing for experiments that count bytes at several lengths.
 std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
-  const bool decode = point.experiment->kind == "decode";
-  if (cell.uncached || (!decode && point.experiment->kind != "growth")) return std::nullopt;
+  const auto prompt_tokens = experiments::experiment_of(point).prompt_tokens;
+  if (cell.uncached || !prompt_tokens) return std::nullopt;
   const auto sequences = static_cast<size_t>(point.batch);
-  const int64_t steps = decode ? point.experiment->measure.steps : point.seq_len;
-  const std::vector<int64_t> lengths(sequences, point.seq_len),
-      prompts(sequences, std::max<int64_t>(0, point.seq_len - steps));
+  const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, prompt_tokens(point));
   return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
 }
 
 // As the key is now: earlier versions named the A/A test otherwise.
-std::string current_key(const CellResult& row) {
+std::string current_key(const results::Row& row) {
   constexpr std::string_view kOld = " null";
-  if (!row.is_aa_test() || !row.cell.ends_with(kOld)) return row.cell;
-  return row.cell.substr(0, row.cell.size() - kOld.size()) + " " + CellResult::kAaVerdict;
+  if (!results::is_aa_test(row) || !row[results::kCell].ends_with(kOld)) return row[results::kCell];
+  return row[results::kCell].substr(0, row[results::kCell].size() - kOld.size()) + " " + results::kAaVerdict;
 }
 
-void check_sweep(const fs::path& folder, const std::vector<CellResult>& cells, bool whole, Check& check) {
+void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells, bool whole, Check& check) {
   const config::Config config = experiments::load_config((folder / "config.toml").string(), {});
   const memory::RunContext context(config.device, config.isa, config.threads);
   const experiments::Sweep sweep = experiments::plan_sweep(config, context);
-  std::map<std::string, std::vector<const CellResult*>> rows;
-  for (const CellResult& row : cells) rows[current_key(row)].push_back(&row);
+  std::map<std::string, std::vector<const results::Row*>> rows;
+  for (const results::Row& row : cells) rows[current_key(row)].push_back(&row);
   for (const measure::SweepPoint& point : sweep.points) {
     for (const measure::PlannedCell& cell : point.cells) {
       const auto found = rows.find(cell.key);
@@ -97,14 +101,14 @@ void check_sweep(const fs::path& folder, const std::vector<CellResult>& cells, b
         if (whole) check.findings.push_back("'" + cell.key + "' is in the config but not in cells.csv");
         continue;
       }
-      for (const CellResult* row : found->second) {
-        if (row->status != results::Status::kOk || !row->bytes_predicted) continue;
+      for (const results::Row* row : found->second) {
+        if ((*row)[results::kStatus] != results::Status::kOk || !(*row)[results::kBytesPredicted]) continue;
         const std::optional<int64_t> computed = closed_form(point, cell);
         check.closed_forms += computed.has_value();
-        if (computed && *computed != *row->bytes_predicted)
+        if (computed && *computed != *(*row)[results::kBytesPredicted])
           check.findings.push_back("'" + cell.key + "': bytes_predicted is " +
-                                   std::to_string(*row->bytes_predicted) + ", and the closed form gives " +
-                                   std::to_string(*computed));
+                                   std::to_string(*(*row)[results::kBytesPredicted]) +
+                                   ", and the closed form gives " + std::to_string(*computed));
       }
       rows.erase(found);
     }
@@ -128,41 +132,42 @@ bool agree(const results::Number& stated, double computed) {
 }
 
 // The name under which the row's baseline has its medians.
-std::string baseline_of(const CellResult& row) {
-  std::string name = row.cell;
-  const size_t at = name.rfind(row.variant);
+std::string baseline_of(const results::Row& row) {
+  std::string name = row[results::kCell];
+  const size_t at = name.rfind(row[results::kVariant]);
   if (at == std::string::npos) return "";
-  return name.replace(at, std::string::npos, row.versus);
+  return name.replace(at, std::string::npos, row[results::kVersus]);
 }
 
-void check_times(const std::vector<CellResult>& cells, const Medians& medians, Check& check) {
+void check_times(const std::vector<results::Row>& cells, const Medians& medians, Check& check) {
   std::set<std::string> hosts;
-  for (const CellResult& row : cells) hosts.insert(row.host);
-  const auto find = [&](const std::string& cell, const CellResult& row) {
-    return medians.find(hosts.size() > 1 ? cell + " on " + row.host : cell);
+  for (const results::Row& row : cells) hosts.insert(row[results::kHost]);
+  const auto find = [&](const std::string& cell, const results::Row& row) {
+    return medians.find(hosts.size() > 1 ? cell + " on " + row[results::kHost] : cell);
   };
-  for (const CellResult& row : cells) {
-    const auto found = find(row.cell, row);
-    if (!row.step_ci_low_us || found == medians.end()) continue;
+  for (const results::Row& row : cells) {
+    const auto found = find(row[results::kCell], row);
+    if (!row[measure::kStepCiLowUs] || found == medians.end()) continue;
     const math::ConfidenceInterval interval = math::median_interval(found->second);
     ++check.intervals;
-    if (!agree(row.step_p50_us, math::median(found->second)) || !agree(row.step_ci_low_us, interval.low) ||
-        !agree(row.step_ci_high_us, interval.high))
-      check.findings.push_back("'" + row.cell +
+    if (!agree(row[measure::kStepP50Us], math::median(found->second)) ||
+        !agree(row[measure::kStepCiLowUs], interval.low) ||
+        !agree(row[measure::kStepCiHighUs], interval.high))
+      check.findings.push_back("'" + row[results::kCell] +
                                "': step_p50_us and its interval are not those of benchmark.json");
     const auto baseline = find(baseline_of(row), row);
-    if (!row.ratio_ci_low || !row.ratio_confidence || baseline == medians.end()) continue;
+    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence] || baseline == medians.end()) continue;
     const math::Ratio ratio = math::ratio_of_medians(found->second, baseline->second);
-    const math::ConfidenceInterval around = ratio.interval(*row.ratio_confidence);
+    const math::ConfidenceInterval around = ratio.interval(*row[measure::kRatioConfidence]);
     ++check.ratios;
-    if (!agree(row.ratio_p50, ratio.value) || !agree(row.ratio_ci_low, around.low) ||
-        !agree(row.ratio_ci_high, around.high))
-      check.findings.push_back("'" + row.cell +
+    if (!agree(row[measure::kRatioP50], ratio.value) || !agree(row[measure::kRatioCiLow], around.low) ||
+        !agree(row[measure::kRatioCiHigh], around.high))
+      check.findings.push_back("'" + row[results::kCell] +
                                "': ratio_p50 and its interval are not those of benchmark.json");
   }
 }
 
-void check_samples(const fs::path& folder, const std::vector<CellResult>& cells,
+void check_samples(const fs::path& folder, const std::vector<results::Row>& cells,
                    const nlohmann::json& environment, Check& check) {
   const std::string text = results::read_whole(folder / "benchmark.json");
   const nlohmann::json benchmark = io::parse_json(text, (folder / "benchmark.json").string());
@@ -175,10 +180,8 @@ void check_samples(const fs::path& folder, const std::vector<CellResult>& cells,
         "intervals: an earlier version wrote benchmark.json, whose medians are not those of cells.csv");
     return;
   }
-  if (fs::exists(folder / "samples.csv") && fs::exists(folder / "growth.csv") &&
-      results::benchmark_json(results::read_csv(folder / "samples.csv", results::sample_schema()),
-                              results::read_csv(folder / "growth.csv", results::growth_schema()),
-                              environment) != text)
+  const std::vector<results::Row> steps = experiments::timed_steps(folder);
+  if (!steps.empty() && measure::benchmark_json(steps, environment) != text)
     check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
   check_times(cells, medians_in(benchmark), check);
 }
@@ -194,7 +197,7 @@ Check check_results(const fs::path& folder) {
                     table = results::read_whole(folder / "cells.csv");
   if (table.empty() || table.back() != '\n')
     check.findings.push_back("cells.csv: the last line is torn (no line end)");
-  const std::vector<CellResult> cells = results::read_csv(folder / "cells.csv", results::cell_schema());
+  const std::vector<results::Row> cells = results::read_csv(folder / "cells.csv", experiments::cell_table());
   check.cells = cells.size();
   const nlohmann::json environment = results::environment_in(folder);
   if (!environment.is_object())

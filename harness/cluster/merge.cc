@@ -8,6 +8,11 @@
 #include <utility>
 
 #include "harness/cluster/part.h"
+#include "harness/experiments/batch/columns.h"
+#include "harness/experiments/recall/columns.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/benchmark_json.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 
 namespace kv::cluster {
@@ -17,17 +22,17 @@ using Key = std::pair<std::string, std::string>;  // cell, host
 
 // Where a row comes from.
 struct Kept {
-  results::CellResult row;
+  results::Row row;
   const Part* part;
 };
 
-Key key_of(const results::CellResult& row) { return {row.cell, row.host}; }
+Key key_of(const results::Row& row) { return {row[results::kCell], row[results::kHost]}; }
 
 // The first column in which two rows differ; empty for rows that are alike.
-std::string first_difference(const results::CellResult& a, const results::CellResult& b) {
-  for (const auto& field : results::cell_schema().fields()) {
-    if (field.text(a) != field.text(b))
-      return std::string(field.name) + " is " + field.text(a) + " and " + field.text(b);
+std::string first_difference(const results::Row& a, const results::Row& b) {
+  for (const results::AnyColumn* column : experiments::cell_table().columns) {
+    if (a.text(*column) != b.text(*column))
+      return std::string(column->name) + " is " + a.text(*column) + " and " + b.text(*column);
   }
   return "";
 }
@@ -35,13 +40,13 @@ std::string first_difference(const results::CellResult& a, const results::CellRe
 std::map<Key, Kept> rows_of(const std::vector<Part>& parts) {
   std::map<Key, Kept> rows;
   for (const Part& part : parts) {
-    for (const results::CellResult& row : part.cells) {
+    for (const results::Row& row : part.cells) {
       const auto [at, is_new] = rows.try_emplace(key_of(row), Kept{row, &part});
       if (is_new) continue;
       const std::string difference = first_difference(at->second.row, row);
       if (difference.empty()) continue;
       throw std::invalid_argument(at->second.part->path.string() + " and " + part.path.string() +
-                                  " both have '" + row.cell + "' of host '" + row.host +
+                                  " both have '" + row[results::kCell] + "' of host '" + row[results::kHost] +
                                   "', and they disagree: " + difference);
     }
   }
@@ -59,40 +64,51 @@ bool belongs_to_sweep(std::string_view column, bool same_threads) {
 
 std::vector<std::string> findings_in(const std::map<Key, Kept>& rows) {
   std::vector<std::string> findings;
-  const results::CellResult* first = nullptr;  // of the cell; the map has all hosts of a cell side by side
+  const results::Row* first = nullptr;  // of the cell; the map has all hosts of a cell side by side
   for (const auto& [key, kept] : rows) {
-    const results::CellResult& row = kept.row;
-    if (!first || first->cell != row.cell) {
+    const results::Row& row = kept.row;
+    if (!first || (*first)[results::kCell] != row[results::kCell]) {
       first = &row;
       continue;
     }
-    if (row.status != results::Status::kOk || first->status != results::Status::kOk) continue;
-    for (const auto& field : results::cell_schema().fields()) {
-      if (!belongs_to_sweep(field.name, row.threads == first->threads) ||
-          field.text(row) == field.text(*first))
+    if (row[results::kStatus] != results::Status::kOk || (*first)[results::kStatus] != results::Status::kOk)
+      continue;
+    for (const results::AnyColumn* column : experiments::cell_table().columns) {
+      const std::string here = row.text(*column), there = first->text(*column);
+      if (here == there ||
+          !belongs_to_sweep(column->name, row[results::kThreads] == (*first)[results::kThreads]))
         continue;
-      findings.push_back("'" + row.cell + "': " + std::string(field.name) + " is " + field.text(*first) +
-                         " on " + first->host + " (" + first->kernel + ") and " + field.text(row) + " on " +
-                         row.host + " (" + row.kernel + ")");
+      findings.push_back("'" + row[results::kCell] + "': " + std::string(column->name) + " is " + there +
+                         " on " + (*first)[results::kHost] + " (" + (*first)[results::kKernel] + ") and " +
+                         here + " on " + row[results::kHost] + " (" + row[results::kKernel] + ")");
     }
   }
   return findings;
 }
 
-// Where a cell stands: points in the order of their axes, whichever shard had them. A point's cells stay in their order.
-auto place_of(const results::CellResult& row) {
-  return std::tuple(row.host, row.experiment, row.workload, row.kv_heads, row.head_dim, row.threads,
-                    row.distance, row.passage_tokens, row.lengths, row.batch, row.seq_len);
+// Points come in the order of their axes, whichever shard had them; a point's cells stay in their order.
+bool comes_before(const results::Row& a, const results::Row& b) {
+  const auto named = [](const results::Row& row) {
+    return std::pair(row[results::kHost], row[results::kExperiment]);
+  };
+  if (named(a) != named(b)) return named(a) < named(b);
+  for (const results::AnyColumn* axis : experiments::cell_table().columns) {
+    if (axis->title.empty()) continue;
+    const double here = a.number(*axis).value_or(0.0), there = b.number(*axis).value_or(0.0);
+    if (here != there) return here < there;
+    if (a.text(*axis) != b.text(*axis)) return a.text(*axis) < b.text(*axis);
+  }
+  return false;
 }
 
-std::vector<results::CellResult> in_order(const std::vector<Part>& parts, const std::map<Key, Kept>& rows) {
-  std::vector<results::CellResult> cells;
+std::vector<results::Row> in_order(const std::vector<Part>& parts, const std::map<Key, Kept>& rows) {
+  std::vector<results::Row> cells;
   for (const Part& part : parts) {
-    for (const results::CellResult& row : part.cells) {
+    for (const results::Row& row : part.cells) {
       if (rows.at(key_of(row)).part == &part) cells.push_back(row);
     }
   }
-  std::ranges::stable_sort(cells, [](const auto& a, const auto& b) { return place_of(a) < place_of(b); });
+  std::ranges::stable_sort(cells, comes_before);
   return cells;
 }
 
@@ -116,7 +132,7 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
     all = common(all, part.environment);
     started = std::min(started, part.environment.value("started", ""));
     finished = std::max(finished, part.environment.value("finished", ""));
-    for (const results::CellResult& row : part.cells) hosts.emplace(row.host, part.environment);
+    for (const results::Row& row : part.cells) hosts.emplace(row[results::kHost], part.environment);
   }
   for (auto& [name, environment] : hosts.items()) environment["host"] = name;
   all["shard"] = "1/1";
@@ -128,19 +144,18 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
 }
 
 // The rows of cells that are kept of this part, each with its host where there are several.
-template <class Row>
-std::vector<Row> kept_rows(const Part& part, const std::vector<Row>& rows, const std::map<Key, Kept>& kept,
-                           bool several_hosts) {
+std::vector<results::Row> kept_rows(const Part& part, const std::vector<results::Row>& rows,
+                                    const std::map<Key, Kept>& kept, bool several_hosts) {
   std::map<std::string, std::string> host_of;
-  for (const results::CellResult& row : part.cells) {
-    if (kept.at(key_of(row)).part == &part) host_of[row.cell] = row.host;
+  for (const results::Row& row : part.cells) {
+    if (kept.at(key_of(row)).part == &part) host_of[row[results::kCell]] = row[results::kHost];
   }
-  std::vector<Row> found;
-  for (const Row& row : rows) {
-    const auto at = host_of.find(row.cell);
+  std::vector<results::Row> found;
+  for (const results::Row& row : rows) {
+    const auto at = host_of.find(row[results::kCell]);
     if (at == host_of.end()) continue;
     found.push_back(row);
-    if (several_hosts) found.back().host = at->second;
+    if (several_hosts) found.back()[results::kHost] = at->second;
   }
   return found;
 }
@@ -160,23 +175,23 @@ Merged merge(const MergeOptions& options) {
   const std::map<Key, Kept> rows = rows_of(parts);
   Merged merged{.cells = in_order(parts, rows), .hosts = {}, .findings = findings_in(rows)};
   std::set<std::string> hosts;
-  for (const results::CellResult& row : merged.cells) hosts.insert(row.host);
+  for (const results::Row& row : merged.cells) hosts.insert(row[results::kHost]);
   merged.hosts.assign(hosts.begin(), hosts.end());
 
   const bool several = hosts.size() > 1;
-  results::ResultsFolder out(options.out, parts.front().config, false);
+  results::Table table = parts.front().table;
+  for (const Part& part : parts) table.add(part.table.columns);
+  results::ResultsFolder out(options.out, parts.front().config, experiments::layout_of(table), false);
   try {
     const nlohmann::json environment = environment_of(parts, merged, options.partial);
     for (const Part& part : parts) {
-      out.add_samples(kept_rows(part, part.samples, rows, several));
-      out.add_growth(kept_rows(part, part.growth, rows, several));
-      if (const auto kept = kept_rows(part, part.positions, rows, several); !kept.empty())
-        out.add_positions(kept);
-      if (const auto kept = kept_rows(part, part.texts, rows, several); !kept.empty()) out.add_texts(kept);
+      for (const auto& [side, own] : part.sides) {
+        if (const auto kept = kept_rows(part, own, rows, several); !kept.empty()) out.add(*side, kept);
+      }
     }
     out.add_cells(merged.cells);
     out.write_environment(environment);
-    out.write_benchmark_json(environment);
+    out.write("benchmark.json", measure::benchmark_json(experiments::timed_steps(options.out), environment));
   } catch (...) {
     out.discard_if_empty();
     throw;

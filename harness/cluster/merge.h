@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::cluster {
 
@@ -19,7 +19,7 @@ struct MergeOptions {
 };
 
 struct Merged {
-  std::vector<results::CellResult> cells;  // sorted by sweep point; of one point in the order of their run
+  std::vector<results::Row> cells;  // sorted by sweep point; of one point in the order of their run
   std::vector<std::string> hosts;
   std::vector<std::string> findings;  // bytes and errors that differ from host to host
 };

@@ -6,8 +6,13 @@
 #include <set>
 #include <stdexcept>
 
+#include "harness/experiments/replay/columns.h"
 #include "harness/experiments/shard.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/json.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 
@@ -18,40 +23,36 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFinish = "; `kvlab run` with --resume finishes it";
 
-template <class Row>
-std::vector<Row> read_whole_table(const fs::path& path, const results::Schema<Row>& schema) {
+std::vector<results::Row> read_whole_table(const fs::path& path, const results::Table& table) {
   const std::string text = results::read_whole(path);
   if (text.empty()) throw std::invalid_argument(path.string() + " is empty or missing" + kFinish);
   if (text.back() != '\n')
     throw std::invalid_argument(path.string() + ": the last line is torn (no line end)" + kFinish);
-  return results::read_csv(path, schema);
-}
-
-template <class Row>
-std::vector<Row> read_if_there(const fs::path& path, const results::Schema<Row>& schema) {
-  return fs::exists(path) ? read_whole_table(path, schema) : std::vector<Row>();
+  return results::read_csv(path, table);
 }
 
 // Cells that state how many steps were timed have as many in the side tables: a file may be cut between two lines.
 void require_all_samples(const Part& part) {
   std::map<std::string, int64_t> counts;
-  for (const results::SampleResult& row : part.samples) counts[row.cell] += row.kind == "step";
-  for (const results::GrowthResult& row : part.growth) ++counts[row.cell];
-  for (const results::CellResult& row : part.cells) {
-    const auto found = counts.find(row.cell);
-    if (!row.samples || *row.samples == 0 || (found != counts.end() && found->second == *row.samples))
-      continue;
-    if (row.experiment != "decode" && row.experiment != "growth") continue;
-    throw std::invalid_argument(part.path.string() + ": '" + row.cell + "' has " +
-                                std::to_string(*row.samples) +
-                                " steps, but samples.csv and growth.csv have " +
+  for (const auto& [table, rows] : part.sides) {
+    if (!table->find(measure::kStepUs.name)) continue;
+    for (const results::Row& row : rows)
+      counts[row[results::kCell]] += row[measure::kKind].empty() || row[measure::kKind] == "step";
+  }
+  for (const results::Row& row : part.cells) {
+    if (!experiments::experiment_named(row[results::kExperiment]).prompt_tokens) continue;
+    const auto found = counts.find(row[results::kCell]);
+    const int64_t stated = row[measure::kSampleCount].value_or(0);
+    if (stated == 0 || (found != counts.end() && found->second == stated)) continue;
+    throw std::invalid_argument(part.path.string() + ": '" + row[results::kCell] + "' has " +
+                                std::to_string(stated) + " steps, but samples.csv and growth.csv have " +
                                 std::to_string(found == counts.end() ? 0 : found->second) + " of them");
   }
 }
 
 std::set<std::string> hosts_of(const Part& part) {
   std::set<std::string> hosts;
-  for (const results::CellResult& row : part.cells) hosts.insert(row.host);
+  for (const results::Row& row : part.cells) hosts.insert(row[results::kHost]);
   return hosts;
 }
 
@@ -70,11 +71,12 @@ Part read_part(const fs::path& path) {
   Part part{.path = path,
             .config = results::read_whole(path / "config.toml"),
             .environment = results::environment_in(path),
-            .cells = read_whole_table(path / "cells.csv", results::cell_schema()),
-            .samples = read_whole_table(path / "samples.csv", results::sample_schema()),
-            .growth = read_whole_table(path / "growth.csv", results::growth_schema()),
-            .positions = read_if_there(path / "positions.csv", results::position_schema()),
-            .texts = read_if_there(path / "texts.csv", results::text_schema())};
+            .cells = read_whole_table(path / "cells.csv", experiments::cell_table()),
+            .table = results::table_in(path / "cells.csv", experiments::cell_table()),
+            .sides = {}};
+  for (const results::Table* side : experiments::side_tables()) {
+    if (fs::exists(path / side->file)) part.sides[side] = read_whole_table(path / side->file, *side);
+  }
   if (!part.environment.is_object())
     throw std::invalid_argument((path / "env.json").string() + " is missing or no JSON object");
   if (text_at(part.environment, "/finished").empty())
@@ -82,8 +84,8 @@ Part read_part(const fs::path& path) {
   require_all_samples(part);
   std::string host = text_at(part.environment, "/host");
   if (host.empty()) host = text_at(part.environment, "/cpu/model");
-  for (results::CellResult& row : part.cells) {
-    if (row.host.empty()) row.host = host;
+  for (results::Row& row : part.cells) {
+    if (row[results::kHost].empty()) row[results::kHost] = host;
   }
   return part;
 }

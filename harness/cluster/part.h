@@ -2,12 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "harness/results/cell_result.h"
-#include "harness/results/side_results.h"
+#include "harness/results/table.h"
 
 namespace kv::cluster {
 
@@ -18,11 +18,9 @@ struct Part {
   std::filesystem::path path;
   std::string config;  // as run
   nlohmann::json environment;
-  std::vector<results::CellResult> cells;
-  std::vector<results::SampleResult> samples;
-  std::vector<results::GrowthResult> growth;
-  std::vector<results::PositionResult> positions;
-  std::vector<results::TextResult> texts;
+  std::vector<results::Row> cells;
+  results::Table table;                                              // the columns of its cells.csv
+  std::map<const results::Table*, std::vector<results::Row>> sides;  // those that are there
 };
 
 // Every cell has a host: its row's, else its folder's. Throws std::invalid_argument for a folder that is unfinished, torn,

@@ -1,13 +1,11 @@
 #include "harness/config/axes.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <utility>
 
 #include "harness/config/braces.h"
 #include "harness/config/placeholder.h"
-#include "harness/config/request_lengths.h"
 #include "harness/io/suggestion.h"
 #include "kernels/attention.h"
 
@@ -97,21 +95,8 @@ void order_by_baseline(Section& section, Axes& axes) {
   std::rotate(axes.series.begin(), axes.series.begin() + at, axes.series.begin() + at + 1);
 }
 
-void read_lengths(Section& section, std::vector<std::string>& lengths) {
-  lengths = section.texts("lengths", lengths);
-  refuse_repeats(section, "lengths", lengths);
-  for (const std::string& text : lengths) {
-    try {
-      check_lengths(text);
-    } catch (const std::invalid_argument& e) {
-      section.fail("lengths", std::string("has a mistake: ") + e.what());
-    }
-  }
-}
-
 void read_tokens(Section& section, const std::string& key, std::vector<int64_t>& values) {
-  values = section.token_list(key, values, 1, kMaxTokens);
-  refuse_repeats(section, key, values);
+  values = token_list()(section, key, values);
 }
 
 void read_small_integers(Section& section, const std::string& key, int64_t most, std::vector<int>& values) {
@@ -134,46 +119,22 @@ void read_workloads(Section& section, const std::vector<std::string>& known,
   }
 }
 
-// A peer's name stands for all of its formats.
-void read_peers(Section& section, const Catalog& catalog, std::vector<std::string>& peers) {
-  if (!section.has("peers")) return;
-  const std::vector<std::string> known = catalog.peers();
-  peers.clear();
-  for (const std::string& written : section.texts("peers", {})) {
-    const auto before = peers.size();
-    for (const std::string& format : known) {
-      if (format == written || format.starts_with(written + "/")) peers.push_back(format);
-    }
-    if (peers.size() > before) continue;
-    std::string list;
-    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    section.fail("peers", "must be among " + list + ", or a name before the slash, not '" + written + "'" +
-                              io::did_you_mean(written, known));
-  }
-  refuse_repeats(section, "peers", peers);
+// Each of an experiment's axes and keys.
+template <class Use>
+void each_key(const ExperimentInfo& experiment, const Use& use) {
+  for (const AnyAxis* axis : experiment.axes) use(axis->key());
+  for (const AnyKey* key : experiment.keys) use(*key);
 }
 
-std::string_view length_key(LengthAxis axis) {
-  switch (axis) {
-    case LengthAxis::kLengths:
-      return "lengths";
-    case LengthAxis::kDistance:
-      return "distance";
-    case LengthAxis::kRequests:
-      return "memory";
-    case LengthAxis::kSeqLen:
-      break;
+// The experiments that have a key of this name.
+std::string owners_of(std::string_view name, const Catalog& catalog) {
+  std::string owners;
+  for (const ExperimentInfo& experiment : catalog.experiments) {
+    bool has = false;
+    each_key(experiment, [&](const AnyKey& key) { has |= key.name == name; });
+    if (has) owners += (owners.empty() ? "" : ", ") + std::string(experiment.name);
   }
-  return "seq_len";
-}
-
-// Axes that only some experiments have.
-constexpr std::array kSomeAxes =
-    std::to_array<std::string_view>({"seq_len", "lengths", "distance", "passage", "chunk", "peers"});
-
-bool has_axis(const ExperimentInfo& experiment, std::string_view key) {
-  return key == length_key(experiment.length_axis) ||
-         std::find(experiment.own_axes.begin(), experiment.own_axes.end(), key) != experiment.own_axes.end();
+  return owners;
 }
 
 }  // namespace
@@ -183,49 +144,53 @@ void read_axes(Section& section, Axes& axes, const Catalog& catalog) {
   read_tokens(section, "budget", axes.budget);
   expand_variants(section, axes);
   order_by_baseline(section, axes);
-  read_tokens(section, "seq_len", axes.seq_len);
-  std::sort(axes.seq_len.begin(), axes.seq_len.end());
-  read_small_integers(section, "batch", 4096, axes.batch);
-  read_tokens(section, "chunk", axes.chunk);
-  read_lengths(section, axes.lengths);
-  read_tokens(section, "distance", axes.distance);
-  read_tokens(section, "passage", axes.passage);
   read_small_integers(section, "kv_heads", 4096, axes.kv_heads);
   read_small_integers(section, "head_dim", kMaxHeadDim, axes.head_dim);
   read_small_integers(section, "threads", 4096, axes.threads);
   read_workloads(section, catalog.workloads, axes.workload);
-  read_peers(section, catalog, axes.peers);
 }
 
-void refuse_foreign_axes(Section& own, const ExperimentInfo& experiment, const Catalog& catalog) {
-  for (const std::string_view key : kSomeAxes) {
-    if (!own.has(std::string(key)) || has_axis(experiment, key)) continue;
-    std::string owners;
-    for (const ExperimentInfo& other : catalog.experiments) {
-      if (has_axis(other, key)) owners += (owners.empty() ? "" : ", ") + std::string(other.name);
-    }
-    own.fail(std::string(key), "is no axis of " + std::string(experiment.name) + ", but of " + owners);
+void read_shared_keys(Section& section, SharedTable table, const Catalog& catalog, Settings& settings) {
+  for (const ExperimentInfo& experiment : catalog.experiments) {
+    each_key(experiment, [&](const AnyKey& key) {
+      if (key.table == table) key.read(section, settings);
+    });
   }
 }
 
-std::string table_of(std::string_view key) {
+void read_own_keys(Section& own, const ExperimentInfo& experiment, Settings& settings) {
+  each_key(experiment, [&](const AnyKey& key) { key.read(own, settings); });
+}
+
+void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, const Catalog& catalog) {
+  for (const std::string& name : own.unread()) {
+    const std::string owners = owners_of(name, catalog);
+    if (!owners.empty())
+      own.fail(name, "is no key of " + std::string(experiment.name) + ", but of " + owners);
+  }
+}
+
+std::string table_of(std::string_view key, const Catalog& catalog) {
   const auto among = [&](std::initializer_list<std::string_view> keys) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
   if (among({"preset", "config", "q_heads", "layers"})) return "[model]";
   if (among({"family", "dump", "model", "tokenizer", "text", "weights", "weights_type"})) return "[workload]";
-  if (among({"variants", "baseline", "budget", "seq_len", "batch", "chunk", "lengths", "distance", "passage",
-             "kv_heads", "head_dim", "threads", "workload", "peers"}))
-    return "[sweep], or a table of one experiment, as [[decode]]";
-  if (among({"repetitions", "steps",       "retries",      "cold_steps", "draft",       "accept",
-             "attend",      "aa_test",     "null_ab",      "allocator",  "step_tokens", "prompt",
-             "passages",    "temperature", "samples",      "padding",    "unmasked",    "recompute",
-             "stride",      "context",     "memory_share", "memory",     "peer_timeout"}))
-    return "[measure], or a table of one experiment, as [[decode]]";
-  if (among({"trace", "arrivals", "requests", "output", "max_running", "watermark", "preempt", "limit",
-             "prefix_blocks", "share", "prefix"}))
-    return "[replay]";
-  return "";
+  constexpr std::string_view kOwn = ", or a table of one experiment, as [[decode]]";
+  if (among({"variants", "baseline", "budget", "kv_heads", "head_dim", "threads", "workload"}))
+    return "[sweep]" + std::string(kOwn);
+  if (among({"repetitions", "steps", "retries", "aa_test", "null_ab", "allocator", "memory_share", "memory"}))
+    return "[measure]" + std::string(kOwn);
+  std::string table;
+  for (const ExperimentInfo& experiment : catalog.experiments) {
+    each_key(experiment, [&](const AnyKey& own) {
+      if (own.name != key || !table.empty()) return;
+      table = own.table == SharedTable::kSweep     ? "[sweep]" + std::string(kOwn)
+              : own.table == SharedTable::kMeasure ? "[measure]" + std::string(kOwn)
+                                                   : "[" + experiment.own_table() + "]";
+    });
+  }
+  return table;
 }
 
 }  // namespace kv::config

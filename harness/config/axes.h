@@ -1,4 +1,4 @@
-// Reads the axes of [sweep] and of an experiment's own table, and says where a key belongs that is elsewhere.
+// Reads the axes and keys of [sweep], [measure] and an experiment's own table, and says where a misplaced key belongs.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,20 @@ namespace kv::config {
 
 inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
 
-// Overrides those of `axes` that the section has. Throws std::invalid_argument.
+// Overrides those of the shared axes that the section has. Throws std::invalid_argument.
 void read_axes(Section& section, Axes& axes, const Catalog& catalog);
 
-// Throws std::invalid_argument if the experiment's own table has an axis of another experiment.
-void refuse_foreign_axes(Section& own, const ExperimentInfo& experiment, const Catalog& catalog);
+// Reads every experiment's keys that this shared table may hold.
+void read_shared_keys(Section& section, SharedTable table, const Catalog& catalog, Settings& settings);
+
+// Reads the experiment's keys in its own table.
+void read_own_keys(Section& own, const ExperimentInfo& experiment, Settings& settings);
+
+// Throws std::invalid_argument if the experiment's own table has a key of another experiment that nobody has read.
+void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, const Catalog& catalog);
 
 // The table that a key belongs in, for messages: "[model]", "[sweep] …"; empty for a key of none.
-std::string table_of(std::string_view key);
+std::string table_of(std::string_view key, const Catalog& catalog);
 
 // A value that comes twice would be two cells of one name.
 template <class Value>

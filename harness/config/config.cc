@@ -18,13 +18,19 @@
 namespace kv::config {
 namespace {
 
+// The table in which a misplaced key belongs, for messages.
+std::function<std::string(std::string_view key)> placing(const Catalog& catalog) {
+  return [&catalog](std::string_view key) { return table_of(key, catalog); };
+}
+
 // `whole`: all layers of a model, whose weights are to be made; else those that are measured. `served` is the model
 // with all of its layers, of which a config that gives the numbers has as many as it measures.
-Geometry read_model(Section model, bool whole, Geometry& served) {
+Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry& served) {
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
   for (const char* key : {"kv_heads", "head_dim"}) {
-    if (model.is_array(key)) model.fail(key, "is one number; as an axis it belongs in " + table_of(key));
+    if (model.is_array(key))
+      model.fail(key, "is one number; as an axis it belongs in " + table_of(key, catalog));
   }
   if (preset + file + numbers != 1) {
     model.refuse(
@@ -54,7 +60,7 @@ Geometry read_model(Section model, bool whole, Geometry& served) {
     served.layers = served.model_layers = g.layers;
     served.kinds.resize(static_cast<size_t>(g.layers));
   }
-  model.refuse_the_rest(table_of);
+  model.refuse_the_rest(placing(catalog));
   if (g.q_heads % g.kv_heads != 0) {
     model.fail("q_heads", "(" + std::to_string(g.q_heads) + ") must be a multiple of kv_heads (" +
                               std::to_string(g.kv_heads) + ")");
@@ -66,7 +72,7 @@ Geometry read_model(Section model, bool whole, Geometry& served) {
   return g;
 }
 
-WorkloadConfig read_workload(Section section) {
+WorkloadConfig read_workload(Section section, const Catalog& catalog) {
   WorkloadConfig w;
   w.family = section.text("family", "gaussian");
   w.dump = section.text("dump", "");
@@ -78,7 +84,7 @@ WorkloadConfig read_workload(Section section) {
   if (!random && section.has("weights_type"))
     section.fail("weights_type", "is for weights = \"random\"; files have their own");
   w.weights_type = section.choice("weights_type", w.weights_type, {"bf16", "f32"});
-  section.refuse_the_rest(table_of);
+  section.refuse_the_rest(placing(catalog));
   if (random) {
     for (const char* key : {"model", "tokenizer", "text", "dump"})
       if (section.has(key)) section.fail(key, "has no use where weights = \"random\"");
@@ -100,30 +106,10 @@ void read_measure(Section& section, MeasureConfig& m) {
   m.repetitions = static_cast<int>(section.integer("repetitions", m.repetitions, 1, 1000));
   m.steps = static_cast<int>(section.integer("steps", m.steps, 1, 100000));
   m.retries = static_cast<int>(section.integer("retries", m.retries, 0, 100));
-  m.cold_steps = static_cast<int>(section.integer("cold_steps", m.cold_steps, 0, 100000));
-  m.peer_timeout = static_cast<int>(section.integer("peer_timeout", m.peer_timeout, 1, 100000));
-  m.draft = section.tokens("draft", m.draft, 0, 1024);
-  m.accept = section.number("accept", m.accept, 0.0, 1.0);
-  if (m.draft + 1 >= m.steps && m.draft > 0)
-    section.fail("draft", "needs more steps than " + std::to_string(m.draft + 1) +
-                              ", the tokens of a step that verifies " + std::to_string(m.draft));
-  m.attend = section.boolean("attend", m.attend);
   if (section.has("aa_test") && section.has("null_ab"))
     section.fail("null_ab", "is the older name of aa_test; give one of them");
   m.aa_test = section.boolean(section.has("null_ab") ? "null_ab" : "aa_test", m.aa_test);
   m.allocator = section.choice("allocator", m.allocator, {"warm", "fresh"});
-  m.step_tokens = section.tokens("step_tokens", m.step_tokens, 1, kMaxTokens);
-  m.prompt = section.tokens("prompt", m.prompt, 0, kMaxTokens);
-  m.passages = section.choice("passages", m.passages, {"random", "text"});
-  m.temperature = section.numbers("temperature", m.temperature, 0.0, 100.0);
-  refuse_repeats(section, "temperature", m.temperature);
-  m.padding = section.boolean("padding", m.padding);
-  m.unmasked = section.boolean("unmasked", m.unmasked);
-  m.samples = static_cast<int>(section.integer("samples", m.samples, 1, 1024));
-  m.recompute = section.token_list("recompute", m.recompute, 1, kMaxTokens);
-  refuse_repeats(section, "recompute", m.recompute);
-  m.stride = section.tokens("stride", m.stride, 1, kMaxTokens);
-  m.context = section.choice("context", m.context, {"prefill", "synthetic"});
   m.memory_share = section.number("memory_share", m.memory_share, 0.01, 1.0);
   m.memory = section.bytes("memory", m.memory, 1, INT64_MAX);
 }
@@ -169,21 +155,12 @@ void require_latent_rows_taken(const Config& config, const ExperimentConfig& exp
               "'; decode and growth do, or give it heads by kv_heads and head_dim");
 }
 
-void require_length(const ExperimentConfig& experiment, LengthAxis axis, const std::string& path) {
-  const Axes& axes = experiment.axes;
-  switch (axis) {
-    case LengthAxis::kSeqLen:
-      return require(!axes.seq_len.empty(), path,
-                     "sweep.seq_len is missing, as in seq_len = [256, 512, 1024]");
-    case LengthAxis::kLengths:
-      return require(!axes.lengths.empty(), path,
-                     "sweep.lengths is missing, as in lengths = [\"16,32,500\", \"uniform(16,512)\"]");
-    case LengthAxis::kDistance:
-      return require(!axes.distance.empty(), path,
-                     "recall.distance is missing, as in distance = [100, 200, 400]");
-    case LengthAxis::kRequests:
-      return require(!experiment.replay.memory.empty(), path,
-                     "replay.memory is missing: that of the machine, as in memory = [\"24GB\"]");
+void require_axes(const ExperimentConfig& experiment, const ExperimentInfo& info, const std::string& path) {
+  for (const AnyAxis* axis : info.axes) {
+    const std::string table =
+        axis->key().table == SharedTable::kSweep && axis == &kSeqLen ? "sweep" : info.own_table();
+    require(axis->has_values(experiment.settings), path,
+            table + "." + std::string(axis->key().name) + " is missing, as in " + std::string(axis->example));
   }
 }
 
@@ -205,7 +182,7 @@ void require_real_weights(Section& top, const WorkloadConfig& workload, const Ex
 // Whether anything is of the geometry in [model].
 bool any_synthetic(const std::vector<ExperimentConfig>& experiments, const Catalog& catalog) {
   for (const ExperimentConfig& experiment : experiments) {
-    if (info_of(catalog, experiment.kind).length_axis == LengthAxis::kRequests) return true;
+    if (!info_of(catalog, experiment.kind).has_workload) return true;
     for (const std::string& workload : experiment.axes.workload) {
       if (workload != "model" && workload != "dump") return true;
     }
@@ -225,10 +202,11 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
       if (own.has(key)) sweep.own_keys.insert(key);
     }
     read_axes(own, sweep.axes, catalog);
-    refuse_foreign_axes(own, info, catalog);
-    info.length_axis == LengthAxis::kRequests ? read_replay(own, sweep.replay)
-                                              : read_measure(own, sweep.measure);
-    own.refuse_the_rest(table_of);
+    read_own_keys(own, info, sweep.settings);
+    if (info.has_workload) read_measure(own, sweep.measure);
+    refuse_foreign_keys(own, info, catalog);
+    if (info.check) info.check(own, sweep);
+    own.refuse_the_rest(placing(catalog));
   }
   return sweeps;
 }
@@ -236,14 +214,15 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
 // [sweep] and [measure]: what every experiment starts from.
 ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog& catalog) {
   ExperimentConfig defaults;
-  defaults.axes.batch = {1};
   defaults.axes.arithmetic = config.arithmetic;
   defaults.axes.workload = {config.workload.family};
   Section sweep = top.section("sweep"), measured = top.section("measure");
   read_axes(sweep, defaults.axes, catalog);
   read_measure(measured, defaults.measure);
-  sweep.refuse_the_rest(table_of);
-  measured.refuse_the_rest(table_of);
+  read_shared_keys(sweep, SharedTable::kSweep, catalog, defaults.settings);
+  read_shared_keys(measured, SharedTable::kMeasure, catalog, defaults.settings);
+  sweep.refuse_the_rest(placing(catalog));
+  measured.refuse_the_rest(placing(catalog));
   return defaults;
 }
 
@@ -290,7 +269,7 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
           "sweep.variants names 'none', no cache at all, which steps of other experiments cannot do without: "
           "give it to the variants of " +
               uncached_names(catalog) + ", not of " + kind);
-      require_length(experiment, info.length_axis, config.path);
+      require_axes(experiment, info, config.path);
       if (info.needs_model) require_model(top, experiment);
       require_real_weights(top, config.workload, info);
       experiments.push_back(experiment);
@@ -324,18 +303,18 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
   config.arithmetic = top.text("arithmetic", "exact");
   if (config.arithmetic != "exact" && config.arithmetic != "int8")
     top.fail("arithmetic", "must be exact or int8, not '" + config.arithmetic + "'");
-  config.workload = read_workload(top.section("workload"));
+  config.workload = read_workload(top.section("workload"), catalog);
   config.experiments = read_experiments(top, config, catalog);
   // A real model and a dump bring their own shape.
   Section model = top.section("model");
   const bool random = config.workload.weights == "random";
   if (random || any_synthetic(config.experiments, catalog))
-    config.geometry = read_model(model, random, config.served);
+    config.geometry = read_model(model, random, catalog, config.served);
   for (const ExperimentConfig& experiment : config.experiments) {
     require_shapes(config, experiment);
     require_latent_rows_taken(config, experiment, info_of(catalog, experiment.kind));
   }
-  top.refuse_the_rest(table_of);
+  top.refuse_the_rest(placing(catalog));
   std::ostringstream as_run;
   as_run << root << "\n";
   config.as_run = io::as_utf8(as_run.str());

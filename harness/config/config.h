@@ -8,7 +8,6 @@
 
 #include "harness/config/experiment_info.h"
 #include "harness/config/geometry.h"
-#include "harness/config/replay_config.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::config {
@@ -31,16 +30,9 @@ struct Axes {
   std::string arithmetic = "exact";  // of the variants whose codecs can choose
   bool uncached = false;             // `variants` names kUncached beside them
   std::string baseline;              // as the config has it; empty: the first. Comes first in `variants`
-  std::vector<int64_t> seq_len;
-  std::vector<int> batch;
   std::vector<std::string> workload;
   // In place of the model's own and of the run's threads, where they are given; synthetic workloads only.
   std::vector<int> kv_heads, head_dim, threads;
-  std::vector<int64_t> chunk = {512};   // prefill: tokens of a chunk
-  std::vector<std::string> lengths;     // batch: in place of seq_len, as in request_lengths.h
-  std::vector<int64_t> distance;        // recall: tokens from a passage to its copy, in place of seq_len
-  std::vector<int64_t> passage = {64};  // recall: tokens of one copy
-  std::vector<std::string> peers;       // decode: other engines and their formats, as "ggml/q8_0"
 };
 
 // What `variants` may name beside specs: no cache at all. Tables have the second name, since readers of tables may take
@@ -49,28 +41,11 @@ inline constexpr std::string_view kUncached = "none", kUncachedInTables = "no_ca
 
 struct MeasureConfig {
   int repetitions = 7;  // of every cell, interleaved over the cells of a sweep point
-  int steps = 32;       // decode: steps a repetition; budget: last tokens that errors are means over;
-                        // checkpoint: operations a repetition
-  int64_t draft = 0;  // decode: tokens that a step verifies besides its own; 0 leaves the draft columns empty
-  double accept = 0.7;  // the probability that one is accepted if those before it were
-  int cold_steps = 16;  // decode: attends over rotating caches a repetition; 0 leaves the cold columns empty
-  int peer_timeout = 300;  // decode: seconds in which a peer has to answer
-  int retries = 1;       // of a sweep point whose times were disturbed; what still is then is marked as noisy
-  bool attend = true;    // growth: false measures append and view alone
-  bool aa_test = true;   // each sweep point measures its first variant a second time; or spelled null_ab
-  bool padding = false;  // batch: also the time of padding to the longest, with a mask
-  bool unmasked = false;            // prefill: also without a causal mask
-  int64_t step_tokens = 1;          // quality, recall: 1 is decode; more is the faster chunked mode
-  int64_t prompt = 0;               // quality, generate: tokens of a sequence that come first, as one step
-  std::string passages = "random";  // recall: of random tokens, or of the text
-  std::vector<double> temperature = {0.0};  // generate: 0 is greedy
-  int samples = 1;                          // generate: texts of each prompt, which is read once
-  std::vector<int64_t> recompute;           // stream: windows that are read again for every `stride` tokens
-  int64_t stride = 32;
+  int steps = 32;       // decode steps or operations a repetition; last tokens that errors are means over
+  int retries = 1;  // of a sweep point whose times were disturbed; one that still is then is marked as noisy
+  bool aa_test = true;  // each sweep point measures its first variant a second time; or spelled null_ab
   std::string allocator =
-      "warm";  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
-  std::string context =
-      "prefill";               // model: what precedes the steps is read by the model, or "synthetic" rows
+      "warm";                  // warm: freed blocks are kept for reuse; fresh: every large block is new pages
   double memory_share = 0.8;   // of the memory that is available at the start
   int64_t memory = INT64_MAX;  // bytes that the caches of one cell may hold, copies and workspace included
 };
@@ -79,7 +54,7 @@ struct ExperimentConfig {
   std::string kind;  // its name in the catalog
   Axes axes;
   MeasureConfig measure;
-  ReplayConfig replay;             // replay alone has one
+  Settings settings;               // values of its own axes and keys
   std::set<std::string> own_keys;  // those of kv_heads and head_dim that its own table has
 };
 

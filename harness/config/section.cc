@@ -204,10 +204,16 @@ std::map<std::string, Section> Section::subsections() {
   return all;
 }
 
-void Section::refuse_the_rest(std::string (*table_of)(std::string_view key)) const {
+std::vector<std::string> Section::unread() const {
+  std::vector<std::string> names;
   for (const auto& [key, node] : *table_) {
-    const std::string name(key.str());
-    if (asked_.count(name)) continue;
+    if (!asked_.count(std::string(key.str()))) names.emplace_back(key.str());
+  }
+  return names;
+}
+
+void Section::refuse_the_rest(const std::function<std::string(std::string_view key)>& table_of) const {
+  for (const std::string& name : unread()) {
     const std::string table = table_of ? table_of(name) : "";
     if (!table.empty()) fail(name, "is not a key that is known here; it belongs in " + table);
     fail(name, "is not a key that is known here; known: " + joined(asked_) + io::did_you_mean(name, asked_));

@@ -5,6 +5,7 @@
 #include <toml++/impl/forward_declarations.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -69,8 +70,10 @@ class Section {
   // Every table inside this one, by its key.
   std::map<std::string, Section> subsections();
 
+  // The keys that nobody has asked for.
+  std::vector<std::string> unread() const;
   // Call when all keys have been asked for. `table_of` says in which table a key belongs, if in any.
-  void refuse_the_rest(std::string (*table_of)(std::string_view key) = nullptr) const;
+  void refuse_the_rest(const std::function<std::string(std::string_view key)>& table_of = nullptr) const;
 
   const toml::table& table() const { return *table_; }
   // "file.toml:12: claim.name", for messages of what is found out later.

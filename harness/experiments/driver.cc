@@ -9,14 +9,19 @@
 
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
+#include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/io/hash.h"
+#include "harness/measure/benchmark_json.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/disk_need.h"
 #include "harness/measure/environment.h"
 #include "harness/measure/noise.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/measure/time_columns.h"
 #include "harness/memory/machine.h"
 #include "harness/memory/run_context.h"
+#include "harness/results/cell_columns.h"
 #include "kernels/cpu/isa.h"
 
 namespace kv::experiments {
@@ -64,15 +69,15 @@ bool is_finished(const measure::SweepPoint& point, const results::ResultsFolder&
 }
 
 // A line for each cell, but one for all of those where more than a few have the same reason.
-void note_rows(const std::vector<results::CellResult>& rows, const RunOptions& options) {
+void note_rows(const std::vector<results::Row>& rows, const RunOptions& options) {
   std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by what is said of them
-  for (const results::CellResult& row : rows) {
-    if (row.status == results::Status::kOk) continue;
-    const std::string said = text_of(row.status) + ": " + row.reason;
+  for (const results::Row& row : rows) {
+    if (row[results::kStatus] == results::Status::kOk) continue;
+    const std::string said = text_of(row[results::kStatus]) + ": " + row[results::kReason];
     auto found =
         std::find_if(cells_of.begin(), cells_of.end(), [&](const auto& c) { return c.first == said; });
     if (found == cells_of.end()) found = cells_of.insert(found, {said, {}});
-    found->second.insert(row.cell);
+    found->second.insert(row[results::kCell]);
   }
   for (const auto& [said, cells] : cells_of) {
     constexpr size_t kFew = 8;
@@ -85,21 +90,25 @@ void note_rows(const std::vector<results::CellResult>& rows, const RunOptions& o
 }
 
 std::string describe_point(const measure::SweepPoint& point) {
-  return point.experiment->kind + " " + point.workload + ", batch " + std::to_string(point.batch) + ", " +
-         std::to_string(point.seq_len) + " tokens" + (point.machine_memory.empty() ? "" : "," + point.shape);
+  std::string text = point.experiment->kind + " " + point.workload + ", batch " +
+                     std::to_string(point.batch) + ", " + std::to_string(point.seq_len) + " tokens";
+  for (const config::AnyAxis* axis : experiment_of(point).info.axes) {
+    if (axis != &config::kBatch && axis != &config::kSeqLen)
+      text += ", " + results::titled(axis->column, point.axes.text(axis->column));
+  }
+  return text;
 }
 
 // The point's rows. What ended all of its cells ends no other point's, unless it is the user's mistake or results
 // cannot be written.
-std::vector<results::CellResult> measure_point(const measure::SweepPoint& point,
-                                               const measure::RunControl& control,
-                                               results::ResultsFolder& results) {
+std::vector<results::Row> measure_point(const measure::SweepPoint& point, const measure::RunControl& control,
+                                        results::ResultsFolder& results) {
   try {
     return experiment_of(point).run(point, control, results);
   } catch (const std::invalid_argument&) {
     throw;
   } catch (...) {
-    std::vector<results::CellResult> rows;
+    std::vector<results::Row> rows;
     for (const auto& cell : measure::make_cells(point)) {
       if (measure::runs(*cell)) measure::mark_exception(*cell);
       rows.push_back(cell->result);
@@ -108,9 +117,10 @@ std::vector<results::CellResult> measure_point(const measure::SweepPoint& point,
   }
 }
 
-std::string first_noise(const std::vector<results::CellResult>& rows) {
-  const auto row = std::find_if(rows.begin(), rows.end(), [](const auto& r) { return !r.noise.empty(); });
-  return row == rows.end() ? "" : row->noise;
+std::string first_noise(const std::vector<results::Row>& rows) {
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [](const auto& r) { return !r[measure::kNoise].empty(); });
+  return row == rows.end() ? "" : (*row)[measure::kNoise];
 }
 
 // False if it was stopped.
@@ -121,7 +131,7 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   for (const measure::PlannedCell& cell : point.cells) keys.push_back(cell.key);
   results.drop_cells(keys);
   const memory::ThreadCount threads(point.threads);
-  std::vector<results::CellResult> rows;
+  std::vector<results::Row> rows;
   bool noisy = true;
   for (int retries = 0; noisy && retries <= point.experiment->measure.retries; ++retries) {
     if (retries > 0) results.drop_unfinished();
@@ -131,9 +141,9 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);
     if (rows.empty()) return false;
-    for (results::CellResult& row : rows) {
-      row.host = measure::host_name();
-      if (experiment_of(point).info.needs_model) row.forward_device = "cpu";
+    for (results::Row& row : rows) {
+      row[results::kHost] = measure::host_name();
+      if (experiment_of(point).info.needs_model) row[measure::kForwardDevice] = "cpu";
     }
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
@@ -208,14 +218,14 @@ RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   nlohmann::json environment = describe(config, context);
   environment["shard"] = options.shard.text();
   if (options.resume) results::require_same_environment(options.out, environment);
-  results::ResultsFolder results(options.out, config.as_run, options.resume);
+  results::ResultsFolder results(options.out, config.as_run, layout_of(config), options.resume);
   try {
     environment["started"] = results.started().value_or(utc_now());
     results.write_environment(environment);
     const bool finished = run_points(sweep.points, options, results);
     environment["finished"] = finished ? utc_now() : "";
     results.write_environment(environment);
-    results.write_benchmark_json(environment);
+    results.write("benchmark.json", measure::benchmark_json(timed_steps(options.out), environment));
     return {finished, results.cells()};
   } catch (...) {
     results.discard_if_empty();

@@ -25,7 +25,7 @@ struct RunOptions {
 
 struct RunOutcome {
   bool finished = false;
-  std::vector<results::CellResult> cells;  // all of the folder's
+  std::vector<results::Row> cells;  // all of the folder's
 };
 
 // Throws std::invalid_argument for what the user can fix, std::runtime_error where the disk refuses.

@@ -1,9 +1,9 @@
 #include "harness/experiments/list.h"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
-#include "harness/peers/peers.h"
 #include "harness/workload/workload.h"
 
 namespace kv::experiments {
@@ -13,20 +13,18 @@ namespace {
 constexpr std::array kExperiments{KVLAB_EXPERIMENTS(KVLAB_ADDRESS)};
 #undef KVLAB_ADDRESS
 
-std::vector<std::string> peer_names() {
-  std::vector<std::string> names;
-  for (const peers::Format& format : peers::formats()) names.push_back(format.text());
-  return names;
-}
-
 }  // namespace
 
 std::span<const Experiment* const> experiments() { return kExperiments; }
 
+const Experiment* find_experiment(std::string_view name) {
+  const auto found = std::find_if(kExperiments.begin(), kExperiments.end(),
+                                  [&](const Experiment* e) { return e->info.name == name; });
+  return found == kExperiments.end() ? nullptr : *found;
+}
+
 const Experiment& experiment_named(std::string_view name) {
-  for (const Experiment* e : kExperiments) {
-    if (e->info.name == name) return *e;
-  }
+  if (const Experiment* found = find_experiment(name)) return *found;
   throw std::logic_error("no experiment '" + std::string(name) + "'");
 }
 
@@ -35,7 +33,7 @@ const Experiment& experiment_of(const measure::SweepPoint& point) {
 }
 
 config::Catalog catalog() {
-  config::Catalog all{{}, {"dump", "model"}, peer_names};
+  config::Catalog all{{}, {"dump", "model"}};
   for (const Experiment* e : kExperiments) all.experiments.push_back(e->info);
   for (const workload::FamilyInfo& family : workload::synthetic_families())
     all.workloads.emplace_back(family.name);

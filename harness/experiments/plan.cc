@@ -1,98 +1,30 @@
 #include "harness/experiments/plan.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <stdexcept>
 
-#include "harness/config/request_lengths.h"
 #include "harness/experiments/experiment.h"
-#include "harness/experiments/recall.h"
-#include "harness/experiments/replay.h"
 #include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
 #include "kernels/cuda/gpu.h"
 
 namespace kv::experiments {
 namespace {
 
-// Every sequence of a point has the same length.
-void plan_even(measure::SweepPoint point, std::vector<measure::SweepPoint>& points) {
-  const config::Axes& axes = point.experiment->axes;
-  for (const int batch : axes.batch) {
-    for (const int64_t seq_len : axes.seq_len) {
-      point.batch = batch;
-      point.seq_len = seq_len;
-      points.push_back(point);
-    }
-  }
-}
-
-void plan_ragged(measure::SweepPoint point, std::vector<measure::SweepPoint>& points) {
-  const config::Axes& axes = point.experiment->axes;
-  for (const int batch : axes.batch) {
-    for (const std::string& lengths : axes.lengths) {
-      // A list is the same batch whatever the axis says.
-      if (config::is_length_list(lengths) && batch != axes.batch.front()) continue;
-      point.lengths = lengths;
-      point.tokens = config::draw_lengths(lengths, batch, point.config->seed);
-      point.batch = static_cast<int>(point.tokens.size());
-      point.seq_len = *std::max_element(point.tokens.begin(), point.tokens.end());
-      points.push_back(point);
-    }
-  }
-}
-
-// The length follows from what is repeated where.
-void plan_repeats(measure::SweepPoint point, std::vector<measure::SweepPoint>& points) {
-  const config::Axes& axes = point.experiment->axes;
-  for (const int batch : axes.batch) {
-    for (const int64_t passage : axes.passage) {
-      for (const int64_t distance : axes.distance) {
-        point.batch = batch;
-        point.passage = passage;
-        point.distance = distance;
-        point.seq_len = Recall{distance, passage}.length();
-        points.push_back(point);
-      }
-    }
-  }
-}
-
-// Of a trace, or of drawn requests where there is none, on every machine.
-void plan_requests(measure::SweepPoint point, std::vector<measure::SweepPoint>& points) {
-  const config::ReplayConfig& r = point.experiment->replay;
-  const bool drawn = r.trace.empty();
-  const std::vector<std::string> none{drawn ? "poisson(1)" : "trace"};
-  point.batch = r.max_running;
-  point.seq_len = longest_request(*point.config);
-  for (const std::string& trace : drawn ? std::vector<std::string>{""} : r.trace) {
-    for (const std::string& arrivals : r.arrivals.empty() ? none : r.arrivals) {
-      for (const std::string& memory : r.memory) {
-        for (const int64_t step_tokens : r.step_tokens) {
-          point.workload = drawn ? "drawn" : std::filesystem::path(trace).filename().string();
-          point.trace = trace;
-          point.arrivals = arrivals;
-          point.machine_memory = memory;
-          point.step_tokens = step_tokens;
-          point.shape = " " + arrivals + " " + memory + " c" + std::to_string(step_tokens);
-          points.push_back(point);
-        }
-      }
-    }
-  }
-}
-
-void plan_lengths(const measure::SweepPoint& point, std::vector<measure::SweepPoint>& points) {
-  switch (experiment_of(point).info.length_axis) {
-    case config::LengthAxis::kSeqLen:
-      return plan_even(point, points);
-    case config::LengthAxis::kLengths:
-      return plan_ragged(point, points);
-    case config::LengthAxis::kDistance:
-      return plan_repeats(point, points);
-    case config::LengthAxis::kRequests:
-      return;  // they have no workload: multiply_axes
+// Every combination of the experiment's own axes, and what follows from them.
+void plan_axes(const measure::SweepPoint& start, std::vector<measure::SweepPoint>& points) {
+  const Experiment& experiment = experiment_of(start);
+  std::vector<results::Row> values(1);
+  for (const config::AnyAxis* axis : experiment.info.axes)
+    values = axis->multiplied(values, start.experiment->settings);
+  for (results::Row& at : values) {
+    measure::SweepPoint point = start;
+    point.axes = std::move(at);
+    point.batch = static_cast<int>(point.axes[results::kBatch].value_or(1));
+    point.seq_len = point.axes[results::kSeqLen].value_or(0);
+    if (!experiment.place || experiment.place(point)) points.push_back(std::move(point));
   }
 }
 
@@ -130,14 +62,14 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
   Sweep sweep;
   std::map<std::string, workload::Source*> opened;
   for (const config::ExperimentConfig& experiment : config.experiments) {
-    if (experiment_named(experiment.kind).info.length_axis == config::LengthAxis::kRequests) {
-      plan_requests({.context = &context,
-                     .config = &config,
-                     .experiment = &experiment,
-                     .source = nullptr,
-                     .workload = "",
-                     .threads = context.threads()},
-                    sweep.points);
+    if (!experiment_named(experiment.kind).info.has_workload) {
+      plan_axes({.context = &context,
+                 .config = &config,
+                 .experiment = &experiment,
+                 .source = nullptr,
+                 .workload = "",
+                 .threads = context.threads()},
+                sweep.points);
       continue;
     }
     for (const std::string& workload : experiment.axes.workload) {
@@ -149,14 +81,14 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
           sweep.sources.push_back(workload::open_source(workload, config, g, context.gpu()));
           source = sweep.sources.back().get();
         }
-        plan_lengths({.context = &context,
-                      .config = &config,
-                      .experiment = &experiment,
-                      .source = source,
-                      .workload = workload,
-                      .threads = shape.threads,
-                      .shape = shape.text},
-                     sweep.points);
+        plan_axes({.context = &context,
+                   .config = &config,
+                   .experiment = &experiment,
+                   .source = source,
+                   .workload = workload,
+                   .threads = shape.threads,
+                   .shape = shape.text},
+                  sweep.points);
       }
     }
   }

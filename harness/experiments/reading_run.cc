@@ -1,4 +1,5 @@
 #include "harness/experiments/reading_run.h"
+#include "harness/experiments/reading_keys.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +8,8 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/measure/chunk_replay.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::experiments {
 namespace {
@@ -14,8 +17,8 @@ namespace {
 constexpr int64_t kFirstBucket = 16;  // positions; every further bucket is as long as all before it
 
 measure::StepSchedule schedule_of(const measure::SweepPoint& point) {
-  const config::MeasureConfig& m = point.experiment->measure;
-  return {.prompt = m.prompt, .step = m.step_tokens};
+  const config::Settings& settings = point.experiment->settings;
+  return {.prompt = settings[kPromptKey], .step = settings[kStepTokensKey]};
 }
 
 Spec full_f32() { return parse_spec("contiguous"); }
@@ -87,14 +90,14 @@ class ReadingRun {
     cell.ids.assign(ids.begin(), ids.end());
     const int64_t first_step = std::min(schedule_of(point_).tokens(0), passages_.length);
     cell.prompt = first_step > 1 ? first_step : 0;
-    cell.result.peak_bytes = cell.ledger->peak_total_bytes();
+    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
-    cell.result.kept_tokens = cell.kept_tokens();
+    cell.result[results::kKeptTokens] = cell.kept_tokens();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
-    cell.result.tokens_per_s = tokens / reading.seconds;
+    cell.result[measure::kTokensPerS] = tokens / reading.seconds;
     cell.cache.reset();
-    cell.result.status = results::Status::kOk;
-    if (point_.experiment->measure.step_tokens > 1) check_chunks(c);
+    cell.result[results::kStatus] = results::Status::kOk;
+    if (point_.experiment->settings[kStepTokensKey] > 1) check_chunks(c);
   }
 
   // The first sequence again, token by token.
@@ -135,23 +138,23 @@ std::string verdict_of(const measure::PredictionSummary& s) {
 }
 
 // The columns that cells and position buckets share.
-void write_summary(results::PredictionResult& row, const measure::PredictionSummary& s) {
-  row.predictions = s.count;
-  row.loss = s.loss;
-  row.loss_se = s.loss_error;
-  row.loss_change = s.loss_change.value;
-  row.loss_change_ci_low = s.loss_change.interval.low;
-  row.loss_change_ci_high = s.loss_change.interval.high;
-  row.kl_mean = s.kl.value;
-  row.kl_mean_ci_low = s.kl.interval.low;
-  row.kl_mean_ci_high = s.kl.interval.high;
-  row.kl_median = s.kl_median;
-  row.kl_p99 = s.kl_p99;
-  row.kl_max = s.kl_max;
-  row.top1_agreement = s.same_top.value;
-  row.top1_agreement_ci_low = s.same_top.interval.low;
-  row.top1_agreement_ci_high = s.same_top.interval.high;
-  row.p_change_rms = s.p_change_rms;
+void write_summary(results::Row& row, const measure::PredictionSummary& s) {
+  row[measure::kPredictions] = s.count;
+  row[measure::kLoss] = s.loss;
+  row[measure::kLossSe] = s.loss_error;
+  row[measure::kLossChange] = s.loss_change.value;
+  row[measure::kLossChangeCiLow] = s.loss_change.interval.low;
+  row[measure::kLossChangeCiHigh] = s.loss_change.interval.high;
+  row[measure::kKlMean] = s.kl.value;
+  row[measure::kKlMeanCiLow] = s.kl.interval.low;
+  row[measure::kKlMeanCiHigh] = s.kl.interval.high;
+  row[measure::kKlMedian] = s.kl_median;
+  row[measure::kKlP99] = s.kl_p99;
+  row[measure::kKlMax] = s.kl_max;
+  row[measure::kTop1Agreement] = s.same_top.value;
+  row[measure::kTop1AgreementCiLow] = s.same_top.interval.low;
+  row[measure::kTop1AgreementCiHigh] = s.same_top.interval.high;
+  row[measure::kPChangeRms] = s.p_change_rms;
 }
 
 // What losses are compared with: the variant that the config names, else the full f32 cache. KL is always from the latter.
@@ -175,8 +178,8 @@ void compare_losses(std::vector<measure::Prediction>& predictions, const LossBas
     predictions[i].loss_change = predictions[i].loss - baseline.losses[i];
 }
 
-void forget_change(results::PredictionResult& row) {
-  row.loss_change = row.loss_change_ci_low = row.loss_change_ci_high = {};
+void forget_change(results::Row& row) {
+  row[measure::kLossChange] = row[measure::kLossChangeCiLow] = row[measure::kLossChangeCiHigh] = {};
 }
 
 void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>& predictions,
@@ -184,34 +187,34 @@ void summarise_cell(measure::Cell& cell, const std::vector<measure::Prediction>&
   const measure::PredictionSummary s =
       measure::summarise(predictions, passages.length, passages.first, passages.length);
   write_summary(cell.result, s);
-  cell.result.perplexity = std::exp(s.loss);
-  cell.result.perplexity_se = std::exp(s.loss) * s.loss_error;  // to first order
+  cell.result[measure::kPerplexity] = std::exp(s.loss);
+  cell.result[measure::kPerplexitySe] = std::exp(s.loss) * s.loss_error;  // to first order
   if (baseline.variant.empty()) {
     forget_change(cell.result);
   } else {
-    cell.result.versus = baseline.variant;
+    cell.result[results::kVersus] = baseline.variant;
     const bool same_as_full = baseline.losses.empty() && s.kl_max == 0 && s.p_change_rms == 0;
-    cell.result.verdict = cell.spec.print() == baseline.variant ? "baseline"
-                          : same_as_full                        ? "identical"
-                                                                : verdict_of(s);
+    cell.result[results::kVerdict] = cell.spec.print() == baseline.variant ? "baseline"
+                                     : same_as_full                        ? "identical"
+                                                                           : verdict_of(s);
   }
   if (std::isfinite(s.loss)) return;
-  cell.result.fail(results::Status::kFailed, "a prediction is not finite");
+  results::fail(cell.result, results::Status::kFailed, "a prediction is not finite");
 }
 
-std::vector<results::PositionResult> position_rows(const measure::Cell& cell,
-                                                   const std::vector<measure::Prediction>& predictions,
-                                                   const measure::Passages& passages) {
+std::vector<results::Row> position_rows(const measure::Cell& cell,
+                                        const std::vector<measure::Prediction>& predictions,
+                                        const measure::Passages& passages) {
   const int64_t length = passages.length;
-  std::vector<results::PositionResult> rows;
+  std::vector<results::Row> rows;
   for (int64_t begin = 0, end = kFirstBucket; begin < length; begin = end, end *= 2) {
     const int64_t first = std::max(begin, passages.first), last = std::min(end, length);
     if (first >= last) continue;
-    results::PositionResult row(cell.result);
-    row.position_first = first;
-    row.position_last = last - 1;
+    results::Row row = results::row_of(cell.result);
+    row[measure::kPositionFirst] = first;
+    row[measure::kPositionLast] = last - 1;
     write_summary(row, measure::summarise(predictions, length, first, last));
-    if (cell.result.versus.empty()) forget_change(row);
+    if (cell.result[results::kVersus].empty()) forget_change(row);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -256,21 +259,21 @@ void check_length(const measure::SweepPoint& point, int64_t length, const std::s
 
 void record_chunks(measure::Cell& cell, int64_t step, double difference,
                    const std::function<double()>& replay) {
-  cell.result.arm = "chunked";
-  cell.result.chunk_tokens = step;
-  cell.result.chunk_max_diff = difference;
+  cell.result[results::kArm] = "chunked";
+  cell.result[results::kChunkTokens] = step;
+  cell.result[measure::kChunkMaxDiff] = difference;
   constexpr double kRounding = 2e-3;  // nats; f32 sums in another order, through all layers
-  std::string& check = cell.result.chunk_check;
+  std::string& check = cell.result[measure::kChunkCheck];
   check = measure::agrees_in_chunks(cell.spec) ? "losses" : "by_design";
   if (check == "by_design" || difference <= kRounding) return;
   check = "answers";
   const double answers = replay(),
                bound = 2 * kernel_error_bound(cell.spec);  // each way has the kernel's error
   if (answers <= bound) return;
-  cell.result.fail(results::Status::kFailed,
-                   "reading in chunks changes a loss by " + verify::in_short(difference) +
-                       " nats, and outputs of the same q, k and v by " + verify::in_short(answers) +
-                       " (bound " + verify::in_short(bound) + ")");
+  results::fail(cell.result, results::Status::kFailed,
+                "reading in chunks changes a loss by " + verify::in_short(difference) +
+                    " nats, and outputs of the same q, k and v by " + verify::in_short(answers) + " (bound " +
+                    verify::in_short(bound) + ")");
 }
 
 void fit_readings(measure::SweepPoint& point) {
@@ -288,23 +291,22 @@ void fit_readings(measure::SweepPoint& point) {
       [&](const measure::PlannedCell& cell) { return 2 * measure::held_bytes(point, cell.spec); });
 }
 
-std::vector<results::CellResult> run_reading(const measure::SweepPoint& point,
-                                             const measure::RunControl& control,
-                                             const measure::Passages& passages,
-                                             results::ResultsFolder* positions) {
+std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
+                                      const measure::Passages& passages, results::ResultsFolder* positions) {
   std::vector<ReadingCell> cells;
   for (const measure::PlannedCell& planned : point.cells)
     cells.push_back({measure::make_cell(point, planned), {}});
   ReadingRun run(point, control, passages);
   if (!run.run(cells)) return {};
   const LossBaseline baseline = loss_baseline(point, cells);
-  std::vector<results::CellResult> rows;
+  std::vector<results::Row> rows;
   for (ReadingCell& c : cells) {
     measure::Cell& cell = *c.cell;
     if (c.reading && measure::runs(cell)) {
       compare_losses(c.reading->predictions, baseline);
       summarise_cell(cell, c.reading->predictions, passages, baseline);
-      if (positions) positions->add_positions(position_rows(cell, c.reading->predictions, passages));
+      if (positions)
+        positions->add(measure::kPositions, position_rows(cell, c.reading->predictions, passages));
     }
     rows.push_back(cell.result);
   }

@@ -39,9 +39,7 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
 void fit_readings(measure::SweepPoint& point);
 
 // Reads and summarises; empty if it was stopped. `positions`: where summaries by position go, if anywhere.
-std::vector<results::CellResult> run_reading(const measure::SweepPoint& point,
-                                             const measure::RunControl& control,
-                                             const measure::Passages& passages,
-                                             results::ResultsFolder* positions);
+std::vector<results::Row> run_reading(const measure::SweepPoint& point, const measure::RunControl& control,
+                                      const measure::Passages& passages, results::ResultsFolder* positions);
 
 }  // namespace kv::experiments

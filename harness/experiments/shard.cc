@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "harness/experiments/experiment.h"
 #include "harness/experiments/plan.h"
 #include "harness/io/hash.h"
 #include "harness/math/random.h"
@@ -61,9 +62,9 @@ Shard parse_shard(const std::string& text) {
 }
 
 std::string point_key(const measure::SweepPoint& point) {
-  std::string key = point.key_of(point.lengths);
-  if (point.passage > 0)
-    key += " passage " + std::to_string(point.passage) + " distance " + std::to_string(point.distance);
+  std::string key = point.key_of("");
+  for (const config::AnyAxis* axis : experiment_of(point).info.axes)
+    key += " " + std::string(axis->column.name) + " " + point.axes.text(axis->column);
   return key;
 }
 

@@ -5,6 +5,7 @@
 
 #include "harness/measure/compare_cells.h"
 #include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
 #include "harness/verify/verify.h"
 
 namespace kv::experiments {
@@ -36,7 +37,8 @@ void TimedGroup::prepare(measure::Cell& cell) {
   measure::attempt(cell, [&] {
     cell.workload = workload_of(cell);
     verify(cell);
-    if (!measure::runs(cell)) return measure::mark(cell, results::Status::kFailed, cell.result.reason);
+    if (!measure::runs(cell))
+      return measure::mark(cell, results::Status::kFailed, cell.result[results::kReason]);
     make_ready(cell);
   });
 }
@@ -54,17 +56,17 @@ int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {
   return static_cast<int64_t>(std::min(sizeof(float) * (tokens + verified), 1e18));
 }
 
-std::vector<results::CellResult> compared_rows(const measure::Cells& cells) {
+std::vector<results::Row> compared_rows(const measure::Cells& cells) {
   const measure::Cell& baseline = *cells.front();
   std::vector<measure::Comparison> comparisons;
   for (const auto& cell : cells) {
     if (cell->group == baseline.group) comparisons.push_back({cell.get(), &baseline, baseline.spec.print()});
   }
   measure::compare_cells(comparisons);
-  std::vector<results::CellResult> rows;
+  std::vector<results::Row> rows;
   for (const auto& cell : cells) {
     if (cell->group != baseline.group && !cell->steps.empty() && !baseline.steps.empty()) {
-      cell->result.reason =
+      cell->result[results::kReason] =
           "not compared: it does not fit into memory together with " + baseline.spec.print();
     }
     rows.push_back(cell->result);

@@ -54,12 +54,11 @@ class TimedGroup {
 int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed);
 
 // Compares each cell with the first, where both were measured side by side; the rows of all.
-std::vector<results::CellResult> compared_rows(const measure::Cells& cells);
+std::vector<results::Row> compared_rows(const measure::Cells& cells);
 
 template <class Group>
-std::vector<results::CellResult> run_groups(const measure::SweepPoint& point,
-                                            const measure::RunControl& control,
-                                            results::ResultsFolder& results) {
+std::vector<results::Row> run_groups(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder& results) {
   const measure::Cells cells = measure::make_cells(point);
   for (const std::vector<measure::Cell*>& group : measure::groups_of(cells)) {
     if (!Group(point, control, results).run(group)) return {};

@@ -4,9 +4,15 @@
 #include <new>
 #include <stdexcept>
 
+#include "harness/experiments/model/columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
+#include "harness/measure/peer_columns.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
 #include "harness/results/append_file.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/error_columns.h"
 #include "harness/verify/policy_check.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
@@ -81,18 +87,18 @@ int64_t Cell::kept_tokens() const {
 
 bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   set_errors(result, errors);
-  result.err_positions = positions;
+  result[verify::kErrPositions] = positions;
   verify::PolicyCheck evictions;
   if (cache) {
-    result.kept_tokens = kept_tokens();
+    result[results::kKeptTokens] = kept_tokens();
     evictions = check_policies();
   }
-  result.eviction_check = evictions.oracle;
-  result.policy_choices = evictions.choices;
-  result.policy_disputed = evictions.disputed;
+  result[verify::kEvictionCheck] = evictions.oracle;
+  result[verify::kPolicyChoices] = evictions.choices;
+  result[verify::kPolicyDisputed] = evictions.disputed;
   const std::string failure = errors.failure().empty() ? evictions.failure() : errors.failure();
-  result.status = failure.empty() ? results::Status::kOk : results::Status::kFailed;
-  result.reason = failure;
+  result[results::kStatus] = failure.empty() ? results::Status::kOk : results::Status::kFailed;
+  result[results::kReason] = failure;
   return failure.empty();
 }
 
@@ -120,23 +126,24 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   const workload::WorkloadShape& w = point.source->shape();
   cell->kinds = w.kinds;
   cell->linear = w.linear;
-  results::CellResult& result = cell->result;
-  result.cell = cell->key;
-  result.variant = planned.variant;
-  result.device = point.context->device();
-  result.threads = point.threads;
-  result.experiment = point.experiment->kind;
-  result.peer = planned.peer.substr(0, planned.peer.find('/'));
-  result.phase = "decode";
-  result.workload = point.workload;
-  result.layers = w.layers;
-  result.q_heads = w.q_heads;
-  result.kv_heads = w.kv_heads;
-  result.head_dim = w.head_dim;
-  result.batch = point.batch;
-  result.seq_len = point.seq_len;
-  result.series = planned.series;
-  if (planned.aa_test) result.verdict = results::CellResult::kAaVerdict;
+  results::Row& result = cell->result;
+  result = point.axes;
+  result[results::kCell] = cell->key;
+  result[results::kVariant] = planned.variant;
+  result[results::kDevice] = point.context->device();
+  result[results::kThreads] = point.threads;
+  result[results::kExperiment] = point.experiment->kind;
+  result[kPeer] = planned.peer.substr(0, planned.peer.find('/'));
+  result[results::kPhase] = "decode";
+  result[results::kWorkload] = point.workload;
+  result[results::kLayers] = w.layers;
+  result[results::kQHeads] = w.q_heads;
+  result[results::kKvHeads] = w.kv_heads;
+  result[results::kHeadDim] = w.head_dim;
+  result[results::kBatch] = point.batch;
+  result[results::kSeqLen] = point.seq_len;
+  result[results::kSeries] = planned.series;
+  if (planned.aa_test) result[results::kVerdict] = results::kAaVerdict;
   if (!planned.is_measured()) mark(*cell, planned.status, planned.reason);
   return cell;
 }
@@ -157,28 +164,29 @@ std::vector<std::vector<Cell*>> groups_of(const Cells& cells) {
   return groups;
 }
 
-void set_errors(results::CellResult& result, const verify::Errors& errors) {
-  result.metrics.assign(errors.metrics.begin(), errors.metrics.end());
-  result.err_codec_rel_l2 = errors.codec_rel_l2;
-  result.err_retention_rel_l2 = errors.retention_rel_l2;
-  result.err_kernel_rel_l2 = errors.kernel_rel_l2;
+void set_errors(results::Row& result, const verify::Errors& errors) {
+  for (size_t i = 0; i < errors.metrics.size(); ++i) result[verify::metrics()[i]->column] = errors.metrics[i];
+  result[verify::kErrCodecRelL2] = errors.codec_rel_l2;
+  result[verify::kErrRetentionRelL2] = errors.retention_rel_l2;
+  result[verify::kErrKernelRelL2] = errors.kernel_rel_l2;
   if (!errors.selection.oracle.empty()) {
-    result.err_selection_rel_l2 = errors.selection_rel_l2;
-    result.selection_check = errors.selection.oracle;
-    result.selection_choices = errors.selection.choices;
-    result.selection_disputed = errors.selection.disputed;
+    result[verify::kErrSelectionRelL2] = errors.selection_rel_l2;
+    result[verify::kSelectionCheck] = errors.selection.oracle;
+    result[verify::kSelectionChoices] = errors.selection.choices;
+    result[verify::kSelectionDisputed] = errors.selection.disputed;
   }
-  if (errors.state_rel_l2) result.err_state_rel_l2 = *errors.state_rel_l2;
-  result.err_heads = errors.heads;
-  result.err_sample = errors.sample;
+  if (errors.state_rel_l2) result[verify::kErrStateRelL2] = *errors.state_rel_l2;
+  result[verify::kErrHeads] = errors.heads;
+  result[verify::kErrSample] = errors.sample;
 }
 
 bool runs(const Cell& cell) {
-  return cell.result.status == results::Status::kNone || cell.result.status == results::Status::kOk;
+  return cell.result[results::kStatus] == results::Status::kNone ||
+         cell.result[results::kStatus] == results::Status::kOk;
 }
 
 void mark(Cell& cell, results::Status status, const std::string& reason) {
-  cell.result.fail(status, reason);
+  results::fail(cell.result, status, reason);
   cell.cache.reset();
 }
 
@@ -208,7 +216,7 @@ void open_cache(Cell& cell, const SweepPoint& point, int sequences) {
   cell.ids.clear();
   cell.ledger = std::make_unique<memory::Ledger>(point.cache_bytes, point.context->gpu());
   cell.cache = build_cache(cell.spec, cache_shape(point, sequences), *cell.ledger);
-  cell.result.kernel = cell.cache->kernel();
+  cell.result[results::kKernel] = cell.cache->kernel();
 }
 
 std::vector<double> step_medians(const Cell& cell) {
@@ -228,37 +236,38 @@ void Cell::summarise() {
     for (const StepTimes& t : repetition) all.push_back(t.step_us());
   }
   const double attend = phase_median(steps, [](const StepTimes& t) { return t.attend_us; });
-  result.append_p50_us = phase_median(steps, [](const StepTimes& t) { return t.append_us; });
-  result.view_p50_us = phase_median(steps, [](const StepTimes& t) { return t.view_us; });
+  result[kAppendP50Us] = phase_median(steps, [](const StepTimes& t) { return t.append_us; });
+  result[kViewP50Us] = phase_median(steps, [](const StepTimes& t) { return t.view_us; });
   if (attend > 0.0) {
-    result.attend_p50_us = attend;
+    result[kAttendP50Us] = attend;
     // The host's time has uploads and launches in it.
-    if (!on_gpu()) result.read_gbps = static_cast<double>(read_bytes) / attend * 1e-3;
+    if (!on_gpu()) result[kReadGbps] = static_cast<double>(read_bytes) / attend * 1e-3;
   }
   if (steps.front().front().projections_us > 0.0) {
-    result.projections_p50_us = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
+    result[experiments::kProjectionsP50Us] =
+        phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
     const double state = phase_median(steps, [](const StepTimes& t) { return t.state_us; });
-    if (state > 0.0) result.state_p50_us = state;
-    result.rest_p50_us = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
+    if (state > 0.0) result[experiments::kStateP50Us] = state;
+    result[experiments::kRestP50Us] = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
   }
-  result.step_p90_us = math::percentile(all, 90);
-  result.step_p99_us = math::percentile(all, 99);
-  result.step_max_us = *std::max_element(all.begin(), all.end());
+  result[kStepP90Us] = math::percentile(all, 90);
+  result[kStepP99Us] = math::percentile(all, 99);
+  result[kStepMaxUs] = *std::max_element(all.begin(), all.end());
   // A repetition is the unit of statistics: the median that is reported is the one whose interval is.
   const std::vector<double> medians = step_medians(*this);
   const math::ConfidenceInterval step = math::median_interval(medians);
-  result.step_p50_us = math::median(medians);
-  result.step_ci_low_us = step.low;
-  result.step_ci_high_us = step.high;
-  result.repetitions = static_cast<int64_t>(steps.size());
-  result.samples = static_cast<int64_t>(all.size());
+  result[kStepP50Us] = math::median(medians);
+  result[kStepCiLowUs] = step.low;
+  result[kStepCiHighUs] = step.high;
+  result[kRepetitions] = static_cast<int64_t>(steps.size());
+  result[kSampleCount] = static_cast<int64_t>(all.size());
   if (cold_us.empty()) return;
   const std::vector<double> cold = math::repetition_medians(cold_us);
   const math::ConfidenceInterval interval = math::median_interval(cold);
-  (on_gpu() ? result.gpu_p50_us : result.cold_attend_p50_us) = math::median(cold);
-  (on_gpu() ? result.gpu_ci_low_us : result.cold_ci_low_us) = interval.low;
-  (on_gpu() ? result.gpu_ci_high_us : result.cold_ci_high_us) = interval.high;
-  result.cold_read_gbps = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
+  (on_gpu() ? result[kGpuP50Us] : result[kColdAttendP50Us]) = math::median(cold);
+  (on_gpu() ? result[kGpuCiLowUs] : result[kColdCiLowUs]) = interval.low;
+  (on_gpu() ? result[kGpuCiHighUs] : result[kColdCiHighUs]) = interval.high;
+  result[kColdReadGbps] = static_cast<double>(read_bytes) / math::median(cold) * 1e-3;
 }
 
 }  // namespace kv::measure

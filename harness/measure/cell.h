@@ -11,7 +11,7 @@
 #include "harness/measure/sweep_point.h"
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 #include "harness/verify/policy_check.h"
 #include "harness/verify/verify.h"
 #include "harness/workload/token_feed.h"
@@ -51,7 +51,7 @@ struct Cell {
   std::vector<ModelLayer> kinds;  // of the model's layers; empty where all are alike
   LinearShape linear;             // of the linear ones among them
   size_t arm = 0, group = 0;      // as planned
-  results::CellResult result;
+  results::Row result;
   std::shared_ptr<const workload::Workload> workload;
   std::unique_ptr<memory::Ledger> ledger;
   std::unique_ptr<Cache> cache;
@@ -117,7 +117,7 @@ std::vector<std::vector<Cell*>> groups_of(const Cells& cells);
 
 bool runs(const Cell& cell);
 // Fills in the error columns: every metric, and the split by cause.
-void set_errors(results::CellResult& result, const verify::Errors& errors);
+void set_errors(results::Row& result, const verify::Errors& errors);
 // Ends the cell before its time: unsupported, out of memory or failed.
 void mark(Cell& cell, results::Status status, const std::string& reason);
 // The same for the exception that is being handled. Results that cannot be written end the run: it is thrown again.

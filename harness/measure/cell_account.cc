@@ -3,7 +3,9 @@
 #include <stdexcept>
 
 #include "harness/measure/cell.h"
+#include "harness/measure/tier_columns.h"
 #include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
 #include "kernels/format/encoding.h"
 #include "variants/cache/layout.h"
 #include "variants/cache/spec.h"
@@ -77,7 +79,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   ledger->assert_balanced();
   // Reading rows back slices them in read=copy variants: copies of ours, not of the variant's steps.
   const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
-  result.bytes_copied = copied - read_back_bytes_;
+  result[results::kBytesCopied] = copied - read_back_bytes_;
   const AttendWork used = attend_work(*cache, ids, *ledger);
   read_back_bytes_ += ledger->copied_bytes() - copied;
   reads_in_place = ledger->copied_bytes() == copied && ledger->disk().current_bytes == 0;
@@ -98,20 +100,21 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
     throw std::logic_error("'" + spec.print() + "' shows spans of " + std::to_string(in_memory) +
                            " bytes in memory, but the ledger has " + std::to_string(payload));
   }
-  result.bytes_payload = in_memory;
-  if (states > 0) result.bytes_state = states;
-  result.bytes_metadata = metadata;
-  result.bytes_slack = payload - in_memory;
-  result.bytes_disk = disk;
-  result.bytes_workspace_peak = workspace_peak;
-  result.bytes_predicted = predicted;
+  result[results::kBytesPayload] = in_memory;
+  if (states > 0) result[results::kBytesState] = states;
+  result[results::kBytesMetadata] = metadata;
+  result[results::kBytesSlack] = payload - in_memory;
+  result[results::kBytesDisk] = disk;
+  result[results::kBytesWorkspacePeak] = workspace_peak;
+  result[results::kBytesPredicted] = predicted;
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  result.held_bytes_per_token = static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
-  result.keeps_all = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
-  result.bytes_device_peak = ledger->device().peak_bytes;
-  result.rss_peak_bytes = memory::peak_rss_bytes();
+  result[results::kHeldBytesPerToken] =
+      static_cast<double>(payload + metadata + disk) / static_cast<double>(tokens);
+  result[results::kKeepsAll] = keeps_all(*cache, lengths, prompts.empty() ? alike : prompts);
+  result[results::kBytesDevicePeak] = ledger->device().peak_bytes;
+  result[results::kRssPeakBytes] = memory::peak_rss_bytes();
   read_bytes = used.read * cache->repeats();
-  result.bytes_read = read_bytes;
+  result[results::kBytesRead] = read_bytes;
   multiply_adds = used.multiply_adds;
 }
 
@@ -123,16 +126,16 @@ void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> length
                            tier_text(predicted));
   }
   if (!has_tiers(spec)) return;
-  result.bytes_hot = held.hot;
-  result.bytes_warm = held.warm;
+  result[kBytesHot] = held.hot;
+  result[kBytesWarm] = held.warm;
   if (ledger->gpu()) return;  // its spans are shown as copies, which lie in no tier
-  result.read_hot_bytes = used.hot;
-  result.read_warm_bytes = used.warm;
-  result.read_disk_bytes = step_disk_bytes;
+  result[kReadHotBytes] = used.hot;
+  result[kReadWarmBytes] = used.warm;
+  result[kReadDiskBytes] = step_disk_bytes;
   const auto is_slowed = [](const Spec& s) {
     return has_tiers(s) && s.placement.hundredths("link_gbps") > 0;
   };
-  if (spec.any(is_slowed)) result.simulated = "link";
+  if (spec.any(is_slowed)) result[kSimulated] = "link";
 }
 
 }  // namespace kv::measure

@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "harness/math/medians.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::measure {
 namespace {
@@ -20,20 +22,20 @@ const char* text_of(math::Verdict verdict) {
 }
 
 void write_ratio(const Comparison& of, const math::Ratio& ratio, double confidence) {
-  results::CellResult& row = of.cell->result;
+  results::Row& row = of.cell->result;
   const math::ConfidenceInterval interval = ratio.interval(confidence);
-  row.versus = of.versus;
-  row.ratio_p50 = ratio.value;
-  row.ratio_ci_low = interval.low;
-  row.ratio_ci_high = interval.high;
-  row.ratio_confidence = confidence;
-  if (!row.is_aa_test()) row.verdict = text_of(math::compare(interval));
+  row[results::kVersus] = of.versus;
+  row[kRatioP50] = ratio.value;
+  row[kRatioCiLow] = interval.low;
+  row[kRatioCiHigh] = interval.high;
+  row[kRatioConfidence] = confidence;
+  if (!results::is_aa_test(row)) row[results::kVerdict] = text_of(math::compare(interval));
   if (of.cell->cold_us.empty() || of.baseline->cold_us.empty()) return;
   const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(of.cell->cold_us),
                                                   math::repetition_medians(of.baseline->cold_us));
-  row.cold_ratio_p50 = cold.value;
-  row.cold_ratio_ci_low = cold.interval(confidence).low;
-  row.cold_ratio_ci_high = cold.interval(confidence).high;
+  row[kColdRatioP50] = cold.value;
+  row[kColdRatioCiLow] = cold.interval(confidence).low;
+  row[kColdRatioCiHigh] = cold.interval(confidence).high;
 }
 
 }  // namespace
@@ -45,11 +47,11 @@ void compare_cells(std::span<const Comparison> comparisons) {
   for (const Comparison& of : comparisons) {
     if (of.cell->steps.empty() || of.baseline->steps.empty()) continue;
     if (of.cell == of.baseline) {
-      of.cell->result.verdict = "baseline";
+      of.cell->result[results::kVerdict] = "baseline";
       continue;
     }
     const math::Ratio ratio = math::ratio_of_medians(step_medians(*of.cell), step_medians(*of.baseline));
-    if (of.cell->result.is_aa_test()) {
+    if (results::is_aa_test(of.cell->result)) {
       write_ratio(of, ratio, math::kConfidence);
       continue;
     }

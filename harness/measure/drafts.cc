@@ -6,6 +6,8 @@
 
 #include "harness/math/medians.h"
 #include "harness/math/random.h"
+#include "harness/measure/draft_columns.h"
+#include "harness/measure/sample_columns.h"
 
 namespace kv::measure {
 namespace {
@@ -152,13 +154,13 @@ class DraftTask : public CellTask {
   }
   void end() override {
     forks_.reset();
-    std::vector<results::SampleResult> rows;
+    std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
-      results::SampleResult row = sample_of(cell_, repetition_, i, "draft");
-      row.step_us = times_[i];
+      results::Row row = sample_of(cell_, repetition_, i, "draft");
+      row[kStepUs] = times_[i];
       rows.push_back(std::move(row));
     }
-    results_.add_samples(rows);
+    results_.add(kSamples, rows);
     cell_.draft_us.push_back(times_);
   }
   void handle_exception() override {
@@ -182,19 +184,19 @@ std::unique_ptr<TimedTask> draft_task(Cell& cell, DraftSteps& drafts, results::R
 
 void summarise_drafts(Cell& cell, const DraftSteps& drafts) {
   if (cell.draft_us.empty() || cell.steps.empty()) return;
-  results::CellResult& row = cell.result;
+  results::Row& row = cell.result;
   const std::vector<double> steps = math::repetition_medians(cell.draft_us);
   const math::ConfidenceInterval interval = math::median_interval(steps);
-  row.draft_step_p50_us = math::median(steps);
-  row.draft_step_ci_low_us = interval.low;
-  row.draft_step_ci_high_us = interval.high;
-  row.draft_stays_mean = drafts.mean_stays();
+  row[kDraftStepP50Us] = math::median(steps);
+  row[kDraftStepCiLowUs] = interval.low;
+  row[kDraftStepCiHighUs] = interval.high;
+  row[kDraftStaysMean] = drafts.mean_stays();
   std::vector<double> tokens;
   for (const double step : steps) tokens.push_back(step / drafts.mean_stays());
   const math::Ratio ratio = math::ratio_of_medians(tokens, step_medians(cell));
-  row.draft_ratio_p50 = ratio.value;
-  row.draft_ratio_ci_low = ratio.interval().low;
-  row.draft_ratio_ci_high = ratio.interval().high;
+  row[kDraftRatioP50] = ratio.value;
+  row[kDraftRatioCiLow] = ratio.interval().low;
+  row[kDraftRatioCiHigh] = ratio.interval().high;
 }
 
 }  // namespace kv::measure

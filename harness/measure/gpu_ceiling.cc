@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "harness/math/stats.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
 
 namespace kv::measure {
 
@@ -43,12 +45,12 @@ double GpuCeilingTask::gbps() const {
 }
 
 void GpuCeilingTask::write(Cell& cell) const {
-  results::CellResult& row = cell.result;
+  results::Row& row = cell.result;
   const auto [slowest, fastest] = std::ranges::minmax(mhz_);
-  row.gpu_sm_mhz_least = slowest;
-  row.gpu_sm_mhz_most = fastest;
-  row.cold_ceiling_gbps = gbps();
-  if (row.cold_read_gbps) row.cold_ceiling_share = *row.cold_read_gbps / gbps();
+  row[kGpuSmMhzLeast] = slowest;
+  row[kGpuSmMhzMost] = fastest;
+  row[kColdCeilingGbps] = gbps();
+  if (row[kColdReadGbps]) row[kColdCeilingShare] = *row[kColdReadGbps] / gbps();
 }
 
 }  // namespace kv::measure

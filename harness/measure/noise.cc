@@ -1,4 +1,6 @@
 #include "harness/measure/noise.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -75,29 +77,29 @@ results::Number NoiseMeter::others_share() const {
   return std::max(0.0, others / static_cast<double>(now->total - start_->total));
 }
 
-std::string noise_of(const results::CellResult& row) {
-  if (!row.step_p50_us && !row.prefill_p50_us) return "";
+std::string noise_of(const results::Row& row) {
+  if (!row[kStepP50Us] && !row[kPrefillP50Us]) return "";
   std::string text;
-  if (row.steal_share && *row.steal_share > kMostStealShare)
-    add(text, "the hypervisor took " + percent(*row.steal_share) + " of the processors");
-  if (row.others_share && *row.others_share > kMostOthersShare)
-    add(text, "other processes took " + percent(*row.others_share) + " of the processors");
-  add_interval(text, "the step's", row.step_ci_low_us, row.step_ci_high_us);
-  add_interval(text, "the prompt's", row.prefill_ci_low_us, row.prefill_ci_high_us);
-  if (row.cold_ceiling_share && *row.cold_ceiling_share > kMostCeilingShare)
-    add(text, "cold reads at " + percent(*row.cold_ceiling_share) + " of what memory delivers");
+  if (row[kStealShare] && *row[kStealShare] > kMostStealShare)
+    add(text, "the hypervisor took " + percent(*row[kStealShare]) + " of the processors");
+  if (row[kOthersShare] && *row[kOthersShare] > kMostOthersShare)
+    add(text, "other processes took " + percent(*row[kOthersShare]) + " of the processors");
+  add_interval(text, "the step's", row[kStepCiLowUs], row[kStepCiHighUs]);
+  add_interval(text, "the prompt's", row[kPrefillCiLowUs], row[kPrefillCiHighUs]);
+  if (row[kColdCeilingShare] && *row[kColdCeilingShare] > kMostCeilingShare)
+    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of what memory delivers");
   return text;
 }
 
-bool mark_noise(std::span<results::CellResult> rows, const NoiseMeter& meter) {
+bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter) {
   const results::Number steal = meter.steal_share(), others = meter.others_share();
   bool noisy = false;
-  for (results::CellResult& row : rows) {
-    if (!row.step_p50_us && !row.prefill_p50_us) continue;
-    row.steal_share = steal;
-    row.others_share = others;
-    row.noise = noise_of(row);
-    noisy |= !row.noise.empty();
+  for (results::Row& row : rows) {
+    if (!row[kStepP50Us] && !row[kPrefillP50Us]) continue;
+    row[kStealShare] = steal;
+    row[kOthersShare] = others;
+    row[kNoise] = noise_of(row);
+    noisy |= !row[kNoise].empty();
   }
   return noisy;
 }

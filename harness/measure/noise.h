@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::measure {
 
@@ -40,9 +40,9 @@ inline constexpr double kWidestInterval = 1.5;     // its upper end over its low
 inline constexpr double kMostCeilingShare = 1.05;  // cold reads faster than memory: the ceiling was disturbed
 
 // What disturbed a cell's times; empty for a quiet one, and for one without times.
-std::string noise_of(const results::CellResult& row);
+std::string noise_of(const results::Row& row);
 
 // Fills the rows' columns on noise. True if the times of any row are noisy.
-bool mark_noise(std::span<results::CellResult> rows, const NoiseMeter& meter);
+bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter);
 
 }  // namespace kv::measure

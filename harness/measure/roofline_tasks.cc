@@ -7,6 +7,8 @@
 
 #include "harness/math/stats.h"
 #include "harness/measure/roofline.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
 #include "harness/memory/machine.h"
 #include "kernels/cpu/ceilings/fma_peak.h"
 #include "kernels/format/encoding.h"
@@ -175,25 +177,25 @@ double RooflineTasks::hot_gbps(const Cell& cell) const {
 void RooflineTasks::write(Cell& cell) const {
   const double multiply_seconds =
       seconds_of(cell.multiply_adds, {floats_->per_second(), codes_->per_second()});
-  cell.result.multiply_adds = cell.multiply_adds.total();
-  cell.result.multiply_add_peak_per_s = static_cast<double>(cell.multiply_adds.total()) / multiply_seconds;
-  results::CellResult& row = cell.result;
-  row.multiply_add_peak_spread = std::max(floats_->spread(), codes_->spread());
+  cell.result[kMultiplyAdds] = cell.multiply_adds.total();
+  cell.result[kMultiplyAddPeakPerS] = static_cast<double>(cell.multiply_adds.total()) / multiply_seconds;
+  results::Row& row = cell.result;
+  row[kMultiplyAddPeakSpread] = std::max(floats_->spread(), codes_->spread());
   const double hot_ceiling = hot_gbps(cell);
   const Roofline hot = roofline_of(cell.read_bytes, hot_ceiling, multiply_seconds);
-  row.ceiling_gbps = hot_ceiling;
-  row.bound = hot.limit;
-  row.bound_us = hot.us;
-  if (row.read_gbps) row.ceiling_share = *row.read_gbps / hot_ceiling;
-  if (row.attend_p50_us) row.bound_share = hot.us / *row.attend_p50_us;
+  row[kCeilingGbps] = hot_ceiling;
+  row[kBound] = hot.limit;
+  row[kBoundUs] = hot.us;
+  if (row[kReadGbps]) row[kCeilingShare] = *row[kReadGbps] / hot_ceiling;
+  if (row[kAttendP50Us]) row[kBoundShare] = hot.us / *row[kAttendP50Us];
   if (!cold_) return;
   const double cold_gbps = reads_.at(cold_bytes())->gbps();
   const Roofline cold = roofline_of(cell.read_bytes, cold_gbps, multiply_seconds);
-  row.cold_ceiling_gbps = cold_gbps;
-  row.cold_bound = cold.limit;
-  row.cold_bound_us = cold.us;
-  if (row.cold_read_gbps) row.cold_ceiling_share = *row.cold_read_gbps / cold_gbps;
-  if (row.cold_attend_p50_us) row.cold_bound_share = cold.us / *row.cold_attend_p50_us;
+  row[kColdCeilingGbps] = cold_gbps;
+  row[kColdBound] = cold.limit;
+  row[kColdBoundUs] = cold.us;
+  if (row[kColdReadGbps]) row[kColdCeilingShare] = *row[kColdReadGbps] / cold_gbps;
+  if (row[kColdAttendP50Us]) row[kColdBoundShare] = cold.us / *row[kColdAttendP50Us];
 }
 
 }  // namespace kv::measure

@@ -11,7 +11,7 @@
 
 #include "harness/config/config.h"
 #include "harness/memory/run_context.h"
-#include "harness/results/value.h"
+#include "harness/results/row.h"
 #include "harness/workload/sources.h"
 #include "variants/model_cache/build.h"
 
@@ -45,15 +45,10 @@ struct SweepPoint {
   std::string shape = {};
   int batch = 0;
   int64_t seq_len = 0;
-  // A ragged batch: what the config says, and the tokens of each sequence; seq_len is the longest.
-  std::string lengths = {};
-  std::vector<int64_t> tokens = {};
-  int64_t distance = 0, passage = 0;  // recall, tokens
-  // Replay: a file or none, "trace" or what arrivals are drawn from, bytes as written, and a step's tokens.
-  std::string trace = {}, arrivals = {}, machine_memory = {};
-  int64_t step_tokens = 0;
-  int64_t memory_bytes = 0;  // what a run may use
-  int64_t cache_bytes = 0;   // and of it the caches of one cell
+  results::Row axes = {};            // the values of the experiment's axes, by their columns
+  std::vector<int64_t> tokens = {};  // of each sequence of a ragged batch, of which seq_len is the longest
+  int64_t memory_bytes = 0;          // what a run may use
+  int64_t cache_bytes = 0;           // and of it the caches of one cell
   std::vector<PlannedCell> cells = {};
 
   std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {

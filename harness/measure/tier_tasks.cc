@@ -10,7 +10,10 @@
 #include "harness/math/medians.h"
 #include "harness/math/stats.h"
 #include "harness/measure/disk_need.h"
+#include "harness/measure/roofline_columns.h"
 #include "harness/measure/roofline_tasks.h"
+#include "harness/measure/tier_columns.h"
+#include "harness/measure/time_columns.h"
 #include "kernels/attention.h"
 #include "variants/cache/spec.h"
 #include "variants/placement/read_ahead.h"
@@ -196,20 +199,20 @@ void write_share(const results::Number& gbps, const results::Number& ceiling, re
 }
 
 // Hot and warm share the memory bus, the disk has its own, and all of it may overlap.
-void write_bound(results::CellResult& row) {
+void write_bound(results::Row& row) {
   const auto us = [](const results::Integer& bytes, const results::Number& gbps) {
     return bytes && gbps ? static_cast<double>(*bytes) / *gbps * 1e-3 : 0.0;
   };
   const std::pair<double, const char*> limits[] = {
-      {us(row.read_hot_bytes, row.hot_ceiling_gbps) + us(row.read_warm_bytes, row.warm_ceiling_gbps),
+      {us(row[kReadHotBytes], row[kHotCeilingGbps]) + us(row[kReadWarmBytes], row[kWarmCeilingGbps]),
        "memory"},
-      {us(row.read_disk_bytes, row.disk_ceiling_gbps), "disk"},
-      {static_cast<double>(row.multiply_adds.value_or(0)) / row.multiply_add_peak_per_s.value_or(1e300) * 1e6,
+      {us(row[kReadDiskBytes], row[kDiskCeilingGbps]), "disk"},
+      {static_cast<double>(row[kMultiplyAdds].value_or(0)) / row[kMultiplyAddPeakPerS].value_or(1e300) * 1e6,
        "compute"}};
   const auto& longest = *std::ranges::max_element(limits, {}, [](const auto& limit) { return limit.first; });
-  row.tier_bound = longest.second;
-  row.tier_bound_us = longest.first;
-  if (row.attend_p50_us) row.tier_bound_share = longest.first / *row.attend_p50_us;
+  row[kTierBound] = longest.second;
+  row[kTierBoundUs] = longest.first;
+  if (row[kAttendP50Us]) row[kTierBoundShare] = longest.first / *row[kAttendP50Us];
 }
 
 }  // namespace
@@ -225,8 +228,8 @@ TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_pt
     OfCell& its = cells_[cell];
     const bool decoded =
         cell->spec.any([](const Spec& spec) { return codec_of(spec).make(spec.codec).read_copy; });
-    const int64_t bytes[] = {cell->result.read_hot_bytes.value_or(0),
-                             cell->result.read_warm_bytes.value_or(0)};
+    const int64_t bytes[] = {cell->result[kReadHotBytes].value_or(0),
+                             cell->result[kReadWarmBytes].value_or(0)};
     using What = TierRowsTask::What;
     for (const Tier tier : {Tier::kHot, Tier::kWarm}) {
       const auto t = static_cast<size_t>(tier);
@@ -236,7 +239,7 @@ TierTasks::TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_pt
     }
     if (cell->disk_request_bytes == 0) continue;
     attempt(*cell, [&] {
-      its.disk = add(std::make_unique<DiskReadTask>(*cell, cell->result.read_disk_bytes.value_or(0),
+      its.disk = add(std::make_unique<DiskReadTask>(*cell, cell->result[kReadDiskBytes].value_or(0),
                                                     cell->disk_request_bytes));
     });
   }
@@ -246,20 +249,20 @@ void TierTasks::write(Cell& cell) const {
   const auto found = cells_.find(&cell);
   if (found == cells_.end()) return;
   const OfCell& its = found->second;
-  results::CellResult& row = cell.result;
+  results::Row& row = cell.result;
   const auto gbps = [](const auto* task) { return task ? results::Number(task->gbps()) : results::Number(); };
-  row.hot_read_gbps = gbps(its.attend[0]);
-  row.hot_ceiling_gbps = gbps(its.read[0]);
-  row.warm_read_gbps = gbps(its.attend[1]);
-  row.warm_ceiling_gbps = gbps(its.read[1]);
-  row.disk_ceiling_gbps = gbps(its.disk);
-  row.disk_read_gbps = disk_gbps(cell);
-  row.disk_hidden_share = hidden_share(cell);
-  write_share(row.hot_read_gbps, row.hot_ceiling_gbps, row.hot_ceiling_share);
-  write_share(row.warm_read_gbps, row.warm_ceiling_gbps, row.warm_ceiling_share);
-  write_share(row.disk_read_gbps, row.disk_ceiling_gbps, row.disk_ceiling_share);
+  row[kHotReadGbps] = gbps(its.attend[0]);
+  row[kHotCeilingGbps] = gbps(its.read[0]);
+  row[kWarmReadGbps] = gbps(its.attend[1]);
+  row[kWarmCeilingGbps] = gbps(its.read[1]);
+  row[kDiskCeilingGbps] = gbps(its.disk);
+  row[kDiskReadGbps] = disk_gbps(cell);
+  row[kDiskHiddenShare] = hidden_share(cell);
+  write_share(row[kHotReadGbps], row[kHotCeilingGbps], row[kHotCeilingShare]);
+  write_share(row[kWarmReadGbps], row[kWarmCeilingGbps], row[kWarmCeilingShare]);
+  write_share(row[kDiskReadGbps], row[kDiskCeilingGbps], row[kDiskCeilingShare]);
   if (cell.timed_disk_bytes > 0 && cell.timed_device_bytes) {
-    row.disk_device_share =
+    row[kDiskDeviceShare] =
         static_cast<double>(*cell.timed_device_bytes) / static_cast<double>(cell.timed_disk_bytes);
   }
   write_bound(row);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "harness/measure/sample_columns.h"
 #include "harness/memory/machine.h"
 
 namespace kv::measure {
@@ -36,16 +37,16 @@ class StepTask : public CellTask {
     if (has_tiers(cell_.spec)) count_device_reads();
     for (const SequenceId id : forks_) cell_.cache->release(id);
     forks_.clear();
-    std::vector<results::SampleResult> rows;
+    std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
-      results::SampleResult row = sample_of(cell_, repetition_, i, "step");
-      row.append_us = times_[i].append_us;
-      row.view_us = times_[i].view_us;
-      row.attend_us = times_[i].attend_us;
-      row.step_us = times_[i].step_us();
+      results::Row row = sample_of(cell_, repetition_, i, "step");
+      row[kAppendUs] = times_[i].append_us;
+      row[kViewUs] = times_[i].view_us;
+      row[kAttendUs] = times_[i].attend_us;
+      row[kStepUs] = times_[i].step_us();
       rows.push_back(std::move(row));
     }
-    results_.add_samples(rows);
+    results_.add(kSamples, rows);
     cell_.steps.push_back(times_);
   }
 
@@ -120,13 +121,13 @@ class ColdTask : public CellTask {
   }
 
   void end() override {
-    std::vector<results::SampleResult> rows;
+    std::vector<results::Row> rows;
     for (size_t i = 0; i < times_.size(); ++i) {
-      results::SampleResult row = sample_of(cell_, repetition_, i, "cold");
-      (cell_.on_gpu() ? row.gpu_us : row.attend_us) = times_[i];
+      results::Row row = sample_of(cell_, repetition_, i, "cold");
+      (cell_.on_gpu() ? row[kGpuUs] : row[kAttendUs]) = times_[i];
       rows.push_back(std::move(row));
     }
-    results_.add_samples(rows);
+    results_.add(kSamples, rows);
     cell_.cold_us.push_back(times_);
   }
 
@@ -174,11 +175,11 @@ void CellTask::handle_exception() {
   mark_exception(cell_);
 }
 
-results::SampleResult sample_of(const Cell& cell, int repetition, size_t sample, const char* kind) {
-  results::SampleResult row(cell.result);
-  row.repetition = repetition;
-  row.sample = static_cast<int64_t>(sample);
-  row.kind = kind;
+results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind) {
+  results::Row row = results::row_of(cell.result);
+  row[kRepetition] = repetition;
+  row[kSample] = static_cast<int64_t>(sample);
+  row[kKind] = kind;
   return row;
 }
 

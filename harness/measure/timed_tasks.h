@@ -23,7 +23,7 @@ class CellTask : public TimedTask {
   Cell& cell_;
 };
 
-results::SampleResult sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
+results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
 
 // Decode steps base … base + steps - 1, on forks of the cell's sequences, so that every repetition starts
 // from the same state.

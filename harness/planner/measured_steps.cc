@@ -1,4 +1,6 @@
 #include "harness/planner/measured_steps.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 
 #include <Eigen/Dense>
 #include <algorithm>
@@ -53,12 +55,14 @@ bool FittedLine::is_beyond(std::span<const double> features) const {
 
 namespace {
 
-bool is_of(const results::CellResult& cell, const std::string& experiment, const config::Geometry& g,
+bool is_of(const results::Row& cell, const std::string& experiment, const config::Geometry& g,
            const std::string& variant) {
-  return cell.experiment == experiment && cell.variant == variant && cell.status == results::Status::kOk &&
-         !cell.is_aa_test() && cell.step_p50_us && cell.kept_tokens && cell.layers && cell.batch &&
-         cell.q_heads == g.q_heads && cell.kv_heads == g.kv_heads && cell.head_dim == g.head_dim &&
-         (experiment == "decode" || cell.layers == g.layers);
+  return cell[results::kExperiment] == experiment && cell[results::kVariant] == variant &&
+         cell[results::kStatus] == results::Status::kOk && !results::is_aa_test(cell) &&
+         cell[measure::kStepP50Us] && cell[results::kKeptTokens] && cell[results::kLayers] &&
+         cell[results::kBatch] && cell[results::kQHeads] == g.q_heads &&
+         cell[results::kKvHeads] == g.kv_heads && cell[results::kHeadDim] == g.head_dim &&
+         (experiment == "decode" || cell[results::kLayers] == g.layers);
 }
 
 // Rows that the queries of a prompt read, one after the other, of which `kept` stay.
@@ -68,31 +72,33 @@ double rows_of_prompt(double tokens, double kept) {
 
 }  // namespace
 
-void MeasuredSteps::read(const results::CellResult& cell) {
-  const auto batch = static_cast<double>(*cell.batch), kept = static_cast<double>(*cell.kept_tokens);
+void MeasuredSteps::read(const results::Row& cell) {
+  const auto batch = static_cast<double>(*cell[results::kBatch]),
+             kept = static_cast<double>(*cell[results::kKeptTokens]);
   // A model's other layers come between two steps of a layer, so its rows are not in the processor's caches.
-  const bool cold = !whole_ && cell.cold_attend_p50_us && cell.append_p50_us;
-  const double us = cold ? *cell.append_p50_us + *cell.cold_attend_p50_us : *cell.step_p50_us;
-  const double times = whole_ ? 1.0 : layers_ / static_cast<double>(*cell.layers);
+  const bool cold = !whole_ && cell[measure::kColdAttendP50Us] && cell[measure::kAppendP50Us];
+  const double us =
+      cold ? *cell[measure::kAppendP50Us] + *cell[measure::kColdAttendP50Us] : *cell[measure::kStepP50Us];
+  const double times = whole_ ? 1.0 : layers_ / static_cast<double>(*cell[results::kLayers]);
   steps_.push_back({{1.0, batch, batch * kept}, us * 1e-6 * times});
-  if (!whole_ || !cell.prefill_p50_us || !cell.prefill_tokens_per_s) return;
-  const double seconds = *cell.prefill_p50_us * 1e-6,
-               tokens = std::round(*cell.prefill_tokens_per_s * seconds / batch);
+  if (!whole_ || !cell[measure::kPrefillP50Us] || !cell[measure::kPrefillTokensPerS]) return;
+  const double seconds = *cell[measure::kPrefillP50Us] * 1e-6,
+               tokens = std::round(*cell[measure::kPrefillTokensPerS] * seconds / batch);
   // What a step finds kept is the prompt, or less where the retention drops some of it.
   prompt_steps_.push_back({{batch * tokens, batch * rows_of_prompt(tokens, std::max(kept, 1.0))}, seconds});
 }
 
-MeasuredSteps::MeasuredSteps(std::span<const results::CellResult> cells, const config::Geometry& g,
+MeasuredSteps::MeasuredSteps(std::span<const results::Row> cells, const config::Geometry& g,
                              const std::string& variant, const std::string& name)
     : layers_(static_cast<double>(g.layers)) {
   std::set<std::string> machines;
   for (const char* experiment : {"model", "decode"}) {
     whole_ = std::string_view(experiment) == "model";
-    for (const results::CellResult& cell : cells) {
+    for (const results::Row& cell : cells) {
       if (!is_of(cell, experiment, g, variant)) continue;
       read(cell);
-      machines.insert(cell.host + " " + cell.device + ", threads " +
-                      std::to_string(cell.threads.value_or(0)));
+      machines.insert(cell[results::kHost] + " " + cell[results::kDevice] + ", threads " +
+                      std::to_string(cell[results::kThreads].value_or(0)));
     }
     if (!steps_.empty()) break;
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/config/geometry.h"
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::planner {
 
@@ -41,7 +41,7 @@ class MeasuredSteps {
   // their model has read its prompts, these; or else of `decode`, which are attention alone, cold where that was measured,
   // and are taken for each of the model's layers. `name`: of the folder, for messages. Throws std::invalid_argument where
   // there are fewer than 2 batches and 2 lengths, or several machines or numbers of threads.
-  MeasuredSteps(std::span<const results::CellResult> cells, const config::Geometry& geometry,
+  MeasuredSteps(std::span<const results::Row> cells, const config::Geometry& geometry,
                 const std::string& variant, const std::string& name);
 
   struct Time {
@@ -59,7 +59,7 @@ class MeasuredSteps {
   double residual() const { return std::max(decode_.residual(), prompts_.residual()); }
 
  private:
-  void read(const results::CellResult& cell);
+  void read(const results::Row& cell);
 
   bool whole_ = false;
   double layers_;  // of the model, that keep rows

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/math/stats.h"
+#include "harness/measure/prediction_columns.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/model_memory.h"
 
@@ -24,16 +25,16 @@ PlanResult row_of(const PlanTable& table, const LayerSpecs& spec) {
   row.room_bytes = table.memory_bytes - table.weights_bytes;
   row.bytes_from = "computed";
   if (table.quality.name().empty()) return row;
-  const results::CellResult* cell = table.quality.find(spec);
+  const results::Row* cell = table.quality.find(spec);
   row.quality_from =
       cell ? table.quality.name() + ": " + table.quality.setting(*cell, table.geometry) : "unknown";
   if (!cell) return row;
   const auto change = [](const results::Number& loss) {
     return loss ? results::Number(std::expm1(*loss)) : results::Number();
   };
-  row.perplexity_change = change(cell->loss_change);
-  row.perplexity_change_ci_low = change(cell->loss_change_ci_low);
-  row.perplexity_change_ci_high = change(cell->loss_change_ci_high);
+  row.perplexity_change = change((*cell)[measure::kLossChange]);
+  row.perplexity_change_ci_low = change((*cell)[measure::kLossChangeCiLow]);
+  row.perplexity_change_ci_high = change((*cell)[measure::kLossChangeCiHigh]);
   return row;
 }
 

@@ -8,10 +8,10 @@
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
+#include "harness/planner/hit_columns.h"
 #include "harness/planner/quality.h"
 #include "harness/planner/replay.h"
 #include "harness/planner/trace_facts.h"
-#include "harness/results/hit_fields.h"
 #include "harness/results/schema.h"
 #include "variants/model_cache/layer_specs.h"
 
@@ -54,6 +54,6 @@ std::vector<PlanResult> results_of(const PlanTable& table);
 // With a sentence that answers.
 io::TextTable text_table(const PlanTable& table, io::Units units);
 
-const results::Schema<results::HitPoint>& hit_schema();
+inline const results::Table kHitCurve{"the hit-rate curve", {kHitColumns.begin(), kHitColumns.end()}};
 
 }  // namespace kv::planner

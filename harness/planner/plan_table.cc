@@ -147,12 +147,6 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
   return text;
 }
 
-const results::Schema<results::HitPoint>& hit_schema() {
-  static const results::Schema<results::HitPoint> schema("the hit-rate curve",
-                                                         results::hit_fields<results::HitPoint>());
-  return schema;
-}
-
 const results::Schema<PlanResult>& plan_schema() {
   using F = PlanResult;
   static const results::Schema<F> schema(

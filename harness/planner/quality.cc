@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/measure/prediction_columns.h"
+#include "harness/results/cell_columns.h"
 #include "harness/tables/fit_table.h"
 
 namespace kv::planner {
@@ -20,10 +22,12 @@ std::string key_of(LayerSpecs specs) {
 
 }  // namespace
 
-QualityRun::QualityRun(std::vector<results::CellResult> cells, std::string name) : name_(std::move(name)) {
-  for (results::CellResult& cell : cells) {
-    if (cell.experiment != "quality" || cell.status != results::Status::kOk || !cell.loss_change) continue;
-    keys_.push_back(key_of(parse_layer_specs(cell.variant)));
+QualityRun::QualityRun(std::vector<results::Row> cells, std::string name) : name_(std::move(name)) {
+  for (results::Row& cell : cells) {
+    if (cell[results::kExperiment] != "quality" || cell[results::kStatus] != results::Status::kOk ||
+        !cell[measure::kLossChange])
+      continue;
+    keys_.push_back(key_of(parse_layer_specs(cell[results::kVariant])));
     cells_.push_back(std::move(cell));
   }
   if (cells_.empty())
@@ -31,19 +35,21 @@ QualityRun::QualityRun(std::vector<results::CellResult> cells, std::string name)
                                 " has no cells of experiment quality, whose perplexities are asked for");
 }
 
-const results::CellResult* QualityRun::find(const LayerSpecs& spec) const {
-  const results::CellResult* found = nullptr;
+const results::Row* QualityRun::find(const LayerSpecs& spec) const {
+  const results::Row* found = nullptr;
   const std::string key = key_of(spec);
   for (size_t i = 0; i < cells_.size(); ++i)
-    if (keys_[i] == key && (!found || cells_[i].seq_len > found->seq_len)) found = &cells_[i];
+    if (keys_[i] == key && (!found || cells_[i][results::kSeqLen] > (*found)[results::kSeqLen]))
+      found = &cells_[i];
   return found;
 }
 
-std::string QualityRun::setting(const results::CellResult& cell, const config::Geometry& g) const {
-  const bool same = cell.layers == g.layers && cell.q_heads == g.q_heads && cell.kv_heads == g.kv_heads &&
-                    cell.head_dim == g.head_dim;
-  return (same ? "this geometry" : "another model (" + std::to_string(cell.layers.value_or(0)) + " layers)") +
-         ", " + tables::grouped(cell.seq_len.value_or(0)) + " tokens";
+std::string QualityRun::setting(const results::Row& cell, const config::Geometry& g) const {
+  const bool same = cell[results::kLayers] == g.layers && cell[results::kQHeads] == g.q_heads &&
+                    cell[results::kKvHeads] == g.kv_heads && cell[results::kHeadDim] == g.head_dim;
+  return (same ? "this geometry"
+               : "another model (" + std::to_string(cell[results::kLayers].value_or(0)) + " layers)") +
+         ", " + tables::grouped(cell[results::kSeqLen].value_or(0)) + " tokens";
 }
 
 }  // namespace kv::planner

@@ -54,8 +54,8 @@ TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_token
   return facts;
 }
 
-std::vector<results::HitPoint> hit_curve(const TraceFacts& facts, const OpenRequests& open) {
-  std::vector<results::HitPoint> rows;
+std::vector<results::Row> hit_curve(const TraceFacts& facts, const OpenRequests& open) {
+  std::vector<results::Row> rows;
   for (size_t i = 0; i < facts.hits.size(); ++i) {
     const HitRates& hits = facts.hits[i];
     const int64_t tokens = facts.block_tokens[i];
@@ -64,12 +64,12 @@ std::vector<results::HitPoint> hit_curve(const TraceFacts& facts, const OpenRequ
     RequestSource source = open();
     for (io::Request request; source.next(request);) requests.push_back(tree.nodes(request));
     for (const int64_t capacity : capacities(hits)) {
-      results::HitPoint& row = rows.emplace_back();
-      row.block_tokens = tokens;
-      row.capacity_blocks = capacity;
-      row.hit_rate = part_of(hits.hits(capacity), hits.blocks());
-      row.belady_hit_rate = part_of(belady_hits(requests, capacity), hits.blocks());
-      row.hit_rate_at_any = part_of(hits.hits_at_any(), hits.blocks());
+      results::Row& row = rows.emplace_back();
+      row[kBlockTokens] = tokens;
+      row[kCapacityBlocks] = capacity;
+      row[kHitRate] = part_of(hits.hits(capacity), hits.blocks());
+      row[kBeladyHitRate] = part_of(belady_hits(requests, capacity), hits.blocks());
+      row[kHitRateAtAny] = part_of(hits.hits_at_any(), hits.blocks());
     }
   }
   return rows;

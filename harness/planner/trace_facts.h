@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
+#include "harness/planner/hit_columns.h"
 #include "harness/planner/hit_rate.h"
 #include "harness/planner/request_source.h"
-#include "harness/results/hit_fields.h"
 
 namespace kv::planner {
 
@@ -28,7 +28,7 @@ struct TraceFacts {
 // sizes are given, and as RequestTrace and BlockTree do.
 TraceFacts read_facts(const OpenRequests& open, std::vector<int64_t> block_tokens);
 
-// Some tens of capacities for each block size. Reads the requests once a size.
-std::vector<results::HitPoint> hit_curve(const TraceFacts& facts, const OpenRequests& open);
+// Rows of kHitColumns: some tens of capacities for each block size. Reads the requests once a size.
+std::vector<results::Row> hit_curve(const TraceFacts& facts, const OpenRequests& open);
 
 }  // namespace kv::planner

@@ -10,7 +10,8 @@
 #include <stdexcept>
 
 #include "harness/io/json.h"
-#include "harness/results/benchmark_json.h"
+#include "harness/measure/benchmark_json.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 
 namespace kv::results {
@@ -19,16 +20,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // The table with the rows of `keep`'s cells alone, ready for more.
-template <class Row>
-std::unique_ptr<AppendFile> reopen(const fs::path& path, const Schema<Row>& schema,
+std::unique_ptr<AppendFile> reopen(const fs::path& folder, const Table& table,
                                    const std::set<std::string>& keep) {
-  std::string text = csv_header(schema);
-  if (fs::exists(path)) {
-    for (const Row& row : read_csv(path, schema)) {
-      if (keep.count(row.cell)) text += csv_line(schema, row);
-    }
-  }
-  write_whole(path, text);
+  const fs::path path = folder / table.file;
+  std::vector<Row> rows;
+  if (fs::exists(path)) rows = read_csv(path, table);
+  std::erase_if(rows, [&](const Row& row) { return !keep.contains(row[kCell]); });
+  write_whole(path, csv_text(table, rows));
   return std::make_unique<AppendFile>(path);
 }
 
@@ -96,7 +94,9 @@ void require_same_environment(const fs::path& path, const nlohmann::json& now) {
                               differences + "; go on where it was begun, or measure anew in another folder");
 }
 
-ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bool resume) : path_(path) {
+ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, const Layout& layout,
+                             bool resume)
+    : path_(path), layout_(layout) {
   std::error_code error;
   const auto holds_a_run = [&] { return resume && fs::exists(path / "config.toml", error); };
   if (!holds_a_run()) require_new_folder(path);
@@ -113,9 +113,9 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bo
   try {
     // The config first: whatever else a killed run leaves, it can be resumed.
     if (!goes_on_) write_whole(path / "config.toml", config);
-    if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", cell_schema());
+    if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", layout_.cells);
     open_tables();
-    write_whole(path / "columns.json", columns_json(cell_schema().columns()));
+    write("columns.json", layout_.columns_json);
   } catch (...) {
     discard_if_empty();
     throw;
@@ -125,35 +125,25 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, bo
 void ResultsFolder::discard_if_empty() {
   if (goes_on_ || !cells_.empty()) return;
   std::error_code ignored;
-  for (const char* name :
-       {"cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "replay.csv", "hits.csv",
-        "env.json", "benchmark.json", "columns.json", "config.toml"}) {
-    fs::remove(path_ / name, ignored);
-  }
+  for (const std::string& name : written_) fs::remove(path_ / name, ignored);
+  for (const auto& [file, open] : side_files_) fs::remove(path_ / file, ignored);
+  for (const char* name : {"cells.csv", "config.toml"}) fs::remove(path_ / name, ignored);
   if (made_folder_) fs::remove(path_, ignored);
 }
 
 void ResultsFolder::open_tables() {
   std::set<std::string> finished;
-  for (const CellResult& row : cells_) finished.insert(row.cell);
-  cells_file_ = reopen(path_ / "cells.csv", cell_schema(), finished);
-  samples_file_ = reopen(path_ / "samples.csv", sample_schema(), finished);
-  growth_file_ = reopen(path_ / "growth.csv", growth_schema(), finished);
-  // Tables of few experiments come with their first rows.
-  if (fs::exists(path_ / "positions.csv"))
-    positions_file_ = reopen(path_ / "positions.csv", position_schema(), finished);
-  if (fs::exists(path_ / "texts.csv")) texts_file_ = reopen(path_ / "texts.csv", text_schema(), finished);
-  if (fs::exists(path_ / "replay.csv"))
-    moments_file_ = reopen(path_ / "replay.csv", moment_schema(), finished);
-  if (fs::exists(path_ / "hits.csv")) hits_file_ = reopen(path_ / "hits.csv", hit_schema(), finished);
+  for (const Row& row : cells_) finished.insert(row[kCell]);
+  cells_file_ = reopen(path_, layout_.cells, finished);
+  for (const Table* side : layout_.sides) {
+    if (fs::exists(path_ / side->file)) side_files_[side->file] = reopen(path_, *side, finished);
+  }
 }
 
 void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
-  const auto dropped = [&](const CellResult& row) {
-    return std::count(keys.begin(), keys.end(), row.cell) > 0;
-  };
+  const auto dropped = [&](const Row& row) { return std::count(keys.begin(), keys.end(), row[kCell]) > 0; };
   if (std::erase_if(cells_, dropped) > 0) {
-    write_whole(path_ / "cells.csv", csv_text(cell_schema(), cells_));
+    write_whole(path_ / "cells.csv", csv_text(layout_.cells, cells_));
     open_tables();
   }
 }
@@ -161,40 +151,18 @@ void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
 void ResultsFolder::drop_unfinished() { open_tables(); }
 
 bool ResultsFolder::has_cell(const std::string& key) const {
-  return std::any_of(cells_.begin(), cells_.end(), [&](const CellResult& row) { return row.cell == key; });
+  return std::any_of(cells_.begin(), cells_.end(), [&](const Row& row) { return row[kCell] == key; });
 }
 
-void ResultsFolder::add_samples(std::span<const SampleResult> rows) {
-  samples_file_->append(csv_lines(sample_schema(), rows));
-}
-void ResultsFolder::add_growth(std::span<const GrowthResult> rows) {
-  growth_file_->append(csv_lines(growth_schema(), rows));
-}
-
-void ResultsFolder::add_positions(std::span<const PositionResult> rows) {
-  if (!positions_file_) positions_file_ = reopen(path_ / "positions.csv", position_schema(), {});
-  positions_file_->append(csv_lines(position_schema(), rows));
-}
-void ResultsFolder::add_texts(std::span<const TextResult> rows) {
-  if (!texts_file_) texts_file_ = reopen(path_ / "texts.csv", text_schema(), {});
-  texts_file_->append(csv_lines(text_schema(), rows));
+void ResultsFolder::add(const Table& side, std::span<const Row> rows) {
+  std::unique_ptr<AppendFile>& file = side_files_[side.file];
+  if (!file) file = reopen(path_, side, {});
+  file->append(csv_lines(side, rows));
 }
 
-void ResultsFolder::add_moments(std::span<const MomentResult> rows) {
-  if (!moments_file_) moments_file_ = reopen(path_ / "replay.csv", moment_schema(), {});
-  moments_file_->append(csv_lines(moment_schema(), rows));
-}
-void ResultsFolder::add_hits(std::span<const HitResult> rows) {
-  if (!hits_file_) hits_file_ = reopen(path_ / "hits.csv", hit_schema(), {});
-  hits_file_->append(csv_lines(hit_schema(), rows));
-}
-
-void ResultsFolder::add_cells(std::span<const CellResult> rows) {
-  for (AppendFile* side : {samples_file_.get(), growth_file_.get(), positions_file_.get(), texts_file_.get(),
-                           moments_file_.get(), hits_file_.get()}) {
-    if (side) side->sync();
-  }
-  cells_file_->append(csv_lines(cell_schema(), rows));
+void ResultsFolder::add_cells(std::span<const Row> rows) {
+  for (const auto& [name, side] : side_files_) side->sync();
+  cells_file_->append(csv_lines(layout_.cells, rows));
   cells_file_->sync();
   cells_.insert(cells_.end(), rows.begin(), rows.end());
 }
@@ -206,13 +174,12 @@ std::optional<std::string> ResultsFolder::started() const {
 }
 
 void ResultsFolder::write_environment(const nlohmann::json& environment) {
-  write_whole(path_ / "env.json", io::json_text(environment, 2) + "\n");
+  write("env.json", io::json_text(environment, 2) + "\n");
 }
 
-void ResultsFolder::write_benchmark_json(const nlohmann::json& environment) {
-  write_whole(path_ / "benchmark.json",
-              benchmark_json(read_csv(path_ / "samples.csv", sample_schema()),
-                             read_csv(path_ / "growth.csv", growth_schema()), environment));
+void ResultsFolder::write(const std::string& name, const std::string& text) {
+  written_.insert(name);
+  write_whole(path_ / name, text);
 }
 
 }  // namespace kv::results

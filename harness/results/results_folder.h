@@ -1,28 +1,25 @@
 // A results folder: what is in it, how rows get there, and how an interrupted run goes on.
 //
 //   cells.csv      one row a cell, written when its sweep point is done
-//   samples.csv    one row a sample, written as it is taken
-//   growth.csv     one row a step of a growth run
-//   positions.csv  one row a bucket of positions of a quality or stream run
-//   texts.csv      one row a text of a generate run
-//   replay.csv     one row a stretch of a replay's time
-//   hits.csv       one row a capacity of a prefix cache, of a replayed trace with ids
-//   columns.json   what the columns of cells.csv mean, and in which unit
+//   samples.csv …  side tables of the experiments, written as their rows are taken
+//   columns.json   the columns of cells.csv with unit and meaning
 //   env.json  config.toml  benchmark.json
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/results/append_file.h"
-#include "harness/results/cell_result.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/folder_lock.h"
-#include "harness/results/side_results.h"
+#include "harness/results/table.h"
 
 namespace kv::results {
 
@@ -40,26 +37,30 @@ std::string environment_differences(const nlohmann::json& then, const nlohmann::
 // instructions or threads, or on another kind of machine than `now` describes: cells of one table are compared.
 void require_same_environment(const std::filesystem::path& path, const nlohmann::json& now);
 
+// The tables that a run may write.
+struct Layout {
+  Table cells;
+  std::vector<const Table*> sides;
+  std::string columns_json;
+};
+
 class ResultsFolder {
  public:
   // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
   // finished cells stay, and what was sampled of unfinished ones goes. Throws std::invalid_argument if the
   // folder holds other results.
-  ResultsFolder(const std::filesystem::path& path, const std::string& config, bool resume);
+  ResultsFolder(const std::filesystem::path& path, const std::string& config, const Layout& layout,
+                bool resume);
 
   const std::filesystem::path& path() const { return path_; }
   bool has_cell(const std::string& key) const;
   // Finished cells of the earlier part and of this one, in order.
-  const std::vector<CellResult>& cells() const { return cells_; }
+  const std::vector<Row>& cells() const { return cells_; }
 
-  void add_samples(std::span<const SampleResult> rows);
-  void add_growth(std::span<const GrowthResult> rows);
-  void add_positions(std::span<const PositionResult> rows);
-  void add_texts(std::span<const TextResult> rows);
-  void add_moments(std::span<const MomentResult> rows);
-  void add_hits(std::span<const HitResult> rows);
+  // Rows of one of the layout's side tables, as they are taken.
+  void add(const Table& side, std::span<const Row> rows);
   // A sweep point's cells, all or none, on disk when this returns.
-  void add_cells(std::span<const CellResult> rows);
+  void add_cells(std::span<const Row> rows);
   // Forgets what was measured of cells that are not in cells.csv (yet).
   void drop_unfinished();
   // Forgets these cells and their samples, where there are any.
@@ -70,8 +71,8 @@ class ResultsFolder {
   // Takes back what was written by a new run of which no cell is finished: one that could not begin leaves no
   // folder behind. What an earlier run wrote stays.
   void discard_if_empty();
-  // From the samples on disk, in Google Benchmark's format.
-  void write_benchmark_json(const nlohmann::json& environment);
+  // A file beside the tables, written whole.
+  void write(const std::string& name, const std::string& text);
 
  private:
   // Rewrites the tables with the rows of finished cells alone, and opens them for more.
@@ -80,9 +81,11 @@ class ResultsFolder {
   std::filesystem::path path_;
   bool made_folder_ = false, goes_on_ = false;
   std::optional<FolderLock> lock_;
-  std::vector<CellResult> cells_;
-  std::unique_ptr<AppendFile> cells_file_, samples_file_, growth_file_, positions_file_, texts_file_;
-  std::unique_ptr<AppendFile> moments_file_, hits_file_;
+  Layout layout_;
+  std::vector<Row> cells_;
+  std::unique_ptr<AppendFile> cells_file_;
+  std::map<std::string_view, std::unique_ptr<AppendFile>> side_files_;  // those that are there
+  std::set<std::string> written_;
 };
 
 }  // namespace kv::results

@@ -13,17 +13,6 @@
 
 namespace kv::results {
 
-// What is said of a column, whatever struct it is a field of.
-struct Column {
-  std::string_view name;
-  std::string_view unit;  // empty of texts and pure numbers
-  Type type;
-  std::string_view meaning;
-  std::vector<std::string_view> aliases;
-  std::string_view experiments = {};          // that write it, separated by spaces; empty of other tables
-  std::vector<std::string_view> values = {};  // all of them, of a text that is one of a few
-};
-
 // A field of a struct that is one of a list, which another table names: error metrics.
 template <class Row>
 struct ListedNumber {
@@ -109,14 +98,6 @@ class Schema {
 
   std::string_view table() const { return table_; }
   const std::vector<Field<Row>>& fields() const { return fields_; }
-  std::vector<Column> columns() const {
-    std::vector<Column> columns;
-    for (const Field<Row>& f : fields_) {
-      columns.push_back({f.name, f.unit, f.type(), f.meaning, f.aliases, f.experiments, f.values});
-    }
-    return columns;
-  }
-
   // By name or alias; null where there is none.
   const Field<Row>* find(std::string_view name) const {
     for (const Field<Row>& field : fields_) {
@@ -154,9 +135,5 @@ std::vector<Field<Row>> written_by(std::string_view experiments, std::vector<Fie
   }
   return fields;
 }
-
-// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values"}, …], in order; the last two where there
-// are any.
-std::string columns_json(const std::vector<Column>& columns);
 
 }  // namespace kv::results

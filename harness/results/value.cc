@@ -23,7 +23,7 @@ bool parse_number(const std::string& text, std::optional<T>& value) {
 }  // namespace
 
 std::string_view type_name(Type type) {
-  constexpr std::array<std::string_view, 3> kNames{"text", "integer", "number"};
+  constexpr std::array<std::string_view, 4> kNames{"text", "integer", "number", "text"};
   return kNames[static_cast<size_t>(type)];
 }
 

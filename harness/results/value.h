@@ -28,7 +28,7 @@ class Number : public std::optional<double> {
 // How a cell ended; kNone while it is measured.
 enum class Status { kNone, kOk, kFailed, kUnsupported, kOutOfMemory };
 
-enum class Type { kText, kInteger, kNumber };
+enum class Type { kText, kInteger, kNumber, kStatus };
 std::string_view type_name(Type type);  // as columns.json has it
 
 // Empty where there is no value. Numbers keep the nine digits that tell them apart.

@@ -23,7 +23,7 @@ ROOMS = [
     "variants/core",
     "variants",
     *(f"variants/{room}" for room in ["codec", "placement", "retention", "selection", "storage", "cache", "model_cache"]),
-    *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "math", "memory", "config", "verify/metrics", "results"]),
+    *(f"harness/{room}" for room in ["gpu_check", "io", "peers", "math", "memory", "results", "config", "verify/metrics"]),
     *(f"harness/{room}" for room in ["model", "workload", "verify", "measure", "tables", "planner", "experiments", "cluster", "claims", "cli", "python"]),
     "harness",
     "tests",

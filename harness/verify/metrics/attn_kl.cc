@@ -27,10 +27,8 @@ double compute_attn_kl(std::span<const double> got, std::span<const double> want
 }  // namespace
 
 const Metric attn_kl{
-    .name = "err_attn_kl",
-    .unit = "nats",
+    .column = {"err_attn_kl", "nats", "KL(cache || FP64) of the attention distribution, mean over heads"},
     .better = "lower",
-    .help = "KL(cache || FP64) of the attention distribution, mean over heads",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
     .compute = compute_attn_kl,

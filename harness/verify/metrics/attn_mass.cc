@@ -15,12 +15,11 @@ double compute_attn_mass(std::span<const double> got, std::span<const double> wa
 }  // namespace
 
 const Metric attn_mass{
-    .name = "err_attn_mass",
-    .unit = "1",
+    .column =
+        {"err_attn_mass", "1",
+         "share of FP64's attention over all tokens that lies on those that were read, mean over heads; 1 is "
+         "best"},
     .better = "higher",
-    .help =
-        "share of FP64's attention over all tokens that lies on those that were read, mean over heads; 1 is "
-        "best",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
     .compute = compute_attn_mass,

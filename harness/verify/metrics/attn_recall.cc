@@ -32,12 +32,11 @@ double compute_attn_recall(std::span<const double> got, std::span<const double> 
 }  // namespace
 
 const Metric attn_recall{
-    .name = "err_attn_recall",
-    .unit = "1",
+    .column =
+        {"err_attn_recall", "1",
+         "of the k tokens with the most FP64 attention, the share among the k that were read, mean over "
+         "heads; 1 is best"},
     .better = "higher",
-    .help =
-        "of the k tokens with the most FP64 attention, the share among the k that were read, mean over "
-        "heads; 1 is best",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
     .compute = compute_attn_recall,

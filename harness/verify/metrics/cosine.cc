@@ -18,10 +18,8 @@ double compute_cosine(std::span<const double> got, std::span<const double> want)
 }  // namespace
 
 const Metric cosine{
-    .name = "err_cosine",
-    .unit = "1",
+    .column = {"err_cosine", "1", "cosine similarity to FP64; 1 is best"},
     .better = "higher",
-    .help = "cosine similarity to FP64; 1 is best",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
     .compute = compute_cosine,

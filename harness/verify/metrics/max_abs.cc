@@ -17,10 +17,9 @@ double compute_max_abs(std::span<const double> got, std::span<const double> want
 }  // namespace
 
 const Metric max_abs{
-    .name = "err_max_abs",
-    .unit = "1",
+    .column = {"err_max_abs", "1",
+               "largest absolute difference of the attention output from FP64 over all tokens as they came"},
     .better = "lower",
-    .help = "largest absolute difference of the attention output from FP64 over all tokens as they came",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kLargest,
     .compute = compute_max_abs,

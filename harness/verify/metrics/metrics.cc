@@ -11,7 +11,7 @@ std::span<const Metric* const> metrics() { return kMetrics; }
 
 size_t metric_index(std::string_view name) {
   for (size_t i = 0; i < kMetrics.size(); ++i) {
-    if (kMetrics[i]->name == name) return i;
+    if (kMetrics[i]->column.name == name) return i;
   }
   throw std::logic_error("no metric '" + std::string(name) + "'");
 }

@@ -7,13 +7,13 @@
 #include <span>
 #include <string_view>
 
+#include "harness/results/column.h"
+
 namespace kv::verify {
 
 struct Metric {
-  std::string_view name;    // the CSV column
-  std::string_view unit;    // "1" of what has none
+  results::NumberColumn column;
   std::string_view better;  // "lower" or "higher"
-  std::string_view help;
   // What it is computed of: attention outputs of all checked heads together, or each head's attention
   // distribution, of which the mean over heads counts. `got` has then FP64's weights over all tokens, and `want` FP64's
   // over the rows that were read, as they are stored, with 0 for the tokens that were not.

@@ -17,10 +17,8 @@ double compute_rel_l2(std::span<const double> got, std::span<const double> want)
 }  // namespace
 
 const Metric rel_l2{
-    .name = "err_rel_l2",
-    .unit = "1",
+    .column = {"err_rel_l2", "1", "L2 norm of the difference over the L2 norm of FP64"},
     .better = "lower",
-    .help = "L2 norm of the difference over the L2 norm of FP64",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
     .compute = compute_rel_l2,

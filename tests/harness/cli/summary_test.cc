@@ -5,49 +5,52 @@
 #include <sstream>
 
 #include "harness/io/aligned_text.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/tier_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv {
 namespace {
 
-results::CellResult cell(const std::string& variant, int64_t tokens, const std::string& verdict,
-                         double ratio) {
-  results::CellResult row;
-  row.variant = variant;
-  row.experiment = "decode";
-  row.phase = "decode";
-  row.workload = "gaussian";
-  row.status = results::Status::kOk;
-  row.batch = row.threads = 1;
-  row.seq_len = tokens;
-  row.q_heads = row.kv_heads = 32;
-  row.head_dim = 128;
-  row.bytes_payload = 123456789;
-  row.step_p50_us = 12345.6;
-  row.step_ci_low_us = 12340.1;
-  row.step_ci_high_us = 12399.9;
-  row.cold_ceiling_share = 0.91;
-  row.cold_attend_p50_us = 1000.0;
-  row.cold_ci_low_us = 990.0;
-  row.cold_ci_high_us = 1010.0;
-  row.cold_ratio_p50 = ratio;
-  row.ratio_p50 = ratio;
-  row.ratio_ci_low = ratio - 0.01;
-  row.ratio_ci_high = ratio + 0.01;
-  row.metric("err_rel_l2") = 0.01 * ratio;
-  row.verdict = verdict;
+results::Row cell(const std::string& variant, int64_t tokens, const std::string& verdict, double ratio) {
+  results::Row row;
+  row[results::kVariant] = variant;
+  row[results::kExperiment] = "decode";
+  row[results::kPhase] = "decode";
+  row[results::kWorkload] = "gaussian";
+  row[results::kStatus] = results::Status::kOk;
+  row[results::kBatch] = row[results::kThreads] = 1;
+  row[results::kSeqLen] = tokens;
+  row[results::kQHeads] = row[results::kKvHeads] = 32;
+  row[results::kHeadDim] = 128;
+  row[results::kBytesPayload] = 123456789;
+  row[measure::kStepP50Us] = 12345.6;
+  row[measure::kStepCiLowUs] = 12340.1;
+  row[measure::kStepCiHighUs] = 12399.9;
+  row[measure::kColdCeilingShare] = 0.91;
+  row[measure::kColdAttendP50Us] = 1000.0;
+  row[measure::kColdCiLowUs] = 990.0;
+  row[measure::kColdCiHighUs] = 1010.0;
+  row[measure::kColdRatioP50] = ratio;
+  row[measure::kRatioP50] = ratio;
+  row[measure::kRatioCiLow] = ratio - 0.01;
+  row[measure::kRatioCiHigh] = ratio + 0.01;
+  row.number("err_rel_l2") = 0.01 * ratio;
+  row[results::kVerdict] = verdict;
   return row;
 }
 
-std::vector<results::CellResult> cells_at(const std::vector<int64_t>& lengths) {
+std::vector<results::Row> cells_at(const std::vector<int64_t>& lengths) {
   const std::string longest =
       "paged(block=64)/kivi(bits=2,group=64,residual=128)/heavy_hitters(budget=1024,recent=128)";
-  std::vector<results::CellResult> cells;
+  std::vector<results::Row> cells;
   for (const int64_t tokens : lengths) {
     cells.push_back(cell("contiguous", tokens, "baseline", 1.0));
-    cells.push_back(cell("contiguous", tokens, results::CellResult::kAaVerdict, 1.001));
+    cells.push_back(cell("contiguous", tokens, results::kAaVerdict, 1.001));
     cells.push_back(cell(longest, tokens, "faster", 0.5 + 0.01 * static_cast<double>(cells.size())));
   }
-  cells.back().status = results::Status::kOutOfMemory;
+  cells.back()[results::kStatus] = results::Status::kOutOfMemory;
   return cells;
 }
 
@@ -72,10 +75,11 @@ TEST(Summary, OfAFewSweepPointsIsATableEachThatFits) {
 }
 
 TEST(Summary, AnswersFirstAtTheLongestLength) {
-  std::vector<results::CellResult> cells = cells_at({512, 4096});
-  cells.back().status = results::Status::kOk;
-  cells.back().metric("err_rel_l2") = 0.25;
-  for (results::CellResult& row : cells) row.held_bytes_per_token = row.verdict == "faster" ? 100.0 : 400.0;
+  std::vector<results::Row> cells = cells_at({512, 4096});
+  cells.back()[results::kStatus] = results::Status::kOk;
+  cells.back().number("err_rel_l2") = 0.25;
+  for (results::Row& row : cells)
+    row[results::kHeldBytesPerToken] = row[results::kVerdict] == "faster" ? 100.0 : 400.0;
   const std::vector<std::string> lines = lines_of(cli::summary(cells));
   ASSERT_GT(lines.size(), 4u);
   EXPECT_NE(lines[2].find("decode, 4096 tokens"), std::string::npos) << lines[2];
@@ -89,8 +93,8 @@ TEST(Summary, AnswersFirstAtTheLongestLength) {
 
 // "+ n": whose interval reaches the fastest's, and whose value is the same.
 TEST(Summary, CountsThoseThatAreAsGood) {
-  std::vector<results::CellResult> cells = cells_at({512});
-  cells.back().status = results::Status::kOk;
+  std::vector<results::Row> cells = cells_at({512});
+  cells.back()[results::kStatus] = results::Status::kOk;
   cells.push_back(cell("paged", 512, "faster", 0.53));
   cells.push_back(cell("segmented", 512, "faster", 0.60));
   const std::string text = cli::summary(cells);
@@ -100,7 +104,7 @@ TEST(Summary, CountsThoseThatAreAsGood) {
 
 // Whatever the sweep: every experiment, many lengths, many variants, a narrow terminal.
 TEST(Summary, HasAtMostFortyLinesThatFit) {
-  std::vector<results::CellResult> cells;
+  std::vector<results::Row> cells;
   for (const char* experiment : {"decode", "growth", "prefill", "batch", "budget", "checkpoint", "quality",
                                  "recall", "generate", "stream"}) {
     for (int64_t tokens = 1024; tokens <= 8192; tokens *= 2) {
@@ -109,12 +113,12 @@ TEST(Summary, HasAtMostFortyLinesThatFit) {
           cells.push_back(
               cell("paged(block=" + std::to_string(variant + 1) + ",order=shuffled)/kivi(bits=2,group=64)",
                    tokens, variant == 0 ? "baseline" : "slower", 1.0 + 0.1 * variant));
-          cells.back().experiment = experiment;
-          cells.back().workload = workload;
-          cells.back().noise = "the step's interval reaches to 9.9 times its lower end";
+          cells.back()[results::kExperiment] = experiment;
+          cells.back()[results::kWorkload] = workload;
+          cells.back()[measure::kNoise] = "the step's interval reaches to 9.9 times its lower end";
           if (variant % 7 == 3)
-            cells.back().fail(results::Status::kUnsupported, "a long reason why it cannot run");
-          if (variant == 5) cells.back().keeps_all = 1;
+            results::fail(cells.back(), results::Status::kUnsupported, "a long reason why it cannot run");
+          if (variant == 5) cells.back()[results::kKeepsAll] = 1;
         }
       }
     }
@@ -132,12 +136,12 @@ TEST(Summary, HasAtMostFortyLinesThatFit) {
 
 // A difference is one to either side; cells that were noisy are counted among those that were timed.
 TEST(Summary, CountsDifferencesAndNoise) {
-  std::vector<results::CellResult> cells;
+  std::vector<results::Row> cells;
   for (const double ratio : {0.9, 1.0, 1.1}) {
-    cells.push_back(cell("contiguous", 512, results::CellResult::kAaVerdict, ratio));
+    cells.push_back(cell("contiguous", 512, results::kAaVerdict, ratio));
   }
   cells.push_back(cell("paged", 512, "slower", 1.5));
-  cells.back().noise = "a wide interval";
+  cells.back()[measure::kNoise] = "a wide interval";
   const std::string text = cli::summary(cells);
   EXPECT_NE(text.find("A/A test: 2 of 3 comparisons"), std::string::npos) << text;
   EXPECT_NE(text.find("1 of 4 timed cells"), std::string::npos) << text;
@@ -145,7 +149,7 @@ TEST(Summary, CountsDifferencesAndNoise) {
 
 // Of one experiment with more variants than there is room for, as many as there is room for.
 TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
-  std::vector<results::CellResult> cells;
+  std::vector<results::Row> cells;
   for (int64_t tokens : {512, 1024}) {
     for (int variant = 0; variant < 60; ++variant) {
       cells.push_back(cell("paged(block=" + std::to_string(variant + 1) + ")", tokens,
@@ -160,31 +164,31 @@ TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
 
 // What a step reads of each tier has a table of its own, where there are several tiers, if it fits.
 TEST(Summary, ShowsTiers) {
-  std::vector<results::CellResult> cells = cells_at({512});
+  std::vector<results::Row> cells = cells_at({512});
   EXPECT_EQ(cli::summary(cells).find("a step reads"), std::string::npos);
-  results::CellResult& row = cells[1];
-  row.bytes_hot = row.bytes_warm = 4096;
-  row.read_hot_bytes = 1024;
-  row.read_warm_bytes = 2048;
-  row.read_disk_bytes = 3 << 20;
-  row.disk_read_gbps = 1.5;
-  row.disk_ceiling_share = 0.75;
-  row.disk_device_share = 1.0;
-  row.tier_bound = "disk";
-  row.tier_bound_us = 1234.5;
+  results::Row& row = cells[1];
+  row[measure::kBytesHot] = row[measure::kBytesWarm] = 4096;
+  row[measure::kReadHotBytes] = 1024;
+  row[measure::kReadWarmBytes] = 2048;
+  row[measure::kReadDiskBytes] = 3 << 20;
+  row[measure::kDiskReadGbps] = 1.5;
+  row[measure::kDiskCeilingShare] = 0.75;
+  row[measure::kDiskDeviceShare] = 1.0;
+  row[measure::kTierBound] = "disk";
+  row[measure::kTierBoundUs] = 1234.5;
   const std::string text = cli::summary(cells);
   for (const char* said :
        {"a step reads", "1.0 KiB", "2.0 KiB", "3.0 MiB, 1.5, 75 %", "100 %", "1234.5 disk"})
     EXPECT_NE(text.find(said), std::string::npos) << said << text;
   for (const std::string& line : lines_of(text)) EXPECT_LE(io::text_width(line), cli::kSummaryWidth) << line;
-  std::vector<results::CellResult> many;
+  std::vector<results::Row> many;
   for (int i = 0; i < 11; ++i) {
     many.push_back(row);
-    many.back().variant += std::to_string(i);
+    many.back()[results::kVariant] += std::to_string(i);
   }
   for (const int64_t tokens : {1024, 2048}) {
     many.push_back(row);
-    many.back().seq_len = tokens;
+    many.back()[results::kSeqLen] = tokens;
   }
   EXPECT_LE(lines_of(cli::summary(many)).size(), cli::kSummaryLines);
 }

@@ -1,5 +1,7 @@
 // Configs: what the keys mean, who overrides whom, and that the config as run says all of it.
 // What is refused is tested over the program, in tests/harness/cli.
+#include "harness/config/shared_axes.h"
+#include "harness/experiments/growth/axes.h"
 #include "harness/config/config.h"
 
 #include <gtest/gtest.h>
@@ -52,14 +54,14 @@ TEST_F(ConfigFile, AnExperimentsOwnTableOverridesForItAlone) {
   ASSERT_EQ(c.experiments.size(), 2u);
   const config::ExperimentConfig &decode = c.experiments[0], &growth = c.experiments[1];
   EXPECT_EQ(decode.kind, "decode");
-  EXPECT_EQ(decode.axes.seq_len, (std::vector<int64_t>{16, 512}));  // shortest first
+  EXPECT_EQ(decode.settings[config::kSeqLen], (std::vector<int64_t>{16, 512}));  // shortest first
   EXPECT_EQ(decode.measure.repetitions, 9);
-  EXPECT_TRUE(decode.measure.attend);
-  EXPECT_EQ(growth.axes.seq_len, (std::vector<int64_t>{128}));
+  EXPECT_TRUE(decode.settings[experiments::kAttendKey]);
+  EXPECT_EQ(growth.settings[config::kSeqLen], (std::vector<int64_t>{128}));
   EXPECT_EQ(growth.axes.variants, decode.axes.variants);
   EXPECT_EQ(growth.measure.repetitions, 3);
-  EXPECT_FALSE(growth.measure.attend);
-  EXPECT_EQ(growth.axes.batch, (std::vector<int>{1}));
+  EXPECT_FALSE(growth.settings[experiments::kAttendKey]);
+  EXPECT_EQ(growth.settings[config::kBatch], (std::vector<int64_t>{1}));
   EXPECT_EQ(growth.axes.workload, (std::vector<std::string>{"gaussian"}));
 }
 
@@ -71,10 +73,10 @@ TEST_F(ConfigFile, SeveralTablesOfAnExperimentAreAsManySweeps) {
   const config::ExperimentConfig &shapes = c.experiments[0], &longer = c.experiments[1];
   EXPECT_EQ(shapes.kind, "decode");
   EXPECT_EQ(shapes.axes.kv_heads, (std::vector<int>{2, 8}));
-  EXPECT_EQ(shapes.axes.seq_len, (std::vector<int64_t>{16, 512}));
+  EXPECT_EQ(shapes.settings[config::kSeqLen], (std::vector<int64_t>{16, 512}));
   EXPECT_EQ(longer.kind, "decode");
   EXPECT_TRUE(longer.axes.kv_heads.empty());
-  EXPECT_EQ(longer.axes.seq_len, (std::vector<int64_t>{4096}));
+  EXPECT_EQ(longer.settings[config::kSeqLen], (std::vector<int64_t>{4096}));
   EXPECT_EQ(longer.axes.variants.size(), 1u);
   EXPECT_EQ(longer.measure.steps, 2);
   EXPECT_EQ(longer.measure.repetitions, 9);
@@ -86,7 +88,7 @@ TEST_F(ConfigFile, SetTakesTomlOrElseText) {
   config::Overrides o;
   o.set = {"sweep.seq_len=[3, 5]", "sweep.variants=concat", "title=a b", "decode.repetitions=2", "seed=7"};
   const config::Config c = load(kText, o);
-  EXPECT_EQ(c.experiments[0].axes.seq_len, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(c.experiments[0].settings[config::kSeqLen], (std::vector<int64_t>{3, 5}));
   EXPECT_EQ(c.experiments[0].axes.variants[0].print(), "concat");
   EXPECT_EQ(c.experiments[0].measure.repetitions, 2);
   EXPECT_EQ(c.title, "a b");
@@ -129,7 +131,7 @@ TEST_F(ConfigFile, TheConfigAsRunIsTheSameConfig) {
   EXPECT_EQ(again.as_run, c.as_run);
   EXPECT_EQ(again.name, c.name);
   EXPECT_EQ(again.seed, 8u);
-  EXPECT_EQ(again.experiments[0].axes.seq_len, c.experiments[0].axes.seq_len);
+  EXPECT_EQ(again.experiments[0].settings[config::kSeqLen], c.experiments[0].settings[config::kSeqLen]);
   EXPECT_EQ(again.experiments[0].measure.memory_share, 0.5);
 }
 
@@ -198,9 +200,9 @@ TEST_F(ConfigFile, AKeyInTheWrongTableIsToldTheRightOne) {
            {"sweep.repetitions=2", "sweep.repetitions is not a key that is known here; " + measure},
            {"measure.kv_heads=2", "measure.kv_heads is not a key that is known here; " + axes},
            {"seq_len=8", "seq_len is not a key that is known here; " + axes},
-           {"decode.chunk=8", "decode.chunk is no axis of decode, but of prefill"},
-           {"batch.seq_len=8", "batch.seq_len is no axis of batch, but of decode, growth, prefill"},
-           {"decode.distance=8", "decode.distance is no axis of decode, but of recall"},
+           {"decode.chunk=8", "decode.chunk is no key of decode, but of prefill"},
+           {"batch.seq_len=8", "batch.seq_len is no key of batch, but of decode, growth, prefill"},
+           {"decode.distance=8", "decode.distance is no key of decode, but of recall"},
            {"sweep.kv_heads=3", "sweep.kv_heads has 3, which does not divide the model's 8 query heads"},
            {"growth.kv_heads=3", "growth.kv_heads has 3, which does not divide the model's 8 query heads"},
            {"decode.head_dim=[64, 12]", "decode.head_dim has 12; it must be a multiple of 8"}}) {
@@ -218,10 +220,12 @@ TEST_F(ConfigFile, SweepAndAnExperimentsTableTakeTheSameAxes) {
                          own =
                              load(before + (std::string(axis).starts_with("seq_len") ? "" : "seq_len = 9\n") +
                                   axis + "\n" + after);
-    const config::Axes &a = shared.experiments[0].axes, &b = own.experiments[0].axes;
-    EXPECT_EQ(std::tie(a.kv_heads, a.head_dim, a.threads, a.batch, a.seq_len, a.budget, a.workload),
-              std::tie(b.kv_heads, b.head_dim, b.threads, b.batch, b.seq_len, b.budget, b.workload))
-        << axis;
+    const auto axes_of = [](const config::ExperimentConfig& c) {
+      const config::Axes& a = c.axes;
+      return std::tuple(a.kv_heads, a.head_dim, a.threads, c.settings[config::kBatch], c.settings[config::kSeqLen],
+                        a.budget, a.workload);
+    };
+    EXPECT_EQ(axes_of(shared.experiments[0]), axes_of(own.experiments[0])) << axis;
   }
 }
 
@@ -296,7 +300,7 @@ TEST_F(ConfigFile, TokensMayBeWrittenInK) {
   const auto lengths = [&](const std::string& set) {
     config::Overrides o;
     o.set = {set};
-    return load(kText, o).experiments[0].axes.seq_len;
+    return load(kText, o).experiments[0].settings[config::kSeqLen];
   };
   const std::vector<int64_t> both{4096, 131072};
   EXPECT_EQ(lengths("sweep.seq_len=[4K,128K]"), both);

@@ -15,6 +15,9 @@
 
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 #include "kernels/format/encoding.h"
 #include "variants/list.h"
 #include "variants/storage/host.h"
@@ -163,38 +166,40 @@ class BrokenVariants : public testing::TestWithParam<const char*> {
                                                   .note = [](const std::string&) {},
                                                   .progress = [](auto&&...) {}});
     ASSERT_TRUE(outcome.finished);
-    for (const results::CellResult& row : outcome.cells) {
-      if (row.verdict != results::CellResult::kAaVerdict) rows_.emplace(row.variant, row);
+    for (const results::Row& row : outcome.cells) {
+      if (row[results::kVerdict] != results::kAaVerdict) rows_.emplace(row[results::kVariant], row);
     }
     ASSERT_EQ(rows_.size(), 8u);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
   // Lines of samples.csv and growth.csv about this cell.
-  int samples_of(const results::CellResult& row) const {
+  int samples_of(const results::Row& row) const {
     int count = 0;
     for (const char* name : {"samples.csv", "growth.csv"}) {
       std::ifstream file(folder_ / "out" / name);
-      for (std::string line; std::getline(file, line);) count += line.find(row.cell) != std::string::npos;
+      for (std::string line; std::getline(file, line);)
+        count += line.find(row[results::kCell]) != std::string::npos;
     }
     return count;
   }
 
   void expect_failed(const std::string& variant, const std::string& reason) const {
-    const results::CellResult& row = rows_.at(variant);
-    EXPECT_EQ(text_of(row.status), "failed") << variant;
-    EXPECT_NE(row.reason.find(reason), std::string::npos) << variant << ": " << row.reason;
-    const auto& schema = results::cell_schema();
+    const results::Row& row = rows_.at(variant);
+    EXPECT_EQ(text_of(row[results::kStatus]), "failed") << variant;
+    EXPECT_NE(row[results::kReason].find(reason), std::string::npos)
+        << variant << ": " << row[results::kReason];
+    const auto& schema = experiments::cell_table();
     for (const char* column :
          {"step_p50_us", "step_p90_us", "step_p99_us", "step_max_us", "step_ci_low_us", "append_p50_us",
           "view_p50_us", "attend_p50_us", "read_gbps", "repetitions", "samples", "ratio_p50"}) {
-      EXPECT_FALSE(schema.number(row, column)) << variant << ": " << column;
+      EXPECT_FALSE(row.number(schema.at(column))) << variant << ": " << column;
     }
     EXPECT_EQ(samples_of(row), 0) << variant;
   }
 
   fs::path folder_;
-  std::map<std::string, results::CellResult> rows_;
+  std::map<std::string, results::Row> rows_;
 };
 
 TEST_P(BrokenVariants, AreFailedAndNotTimed) {
@@ -207,10 +212,10 @@ TEST_P(BrokenVariants, AreFailedAndNotTimed) {
 
 TEST_P(BrokenVariants, EndNoOtherCell) {
   for (const char* variant : {"contiguous", "contiguous/q8_0", "contiguous/h2o(heavy=12,recent=4)"}) {
-    const results::CellResult& row = rows_.at(variant);
-    EXPECT_EQ(text_of(row.status), "ok") << variant << ": " << row.reason;
-    EXPECT_GT(row.step_p50_us.value_or(0), 0) << variant;
-    EXPECT_EQ(row.repetitions, 5) << variant;
+    const results::Row& row = rows_.at(variant);
+    EXPECT_EQ(text_of(row[results::kStatus]), "ok") << variant << ": " << row[results::kReason];
+    EXPECT_GT(row[measure::kStepP50Us].value_or(0), 0) << variant;
+    EXPECT_EQ(row[measure::kRepetitions], 5) << variant;
     EXPECT_GT(samples_of(row), 0) << variant;
   }
 }

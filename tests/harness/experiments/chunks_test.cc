@@ -3,6 +3,8 @@
 
 #include "harness/experiments/reading_run.h"
 #include "harness/measure/chunk_replay.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/results/cell_columns.h"
 #include "tests/harness/model/model_support.h"
 #include "variants/cache/build.h"
 
@@ -32,7 +34,7 @@ TEST(Chunks, AnswerAsTheirTokensDoWhateverTheModelRounds) {
       << "a chunk's rows are encoded before its first query attends";
 }
 
-results::CellResult recorded(const char* spec, double loss, double answers) {
+results::Row recorded(const char* spec, double loss, double answers) {
   measure::Cell cell;
   cell.spec = parse_spec(spec);
   experiments::record_chunks(cell, 16, loss, [&] { return answers; });
@@ -40,17 +42,18 @@ results::CellResult recorded(const char* spec, double loss, double answers) {
 }
 
 TEST(Chunks, FailWhereTheCacheAnswersThemOtherwise) {
-  EXPECT_EQ(recorded("contiguous/knorm", 1e-4, 1).chunk_check, "losses");
-  EXPECT_EQ(recorded("contiguous/kivi", 1, 1).chunk_check, "by_design");
-  const results::CellResult rounded = recorded("contiguous/knorm", 2, 1e-6),
-                            wrong = recorded("contiguous/knorm", 2, 1e-3);
-  EXPECT_EQ(rounded.chunk_check, "answers");
-  EXPECT_EQ(rounded.chunk_max_diff.value(), 2);
-  EXPECT_NE(rounded.status, results::Status::kFailed);
-  EXPECT_EQ(wrong.status, results::Status::kFailed);
-  EXPECT_TRUE(test::contains(wrong.reason, "a loss by 2 nats, and outputs of the same q, k and v by 0.001"))
-      << wrong.reason;
-  EXPECT_EQ(recorded("contiguous/knorm", NAN, NAN).status, results::Status::kFailed);
+  EXPECT_EQ(recorded("contiguous/knorm", 1e-4, 1)[measure::kChunkCheck], "losses");
+  EXPECT_EQ(recorded("contiguous/kivi", 1, 1)[measure::kChunkCheck], "by_design");
+  const results::Row rounded = recorded("contiguous/knorm", 2, 1e-6),
+                     wrong = recorded("contiguous/knorm", 2, 1e-3);
+  EXPECT_EQ(rounded[measure::kChunkCheck], "answers");
+  EXPECT_EQ(rounded[measure::kChunkMaxDiff].value(), 2);
+  EXPECT_NE(rounded[results::kStatus], results::Status::kFailed);
+  EXPECT_EQ(wrong[results::kStatus], results::Status::kFailed);
+  EXPECT_TRUE(test::contains(wrong[results::kReason],
+                             "a loss by 2 nats, and outputs of the same q, k and v by 0.001"))
+      << wrong[results::kReason];
+  EXPECT_EQ(recorded("contiguous/knorm", NAN, NAN)[results::kStatus], results::Status::kFailed);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Steps that verify drafts: what stays of them, what is left in the cache, and who cannot go back.
 #include "harness/measure/drafts.h"
+#include "harness/measure/draft_columns.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::measure {
 namespace {
@@ -111,24 +113,24 @@ TEST(Drafts, AreTimedBesidePlainSteps) {
                                                 .stop = [] { return false; },
                                                 .note = [](const std::string&) {},
                                                 .progress = [](auto&&...) {}});
-  std::map<std::string, results::CellResult> rows;
-  for (const results::CellResult& row : outcome.cells)
-    if (!row.is_aa_test()) rows[row.variant] = row;
+  std::map<std::string, results::Row> rows;
+  for (const results::Row& row : outcome.cells)
+    if (!results::is_aa_test(row)) rows[row[results::kVariant]] = row;
   fs::remove_all(folder);
   for (const char* variant : {"contiguous", "paged/f16"}) {
-    const results::CellResult& row = rows.at(variant);
-    EXPECT_EQ(row.status, results::Status::kOk) << row.reason;
-    EXPECT_EQ(row.draft_tokens, 3);
-    EXPECT_EQ(row.draft_refused, "");
-    ASSERT_TRUE(row.draft_step_p50_us && row.draft_stays_mean && row.draft_ratio_p50);
-    EXPECT_GT(*row.draft_stays_mean, 1.0);
-    EXPECT_LT(*row.draft_stays_mean, 4.0);
-    EXPECT_GT(*row.draft_step_p50_us, 0.0);
+    const results::Row& row = rows.at(variant);
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
+    EXPECT_EQ(row[kDraftTokens], 3);
+    EXPECT_EQ(row[kDraftRefused], "");
+    ASSERT_TRUE(row[kDraftStepP50Us] && row[kDraftStaysMean] && row[kDraftRatioP50]);
+    EXPECT_GT(*row[kDraftStaysMean], 1.0);
+    EXPECT_LT(*row[kDraftStaysMean], 4.0);
+    EXPECT_GT(*row[kDraftStepP50Us], 0.0);
   }
-  const results::CellResult& ring = rows.at("contiguous/f16/ring(window=24)");
-  EXPECT_EQ(ring.status, results::Status::kOk) << ring.reason;
-  EXPECT_NE(ring.draft_refused.find("retention 'ring'"), std::string::npos);
-  EXPECT_FALSE(ring.draft_step_p50_us);
+  const results::Row& ring = rows.at("contiguous/f16/ring(window=24)");
+  EXPECT_EQ(ring[results::kStatus], results::Status::kOk) << ring[results::kReason];
+  EXPECT_NE(ring[kDraftRefused].find("retention 'ring'"), std::string::npos);
+  EXPECT_FALSE(ring[kDraftStepP50Us]);
 }
 
 }  // namespace

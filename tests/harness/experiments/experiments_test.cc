@@ -13,8 +13,14 @@
 
 #include "harness/cli/pairs.h"
 #include "harness/config/placeholder.h"
+#include "harness/experiments/budget/columns.h"
+#include "harness/experiments/checkpoint/columns.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/error_columns.h"
 #include "harness/verify/policy_check.h"
 #include "harness/workload/recorded_workload.h"
 #include "tests/message_of.h"
@@ -60,7 +66,7 @@ class Experiments : public testing::Test {
     return experiments::load_config((folder_ / "test.toml").string(), {});
   }
 
-  std::map<std::string, results::CellResult> run(const std::string& text) {
+  std::map<std::string, results::Row> run(const std::string& text) {
     const experiments::RunOutcome outcome =
         experiments::run_config(config(text), {.out = folder_ / "out",
                                                .resume = false,
@@ -68,8 +74,8 @@ class Experiments : public testing::Test {
                                                .note = [](const std::string&) {},
                                                .progress = [](auto&&...) {}});
     EXPECT_TRUE(outcome.finished);
-    std::map<std::string, results::CellResult> rows;
-    for (const results::CellResult& row : outcome.cells) rows.insert_or_assign(row.variant, row);
+    std::map<std::string, results::Row> rows;
+    for (const results::Row& row : outcome.cells) rows.insert_or_assign(row[results::kVariant], row);
     EXPECT_EQ(rows.size(), outcome.cells.size());
     return rows;
   }
@@ -109,12 +115,12 @@ TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
   ASSERT_EQ(rows.size(), 10u);
   const auto number = [&](const std::string& variant, const char* column) {
     const auto row = rows.find(variant);
-    return row == rows.end() ? NAN : results::cell_schema().number(row->second, column).value_or(NAN);
+    return row == rows.end() ? NAN : row->second.number(experiments::cell_table().at(column)).value_or(NAN);
   };
   for (const auto& [variant, row] : rows) {
-    EXPECT_EQ(row.status, results::Status::kOk) << variant << ": " << row.reason;
-    EXPECT_EQ(row.err_positions, 8) << variant;
-    EXPECT_FALSE(row.step_p50_us) << variant;
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << variant << ": " << row[results::kReason];
+    EXPECT_EQ(row[verify::kErrPositions], 8) << variant;
+    EXPECT_FALSE(row[measure::kStepP50Us]) << variant;
   }
   // K and V of 2 heads of 32 f32 elements a row; ring keeps no more than its rows.
   EXPECT_EQ(number("contiguous", "held_bytes_per_token"), 2 * 2 * 32 * 4);
@@ -127,14 +133,14 @@ TEST_F(Experiments, BudgetHoldsErrorsAgainstBytes) {
           "contiguous/random(budget=" + b + ")",
           "segmented(rows=8)/snapkv(budget=" + std::to_string(budget - 8) + ",window=4)"}) {
       EXPECT_EQ(number(variant, "kept_tokens"), budget) << variant;
-      EXPECT_EQ(rows.at(variant).eviction_check, "fp64") << variant;
+      EXPECT_EQ(rows.at(variant)[verify::kEvictionCheck], "fp64") << variant;
       EXPECT_GT(number(variant, "policy_choices"), 0) << variant;
       EXPECT_GT(number(variant, "err_rel_l2"), 1e-3) << variant;
     }
   }
   EXPECT_EQ(number("contiguous", "kept_tokens"), 96);
   EXPECT_EQ(number("contiguous", "policy_choices"), 0);
-  EXPECT_EQ(rows.at("contiguous").eviction_check, "") << "nothing is evicted";
+  EXPECT_EQ(rows.at("contiguous")[verify::kEvictionCheck], "") << "nothing is evicted";
   EXPECT_LT(number("contiguous", "err_rel_l2"), 1e-5);
   EXPECT_GT(number("contiguous/random(budget=16)", "err_rel_l2"),
             number("contiguous/random(budget=32)", "err_rel_l2"));
@@ -152,19 +158,22 @@ TEST_F(Experiments, BudgetsErrorHasAnIntervalOverTheSequencesOfABatch) {
   };
   const auto few = errors(4), some = errors(6), many = errors(40);
   for (const std::string variant : {"contiguous/q4_0", "contiguous/ring(window=16)"}) {
-    const auto error = [&](const auto& rows) { return rows.at(variant).metric("err_rel_l2").value(); };
-    EXPECT_FALSE(few.at(variant).err_ci_low || few.at(variant).err_ci_high) << variant;
-    const auto low = some.at(variant).err_ci_low.value(), high = some.at(variant).err_ci_high.value();
+    const auto error = [&](const auto& rows) { return rows.at(variant).number("err_rel_l2").value(); };
+    EXPECT_FALSE(few.at(variant)[experiments::kErrCiLow] || few.at(variant)[experiments::kErrCiHigh])
+        << variant;
+    const auto low = some.at(variant)[experiments::kErrCiLow].value(),
+               high = some.at(variant)[experiments::kErrCiHigh].value();
     EXPECT_LT(low, error(some));
     EXPECT_GT(high, error(some));
     EXPECT_NEAR(low * high, error(some) * error(some), 1e-9 * error(some))
         << "around the mean, in logarithms";
-    const auto narrow = many.at(variant).err_ci_high.value() / many.at(variant).err_ci_low.value();
+    const auto narrow =
+        many.at(variant)[experiments::kErrCiHigh].value() / many.at(variant)[experiments::kErrCiLow].value();
     EXPECT_LT(narrow, high / low) << variant;
-    EXPECT_LT(std::max(low, many.at(variant).err_ci_low.value()),
-              std::min(high, many.at(variant).err_ci_high.value()))
+    EXPECT_LT(std::max(low, many.at(variant)[experiments::kErrCiLow].value()),
+              std::min(high, many.at(variant)[experiments::kErrCiHigh].value()))
         << variant << ": intervals of the same error overlap";
-    EXPECT_EQ(some.at(variant).err_heads, 6 * some.at(variant).q_heads.value());
+    EXPECT_EQ(some.at(variant)[verify::kErrHeads], 6 * some.at(variant)[results::kQHeads].value());
   }
 }
 
@@ -176,19 +185,19 @@ TEST_F(Experiments, CheckpointTimesEveryOperation) {
           "'segmented(rows=16)', 'contiguous/kivi(residual=8,group=8)', 'tiered(hot=8,warm=8)']\n");
   ASSERT_EQ(rows.size(), 5u);
   for (const auto& [variant, row] : rows) {
-    EXPECT_EQ(row.status, results::Status::kOk) << variant << ": " << row.reason;
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << variant << ": " << row[results::kReason];
     for (const char* operation : {"save", "load", "freeze", "unfreeze", "fork"})
-      EXPECT_GT(results::cell_schema().number(row, std::string(operation) + "_p50_us").value_or(0), 0)
+      EXPECT_GT(row.number(experiments::cell_table().at(std::string(operation) + "_p50_us")).value_or(0), 0)
           << variant << operation;
-    EXPECT_EQ(row.samples, 6) << variant;
+    EXPECT_EQ(row[measure::kSampleCount], 6) << variant;
   }
   // All of one sequence's rows, and little else; shared where the placement can.
   const double bytes = 64 * 2 * 2 * 32 * 4;
-  EXPECT_GT(rows.at("contiguous").saved_bytes, bytes);
-  EXPECT_LT(rows.at("contiguous").saved_bytes, bytes + 1000);
-  EXPECT_LT(rows.at("contiguous/f16/ring(window=8)").saved_bytes, bytes / 16 + 1000);
-  EXPECT_EQ(rows.at("contiguous").fork_bytes, bytes);
-  EXPECT_EQ(rows.at("segmented(rows=16)").fork_bytes, 0);
+  EXPECT_GT(rows.at("contiguous")[experiments::kSavedBytes], bytes);
+  EXPECT_LT(rows.at("contiguous")[experiments::kSavedBytes], bytes + 1000);
+  EXPECT_LT(rows.at("contiguous/f16/ring(window=8)")[experiments::kSavedBytes], bytes / 16 + 1000);
+  EXPECT_EQ(rows.at("contiguous")[experiments::kForkBytes], bytes);
+  EXPECT_EQ(rows.at("segmented(rows=16)")[experiments::kForkBytes], 0);
   EXPECT_FALSE(fs::exists(folder_ / "out" / "checkpoint.part"));
 }
 

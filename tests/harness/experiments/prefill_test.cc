@@ -8,12 +8,16 @@
 #include <random>
 
 #include "harness/config/request_lengths.h"
-#include "harness/experiments/batch.h"
+#include "harness/experiments/batch/columns.h"
+#include "harness/experiments/batch/fitting_pool.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/score_attention.h"
+#include "harness/experiments/prefill/score_attention.h"
+#include "harness/measure/time_columns.h"
 #include "harness/memory/ledger.h"
 #include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/error_columns.h"
 #include "harness/verify/reference/attention.h"
 #include "tests/message_of.h"
 
@@ -31,7 +35,7 @@ class Experiment : public testing::Test {
     std::ofstream(folder_ / "config.toml") << "threads = 1\n" << text;
     return experiments::load_config((folder_ / "config.toml").string(), {});
   }
-  std::vector<results::CellResult> run(const std::string& text) {
+  std::vector<results::Row> run(const std::string& text) {
     experiments::RunOptions options;
     options.out = folder_ / "results";
     options.stop = [] { return false; };
@@ -62,25 +66,26 @@ std::string prefill_config(const std::string& variants, const std::string& more 
          more;
 }
 
-double workspace(const std::vector<results::CellResult>& rows, const std::string& arm, int64_t tokens,
+double workspace(const std::vector<results::Row>& rows, const std::string& arm, int64_t tokens,
                  int64_t chunk = 0) {
-  for (const results::CellResult& row : rows) {
-    const bool same_chunk = chunk == 0 || row.chunk_tokens == chunk;
-    if (row.arm == arm && row.seq_len == tokens && same_chunk)
-      return static_cast<double>(row.bytes_workspace_peak.value());
+  for (const results::Row& row : rows) {
+    const bool same_chunk = chunk == 0 || row[results::kChunkTokens] == chunk;
+    if (row[results::kArm] == arm && row[results::kSeqLen] == tokens && same_chunk)
+      return static_cast<double>(row[results::kBytesWorkspacePeak].value());
   }
   ADD_FAILURE() << "no " << arm << " at " << tokens;
   return 0.0;
 }
 
 TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
-  const std::vector<results::CellResult> rows = run(prefill_config("[\"contiguous\"]"));
+  const std::vector<results::Row> rows = run(prefill_config("[\"contiguous\"]"));
   ASSERT_EQ(rows.size(), 18u);
-  for (const results::CellResult& row : rows) {
-    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;
-    EXPECT_EQ(row.phase, "prefill");
-    EXPECT_LT(row.err_kernel_rel_l2.value(), 2e-6);
-    EXPECT_GT(row.prefill_p50_us.value(), 0.0);
+  for (const results::Row& row : rows) {
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk)
+        << row[results::kCell] << ": " << row[results::kReason];
+    EXPECT_EQ(row[results::kPhase], "prefill");
+    EXPECT_LT(row[verify::kErrKernelRelL2].value(), 2e-6);
+    EXPECT_GT(row[measure::kPrefillP50Us].value(), 0.0);
   }
   // f32 scores of 4 heads, and nothing else.
   for (const int64_t tokens : {256, 512, 1024}) {
@@ -94,57 +99,58 @@ TEST_F(Experiment, PrefillWorkspaceFollowsItsLaws) {
 }
 
 TEST_F(Experiment, PrefillVerifiesCodecsAndRefusesArmsThatCannotBe) {
-  const std::vector<results::CellResult> rows =
+  const std::vector<results::Row> rows =
       run(prefill_config("[\"paged(block=16)/kivi(group=16,residual=32)\", "
                          "\"contiguous/f16/ring(window=100)\", \"contiguous/f32/h2o\", "
                          "\"contiguous/f16/snapkv(budget=60,window=20)\"]"));
   ASSERT_EQ(rows.size(), 4u * 18);
-  for (const results::CellResult& row : rows) {
-    const bool scores =
-        (row.variant.find("h2o") != std::string::npos || row.variant.find("snapkv") != std::string::npos) &&
-        row.arm.find("materialised") == 0;
-    EXPECT_EQ(row.status, scores ? results::Status::kUnsupported : results::Status::kOk)
-        << row.cell << ": " << row.reason;
+  for (const results::Row& row : rows) {
+    const bool scores = (row[results::kVariant].find("h2o") != std::string::npos ||
+                         row[results::kVariant].find("snapkv") != std::string::npos) &&
+                        row[results::kArm].find("materialised") == 0;
+    EXPECT_EQ(row[results::kStatus], scores ? results::Status::kUnsupported : results::Status::kOk)
+        << row[results::kCell] << ": " << row[results::kReason];
   }
 }
 
 // The codec's error shows wherever the cache attends, and only there.
 TEST_F(Experiment, PrefillInChunksIsOfTheCacheUnderTest) {
-  const std::vector<results::CellResult> rows =
+  const std::vector<results::Row> rows =
       run("experiment = \"prefill\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 32\n[sweep]\nvariants = "
           "\"contiguous/token(bits=4)\"\nseq_len = 300\nchunk = 64\n[measure]\nrepetitions = 1\nretries = "
           "0\nnull_ab = "
           "false\n");
   ASSERT_EQ(rows.size(), 4u);
-  const results::CellResult &tiled = rows[3], &chunked = rows[2];
-  ASSERT_EQ(tiled.arm, "tiled");
-  ASSERT_EQ(chunked.arm, "chunked");
-  EXPECT_EQ(chunked.kernel, tiled.kernel);
-  for (const results::CellResult* row : {&chunked, &tiled}) {
-    const double error = row->metric("err_rel_l2").value();
+  const results::Row &tiled = rows[3], &chunked = rows[2];
+  ASSERT_EQ(tiled[results::kArm], "tiled");
+  ASSERT_EQ(chunked[results::kArm], "chunked");
+  EXPECT_EQ(chunked[results::kKernel], tiled[results::kKernel]);
+  for (const results::Row* row : {&chunked, &tiled}) {
+    const double error = row->number("err_rel_l2").value();
     EXPECT_TRUE(0.03 < error && error < 0.3) << error;
-    EXPECT_EQ(row->err_codec_rel_l2.value(), tiled.err_codec_rel_l2.value()) << "the same rows are stored";
+    EXPECT_EQ((*row)[verify::kErrCodecRelL2].value(), tiled[verify::kErrCodecRelL2].value())
+        << "the same rows are stored";
   }
-  for (const results::CellResult* row : {&rows[0], &rows[1]}) {
-    EXPECT_EQ(row->kernel, "eigen/f32");
-    EXPECT_LT(row->metric("err_rel_l2").value(), 1e-5);
+  for (const results::Row* row : {&rows[0], &rows[1]}) {
+    EXPECT_EQ((*row)[results::kKernel], "eigen/f32");
+    EXPECT_LT(row->number("err_rel_l2").value(), 1e-5);
   }
 }
 
 TEST_F(Experiment, PrefillGoesOnWhereTheScoresDoNotFit) {
   // Scores of 128 GiB, a part of this machine's memory that is never more than 16.
   const double share = std::min(0.01, 0x1p34 / static_cast<double>(memory::total_memory_bytes()));
-  std::vector<results::CellResult> rows =
+  std::vector<results::Row> rows =
       run("experiment = \"prefill\"\n[model]\nq_heads = 512\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
           "[\"contiguous\"]\nseq_len = [64, 8192]\nchunk = 8192\n[measure]\nrepetitions = 1\nretries = "
           "0\nnull_ab = "
           "false\nmemory_share = " +
           std::to_string(share) + "\n");
   ASSERT_EQ(rows.size(), 4u);
-  EXPECT_EQ(rows[2].status, results::Status::kOutOfMemory);
-  EXPECT_NE(rows[2].reason.find("GiB"), std::string::npos) << rows[2].reason;
-  EXPECT_FALSE(rows[2].prefill_p50_us);
-  EXPECT_EQ(rows[0].status, results::Status::kOk);
+  EXPECT_EQ(rows[2][results::kStatus], results::Status::kOutOfMemory);
+  EXPECT_NE(rows[2][results::kReason].find("GiB"), std::string::npos) << rows[2][results::kReason];
+  EXPECT_FALSE(rows[2][measure::kPrefillP50Us]);
+  EXPECT_EQ(rows[0][results::kStatus], results::Status::kOk);
 }
 
 TEST(ScoreAttention, AgreesWithFp64InChunksOfAnySize) {
@@ -180,7 +186,7 @@ TEST(ScoreAttention, AgreesWithFp64InChunksOfAnySize) {
 
 // Lengths 16, 32 and 500 of one f32 head of 8 channels: a row of K and V is 64 bytes, and 548 are in use.
 TEST_F(Experiment, BatchWasteIsWhatCanBeCounted) {
-  const std::vector<results::CellResult> rows =
+  const std::vector<results::Row> rows =
       run("experiment = \"batch\"\n[model]\nq_heads = 1\nkv_heads = 1\nhead_dim = 8\n[sweep]\nvariants = "
           "[\"contiguous\", \"paged(block=1)\", \"paged\", \"paged(order=shuffled)\", "
           "\"paged(block=64)\"]\nlengths = "
@@ -189,66 +195,68 @@ TEST_F(Experiment, BatchWasteIsWhatCanBeCounted) {
   const int64_t rows_held[] = {3 * 500, 548, 16 + 32 + 512, 16 + 32 + 512, 64 + 64 + 512};
   const int64_t block[] = {0, 1, 16, 16, 64};
   for (size_t i = 0; i < rows.size(); ++i) {
-    const results::CellResult& row = rows[i];
-    ASSERT_EQ(row.status, results::Status::kOk) << row.reason;
-    EXPECT_EQ(row.seq_len, 500);
-    EXPECT_EQ(row.batch, 3);
+    const results::Row& row = rows[i];
+    ASSERT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
+    EXPECT_EQ(row[results::kSeqLen], 500);
+    EXPECT_EQ(row[results::kBatch], 3);
     // A table a sequence as long as the longest needs, the free list and the counts: 4 bytes an entry.
     const int64_t b = block[i];
     const int64_t metadata = b == 0 ? 0 : 4 * (3 * ((500 + b - 1) / b) + 2 * (rows_held[i] / b));
     const int64_t slack = 64 * (rows_held[i] - 548);
-    EXPECT_EQ(row.bytes_payload, 64 * 548);
-    EXPECT_EQ(row.bytes_metadata, metadata);
-    EXPECT_EQ(row.bytes_slack, slack);
-    EXPECT_EQ(row.bytes_predicted, 64 * 548 + metadata + slack);
+    EXPECT_EQ(row[results::kBytesPayload], 64 * 548);
+    EXPECT_EQ(row[results::kBytesMetadata], metadata);
+    EXPECT_EQ(row[results::kBytesSlack], slack);
+    EXPECT_EQ(row[results::kBytesPredicted], 64 * 548 + metadata + slack);
     const double held = static_cast<double>(64 * 548 + metadata + slack);
-    EXPECT_NEAR(row.waste_share.value(), static_cast<double>(slack) / held, 1e-9);
-    EXPECT_LT(row.metric("err_rel_l2").value(), 2e-6);
-    EXPECT_GT(row.step_p50_us.value(), 0.0);
+    EXPECT_NEAR(row[experiments::kWasteShare].value(), static_cast<double>(slack) / held, 1e-9);
+    EXPECT_LT(row.number("err_rel_l2").value(), 2e-6);
+    EXPECT_GT(row[measure::kStepP50Us].value(), 0.0);
   }
 }
 
 // 952 of the 1,500 rows that are read have no weight, and without them the outputs are those of the ragged batch.
 TEST_F(Experiment, PaddingIsHeldAndReadAndGetsNoWeight) {
-  const std::vector<results::CellResult> rows =
+  const std::vector<results::Row> rows =
       run("experiment = \"batch\"\n[model]\nq_heads = 4\nkv_heads = 2\nhead_dim = 8\nlayers = 2\n[sweep]\n"
           "variants = [\"contiguous\", \"paged/f16\"]\nlengths = \"16,32,500\"\n[measure]\nrepetitions = "
           "1\nretries = 0\nsteps = 12\nnull_ab = false\npadding = true\n");
   ASSERT_EQ(rows.size(), 4u);
-  for (const results::CellResult& row : rows) EXPECT_EQ(row.status, results::Status::kOk) << row.reason;
-  const results::CellResult &own = rows[0], &unpadded = rows[2], &padded = rows[3];
-  EXPECT_EQ(unpadded.variant, "unpadded");
-  EXPECT_EQ(padded.variant, "padded");
-  EXPECT_EQ(padded.kernel, "eigen/f32");
-  EXPECT_EQ(padded.versus, "unpadded");
-  EXPECT_EQ(unpadded.versus, "contiguous");
-  EXPECT_NEAR(padded.masked_share.value(), 952.0 / 1500, 1e-12);
-  EXPECT_FALSE(unpadded.masked_share.has_value());
-  for (const results::CellResult* row : {&unpadded, &padded}) {
-    EXPECT_EQ(row->bytes_payload, own.bytes_payload);
-    EXPECT_EQ(row->bytes_slack, own.bytes_slack) << "padding is what a contiguous cache reserves anyway";
-    EXPECT_LT(row->err_kernel_rel_l2.value(), 2e-6);
-    EXPECT_GT(row->attend_p50_us.value(), 0.0);
+  for (const results::Row& row : rows)
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
+  const results::Row &own = rows[0], &unpadded = rows[2], &padded = rows[3];
+  EXPECT_EQ(unpadded[results::kVariant], "unpadded");
+  EXPECT_EQ(padded[results::kVariant], "padded");
+  EXPECT_EQ(padded[results::kKernel], "eigen/f32");
+  EXPECT_EQ(padded[results::kVersus], "unpadded");
+  EXPECT_EQ(unpadded[results::kVersus], "contiguous");
+  EXPECT_NEAR(padded[experiments::kMaskedShare].value(), 952.0 / 1500, 1e-12);
+  EXPECT_FALSE(unpadded[experiments::kMaskedShare].has_value());
+  for (const results::Row* row : {&unpadded, &padded}) {
+    EXPECT_EQ((*row)[results::kBytesPayload], own[results::kBytesPayload]);
+    EXPECT_EQ((*row)[results::kBytesSlack], own[results::kBytesSlack])
+        << "padding is what a contiguous cache reserves anyway";
+    EXPECT_LT((*row)[verify::kErrKernelRelL2].value(), 2e-6);
+    EXPECT_GT((*row)[measure::kAttendP50Us].value(), 0.0);
   }
-  EXPECT_GT(padded.ratio_p50.value(), 0.0);
+  EXPECT_GT(padded[measure::kRatioP50].value(), 0.0);
   // A mask of three sequences and the scores of four heads, over 500 rows; and lists of spans.
-  EXPECT_GE(padded.bytes_workspace_peak.value(), (3 + 4) * 500 * 4);
-  EXPECT_LT(padded.bytes_workspace_peak.value(), (3 + 4) * 500 * 4 + 2048);
+  EXPECT_GE(padded[results::kBytesWorkspacePeak].value(), (3 + 4) * 500 * 4);
+  EXPECT_LT(padded[results::kBytesWorkspacePeak].value(), (3 + 4) * 500 * 4 + 2048);
 }
 
 // All tokens see all of the prompt: verified against FP64 over all rows, so that a mask left in would fail.
 TEST_F(Experiment, PrefillWithoutAMaskIsAnArmWhereItIsAskedFor) {
-  const std::vector<results::CellResult> rows = run(prefill_config("[\"contiguous\"]", "unmasked = true\n"));
+  const std::vector<results::Row> rows = run(prefill_config("[\"contiguous\"]", "unmasked = true\n"));
   ASSERT_EQ(rows.size(), 3u * 7);
-  for (const results::CellResult& row : rows)
-    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << row.reason;
-  EXPECT_EQ(rows[1].arm, "materialised_unmasked");
+  for (const results::Row& row : rows)
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kCell] << row[results::kReason];
+  EXPECT_EQ(rows[1][results::kArm], "materialised_unmasked");
   EXPECT_EQ(workspace(rows, "materialised_unmasked", 512), 4.0 * 4 * 512 * 512);
-  EXPECT_LT(rows[1].err_kernel_rel_l2.value(), 2e-6);
+  EXPECT_LT(rows[1][verify::kErrKernelRelL2].value(), 2e-6);
 }
 
 TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
-  const std::vector<results::CellResult> rows =
+  const std::vector<results::Row> rows =
       run("experiment = \"batch\"\n[model]\nq_heads = 2\nkv_heads = 2\nhead_dim = 32\nlayers = "
           "2\n[sweep]\nvariants = "
           "[\"doubling/f16\", \"paged(block=32)/kivi\", \"paged/f16/ring(window=50)\", \"segmented/q4_0\", "
@@ -256,10 +264,12 @@ TEST_F(Experiment, BatchHoldsItsClosedFormWhateverTheVariant) {
           "5]\n[measure]\nrepetitions = 1\nretries = 0\n");
   // A list is one batch, not one a value of the batch axis; and the A/A test.
   ASSERT_EQ(rows.size(), 3u * 6);
-  for (const results::CellResult& row : rows) {
-    EXPECT_EQ(row.status, results::Status::kOk) << row.cell << ": " << row.reason;
-    EXPECT_EQ(row.bytes_payload.value() + row.bytes_metadata.value() + row.bytes_slack.value(),
-              row.bytes_predicted.value());
+  for (const results::Row& row : rows) {
+    EXPECT_EQ(row[results::kStatus], results::Status::kOk)
+        << row[results::kCell] << ": " << row[results::kReason];
+    EXPECT_EQ(row[results::kBytesPayload].value() + row[results::kBytesMetadata].value() +
+                  row[results::kBytesSlack].value(),
+              row[results::kBytesPredicted].value());
   }
 }
 
@@ -323,7 +333,7 @@ TEST(RequestLengths, ComeFromTraces) {
 TEST_F(Experiment, MistakesInTheirAxesAreRefused) {
   const std::string batch =
       "experiment = \"batch\"\n[model]\nq_heads = 1\nhead_dim = 8\n[sweep]\nvariants = \"contiguous\"\n";
-  EXPECT_NE(mistake(batch).find("sweep.lengths is missing"), std::string::npos) << mistake(batch);
+  EXPECT_NE(mistake(batch).find("batch.lengths is missing"), std::string::npos) << mistake(batch);
   for (const char* lengths : {"zipf", "uniform(16)", "uniform(9,8)", "0,5", "5,,6", "5;6", "", "16,32,"}) {
     const std::string what = mistake(batch + "lengths = \"" + lengths + "\"\n");
     EXPECT_NE(what.find("sweep.lengths has a mistake"), std::string::npos) << lengths << ": " << what;

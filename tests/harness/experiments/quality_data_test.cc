@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "harness/experiments/reading_run.h"
-#include "harness/experiments/recall.h"
+#include "harness/experiments/recall/passages.h"
 #include "harness/model/sampling.h"
 #include "harness/model/token_ids.h"
 #include "kernels/encode.h"

@@ -1,6 +1,6 @@
 // Streams past the trained context: the re-computed window, and what caches say at positions the model never
 // had.
-#include "harness/experiments/stream.h"
+#include "harness/experiments/stream/recomputed_losses.h"
 
 #include <cmath>
 

@@ -8,6 +8,9 @@
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
 #include "tests/kernels/cuda/simt_gpu.h"
 
 namespace kv {
@@ -38,7 +41,7 @@ struct Measured {
   }
   test::SimtGpu* gpu;
   std::optional<memory::RunContext> context;
-  std::vector<results::CellResult> rows;
+  std::vector<results::Row> rows;
   std::string samples;
 };
 
@@ -49,21 +52,24 @@ TEST(CudaTimes, BandwidthIsOfTheGpusOwnTimeOverColdRows) {
                      "[sweep]\nvariants = [\"contiguous/f16\", \"paged/q8_0\"]\nseq_len = 40\n"
                      "[measure]\nrepetitions = 2\nsteps = 2\ncold_steps = 3\nretries = 0\naa_test = false\n");
   ASSERT_EQ(run.rows.size(), 2u);
-  for (const results::CellResult& row : run.rows) {
-    ASSERT_EQ(row.status, results::Status::kOk) << row.variant << ": " << row.reason;
-    EXPECT_EQ(row.device, "cuda");
-    EXPECT_TRUE(row.step_p50_us);
-    EXPECT_FALSE(row.read_gbps) << "the host's time is no bandwidth";
-    EXPECT_FALSE(row.cold_attend_p50_us);
+  for (const results::Row& row : run.rows) {
+    ASSERT_EQ(row[results::kStatus], results::Status::kOk)
+        << row[results::kVariant] << ": " << row[results::kReason];
+    EXPECT_EQ(row[results::kDevice], "cuda");
+    EXPECT_TRUE(row[measure::kStepP50Us]);
+    EXPECT_FALSE(row[measure::kReadGbps]) << "the host's time is no bandwidth";
+    EXPECT_FALSE(row[measure::kColdAttendP50Us]);
     // Two layers, one launch each.
-    ASSERT_TRUE(row.gpu_p50_us);
-    EXPECT_EQ(*row.gpu_p50_us, 2.0);
-    ASSERT_TRUE(row.cold_read_gbps && row.cold_ceiling_gbps && row.cold_ceiling_share);
-    EXPECT_EQ(*row.cold_ceiling_gbps, 16 * 4096 * 1e-3);  // a launch reads 16 times the L2
-    EXPECT_DOUBLE_EQ(*row.cold_ceiling_share, *row.cold_read_gbps / *row.cold_ceiling_gbps);
-    ASSERT_TRUE(row.gpu_sm_mhz_least && row.gpu_sm_mhz_most);
-    EXPECT_GE(*row.gpu_sm_mhz_least, 1000);
-    EXPECT_LE(*row.gpu_sm_mhz_least, *row.gpu_sm_mhz_most);
+    ASSERT_TRUE(row[measure::kGpuP50Us]);
+    EXPECT_EQ(*row[measure::kGpuP50Us], 2.0);
+    ASSERT_TRUE(row[measure::kColdReadGbps] && row[measure::kColdCeilingGbps] &&
+                row[measure::kColdCeilingShare]);
+    EXPECT_EQ(*row[measure::kColdCeilingGbps], 16 * 4096 * 1e-3);  // a launch reads 16 times the L2
+    EXPECT_DOUBLE_EQ(*row[measure::kColdCeilingShare],
+                     *row[measure::kColdReadGbps] / *row[measure::kColdCeilingGbps]);
+    ASSERT_TRUE(row[measure::kGpuSmMhzLeast] && row[measure::kGpuSmMhzMost]);
+    EXPECT_GE(*row[measure::kGpuSmMhzLeast], 1000);
+    EXPECT_LE(*row[measure::kGpuSmMhzLeast], *row[measure::kGpuSmMhzMost]);
   }
   const double bytes = 2.0 * 40 * 64 * 2 * 2;  // layers, tokens, numbers, K and V, f16
   EXPECT_DOUBLE_EQ(*run.rows.front().cold_read_gbps, bytes / 2.0 * 1e-3);
@@ -75,9 +81,10 @@ TEST(CudaTimes, WithoutColdStepsThereIsNoBandwidth) {
                      "[sweep]\nvariants = [\"contiguous/f16\"]\nseq_len = 40\n"
                      "[measure]\nrepetitions = 2\nsteps = 2\ncold_steps = 0\nretries = 0\naa_test = false\n");
   ASSERT_EQ(run.rows.size(), 1u);
-  const results::CellResult& row = run.rows.front();
-  EXPECT_EQ(row.status, results::Status::kOk) << row.reason;
-  EXPECT_FALSE(row.read_gbps || row.cold_read_gbps || row.gpu_p50_us || row.cold_ceiling_gbps);
+  const results::Row& row = run.rows.front();
+  EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
+  EXPECT_FALSE(row[measure::kReadGbps] || row[measure::kColdReadGbps] || row[measure::kGpuP50Us] ||
+               row[measure::kColdCeilingGbps]);
 }
 
 TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {
@@ -85,11 +92,12 @@ TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {
                      "[sweep]\nvariants = [\"contiguous/f16\"]\nseq_len = 40\nchunk = 16\n"
                      "[measure]\nrepetitions = 2\nretries = 0\naa_test = false\n");
   ASSERT_EQ(run.rows.size(), 4u);
-  for (const results::CellResult& row : run.rows) {
-    const bool by_cpu = row.arm.starts_with("materialised");
-    EXPECT_EQ(row.status, by_cpu ? results::Status::kUnsupported : results::Status::kOk) << row.arm;
-    EXPECT_EQ(row.reason.empty(), !by_cpu) << row.reason;
-    EXPECT_EQ(row.prefill_p50_us.has_value(), !by_cpu);
+  for (const results::Row& row : run.rows) {
+    const bool by_cpu = row[results::kArm].starts_with("materialised");
+    EXPECT_EQ(row[results::kStatus], by_cpu ? results::Status::kUnsupported : results::Status::kOk)
+        << row[results::kArm];
+    EXPECT_EQ(row[results::kReason].empty(), !by_cpu) << row[results::kReason];
+    EXPECT_EQ(row[measure::kPrefillP50Us].has_value(), !by_cpu);
   }
 }
 

@@ -1,4 +1,6 @@
 #include "harness/measure/noise.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
 
 #include <gtest/gtest.h>
 
@@ -27,41 +29,41 @@ TEST(Noise, CpuTimeIsThatOfTheFirstLine) {
   EXPECT_FALSE(measure::cpu_time(stat));
 }
 
-results::CellResult timed(double low, double high) {
-  results::CellResult row;
-  row.step_p50_us = (low + high) / 2;
-  row.step_ci_low_us = low;
-  row.step_ci_high_us = high;
+results::Row timed(double low, double high) {
+  results::Row row;
+  row[measure::kStepP50Us] = (low + high) / 2;
+  row[measure::kStepCiLowUs] = low;
+  row[measure::kStepCiHighUs] = high;
   return row;
 }
 
 TEST(Noise, EachSourceIsNamed) {
   EXPECT_EQ(measure::noise_of(timed(100, 104)), "");
   EXPECT_EQ(measure::noise_of(timed(100, 200)), "the step's interval reaches to 2.0 times its lower end");
-  results::CellResult row = timed(100, 104);
-  row.steal_share = 0.021;
+  results::Row row = timed(100, 104);
+  row[measure::kStealShare] = 0.021;
   EXPECT_EQ(measure::noise_of(row), "the hypervisor took 2 % of the processors");
-  row.others_share = 0.31;
+  row[measure::kOthersShare] = 0.31;
   EXPECT_EQ(measure::noise_of(row),
             "the hypervisor took 2 % of the processors; other processes took 31 % of the processors");
   row = timed(100, 104);
-  row.steal_share = measure::kMostStealShare;
-  row.others_share = measure::kMostOthersShare;
-  row.cold_ceiling_share = 1.05;
+  row[measure::kStealShare] = measure::kMostStealShare;
+  row[measure::kOthersShare] = measure::kMostOthersShare;
+  row[measure::kColdCeilingShare] = 1.05;
   EXPECT_EQ(measure::noise_of(row), "");
-  row.cold_ceiling_share = 1.59;
+  row[measure::kColdCeilingShare] = 1.59;
   EXPECT_EQ(measure::noise_of(row), "cold reads at 159 % of what memory delivers");
-  row.step_p50_us.reset();
+  row[measure::kStepP50Us].reset();
   EXPECT_EQ(measure::noise_of(row), "");
 }
 
 TEST(Noise, OnlyTimedRowsAreMarked) {
-  std::vector<results::CellResult> rows{timed(100, 300), timed(100, 104), {}};
+  std::vector<results::Row> rows{timed(100, 300), timed(100, 104), {}};
   const measure::NoiseMeter meter;
   EXPECT_TRUE(measure::mark_noise(rows, meter));
-  EXPECT_NE(rows[0].noise, "");
-  EXPECT_FALSE(rows[2].steal_share);
-  EXPECT_EQ(rows[2].noise, "");
+  EXPECT_NE(rows[0][measure::kNoise], "");
+  EXPECT_FALSE(rows[2][measure::kStealShare]);
+  EXPECT_EQ(rows[2][measure::kNoise], "");
 }
 
 // A process's own work is not another's: two seconds of ticks, or the share would be made of rounding.

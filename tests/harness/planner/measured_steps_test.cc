@@ -1,5 +1,6 @@
 // Lines through cells: found again where they lie on one, told where they do not, and kept apart from what is stated.
 #include "harness/planner/measured_steps.h"
+#include "harness/measure/time_columns.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "harness/planner/step_time.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv::planner {
 namespace {
@@ -26,22 +28,22 @@ config::Geometry four_layers() {
 }
 
 // Steps of `layers` layers, on a line but for a relative error of every other cell.
-std::vector<results::CellResult> cells(const char* experiment, int layers, double error = 0.0) {
-  std::vector<results::CellResult> all;
+std::vector<results::Row> cells(const char* experiment, int layers, double error = 0.0) {
+  std::vector<results::Row> all;
   for (const int batch : {1, 4, 16}) {
     for (const int64_t kept : {256, 4096}) {
-      results::CellResult& cell = all.emplace_back();
-      cell.experiment = experiment;
-      cell.variant = kVariant;
-      cell.status = results::Status::kOk;
-      cell.q_heads = 8;
-      cell.kv_heads = 2;
-      cell.head_dim = 64;
-      cell.layers = layers;
-      cell.batch = batch;
-      cell.kept_tokens = kept;
+      results::Row& cell = all.emplace_back();
+      cell[results::kExperiment] = experiment;
+      cell[results::kVariant] = kVariant;
+      cell[results::kStatus] = results::Status::kOk;
+      cell[results::kQHeads] = 8;
+      cell[results::kKvHeads] = 2;
+      cell[results::kHeadDim] = 64;
+      cell[results::kLayers] = layers;
+      cell[results::kBatch] = batch;
+      cell[results::kKeptTokens] = kept;
       const double off = all.size() % 2 == 0 ? 1.0 + error : 1.0;
-      cell.step_p50_us =
+      cell[measure::kStepP50Us] =
           1e6 * layers * (kOnce + kEach * batch + kRow * static_cast<double>(batch * kept)) * off;
     }
   }
@@ -49,18 +51,19 @@ std::vector<results::CellResult> cells(const char* experiment, int layers, doubl
 }
 
 // The same of a model that has read its prompts, of as many tokens as are kept.
-std::vector<results::CellResult> cells_with_prompts() {
-  std::vector<results::CellResult> all = cells("model", 4);
-  for (results::CellResult& cell : all) {
-    const auto tokens = static_cast<double>(*cell.kept_tokens), batch = static_cast<double>(*cell.batch);
+std::vector<results::Row> cells_with_prompts() {
+  std::vector<results::Row> all = cells("model", 4);
+  for (results::Row& cell : all) {
+    const auto tokens = static_cast<double>(*cell[results::kKeptTokens]),
+               batch = static_cast<double>(*cell[results::kBatch]);
     const double seconds = batch * (kPromptToken * tokens + kPromptRow * tokens * (tokens + 1) / 2);
-    cell.prefill_p50_us = 1e6 * seconds;
-    cell.prefill_tokens_per_s = batch * tokens / seconds;
+    cell[measure::kPrefillP50Us] = 1e6 * seconds;
+    cell[measure::kPrefillTokensPerS] = batch * tokens / seconds;
   }
   return all;
 }
 
-MeasuredSteps steps_of(const std::vector<results::CellResult>& all) {
+MeasuredSteps steps_of(const std::vector<results::Row>& all) {
   return MeasuredSteps(all, four_layers(), kVariant, "run");
 }
 
@@ -85,10 +88,10 @@ TEST(MeasuredSteps, FindTheLineAgain) {
 }
 
 TEST(MeasuredSteps, TakeAttentionColdWhereItWasMeasured) {
-  std::vector<results::CellResult> all = cells("decode", 1);
-  for (results::CellResult& cell : all) {
-    cell.append_p50_us = 10.0;
-    cell.cold_attend_p50_us = 3.0 * *cell.step_p50_us;
+  std::vector<results::Row> all = cells("decode", 1);
+  for (results::Row& cell : all) {
+    cell[measure::kAppendP50Us] = 10.0;
+    cell[measure::kColdAttendP50Us] = 3.0 * *cell[measure::kStepP50Us];
   }
   EXPECT_NEAR(steps_of(all).decode(4, 4.0 * 4096).seconds,
               4 * (3.0 * (kOnce + kEach * 4 + kRow * 4096) + 1e-5), 1e-9);
@@ -109,15 +112,16 @@ TEST(MeasuredSteps, FindThePromptsLineToo) {
 }
 
 TEST(MeasuredSteps, NeverGrowShorterWithMoreWork) {
-  std::vector<results::CellResult> all = cells("model", 4);
-  for (results::CellResult& cell : all) cell.step_p50_us = 1000.0 - static_cast<double>(*cell.batch);
+  std::vector<results::Row> all = cells("model", 4);
+  for (results::Row& cell : all)
+    cell[measure::kStepP50Us] = 1000.0 - static_cast<double>(*cell[results::kBatch]);
   const MeasuredSteps steps = steps_of(all);
   EXPECT_GE(steps.decode(16, 4.0 * 4096).seconds, steps.decode(1, 4.0 * 4096).seconds);
   EXPECT_GT(steps.residual(), 0.0);
 }
 
 TEST(MeasuredSteps, RefuseWhatIsNoGridOfOneMachine) {
-  const auto refused = [](std::vector<results::CellResult> all) {
+  const auto refused = [](std::vector<results::Row> all) {
     try {
       steps_of(all);
     } catch (const std::invalid_argument& e) {
@@ -129,26 +133,26 @@ TEST(MeasuredSteps, RefuseWhatIsNoGridOfOneMachine) {
   EXPECT_NE(refused(cells("growth", 1)).find("has 0 cells"), std::string::npos);
   EXPECT_NE(refused(cells("model", 3)), "") << "another model";
   const auto changed = [&](const auto& change) {
-    std::vector<results::CellResult> all = cells("decode", 1);
+    std::vector<results::Row> all = cells("decode", 1);
     for (size_t i = 0; i < all.size(); ++i) change(all[i], i);
     return refused(all);
   };
-  EXPECT_NE(changed([](auto& cell, size_t) { cell.variant = "contiguous/f16/full"; }), "");
-  EXPECT_NE(changed([](auto& cell, size_t) { cell.batch = 4; }), "");
-  EXPECT_NE(changed([](auto& cell, size_t) { cell.kept_tokens = 256; }), "");
-  EXPECT_NE(changed([](auto& cell, size_t) { cell.head_dim = 128; }), "");
-  EXPECT_NE(changed([](auto& cell, size_t) { cell.status = results::Status::kFailed; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t) { cell[results::kVariant] = "contiguous/f16/full"; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t) { cell[results::kBatch] = 4; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t) { cell[results::kKeptTokens] = 256; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t) { cell[results::kHeadDim] = 128; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t) { cell[results::kStatus] = results::Status::kFailed; }), "");
   EXPECT_NE(changed([](auto& cell, size_t i) {
-              cell.threads = static_cast<int64_t>(i % 2);
+              cell[results::kThreads] = static_cast<int64_t>(i % 2);
             }).find("more than one machine"),
             std::string::npos);
-  EXPECT_NE(changed([](auto& cell, size_t i) { cell.host = i % 2 == 0 ? "a" : "b"; }), "");
+  EXPECT_NE(changed([](auto& cell, size_t i) { cell[results::kHost] = i % 2 == 0 ? "a" : "b"; }), "");
 }
 
 // Whole steps take what was measured and nothing else; attention alone leaves the weights to the stated machine.
 TEST(MeasuredSteps, AreKeptApartFromWhatIsStated) {
   const Device device{.read_gbps = 1.0, .flops = 1e9};
-  const auto parts = [&](const std::vector<results::CellResult>& all, const StepWork& work) {
+  const auto parts = [&](const std::vector<results::Row>& all, const StepWork& work) {
     return StepTime(four_layers(), 1000000, device, steps_of(all)).parts(work);
   };
   const StepWork decode{.tokens = 2, .decoding = 2, .decoded_kv_bytes = 1e9, .decoded_pairs = 4.0 * 2 * 500};

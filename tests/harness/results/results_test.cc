@@ -1,4 +1,7 @@
 // Tables keep every digit that matters and every row whole, whatever interrupts them.
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
 
 #include <gtest/gtest.h>
@@ -16,10 +19,11 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/io/paths.h"
-#include "harness/results/benchmark_json.h"
-#include "harness/results/csv.h"
+#include "harness/measure/benchmark_json.h"
+#include "harness/verify/metrics/list.h"
 #include "tests/message_of.h"
 
 namespace kv {
@@ -27,28 +31,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct TestRow {
-  std::string cell;
-  results::Integer count;
-  results::Number value;
-  results::Status status = results::Status::kNone;
-  std::vector<results::Number> list{{}, {}};
-  std::string reason;
-};
+constexpr results::IntegerColumn kCount{"count", "tokens", "a whole number"};
+constexpr auto kValue = results::NumberColumn{"value", "us", "a number"}.formerly("worth").axis("{} worth");
+constexpr results::Column<results::Status> kEnd{"status", "", "how it ended"};
+constexpr auto kAdded = results::TextColumn{"added", "", "of this version"}.one_of("old new").stage();
 
-const results::Schema<TestRow>& test_schema() {
-  using R = TestRow;
-  static const results::Schema<R> schema("test.csv",
-                                         {{"cell", "", &R::cell, "which cell"},
-                                          {"count", "tokens", &R::count, "a whole number"},
-                                          {"value", "us", &R::value, "a number", {"worth"}},
-                                          {"status", "", &R::status, "how it ended"},
-                                          {"second", "1", results::ListedNumber<R>{&R::list, 1}, "of a list"},
-                                          {"added", "", &R::reason, "of this version", results::Later{}}});
-  return schema;
-}
+const results::Table kTable{"test.csv", {&results::kCell, &kCount, &kValue, &kEnd, &kAdded}};
 
-const std::string kHeader = "cell,count,value,status,second,added\n";
+const std::string kHeader = "cell,count,value,status,added\n";
 
 std::string text_of(double value) { return results::text_of(results::Number(value)); }
 
@@ -67,11 +57,11 @@ class Results : public testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  std::vector<TestRow> parse(const std::string& text) const {
+  std::vector<results::Row> parse(const std::string& text) const {
     write(text);
-    return results::read_csv(path_, test_schema());
+    return results::read_csv(path_, kTable);
   }
-  std::string copied(const std::string& text) const { return results::csv_text(test_schema(), parse(text)); }
+  std::string copied(const std::string& text) const { return results::csv_text(kTable, parse(text)); }
   std::string refused(const std::string& text) const {
     return message_of([&] { parse(text); });
   }
@@ -119,118 +109,116 @@ TEST(Value, WhatIsNotFiniteIsAbsent) {
 
 // Of the steps of one repetition; of each kind its own.
 TEST(BenchmarkJson, HasTheMedianOfARepetition) {
-  std::vector<results::SampleResult> samples;
+  std::vector<results::Row> samples;
   for (const double us : {5.0, 1.0, 9.0, 2.0, 4.0}) {
-    results::SampleResult& sample = samples.emplace_back();
-    sample.cell = "contiguous";
-    sample.repetition = 1;
-    sample.step_us = us;
+    results::Row& sample = samples.emplace_back();
+    sample[results::kCell] = "contiguous";
+    sample[measure::kRepetition] = 1;
+    sample[measure::kStepUs] = us;
   }
   const nlohmann::json report =
-      nlohmann::json::parse(results::benchmark_json(samples, {}, {{"cpu", {{"cores", 2}}}}));
+      nlohmann::json::parse(measure::benchmark_json(samples, {{"cpu", {{"cores", 2}}}}));
   ASSERT_EQ(report["benchmarks"].size(), 1u) << report;
   const nlohmann::json& entry = report["benchmarks"][0];
   EXPECT_DOUBLE_EQ(entry["real_time"].get<double>(), 4.0) << entry;
 }
 
-TEST(Schema, FindsFieldsByNameAndAlias) {
-  TestRow row;
-  row.count = 3;
-  row.value = 1.5;
-  row.list[1] = 0.25;
-  EXPECT_EQ(test_schema().number(row, "count"), results::Number(3.0));
-  EXPECT_EQ(test_schema().number(row, "worth"), results::Number(1.5));
-  EXPECT_EQ(test_schema().number(row, "second"), results::Number(0.25));
-  EXPECT_EQ(test_schema().number(row, "cell"), results::Number());
-  EXPECT_EQ(test_schema().text(row, "count"), "3");
-  EXPECT_EQ(test_schema().find("valeu"), nullptr);
-  EXPECT_EQ(message_of([&] { test_schema().at("valeu"); }),
+TEST(Row, HoldsValuesByColumn) {
+  results::Row row;
+  row[kCount] = 3;
+  row[kValue] = 1.5;
+  EXPECT_EQ(row.number(kTable.at("count")), results::Number(3.0));
+  EXPECT_EQ(row.number(kTable.at("worth")), results::Number(1.5));
+  EXPECT_EQ(row.number("value"), results::Number(1.5));
+  EXPECT_EQ(row.text(kCount), "3");
+  EXPECT_EQ(row.number(kAdded), results::Number());
+  EXPECT_EQ(row.text(kAdded), "");
+  EXPECT_EQ(std::as_const(row)[kEnd], results::Status::kNone);
+  EXPECT_THROW(row.number("count"), std::logic_error) << "a whole number is no other number";
+  EXPECT_EQ(kTable.find("valeu"), nullptr);
+  EXPECT_EQ(message_of([&] { kTable.at("valeu"); }),
             "'valeu' is no column of test.csv; `kvlab list columns` names them");
 }
 
-TEST(Schema, IsWrittenAsJson) {
-  const auto json = nlohmann::json::parse(results::columns_json(test_schema().columns()));
-  ASSERT_EQ(json.size(), 6u);
+TEST(Table, IsDescribedAsJson) {
+  const auto json = nlohmann::json::parse(results::columns_json(kTable, {{"value", {"decode", "growth"}}}));
+  ASSERT_EQ(json.size(), 5u);
   EXPECT_EQ(json[1]["type"], "integer");
   EXPECT_EQ(json[3]["type"], "text");
-  EXPECT_EQ(json[4]["type"], "number");
   EXPECT_EQ(json[2], (nlohmann::json{{"name", "value"},
                                      {"unit", "us"},
                                      {"type", "number"},
                                      {"meaning", "a number"},
-                                     {"aliases", {"worth"}}}));
+                                     {"aliases", {"worth"}},
+                                     {"experiments", {"decode", "growth"}},
+                                     {"axis", true},
+                                     {"title", "{} worth"}}));
+  EXPECT_EQ(json[4]["values"], (nlohmann::json{"old", "new"}));
+  EXPECT_EQ(json[4]["stage"], true);
 }
 
-// What a new metric or experiment may not get wrong: every column of every table once, with its meaning or
-// below one that it shares it with.
-template <class Row>
-void expect_whole(const results::Schema<Row>& schema) {
-  std::set<std::string_view> names;
-  EXPECT_FALSE(schema.fields().front().meaning.empty());
-  for (const results::Field<Row>& field : schema.fields()) {
-    EXPECT_TRUE(names.insert(field.name).second) << schema.table() << " " << field.name;
-    for (const std::string_view alias : field.aliases) EXPECT_TRUE(names.insert(alias).second) << alias;
-    if (field.name.ends_with("_us")) {
-      EXPECT_EQ(field.unit, "us") << field.name;
+// A column stands once in a table, and its name says its unit.
+void expect_whole(const results::Table& table) {
+  std::set<std::string> names;
+  for (const results::AnyColumn* column : table.columns) {
+    const std::string name(column->name);
+    EXPECT_TRUE(names.insert(name).second) << table.file << " " << name;
+    for (const std::string& alias : results::words_of(column->aliases))
+      EXPECT_TRUE(names.insert(alias).second);
+    EXPECT_FALSE(column->meaning.empty()) << name;
+    const bool is_text = column->type == results::Type::kText || column->type == results::Type::kStatus;
+    EXPECT_TRUE(!is_text || column->unit.empty()) << name;
+    if (name.ends_with("_us")) {
+      EXPECT_EQ(column->unit, "us") << name;
     }
-    if (field.name.starts_with("bytes_")) {
-      EXPECT_EQ(field.unit, "bytes") << field.name;
+    if (name.starts_with("bytes_")) {
+      EXPECT_EQ(column->unit, "bytes") << name;
     }
-    if (field.name.ends_with("_share")) {
-      EXPECT_EQ(field.unit, "1") << field.name;
+    if (name.ends_with("_share")) {
+      EXPECT_EQ(column->unit, "1") << name;
     }
   }
 }
 
-TEST(Schema, OfEveryTableIsWhole) {
-  expect_whole(results::cell_schema());
-  expect_whole(results::sample_schema());
-  expect_whole(results::growth_schema());
-  expect_whole(results::position_schema());
-  expect_whole(results::text_schema());
-  expect_whole(results::moment_schema());
-  expect_whole(results::hit_schema());
+TEST(Table, OfEveryExperimentIsWhole) {
+  expect_whole(experiments::cell_table());
+  for (const results::Table* side : experiments::side_tables()) expect_whole(*side);
+  EXPECT_GE(experiments::side_tables().size(), 6u);
 }
 
-TEST(Schema, HasAColumnForEveryMetric) {
-  results::CellResult cell;
-  for (size_t i = 0; i < verify::metrics().size(); ++i) {
-    cell.metrics[i] = static_cast<double>(i);
-    const auto* field = results::cell_schema().find(verify::metrics()[i]->name);
-    ASSERT_NE(field, nullptr);
-    EXPECT_EQ(field->unit, verify::metrics()[i]->unit);
-    EXPECT_EQ(field->number(cell), results::Number(static_cast<double>(i)));
-  }
+TEST(Table, HasAColumnForEveryMetric) {
+  for (const verify::Metric* metric : verify::metrics())
+    EXPECT_EQ(experiments::cell_table().find(metric->column.name), &metric->column);
 }
 
 TEST_F(Results, CsvQuotes) {
-  const std::string rows = "a,1,,ok,,\"x, \"\"y\"\"\nz\"\n,,0.5,,2,\n";
+  const std::string rows = "a,1,,ok,\"x, \"\"y\"\"\nz\"\n,,0.5,,\n";
   EXPECT_EQ(copied(kHeader + rows), kHeader + rows);
-  EXPECT_EQ(parse(kHeader + rows)[0].reason, "x, \"y\"\nz");
+  EXPECT_EQ(parse(kHeader + rows)[0][kAdded], "x, \"y\"\nz");
   EXPECT_TRUE(parse("").empty());
   EXPECT_TRUE(parse(kHeader).empty());
 }
 
 TEST_F(Results, CsvDropsATornLastLine) {
-  const std::string whole = kHeader + "a,1,,,,\n", last = "b,2,,,,\"two\nlines\"\n";
+  const std::string whole = kHeader + "a,1,,,\n", last = "b,2,,,\"two\nlines\"\n";
   for (size_t size = 0; size < last.size(); ++size)
     EXPECT_EQ(copied(whole + last.substr(0, size)), whole) << size;
   EXPECT_EQ(copied(whole + last), whole + last);
 }
 
 TEST_F(Results, CsvOfAnotherVersionIsRefused) {
-  EXPECT_NE(refused("cell,value\na,1\n").find("column 2 is 'value' instead of 'count'"), std::string::npos);
-  EXPECT_NE(refused("cell,count,cost,status,second,added\n").find("written by another version"),
-            std::string::npos);
-  EXPECT_NE(refused("cell,count,value,status,second,added,more\n").find("'more', is not known"),
-            std::string::npos);
-  EXPECT_NE(refused(kHeader + "a,1\n").find("row 2 has 2 fields instead of 6"), std::string::npos);
-  EXPECT_NE(refused(kHeader + "a,\"1\"x,,,,\n").find("not a CSV file"), std::string::npos);
-  EXPECT_NE(refused(kHeader + "a,some,,,,\n").find("row 2 has 'some' as its count"), std::string::npos);
+  EXPECT_NE(refused("count,value\n1,2\n").find("lacks the column 'cell'"), std::string::npos);
+  EXPECT_NE(refused("cell,count,count\na,1,2\n").find("has the column 'count' twice"), std::string::npos);
+  EXPECT_NE(
+      refused("cell,count,cost\n").find("column 3, 'cost', is not known; it was written by another version"),
+      std::string::npos);
+  EXPECT_NE(refused(kHeader + "a,1\n").find("row 2 has 2 fields instead of 5"), std::string::npos);
+  EXPECT_NE(refused(kHeader + "a,\"1\"x,,,\n").find("not a CSV file"), std::string::npos);
+  EXPECT_NE(refused(kHeader + "a,some,,,\n").find("row 2 has 'some' as its count"), std::string::npos);
 }
 
-TEST_F(Results, CsvOfAnEarlierVersionIsRead) {
-  EXPECT_EQ(copied("cell,count,worth,status,second\na,1,2,ok,3\n"), kHeader + "a,1,2,ok,3,\n");
+TEST_F(Results, CsvOfAnotherRunOrVersionIsRead) {
+  EXPECT_EQ(copied("cell,status,worth,count\na,ok,2,1\n"), kHeader + "a,1,2,ok,\n");
 }
 
 // A file size limit is a full disk that a test can have.
@@ -262,43 +250,31 @@ TEST_F(Results, WriteWholeLeavesTheOldFileWhereTheDiskRefuses) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
-// Every column says what it is, in which unit and where it is filled in.
-TEST(Schema, DescribesEveryColumn) {
-  const std::set<std::string> known{"decode",     "growth",  "prefill", "batch",    "budget",
-                                    "checkpoint", "quality", "recall",  "generate", "stream",
-                                    "model",      "replay",  "eval"};
-  for (const results::Column& column : results::cell_schema().columns()) {
-    EXPECT_FALSE(column.meaning.empty()) << column.name;
-    EXPECT_FALSE(column.experiments.empty()) << column.name;
-    std::istringstream words{std::string(column.experiments)};
-    for (std::string word; words >> word;) EXPECT_TRUE(known.count(word)) << column.name << ": " << word;
-    EXPECT_TRUE(column.type != results::Type::kText || column.unit.empty()) << column.name;
-  }
-}
-
-// What committed runs hold: no experiment fills in a column that does not name it, and no text is unknown.
-TEST(Schema, AgreesWithTheCommittedRuns) {
-  std::set<std::string> experiments;
+// Committed runs hold no column that their experiment does not declare, and no text that is none of the column's.
+TEST(Table, AgreesWithTheCommittedRuns) {
+  std::set<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(io::project_home() / "results")) {
     const std::string path = entry.path().string();
     const bool is_committed =
         path.find("/local/") == std::string::npos && path.find("/reproduce/runs/") == std::string::npos;
     if (entry.path().filename() != "cells.csv" || !is_committed) continue;
-    for (const results::CellResult& row : results::read_csv(entry.path(), results::cell_schema())) {
-      experiments.insert(row.experiment);
-      for (const results::Field<results::CellResult>& field : results::cell_schema().fields()) {
-        const std::string text = field.text(row), where = entry.path().string() + ": " + row.cell + ": ";
+    for (const results::Row& row : results::read_csv(entry.path(), experiments::cell_table())) {
+      const std::string& experiment = row[results::kExperiment];
+      found.insert(experiment);
+      std::set<std::string_view> declared;
+      for (const experiments::ColumnGroup& group : experiments::experiment_named(experiment).columns)
+        for (const results::AnyColumn* column : group.columns) declared.insert(column->name);
+      for (const results::AnyColumn* column : experiments::cell_table().columns) {
+        const std::string text = row.text(*column), where = path + ": " + row[results::kCell] + ": ";
         if (text.empty()) continue;
-        EXPECT_NE((" " + std::string(field.experiments) + " ").find(" " + row.experiment + " "),
-                  std::string::npos)
-            << where << field.name;
-        const bool known = field.values.empty() ||
-                           std::find(field.values.begin(), field.values.end(), text) != field.values.end();
-        EXPECT_TRUE(known || text == "null" || text == "none") << where << field.name << " = " << text;
+        EXPECT_TRUE(declared.contains(column->name)) << where << column->name;
+        const std::vector<std::string> values = results::words_of(column->values);
+        const bool known = values.empty() || std::ranges::count(values, text) > 0;
+        EXPECT_TRUE(known || text == "null" || text == "none") << where << column->name << " = " << text;
       }
     }
   }
-  EXPECT_GE(experiments.size(), 9u);
+  EXPECT_GE(found.size(), 9u);
 }
 
 // What pandas, polars, R's readr and data.table take for a missing value by default, or people do, in any case.
@@ -307,83 +283,82 @@ TEST(Schema, WritesNoTextThatReadersTakeForMissing) {
                                       "nan", "-nan", "null",   "none",    "-",        ".",        "nil",
                                       "inf", "-inf", "1.#ind", "-1.#ind", "1.#qnan",  "-1.#qnan", "?"};
   size_t texts = 0;
-  const auto check = [&](const auto& schema) {
-    for (const results::Column& column : schema.columns()) {
-      for (const std::string_view value : column.values) {
-        std::string lower(value);
+  const auto check = [&](const results::Table& table) {
+    for (const results::AnyColumn* column : table.columns) {
+      for (const std::string& value : results::words_of(column->values)) {
+        std::string lower = value;
         std::transform(lower.begin(), lower.end(), lower.begin(),
                        [](unsigned char c) { return std::tolower(c); });
-        EXPECT_FALSE(missing.count(lower)) << schema.table() << ": " << column.name << " = " << value;
+        EXPECT_FALSE(missing.count(lower)) << table.file << ": " << column->name << " = " << value;
         ++texts;
       }
     }
   };
-  check(results::cell_schema());
-  check(results::sample_schema());
-  check(results::growth_schema());
-  check(results::position_schema());
-  check(results::text_schema());
+  check(experiments::cell_table());
+  for (const results::Table* side : experiments::side_tables()) check(*side);
   EXPECT_GT(texts, 30u);
 }
 
-results::CellResult cell(const std::string& key) {
-  results::CellResult r;
-  r.cell = key;
-  r.reason = "a \"reason\", with\nall that hurts";
-  r.metrics[0] = 0.125;
+const results::Layout kLayout{
+    .cells = {"cells.csv", {&results::kCell, &results::kReason, &verify::metric::rel_l2.column}},
+    .sides = {&measure::kSamples},
+    .columns_json = "[]\n"};
+
+results::Row cell(const std::string& key) {
+  results::Row r;
+  r[results::kCell] = key;
+  r[results::kReason] = "a \"reason\", with\nall that hurts";
+  r.number("err_rel_l2") = 0.125;
   return r;
 }
 
 TEST_F(Results, ResumeKeepsFinishedCellsAndDropsTheSamplesOfOthers) {
   const fs::path out = folder_ / "out";
-  const std::vector<results::CellResult> done{cell("a"), cell("b")};
-  const std::vector<results::SampleResult> samples{
-      results::SampleResult(cell("a")), results::SampleResult(cell("b")), results::SampleResult(cell("c"))};
+  const std::vector<results::Row> done{cell("a"), cell("b")};
+  const std::vector<results::Row> samples{cell("a"), cell("b"), cell("c")};
   {
-    results::ResultsFolder results(out, "config", false);
-    results.add_samples(samples);
+    results::ResultsFolder results(out, "config", kLayout, false);
+    results.add(measure::kSamples, samples);
     results.add_cells(done);
   }
-  results::ResultsFolder results(out, "config", true);
+  results::ResultsFolder results(out, "config", kLayout, true);
   EXPECT_TRUE(results.has_cell("a") && results.has_cell("b"));
   EXPECT_FALSE(results.has_cell("c"));
-  EXPECT_EQ(results::csv_text(results::cell_schema(), results.cells()),
-            results::csv_text(results::cell_schema(), done));
-  EXPECT_EQ(read(out / "columns.json"), results::columns_json(results::cell_schema().columns()));
-  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 2u);
+  EXPECT_EQ(results::csv_text(kLayout.cells, results.cells()), results::csv_text(kLayout.cells, done));
+  EXPECT_EQ(read(out / "columns.json"), "[]\n");
+  EXPECT_EQ(results::read_csv(out / "samples.csv", measure::kSamples).size(), 2u);
   const std::vector<std::string> b{"b"};
   results.drop_cells(b);
-  EXPECT_EQ(results::read_csv(out / "cells.csv", results::cell_schema()).size(), 1u);
-  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 1u);
+  EXPECT_EQ(results::read_csv(out / "cells.csv", kLayout.cells).size(), 1u);
+  EXPECT_EQ(results::read_csv(out / "samples.csv", measure::kSamples).size(), 1u);
 }
 
 // A sweep point that is measured again leaves nothing of what was measured first.
 TEST_F(Results, WhatIsUnfinishedCanBeForgotten) {
   const fs::path out = folder_ / "out";
-  results::ResultsFolder results(out, "config", false);
-  const std::vector<results::CellResult> done{cell("a")};
-  const std::vector<results::SampleResult> samples{results::SampleResult(cell("a")),
-                                                   results::SampleResult(cell("b"))};
-  results.add_samples(samples);
+  results::ResultsFolder results(out, "config", kLayout, false);
+  const std::vector<results::Row> done{cell("a")};
+  const std::vector<results::Row> samples{cell("a"), cell("b")};
+  results.add(measure::kSamples, samples);
   results.add_cells(done);
   results.drop_unfinished();
-  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 1u);
-  results.add_samples(std::span(samples).last(1));
-  EXPECT_EQ(results::read_csv(out / "samples.csv", results::sample_schema()).size(), 2u);
+  EXPECT_EQ(results::read_csv(out / "samples.csv", measure::kSamples).size(), 1u);
+  results.add(measure::kSamples, std::span(samples).last(1));
+  EXPECT_EQ(results::read_csv(out / "samples.csv", measure::kSamples).size(), 2u);
 }
 
 TEST_F(Results, OneWriterAFolder) {
   const fs::path out = folder_ / "out";
   {
-    results::ResultsFolder first(out, "config", false);
-    EXPECT_THROW(results::ResultsFolder(out, "config", true), std::invalid_argument);
+    results::ResultsFolder first(out, "config", kLayout, false);
+    EXPECT_THROW(results::ResultsFolder(out, "config", kLayout, true), std::invalid_argument);
   }
-  EXPECT_NO_THROW(results::ResultsFolder(out, "config", true));
+  EXPECT_NO_THROW(results::ResultsFolder(out, "config", kLayout, true));
 }
 
 TEST_F(Results, NothingIsLeftOfARunThatCouldNotBegin) {
   const fs::path out = folder_ / "out";
-  results::ResultsFolder results(out, "config", false);
+  results::ResultsFolder results(out, "config", kLayout, false);
   results.discard_if_empty();
   EXPECT_FALSE(fs::exists(out));
 }

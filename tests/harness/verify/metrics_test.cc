@@ -12,7 +12,7 @@ namespace {
 
 double compute(std::string_view name, const std::vector<double>& got, const std::vector<double>& want) {
   for (const verify::Metric* metric : verify::metrics()) {
-    if (metric->name == name) return metric->compute(got, want);
+    if (metric->column.name == name) return metric->compute(got, want);
   }
   throw std::logic_error("no such metric");
 }
@@ -64,7 +64,7 @@ TEST(Metrics, NanIsNeverHidden) {
     for (size_t i = 0; i < 5; ++i) {
       std::vector<double> got = {0.2, 0.2, 0.2, 0.2, 0.2}, want = {0.5, 0.5, 0, 0, 0};
       got[i] = NAN;
-      EXPECT_TRUE(std::isnan(metric->compute(got, want))) << metric->name << " at " << i;
+      EXPECT_TRUE(std::isnan(metric->compute(got, want))) << metric->column.name << " at " << i;
     }
   }
 }
@@ -77,8 +77,8 @@ TEST(Metrics, RefuseDifferentSizes) {
 
 TEST(Metrics, EveryRowIsFilledIn) {
   for (const verify::Metric* metric : verify::metrics()) {
-    EXPECT_TRUE(metric->name.starts_with("err_"));
-    EXPECT_FALSE(metric->unit.empty() || metric->help.empty());
+    EXPECT_TRUE(metric->column.name.starts_with("err_"));
+    EXPECT_FALSE(metric->column.unit.empty() || metric->column.meaning.empty());
     EXPECT_TRUE(metric->better == "lower" || metric->better == "higher");
   }
 }

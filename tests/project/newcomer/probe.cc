@@ -27,9 +27,9 @@ void step_once(measure::Cell& cell, const measure::SweepPoint& point) {
   cell.judge(cell.errors(feed, point.seq_len), 1);
 }
 
-std::vector<results::CellResult> run_probe(const measure::SweepPoint& point,
-                                           const measure::RunControl& control, results::ResultsFolder&) {
-  std::vector<results::CellResult> rows;
+std::vector<results::Row> run_probe(const measure::SweepPoint& point, const measure::RunControl& control,
+                                    results::ResultsFolder&) {
+  std::vector<results::Row> rows;
   for (const measure::PlannedCell& planned : point.cells) {
     if (control.stop()) return {};
     const auto cell = measure::make_cell(point, planned);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <random>
 
 #include "harness/config/geometry.h"
 #include "harness/verify/reference/delta_rule.h"

@@ -1,0 +1,26 @@
+// The columns of `kvlab eval`, which measures tensors of a file without a config: those of cells.csv, and heads.csv.
+#pragma once
+
+#include "harness/experiments/written_columns.h"
+
+namespace kv::cli {
+
+inline constexpr experiments::ColumnGroup kEvalGroups[] = {
+    experiments::kCells,   experiments::kBytes,  {measure::kTierBytesColumns}, {results::kKeepsAllColumns},
+    experiments::kMetrics, experiments::kErrors, experiments::kSelectionErrors};
+
+// A row a query head of a layer, with the metrics of outputs.
+inline constexpr results::IntegerColumn kLayer{"layer", "", "of the dump, from 0"};
+inline constexpr results::IntegerColumn kQHead{"q_head", "", "query head of the layer, from 0"};
+inline const results::Table kHeads{"heads.csv", [] {
+                                     results::ColumnList columns{&results::kCell,  &results::kVariant,
+                                                                 &results::kBatch, &results::kSeqLen,
+                                                                 &kLayer,          &kQHead};
+                                     for (const verify::Metric* metric : verify::kMetrics) {
+                                       if (metric->of == verify::Metric::Of::kOutputs)
+                                         columns.push_back(&metric->column);
+                                     }
+                                     return columns;
+                                   }()};
+
+}  // namespace kv::cli

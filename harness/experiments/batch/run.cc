@@ -1,0 +1,270 @@
+#include "harness/experiments/batch/axes.h"
+#include "harness/experiments/batch/fitting_pool.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/experiments/batch/columns.h"
+#include "harness/experiments/batch/padding.h"
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/compare_cells.h"
+#include "harness/measure/timed_tasks.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/error_columns.h"
+#include "variants/cache/spec.h"
+
+namespace kv::experiments {
+namespace {
+
+// Specs that differ from layer to layer keep the pools that they state.
+LayerSpecs fitted(const measure::SweepPoint& point, const LayerSpecs& written, int times) {
+  if (!written.is_one()) return written;
+  return with_fitting_pool(written.fallback, measure::cache_shape(point, times * point.batch), point.tokens,
+                           times);
+}
+
+// Of the larger of the two caches. In floating point first: the closed form, in whole numbers, could overflow.
+int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& written) {
+  const double padded = sizeof(float) * measure::value_count(point, 2.0 * point.source->shape().kv_heads,
+                                                             static_cast<double>(point.seq_len));
+  if (padded > 1e15) return static_cast<int64_t>(std::min(padded, 1e18));
+  std::vector<int64_t> twice(point.tokens);
+  twice.insert(twice.end(), point.tokens.begin(), point.tokens.end());
+  return predicted_bytes(fitted(point, written, 2), measure::cache_shape(point, 2 * point.batch), twice);
+}
+
+// All cells wait side by side to be timed.
+void plan_batch(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point, point.axes[kLengths]);
+  if (point.experiment->settings[kPaddingKey]) add_padding_arms(point);
+  int64_t held = 0;
+  for (measure::PlannedCell& cell : point.cells) {
+    if (!cell.is_measured()) continue;
+    const int64_t needed = needed_bytes(point, cell.spec);
+    if (fit(point, cell, held + needed)) held += needed;
+  }
+}
+
+class BatchRun {
+ public:
+  BatchRun(const measure::SweepPoint& point, const measure::RunControl& control,
+           results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results) {
+    // All sequences take the same number of timed steps, so the shortest one bounds it.
+    steps_ = std::min<int64_t>(point.experiment->measure.steps,
+                               *std::min_element(point.tokens.begin(), point.tokens.end()));
+    for (const int64_t tokens : point.tokens) prompts_.push_back(tokens - steps_);
+  }
+
+  // False if it was stopped.
+  bool run(const measure::Cells& cells) {
+    for (const auto& cell : cells) {
+      if (control_.stop()) return false;
+      if (measure::runs(*cell)) prepare(*cell);
+    }
+    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+    for (const auto& cell : cells) {
+      if (measure::runs(*cell)) tasks.push_back(measure::step_task(*cell, feed(*cell), 0, steps_, results_));
+    }
+    if (!measure::run_interleaved(tasks, point_.experiment->measure.repetitions, control_.stop)) return false;
+    for (const auto& cell : cells) {
+      if (measure::runs(*cell)) cell->summarise();
+    }
+    return true;
+  }
+
+ private:
+  // First a cache for the batch and nothing else, which is verified and accounted; then one with room for the
+  // forks that the timed steps run on.
+  void prepare(measure::Cell& cell) {
+    const LayerSpecs written = cell.spec;
+    measure::attempt(cell, [&] {
+      cell.workload = point_.source->workload(written, point_.seq_len);
+      start(cell, written, 1);
+      cell.ledger->reset_peaks();
+      for (int64_t t = 0; t < steps_; ++t) cell.step(feed(cell), t, cell.ids, true);
+      account(cell);
+      set_waste(cell.result);
+      cell.arm == 0 ? check(cell) : check_scores(cell);
+      if (!measure::runs(cell)) return;
+      start(cell, written, 2);
+    });
+  }
+
+  // The batch before its timed steps, in a cache with room for it `times` over.
+  void start(measure::Cell& cell, const LayerSpecs& written, int times) {
+    cell.attend_with = nullptr;
+    cell.cache.reset();
+    cell.ids.clear();
+    cell.ledger = std::make_unique<memory::Ledger>(point_.cache_bytes, point_.context->gpu());
+    cell.spec = fitted(point_, written, times);
+    cell.cache = build_cache(cell.spec, cache_shape(point_, times * point_.batch), *cell.ledger);
+    cell.result[results::kKernel] = cell.arm == 0 ? cell.cache->kernel() : "eigen/f32";
+    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
+    if (cell.arm != 0) cell.attend_with = score_attention(*cell.cache, padding, *cell.ledger);
+    for (int i = 0; i < point_.batch; ++i) {
+      cell.ids.push_back(cell.cache->add_sequence());
+      append_padding(*cell.cache, cell.ids.back(), padding[static_cast<size_t>(i)]);
+      workload::prefill(*cell.cache, *cell.workload, {&cell.ids.back(), 1}, 0,
+                        prompts_[static_cast<size_t>(i)], i);
+    }
+  }
+
+  // Rows of padding are held and read like others, but nobody has asked for them.
+  void account(measure::Cell& cell) const {
+    std::vector<int64_t> lengths = point_.tokens, prompts = prompts_;
+    const std::vector<int64_t> padding = padding_of(point_, cell.arm);
+    int64_t padded = 0, all = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      lengths[i] += padding[i];
+      prompts[i] += padding[i];
+      padded += padding[i];
+      all += lengths[i];
+    }
+    cell.account(lengths, prompts);
+    if (cell.arm != kPadded) return;
+    const CacheShape& s = cell.cache->shape();
+    const int64_t bytes =
+        padded * s.layers * s.kv_heads * s.head_dim * 2 * static_cast<int64_t>(sizeof(float));
+    *cell.result[results::kBytesPayload] -= bytes;
+    *cell.result[results::kBytesSlack] += bytes;
+    cell.result[kMaskedShare] = static_cast<double>(padded) / static_cast<double>(all);
+  }
+
+  void check_scores(measure::Cell& cell) {
+    const verify::Errors errors = check_padded(cell, feed(cell), steps_ - 1, point_.tokens);
+    cell.result.number("err_rel_l2") = errors.metric("err_rel_l2");
+    cell.result[verify::kErrKernelRelL2] = errors.kernel_rel_l2;
+    const std::string failure = errors.failure();
+    if (!failure.empty()) return measure::mark(cell, results::Status::kFailed, failure);
+    cell.result[results::kStatus] = results::Status::kOk;
+  }
+
+  workload::TokenFeed& feed(const measure::Cell& cell) {
+    auto& feed = feeds_[cell.workload.get()];
+    if (!feed) {
+      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point_.batch, prompts_);
+      feed->load(0, steps_);
+    }
+    return *feed;
+  }
+
+  // Every sequence at its own length; the columns get the worst.
+  void check(measure::Cell& cell) {
+    verify::Errors worst;
+    workload::TokenFeed& tokens = feed(cell);
+    for (int i = 0; i < point_.batch; ++i) {
+      std::vector<verify::Output> outputs;
+      for (int layer = 0; layer < cell.cache->shape().layers; ++layer) {
+        outputs.push_back({.sequence = cell.ids[static_cast<size_t>(i)],
+                           .workload_sequence = i,
+                           .layer = layer,
+                           .q = tokens.q(layer, i, steps_ - 1),
+                           .out = tokens.out(layer, i)});
+      }
+      const verify::Errors errors =
+          verify::verify(*cell.cache, *cell.workload, point_.tokens[static_cast<size_t>(i)], outputs);
+      if (const std::string failure = errors.failure(); !failure.empty()) {
+        return measure::mark(cell, results::Status::kFailed,
+                             "sequence " + std::to_string(i) + ": " + failure);
+      }
+      if (i == 0 || errors.metric("err_rel_l2") > worst.metric("err_rel_l2")) worst = errors;
+    }
+    measure::set_errors(cell.result, worst);
+    cell.result[results::kStatus] = results::Status::kOk;
+  }
+
+  static void set_waste(results::Row& row) {
+    const auto slack = static_cast<double>(*row[results::kBytesSlack]);
+    row[kWasteShare] =
+        slack / (static_cast<double>(*row[results::kBytesPayload] + *row[results::kBytesMetadata]) + slack);
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  int64_t steps_;
+  std::vector<int64_t> prompts_;  // tokens of each sequence before the timed steps
+  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+};
+
+std::vector<results::Row> run_batch(const measure::SweepPoint& point, const measure::RunControl& control,
+                                    results::ResultsFolder& results) {
+  const measure::Cells cells = measure::make_cells(point);
+  BatchRun run(point, control, results);
+  if (!run.run(cells)) return {};
+  std::vector<measure::Comparison> comparisons;
+  for (const auto& cell : cells) {
+    // What padding costs is told against the same attention without.
+    const measure::Cell* baseline = cell->arm == kPadded ? std::prev(&cell)->get() : cells.front().get();
+    comparisons.push_back({cell.get(), baseline, baseline->result[results::kVariant]});
+  }
+  measure::compare_cells(comparisons);
+  std::vector<results::Row> rows;
+  for (const auto& cell : cells) rows.push_back(cell->result);
+  return rows;
+}
+
+// A list is the same batch whatever the axis says.
+bool place_lengths(measure::SweepPoint& point) {
+  const std::string& lengths = point.axes[kLengths];
+  if (config::is_length_list(lengths) &&
+      point.batch != point.experiment->settings[config::kBatch].front())
+    return false;
+  point.tokens = config::draw_lengths(lengths, point.batch, point.config->seed);
+  point.batch = static_cast<int>(point.tokens.size());
+  point.seq_len = *std::max_element(point.tokens.begin(), point.tokens.end());
+  return true;
+}
+
+constexpr const config::AnyAxis* kBatchAxes[] = {&config::kBatch, &kLengthsAxis};
+constexpr const config::AnyKey* kBatchKeys[] = {&kPaddingKey};
+
+}  // namespace
+
+Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                       int times) {
+  const auto pool = spec.placement.values.find("pool");
+  if (pool == spec.placement.values.end() || pool->second != "0") return spec;
+  const int64_t block = spec.placement.integer("block");
+  int64_t blocks = 0;
+  for (const int64_t tokens : lengths) {
+    // A prompt that is cut is stored whole before.
+    for (int64_t rows : placed_rows(spec, shape, tokens)) {
+      if (retention_of(spec).cuts_prompt) rows = tokens;
+      blocks += (rows + block - 1) / block;
+    }
+  }
+  Spec fitting = spec;
+  fitting.placement.values["pool"] = std::to_string(std::max<int64_t>(1, blocks * shape.layers * times));
+  return fitting;
+}
+
+constexpr ColumnGroup kBatchGroups[] = {
+    kCells,   kBytes,  kTierBytes,       kKeepsAll, kSteps,  kTierReads,   {kBatchColumns},
+    kMetrics, kErrors, kSelectionErrors, kVerdicts, kRatios, kRepetitions, kNoise,
+};
+constexpr const results::Table* kBatchTables[] = {&measure::kSamples};
+
+const TableColumn kBatchTable[] = {
+    kHeldText,
+    kStepText,
+    {"waste", [](const results::Row& row) { return percent(row[kWasteShare]); }},
+    kErrorText,
+    kRatioText};
+
+constinit const Experiment kBatch{.info = {.name = "batch",
+                                           .help = "ragged batches: what padding and fragmentation waste",
+                                           .axes = kBatchAxes,
+                                           .keys = kBatchKeys},
+                                  .place = place_lengths,
+                                  .fixed_tokens = 4000.0,
+                                  .columns = kBatchGroups,
+                                  .tables = kBatchTables,
+                                  .table = kBatchTable,
+                                  .plan = plan_batch,
+                                  .run = run_batch};
+
+}  // namespace kv::experiments

@@ -1,0 +1,129 @@
+// The budget experiment: the error of retentions and codecs against the bytes that they hold, as means over the
+// last tokens. Sequences of a batch are drawn each for itself, of a text they are its windows: what they differ by is
+// the error's interval.
+#include <algorithm>
+
+#include "harness/experiments/budget/columns.h"
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/math/medians.h"
+#include "harness/measure/cell.h"
+#include "harness/workload/recorded_workload.h"
+
+namespace kv::experiments {
+namespace {
+
+// All of the workload, twice while it is recorded. In floating point, since a config may ask for absurdly many.
+int64_t recorded_bytes(const measure::SweepPoint& point) {
+  const workload::WorkloadShape& w = point.source->shape();
+  const double values =
+      measure::value_count(point, w.q_heads + 2.0 * w.kv_heads, static_cast<double>(point.seq_len));
+  return static_cast<int64_t>(std::min(2 * sizeof(float) * values, 1e18));
+}
+
+void check_budget(const measure::SweepPoint& point) {
+  if (point.source->model() && point.batch > 1) text_windows(point, point.seq_len);
+}
+
+void plan_budget(measure::SweepPoint& point) {
+  add_variants(point);
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return 3 * measure::held_bytes(point, cell.spec) + recorded_bytes(point);
+  });
+}
+
+class BudgetRun {
+ public:
+  explicit BudgetRun(const measure::SweepPoint& point)
+      : point_(point), first_(std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps)) {}
+
+  void measure(measure::Cell& cell) {
+    measure::attempt(cell, [&] {
+      cell.workload = recorded(point_.source->workload(cell.spec, point_.seq_len, point_.batch));
+      decode(cell);
+    });
+    cell.cache.reset();
+  }
+
+ private:
+  void decode(measure::Cell& cell) {
+    measure::open_cache(cell, point_, point_.batch);
+    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, first_);
+    cell.prompt = first_;
+    cell.ledger->reset_peaks();
+    workload::TokenFeed feed(*cell.workload, point_.batch);
+    feed.load(first_, point_.seq_len - first_);
+    std::vector<verify::Errors> errors;
+    std::vector<double> of_sequences(cell.ids.size());  // means over the last tokens
+    const auto positions = static_cast<double>(point_.seq_len - first_);
+    for (int64_t t = first_; t < point_.seq_len; ++t) {
+      cell.step(feed, t, cell.ids, true);
+      for (int i = 0; i < point_.batch; ++i) {
+        errors.push_back(cell.errors(feed, t + 1, i, i + 1));
+        of_sequences[static_cast<size_t>(i)] += errors.back().metric("err_rel_l2") / positions;
+      }
+    }
+    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
+    verify::Errors mean = mean_of(errors);
+    mean.heads *= point_.batch;
+    cell.judge(mean, point_.seq_len - first_);
+    set_interval(cell.result, of_sequences);
+  }
+
+  static void set_interval(results::Row& result, std::span<const double> errors) {
+    const auto [least, most] = std::minmax_element(errors.begin(), errors.end());
+    if (errors.size() < math::kMinSamples || *least == *most) return;  // a dump's sequences are all alike
+    const math::ConfidenceInterval interval = math::interval_of_mean(errors);
+    result[kErrCiLow] = interval.low;
+    result[kErrCiHigh] = interval.high;
+  }
+
+  // Every position reads all tokens before it, and variants of synthetic families read the same ones.
+  std::shared_ptr<const workload::Workload> recorded(
+      const std::shared_ptr<const workload::Workload>& workload) {
+    if (workload != source_) {
+      recording_ = std::make_shared<workload::RecordedWorkload>(*workload, point_.batch, point_.seq_len);
+      source_ = workload;
+    }
+    return recording_;
+  }
+
+  const measure::SweepPoint& point_;
+  const int64_t first_;  // of the tokens that are compared with FP64
+  std::shared_ptr<const workload::Workload> source_, recording_;
+};
+
+std::vector<results::Row> run_budget(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder&) {
+  BudgetRun run(point);
+  std::vector<results::Row> rows;
+  for (const measure::PlannedCell& planned : point.cells) {
+    if (control.stop()) return {};
+    const auto cell = measure::make_cell(point, planned);
+    if (measure::runs(*cell)) run.measure(*cell);
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace
+
+constexpr ColumnGroup kBudgetGroups[] = {
+    kCells,           kBytes,  kTierBytes,       kKeepsAll,   kKept,      kMetrics,
+    {kBudgetColumns}, kErrors, kSelectionErrors, kSelections, kPositions, kPolicies,
+};
+
+constinit const Experiment kBudget{
+    .info = {.name = "budget",
+             .help =
+                 "error against bytes, means over the last tokens; retentions at equally many kept tokens"},
+    .fixed_tokens = 4000.0,
+    .check = check_budget,
+    .columns = kBudgetGroups,
+    .plan = plan_budget,
+    .run = run_budget};
+
+}  // namespace kv::experiments

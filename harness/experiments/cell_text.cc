@@ -1,0 +1,164 @@
+#include "harness/experiments/cell_text.h"
+
+#include <cstdio>
+#include <unordered_map>
+
+#include "harness/io/bytes.h"
+#include "harness/measure/peer_columns.h"
+#include "harness/measure/prediction_columns.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/metrics/list.h"
+
+namespace kv::experiments {
+namespace {
+
+using results::Row;
+
+const results::Number& output_error(const Row& row) { return row[verify::metric::rel_l2.column]; }
+
+// Another engine's bytes as it says itself, marked as such.
+std::string held_text(const Row& row) {
+  if (row[measure::kPeerBytesReported]) return io::human_bytes(*row[measure::kPeerBytesReported]) + " *";
+  return io::human_bytes(row[results::kBytesPayload].value_or(0) + row[results::kBytesMetadata].value_or(0) +
+                         row[results::kBytesSlack].value_or(0));
+}
+
+std::string step_text(const Row& row) {
+  return with_interval(row[measure::kStepP50Us], row[measure::kStepCiLowUs], row[measure::kStepCiHighUs],
+                       "%.1f");
+}
+
+// The interval of the share is that of the time: the slower, the smaller.
+std::string cold_share(const Row& row) {
+  const std::optional<double> share = row[measure::kColdCeilingShare], time = row[measure::kColdAttendP50Us],
+                              low = row[measure::kColdCiLowUs], high = row[measure::kColdCiHighUs];
+  if (!share || !time || !low || !high) return percent(share);
+  const double scaled = 100 * *share * *time;
+  return percent(share) + " (" + format("%.0f", scaled / *high) + "–" + format("%.0f", scaled / *low) + ")";
+}
+
+std::string cold_ratio(const Row& row) {
+  return with_interval(row[measure::kColdRatioP50], row[measure::kColdRatioCiLow],
+                       row[measure::kColdRatioCiHigh], "%.2f");
+}
+
+std::string perplexity_text(const Row& row) {
+  return number(row[measure::kPerplexity], "%.4g") +
+         (row[measure::kPerplexitySe] ? " ± " + number(row[measure::kPerplexitySe], "%.2g") : "");
+}
+
+std::string loss_change(const Row& row) {
+  return with_interval(row[measure::kLossChange], row[measure::kLossChangeCiLow],
+                       row[measure::kLossChangeCiHigh], "%+.2g");
+}
+
+std::string output_error_in_short(const Row& row) { return number(output_error(row), "%.1e"); }
+
+}  // namespace
+
+std::string format(const char* pattern, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, pattern, value);
+  return text;
+}
+
+std::string number(const results::Number& value, const char* pattern) {
+  return value ? format(pattern, *value) : "-";
+}
+std::string number(const results::Integer& value, const char* pattern) {
+  return value ? format(pattern, static_cast<double>(*value)) : "-";
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share ? format("%.0f %%", 100 * *share) : "-";
+}
+
+std::string with_interval(const results::Number& value, const results::Number& low,
+                          const results::Number& high, const char* pattern) {
+  if (!value) return "-";
+  std::string text = number(value, pattern);
+  if (low && high) text += " (" + number(low, pattern) + "–" + number(high, pattern) + ")";
+  return text;
+}
+
+std::vector<std::pair<std::string, Cells>> grouped(std::span<const results::Row* const> cells,
+                                                   std::string (*name_of)(const results::Row&)) {
+  std::vector<std::pair<std::string, Cells>> groups;
+  std::unordered_map<std::string, size_t> group_of;
+  for (const results::Row* row : cells) {
+    const auto [found, is_new] = group_of.emplace(name_of(*row), groups.size());
+    if (is_new) groups.push_back({found->first, {}});
+    groups[found->second].second.push_back(row);
+  }
+  return groups;
+}
+
+std::string verdict_text(const Row& row) {
+  if (row[results::kVerdict] == "baseline" || !row[measure::kRatioP50]) return row[results::kVerdict];
+  return with_interval(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh],
+                       "%.2f") +
+         (results::is_aa_test(row) ? "" : " " + row[results::kVerdict]) +
+         (row[measure::kNoise].empty() ? "" : ", noisy");
+}
+
+const TableColumn kHeldText{"held", held_text}, kStepText{"step p50, us (95 %)", step_text},
+    kErrorText{"error", output_error_in_short}, kRatioText{"step / baseline", verdict_text},
+    kTokenBytesText{"bytes a token",
+                    [](const Row&row) { return number(row[results::kHeldBytesPerToken], "%.0f"); }},
+    kPerplexityText{"perplexity", perplexity_text},
+    kLossChangeText{
+        "loss change, nats (95 %)",
+        [](const Row&row) { return row[results::kVerdict] == "baseline" ? "-" : loss_change(row); }},
+    kRateText{"tokens/s", [](const Row&row) { return number(row[measure::kTokensPerS], "%.0f"); }},
+    kVerdictText{"verdict", [](const Row&row) { return row[results::kVerdict]; }};
+
+const std::array<TableColumn, 6> kStepTable{kHeldText,
+                                            kStepText,
+                                            TableColumn{"% of read GB/s", cold_share},
+                                            kErrorText,
+                                            TableColumn{"cold / baseline", cold_ratio},
+                                            kRatioText};
+
+const std::array<TableColumn, 6> kReadingTable{
+    kTokenBytesText,
+    kPerplexityText,
+    kLossChangeText,
+    TableColumn{"KL mean", [](const Row& row) { return number(row[measure::kKlMean], "%.2e"); }},
+    TableColumn{"same top token",
+                [](const Row& row) {
+                  const results::Number& share = row[measure::kTop1Agreement];
+                  return share ? format("%.2f %%", 100 * *share) : "-";
+                }},
+    kVerdictText};
+
+Measured exactly(const results::Number& value) { return {value, value, value}; }
+
+Measured within(const results::Number& value, const results::Number& low, const results::Number& high) {
+  return low && high ? Measured{value, low, high} : exactly(value);
+}
+
+const ErrorMeasure kOutputError{[](const Row& row) { return exactly(output_error(row)); },
+                                output_error_in_short,
+                                [](const Row& row) { return "error " + output_error_in_short(row); }};
+
+const ErrorMeasure kDivergenceError{
+    [](const Row& row) {
+      return within(row[measure::kKlMean], row[measure::kKlMeanCiLow], row[measure::kKlMeanCiHigh]);
+    },
+    [](const Row& row) { return "KL " + number(row[measure::kKlMean], "%.2g"); },
+    [](const Row& row) {
+      return "KL " + with_interval(row[measure::kKlMean], row[measure::kKlMeanCiLow],
+                                   row[measure::kKlMeanCiHigh], "%.2g");
+    }};
+
+const ErrorMeasure kLossError{
+    [](const Row& row) {
+      return within(row[measure::kLossChange], row[measure::kLossChangeCiLow],
+                    row[measure::kLossChangeCiHigh]);
+    },
+    [](const Row& row) { return number(row[measure::kLossChange], "%+.2g") + " nats"; },
+    [](const Row& row) { return loss_change(row) + " nats"; }};
+
+}  // namespace kv::experiments

@@ -1,0 +1,311 @@
+// The checkpoint experiment: what it costs to save a sequence and load it, to take a snapshot and restore it, to
+// fork it, and to compact a pool that has a gap as large as the sequence, against length.
+//
+// Before anything is timed, a copy that each operation made must go on bit for bit as the sequence it came
+// from.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/checkpoint/columns.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/math/stats.h"
+#include "harness/measure/cell.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/measure/timed_tasks.h"
+
+namespace kv::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kCopies = 5;  // loaded, restored, forked, and two for a gap, beside the sequence itself
+
+void plan_checkpoint(measure::SweepPoint& point) {
+  add_variants(point);
+  // Each of the copies, the snapshot, and a growing placement's old and new buffer.
+  fit_alone(point, [&](const measure::PlannedCell& cell) {
+    return (kCopies + 4) * measure::held_bytes(point, cell.spec);
+  });
+}
+
+// A folder that is gone when this is.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(fs::path path) : path_(std::move(path)) {
+    fs::remove_all(path_);  // of a run that was killed
+    fs::create_directories(path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file() const { return (path_ / "sequence.kv").string(); }
+
+ private:
+  fs::path path_;
+};
+
+// A sequence of a cache and where it is set aside.
+struct Subject {
+  Cache& cache;
+  SequenceId id;
+  std::string file;
+  std::optional<Snapshot> snapshot = {};
+  SequenceId behind_gap = -1;
+  int64_t compacted_bytes = 0;
+};
+
+struct Operation {
+  const char* name;
+  results::NumberColumn p50_us;
+  // Returns the sequence that it made, or -1.
+  SequenceId (*run)(Subject& subject);
+  // Not timed, before each.
+  void (*prepare)(Subject& subject) = nullptr;
+};
+
+constexpr std::array kOperations = std::to_array<Operation>({
+    {"save", kSaveP50Us,
+     [](Subject& s) {
+       s.cache.save(s.id, s.file);
+       return -1;
+     }},
+    {"load", kLoadP50Us, [](Subject& s) { return s.cache.load(s.file); }},
+    {"freeze", kFreezeP50Us,
+     [](Subject& s) {
+       s.snapshot.emplace(s.cache.snapshot(s.id));
+       return -1;
+     }},
+    {"unfreeze", kUnfreezeP50Us, [](Subject& s) { return s.cache.restore(*s.snapshot); }},
+    {"fork", kForkP50Us, [](Subject& s) { return s.cache.fork(s.id); }},
+    {"compact", kCompactP50Us,
+     [](Subject& s) {
+       s.compacted_bytes = s.cache.compact();
+       return s.behind_gap;
+     },
+     [](Subject& s) {
+       const SequenceId gap = s.cache.restore(*s.snapshot);
+       s.behind_gap = s.cache.restore(*s.snapshot);
+       s.cache.release(gap);
+     }},
+});
+
+SequenceId run_operation(const Operation& operation, Subject& subject) {
+  if (operation.prepare) operation.prepare(subject);
+  return operation.run(subject);
+}
+
+// Compaction is of pools that come in segments.
+bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
+  return !operation.prepare || specs.any([](const Spec& spec) {
+    const auto segment = spec.placement.values.find("segment");
+    return segment != spec.placement.values.end() && segment->second != "0";
+  });
+}
+
+// One operation again and again. What it made is released, and its memory is back, before the next.
+class OperationTask : public measure::CellTask {
+ public:
+  OperationTask(measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
+                results::ResultsFolder& results)
+      : CellTask(cell),
+        operation_(operation),
+        subject_(subject),
+        iterations_(iterations),
+        results_(results) {}
+
+  std::string name() const override { return cell_.key + " " + operation_.name; }
+  int iterations() const override { return iterations_; }
+  void begin(int repetition) override { repetition_ = repetition, times_.clear(); }
+
+  double run() override {
+    if (operation_.prepare) operation_.prepare(subject_);
+    measure::Stopwatch watch;
+    const SequenceId made = operation_.run(subject_);
+    const double seconds = watch.lap();
+    if (made >= 0) subject_.cache.release(made);
+    times_.push_back(seconds * 1e6);
+    return seconds;
+  }
+
+  void end() override {
+    std::vector<results::Row> rows;
+    for (size_t i = 0; i < times_.size(); ++i) {
+      rows.push_back(measure::sample_of(cell_, repetition_, i, operation_.name));
+      rows.back()[measure::kStepUs] = times_[i];
+    }
+    results_.add(measure::kSamples, rows);
+    all_.insert(all_.end(), times_.begin(), times_.end());
+  }
+
+  void write(results::Row& cell) const {
+    cell[operation_.p50_us] = math::median(all_);
+    cell[measure::kSampleCount] = static_cast<int64_t>(all_.size());
+  }
+
+ private:
+  const Operation& operation_;
+  Subject& subject_;
+  const int iterations_;
+  results::ResultsFolder& results_;
+  int repetition_ = 0;
+  std::vector<double> times_, all_;
+};
+
+class CheckpointRun {
+ public:
+  CheckpointRun(const measure::SweepPoint& point, const measure::RunControl& control,
+                results::ResultsFolder& results)
+      : point_(point), control_(control), results_(results), folder_(results.path() / "checkpoint.part") {}
+
+  // False if it was stopped.
+  bool measure(measure::Cell& cell) {
+    bool finished = true;
+    measure::attempt(cell, [&] {
+      fill(cell);
+      Subject subject{*cell.cache, cell.ids.front(), folder_.file()};
+      const std::string difference = resumes_exactly(cell, subject);
+      if (!difference.empty()) {
+        measure::mark(cell, results::Status::kFailed, difference);
+      } else if (measure::runs(cell)) {
+        finished = time(cell, subject);
+      }
+    });
+    cell.cache.reset();
+    return finished;
+  }
+
+ private:
+  // All tokens but the last, which shows whether a copy goes on alike.
+  void fill(measure::Cell& cell) {
+    cell.workload = point_.source->workload(cell.spec, point_.seq_len);
+    measure::open_cache(cell, point_, point_.batch + kCopies);
+    for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    cell.prompt = point_.seq_len - 1;
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, cell.prompt);
+  }
+
+  // Empty, or what differs. Leaves the sequence at its full length, the columns of bytes and errors filled
+  // in, and a file and a snapshot of that length.
+  std::string resumes_exactly(measure::Cell& cell, Subject& subject) {
+    std::vector<std::pair<const char*, SequenceId>> copies;
+    for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
+      const SequenceId made = run_operation(operation, subject);
+      if (made >= 0) copies.emplace_back(operation.name, made);
+    }
+    workload::TokenFeed all(*cell.workload, point_.batch), one(*cell.workload, 1);
+    all.load(point_.seq_len - 1, 1);
+    one.load(point_.seq_len - 1, 1);
+    cell.ledger->reset_peaks();
+    cell.step(all, point_.seq_len - 1, cell.ids, true);
+    for (const auto& [name, copy] : copies) {
+      cell.step(one, point_.seq_len - 1, {&copy, 1}, true);
+      if (!alike(cell, all, one, copy))
+        return std::string("after ") + name + " a sequence does not go on as the one it came from";
+      cell.cache->release(copy);
+    }
+    subject.snapshot.reset();  // not the cache's own
+    cell.cache
+        ->compact();  // what the copies left free between blocks, of which the closed form knows nothing
+    cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
+    cell.check(all, point_.seq_len);
+    for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
+      if (operation.prepare) operation.prepare(subject);
+      const int64_t before = held(cell);
+      const SequenceId made = operation.run(subject);
+      if (operation.name == std::string_view("fork")) cell.result[kForkBytes] = held(cell) - before;
+      if (operation.prepare) {
+        cell.result[kCompactMovedBytes] = subject.compacted_bytes;
+        cell.result[kCompactFreedBytes] = before - held(cell);
+      }
+      if (made >= 0) cell.cache->release(made);
+    }
+    cell.result[kSavedBytes] = static_cast<int64_t>(fs::file_size(subject.file));
+    return "";
+  }
+
+  static int64_t held(const measure::Cell& cell) {
+    return cell.ledger->payload().current_bytes + cell.ledger->metadata().current_bytes;
+  }
+
+  // The last step's outputs of the first sequence and of its copy, and what both keep.
+  static bool alike(measure::Cell& cell, const workload::TokenFeed& all, const workload::TokenFeed& one,
+                    SequenceId copy) {
+    const CacheShape& s = cell.cache->shape();
+    for (int layer = 0; layer < s.layers; ++layer) {
+      const float *want = all.out(layer, 0), *got = one.out(layer, 0);
+      if (std::memcmp(want, got, sizeof(float) * static_cast<size_t>(s.q_heads * s.head_dim)) != 0)
+        return false;
+      for (int head = 0; head < s.kv_heads; ++head) {
+        if (cell.cache->kept(cell.ids.front(), layer, head) != cell.cache->kept(copy, layer, head))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  bool time(measure::Cell& cell, Subject& subject) {
+    const config::MeasureConfig& measure = point_.experiment->measure;
+    std::vector<std::unique_ptr<measure::TimedTask>> tasks;
+    std::vector<const OperationTask*> timed;
+    for (const Operation& operation : kOperations) {
+      if (!is_wanted(operation, cell.spec)) continue;
+      auto task = std::make_unique<OperationTask>(cell, operation, subject, measure.steps, results_);
+      timed.push_back(task.get());
+      tasks.push_back(std::move(task));
+    }
+    if (!measure::run_interleaved(tasks, measure.repetitions, control_.stop)) return false;
+    for (const OperationTask* task : timed) task->write(cell.result);
+    cell.result[measure::kRepetitions] = measure.repetitions;
+    return true;
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  ScratchFolder folder_;
+};
+
+std::vector<results::Row> run_checkpoint(const measure::SweepPoint& point, const measure::RunControl& control,
+                                         results::ResultsFolder& results) {
+  CheckpointRun run(point, control, results);
+  std::vector<results::Row> rows;
+  for (const measure::PlannedCell& planned : point.cells) {
+    if (control.stop()) return {};
+    const auto cell = measure::make_cell(point, planned);
+    if (measure::runs(*cell) && !run.measure(*cell)) return {};
+    rows.push_back(cell->result);
+  }
+  return rows;
+}
+
+}  // namespace
+
+constexpr ColumnGroup kCheckpointGroups[] = {
+    kCells,  kBytes,           kTierBytes,  kKeepsAll,  kKept,     {kCheckpointColumns}, kMetrics,
+    kErrors, kSelectionErrors, kSelections, kPositions, kPolicies, kRepetitions,
+};
+constexpr const results::Table* kCheckpointTables[] = {&measure::kSamples};
+
+constinit const Experiment kCheckpoint{
+    .info = {.name = "checkpoint",
+             .help = "save, load, snapshot, restore, fork and compaction against length"},
+    .fixed_tokens = 4000.0,
+    .columns = kCheckpointGroups,
+    .tables = kCheckpointTables,
+    .plan = plan_checkpoint,
+    .run = run_checkpoint};
+
+}  // namespace kv::experiments

@@ -1,0 +1,236 @@
+#include "harness/experiments/decode/peer_cells.h"
+#include "harness/experiments/decode/axes.h"
+
+#include <algorithm>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/math/medians.h"
+#include "harness/measure/peer_columns.h"
+#include "harness/measure/roofline_columns.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/measure/timed_tasks.h"
+#include "harness/memory/machine.h"
+#include "harness/peers/peers.h"
+#include "harness/results/cell_columns.h"
+#include "harness/verify/verify.h"
+#include "variants/cache/spec.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kEngineBytes = int64_t{400} << 20;  // of a process that has loaded PyTorch
+
+// Where the tensors lie among the shared floats: K and V [batch, kv_heads, tokens, head_dim], Q of the steps
+// [batch, q_heads, steps, head_dim], outputs [batch, q_heads, head_dim].
+struct Places {
+  Places(const measure::SweepPoint& point, int64_t steps)
+      : rows(point.seq_len * point.source->shape().head_dim),
+        k(0),
+        v(point.batch * point.source->shape().kv_heads * rows),
+        q(2 * v),
+        out(q + steps * outputs(point)),
+        end(out + outputs(point)) {}
+  static int64_t outputs(const measure::SweepPoint& point) {
+    const workload::WorkloadShape& w = point.source->shape();
+    return int64_t{1} * point.batch * w.q_heads * w.head_dim;
+  }
+  int64_t rows;  // of a head
+  int64_t k, v, q, out, end;
+};
+
+// Repetitions that a peer runs by itself when it is asked: it tells how long each step took.
+class PeerTask : public measure::CellTask {
+ public:
+  PeerTask(measure::Cell& cell, peers::Process& process, bool cold, int iterations,
+           results::ResultsFolder& results)
+      : CellTask(cell), process_(process), cold_(cold), iterations_(iterations), results_(results) {}
+
+  std::string name() const override { return cell_.key + (cold_ ? " cold" : ""); }
+  int iterations() const override { return iterations_; }
+
+  void begin(int repetition) override {
+    repetition_ = repetition;
+    next_ = 0;
+    times_us_ = process_.ask({{"do", cold_ ? "cold" : "steps"}, {"count", iterations_}})
+                    .at("us")
+                    .get<std::vector<double>>();
+    if (std::ssize(times_us_) != iterations_ ||
+        std::ranges::any_of(times_us_, [](double t) { return !(t > 0); }))
+      throw std::runtime_error("the peer told the times of " + std::to_string(times_us_.size()) +
+                               " steps, not of " + std::to_string(iterations_));
+  }
+  double run() override { return times_us_[next_++] * 1e-6; }
+  void end() override {
+    std::vector<results::Row> rows;
+    std::vector<measure::StepTimes> steps;
+    for (size_t i = 0; i < times_us_.size(); ++i) {
+      rows.push_back(measure::sample_of(cell_, repetition_, i, cold_ ? "cold" : "step"));
+      (cold_ ? rows.back()[measure::kAttendUs] : rows.back()[measure::kStepUs]) = times_us_[i];
+      steps.push_back({.attend_us = times_us_[i]});
+    }
+    results_.add(measure::kSamples, rows);
+    cold_ ? cell_.cold_us.push_back(times_us_) : cell_.steps.push_back(steps);
+  }
+
+ private:
+  peers::Process& process_;
+  const bool cold_;
+  const int iterations_;
+  results::ResultsFolder& results_;
+  int repetition_ = 0;
+  size_t next_ = 0;
+  std::vector<double> times_us_;
+};
+
+// Against the group's first variant of the codec that the peer's file names.
+void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
+  const Spec wanted = parse_spec("contiguous/" + peers::format_named(cell.peer).versus);
+  const auto own = std::ranges::find_if(group, [&](const measure::Cell* other) {
+    return other->peer.empty() && !other->steps.empty() && other->spec == LayerSpecs(wanted);
+  });
+  if (own == group.end() || cell.steps.empty()) return;
+  results::Row& row = cell.result;
+  row[measure::kPeerVersus] = (*own)->spec.print();
+  const math::Ratio hot = math::ratio_of_medians(measure::step_medians(cell), measure::step_medians(**own));
+  const math::ConfidenceInterval interval = hot.interval(math::kConfidence);
+  row[measure::kPeerRatioP50] = hot.value;
+  row[measure::kPeerRatioCiLow] = interval.low;
+  row[measure::kPeerRatioCiHigh] = interval.high;
+  if (cell.cold_us.empty() || (*own)->cold_us.empty()) return;
+  const math::Ratio cold = math::ratio_of_medians(math::repetition_medians(cell.cold_us),
+                                                  math::repetition_medians((*own)->cold_us));
+  row[measure::kPeerColdRatioP50] = cold.value;
+  row[measure::kPeerColdRatioCiLow] = cold.interval(math::kConfidence).low;
+  row[measure::kPeerColdRatioCiHigh] = cold.interval(math::kConfidence).high;
+}
+
+// Empty if the peer can run at this point.
+std::string why_not(const measure::SweepPoint& point, const std::string& peer) {
+  const workload::WorkloadShape& w = point.source->shape();
+  if (point.context->gpu()) return "peers are measured on the CPU";
+  if (w.layers != 1 || w.value_dim != 0 || w.row_layers() != 1)
+    return "peers are measured on one layer with K and V rows";
+  return peers::why_absent(peer);
+}
+
+}  // namespace
+
+void add_peers(measure::SweepPoint& point) {
+  for (const std::string& name : point.experiment->settings[kPeersKey]) {
+    const peers::Format format = peers::format_named(name);
+    measure::PlannedCell& cell = add_cell(point, LayerSpecs(parse_spec("contiguous/" + format.stored)));
+    cell.key = point.key_of(name);
+    cell.variant = cell.series = cell.peer = name;
+    if (!cell.is_measured()) continue;
+    cell.reason = why_not(point, format.peer);
+    if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+  }
+}
+
+int64_t PeerCells::bytes(const measure::SweepPoint& point, const LayerSpecs& spec) {
+  return 2 * measure::held_bytes(point, spec) + 2 * memory::last_level_cache_bytes() + kEngineBytes;
+}
+
+int64_t PeerCells::tokens_bytes(const measure::SweepPoint& point) {
+  if (point.experiment->settings[kPeersKey].empty()) return 0;
+  const double kv_heads = 2.0 * point.source->shape().kv_heads;
+  return static_cast<int64_t>(std::min(
+      sizeof(float) * measure::value_count(point, kv_heads, static_cast<double>(point.seq_len)), 1e18));
+}
+
+void PeerCells::verify(measure::Cell& cell) {
+  const peers::Format format = peers::format_named(cell.peer);
+  if (!tokens_) read_tokens(cell);
+  auto process =
+      std::make_unique<peers::Process>(format.peer, *tokens_, point_.threads,
+                                       std::chrono::seconds(point_.experiment->settings[kPeerTimeoutKey]));
+  cell.result[measure::kPeerTolerance] = format.tolerance;
+  prepare(cell, *process);
+  check(cell, format.tolerance);
+  if (measure::runs(cell)) processes_[&cell] = std::move(process);
+}
+
+void PeerCells::read_tokens(const measure::Cell& cell) {
+  const int64_t steps = point_.seq_len - base_;
+  const Places at(point_, steps);
+  tokens_ = std::make_unique<peers::SharedFloats>(at.end);
+  float* const floats = tokens_->data();
+  const workload::WorkloadShape& w = cell.workload->shape();
+  for (int i = 0; i < point_.batch; ++i) {
+    const int64_t before = i * w.kv_heads * at.rows;
+    cell.workload->read(i, 0, 0, point_.seq_len, nullptr, floats + at.k + before, floats + at.v + before);
+    cell.workload->read(i, 0, base_, steps, floats + at.q + i * w.q_heads * steps * w.head_dim, nullptr,
+                        nullptr);
+  }
+}
+
+void PeerCells::prepare(measure::Cell& cell, peers::Process& process) {
+  const workload::WorkloadShape& w = point_.source->shape();
+  const int64_t steps = point_.seq_len - base_;
+  const Places at(point_, steps);
+  const nlohmann::json answer = process.ask(
+      {{"do", "prepare"},
+       {"format", peers::format_named(cell.peer).name},
+       {"batch", point_.batch},
+       {"q_heads", w.q_heads},
+       {"kv_heads", w.kv_heads},
+       {"head_dim", w.head_dim},
+       {"tokens", point_.seq_len},
+       {"steps", steps},
+       {"threads", point_.threads},
+       {"cold_bytes",
+        point_.experiment->settings[kColdStepsKey] > 0 ? 2 * memory::last_level_cache_bytes() : 0},
+       {"places", {{"k", at.k}, {"v", at.v}, {"q", at.q}, {"out", at.out}, {"end", at.end}}}});
+  results::Row& row = cell.result;
+  row[measure::kPeerVersion] = answer.at("version");
+  row[measure::kPeerSettings] = answer.at("settings");
+  row[measure::kPeerBytesReported] = answer.at("bytes").get<int64_t>();
+  row[measure::kPeerBytesResident] = answer.at("resident_bytes").get<int64_t>();
+  if (answer.at("cold").get<bool>()) cold_.insert(&cell);
+}
+
+// By the same oracle as kvlab's own: FP64 over all tokens, and over the rows as kvlab's codec of the same bits stores them.
+void PeerCells::check(measure::Cell& cell, double tolerance) const {
+  const workload::WorkloadShape& w = point_.source->shape();
+  const Places at(point_, point_.seq_len - base_);
+  measure::open_cache(cell, point_, point_.batch);
+  workload::TokenFeed feed(*cell.workload, point_.batch);
+  for (int i = 0; i < point_.batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+  workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, point_.seq_len);
+  feed.load(point_.seq_len - 1, 1);
+  std::vector<verify::Output> outputs;
+  for (int i = 0; i < point_.batch; ++i) {
+    outputs.push_back({.sequence = cell.ids[static_cast<size_t>(i)],
+                       .workload_sequence = i,
+                       .layer = 0,
+                       .q = feed.q(0, i, point_.seq_len - 1),
+                       .out = tokens_->data() + at.out + int64_t{1} * i * w.q_heads * w.head_dim});
+  }
+  verify::Errors errors = verify::verify(*cell.cache, *cell.workload, point_.seq_len, outputs);
+  errors.kernel_bound = tolerance;
+  cell.cache.reset();
+  cell.result[results::kKernel].clear();
+  cell.judge(errors, 1);
+}
+
+void PeerCells::add_tasks(measure::Cell& cell, TimedGroup::Tasks& tasks, results::ResultsFolder& results) {
+  peers::Process& process = *processes_.at(&cell);
+  const int steps = static_cast<int>(point_.seq_len - base_),
+            cold = static_cast<int>(point_.experiment->settings[kColdStepsKey]);
+  tasks.push_back(std::make_unique<PeerTask>(cell, process, false, steps, results));
+  if (cold_.count(&cell) > 0) tasks.push_back(std::make_unique<PeerTask>(cell, process, true, cold, results));
+}
+
+void PeerCells::summarise(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
+  cell.summarise();
+  compare(cell, group);
+  results::Row& row = cell.result;
+  // A step is timed whole, and what it reads is not known.
+  for (results::Number* unknown :
+       {&row[measure::kAppendP50Us], &row[measure::kViewP50Us], &row[measure::kAttendP50Us],
+        &row[measure::kReadGbps], &row[measure::kColdReadGbps]})
+    unknown->reset();
+}
+
+}  // namespace kv::experiments

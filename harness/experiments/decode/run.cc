@@ -1,0 +1,243 @@
+// The decode experiment: steady-state decode steps at a given length, on rows that may lie in the caches of
+// the CPU (hot), and attention alone on rows that have left them (cold).
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <new>
+#include <optional>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/decode/axes.h"
+#include "harness/experiments/decode/peer_cells.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/timed_group.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/draft_columns.h"
+#include "harness/measure/drafts.h"
+#include "harness/measure/gpu_ceiling.h"
+#include "harness/measure/roofline_tasks.h"
+#include "harness/measure/tier_tasks.h"
+#include "harness/measure/timed_tasks.h"
+#include "harness/memory/machine.h"
+#include "harness/results/cell_columns.h"
+
+namespace kv::experiments {
+namespace {
+
+// What is read between two reads of the same cold rows, at least.
+int64_t cold_bytes(const cuda::Gpu* gpu) {
+  return gpu ? measure::beyond_l2_bytes(*gpu) : 2 * memory::last_level_cache_bytes();
+}
+
+void plan_decode(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point);
+  add_peers(point);
+  const config::MeasureConfig& m = point.experiment->measure;
+  const bool cold = point.experiment->settings[kColdStepsKey] > 0;
+  const cuda::Gpu* const gpu = point.context->gpu();
+  const int64_t ceiling = gpu && cold ? measure::ceiling_bytes(*gpu) : 0;
+  fit_side_by_side(point, shared_bytes(point, m.steps) + PeerCells::tokens_bytes(point) + ceiling,
+                   [&](const measure::PlannedCell& cell) {
+                     if (!cell.peer.empty()) return PeerCells::bytes(point, cell.spec);
+                     // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
+                     const int64_t once = measure::held_bytes(point, cell.spec);
+                     return 3 * once + (cold ? once + cold_bytes(gpu) : 0) +
+                            2 * measure::copied_bytes(point, cell.spec);
+                   });
+}
+
+int cold_replicas(const measure::Cell& cell) {
+  return static_cast<int>(cold_bytes(cell.ledger->gpu()) / std::max<int64_t>(1, cell.read_bytes)) + 1;
+}
+
+class DecodeGroup : public TimedGroup {
+ public:
+  DecodeGroup(const measure::SweepPoint& point, const measure::RunControl& control,
+              results::ResultsFolder& results)
+      : TimedGroup(point, control, results),
+        measure_(point.experiment->measure),
+        settings_(point.experiment->settings),
+        cold_steps_(static_cast<int>(settings_[kColdStepsKey])),
+        base_(std::max<int64_t>(0, point.seq_len - measure_.steps)),
+        peers_(point, base_) {}
+
+ private:
+  // Leaves the cache at the length before the timed steps, with room for their forks.
+  void verify(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return peers_.verify(cell);
+    open_and_fill(cell, point().batch);
+    cell.ledger->reset_peaks();
+    workload::TokenFeed& tokens = feed(cell);
+    for (int64_t t = base_; t < point().seq_len; ++t) cell.step(tokens, t, cell.ids, true);
+    cell.account(std::vector<int64_t>(cell.ids.size(), point().seq_len));
+    cell.check(tokens, point().seq_len);
+  }
+  void make_ready(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return;
+    open_and_fill(cell, 2 * point().batch);
+    if (settings_[kDraftKey] > 0) check_drafts(cell);
+  }
+
+  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    if (!cell.peer.empty()) return peers_.add_tasks(cell, tasks, results());
+    tasks.push_back(measure::step_task(cell, feed(cell), base_, point().seq_len - base_, results()));
+    if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
+      tasks.push_back(measure::draft_task(cell, *drafts->second, results()));
+    if (cold_steps_ == 0) return;
+    try {
+      tasks.push_back(
+          measure::cold_task(cell, feed(cell), point().seq_len, cold_steps_, cold_replicas(cell), results()));
+    } catch (const std::bad_alloc&) {
+      cell.result[results::kReason] = "no memory for cold copies";
+    }
+  }
+  void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
+    peers_.forget_tokens();
+    group_ = group;
+    if (cuda::Gpu* const gpu = point().context->gpu()) {  // the others are the CPU's
+      if (cold_steps_ == 0) return;
+      auto ceiling = std::make_unique<measure::GpuCeilingTask>(*gpu);
+      ceiling_ = ceiling.get();
+      tasks.push_back(std::move(ceiling));
+      return;
+    }
+    std::vector<measure::Cell*> own;
+    std::ranges::copy_if(group, std::back_inserter(own),
+                         [](measure::Cell* cell) { return cell->peer.empty(); });
+    roofline_.emplace(own, cold_steps_ > 0, tasks);
+    tiers_.emplace(own, tasks);
+  }
+  void summarise(measure::Cell& cell) override {
+    if (!cell.peer.empty()) return PeerCells::summarise(cell, group_);
+    cell.summarise();
+    if (const auto drafts = drafts_.find(&cell); drafts != drafts_.end())
+      measure::summarise_drafts(cell, *drafts->second);
+    if (ceiling_) ceiling_->write(cell);
+    if (!roofline_) return;
+    roofline_->write(cell);
+    tiers_->write(cell);
+  }
+
+  void open_and_fill(measure::Cell& cell, int sequences) const {
+    measure::open_cache(cell, point(), sequences);
+    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, base_);
+    cell.prompt = base_;
+  }
+
+  // The feed still has the outputs of verify()'s last step.
+  void check_drafts(measure::Cell& cell) {
+    const int64_t end = point().seq_len - 1;
+    auto drafts =
+        std::make_unique<measure::DraftSteps>(*cell.workload, point().batch,
+                                              measure::DraftSettings{.drafts = settings_[kDraftKey],
+                                                                     .accept = settings_[kAcceptKey],
+                                                                     .seed = point().config->seed,
+                                                                     .first = base_,
+                                                                     .end = end});
+    cell.result[measure::kDraftTokens] = settings_[kDraftKey];
+    cell.result[measure::kDraftAccept] = settings_[kAcceptKey];
+    cell.result[measure::kDraftRefused] = drafts->count() == 0
+                                              ? "a sequence has fewer tokens than a step"
+                                              : measure::check_drafts(cell, feed(cell), *drafts, end);
+    if (cell.result[measure::kDraftRefused].empty()) drafts_[&cell] = std::move(drafts);
+  }
+
+  // Cells that read the same workload share it.
+  workload::TokenFeed& feed(const measure::Cell& cell) {
+    auto& feed = feeds_[cell.workload.get()];
+    if (!feed) {
+      feed = std::make_unique<workload::TokenFeed>(*cell.workload, point().batch);
+      feed->load(base_, point().seq_len - base_);
+    }
+    return *feed;
+  }
+
+  const config::MeasureConfig& measure_;
+  const config::Settings& settings_;
+  const int cold_steps_;
+  const int64_t base_;  // tokens before the timed steps
+  PeerCells peers_;
+  std::vector<measure::Cell*> group_;
+  std::map<const workload::Workload*, std::unique_ptr<workload::TokenFeed>> feeds_;
+  std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
+  std::optional<measure::RooflineTasks> roofline_;
+  std::optional<measure::TierTasks> tiers_;
+  const measure::GpuCeilingTask* ceiling_ = nullptr;  // of the group's tasks, on a GPU
+};
+
+std::vector<results::Row> run_decode(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder& results) {
+  return run_groups<DecodeGroup>(point, control, results);
+}
+
+bool is_timed_cold(const config::Config&, const config::ExperimentConfig& sweep) {
+  return sweep.settings[kColdStepsKey] > 0;
+}
+
+bool verifies_drafts(const config::Config&, const config::ExperimentConfig& sweep) {
+  return sweep.settings[kDraftKey] > 0;
+}
+
+bool has_peers(const config::Config&, const config::ExperimentConfig& sweep) {
+  return !sweep.settings[kPeersKey].empty();
+}
+
+}  // namespace
+
+constexpr const config::AnyKey* kDecodeKeys[] = {&kColdStepsKey, &kDraftKey, &kAcceptKey, &kPeerTimeoutKey,
+                                                 &kPeersKey};
+
+void check_decode_keys(const config::Section& own, const config::ExperimentConfig& sweep) {
+  const int64_t draft = sweep.settings[kDraftKey];
+  if (draft + 1 >= sweep.measure.steps && draft > 0)
+    own.fail("draft", "needs more steps than " + std::to_string(draft + 1) +
+                          ", the tokens of a step that verifies " + std::to_string(draft));
+}
+
+constexpr ColumnGroup kDecodeGroups[] = {
+    kCells,
+    kBytes,
+    kTierBytes,
+    kKeepsAll,
+    kKept,
+    kSteps,
+    {measure::kColdColumns, is_timed_cold},
+    {measure::kGpuColumns, runs_on_gpu},
+    {measure::kDraftColumns, verifies_drafts},
+    kRoofline,
+    {measure::kColdRooflineColumns, is_timed_cold},
+    kTierReads,
+    {measure::kTierTimeColumns, has_tiers},
+    kMetrics,
+    kErrors,
+    kSelectionErrors,
+    kSelections,
+    kPositions,
+    kPolicies,
+    {measure::kPeerColumns, has_peers},
+    kVerdicts,
+    kRatios,
+    {measure::kColdRatioColumns, is_timed_cold},
+    kRepetitions,
+    kNoise,
+};
+constexpr const results::Table* kDecodeTables[] = {&measure::kSamples};
+
+constinit const Experiment kDecode{.info = {.name = "decode",
+                                            .help = "steady-state decode at given lengths, hot and cold",
+                                            .keys = kDecodeKeys,
+                                            .check = check_decode_keys,
+                                            .takes_latent_rows = true},
+                                   .fixed_tokens = 4000.0,
+                                   .prompt_tokens =
+                                       [](const measure::SweepPoint& point) {
+                                         return std::max<int64_t>(
+                                             0, point.seq_len - point.experiment->measure.steps);
+                                       },
+                                   .columns = kDecodeGroups,
+                                   .tables = kDecodeTables,
+                                   .plan = plan_decode,
+                                   .run = run_decode};
+
+}  // namespace kv::experiments

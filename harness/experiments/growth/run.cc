@@ -1,0 +1,193 @@
+// The growth experiment: from an empty cache to a length, one token at a time, every step recorded.
+#include <algorithm>
+#include <map>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/growth/axes.h"
+#include "harness/experiments/growth/columns.h"
+#include "harness/experiments/growth/uncached_rows.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/timed_group.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/sample_columns.h"
+#include "harness/measure/time_columns.h"
+#include "harness/measure/timed_tasks.h"
+#include "harness/results/cell_columns.h"
+#include "variants/cache/spec.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kLoadedTokens = 256;  // made ready at a time
+
+// Bytes held after each token, alike in every repetition.
+struct GrowthBytes {
+  int64_t payload = 0, metadata = 0, slack = 0, workspace = 0, copied = 0;
+};
+
+void plan_growth(measure::SweepPoint& point) {
+  add_variants_and_aa_test(point);
+  add_uncached(point);
+  // Growing holds the old and the new buffer, and a slice; what attention reads may be a copy.
+  fit_side_by_side(point, shared_bytes(point, kLoadedTokens), [&](const measure::PlannedCell& cell) {
+    if (cell.uncached) return UncachedRows::bytes(point);
+    return 3 * measure::held_bytes(point, cell.spec) + measure::copied_bytes(point, cell.spec);
+  });
+}
+
+// One iteration is a whole run from an empty cache.
+class GrowthTask : public measure::CellTask {
+ public:
+  // Steps of `uncached` in place of the cell's cache, if there are any.
+  GrowthTask(measure::Cell& cell, UncachedRows* uncached, int batch, bool attend,
+             const std::vector<GrowthBytes>& bytes, results::ResultsFolder& results)
+      : CellTask(cell),
+        uncached_(uncached),
+        attend_(attend),
+        feed_(*cell.workload, batch),
+        bytes_(bytes),
+        results_(results) {}
+
+  std::string name() const override { return cell_.key; }
+  int iterations() const override { return 1; }
+  void begin(int repetition) override {
+    repetition_ = repetition;
+    for (int i = 0; !uncached_ && i < feed_.sequences(); ++i) ids_.push_back(cell_.cache->add_sequence());
+  }
+  double run() override {
+    times_.clear();
+    double us = 0.0;
+    const int64_t tokens = static_cast<int64_t>(bytes_.size());
+    for (int64_t t = 0; t < tokens; ++t) {
+      if (!uncached_ && t % kLoadedTokens == 0) feed_.load(t, std::min(kLoadedTokens, tokens - t));
+      times_.push_back(uncached_ ? uncached_->step(t + 1, attend_) : cell_.step(feed_, t, ids_, attend_));
+      us += times_.back().step_us();
+    }
+    return us * 1e-6;
+  }
+  void end() override {
+    for (const SequenceId id : ids_) cell_.cache->release(id);
+    ids_.clear();
+    std::vector<results::Row> rows;
+    for (size_t t = 0; t < times_.size(); ++t) rows.push_back(step_row(t));
+    results_.add(kGrowthSteps, rows);
+    cell_.steps.push_back(times_);
+  }
+
+ private:
+  results::Row step_row(size_t t) const {
+    results::Row row = results::row_of(cell_.result);
+    row[measure::kRepetition] = repetition_;
+    row[kToken] = static_cast<int64_t>(t) + 1;
+    row[measure::kAppendUs] = times_[t].append_us;
+    row[measure::kViewUs] = times_[t].view_us;
+    if (attend_) row[measure::kAttendUs] = times_[t].attend_us;
+    row[measure::kStepUs] = times_[t].step_us();
+    row[results::kBytesPayload] = bytes_[t].payload;
+    row[results::kBytesMetadata] = bytes_[t].metadata;
+    row[results::kBytesSlack] = bytes_[t].slack;
+    row[kBytesWorkspace] = bytes_[t].workspace;
+    row[results::kBytesCopied] = bytes_[t].copied;
+    return row;
+  }
+
+  UncachedRows* uncached_;
+  const bool attend_;
+  workload::TokenFeed feed_;
+  const std::vector<GrowthBytes>& bytes_;
+  results::ResultsFolder& results_;
+  std::vector<SequenceId> ids_;
+  std::vector<measure::StepTimes> times_;
+  int repetition_ = 0;
+};
+
+class GrowthGroup : public TimedGroup {
+ public:
+  using TimedGroup::TimedGroup;
+
+ private:
+  // Without a cache, rows are a model's own.
+  std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
+    return cell.uncached ? point().source->workload(LayerSpecs(parse_spec("contiguous")), point().seq_len)
+                         : TimedGroup::workload_of(cell);
+  }
+  void verify(measure::Cell& cell) override {
+    if (cell.uncached) return verify_uncached(cell);
+    measure::open_cache(cell, point(), point().batch);
+    for (int i = 0; i < point().batch; ++i) cell.ids.push_back(cell.cache->add_sequence());
+    workload::TokenFeed tokens(*cell.workload, point().batch);
+    std::vector<GrowthBytes>& bytes = bytes_[&cell];
+    const bool attend = point().experiment->settings[kAttendKey];
+    for (int64_t t = 0; t < point().seq_len; ++t) {
+      if (t % kLoadedTokens == 0) tokens.load(t, std::min(kLoadedTokens, point().seq_len - t));
+      // Unless every step attends, only the last one does, to be checked.
+      cell.step(tokens, t, cell.ids, attend || t + 1 == point().seq_len);
+      cell.account(std::vector<int64_t>(cell.ids.size(), t + 1));
+      bytes.push_back({.payload = *cell.result[results::kBytesPayload],
+                       .metadata = *cell.result[results::kBytesMetadata],
+                       .slack = *cell.result[results::kBytesSlack],
+                       .workspace = cell.ledger->workspace().current_bytes,
+                       .copied = *cell.result[results::kBytesCopied]});
+    }
+    cell.check(tokens, point().seq_len);
+  }
+  // Nothing is held between steps.
+  void verify_uncached(measure::Cell& cell) {
+    uncached_ = std::make_unique<UncachedRows>(cell, point());
+    for (int64_t t = 1; t <= point().seq_len; ++t) {
+      uncached_->step(t, point().experiment->settings[kAttendKey] || t == point().seq_len);
+      bytes_[&cell].push_back({.workspace = uncached_->step_bytes()});
+    }
+    results::Row& row = cell.result;
+    row[results::kBytesPayload] = row[results::kBytesMetadata] = row[results::kBytesSlack] =
+        row[results::kBytesCopied] = row[results::kBytesPredicted] = 0;
+    row[results::kHeldBytesPerToken] = 0.0;
+    row[results::kBytesWorkspacePeak] =
+        cell.ledger->workspace().peak_bytes + cell.ledger->payload().peak_bytes;
+    cell.judge(uncached_->errors(), 1);
+  }
+  void make_ready(measure::Cell& cell) override {
+    if (!cell.uncached) measure::open_cache(cell, point(), point().batch);
+  }
+  void add_tasks(measure::Cell& cell, Tasks& tasks) override {
+    tasks.push_back(std::make_unique<GrowthTask>(cell, cell.uncached ? uncached_.get() : nullptr,
+                                                 point().batch, point().experiment->settings[kAttendKey],
+                                                 bytes_[&cell], results()));
+  }
+  void summarise(measure::Cell& cell) override {
+    cell.summarise();
+    if (cell.uncached) cell.result[measure::kReadGbps].reset();
+  }
+
+  std::map<const measure::Cell*, std::vector<GrowthBytes>> bytes_;
+  std::unique_ptr<UncachedRows> uncached_;
+};
+
+std::vector<results::Row> run_growth(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder& results) {
+  return run_groups<GrowthGroup>(point, control, results);
+}
+
+}  // namespace
+
+constexpr const config::AnyKey* kGrowthKeys[] = {&kAttendKey};
+constexpr ColumnGroup kGrowthGroups[] = {
+    kCells,           kBytes,      kTierBytes, kKeepsAll, kKept,     kSteps,  kTierReads,   kMetrics, kErrors,
+    kSelectionErrors, kSelections, kPositions, kPolicies, kVerdicts, kRatios, kRepetitions, kNoise,
+};
+constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
+
+constinit const Experiment kGrowth{
+    .info = {.name = "growth",
+             .help = "from an empty cache to a length, one token at a time, every step",
+             .keys = kGrowthKeys,
+             .takes_latent_rows = true,
+             .runs_uncached = true},
+    .fixed_tokens = 4000.0,
+    .prompt_tokens = [](const measure::SweepPoint&) { return int64_t{0}; },
+    .columns = kGrowthGroups,
+    .tables = kGrowthTables,
+    .plan = plan_growth,
+    .run = run_growth};
+
+}  // namespace kv::experiments

@@ -1,0 +1,67 @@
+#include "harness/experiments/model/half_a_step.h"
+#include "harness/experiments/model/columns.h"
+#include "harness/results/cell_columns.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kv::experiments {
+namespace {
+
+std::string tokens_text(double tokens) {
+  // Two digits: more than the shares are known to.
+  const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(tokens)) - 1));
+  return format("%.0f", std::round(tokens / unit) * unit);
+}
+
+// Of a variant's cells of one batch, at ascending contexts; empty where the cache takes less than half at all of them.
+std::string crossing(const Cells& cells) {
+  const auto tokens = [](const results::Row* row) { return static_cast<double>(*(*row)[results::kSeqLen]); };
+  const results::Row* before = nullptr;
+  for (const results::Row* row : cells) {
+    if (*(*row)[experiments::kCacheShare] < 0.5) {
+      before = row;
+      continue;
+    }
+    if (!before) return "at " + tokens_text(tokens(row)) + " tokens already";
+    const double part = (0.5 - *(*before)[experiments::kCacheShare]) /
+                        (*(*row)[experiments::kCacheShare] - *(*before)[experiments::kCacheShare]);
+    return "from about " + tokens_text(tokens(before) * std::pow(tokens(row) / tokens(before), part)) +
+           " tokens";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string half_a_step(std::span<const results::Row* const> cells) {
+  Cells timed;
+  for (const results::Row* row : cells) {
+    if ((*row)[experiments::kCacheShare] && (*row)[results::kSeqLen] && !results::is_aa_test(*row))
+      timed.push_back(row);
+  }
+  std::stable_sort(timed.begin(), timed.end(), [](const auto* a, const auto* b) {
+    return *(*a)[results::kSeqLen] < *(*b)[results::kSeqLen];
+  });
+  std::string text;
+  const results::Row* most = nullptr;  // of those that stay below
+  int below = 0;
+  for (const auto& [name, own] : grouped(timed, [](const results::Row& row) {
+         return row[results::kVariant] + ", batch " + results::text_of(row[results::kBatch]);
+       })) {
+    const std::string where = crossing(own);
+    if (!where.empty()) text += (text.empty() ? "" : "; ") + name + " " + where;
+    if (where.empty() &&
+        (!below++ || *(*own.back())[experiments::kCacheShare] > *(*most)[experiments::kCacheShare]))
+      most = own.back();
+  }
+  if (below > 0) {
+    text += (text.empty() ? "at no context that was measured"
+                          : "; not at the contexts measured: " + std::to_string(below) + " more") +
+            std::string(", at most ") + percent((*most)[experiments::kCacheShare]) + " (" +
+            (*most)[results::kVariant] + ", " + results::text_of((*most)[results::kSeqLen]) + " tokens)";
+  }
+  return timed.empty() ? "" : "The cache takes half of a step: " + text + "\n";
+}
+
+}  // namespace kv::experiments

@@ -1,0 +1,16 @@
+// The keys of experiments whose model reads texts.
+#pragma once
+
+#include "harness/config/axes.h"
+#include "harness/config/key.h"
+
+namespace kv::experiments {
+
+inline const config::Key<int64_t> kStepTokensKey{
+    "step_tokens", config::SharedTable::kMeasure, 1, config::tokens(1, config::kMaxTokens),
+    "tokens of a step: 1 is decode, more is the faster chunked mode"};
+inline const config::Key<int64_t> kPromptKey{"prompt", config::SharedTable::kMeasure, 0,
+                                             config::tokens(0, config::kMaxTokens),
+                                             "tokens of a sequence that come first, as one step"};
+
+}  // namespace kv::experiments

@@ -1,0 +1,17 @@
+// The columns that recall alone writes.
+#pragma once
+
+#include <string>
+
+#include "harness/results/column.h"
+
+namespace kv::experiments {
+
+inline constexpr auto kDistance =
+    results::IntegerColumn{"distance", "tokens", "recall: from the passage to its copy"}.axis("distance {}",
+                                                                                              true);
+inline constexpr auto kPassageTokens =
+    results::IntegerColumn{"passage_tokens", "tokens", "recall: of one copy"}.axis("passage of {} tokens");
+inline constexpr auto kRecallColumns = results::column_list(kDistance, kPassageTokens);
+
+}  // namespace kv::experiments

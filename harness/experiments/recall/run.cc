@@ -1,0 +1,115 @@
+#include "harness/experiments/reading_keys.h"
+#include "harness/experiments/recall/axes.h"
+#include "harness/experiments/recall/passages.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/experiments/cell_plan.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/reading_run.h"
+#include "harness/experiments/recall/columns.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/math/random.h"
+
+namespace kv::experiments {
+namespace {
+
+std::string recall_suffix(const measure::SweepPoint& point) {
+  return "distance " + std::to_string(*point.axes[kDistance]) + " passage " +
+         std::to_string(*point.axes[kPassageTokens]);
+}
+
+void check_recall(const measure::SweepPoint& point) {
+  if (*point.axes[kPassageTokens] <= Recall::kCue) {
+    throw std::invalid_argument(where(point) + "passage must be more than the " +
+                                std::to_string(Recall::kCue) + " tokens that tell a copy, not " +
+                                std::to_string(*point.axes[kPassageTokens]));
+  }
+  if (*point.axes[kDistance] < *point.axes[kPassageTokens]) {
+    throw std::invalid_argument(where(point) + "distance " + std::to_string(*point.axes[kDistance]) +
+                                " is shorter than the passage of " +
+                                std::to_string(*point.axes[kPassageTokens]) + " tokens");
+  }
+  check_length(point, point.seq_len, "recall.distance and recall.passage together", Recall{0, 0}.length());
+  if (point.experiment->settings[kPassagesKey] == "text") text_windows(point, point.seq_len);
+}
+
+void plan_recall(measure::SweepPoint& point) {
+  add_variants(point, recall_suffix(point));
+  fit_readings(point);
+}
+
+// Every sequence of its own, from the seed alone; ids below 3 are the tokenizer's marks.
+std::vector<int> random_ids(const measure::SweepPoint& point, int64_t count) {
+  constexpr uint64_t kStream = 0x7265'63616c6c;  // "recall"
+  constexpr int kMarks = 3;
+  const int vocab = point.source->model()->config().vocab_size;
+  std::vector<int> ids;
+  for (int s = 0; s < point.batch; ++s) {
+    const uint64_t key = math::random::key({point.config->seed, kStream, static_cast<uint64_t>(s)});
+    for (int64_t i = 0; i < count; ++i) {
+      const auto drawn =
+          math::random::below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(vocab - kMarks));
+      ids.push_back(kMarks + static_cast<int>(drawn));
+    }
+  }
+  return ids;
+}
+
+measure::Passages recall_passages(const measure::SweepPoint& point) {
+  const Recall recall{*point.axes[kDistance], *point.axes[kPassageTokens]};
+  if (point.experiment->settings[kPassagesKey] == "random")
+    return with_repeat(random_ids(point, recall.length() + 1), point.batch, recall);
+  return with_repeat(text_windows(point, recall.length()).ids, point.batch, recall);
+}
+
+std::vector<results::Row> run_recall(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder&) {
+  return run_reading(point, control, recall_passages(point), nullptr);
+}
+
+// The length follows from what is repeated where.
+bool place_recall(measure::SweepPoint& point) {
+  point.seq_len = Recall{*point.axes[kDistance], *point.axes[kPassageTokens]}.length();
+  return true;
+}
+
+constexpr const config::AnyAxis* kRecallAxes[] = {&config::kBatch, &kPassageAxis, &kDistanceAxis};
+constexpr const config::AnyKey* kRecallKeys[] = {&kPassagesKey, &kPromptKey, &kStepTokensKey};
+
+}  // namespace
+
+measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall& recall) {
+  const int64_t length = recall.length();
+  for (int s = 0; s < sequences; ++s) {
+    const auto copy = ids.begin() + s * (length + 1) + Recall::kLead;
+    std::copy_n(copy, recall.passage, copy + recall.distance);
+  }
+  // The prediction after token t is of token t + 1.
+  return {.sequences = sequences,
+          .length = length,
+          .ids = std::move(ids),
+          .first = Recall::kLead + recall.distance + Recall::kCue - 1};
+}
+
+constexpr ColumnGroup kRecallGroups[] = {
+    kCells,     kBytes, kTierBytes, kKeepsAll,    kKept,   {kRecallColumns}, kChunked,
+    kModelRuns, kPeaks, kLosses,    kDivergences, kChunks, kVerdicts,
+};
+
+constinit const Experiment kRecall{
+    .info = {.name = "recall",
+             .help = "a passage comes again at a distance: the loss on its second copy",
+             .axes = kRecallAxes,
+             .keys = kRecallKeys,
+             .needs_model = true},
+    .place = place_recall,
+    .check = check_recall,
+    .columns = kRecallGroups,
+    .table = kReadingTable,
+    .error = &kDivergenceError,
+    .plan = plan_recall,
+    .run = run_recall};
+
+}  // namespace kv::experiments

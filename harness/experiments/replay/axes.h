@@ -1,0 +1,46 @@
+// The axes and keys of replay: requests, the machine that serves them, and what is swept. None is shared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/config/axes.h"
+#include "harness/config/key.h"
+#include "harness/config/request_lengths.h"
+#include "harness/experiments/replay/columns.h"
+
+namespace kv::experiments {
+
+// The requests' file, empty for drawn ones. A row has its name as `workload`.
+inline constexpr results::TextColumn kTraceFile{"trace", "", "the requests' file"};
+
+extern const config::Axis<std::string> kTraceAxis, kArrivalsAxis, kMemoryAxis;
+extern const config::Axis<int64_t> kReplayStepTokensAxis;
+
+// A step's time: the cells of a results folder, and a machine as it is stated, each rate 0 where it is not.
+struct ClockConfig {
+  std::string measured;
+  double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
+};
+// A request within both is goodput.
+struct LimitConfig {
+  double ttft_s = 10.0, tpot_ms = 100.0;
+};
+
+extern const config::Key<std::string> kPromptLengthsKey, kOutputLengthsKey, kPreemptKey;
+extern const config::Key<int64_t> kPrefixKey, kRequestsKey, kWeightsKey, kMaxRunningKey, kShareKey;
+extern const config::Key<double> kWatermarkKey;
+extern const config::Key<std::vector<int64_t>> kPrefixBlocksKey;
+extern const config::Key<ClockConfig> kClockKey;
+extern const config::Key<LimitConfig> kLimitKey;
+
+inline constexpr const config::AnyAxis* kReplayAxes[] = {&kTraceAxis, &kArrivalsAxis, &kMemoryAxis,
+                                                         &kReplayStepTokensAxis};
+inline constexpr const config::AnyKey* kReplayKeys[] = {
+    &kPromptLengthsKey, &kOutputLengthsKey, &kPreemptKey,   &kPrefixKey,       &kRequestsKey, &kWeightsKey,
+    &kMaxRunningKey,    &kShareKey,         &kWatermarkKey, &kPrefixBlocksKey, &kClockKey,    &kLimitKey};
+
+// Throws std::invalid_argument for keys that do not go together.
+void check_replay_keys(const config::Section& own, const config::ExperimentConfig& sweep);
+
+}  // namespace kv::experiments

@@ -1,0 +1,353 @@
+#include "harness/experiments/replay/axes.h"
+#include "harness/experiments/replay/longest_request.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "harness/config/request_lengths.h"
+#include "harness/experiments/list.h"
+#include "harness/experiments/replay/columns.h"
+#include "harness/experiments/replay/rows.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/io/bytes.h"
+#include "harness/io/paths.h"
+#include "harness/math/random.h"
+#include "harness/measure/time_columns.h"
+#include "harness/planner/plan.h"
+#include "harness/results/append_file.h"
+#include "harness/results/cell_columns.h"
+#include "harness/results/csv.h"
+
+namespace kv::experiments {
+namespace {
+
+constexpr int64_t kDrawnRequests = 2000;
+constexpr int64_t kIdTokens = 16;  // of drawn requests with a prefix, where nothing is shared
+
+const config::Settings& settings(const measure::SweepPoint& point) { return point.experiment->settings; }
+
+[[noreturn]] void refuse_config(const measure::SweepPoint& point, const std::string& what) {
+  throw std::invalid_argument(point.config->path + ": [replay] " + what);
+}
+
+int64_t machine_bytes(const measure::SweepPoint& point) {
+  return io::parse_bytes(point.axes[kMachine], "replay.memory");
+}
+
+int64_t weights_bytes(const measure::SweepPoint& point) {
+  const int64_t own = settings(point)[kWeightsKey];
+  return own > 0 ? own : point.config->served.weights_bytes;
+}
+
+planner::Arrivals arrivals_of(const measure::SweepPoint& point) {
+  return point.axes[kArrivals] == "trace" ? planner::Arrivals{}
+                                          : planner::parse_arrivals(point.axes[kArrivals]);
+}
+
+bool has_first_arrivals(const measure::SweepPoint& point) {
+  const std::string& first = settings(point)[kArrivalsAxis].front();
+  return first.empty() || point.axes[kArrivals] == first;
+}
+
+// Requests come from a trace, or are drawn where there is none.
+bool place_requests(measure::SweepPoint& point) {
+  const bool drawn = point.axes[kTraceFile].empty();
+  if (point.axes[kArrivals].empty()) point.axes[kArrivals] = drawn ? "poisson(1)" : "trace";
+  point.batch = static_cast<int>(settings(point)[kMaxRunningKey]);
+  point.seq_len = longest_request(*point.config);
+  point.workload = drawn ? "drawn" : std::filesystem::path(point.axes[kTraceFile]).filename().string();
+  point.shape =
+      " " + point.axes[kArrivals] + " " + point.axes[kMachine] + " c" + point.axes.text(kStepTokens);
+  return true;
+}
+
+// Of the folder that a run has made; none where no such is given.
+std::vector<results::Row> clock_cells(const measure::SweepPoint& point) {
+  const std::string& folder = settings(point)[kClockKey].measured;
+  if (folder.empty()) return {};
+  return results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), cell_table());
+}
+
+planner::StepTime clock_of(const measure::SweepPoint& point, const std::vector<results::Row>& cells,
+                           results::Row& row) {
+  const ClockConfig& c = settings(point)[kClockKey];
+  std::optional<planner::MeasuredSteps> steps;
+  if (!c.measured.empty()) {
+    steps.emplace(cells, point.config->served, row[results::kVariant], c.measured);
+    row[kClockResidual] = steps->residual();
+    if (c.read_gbps == 0.0 && !(steps->whole_steps() && steps->has_prompts()))
+      throw std::invalid_argument(c.measured + " has no times of " +
+                                  (steps->whole_steps() ? "prompts" : "weights and prompts") + " with " +
+                                  row[results::kVariant] + ": give read_gbps and flops besides");
+  }
+  return {point.config->served,
+          weights_bytes(point),
+          {.read_gbps = c.read_gbps, .flops = c.flops, .link_gbps = c.link_gbps},
+          std::move(steps)};
+}
+
+// What opens the point's requests, each time from the first.
+planner::OpenRequests requests_of(const measure::SweepPoint& point) {
+  const config::Settings& r = settings(point);
+  const planner::Arrivals arrivals = arrivals_of(point);
+  const uint64_t seed = point.config->seed;
+  if (!point.axes[kTraceFile].empty()) {
+    const std::string path = io::find_input(point.axes[kTraceFile], "trace").string();
+    return [=, most = r[kRequestsKey]] { return planner::RequestSource(path, arrivals, most, seed); };
+  }
+  const int64_t requests = r[kRequestsKey] > 0 ? r[kRequestsKey] : kDrawnRequests;
+  constexpr uint64_t kOutput = 0x6f7574707574;  // "output"
+  const auto sequences = static_cast<int>(std::min<int64_t>(requests, 1 << 20));
+  const auto lengths = std::make_shared<const planner::DrawnLengths>(planner::DrawnLengths{
+      .prompt = config::draw_lengths(r[kPromptLengthsKey], sequences, seed),
+      .output = config::draw_lengths(r[kOutputLengthsKey], sequences, math::random::key({seed, kOutput})),
+      .prefix = r[kPrefixKey],
+      .id_tokens = r[kPrefixKey] == 0 ? 0
+                   : r[kShareKey] > 0 ? r[kShareKey]
+                                      : kIdTokens});
+  return [=] { return planner::RequestSource(lengths, arrivals, requests, seed); };
+}
+
+void check_replay(const measure::SweepPoint& point) {
+  const config::Settings& r = settings(point);
+  if (r[kClockKey].read_gbps == 0.0 && r[kClockKey].measured.empty())
+    refuse_config(point,
+                  "needs a clock: device = {read_gbps = 1008, flops = 165e12} or {measured = \"FOLDER\"}");
+  if (weights_bytes(point) == 0)
+    refuse_config(point, "needs weights = \"16GB\": the size of those of '" + point.config->served.name +
+                             "' is not known");
+  if (weights_bytes(point) >= machine_bytes(point))
+    refuse_config(point, "memory " + point.axes[kMachine] + " has no room for caches: the weights take " +
+                             io::human_bytes(weights_bytes(point)));
+  if (point.axes[kTraceFile].empty() && point.axes[kArrivals] == "trace")
+    refuse_config(point, "arrivals \"trace\" are those of a trace, and none is given");
+  try {
+    clock_cells(point);
+    planner::RequestSource source = requests_of(point)();
+    io::Request first;
+    source.next(first);
+    std::vector<int64_t> blocks = r[kPrefixBlocksKey];
+    if (r[kShareKey] > 0) blocks.push_back(r[kShareKey]);
+    if (!blocks.empty() && first.prefix_ids.empty())
+      refuse_config(point, "prefix_blocks and share need a trace with ids of blocks, and '" + point.workload +
+                               "' has none");
+    for (const int64_t tokens : blocks) planner::BlockTree(tokens).nodes(first);
+  } catch (const std::invalid_argument& e) {
+    if (std::string(e.what()).starts_with(point.config->path)) throw;
+    refuse_config(point, e.what());
+  }
+}
+
+planner::Room room_of(const measure::SweepPoint& point, int64_t typical_tokens) {
+  return planner::room_of(point.config->served, machine_bytes(point) - weights_bytes(point), typical_tokens,
+                          static_cast<int>(settings(point)[kMaxRunningKey]));
+}
+
+void plan_replay(measure::SweepPoint& point) {
+  const config::Axes& axes = point.experiment->axes;
+  const std::vector<results::Row> timed = clock_cells(point);
+  for (size_t i = 0; i < axes.variants.size(); ++i) {
+    const LayerSpecs& spec = axes.variants[i];
+    measure::PlannedCell cell{
+        .key = point.key(spec), .spec = spec, .variant = spec.print(), .series = axes.series[i]};
+    try {
+      cell.reason = planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1));
+    } catch (const std::invalid_argument& e) {  // layers that there are not
+      refuse_config(point, std::string("variants have a mistake: ") + e.what());
+    }
+    try {
+      results::Row row;
+      row[results::kVariant] = cell.variant;
+      if (cell.reason.empty()) clock_of(point, timed, row);
+    } catch (const std::invalid_argument& e) {  // too few cells of it
+      cell.reason = e.what();
+    }
+    if (!cell.reason.empty()) cell.status = results::Status::kUnsupported;
+    point.cells.push_back(std::move(cell));
+  }
+}
+
+results::Row identity(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
+  const config::Geometry& g = point.config->served;
+  const config::Settings& r = settings(point);
+  results::Row row = point.axes;
+  row[results::kCell] = cell.key;
+  row[results::kVariant] = cell.variant;
+  row[results::kSeries] = cell.series;
+  row[results::kDevice] = point.context->device();
+  row[results::kThreads] = 1;
+  row[results::kExperiment] = point.experiment->kind;
+  row[results::kPhase] = "decode";
+  row[results::kWorkload] = point.workload;
+  row[results::kLayers] = g.layers;
+  row[results::kQHeads] = g.q_heads;
+  row[results::kKvHeads] = g.kv_heads;
+  row[results::kHeadDim] = g.latent_dim > 0 ? g.latent_dim : g.head_dim;
+  row[results::kBatch] = point.batch;
+  row[results::kSeqLen] = point.seq_len;
+  row[results::kStatus] = cell.status;
+  row[results::kReason] = cell.reason;
+  row[kPreempt] = r[kPreemptKey];
+  row[kWeightsHeldBytes] = weights_bytes(point);
+  row[kRoomBytes] = machine_bytes(point) - weights_bytes(point);
+  row[kLimitTtftS] = r[kLimitKey].ttft_s;
+  row[kLimitTpotMs] = r[kLimitKey].tpot_ms;
+  return row;
+}
+
+class ReplayRun {
+ public:
+  ReplayRun(const measure::SweepPoint& point, const measure::RunControl& control,
+            results::ResultsFolder& results)
+      : point_(point),
+        control_(control),
+        results_(results),
+        open_(requests_of(point)),
+        facts_(planner::read_facts(open_, settings(point)[kPrefixBlocksKey])),
+        timed_(clock_cells(point)),
+        progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
+    // The curve does not depend on the machine.
+    const config::Settings& r = settings(point);
+    if (!facts_.hits.empty() && point.axes[kMachine] == r[kMemoryAxis].front() &&
+        *point.axes[kStepTokens] == r[kReplayStepTokensAxis].front() && has_first_arrivals(point))
+      curve_ = planner::hit_curve(facts_, open_);
+  }
+
+  void serve(results::Row& row, const LayerSpecs& spec) {
+    set_facts(row, facts_);
+    planner::RowAllocator rows(point_.config->served, spec, room_of(point_, facts_.typical));
+    const config::Settings& r = settings(point_);
+    const planner::StepTime clock = clock_of(point_, timed_, row);
+    // Of a cache that cannot share, every request has rows of its own.
+    const int64_t share =
+        !facts_.hits.empty() && rows.refuses_sharing(r[kShareKey]).empty() ? r[kShareKey] : 0;
+    planner::RequestSource source = open_();
+    const auto next = [&](io::Request& request) {
+      progress_.add(1.0);
+      return !control_.stop() && source.next(request);
+    };
+    const planner::ReplayResult result = replay(next, rows, clock,
+                                                {.step_tokens = *point_.axes[kStepTokens],
+                                                 .max_running = static_cast<int>(r[kMaxRunningKey]),
+                                                 .swap = r[kPreemptKey] == "swap",
+                                                 .watermark = r[kWatermarkKey],
+                                                 .share_tokens = share,
+                                                 .limit_ttft_s = r[kLimitKey].ttft_s,
+                                                 .limit_tpot_s = r[kLimitKey].tpot_ms / 1e3});
+    if (control_.stop()) return;
+    if (result.refused == result.requests)
+      return results::fail(row, results::Status::kOutOfMemory, "no request has room, even alone");
+    row[results::kStatus] = results::Status::kOk;
+    set_counts(row, result, rows);
+    set_times(row, result);
+    if (share > 0)
+      row[kHitRate] = static_cast<double>(result.found_tokens) / static_cast<double>(result.prompt_tokens);
+    add_curve(row, rows);
+    results_.add(kMoments, moment_rows(row, result.timeline));
+  }
+
+ private:
+  void add_curve(results::Row& row, const planner::RowAllocator& rows) {
+    if (facts_.hits.empty()) return;
+    const planner::HitRates& hits = facts_.hits.front();
+    const double block = rows.payload_bytes(facts_.block_tokens.front());
+    row[kHitRateCurve] =
+        static_cast<double>(hits.hits(static_cast<int64_t>(static_cast<double>(rows.room_bytes()) / block))) /
+        static_cast<double>(hits.blocks());
+    std::vector<results::Row> points;
+    for (const results::Row& at : curve_) {
+      results::Row& point = points.emplace_back(results::row_of(row));
+      point.copy(at, {planner::kHitColumns.begin(), planner::kHitColumns.end()});
+      point[kCapacityBytes] = static_cast<int64_t>(static_cast<double>(*at[planner::kCapacityBlocks]) *
+                                                   rows.payload_bytes(*at[planner::kBlockTokens]));
+    }
+    results_.add(kHits, points);
+  }
+
+  const measure::SweepPoint& point_;
+  const measure::RunControl& control_;
+  results::ResultsFolder& results_;
+  const planner::OpenRequests open_;
+  const planner::TraceFacts facts_;
+  const std::vector<results::Row> timed_;  // that the clock follows
+  measure::PointProgress progress_;
+  std::vector<results::Row> curve_;
+};
+
+std::vector<results::Row> run_replay(const measure::SweepPoint& point, const measure::RunControl& control,
+                                     results::ResultsFolder& results) {
+  ReplayRun run(point, control, results);
+  std::vector<results::Row> rows;
+  for (const measure::PlannedCell& cell : point.cells) {
+    results::Row& row = rows.emplace_back(identity(point, cell));
+    if (!cell.is_measured()) continue;
+    try {
+      run.serve(row, cell.spec);
+    } catch (const std::invalid_argument&) {
+      throw;  // of the trace
+    } catch (const results::WriteError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      results::fail(row, results::Status::kOutOfMemory, "no room for a single sequence");
+    }
+    if (control.stop()) return {};
+  }
+  return rows;
+}
+
+}  // namespace
+
+int64_t longest_request(const config::Config& config) {
+  return planner::room_of(config.served, 0, 0, 0).max_tokens;
+}
+
+constexpr ColumnGroup kReplayGroups[] = {
+    kCells,
+    kBytes,
+    {kReplayColumns},
+};
+constexpr const results::Table* kReplayTables[] = {&kMoments, &kHits};
+
+std::string good_text(const results::Row& row) {
+  const auto hundred = [](const results::Number& share) {
+    return share ? results::Number(100 * *share) : results::Number();
+  };
+  return with_interval(hundred(row[kGoodShare]), hundred(row[kGoodShareCiLow]),
+                       hundred(row[kGoodShareCiHigh]), "%.1f") +
+         " % " + row[kTimesFrom];
+}
+const TableColumn kReplayTable[] = {
+    {"running p50", [](const results::Row& row) { return number(row[kRunningP50], "%g"); }},
+    {"peak", [](const results::Row& row) { return number(row[kRunningPeak], "%g"); }},
+    {"preempted per 1,000", [](const results::Row& row) { return number(row[kPreemptionsPer1000], "%.1f"); }},
+    {"refused", [](const results::Row& row) { return number(row[kRefused], "%g"); }},
+    {"hit rate", [](const results::Row& row) { return percent(row[kHitRate]); }},
+    {"per token p99, ms", [](const results::Row& row) { return number(row[kTpotP99Ms], "%.1f"); }},
+    {"TTFT p99, s (95 %)",
+     [](const results::Row& row) {
+       return with_interval(row[kTtftP99S], row[kTtftP99SCiLow], row[kTtftP99SCiHigh], "%.3g");
+     }},
+    {"good requests (95 %)", good_text}};
+
+constinit const Experiment kReplay{
+    .info = {.name = "replay",
+             .help =
+                 "requests of a trace, or drawn ones, through the caches' allocators on a simulated clock",
+             .axes = kReplayAxes,
+             .keys = kReplayKeys,
+             .check = check_replay_keys,
+             .has_workload = false,
+             .takes_latent_rows = true},
+    .place = place_requests,
+    .check = check_replay,
+    .columns = kReplayGroups,
+    .tables = kReplayTables,
+    .table = kReplayTable,
+    .plan = plan_replay,
+    .run = run_replay};
+
+}  // namespace kv::experiments

@@ -1,0 +1,49 @@
+#include "harness/measure/benchmark_json.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "harness/io/json.h"
+#include "harness/math/stats.h"
+#include "harness/measure/sample_columns.h"
+
+namespace kv::measure {
+
+std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::json& environment) {
+  using Key = std::pair<std::string, int64_t>;
+  std::map<Key, std::vector<double>> times;
+  std::vector<Key> order;  // in which the repetitions are met
+  for (const results::Row& row : steps) {
+    const std::string &kind = row[kKind], &host = row[results::kHost];
+    const Key key{row[results::kCell] + (kind.empty() || kind == "step" ? "" : " " + kind) +
+                      (host.empty() ? "" : " on " + host),
+                  row[kRepetition].value_or(0)};
+    std::vector<double>& of_key = times[key];
+    if (of_key.empty()) order.push_back(key);
+    of_key.push_back(row[kStepUs].value_or(row[kAttendUs].value_or(0.0)));
+  }
+  nlohmann::json benchmarks = nlohmann::json::array();
+  for (const Key& key : order) {
+    const double median = math::median(times[key]);
+    benchmarks.push_back({{"name", key.first},
+                          {"run_name", key.first},
+                          {"run_type", "iteration"},
+                          {"repetition_index", key.second},
+                          {"threads", 1},
+                          {"iterations", times[key].size()},
+                          {"real_time", median},
+                          {"cpu_time", median},
+                          {"time_unit", "us"}});
+  }
+  const nlohmann::json context = {
+      {"date", environment.value("started", "")},
+      {"executable", "kvlab"},
+      {"num_cpus", environment.value("/cpu/cores"_json_pointer, nlohmann::json())},
+      {"library_build_type", "release"},
+      {"kvlab_real_time", "median of the repetition's steps"}};
+  return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";
+}
+
+}  // namespace kv::measure

@@ -1,0 +1,16 @@
+// Samples as Google Benchmark writes them, for its compare.py.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "harness/results/row.h"
+
+namespace kv::measure {
+
+// `steps`: rows of tables that have kStepUs. One entry a cell, kind and repetition, whose time is the median of its steps:
+// what compare.py's U test expects.
+std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::json& environment);
+
+}  // namespace kv::measure
