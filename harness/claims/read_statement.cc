@@ -13,7 +13,8 @@
 #include "harness/config/geometry.h"
 #include "harness/results/side_results.h"
 #include "kernels/attention.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv::claims {
 namespace {

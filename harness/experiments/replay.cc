@@ -13,7 +13,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
-#include "harness/planner/plan.h"
+#include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/csv.h"
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "harness/planner/replay.h"
 #include "harness/planner/trace_facts.h"
+#include "harness/planner/trace_replay.h"
 #include "harness/results/side_results.h"
 
 namespace kv::experiments {

@@ -12,7 +12,8 @@
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "kernels/hadamard.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
 

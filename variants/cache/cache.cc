@@ -13,9 +13,9 @@
 #include <stdexcept>
 
 #include "kernels/attention.h"
-#include "variants/cache/append.h"
-#include "variants/cache/attend.h"
-#include "variants/cache/build.h"
+#include "variants/cache/appender.h"
+#include "variants/cache/attender.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/serialize.h"
 #include "variants/core/scratch.h"
 

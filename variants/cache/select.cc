@@ -1,7 +1,7 @@
 // Of a step's problems only the rows that the spec's selection chooses.
 #include <algorithm>
 
-#include "variants/cache/attend.h"
+#include "variants/cache/attender.h"
 #include "variants/core/scratch.h"
 #include "variants/storage/streamed_decode.h"
 
@@ -43,7 +43,7 @@ int64_t rows_before(std::span<const RowRange> ranges, int64_t end) {
 
 }  // namespace
 
-// Every input is one token (Appender::next_slice), and every read head a kv head (build.cc refuses read=repeat).
+// Every input is one token (Appender::next_slice), and every read head a kv head (compatibility.cc refuses read=repeat).
 void Attender::select(int layer, std::span<const StepInput> inputs) {
   selections_.clear();
   for (const StepInput& in : inputs) {

@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv {
 

@@ -4,7 +4,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv {
 namespace {

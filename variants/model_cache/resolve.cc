@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/near_names.h"
 
 namespace kv {

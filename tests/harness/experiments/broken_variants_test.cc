@@ -17,8 +17,8 @@
 #include "harness/experiments/list.h"
 #include "kernels/format/encoding.h"
 #include "variants/list.h"
-#include "variants/storage/host.h"
 #include "variants/storage/host_slot_table.h"
+#include "variants/storage/host_storage.h"
 
 namespace kv {
 namespace {

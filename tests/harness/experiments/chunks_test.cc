@@ -4,7 +4,7 @@
 #include "harness/experiments/reading_run.h"
 #include "harness/measure/chunk_replay.h"
 #include "tests/harness/model/model_support.h"
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv {
 namespace {

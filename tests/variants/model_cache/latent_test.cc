@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "tests/variants/contract.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv {
 namespace {

@@ -1,5 +1,5 @@
 // What a storage does, by launches and copies.
-#include "variants/storage/gpu.h"
+#include "variants/storage/gpu_storage.h"
 
 #include <algorithm>
 #include <stdexcept>

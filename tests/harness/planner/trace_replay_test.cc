@@ -1,6 +1,6 @@
 // The replay under a watch: every request ends once with the tokens it asked for, and at each step the blocks in use are
 // those that the sequences alive need.
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // A step's attention, from views to what the retention keeps of them.
-#include "variants/cache/attend.h"
+#include "variants/cache/attender.h"
 
 #include <algorithm>
 #include <stdexcept>

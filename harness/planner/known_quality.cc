@@ -1,4 +1,4 @@
-#include "harness/planner/quality.h"
+#include "harness/planner/known_quality.h"
 
 #include <stdexcept>
 #include <utility>

@@ -1,5 +1,5 @@
 // What a storage does, by the CPU's kernels.
-#include "variants/storage/host.h"
+#include "variants/storage/host_storage.h"
 
 #include <algorithm>
 #include <stdexcept>
