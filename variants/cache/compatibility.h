@@ -1,6 +1,7 @@
 // Facts that follow from a spec alone, and why stages do not work together.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,14 @@ bool rotates_at_read(const Spec& spec);
 // All layers of a cache agree.
 bool rotates_at_read(const Cache& cache);
 
-// True where the placement has more than one tier. An empty spec, of no cache, has none.
+// The placement's tiers, if it has more than one. An empty spec, of no cache, has none.
+std::optional<TierSettings> tier_settings(const Spec& spec);
 bool has_tiers(const Spec& spec);
+
+// The pool of a placement whose sequences share one.
+std::optional<PoolSettings> pool_settings(const Spec& spec);
+// The same spec with a pool of so many blocks.
+Spec with_pool(Spec spec, int64_t blocks);
 
 // The codecs that a row passes through as it gets older: the spec's own, then each tier's, where the placement has codecs
 // for its tiers.

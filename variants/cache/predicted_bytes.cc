@@ -40,9 +40,8 @@ struct Prediction {
     return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt, head, shape.kv_heads});
   }
   OuterTiers outer_tiers(int64_t tokens) const {
-    const PlacementEntry& placement = placement_of(spec);
-    return placement.layer_tiers ? placement.layer_tiers(spec.placement, context, units(tokens, 0, 0))
-                                 : OuterTiers();
+    const TierTraits* tiers = placement_of(spec).tiers;
+    return tiers ? tiers->layer_tiers(spec.placement, context, units(tokens, 0, 0)) : OuterTiers();
   }
   // Units of one layer's head that lie in the placement.
   int64_t units(int64_t tokens, int64_t prompt, int head) const {
@@ -87,10 +86,11 @@ int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<con
 
 int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
   const Prediction of(spec, shape);
+  const ReadMode mode = placement_of(spec).read_mode(spec.placement);
   int64_t bytes = 0;
   for (const int64_t tokens : lengths) {
     for (int head = 0; head < of.placed_heads(); ++head)
-      bytes += ReadCopies::bytes(spec.placement, of.context, of.units(tokens, 0, head));
+      bytes += ReadCopies::bytes(mode, of.context, of.units(tokens, 0, head));
   }
   return bytes * shape.layers;
 }
