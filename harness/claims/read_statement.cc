@@ -14,7 +14,8 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/results/table.h"
 #include "kernels/attention.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv::claims {
 namespace {

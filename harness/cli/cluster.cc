@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "harness/cli/commands.h"
-#include "harness/cluster/check.h"
+#include "harness/cluster/check_results.h"
 #include "harness/cluster/merge.h"
 #include "harness/cluster/slurm.h"
 #include "harness/experiments/experiment.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 #include "variants/list.h"
 
 namespace kv::cli {

@@ -11,7 +11,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/io/token_count.h"
-#include "harness/planner/plan.h"
+#include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/csv.h"
 #include "harness/tables/fit_table.h"

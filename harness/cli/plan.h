@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/cli/document.h"
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 
 namespace kv::cli {
 

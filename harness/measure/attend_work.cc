@@ -5,7 +5,8 @@
 #include "harness/measure/cell.h"
 #include "kernels/attention.h"
 #include "kernels/format/encoding.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {

@@ -15,7 +15,7 @@
 #include "harness/verify/policy_check.h"
 #include "harness/verify/verify.h"
 #include "harness/workload/token_feed.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::measure {
 

@@ -133,7 +133,8 @@ void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> length
   result[kReadWarmBytes] = used.warm;
   result[kReadDiskBytes] = step_disk_bytes;
   const auto is_slowed = [](const Spec& s) {
-    return has_tiers(s) && s.placement.hundredths("link_gbps") > 0;
+    const std::optional<TierSettings> tiers = tier_settings(s);
+    return tiers && tiers->link_gbps > 0.0;
   };
   if (spec.any(is_slowed)) result[kSimulated] = "link";
 }

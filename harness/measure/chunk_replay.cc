@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "harness/memory/ledger.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 
 namespace kv::measure {

@@ -36,7 +36,7 @@ DiskNeed disk_need(const SweepPoint& point, const LayerSpecs& spec) {
   if (!tiers) return {};
   const int64_t bytes = file_bytes(point, spec);
   if (bytes == 0) return {};
-  DiskNeed need{.folder = SpillFile::folder(tiers->placement.text("dir"))};
+  DiskNeed need{.folder = tier_settings(*tiers)->folder};
   need.bytes = bytes + std::min(bytes, kMostCeilingBytes);
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(need.folder, error);

@@ -13,7 +13,7 @@
 #include "harness/memory/run_context.h"
 #include "harness/results/row.h"
 #include "harness/workload/sources.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::measure {
 

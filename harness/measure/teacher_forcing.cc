@@ -7,7 +7,7 @@
 
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
 

@@ -125,9 +125,8 @@ class DiskReadTask : public CellTask {
  public:
   DiskReadTask(Cell& cell, int64_t bytes, int64_t mean_request) : CellTask(cell) {
     const int64_t request_bytes = SpillFile::aligned(mean_request);
-    const Stage& placement = spec_with_tiers(cell.spec)->placement;
-    file_.emplace(ledger_, SpillFile::folder(placement.text("dir")), placement.text("io") == "direct",
-                  request_bytes, static_cast<double>(placement.hundredths("link_gbps")) / 100.0);
+    const TierSettings tiers = *tier_settings(*spec_with_tiers(cell.spec));
+    file_.emplace(ledger_, tiers.folder, tiers.direct_io, request_bytes, tiers.link_gbps);
     ahead_.emplace(ledger_, *file_);
     std::byte* from = ahead_->idle_buffer();
     std::fill_n(from, request_bytes, std::byte{1});

@@ -4,7 +4,8 @@
 #include <stdexcept>
 
 #include "harness/model/step_parts.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
 namespace kv::model {

@@ -14,7 +14,7 @@
 #include "harness/model/model.h"
 #include "harness/model/step_rows.h"
 #include "variants/cache/cache.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::model {
 

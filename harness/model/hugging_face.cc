@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "harness/model/shards.h"
+#include "harness/model/tensor_shards.h"
 #include "harness/model/tensor_source.h"
 
 namespace kv::model {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "harness/math/stats.h"
-#include "harness/planner/plan.h"
+#include "harness/planner/serving_plan.h"
 #include "harness/tables/fit_table.h"
 
 namespace kv::planner {

@@ -19,13 +19,10 @@ std::string refused(const Spec& spec) {
     return "'" + spec.retention.name + "' needs a prompt whole, and here prompts are read in chunks";
   if (retention_of(spec).ragged)
     return "heads of '" + spec.retention.name + "' keep different numbers of rows, and that is not replayed";
-  if (spec.placement.name == "tiered") return "rows of a second tier are not replayed";
-  const auto pool = spec.placement.values.find("pool");
-  if (pool != spec.placement.values.end() && pool->second != "0")
-    return "the memory decides how large the pool is: leave pool= out";
-  const auto segment = spec.placement.values.find("segment");
-  if (segment != spec.placement.values.end() && segment->second != "0")
-    return "all blocks of a replay's pool are there: leave segment= out";
+  if (has_tiers(spec)) return "rows of a second tier are not replayed";
+  const PoolSettings pool = pool_settings(spec).value_or(PoolSettings());
+  if (pool.blocks > 0) return "the memory decides how large the pool is: leave pool= out";
+  if (pool.segment_blocks > 0) return "all blocks of a replay's pool are there: leave segment= out";
   return "";
 }
 
@@ -88,25 +85,23 @@ RowAllocator::RowAllocator(const config::Geometry& geometry, const LayerSpecs& s
 void RowAllocator::size_pools(const Room& room) {
   // Of a usual sequence: what lies in pools, and what does not.
   double pooled = 0.0, own = static_cast<double>(state_bytes_);
-  constexpr double kBlockEntries = 2 * sizeof(int32_t);  // in the free list, and its owners
-  const auto bytes_of = [&](const Group& g) {
-    return static_cast<double>(g.layers) * (static_cast<double>(g.block_bytes()) + kBlockEntries);
-  };
   for (const auto& g : groups_) {
     own += static_cast<double>(g->layers * g->own_bytes(room.typical_tokens));
-    if (g->paged()) pooled += static_cast<double>(g->usual_blocks(room.typical_tokens)) * bytes_of(*g);
+    if (g->pooled())
+      pooled += static_cast<double>(g->usual_blocks(room.typical_tokens)) *
+                static_cast<double>(g->layers * g->pool_bytes(1));
   }
   if (pooled == 0.0) return;
   const auto bytes = static_cast<double>(room.bytes);
   const double sequences = std::clamp(bytes / (own + pooled), 1.0, static_cast<double>(room.max_sequences));
   const double left = bytes - sequences * own;
   for (const auto& g : groups_) {
-    if (!g->paged()) continue;
+    if (!g->pooled()) continue;
     const double blocks = left / pooled * static_cast<double>(g->usual_blocks(room.typical_tokens));
     constexpr double kMost = 1 << 30;
     g->pool_blocks = static_cast<int64_t>(std::clamp(blocks, 0.0, kMost));
     if (g->pool_blocks == 0) throw std::bad_alloc();
-    g->spec.placement.values["pool"] = std::to_string(g->pool_blocks);
+    g->spec = with_pool(g->spec, g->pool_blocks);
   }
 }
 
@@ -139,18 +134,18 @@ bool RowAllocator::grow_group(Group& g, int sequence, int64_t tokens) {
   const int64_t before = g.units[at], units = g.units_of(tokens);
   if (units <= before) return true;
   const int64_t blocks =
-      g.paged() ? ceil_div(units, g.block_units) - ceil_div(before, g.block_units) : int64_t{0};
-  if (g.paged() && blocks >= g.refused_blocks) return false;
+      g.pooled() ? ceil_div(units, g.block_units) - ceil_div(before, g.block_units) : int64_t{0};
+  if (g.pooled() && blocks >= g.refused_blocks) return false;
   const bool expected = g.used_blocks + blocks <= g.pool_blocks;
   const Growth growth{.sequence = sequence, .first = before, .used = before, .units = units};
   try {
     g.placement->reserve(0, {&growth, 1});
   } catch (const std::bad_alloc&) {
-    if (g.paged() && expected) throw std::logic_error("a pool refuses blocks that it has");
-    if (g.paged()) g.refused_blocks = blocks;
+    if (g.pooled() && expected) throw std::logic_error("a pool refuses blocks that it has");
+    if (g.pooled()) g.refused_blocks = blocks;
     return false;
   }
-  if (g.paged() && !expected) throw std::logic_error("a pool gives blocks that it does not have");
+  if (g.pooled() && !expected) throw std::logic_error("a pool gives blocks that it does not have");
   g.units[at] = units;
   g.used_blocks += blocks;
   return true;
@@ -161,7 +156,7 @@ bool RowAllocator::grow_groups(int sequence, int64_t tokens) {
   int64_t covered = std::numeric_limits<int64_t>::max();
   for (const auto& g : groups_) {
     if (!grow_group(*g, sequence, tokens)) return false;
-    const int64_t held = g->paged() ? ceil_div(g->units[at], g->block_units) * g->block_units : g->units[at];
+    const int64_t held = g->pooled() ? ceil_div(g->units[at], g->block_units) * g->block_units : g->units[at];
     // A slot holds at most one token, and once all slots are there, none is added.
     if (held < g->units_of(g->shape.max_tokens)) covered = std::min(covered, held * g->context.unit.rows);
   }
@@ -173,7 +168,7 @@ void RowAllocator::close(int sequence) {
   const auto at = static_cast<size_t>(sequence);
   for (const auto& g : groups_) {
     g->placement->close(sequence);
-    if (g->paged()) {
+    if (g->pooled()) {
       const int64_t held = held_[at].empty() ? 0 : std::ssize(held_[at]) * g->blocks_of(unit_tokens_);
       g->used_blocks -= ceil_div(g->units[at], g->block_units) - held;
     }
@@ -189,15 +184,15 @@ bool RowAllocator::can_ever_hold(int64_t tokens) const {
   int64_t bytes = state_bytes_;
   for (const auto& g : groups_) {
     if (tokens > g->shape.max_tokens) return false;
-    if (g->paged() && g->blocks_of(tokens) > g->pool_blocks) return false;
-    bytes += g->layers * (g->own_bytes(tokens) + (g->paged() ? g->pool_blocks * (g->block_bytes() + 8) : 0));
+    if (g->pooled() && g->blocks_of(tokens) > g->pool_blocks) return false;
+    bytes += g->layers * (g->own_bytes(tokens) + (g->pooled() ? g->pool_bytes(g->pool_blocks) : 0));
   }
   return bytes <= budget_->limit;
 }
 
 bool RowAllocator::has_room(int64_t tokens, double watermark) const {
   for (const auto& g : groups_) {
-    if (!g->paged()) continue;
+    if (!g->pooled()) continue;
     // Units that no sequence has go as soon as their room is wanted.
     const int64_t unused = unit_tokens_ == 0 ? 0 : units_unused_ * g->blocks_of(unit_tokens_);
     const double free = static_cast<double>(g->pool_blocks - g->used_blocks + unused - g->blocks_of(tokens));

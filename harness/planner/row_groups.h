@@ -90,7 +90,7 @@ struct RowAllocator::Group {
   PlacementContext context;
   std::unique_ptr<CountingMemory<Budget>> memory;
   std::unique_ptr<Placement> placement;
-  int64_t block_units = 0;  // of a paged group; else 0
+  int64_t block_units = 0;  // of a group with a pool; else 0
   int64_t pool_blocks = 0, used_blocks = 0;
   std::vector<int64_t> units;  // by sequence, that have room
   // The fewest blocks that the pool has refused since any came back: asking for as many again would only throw again.
@@ -103,11 +103,10 @@ struct RowAllocator::Group {
         codec(codec_for(spec, shape)),
         buffered(ResidualBuffer::needed(codec)),
         context(placement_context(spec, shape, unit_layout(codec, shape), nullptr)) {
-    if (spec.placement.values.contains("pool"))
-      block_units = spec.placement.integer("block") / context.unit.rows;
+    if (const auto pool = pool_settings(spec)) block_units = pool->block_rows / context.unit.rows;
   }
 
-  bool paged() const { return block_units > 0; }
+  bool pooled() const { return block_units > 0; }
   int64_t slots(int64_t tokens) const {
     return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, 0});
   }
@@ -120,6 +119,10 @@ struct RowAllocator::Group {
   int64_t usual_blocks(int64_t tokens) const { return std::max<int64_t>(1, blocks_of(tokens)); }
   int64_t unit_bytes() const { return context.unit_bytes() * context.heads; }
   int64_t block_bytes() const { return unit_bytes() * block_units; }
+  // One layer's pool of so many blocks, with what the placement knows of them.
+  int64_t pool_bytes(int64_t blocks) const {
+    return placement_of(spec).shared_bytes(with_pool(spec, blocks).placement, context, {});
+  }
   // One layer of a sequence of so many tokens, outside of the pool.
   int64_t own_bytes(int64_t tokens) const {
     return placement_of(spec).layer_bytes(spec.placement, context, units_of(tokens));

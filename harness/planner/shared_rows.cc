@@ -9,7 +9,7 @@ namespace kv::planner {
 std::string RowAllocator::refuses_sharing(int64_t unit_tokens) const {
   if (unit_tokens < 1) return "a unit has at least 1 token";
   for (const auto& g : groups_) {
-    if (!g->paged()) return "only blocks of paged placements are shared";
+    if (!g->pooled() || !g->placement->sharing()) return "only blocks of paged placements are shared";
     if (g->buffered) return "the codec keeps the newest rows of a sequence apart";
     if (g->slots(g->shape.max_tokens) != g->shape.max_tokens) return "the retention drops rows";
     if (unit_tokens % (g->block_units * g->context.unit.rows) != 0)
@@ -24,7 +24,8 @@ SharedBlock RowAllocator::hold(int sequence, int64_t unit) {
   for (const auto& g : groups_) {
     const int64_t count = g->blocks_of(unit_tokens_);
     std::vector<SharedBlock>& own = blocks.emplace_back();
-    for (int64_t i = 0; i < count; ++i) own.push_back(g->placement->hold(sequence, unit * count + i));
+    for (int64_t i = 0; i < count; ++i)
+      own.push_back(g->placement->sharing()->hold(sequence, unit * count + i));
     // grow() has not said that the last block is full, where it had room; nobody writes to it any more.
     int64_t& units = g->units[static_cast<size_t>(sequence)];
     units = std::max(units, (unit + 1) * count * g->block_units);
@@ -57,7 +58,7 @@ bool RowAllocator::open_with(int sequence, std::span<const SharedBlock> prefix) 
       const auto& own = static_cast<const HeldUnit*>(one.get())->blocks[i];
       blocks.insert(blocks.end(), own.begin(), own.end());
     }
-    g.placement->adopt(sequence, blocks);
+    g.placement->sharing()->adopt(sequence, blocks);
     g.units[at] = std::ssize(blocks) * g.block_units;
   }
   for (const SharedBlock& one : prefix) {

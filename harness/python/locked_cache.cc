@@ -6,7 +6,7 @@
 
 #include "harness/memory/machine.h"
 #include "harness/memory/run_context.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::python {

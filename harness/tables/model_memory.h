@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/config/geometry.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::tables {
 

@@ -7,7 +7,8 @@
 #include "harness/memory/run_context.h"
 #include "harness/verify/rows.h"
 #include "harness/verify/verify.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
 namespace kv::verify {

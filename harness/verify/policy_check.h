@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/verify/reference/replay.h"
+#include "harness/verify/reference/policy_replay.h"
 #include "harness/workload/workload.h"
 #include "kernels/span.h"
 #include "variants/cache/spec.h"

@@ -12,7 +12,8 @@
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
 #include "kernels/hadamard.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
 
@@ -244,8 +245,9 @@ int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float
 // What a side of row `row` of `rows` has passed through when a placement encodes rows anew: chunks, once
 // all of them are older than the newest `hot`, and again beyond the next `warm`.
 std::vector<Encoding> tier_encodings(const Spec& spec, int64_t row, int64_t rows, bool is_v) {
-  const int64_t hot = spec.placement.integer("hot"), warm = spec.placement.integer("warm");
-  const int64_t chunk = spec.placement.integer("chunk"), end_of_chunk = row / chunk * chunk + chunk;
+  const TierSettings tiers = *tier_settings(spec);
+  const int64_t hot = tiers.hot_rows, warm = tiers.warm_rows, chunk = tiers.piece_rows;
+  const int64_t end_of_chunk = row / chunk * chunk + chunk;
   int passed = end_of_chunk <= rows - hot - warm ? 3 : end_of_chunk <= rows - hot ? 2 : 1;
   std::vector<Encoding> encodings;
   for (const Codec& codec : stored_codecs(spec)) {

@@ -9,7 +9,8 @@
 #include "harness/verify/metrics/metrics.h"
 #include "harness/verify/rows.h"
 #include "harness/verify/state_check.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
 namespace kv::verify {

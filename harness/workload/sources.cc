@@ -11,7 +11,8 @@
 #include "harness/model/random_weights.h"
 #include "harness/model/token_ids.h"
 #include "harness/workload/model_workload.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv::workload {
 namespace {

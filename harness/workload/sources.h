@@ -8,7 +8,7 @@
 #include "harness/config/config.h"
 #include "harness/model/model.h"
 #include "harness/workload/workload.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::cuda {
 class Gpu;

@@ -6,7 +6,7 @@
 
 #include "harness/memory/ledger.h"
 #include "tests/fuzz/input_file.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 #include "variants/core/checksum.h"
 #include "variants/core/snapshot.h"
 

@@ -22,7 +22,9 @@
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 #include "tests/normal.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
+#include "variants/cache/predicted_bytes.h"
 #include "variants/list.h"
 
 namespace kv {

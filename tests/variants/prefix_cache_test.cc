@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "tests/variants/contract.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "harness/verify/policy_check.h"
-#include "harness/verify/reference/replay.h"
+#include "harness/verify/reference/policy_replay.h"
 #include "harness/verify/rows.h"
 #include "harness/workload/workload.h"
 #include "tests/variants/contract.h"

@@ -4,7 +4,7 @@
 
 #include "harness/verify/reference/selection.h"
 #include "tests/variants/contract.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "tests/variants/contract.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv {
 namespace {

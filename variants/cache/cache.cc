@@ -13,9 +13,9 @@
 #include <stdexcept>
 
 #include "kernels/attention.h"
-#include "variants/cache/append.h"
-#include "variants/cache/attend.h"
-#include "variants/cache/build.h"
+#include "variants/cache/appender.h"
+#include "variants/cache/attender.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/serialize.h"
 #include "variants/core/scratch.h"
 
@@ -73,13 +73,16 @@ class JoinedCache : public Cache {
   }
 
   std::string refuses_sharing() const override { return unshareable_reason(stages_.spec); }
-  int64_t block_tokens() const override { return stages_.placement->block_units() * stages_.unit.rows; }
+  int64_t block_tokens() const override {
+    const BlockSharing* sharing = stages_.placement->sharing();
+    return sharing ? sharing->block_units() * stages_.unit.rows : 0;
+  }
   SharedBlock hold(SequenceId id, int64_t block) override {
     const std::vector<int64_t>& tokens = sequences_.at(id).tokens;
     if (!refuses_sharing().empty() || block < 0 ||
         *std::min_element(tokens.begin(), tokens.end()) < (block + 1) * block_tokens())
       throw std::logic_error("there is no whole block " + std::to_string(block));
-    return stages_.placement->hold(id, block);
+    return stages_.placement->sharing()->hold(id, block);
   }
   SequenceId adopt(std::span<const SharedBlock> prefix) override { return sequences_.adopt(prefix); }
   int64_t compact() override {
@@ -194,14 +197,14 @@ std::vector<Span> JoinedCache::spans(SequenceId id, int layer, int head) {
 std::vector<Span> JoinedCache::gather_streamed(SequenceId id, int layer, int head) {
   Placement& placement = *stages_.placement;
   std::vector<Span> spans;
-  const int64_t streamed = placement.streamed_units(id, layer);
+  const int64_t streamed = streamed_units(placement, id, layer);
   if (streamed == 0) return spans;
-  const UnitLayout* own = placement.own_layout(id, layer, 0);
+  const UnitLayout* own = own_layout(placement, id, layer, 0);
   const auto& unit_bytes = (own ? *own : stages_.unit).bytes;
   std::byte* to =
       fit(stages_.memory, gathered_,
           static_cast<size_t>(streamed * std::accumulate(unit_bytes.begin(), unit_bytes.end(), int64_t{0})));
-  placement.stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
+  placement.tiers()->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) {
     const UnitLayout& unit = *piece.unit;
     std::array<const std::byte*, kPlanes> base{};
     for (int p = 0; p < kPlanes; ++p) {

@@ -164,4 +164,8 @@ class Cache {
   virtual Memory& memory() const = 0;
 };
 
+// Throws std::invalid_argument if caches cannot have this shape, or if the spec's stages do not work together (the
+// reason of unsupported_reason()). The memory outlives the cache.
+std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Memory& memory);
+
 }  // namespace kv

@@ -1,7 +1,7 @@
 // Of a step's problems only the rows that the spec's selection chooses.
 #include <algorithm>
 
-#include "variants/cache/attend.h"
+#include "variants/cache/attender.h"
 #include "variants/core/scratch.h"
 #include "variants/storage/streamed_decode.h"
 
@@ -43,7 +43,7 @@ int64_t rows_before(std::span<const RowRange> ranges, int64_t end) {
 
 }  // namespace
 
-// Every input is one token (Appender::next_slice), and every read head a kv head (build.cc refuses read=repeat).
+// Every input is one token (Appender::next_slice), and every read head a kv head (compatibility.cc refuses read=repeat).
 void Attender::select(int layer, std::span<const StepInput> inputs) {
   selections_.clear();
   for (const StepInput& in : inputs) {
@@ -78,7 +78,7 @@ void Attender::select(int layer, std::span<const StepInput> inputs) {
 void Attender::find_streamed(int layer, std::span<const StepInput> inputs) {
   streamed_.clear();
   for (const StepInput& in : inputs)
-    streamed_.push_back(stages_.placement->streamed_units(in.sequence, layer) * stages_.unit.rows);
+    streamed_.push_back(streamed_units(*stages_.placement, in.sequence, layer) * stages_.unit.rows);
 }
 
 // Of a sequence that came from a file, or was long before its first step, no choice has seen the oldest rows.
@@ -92,14 +92,15 @@ void Attender::show_streamed(int layer, std::span<const StepInput> inputs) {
     if (known >= streamed_[i]) continue;
     std::vector<Span> spans;
     const int sequence = inputs[i].sequence;
-    placement.stream(layer, {&sequence, 1},
-                     [&](size_t, const Piece& piece) {
-                       find_spans(piece, stages_.shape.kv_heads, spans);
+    placement.tiers()->stream(
+        layer, {&sequence, 1},
+        [&](size_t, const Piece& piece) {
+          find_spans(piece, stages_.shape.kv_heads, spans);
 #pragma omp parallel for schedule(dynamic, 1)
-                       for (size_t head = 0; head < heads; ++head)
-                         of_input[head]->chooser->show({&spans[head], 1}, piece.first_unit + piece.units);
-                     },
-                     nullptr, {.first = known / placement.run_units()});
+          for (size_t head = 0; head < heads; ++head)
+            of_input[head]->chooser->show({&spans[head], 1}, piece.first_unit + piece.units);
+        },
+        nullptr, {.first = known / placement.run_units()});
   }
 }
 
@@ -127,7 +128,7 @@ void Attender::fetch_selected(int layer, std::span<const StepInput> inputs) {
       }
     }
   }
-  if (!wanted_.empty()) stages_.placement->fetch(layer, wanted_, fetched_);
+  if (!wanted_.empty()) stages_.placement->tiers()->fetch(layer, wanted_, fetched_);
 }
 
 // Makes each problem one of the chosen rows alone.

@@ -5,14 +5,16 @@
 #include <string>
 #include <utility>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv {
 
 SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
   const CacheShape& shape = stages_.shape;
   const SequenceId id = free_id();
-  const int64_t tokens = std::ssize(prefix) * stages_.placement->block_units() * stages_.unit.rows;
+  BlockSharing* const sharing = stages_.placement->sharing();
+  const int64_t tokens = prefix.empty() ? 0 : std::ssize(prefix) * sharing->block_units() * stages_.unit.rows;
   Sequence fresh;
   fresh.tokens.assign(static_cast<size_t>(shape.layers), tokens);
   fresh.slice.assign(static_cast<size_t>(shape.layers), {});
@@ -33,7 +35,7 @@ SequenceId Sequences::adopt(std::span<const SharedBlock> prefix) {
   add_span_lists(fresh);
   open(id);
   try {
-    stages_.placement->adopt(id, prefix);
+    if (!prefix.empty()) sharing->adopt(id, prefix);
   } catch (...) {
     stages_.placement->close(id);
     throw;
@@ -92,9 +94,9 @@ std::string Sequences::refuses_truncation(SequenceId id, int64_t tokens) const {
     const int64_t earliest = s.residual.empty() ? 0 : s.residual[layer].earliest();
     if (tokens < earliest)
       return refusal("codec '" + stages_.spec.codec.name + "'", irreversible(stages_.codec), earliest);
-    for (int head = 0; head < stages_.placed_heads(); ++head) {
-      if (!stages_.placement->can_truncate(id, stages_.place(layer, head).layer,
-                                           stored_units(s, layer, head, tokens)))
+    const Tiers* tiers = stages_.placement->tiers();
+    for (int head = 0; tiers && head < stages_.placed_heads(); ++head) {
+      if (!tiers->can_truncate(id, stages_.place(layer, head).layer, stored_units(s, layer, head, tokens)))
         return "placement '" + stages_.spec.placement.name + "': older rows were encoded anew in their tier";
     }
   }
@@ -107,9 +109,12 @@ std::function<void()> Sequences::prepare_truncation(SequenceId id, int64_t token
   for (int layer = 0; layer < stages_.shape.layers; ++layer) {
     if (tokens >= s.tokens[layer]) continue;
     for (int head = 0; head < stages_.placed_heads(); ++head) {
-      layers.push_back(stages_.placement->prepare_truncation(id, stages_.place(layer, head).layer,
-                                                             stored_units(s, layer, head),
-                                                             stored_units(s, layer, head, tokens)));
+      const int placed = stages_.place(layer, head).layer;
+      const int64_t used = stored_units(s, layer, head), units = stored_units(s, layer, head, tokens);
+      if (Tiers* tiers = stages_.placement->tiers())
+        layers.push_back(tiers->prepare_truncation(id, placed, units));
+      else
+        layers.push_back([=, this] { stages_.placement->trim(id, placed, used, units); });
     }
     layers.push_back([this, id, layer, tokens] {
       Sequence& of = at(id);

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 
 namespace kv {
 namespace {
@@ -79,7 +79,7 @@ void for_each_unit(const Stages& stages, SequenceId id, int layer, int head, int
   const int together = stages.shape.kv_heads / stages.placed_heads();
   for (const int last = head + together; head < last; ++head) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const UnitLayout* own = stages.placement->own_layout(id, layer, unit);
+      const UnitLayout* own = own_layout(*stages.placement, id, layer, unit);
       const UnitLayout& layout = own ? *own : stages.unit;
       const UnitAddress at = stages.at(id, layer, head, unit);
       for (int p = 0; p < kPlanes; ++p) {
@@ -117,7 +117,7 @@ void read_units(RowReader& rows, Stages& stages, SequenceId id, int layer, int h
     next = done < streamed ? done + piece : units;
     const Growth growth{.sequence = id, .first = done, .used = done, .units = next, .restored = units};
     stages.placement->reserve(placed, {&growth, 1});
-    require(stages.placement->streamed_units(id, placed) <= done, "number of streamed rows");
+    require(streamed_units(*stages.placement, id, placed) <= done, "number of streamed rows");
     for_each_unit(stages, id, layer, head, done, next,
                   [&](std::byte* data, size_t bytes) { rows.read(data, bytes); });
   }
@@ -154,11 +154,12 @@ void write_sequence(Writer& to, const Stages& stages, const Sequences& sequences
     RowWriter rows(to, *stages.storage);
     if (!s.residual.empty()) s.residual[layer].save(rows);
     // Every row where its age has it: that is where it will be expected.
-    if (has_tiers(stages.spec)) stages.placement->view(id, layer, sequences.stored_units(s, layer, 0));
-    const int64_t streamed = stages.placement->streamed_units(id, layer);
+    Tiers* const tiers = stages.placement->tiers();
+    if (tiers) stages.placement->view(id, layer, sequences.stored_units(s, layer, 0));
+    const int64_t streamed = tiers ? tiers->streamed_units(id, layer) : 0;
     to.put(streamed);
-    stages.placement->stream(layer, {&id, 1},
-                             [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
+    if (tiers)
+      tiers->stream(layer, {&id, 1}, [&](size_t, const Piece& piece) { write_piece(to, stages, piece); });
     for (int head = 0; head < stages.placed_heads(); ++head) {
       for_each_unit(stages, id, layer, head, streamed, sequences.stored_units(s, layer, head),
                     [&](const std::byte* data, size_t bytes) { rows.write(data, bytes); });

@@ -1,7 +1,8 @@
 // Makes the stages of a spec in the order in which one needs the other.
 #include "variants/cache/stages.h"
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/layout.h"
 
 namespace kv {

@@ -6,14 +6,12 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_bf16(const Stage&) {
-  const Encoding half{.format = Format::kBf16, .bits = 16};
-  return {.k = half, .v = half, .k_error = {1.2e-3, 2.4e-3}, .v_error = {1.2e-3, 2.4e-3}};
-}
-}  // namespace
 
-const CodecEntry bf16{{.name = "bf16", .help = "16-bit floats (bfloat16)", .source = "", .parameters = {}},
-                      make_bf16};
+const CodecEntry bf16{
+    {.name = "bf16", .help = "16-bit floats (bfloat16)", .source = "", .parameters = {}},
+    {.make = [](const Stage&) {
+      const Encoding half{.format = Format::kBf16, .bits = 16};
+      return Codec{.k = half, .v = half, .k_error = {1.2e-3, 2.4e-3}, .v_error = {1.2e-3, 2.4e-3}};
+    }}};
 
 }  // namespace kv::codec

@@ -4,14 +4,12 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_f16(const Stage&) {
-  const Encoding half{.format = Format::kF16, .bits = 16};
-  return {.k = half, .v = half, .k_error = {1.5e-4, 3e-4}, .v_error = {1.5e-4, 3e-4}};
-}
-}  // namespace
 
-const CodecEntry f16{{.name = "f16", .help = "16-bit floats (IEEE binary16)", .source = "", .parameters = {}},
-                     make_f16};
+const CodecEntry f16{
+    {.name = "f16", .help = "16-bit floats (IEEE binary16)", .source = "", .parameters = {}},
+    {.make = [](const Stage&) {
+      const Encoding half{.format = Format::kF16, .bits = 16};
+      return Codec{.k = half, .v = half, .k_error = {1.5e-4, 3e-4}, .v_error = {1.5e-4, 3e-4}};
+    }}};
 
 }  // namespace kv::codec

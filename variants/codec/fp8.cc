@@ -7,20 +7,18 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_fp8(const Stage& stage) {
-  const bool e5m2 = stage.text("format") == "e5m2";
-  const Encoding fp8{.format = e5m2 ? Format::kFp8E5M2 : Format::kFp8E4M3, .bits = 8};
-  const Interval error = e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.032};
-  return {.k = fp8, .v = fp8, .read_copy = reads_copy(stage), .k_error = error, .v_error = error};
-}
-}  // namespace
 
-const CodecEntry fp8{{.name = "fp8",
-                      .help = "8-bit floats, one scale per token and head",
-                      .source = "vLLM, FlashInfer, TensorRT-LLM",
-                      .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
-                                     read_parameter()}},
-                     make_fp8};
+const CodecEntry fp8{
+    {.name = "fp8",
+     .help = "8-bit floats, one scale per token and head",
+     .source = "vLLM, FlashInfer, TensorRT-LLM",
+     .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
+                    read_parameter()}},
+    {.make = [](const Stage& stage) {
+      const bool e5m2 = stage.text("format") == "e5m2";
+      const Encoding side{.format = e5m2 ? Format::kFp8E5M2 : Format::kFp8E4M3, .bits = 8};
+      const Interval error = e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.032};
+      return Codec{.k = side, .v = side, .read_copy = reads_copy(stage), .k_error = error, .v_error = error};
+    }}};
 
 }  // namespace kv::codec

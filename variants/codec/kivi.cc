@@ -62,6 +62,6 @@ const CodecEntry kivi{
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
                     Parameter::choice("v_axis", {"token", "channel"}, "what V's scales are for"),
                     read_parameter(), rotate_parameter()}},
-    make_kivi};
+    {.make = make_kivi}};
 
 }  // namespace kv::codec

@@ -7,24 +7,13 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_mxfp4(const Stage& stage) {
-  const Encoding block{.format = Format::kMxFp4, .bits = 4};
-  const Interval error{0.095, 0.135};
-  return {.k = block,
-          .v = block,
-          .residual = residual_rows(stage),
-          .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
-          .k_error = error,
-          .v_error = error};
-}
-}  // namespace
 
 const CodecEntry mxfp4{{.name = "mxfp4",
                         .help = "4-bit floats, a power of two per 32 elements",
                         .source = "OCP Microscaling Formats (MX) v1.0",
                         .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter()}},
-                       make_mxfp4};
+                       {.make = [](const Stage& stage) {
+                         return one_encoding(stage, {.format = Format::kMxFp4, .bits = 4}, {0.095, 0.135});
+                       }}};
 
 }  // namespace kv::codec

@@ -6,20 +6,6 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_mxfp8(const Stage& stage) {
-  const bool e5m2 = stage.text("format") == "e5m2";
-  const Encoding block{.format = e5m2 ? Format::kMxFp8E5M2 : Format::kMxFp8E4M3, .bits = 8};
-  const Interval error = e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.036};
-  return {.k = block,
-          .v = block,
-          .residual = residual_rows(stage),
-          .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
-          .k_error = error,
-          .v_error = error};
-}
-}  // namespace
 
 const CodecEntry mxfp8{
     {.name = "mxfp8",
@@ -27,6 +13,10 @@ const CodecEntry mxfp8{
      .source = "OCP Microscaling Formats (MX) v1.0",
      .parameters = {Parameter::choice("format", {"e4m3", "e5m2"}, "3 or 2 bits of mantissa"),
                     residual_parameter("0"), read_parameter(), rotate_parameter()}},
-    make_mxfp8};
+    {.make = [](const Stage& stage) {
+      const bool e5m2 = stage.text("format") == "e5m2";
+      return one_encoding(stage, {.format = e5m2 ? Format::kMxFp8E5M2 : Format::kMxFp8E4M3, .bits = 8},
+                          e5m2 ? Interval{0.042, 0.064} : Interval{0.021, 0.036});
+    }}};
 
 }  // namespace kv::codec

@@ -8,19 +8,6 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_nvfp4(const Stage& stage) {
-  const Encoding block{.format = Format::kNvFp4, .bits = 4, .second = stage.text("tensor") == "row"};
-  const Interval error{0.082, 0.110};
-  return {.k = block,
-          .v = block,
-          .residual = residual_rows(stage),
-          .read_copy = reads_copy(stage),
-          .hadamard = stores_hadamard(stage),
-          .k_error = error,
-          .v_error = error};
-}
-}  // namespace
 
 const CodecEntry nvfp4{
     {.name = "nvfp4",
@@ -29,6 +16,9 @@ const CodecEntry nvfp4{
      .parameters = {Parameter::choice("tensor", {"row", "one"},
                                       "what the f32 is for: a row, or 1 and not stored"),
                     residual_parameter("0"), read_parameter(), rotate_parameter()}},
-    make_nvfp4};
+    {.make = [](const Stage& stage) {
+      const bool second = stage.text("tensor") == "row";
+      return one_encoding(stage, {.format = Format::kNvFp4, .bits = 4, .second = second}, {0.082, 0.110});
+    }}};
 
 }  // namespace kv::codec

@@ -7,27 +7,13 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_q4_0(const Stage& stage) {
-  const Encoding block{.format = Format::kQ4_0, .bits = 4};
-  const Interval error{0.080, 0.097};
-  return {.k = block,
-          .v = block,
-          .residual = residual_rows(stage),
-          .read_copy = reads_copy(stage),
-          .arithmetic = arithmetic_of(stage),
-          .hadamard = stores_hadamard(stage),
-          .mean_rows = mean_rows(stage),
-          .k_error = error,
-          .v_error = error};
-}
-}  // namespace
 
 const CodecEntry q4_0{{.name = "q4_0",
                        .help = "4-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
-                       .parameters = {residual_parameter("0"), read_parameter(), rotate_parameter(),
-                                      arithmetic_parameter(), k_mean_parameter()}},
-                      make_q4_0};
+                       .parameters = block_code_parameters()},
+                      {.make = [](const Stage& stage) {
+                        return block_codes(stage, Format::kQ4_0, 4, {0.080, 0.097});
+                      }}};
 
 }  // namespace kv::codec

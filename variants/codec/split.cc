@@ -43,6 +43,6 @@ const CodecEntry split{{.name = "split",
                         .parameters = {side_parameter("k", "K's codec, with its defaults"),
                                        side_parameter("v", "V's codec, with its defaults"), read_parameter(),
                                        rotate_parameter()}},
-                       make_split};
+                       {.make = make_split}};
 
 }  // namespace kv::codec

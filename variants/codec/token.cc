@@ -7,24 +7,6 @@
 #include "variants/list.h"
 
 namespace kv::codec {
-namespace {
-Codec make_token(const Stage& stage) {
-  const int bits = static_cast<int>(stage.integer("bits"));
-  const bool affine = stage.text("mode") == "affine";
-  const Encoding row{.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
-  Codec codec{.k = row,
-              .v = row,
-              .residual = residual_rows(stage),
-              .read_copy = reads_copy(stage),
-              .hadamard = stores_hadamard(stage),
-              .mean_rows = mean_rows(stage),
-              .k_error = {},
-              .v_error = {}};
-  if (!affine && bits < 2) return codec;  // unsupported_reason says why there is no such codec
-  codec.k_error = codec.v_error = affine ? affine_error(bits, kWholeRow) : symmetric_error(bits, kWholeRow);
-  return codec;
-}
-}  // namespace
 
 const CodecEntry token{
     {.name = "token",
@@ -34,6 +16,17 @@ const CodecEntry token{
                     Parameter::choice("mode", {"affine", "symmetric"},
                                       "from min to max with a zero point, or from -absmax to absmax"),
                     residual_parameter("0"), read_parameter(), rotate_parameter(), k_mean_parameter()}},
-    make_token};
+    {.make = [](const Stage& stage) {
+      const int bits = static_cast<int>(stage.integer("bits"));
+      const bool affine = stage.text("mode") == "affine";
+      Interval error{};
+      if (affine) error = affine_error(bits, kWholeRow);
+      if (!affine && bits > 1)
+        error = symmetric_error(bits, kWholeRow);  // 1 bit is refused: unsupported_reason
+      Codec codec = one_encoding(
+          stage, {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine}, error);
+      codec.mean_rows = mean_rows(stage);
+      return codec;
+    }}};
 
 }  // namespace kv::codec

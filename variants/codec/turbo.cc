@@ -52,6 +52,6 @@ const CodecEntry turbo{
                     Parameter::choice("qjl", {"off", "on"},
                                       "one of K's bits for a sketch of what the others leave"),
                     residual_parameter("0"), read_parameter()}},
-    make_turbo};
+    {.make = make_turbo}};
 
 }  // namespace kv::codec

@@ -34,7 +34,7 @@ struct Codec {
   int64_t mean_rows = 0;
   // ||decoded - row|| / ||row|| over rows of N(0,1) of head_dim 32…512, of K and of V, before any rotation. Two-sided: an error
   // below the floor means that something else was stored than what the codec claims.
-  Interval k_error, v_error;
+  Interval k_error = {}, v_error = {};
 
   // Rows that are encoded and moved together.
   int64_t unit_rows() const { return std::max<int64_t>({k.group, v.group, rows_together, mean_rows}); }

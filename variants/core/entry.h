@@ -25,11 +25,10 @@ struct Stage {
   int64_t integer(const std::string& key) const;
   // A decimal number with up to two places, times 100.
   int64_t hundredths(const std::string& key) const;
-  // A number of rows that may be given as a share of `whole`: then rounded to the nearest, at least 1.
+  // A number of rows, or a share of `whole` rounded to the nearest, at least 1.
   int64_t rows(const std::string& key, int64_t whole) const;
-  // Whether KV head `head` of `heads` is one of those that are named: by number, as in "0+3", or as a share of them,
-  // as in "0.5", which is the first so many, rounded to the nearest. Throws std::invalid_argument where a number is
-  // no head of them.
+  // True if the value names KV head `head` of `heads`: by number, as in "0+3", or as a share of the first heads, as in
+  // "0.5", rounded to the nearest. Throws std::invalid_argument for a number that is no head.
   bool names_head(const std::string& key, int head, int heads) const;
   const std::string& text(const std::string& key) const;
   friend bool operator==(const Stage&, const Stage&) = default;
@@ -47,9 +46,9 @@ struct Parameter {
   std::string_view help;
   // Numbers, besides the default, that the contract tests try; kDecimal: hundredths.
   std::vector<int64_t> trials = {};
-  // A word that stands for a number which the model's layer gives; empty: there is none.
+  // A word for a number that the model's layer gives; empty: there is none.
   std::string_view word = {};
-  // Says how much room a cache has, and nothing of the sequences in it.
+  // The parameter sizes a cache and does not change the sequences in it.
   bool is_capacity = false;
 
   static Parameter integer(std::string_view name, std::string_view fallback, int64_t min, int64_t max,
@@ -71,7 +70,7 @@ struct Parameter {
   static Parameter heads(std::string_view name, std::string_view fallback, std::string_view help) {
     return {name, Kind::kHeads, fallback, 0, kMostHeads, {}, help};
   }
-  // With a word of its own: rows that a model's layer knows.
+  // The parameter with a word for rows that a model's layer knows.
   Parameter or_word(std::string_view own) const {
     Parameter copy = *this;
     copy.word = own;
@@ -90,11 +89,11 @@ struct Parameter {
   static constexpr int64_t kMostHeads = 1023;  // the largest number of one
   // "1…1024", "rows or 0.x", or "view|copy".
   std::string range() const;
-  // Values other than the default that a test of every variant should try: each choice, or `trials`.
+  // Values other than the default that a test of every variant tries: each choice, or `trials`.
   std::vector<std::string> trial_values() const;
 };
 
-// 150 to "1.5", the only way in which such a number is printed; and from any way of writing it, or -1.
+// 150 to "1.5", the canonical text; and from any way of writing the number, or -1.
 std::string print_hundredths(int64_t hundredths);
 int64_t read_hundredths(std::string_view text);
 
@@ -108,83 +107,140 @@ struct Entry {
 
 struct RetentionEntry;
 
-// What of a layer's units lies outside the memory that rows are stored in first, all heads together.
+// A pool of equal blocks that all sequences of a placement share.
+struct PoolSettings {
+  int64_t block_rows = 1;
+  int64_t blocks = 0;          // 0: enough for every sequence at its longest
+  int64_t segment_blocks = 0;  // blocks that come and go together; 0: all are there from the start
+};
+
+// The tiers of a placement: rows move on in pieces, once all rows of a piece are older than the newest `hot_rows` (to the
+// warm tier) or than the newest hot_rows + warm_rows (to the file).
+struct TierSettings {
+  int64_t hot_rows, warm_rows, piece_rows;
+  std::string folder;      // of the file
+  bool direct_io = false;  // the file's reads and writes pass the page cache by
+  double link_gbps = 0.0;  // reads of the file are slowed to this rate; 0: they are not
+};
+
+// Units of one layer outside the memory that rows are stored in first, and the bytes of all heads.
 struct OuterTiers {
   int64_t warm_units = 0, disk_units = 0;  // of one head
   int64_t warm_bytes = 0, disk_bytes = 0;
 };
 
-struct PlacementEntry : Entry {
+struct TierTraits {
+  TierSettings (*settings)(const Stage& stage);
+  // The closed form by tier. PlacementTraits::layer_bytes counts the warm bytes as well.
+  OuterTiers (*layer_tiers)(const Stage& stage, const PlacementContext& context, int64_t used);
+  // The codecs of the warm tier and of the file.
+  std::array<Codec, 2> (*codecs)(const Stage& stage, const Codec& of_cache);
+};
+
+// How attention reads rows: where they are stored, from one copy of all rows, or from a copy for every query head.
+enum class ReadMode { kInPlace, kCopy, kRepeat };
+
+struct PlacementTraits {
   std::unique_ptr<Placement> (*make)(const Stage& stage, const PlacementContext& context);
-  // The closed form that the ledger is compared with, payload and metadata together: what one layer of one
-  // sequence holds when `used` of its units hold data, and what is held whatever the sequences do.
+  // The closed forms that the ledger is compared with, payload and metadata together. layer_bytes: one layer of one
+  // sequence with `used` units in use. shared_bytes: all layers and sequences together, besides; used[i] units are in use
+  // in every layer of sequence i (or [sequences, heads] where heads are placed one by one), and none has gone.
   int64_t (*layer_bytes)(const Stage& stage, const PlacementContext& context, int64_t used);
-  // The latter of sequences with so many units used in every layer, of which none has gone or gone back; of layers
-  // whose heads are placed one by one, those of each head of each sequence.
   int64_t (*shared_bytes)(const Stage& stage, const PlacementContext& context,
                           std::span<const int64_t> used) = nullptr;
-  // The capability column: empty if such rows can be placed, else the reason. Null: all can.
+  // Why such rows cannot be placed, or empty if they can. Null: all can.
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
-  // As layer_bytes, of which it counts the warm part again, by tier. Null: there is one tier.
-  OuterTiers (*layer_tiers)(const Stage& stage, const PlacementContext& context, int64_t used) = nullptr;
-  // The codecs of the warm tier and of the disk. Null: all rows stay as the cache's codec stores them.
-  std::array<Codec, 2> (*tier_codecs)(const Stage& stage, const Codec& of_cache) = nullptr;
-  // Capability: rows lie in blocks that sequences may share by what is in them.
-  bool shares_blocks = false;
-  // Rows that memory is taken by at a time; 1 where how much there is does not depend on them. Null: by no fixed number.
+  // Capabilities. Null or false: the placement has none of the kind.
+  PoolSettings (*pool)(const Stage& stage) = nullptr;
+  void (*set_pool_blocks)(Stage& stage, int64_t blocks) = nullptr;  // of placements with a pool
+  const TierTraits* tiers = nullptr;
+  ReadMode (*read)(const Stage& stage) = nullptr;  // null: in place
+  bool shares_blocks = false;                      // sequences can share blocks of equal rows
+  // Rows that memory is taken by; 1 where the amount does not depend on them. Null: no fixed number.
   int64_t (*grain_rows)(const Stage& stage) = nullptr;
 };
 
-struct CodecEntry : Entry {
+struct PlacementEntry : Entry, PlacementTraits {
+  ReadMode read_mode(const Stage& stage) const { return read ? read(stage) : ReadMode::kInPlace; }
+};
+
+struct CodecTraits {
   Codec (*make)(const Stage& stage);
 };
 
-// What decides how many slots a KV head of a sequence has in use. `prompt`: the tokens of its first step. `heads`: of
-// a layer; 0: `head` is the one with the most.
+struct CodecEntry : Entry, CodecTraits {};
+
+// Lengths that decide how many slots a KV head of a sequence has in use. `prompt`: tokens of its first step. `heads`: of
+// a layer; 0: `head` is the one with the most slots.
 struct SequenceLengths {
   int64_t max_tokens, tokens, prompt = 0;
   int head = 0, heads = 0;
 };
 
-struct RetentionEntry : Entry {
+struct RetentionTraits {
   // State of one (sequence, layer, kv head).
-  std::unique_ptr<Retention> (*make)(const Stage& stage, const RetentionContext& context);
+  std::unique_ptr<Retention> (*make)(const Stage& stage, const RetentionContext& context) = nullptr;
   // The closed forms that the ledger is compared with: slots in use, and bytes of metadata of one state.
-  int64_t (*slots)(const Stage& stage, const SequenceLengths& lengths);
-  int64_t (*metadata_bytes)(const Stage& stage, int64_t max_tokens);
+  int64_t (*slots)(const Stage& stage, const SequenceLengths& lengths) = nullptr;
+  int64_t (*metadata_bytes)(const Stage& stage, int64_t max_tokens) = [](const Stage&, int64_t) {
+    return int64_t{0};
+  };
   // Capabilities.
   // No token is ever lost and slot i holds token i, so that codecs may encode neighbouring rows together.
-  bool keeps_all;
-  // What is kept depends on attention or its queries: every token must attend, whether its answer is wanted or not.
+  bool keeps_all = false;
+  // The kept tokens depend on attention or its queries: every token must attend, whether its answer is wanted or not.
   bool scores = false;
   // A sequence's first step is its prompt and must hold all of it.
   bool cuts_prompt = false;
-  // Why a sequence cannot be truncated to fewer tokens than Retention::earliest(), as a clause. Not looked at
-  // where every token is kept.
+  // Why a sequence cannot be truncated to fewer tokens than Retention::earliest(), as a clause. Not read where every
+  // token is kept.
   std::string_view irreversible = "a full cache overwrites rows";
   // The heads of a layer keep different numbers of rows: a placement then keeps the rows of each head apart.
   bool ragged = false;
-  // Where what they keep decides how many: rows that they trade at a time, all heads together always keeping the same
-  // number. `slots` is then the mean.
+  // Not null where heads trade rows: rows that they trade at a time. All heads together keep the same number, and `slots`
+  // is the mean.
   int64_t (*traded_rows)(const Stage& stage) = nullptr;
-  // Where layers differ: the retention of layer `layer` of the `layers` that keep rows. Null: all have this one.
+  // Not null where layers differ: the retention of layer `layer` of the `layers` that keep rows.
   Stage (*of_layer)(const Stage& stage, int layer, int layers, int64_t max_tokens) = nullptr;
+  // True where keys are stored before RoPE and rotated by their cache positions when they are read. Null: never.
+  bool (*rotates_at_read)(const Stage& stage) = nullptr;
 };
 
-struct SelectionEntry : Entry {
-  // State of one (sequence, layer, kv head). Null: every row is read, and nothing below is looked at.
+struct RetentionEntry : Entry, RetentionTraits {};
+
+struct SelectionTraits {
+  // State of one (sequence, layer, kv head). Null: every row is read, and nothing below is used.
   std::unique_ptr<Selection> (*make)(const Stage& stage, const SelectionContext& context) = nullptr;
   // The closed form that the ledger is compared with: bytes of metadata of one state.
-  int64_t (*metadata_bytes)(const Stage& stage, const SelectionContext& context) = nullptr;
-  // Of so many kept rows: how many things a choice compares, rows or pages, and bytes of metadata that it reads.
-  int64_t (*candidates)(const Stage& stage, int64_t rows) = nullptr;
-  int64_t (*choice_bytes)(const Stage& stage, int64_t rows, int head_dim) = nullptr;
-  // The capability column: empty if it can choose among rows that are kept and stored so, else the reason.
+  int64_t (*metadata_bytes)(const Stage& stage, const SelectionContext& context) =
+      [](const Stage&, const SelectionContext&) { return int64_t{0}; };
+  // Rows or pages that a choice among `rows` kept rows compares, and bytes of metadata that it reads.
+  int64_t (*candidates)(const Stage& stage, int64_t rows) = [](const Stage&, int64_t rows) { return rows; };
+  int64_t (*choice_bytes)(const Stage& stage, int64_t rows, int head_dim) = [](const Stage&, int64_t, int) {
+    return int64_t{0};
+  };
+  // Why it cannot choose among rows that are kept and stored so, or empty if it can. Null: it can.
   std::string (*refuses)(const Codec& codec, const RetentionEntry& retention) = nullptr;
   // It chooses by attention weights, so attention reads every row before.
   bool weighs = false;
+};
 
+struct SelectionEntry : Entry, SelectionTraits {
   bool reads_all() const { return !make; }
 };
+
+// The `make` of an entry whose state is a T, made of stage and context.
+template <class T>
+std::unique_ptr<Placement> make_placement(const Stage& stage, const PlacementContext& context) {
+  return std::make_unique<T>(stage, context);
+}
+template <class T>
+std::unique_ptr<Retention> make_retention(const Stage& stage, const RetentionContext& context) {
+  return std::make_unique<T>(stage, context);
+}
+template <class T>
+std::unique_ptr<Selection> make_selection(const Stage& stage, const SelectionContext& context) {
+  return std::make_unique<T>(stage, context);
+}
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// Where a slot's bytes live. A placement stores opaque units of four planes and never looks inside them.
+// Where a slot's bytes live. A placement stores opaque units of four planes and never reads them.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct UnitLayout {
   std::array<int64_t, kPlanes> stride{};  // bytes between the encodings' own units inside a unit
 };
 
-// Of units of a codec's rows. `latent`: K alone is stored, and V read from it (MLA); both have one encoding then.
+// The layout of a codec's units. `latent`: K alone is stored, and V is read from it (MLA); both have one encoding then.
 UnitLayout unit_layout(const Codec& codec, int head_dim, bool latent);
 
 struct UnitAddress {
@@ -44,8 +44,8 @@ struct PlacementContext {
   int head_dim;
   int group = 1;        // query heads that share a head's rows
   bool latent = false;  // as in unit_layout
-  // Not empty where the heads of a layer need different numbers of units, [heads of a layer]: each head is then placed
-  // as a layer of its own, of one head; `layers` counts these and `heads` is 1.
+  // Units of each head, [heads of a layer], where they differ; else empty. Each head is then placed as a layer of its own,
+  // of one head: `layers` counts these and `heads` is 1.
   std::vector<int64_t> head_units = {};
   int64_t most_units(int layer) const {
     return head_units.empty() ? max_units : head_units[static_cast<size_t>(layer) % head_units.size()];
@@ -54,7 +54,7 @@ struct PlacementContext {
   int whole_layers() const {
     return head_units.empty() ? layers : layers / static_cast<int>(head_units.size());
   }
-  // Of one unit of one head, all planes together.
+  // Bytes of one unit of one head, all planes together.
   int64_t unit_bytes() const { return unit.bytes[0] + unit.bytes[1] + unit.bytes[2] + unit.bytes[3]; }
 };
 
@@ -72,7 +72,7 @@ struct PieceRows {
   int64_t begin, end;
 };
 using PieceVisitor = std::function<void(size_t index, const Piece& piece)>;
-// Which pieces of all that a visit would see, in their order.
+// Pieces [first, first + count) of all that a visit would see, in their order.
 struct PieceRange {
   int64_t first = 0, count = std::numeric_limits<int64_t>::max();
   bool has(int64_t piece) const { return piece >= first && piece - first < count; }
@@ -80,88 +80,111 @@ struct PieceRange {
 // Does a little of some other work; false where none is left.
 using OtherWork = std::function<bool()>;
 
-// What an append is about to do to one sequence's layer.
+// One sequence's layer that an append is about to write.
 struct Growth {
   int sequence;
   int64_t first;  // units [first, units) may be written; first < used where rows are overwritten
   int64_t used;   // units [0, used) hold data
   int64_t units;
-  // Of a sequence that is being restored, how many it will have; 0 of one that grows. Units are then given as
-  // layout() says they lie at that length.
+  // Units that a sequence being restored will have; 0 of one that grows. Restored units are stored as own_layout() says
+  // at that length.
   int64_t restored = 0;
 };
 
-// A block of rows of all layers that is owned apart from sequences: it is not freed as long as this lives. Lives no
-// longer than its cache.
+// A handle on a block of rows of all layers, apart from sequences: the block is not freed as long as this lives. It lives
+// no longer than its cache.
 using SharedBlock = std::shared_ptr<const void>;
+
+// Placements whose older rows lie in slower tiers, where they may be stored otherwise.
+class Tiers {
+ public:
+  // How a unit is stored at Placement::at(), if otherwise than by the cache's codec; else null.
+  virtual const UnitLayout* own_layout(int sequence, int layer, int64_t unit) const = 0;
+  // False where rows that are kept were encoded anew as they grew old, and would be among the newest again.
+  virtual bool can_truncate(int sequence, int layer, int64_t units) const = 0;
+  // Placement::trim() for units that may be written again, in two parts, so that all layers change or none: the returned
+  // call cannot fail, and before it nothing changes. Throws std::bad_alloc or std::runtime_error where rows have to come
+  // back from a slower memory and cannot.
+  virtual std::function<void()> prepare_truncation(int sequence, int layer, int64_t units) = 0;
+
+  // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
+  // and they come as pieces of a multiple of kSplitRows rows.
+  virtual int64_t streamed_units(int sequence, int layer) const = 0;
+  // Visits the pieces of each sequence in order, prefetching the next ones; `index` is into `sequences`. While a piece is
+  // on its way, does some of the other work, if there is any. Throws std::runtime_error where reading fails.
+  virtual void stream(int layer, std::span<const int> sequences, const PieceVisitor& visit,
+                      const OtherWork& meanwhile = nullptr, const PieceRange& range = {}) = 0;
+  // Fetches some rows alone, of units of one row each -> out [wanted], which stay until the next call.
+  virtual void fetch(int layer, std::span<const PieceRows> wanted, std::vector<Span>& out) = 0;
+
+ protected:
+  ~Tiers() = default;
+};
+
+// Placements of blocks that sequences can share.
+class BlockSharing {
+ public:
+  virtual int64_t block_units() const = 0;
+  // A block of an open sequence, whose units all hold data in every layer.
+  virtual SharedBlock hold(int sequence, int64_t block) = 0;
+  // The blocks begin a sequence that is open and empty.
+  virtual void adopt(int sequence, std::span<const SharedBlock> blocks) = 0;
+
+ protected:
+  ~BlockSharing() = default;
+};
 
 class Placement {
  public:
   virtual ~Placement() = default;
+  // Capabilities that few placements have, or null.
+  virtual Tiers* tiers() { return nullptr; }
+  virtual BlockSharing* sharing() { return nullptr; }
+
   // Sequence ids are small integers, chosen by the cache, reused after close().
   virtual void open(int sequence) = 0;
   virtual void close(int sequence) = 0;
   // `to` is open and empty; `units` [layers] are in use.
   virtual void fork(int from, int to, const std::vector<int64_t>& units) = 0;
 
-  // Makes every growth's units writable, for all heads, or throws std::bad_alloc; what is stored stays as it
-  // was. One call for a whole batch, so that a pool can refuse it before any of it is taken.
+  // Makes every growth's units writable, for all heads, or throws std::bad_alloc; stored rows stay as they were. One call
+  // for a whole batch, so that a pool can refuse it before any of it is taken.
   virtual void reserve(int layer, std::span<const Growth> growths) = 0;
   virtual UnitAddress at(int sequence, int layer, int head, int64_t unit) = 0;
-  // How a unit is stored at at(), where not as the cache's codec stores it; else null.
-  virtual const UnitLayout* own_layout(int /*sequence*/, int /*layer*/, int64_t /*unit*/) const {
-    return nullptr;
-  }
   // Units [i * this, (i + 1) * this) of a head lie at equal distances.
   virtual int64_t run_units() const { return std::numeric_limits<int64_t>::max(); }
 
-  // Of `used` units only the first `units` still hold data: what lay behind them is given back where the
-  // placement holds no more than it uses, and memory allows the smaller copy. Never fails.
+  // Only the first `units` of `used` units still hold data: the room behind them is given back where the placement holds
+  // no more than it uses, and memory allows the smaller copy. Never fails.
   virtual void trim(int sequence, int layer, int64_t used, int64_t units) = 0;
-  // The same for units that may be written again, in two parts, so that all layers change or none: the call that
-  // is returned cannot fail, and before it nothing changes. Throws std::bad_alloc or std::runtime_error where
-  // rows have to come back from a slower memory and cannot.
-  virtual std::function<void()> prepare_truncation(int sequence, int layer, int64_t used, int64_t units) {
-    return [=, this] { trim(sequence, layer, used, units); };
-  }
-
-  // False where rows that are kept were encoded anew as they grew old, and would be among the newest again.
-  virtual bool can_truncate(int /*sequence*/, int /*layer*/, int64_t /*units*/) const { return true; }
-
-  // Of placements that share blocks (their entry says which). Units of such a block; a handle on a block of an open
-  // sequence, whose units all hold data in every layer; and blocks for a sequence that is open and empty.
-  virtual int64_t block_units() const { return 0; }
-  virtual SharedBlock hold(int /*sequence*/, int64_t /*block*/) { return nullptr; }
-  virtual void adopt(int /*sequence*/, std::span<const SharedBlock> /*blocks*/) {}
-
-  // Moves rows together so that memory which is left by others can be given back, and says how many bytes it moved. What
-  // is stored stays as it is. For placements whose memory comes in parts that several sequences share.
+  // Moves rows together so that memory left by other sequences can be given back; returns the bytes moved. Stored rows
+  // stay as they are. For placements whose memory comes in parts that several sequences share.
   virtual int64_t compact() { return 0; }
 
   // Called once before reading; a placement that reads through a copy makes it here.
   virtual void view(int /*sequence*/, int /*layer*/, int64_t /*units*/) {}
-  // How many copies of each head's rows attention reads, each by an equal part of the head's queries: 1, or the
-  // group where view() makes a copy for every query head.
+  // Copies of each head's rows that attention reads, each by an equal part of the head's queries: 1, or the group where
+  // view() makes a copy for every query head.
   virtual int repeats() const { return 1; }
-  // Appends the spans of rows [from, rows). `head` is one of the heads * repeats() that are read. `from` is 0 or the first row of a span that was given out before.
+  // Appends the spans of rows [from, rows). `head` is one of the heads * repeats() that are read. `from` is 0 or the
+  // first row of a span that was given out before.
   virtual void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) = 0;
-  // Changes when rows have moved, so that spans given out before are void. Appends leave it alone: of the
-  // spans before, all but the last stay as they are.
+  // Changes when rows have moved, so that spans given out before are void. Appends leave it alone: all earlier spans but
+  // the last stay as they are.
   virtual int64_t moves(int sequence, int layer) const = 0;
-
-  // Units [0, this) are not in memory that kernels read: spans() leaves them out, at() does not reach them,
-  // and they come as pieces of a multiple of kSplitRows rows.
-  virtual int64_t streamed_units(int /*sequence*/, int /*layer*/) const { return 0; }
-  // Visits the pieces of each sequence in order, prefetching the next ones; `index` is into `sequences`. While a piece is
-  // on its way, does some of the other work, if there is any. Throws std::runtime_error where reading fails.
-  virtual void stream(int /*layer*/, std::span<const int> /*sequences*/, const PieceVisitor& /*visit*/,
-                      const OtherWork& /*meanwhile*/ = nullptr, const PieceRange& /*range*/ = {}) {}
-  // The same of some rows alone, of units of one row each -> out [wanted], which stay until the next call.
-  virtual void fetch(int /*layer*/, std::span<const PieceRows> /*wanted*/, std::vector<Span>& /*out*/) {}
 };
 
-// Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a
-// chunk".
+// The functions of Tiers, of placements that may have none.
+inline int64_t streamed_units(Placement& placement, int sequence, int layer) {
+  const Tiers* tiers = placement.tiers();
+  return tiers ? tiers->streamed_units(sequence, layer) : 0;
+}
+inline const UnitLayout* own_layout(Placement& placement, int sequence, int layer, int64_t unit) {
+  const Tiers* tiers = placement.tiers();
+  return tiers ? tiers->own_layout(sequence, layer, unit) : nullptr;
+}
+
+// Why blocks of `rows` rows cannot hold units of `unit_rows`, or empty if they can. `what`: "a block", "a chunk".
 std::string group_straddles(const std::string& what, int64_t rows, int64_t unit_rows);
 
 // A span over `rows` rows of consecutive units: the first at `base`, unit u of plane p at base + u *

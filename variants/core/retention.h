@@ -1,4 +1,4 @@
-// Which slot a token gets, and so which token is forgotten: the state of one (sequence, layer, kv head).
+// The slot that a token gets, and so the token that is forgotten: the state of one (sequence, layer, kv head).
 #pragma once
 
 #include <algorithm>
@@ -20,38 +20,37 @@ struct RetentionContext {
   int head;            // layer * kv_heads + kv head, so that random choices differ from head to head
   int kv_heads;        // of a layer
   const Rope* rope;    // by which queries and keys were rotated before they came, if they were
-  Memory* memory;      // what is kept a slot (scores, token ids) comes from here, as kMetadata
+  Memory* memory;      // for metadata of slots (scores, token ids), as kMetadata
 };
 
 // A run of a step's tokens that may be stored whole before its queries attend.
 struct Slice {
   int64_t tokens = 1;
-  bool scored = false;  // observe() must follow, with what the slice's queries attended to
+  bool scored = false;  // observe() must follow, with the attention weights of the slice's queries
   bool shown = false;   // show() must follow, with the slice itself
 };
 
-// What a slice's tokens brought to one KV head, as they came, before any codec.
+// A slice's own rows of one KV head, before any codec.
 struct SliceRows {
   int64_t n;
   int head_dim, value_dim, group;
   const float* q;  // [group, n, head_dim]
   const float* k;  // [n, head_dim]
-  const float* v;  // [n, head_dim], or of latent rows k, whose first value_dim it is
+  const float* v;  // [n, head_dim]; k where rows are latent, whose first value_dim values are V
 };
 
-struct DeviceScores;  // variants/storage/device_scores.h: known to the storage that keeps them
+class SlotTable;
 
 class Retention {
  public:
-  // A slot that only a device knows: the next token's, where the device keeps the policy's scores and all
-  // slots are in use.
-  static constexpr int64_t kChosenByDevice = -1;
+  // The next token's slot is chosen by choosing_table() when its row is stored.
+  static constexpr int64_t kChosenByTable = -1;
 
   virtual ~Retention() = default;
   virtual std::unique_ptr<Retention> clone() const = 0;
 
   // The slot of the next token (they come in order, from 0), whose key is `key` [head_dim], before any codec.
-  // A slot that was in use loses its token. May be kChosenByDevice.
+  // A slot that was in use loses its token. May be kChosenByTable.
   virtual int64_t admit(std::span<const float> key) = 0;
   // Slots in use are 0 … slots()-1.
   virtual int64_t slots() const = 0;
@@ -78,35 +77,35 @@ class Retention {
   // order, so that each query's view is a prefix of the slots. Asked of every head of a layer before each
   // slice; all answer alike.
   virtual Slice next(int64_t remaining) { return {.tokens = remaining}; }
-  // Not null where a device keeps the scores: attention then adds to them itself. observe() is for all
-  // others.
-  virtual const DeviceScores* device_scores() const { return nullptr; }
+  // Not null where attention adds to the scores of this table itself: it then chooses the slots, and observe() is not
+  // called (SlotTable::chooses).
+  virtual const SlotTable* choosing_table() const { return nullptr; }
   // weights [slots()]: the attention weight that each slot got, summed over the queries of the slice and of
   // the head's group.
   virtual void observe(std::span<const float> /*weights*/) {}
   // The slice's own rows, once it has attended.
   virtual void show(const SliceRows& /*rows*/) {}
-  // Asked of a layer's first head, once all have observed or been shown: heads [kv_heads] that share one budget settle
-  // here who keeps how many rows.
+  // Called of a layer's first head, once all have observed or been shown: heads [kv_heads] that share one budget settle
+  // how many rows each keeps.
   virtual void settle(std::span<const std::unique_ptr<Retention>> /*heads*/) {}
-  // Asked then. If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads of a layer
+  // Called then. If not empty: the slots to keep, ascending, which become slots 0, 1, …; all heads of a layer
   // keep the same number, unless the entry says that they are ragged.
   virtual std::vector<int64_t> compact() { return {}; }
 
-  // The fewest tokens that truncate() goes back to: 0, or more where later ones have overwritten what fewer
-  // would need. The entry says why (`irreversible`).
+  // The fewest tokens that truncate() goes back to: 0, or more where later tokens have overwritten earlier ones. The entry
+  // says why (`irreversible`).
   virtual int64_t earliest() const { return 0; }
   // Forgets all but the first `tokens` (earliest() … as many as now): the state is then the one after so many.
   virtual void truncate(int64_t tokens) = 0;
 
-  // Where every token is kept: a fresh state has `tokens` tokens, whose rows are there already.
+  // Makes a fresh state one of `tokens` tokens, whose rows are there already. For policies that keep every token.
   virtual void adopt(int64_t /*tokens*/) {
     throw std::logic_error("only a retention that keeps all adopts rows");
   }
 
   // The state between two steps, and back into a fresh one of the same settings.
   virtual void save(Writer& to) const = 0;
-  // False, and then of no use, if what is read is no state after `tokens` tokens.
+  // False if the bytes are no state after `tokens` tokens; the state is then of no use.
   virtual bool load(Reader& from, int64_t tokens) = 0;
 };
 

@@ -1,8 +1,7 @@
-// What an evicting policy keeps for each slot: an i32 token id and, where it has one, an f32 score.
+// Metadata of an evicting policy's slots: an i32 token id and, where the policy has one, an f32 score.
 //
-// Scores that come from attention lie where attention is computed. With rows in a GPU's memory the table is
-// there too: attention adds to the scores itself, and the GPU chooses the slot that is overwritten. All other
-// tables are the host's.
+// Scores that come from attention lie where attention is computed. In a GPU's memory attention adds to the scores itself,
+// and the slot to overwrite is chosen there. All other tables are the host's.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +15,21 @@ namespace kv {
 
 enum class SlotScores { kNone, kOfKeys, kOfAttention };
 
-// How the slot of a policy that scores by attention is chosen: the lowest score, but for the newest `recent`
-// tokens.
+// The victim of a policy that scores by attention: the lowest score outside the newest `recent` tokens.
 struct EvictionRule {
   int64_t recent = 0;
-  bool newest_query = false;  // a score is what the newest query alone gave, and not the sum of all
+  bool newest_query = false;  // a score is the weight from the newest query alone, not the sum over all
 };
-
-struct DeviceScores;  // variants/storage/device_scores.h: known to the storage that keeps them
 
 class SlotTable {
  public:
   virtual ~SlotTable() = default;
   SlotTable& operator=(const SlotTable&) = delete;
   virtual std::unique_ptr<SlotTable> clone() const = 0;
-  // Not null where a device keeps the table and chooses by it.
-  virtual const DeviceScores* device() const { return nullptr; }
+  // True where attention adds to the scores where they lie, and the slot to overwrite is chosen there.
+  virtual bool chooses() const { return false; }
 
-  // The table itself, where the host keeps it.
+  // The table itself; the host reads it where the table does not choose.
   int32_t* tokens() const { return reinterpret_cast<int32_t*>(block_.data()); }       // [slots]
   float* scores() const { return reinterpret_cast<float*>(block_.data()) + slots_; }  // [slots]
 
@@ -43,7 +39,7 @@ class SlotTable {
   void write_tokens(std::span<const int32_t> from) { write(tokens(), from); }
   void write_scores(std::span<const float> from) { write(scores(), from); }
 
-  // Of a table of so many slots.
+  // Bytes of a table of so many slots.
   static int64_t bytes(int64_t slots, SlotScores scores);
 
  protected:
@@ -73,8 +69,8 @@ class SlotTable {
   Block block_;  // i32 [slots] token ids, then f32 [slots] scores; counted as metadata
 };
 
-// A table where scores of this kind are computed: made by the storage (variants/storage/storage.cc). `rule`
-// matters to scores of attention.
+// A table where scores of this kind are computed (variants/storage/storage.cc makes it). `rule` is for scores of
+// attention.
 std::unique_ptr<SlotTable> make_slot_table(Memory& memory, int64_t slots, SlotScores scores,
                                            const EvictionRule& rule);
 

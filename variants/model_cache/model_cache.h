@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv {
 

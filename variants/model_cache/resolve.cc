@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/near_names.h"
 
 namespace kv {
@@ -94,11 +94,9 @@ size_t exception_for(const LayerSpecs& specs, size_t layer, const std::string& k
 bool has_rows_of_its_own(const ModelLayer& layer) { return layer.shares < 0 && keeps_rows(layer); }
 
 // A ring of the window, which rotates keys if the retention before it did.
-Stage ring_of(const Stage& before, int64_t window) {
-  Stage ring = parse_spec("contiguous/f32/ring(window=" + std::to_string(window) + ")").retention;
-  if (const auto positions = before.values.find("positions"); positions != before.values.end())
-    ring.values["positions"] = positions->second;
-  return ring;
+Stage ring_of(const Spec& before, int64_t window) {
+  const std::string positions = rotates_at_read(before) ? ",positions=cache" : "";
+  return parse_spec("contiguous/f32/ring(window=" + std::to_string(window) + positions + ")").retention;
 }
 
 // `place`: which of the `of` layers that keep rows it is.
@@ -121,7 +119,7 @@ ResolvedLayer resolve_layer(const LayerSpecs& specs, size_t index, const ModelLa
     retention = of_layer(retention, place, of, max_tokens);
   const int64_t kept = retention_of(resolved.spec).slots(retention, {max_tokens, max_tokens, max_tokens});
   if (layer.window > 0 && kept > layer.window) {
-    retention = ring_of(retention, layer.window);
+    retention = ring_of(resolved.spec, layer.window);
     resolved.cut = true;
   }
   return resolved;

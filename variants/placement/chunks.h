@@ -12,7 +12,7 @@
 
 namespace kv {
 
-class ChunksPlacement : public Placement {
+class ChunksPlacement : public Placement, private BlockSharing {
  public:
   ChunksPlacement(const PlacementContext& context, int64_t chunk_rows,
                   AxisOrder order = AxisOrder::kHeadMajor)
@@ -29,9 +29,7 @@ class ChunksPlacement : public Placement {
   int64_t run_units() const override { return chunk_units_; }
   void spans(int sequence, int layer, int head, int64_t from, int64_t rows, SpanList& out) override;
   int64_t moves(int, int) const override { return moves_; }
-  int64_t block_units() const override { return chunk_units_; }
-  SharedBlock hold(int sequence, int64_t block) override;
-  void adopt(int sequence, std::span<const SharedBlock> blocks) override;
+  BlockSharing* sharing() override { return this; }
 
   // Bytes of the chunks of one layer that hold `used` units.
   static int64_t bytes(const PlacementContext& context, int64_t chunk_rows, int64_t used);
@@ -61,6 +59,10 @@ class ChunksPlacement : public Placement {
   void note_move() { ++moves_; }
 
  private:
+  int64_t block_units() const override { return chunk_units_; }
+  SharedBlock hold(int sequence, int64_t block) override;
+  void adopt(int sequence, std::span<const SharedBlock> blocks) override;
+
   const PlacementContext context_;
   const int64_t chunk_units_;
   const AxisOrder order_;

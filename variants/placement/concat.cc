@@ -19,26 +19,16 @@ class Concat : public PlanesPlacement {
   }
 };
 
-std::unique_ptr<Placement> make_concat(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Concat>(stage, context);
-}
-int64_t concat_layer_bytes(const Stage&, const PlacementContext& context, int64_t used) {
-  return planes_bytes(context, used);
-}
-
 }  // namespace
 
 const PlacementEntry concat{{.name = "concat",
                              .help = "copies all past rows into a new buffer at every append",
                              .source = "tract DynKeyValueCache, Hugging Face DynamicCache",
                              .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
-                            make_concat,
-                            concat_layer_bytes,
-                            nullptr,
-                            ReadCopies::refuses,
-                            /*layer_tiers=*/nullptr,
-                            /*tier_codecs=*/nullptr,
-                            /*shares_blocks=*/false,
-                            /*grain_rows=*/[](const Stage&) -> int64_t { return 1; }};
+                            {.make = make_placement<Concat>,
+                             .layer_bytes = [](const Stage&, const PlacementContext& context,
+                                               int64_t used) { return planes_bytes(context, used); },
+                             .read = ReadCopies::mode,
+                             .grain_rows = [](const Stage&) { return int64_t{1}; }}};
 
 }  // namespace kv::placement

@@ -21,13 +21,6 @@ class Contiguous : public PlanesPlacement {
   void grow(int, int, int64_t, int64_t) override {}  // open() made room for the most there can be
 };
 
-std::unique_ptr<Placement> make_contiguous(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Contiguous>(stage, context);
-}
-int64_t contiguous_layer_bytes(const Stage&, const PlacementContext& context, int64_t) {
-  return planes_bytes(context, context.max_units);
-}
-
 }  // namespace
 
 const PlacementEntry contiguous{
@@ -35,13 +28,10 @@ const PlacementEntry contiguous{
      .help = "pre-allocated for the most tokens; appends write in place",
      .source = "[B,H,S,D] static cache",
      .parameters = {layout_parameter(), ReadCopies::parameter({"view", "repeat"})}},
-    make_contiguous,
-    contiguous_layer_bytes,
-    nullptr,
-    ReadCopies::refuses,
-    /*layer_tiers=*/nullptr,
-    /*tier_codecs=*/nullptr,
-    /*shares_blocks=*/false,
-    /*grain_rows=*/[](const Stage&) -> int64_t { return 1; }};
+    {.make = make_placement<Contiguous>,
+     .layer_bytes = [](const Stage&, const PlacementContext& context,
+                       int64_t) { return planes_bytes(context, context.max_units); },
+     .read = ReadCopies::mode,
+     .grain_rows = [](const Stage&) { return int64_t{1}; }}};
 
 }  // namespace kv::placement

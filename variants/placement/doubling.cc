@@ -39,13 +39,6 @@ class Doubling : public PlanesPlacement {
   const Stage stage_;
 };
 
-std::unique_ptr<Placement> make_doubling(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Doubling>(stage, context);
-}
-int64_t doubling_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
-  return planes_bytes(context, capacity_for(stage, used));
-}
-
 }  // namespace
 
 const PlacementEntry doubling{
@@ -55,9 +48,9 @@ const PlacementEntry doubling{
      .parameters = {ReadCopies::parameter({"view", "copy", "repeat"}), layout_parameter(),
                     Parameter::decimal("factor", "2", 150, 400, {150, 300},
                                        "by which capacity grows when it is used up")}},
-    make_doubling,
-    doubling_layer_bytes,
-    nullptr,
-    ReadCopies::refuses};
+    {.make = make_placement<Doubling>,
+     .layer_bytes = [](const Stage& stage, const PlacementContext& context,
+                       int64_t used) { return planes_bytes(context, capacity_for(stage, used)); },
+     .read = ReadCopies::mode}};
 
 }  // namespace kv::placement

@@ -51,17 +51,6 @@ BlockPool::Shape pool_shape(const Stage& stage, const PlacementContext& context)
   return pool;
 }
 
-int64_t shared_bytes(const Stage& stage, const PlacementContext& context, std::span<const int64_t> used) {
-  const PoolShape shape(stage, context);
-  int64_t taken = 0;
-  for (const int64_t units : used) taken += context.whole_layers() * shape.blocks_of(units);
-  return BlockPool::bytes(pool_shape(stage, context), taken);
-}
-
-int64_t paged_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t) {
-  return PoolShape(stage, context).table_blocks * static_cast<int64_t>(sizeof(int32_t));
-}
-
 // A block of every layer, with one owner more. `all`: those that live, where blocks can move; else null.
 struct HeldBlocks {
   HeldBlocks(BlockPool& of, std::unordered_set<HeldBlocks*>* all_, std::vector<int32_t> numbers)
@@ -90,7 +79,7 @@ struct BlockTable {
   }
 };
 
-class Paged : public Placement {
+class Paged : public Placement, private BlockSharing {
  public:
   Paged(const Stage& stage, const PlacementContext& context)
       : context_(context),
@@ -166,23 +155,7 @@ class Paged : public Placement {
     }
   }
 
-  int64_t block_units() const override { return shape_.block_units; }
-  SharedBlock hold(int sequence, int64_t block) override {
-    std::vector<int32_t> numbers;
-    for (int layer = 0; layer < context_.layers; ++layer)
-      numbers.push_back(table(sequence, layer).block[block]);
-    return std::make_shared<HeldBlocks>(pool_, pool_.moves_blocks() ? &held_ : nullptr, std::move(numbers));
-  }
-  void adopt(int sequence, std::span<const SharedBlock> blocks) override {
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const auto& held = *static_cast<const HeldBlocks*>(blocks[i].get());
-      for (int layer = 0; layer < context_.layers; ++layer) {
-        const int32_t number = held.block[static_cast<size_t>(layer)];
-        table(sequence, layer).block[static_cast<int64_t>(i)] = number;
-        pool_.add_owner(number);
-      }
-    }
-  }
+  BlockSharing* sharing() override { return this; }
 
   int64_t run_units() const override { return shape_.block_units; }
   UnitAddress at(int sequence, int layer, int head, int64_t unit) override {
@@ -230,6 +203,24 @@ class Paged : public Placement {
   }
 
  private:
+  int64_t block_units() const override { return shape_.block_units; }
+  SharedBlock hold(int sequence, int64_t block) override {
+    std::vector<int32_t> numbers;
+    for (int layer = 0; layer < context_.layers; ++layer)
+      numbers.push_back(table(sequence, layer).block[block]);
+    return std::make_shared<HeldBlocks>(pool_, pool_.moves_blocks() ? &held_ : nullptr, std::move(numbers));
+  }
+  void adopt(int sequence, std::span<const SharedBlock> blocks) override {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& held = *static_cast<const HeldBlocks*>(blocks[i].get());
+      for (int layer = 0; layer < context_.layers; ++layer) {
+        const int32_t number = held.block[static_cast<size_t>(layer)];
+        table(sequence, layer).block[static_cast<int64_t>(i)] = number;
+        pool_.add_owner(number);
+      }
+    }
+  }
+
   // A table entry that is to get a block of its own.
   struct Need {
     BlockTable* table;
@@ -268,12 +259,12 @@ class Paged : public Placement {
   std::vector<Need> needed_;                     // of the append in progress
 };
 
-std::unique_ptr<Placement> make_paged(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Paged>(stage, context);
-}
-
-std::string paged_refuses(const Stage& stage, const Codec& codec, const RetentionEntry&) {
-  return group_straddles("a block", stage.integer("block"), codec.unit_rows());
+int64_t paged_shared_bytes(const Stage& stage, const PlacementContext& context,
+                           std::span<const int64_t> used) {
+  const PoolShape shape(stage, context);
+  int64_t taken = 0;
+  for (const int64_t units : used) taken += context.whole_layers() * shape.blocks_of(units);
+  return BlockPool::bytes(pool_shape(stage, context), taken);
 }
 
 }  // namespace
@@ -291,13 +282,24 @@ const PlacementEntry paged{
                     Parameter::integer("segment", "0", 0, 1 << 30, {3},
                                        "blocks by which the pool's memory grows and shrinks; 0: all at once"),
                     layout_parameter()}},
-    make_paged,
-    paged_layer_bytes,
-    shared_bytes,
-    paged_refuses,
-    /*layer_tiers=*/nullptr,
-    /*tier_codecs=*/nullptr,
-    /*shares_blocks=*/true,
-    /*grain_rows=*/[](const Stage& stage) { return stage.integer("block"); }};
+    {.make = make_placement<Paged>,
+     .layer_bytes =
+         [](const Stage& stage, const PlacementContext& context, int64_t) {
+           return PoolShape(stage, context).table_blocks * static_cast<int64_t>(sizeof(int32_t));
+         },
+     .shared_bytes = paged_shared_bytes,
+     .refuses =
+         [](const Stage& stage, const Codec& codec, const RetentionEntry&) {
+           return group_straddles("a block", stage.integer("block"), codec.unit_rows());
+         },
+     .pool =
+         [](const Stage& stage) {
+           return PoolSettings{.block_rows = stage.integer("block"),
+                               .blocks = stage.integer("pool"),
+                               .segment_blocks = stage.integer("segment")};
+         },
+     .set_pool_blocks = [](Stage& stage, int64_t blocks) { stage.values["pool"] = std::to_string(blocks); },
+     .shares_blocks = true,
+     .grain_rows = [](const Stage& stage) { return stage.integer("block"); }}};
 
 }  // namespace kv::placement

@@ -90,6 +90,10 @@ int64_t planes_bytes(const PlacementContext& context, int64_t units) {
 
 namespace {
 
+int repeats_of(ReadMode mode, const PlacementContext& context) {
+  return mode == ReadMode::kRepeat ? context.group : 1;
+}
+
 PlacementContext repeated(PlacementContext context, int repeats) {
   context.heads *= repeats;
   return context;
@@ -98,8 +102,8 @@ PlacementContext repeated(PlacementContext context, int repeats) {
 }  // namespace
 
 ReadCopies::ReadCopies(const Stage& stage, const PlacementContext& context)
-    : repeats_(stage.text("read") == "repeat" ? context.group : 1),
-      on_(stage.text("read") == "copy" || repeats_ > 1),
+    : repeats_(repeats_of(mode(stage), context)),
+      on_(mode(stage) == ReadMode::kCopy || repeats_ > 1),
       order_(axis_order(stage)),
       context_(repeated(context, repeats_)) {}
 
@@ -110,21 +114,14 @@ Parameter ReadCopies::parameter(std::vector<std::string_view> choices) {
                                   : "in place, or from a copy of all rows for every query head");
 }
 
-std::string ReadCopies::refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
-  if (stage.text("read") != "repeat") return "";
-  if (codec.residual > 0 || codec.unit_rows() > 1)
-    return "read=repeat copies encoded rows, and the codec keeps its newest rows raw";
-  if (retention.scores) {
-    return "retention '" + std::string(retention.name) +
-           "' adds up the weights of all queries of a kv head, which read=repeat separates";
-  }
-  return "";
+ReadMode ReadCopies::mode(const Stage& stage) {
+  const std::string& read = stage.text("read");
+  return read == "repeat" ? ReadMode::kRepeat : read == "copy" ? ReadMode::kCopy : ReadMode::kInPlace;
 }
 
-int64_t ReadCopies::bytes(const Stage& stage, const PlacementContext& context, int64_t units) {
-  if (!stage.values.contains("read")) return 0;
-  const ReadCopies copies(stage, context);
-  return copies.on() ? planes_bytes(copies.context_, units) : 0;
+int64_t ReadCopies::bytes(ReadMode mode, const PlacementContext& context, int64_t units) {
+  const int repeats = repeats_of(mode, context);
+  return mode == ReadMode::kCopy || repeats > 1 ? planes_bytes(context, units) * repeats : 0;
 }
 
 Planes& ReadCopies::renew(int sequence, int layer, int64_t units) {

@@ -59,11 +59,9 @@ class ReadCopies {
 
   // The parameter `read`, with those of view, copy and repeat that a placement has.
   static Parameter parameter(std::vector<std::string_view> choices);
-  // Why a placement cannot repeat such rows, or empty if it can or need not.
-  static std::string refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention);
-
-  // The bytes of a copy of one layer's `units`, all heads; 0 where the stage reads in place.
-  static int64_t bytes(const Stage& stage, const PlacementContext& context, int64_t units);
+  static ReadMode mode(const Stage& stage);
+  // The bytes of a copy of one layer's `units`, all heads; 0 where rows are read in place.
+  static int64_t bytes(ReadMode mode, const PlacementContext& context, int64_t units);
 
   bool on() const { return on_; }
   int repeats() const { return repeats_; }

@@ -44,17 +44,6 @@ class Segmented : public ChunksPlacement {
   ReadCopies copies_;
 };
 
-std::unique_ptr<Placement> make_segmented(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Segmented>(stage, context);
-}
-int64_t segmented_layer_bytes(const Stage& stage, const PlacementContext& context, int64_t used) {
-  return ChunksPlacement::bytes(context, stage.integer("rows"), used);
-}
-std::string segmented_refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
-  const std::string straddles = group_straddles("a chunk", stage.integer("rows"), codec.unit_rows());
-  return straddles.empty() ? ReadCopies::refuses(stage, codec, retention) : straddles;
-}
-
 }  // namespace
 
 const PlacementEntry segmented{
@@ -63,13 +52,15 @@ const PlacementEntry segmented{
      .source = "",
      .parameters = {Parameter::integer("rows", "256", 1, 65536, {1, 32}, "rows of a chunk"),
                     ReadCopies::parameter({"view", "copy", "repeat"}), layout_parameter()}},
-    make_segmented,
-    segmented_layer_bytes,
-    nullptr,
-    segmented_refuses,
-    /*layer_tiers=*/nullptr,
-    /*tier_codecs=*/nullptr,
-    /*shares_blocks=*/true,
-    /*grain_rows=*/[](const Stage& stage) { return stage.integer("rows"); }};
+    {.make = make_placement<Segmented>,
+     .layer_bytes = [](const Stage& stage, const PlacementContext& context,
+                       int64_t used) { return ChunksPlacement::bytes(context, stage.integer("rows"), used); },
+     .refuses =
+         [](const Stage& stage, const Codec& codec, const RetentionEntry&) {
+           return group_straddles("a chunk", stage.integer("rows"), codec.unit_rows());
+         },
+     .read = ReadCopies::mode,
+     .shares_blocks = true,
+     .grain_rows = [](const Stage& stage) { return stage.integer("rows"); }}};
 
 }  // namespace kv::placement

@@ -34,9 +34,16 @@
 namespace kv::placement {
 namespace {
 
-std::string folder_of(const Stage& stage) { return SpillFile::folder(stage.text("dir")); }
+TierSettings settings_of(const Stage& stage) {
+  return {.hot_rows = stage.integer("hot"),
+          .warm_rows = stage.integer("warm"),
+          .piece_rows = stage.integer("chunk"),
+          .folder = SpillFile::folder(stage.text("dir")),
+          .direct_io = stage.text("io") == "direct",
+          .link_gbps = static_cast<double>(stage.hundredths("link_gbps")) / 100.0};
+}
 
-// How many of a layer's first chunks lie outside the fast memory, and how many of those in the file.
+// The first chunks of a layer: those outside the fast memory, and those of them in the file.
 struct Borders {
   int64_t cold, not_hot;
   Borders(const Stage& stage, int64_t rows)
@@ -49,15 +56,15 @@ int64_t slot_bytes(const Stage& stage, const TierLevels& levels) {
   return SpillFile::aligned(planes_bytes(levels[2], stage.integer("chunk") / levels[2].unit.rows));
 }
 
-class Tiered : public ChunksPlacement {
+class Tiered : public ChunksPlacement, private Tiers {
  public:
   Tiered(const Stage& stage, const PlacementContext& context)
       : ChunksPlacement(context, stage.integer("chunk")),
         stage_(stage),
         levels_(stage, context),
-        file_(std::make_shared<SpillFile>(*context.memory, folder_of(stage), stage.text("io") == "direct",
-                                          slot_bytes(stage, levels_),
-                                          static_cast<double>(stage.hundredths("link_gbps")) / 100.0)),
+        file_(std::make_shared<SpillFile>(*context.memory, settings_of(stage).folder,
+                                          settings_of(stage).direct_io, slot_bytes(stage, levels_),
+                                          settings_of(stage).link_gbps)),
         slot_(levels_[2], chunk_units()),
         reader_(*context.memory, *file_),
         pages_(*context.memory, *file_, slot_) {}
@@ -75,6 +82,8 @@ class Tiered : public ChunksPlacement {
     ChunksPlacement::reserve(layer, growths);
   }
 
+  Tiers* tiers() override { return this; }
+
   void view(int sequence, int layer, int64_t units) override { settle(sequence, layer, units); }
 
   // The id may be another sequence's by the time that its rows are asked for.
@@ -85,7 +94,7 @@ class Tiered : public ChunksPlacement {
 
   // Chunks that are now among the newest come back to where those lie; so does a shared one that is now filled in
   // part, since other owners may move theirs on, and only whole chunks can be.
-  std::function<void()> prepare_truncation(int sequence, int layer, int64_t, int64_t units) override {
+  std::function<void()> prepare_truncation(int sequence, int layer, int64_t units) override {
     const Borders borders(stage_, units * unit().rows);
     ChunkList kept = list(sequence, layer);
     kept.resize(static_cast<size_t>((units + chunk_units() - 1) / chunk_units()));
@@ -328,10 +337,6 @@ class Tiered : public ChunksPlacement {
   PageReads pages_;
 };
 
-std::unique_ptr<Placement> make_tiered(const Stage& stage, const PlacementContext& context) {
-  return std::make_unique<Tiered>(stage, context);
-}
-
 OuterTiers layer_tiers(const Stage& stage, const PlacementContext& context, int64_t used) {
   const TierLevels levels(stage, context);
   const Borders borders(stage, used * context.unit.rows);
@@ -347,6 +352,9 @@ int64_t tiered_layer_bytes(const Stage& stage, const PlacementContext& context, 
   return ChunksPlacement::bytes(context, stage.integer("chunk"), used - outer.warm_units - outer.disk_units) +
          outer.warm_bytes;
 }
+
+constexpr TierTraits kTraits{
+    .settings = settings_of, .layer_tiers = layer_tiers, .codecs = TierLevels::codecs};
 
 std::string tiered_refuses(const Stage& stage, const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) {
@@ -364,7 +372,7 @@ std::string tiered_refuses(const Stage& stage, const Codec& codec, const Retenti
   const std::string straddles = group_straddles("a chunk", stage.integer("chunk"), codec.unit_rows());
   if (!straddles.empty()) return straddles;
   if (const std::string reason = TierLevels::refuses(stage, codec); !reason.empty()) return reason;
-  return SpillFile::refuses(folder_of(stage), stage.text("io") == "direct");
+  return SpillFile::refuses(settings_of(stage).folder, settings_of(stage).direct_io);
 }
 
 }  // namespace
@@ -385,12 +393,10 @@ const PlacementEntry tiered{
                     TierLevels::parameter("disk_codec",
                                           "how rows in the file are stored; same: as warm ones"),
                     layout_parameter()}},
-    make_tiered,
-    tiered_layer_bytes,
-    nullptr,
-    tiered_refuses,
-    layer_tiers,
-    TierLevels::codecs,
-    /*shares_blocks=*/true};
+    {.make = make_placement<Tiered>,
+     .layer_bytes = tiered_layer_bytes,
+     .refuses = tiered_refuses,
+     .tiers = &kTraits,
+     .shares_blocks = true}};
 
 }  // namespace kv::placement

@@ -18,16 +18,12 @@
 namespace kv::retention {
 namespace {
 
-struct Sharing {
-  int64_t step, floor_hundredths;
-  explicit Sharing(const Stage& stage)
-      : step(stage.integer("step")), floor_hundredths(stage.hundredths("floor")) {}
-};
+int64_t traded_rows(const Stage& stage) { return stage.integer("step"); }
 
 class Ada : public VotedCut {
  public:
-  Ada(const Voting& voting, const Sharing& sharing, const RetentionContext& context)
-      : VotedCut(voting, context), sharing_(sharing) {}
+  Ada(const Stage& stage, const RetentionContext& context)
+      : VotedCut(stage, context), step_(traded_rows(stage)), floor_hundredths_(stage.hundredths("floor")) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Ada>(*this); }
 
   void settle(std::span<const std::unique_ptr<Retention>> heads) override {
@@ -45,13 +41,11 @@ class Ada : public VotedCut {
  private:
   void decide(std::vector<float> votes) override { votes_ = std::move(votes); }
   bool may_keep(int64_t rows) const override {
-    return rows >= budget() - most_steps() * sharing_.step && (rows - budget()) % sharing_.step == 0;
+    return rows >= budget() - most_steps() * step_ && (rows - budget()) % step_ == 0;
   }
 
   // Steps that a head can give away.
-  int64_t most_steps() const {
-    return voted_rows() * (100 - sharing_.floor_hundredths) / 100 / sharing_.step;
-  }
+  int64_t most_steps() const { return voted_rows() * (100 - floor_hundredths_) / 100 / step_; }
 
   // How many of the layer's tokens of the most votes are each head's.
   static std::vector<int64_t> winners(const std::vector<Ada*>& heads, int64_t rows) {
@@ -71,7 +65,7 @@ class Ada : public VotedCut {
     std::vector<int64_t> rows, order(heads.size());
     int64_t left = count * steps;
     for (const int64_t own : won) {
-      rows.push_back(mean - steps * sharing_.step + steps * own / mean * sharing_.step);
+      rows.push_back(mean - steps * step_ + steps * own / mean * step_);
       left -= steps * own / mean;
     }
     std::iota(order.begin(), order.end(), int64_t{0});
@@ -80,49 +74,32 @@ class Ada : public VotedCut {
     });
     for (size_t i = 0; left > 0; i = (i + 1) % order.size()) {
       int64_t& its = rows[static_cast<size_t>(order[i])];
-      if (its + sharing_.step > tokens) continue;  // it has no more
-      its += sharing_.step;
+      if (its + step_ > tokens) continue;  // it has no more
+      its += step_;
       --left;
     }
     return rows;
   }
 
-  Sharing sharing_;
+  int64_t step_, floor_hundredths_;
   std::vector<float> votes_;  // of the prompt that is being cut
 };
 
-std::unique_ptr<Retention> make_ada(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<Ada>(Voting(stage, context.max_tokens), Sharing(stage), context);
+std::vector<Parameter> ada_parameters() {
+  std::vector<Parameter> parameters = voting_parameters("rows of a head on average, the window included");
+  parameters.push_back(
+      Parameter::decimal("floor", "0.2", 0, 100, {}, "share of its mean that every head keeps"));
+  parameters.push_back(Parameter::integer("step", "16", 1, 4096, {}, "rows that heads trade at a time"));
+  return parameters;
 }
-int64_t ada_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return PromptCut::slots(Voting(stage, lengths.max_tokens).budget, lengths);
-}
-int64_t ada_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return PromptCut::metadata_bytes(Voting(stage, max_tokens).budget, max_tokens);
-}
-int64_t traded_rows(const Stage& stage) { return Sharing(stage).step; }
 
 }  // namespace
 
-const RetentionEntry ada{
+const RetentionEntry ada = prompt_cut_entry<Ada, Voting>(
     {.name = "ada",
      .help = "cuts a long prompt as snapkv does; the heads of a layer compete for its rows",
      .source = "Ada-KV, Feng et al. 2024 (arXiv:2407.11550)",
-     .parameters = {Parameter::rows("budget", "256", {48}, "rows of a head on average, the window included"),
-                    Parameter::integer("window", "32", 1, 1024, {16},
-                                       "last tokens of the prompt: they vote, and stay"),
-                    Parameter::integer("kernel", "5", 1, 63, {7},
-                                       "neighbours that votes are averaged over; odd"),
-                    Parameter::decimal("floor", "0.2", 0, 100, {}, "share of its mean that every head keeps"),
-                    Parameter::integer("step", "16", 1, 4096, {}, "rows that heads trade at a time")}},
-    make_ada,
-    ada_slots,
-    ada_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true,
-    /*cuts_prompt=*/true,
-    "a prompt that was cut stays cut",
-    /*ragged=*/true,
-    traded_rows};
+     .parameters = ada_parameters()},
+    {.ragged = true, .traded_rows = traded_rows});
 
 }  // namespace kv::retention

@@ -5,10 +5,6 @@
 
 namespace kv {
 
-int64_t Evicting::metadata_bytes(int64_t budget, int64_t max_tokens, SlotScores scores) {
-  return SlotTable::bytes(std::min(budget, max_tokens), scores);
-}
-
 Evicting::Evicting(int64_t budget, const RetentionContext& context, SlotScores scores,
                    const EvictionRule& rule)
     : budget_(std::min(budget, context.max_tokens)),
@@ -23,7 +19,7 @@ Evicting::Evicting(const Evicting& other)
       table_(other.table_->clone()) {}
 
 int64_t Evicting::admit(std::span<const float> key) {
-  if (table_->device()) return count_ < budget_ ? count_++ : (++count_, kChosenByDevice);
+  if (table_->chooses()) return count_ < budget_ ? count_++ : (++count_, kChosenByTable);
   const int64_t slot = count_ < budget_ ? count_ : victim();
   table_->tokens()[slot] = static_cast<int32_t>(count_++);
   if (scored_) table_->scores()[slot] = first_score(key);

@@ -81,8 +81,10 @@ struct Moments {
 
 class Expected : public PromptCut {
  public:
-  Expected(const Settings& settings, const RetentionContext& context)
-      : PromptCut(settings.budget, context), settings_(settings), rope_(context.rope) {}
+  Expected(const Stage& stage, const RetentionContext& context)
+      : PromptCut(Settings(stage, context.max_tokens).budget, context),
+        settings_(stage, context.max_tokens),
+        rope_(context.rope) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Expected>(*this); }
 
   Slice next(int64_t remaining) override {
@@ -164,33 +166,16 @@ class Expected : public PromptCut {
   const Rope* rope_;
 };
 
-std::unique_ptr<Retention> make_expected(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<Expected>(Settings(stage, context.max_tokens), context);
-}
-int64_t expected_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return PromptCut::slots(Settings(stage, lengths.max_tokens).budget, lengths);
-}
-int64_t expected_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return PromptCut::metadata_bytes(Settings(stage, max_tokens).budget, max_tokens);
-}
-
 }  // namespace
 
-const RetentionEntry expected{
+const RetentionEntry expected = prompt_cut_entry<Expected, Settings>(
     {.name = "expected",
      .help = "cuts a long prompt down to what queries like its own are expected to attend to",
      .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636)",
-     .parameters = {Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
-                    Parameter::integer("sinks", "4", 0, 1024, {},
-                                       "first tokens, which stay and are not counted"),
-                    Parameter::integer("future", "0", 0, 65536, {},
-                                       "coming positions that RoPE is averaged over; 0: rows without RoPE")}},
-    make_expected,
-    expected_slots,
-    expected_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true,
-    /*cuts_prompt=*/true,
-    "a prompt that was cut stays cut"};
+     .parameters = {
+         Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
+         Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay and are not counted"),
+         Parameter::integer("future", "0", 0, 65536, {},
+                            "coming positions that RoPE is averaged over; 0: rows without RoPE")}});
 
 }  // namespace kv::retention

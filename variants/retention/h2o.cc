@@ -14,7 +14,6 @@
 #include "kernels/math.h"
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
-#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -23,18 +22,14 @@ namespace {
 // prefill.
 constexpr int64_t kMostScoredTokens = 64;
 
-struct Budget {
-  int64_t heavy, recent;
-  Budget(const Stage& stage, int64_t max_tokens)
-      : heavy(stage.rows("heavy", max_tokens)), recent(stage.rows("recent", max_tokens)) {}
-};
-
-class H2o : public Evicting {
+class H2o : public EvictingPolicy<H2o, SlotScores::kOfAttention> {
  public:
-  H2o(const Budget& budget, const RetentionContext& context)
-      : Evicting(budget.heavy + budget.recent, context, SlotScores::kOfAttention, {.recent = budget.recent}),
-        recent_(budget.recent) {}
-  std::unique_ptr<Retention> clone() const override { return std::make_unique<H2o>(*this); }
+  H2o(const Stage& stage, const RetentionContext& context)
+      : EvictingPolicy(stage, context, {.recent = stage.rows("recent", context.max_tokens)}),
+        recent_(stage.rows("recent", context.max_tokens)) {}
+  static int64_t budget_of(const Stage& stage, int64_t max_tokens) {
+    return stage.rows("heavy", max_tokens) + stage.rows("recent", max_tokens);
+  }
 
   Slice next(int64_t remaining) override {
     return {.tokens = std::min(Evicting::next(remaining).tokens, kMostScoredTokens), .scored = true};
@@ -60,33 +55,14 @@ class H2o : public Evicting {
   int64_t recent_;
 };
 
-std::unique_ptr<Retention> make_h2o(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<H2o>(Budget(stage, context.max_tokens), context);
-}
-int64_t h2o_slots(const Stage& stage, const SequenceLengths& lengths) {
-  const Budget budget(stage, lengths.max_tokens);
-  return std::min(lengths.tokens, budget.heavy + budget.recent);
-}
-int64_t h2o_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  const Budget budget(stage, max_tokens);
-  return Evicting::metadata_bytes(budget.heavy + budget.recent, max_tokens, SlotScores::kOfAttention);
-}
-
 }  // namespace
 
-const RetentionEntry h2o{
+const RetentionEntry h2o = H2o::entry(
     {.name = "h2o",
      .help = "heavy hitters by accumulated attention, and the newest tokens",
      .source = "H2O, Zhang et al. 2023 (arXiv:2306.14048)",
      .parameters = {Parameter::rows("heavy", "128", {16}, "rows kept for the attention they have received"),
-                    Parameter::rows("recent", "128", {16}, "newest tokens, never evicted"),
-                    positions_parameter()}},
-    make_h2o,
-    h2o_slots,
-    h2o_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true,
-    /*cuts_prompt=*/false,
-    "scores are sums over all queries, which cannot be taken apart"};
+                    Parameter::rows("recent", "128", {16}, "newest tokens, never evicted")}},
+    {.irreversible = "scores are sums over all queries, which cannot be taken apart"});
 
 }  // namespace kv::retention

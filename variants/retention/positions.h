@@ -10,5 +10,6 @@ inline Parameter positions_parameter() {
       "positions", {"absolute", "cache"},
       "keys are rotated by their token's position, or when read by their position in the cache");
 }
+inline bool rotates_by_cache_position(const Stage& stage) { return stage.text("positions") == "cache"; }
 
 }  // namespace kv

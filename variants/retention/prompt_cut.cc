@@ -115,6 +115,12 @@ Voting::Voting(const Stage& stage, int64_t max_tokens)
     throw std::invalid_argument(stage.name + ": kernel must be odd, not " + std::to_string(kernel));
 }
 
+std::vector<Parameter> voting_parameters(std::string_view help_of_budget) {
+  return {Parameter::rows("budget", "256", {48}, help_of_budget),
+          Parameter::integer("window", "32", 1, 1024, {16}, "last tokens of the prompt: they vote, and stay"),
+          Parameter::integer("kernel", "5", 1, 63, {7}, "neighbours that votes are averaged over; odd")};
+}
+
 Slice VotedCut::next(int64_t remaining) {
   const int64_t tokens = find_prompt(remaining);
   if (count() == 0 && tokens > 0) return {.tokens = tokens - voting_.window, .scored = false};

@@ -1,6 +1,6 @@
-// What policies share that cut a prompt down once and keep all later tokens. The prompt is the first step of more than
-// one token on an empty sequence; it attends in full. If it is longer than `budget` rows, the policy then says which of
-// its tokens stay. Their rows move to the front in the order of their tokens.
+// Policies that cut a prompt down once and keep all later tokens. The prompt is the first step of more than one token on
+// an empty sequence; it attends in full. If it is longer than `budget` rows, the policy then says which of its tokens
+// stay. Their rows move to the front in the order of their tokens.
 //
 // Counted in the ledger: an i32 token id for each row that a prompt is cut down to.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "variants/core/entry.h"
@@ -41,11 +42,12 @@ class PromptCut : public Retention {
   PromptCut(int64_t budget, const RetentionContext& context);
   PromptCut(const PromptCut& other);
 
-  // Notes the prompt where this is the first slice of a sequence: its tokens, if they are more than the budget; else 0.
+  // Records the prompt if this is the first slice of a sequence. Returns its tokens if they are more than the budget; else
+  // 0.
   int64_t find_prompt(int64_t remaining);
   // To be called once before compact(): the tokens of the prompt that stay, ascending.
   void keep(std::vector<int64_t> tokens) { keep_ = std::move(tokens); }
-  // Whether a prompt may have been cut down to so many rows.
+  // True if a prompt may have been cut down to so many rows.
   virtual bool may_keep(int64_t rows) const { return rows == budget_; }
   // Makes room for as many ids, in place of those for `budget`. Heads that share a budget free all their room before
   // any of them takes it anew.
@@ -68,6 +70,21 @@ class PromptCut : public Retention {
   std::vector<int64_t> keep_;
 };
 
+// The entry of such a policy, made of stage and context. `Settings(stage, max_tokens)` has its budget.
+template <class Policy, class Settings>
+RetentionEntry prompt_cut_entry(Entry about, RetentionTraits traits = {}) {
+  traits.make = make_retention<Policy>;
+  traits.slots = [](const Stage& stage, const SequenceLengths& lengths) {
+    return PromptCut::slots(Settings(stage, lengths.max_tokens).budget, lengths);
+  };
+  traits.metadata_bytes = [](const Stage& stage, int64_t max_tokens) {
+    return PromptCut::metadata_bytes(Settings(stage, max_tokens).budget, max_tokens);
+  };
+  traits.scores = traits.cuts_prompt = true;
+  traits.irreversible = "a prompt that was cut stays cut";
+  return {std::move(about), traits};
+}
+
 // Policies by which the last `window` tokens of the prompt vote, and stay: an earlier token's votes are the
 // probabilities that their queries gave it, summed over them and over the head's group of query heads, then summed over
 // `kernel` neighbours so that a find keeps its surroundings. (An average would order them alike.)
@@ -77,6 +94,9 @@ struct Voting {
   Voting(const Stage& stage, int64_t max_tokens);
 };
 
+// The parameters of Voting.
+std::vector<Parameter> voting_parameters(std::string_view help_of_budget);
+
 class VotedCut : public PromptCut {
  public:
   // A prompt that is too long comes in two slices, of which only the voters' is scored.
@@ -84,8 +104,8 @@ class VotedCut : public PromptCut {
   void observe(std::span<const float> weights) final;
 
  protected:
-  VotedCut(const Voting& voting, const RetentionContext& context)
-      : PromptCut(voting.budget, context), voting_(voting) {}
+  VotedCut(const Stage& stage, const RetentionContext& context)
+      : PromptCut(Voting(stage, context.max_tokens).budget, context), voting_(stage, context.max_tokens) {}
 
   // `votes` [prompt - window].
   virtual void decide(std::vector<float> votes) = 0;

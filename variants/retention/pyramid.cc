@@ -43,14 +43,12 @@ Stage pyramid_of_layer(const Stage& stage, int layer, int layers, int64_t max_to
   return snapkv_of(stage, std::to_string(window + before(layer + 1) - before(layer)));
 }
 
-std::unique_ptr<Retention> make_pyramid(const Stage& stage, const RetentionContext& context) {
-  return snapkv.make(snapkv_of(stage, stage.text("budget")), context);
-}
-int64_t pyramid_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return snapkv.slots(snapkv_of(stage, stage.text("budget")), lengths);
-}
-int64_t pyramid_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return snapkv.metadata_bytes(snapkv_of(stage, stage.text("budget")), max_tokens);
+std::vector<Parameter> pyramid_parameters() {
+  std::vector<Parameter> parameters = voting_parameters("rows of a layer on average, the window included");
+  parameters.push_back(Parameter::decimal("beta", "20", 100, 100000, {},
+                                          "the mean over what the last layer keeps beside its window"));
+  parameters.push_back(positions_parameter());
+  return parameters;
 }
 
 }  // namespace
@@ -59,23 +57,23 @@ const RetentionEntry pyramid{
     {.name = "pyramid",
      .help = "cuts a long prompt as snapkv does, with budgets that fall from layer to layer",
      .source = "PyramidKV, Cai et al. 2024 (arXiv:2406.02069)",
-     .parameters = {Parameter::rows("budget", "256", {48}, "rows of a layer on average, the window included"),
-                    Parameter::integer("window", "32", 1, 1024, {16},
-                                       "last tokens of the prompt: they vote, and stay"),
-                    Parameter::integer("kernel", "5", 1, 63, {7},
-                                       "neighbours that votes are averaged over; odd"),
-                    Parameter::decimal("beta", "20", 100, 100000, {},
-                                       "the mean over what the last layer keeps beside its window"),
-                    positions_parameter()}},
-    make_pyramid,
-    pyramid_slots,
-    pyramid_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true,
-    /*cuts_prompt=*/true,
-    "a prompt that was cut stays cut",
-    /*ragged=*/false,
-    /*traded_rows=*/nullptr,
-    pyramid_of_layer};
+     .parameters = pyramid_parameters()},
+    {.make =
+         [](const Stage& stage, const RetentionContext& context) {
+           return snapkv.make(snapkv_of(stage, stage.text("budget")), context);
+         },
+     .slots =
+         [](const Stage& stage, const SequenceLengths& lengths) {
+           return snapkv.slots(snapkv_of(stage, stage.text("budget")), lengths);
+         },
+     .metadata_bytes =
+         [](const Stage& stage, int64_t max_tokens) {
+           return snapkv.metadata_bytes(snapkv_of(stage, stage.text("budget")), max_tokens);
+         },
+     .scores = true,
+     .cuts_prompt = true,
+     .irreversible = "a prompt that was cut stays cut",
+     .of_layer = pyramid_of_layer,
+     .rotates_at_read = rotates_by_cache_position}};
 
 }  // namespace kv::retention

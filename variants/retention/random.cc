@@ -7,7 +7,6 @@
 
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
-#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
@@ -26,12 +25,12 @@ uint64_t stream_of(uint64_t seed, uint64_t head) {
   return mix((first ^ mix(head + kGolden)) + kGolden);
 }
 
-class Random : public Evicting {
+class Random : public EvictingPolicy<Random, SlotScores::kNone> {
  public:
-  Random(int64_t budget, int64_t seed, const RetentionContext& context)
-      : Evicting(budget, context, SlotScores::kNone),
-        stream_(stream_of(static_cast<uint64_t>(seed), static_cast<uint64_t>(context.head))) {}
-  std::unique_ptr<Retention> clone() const override { return std::make_unique<Random>(*this); }
+  Random(const Stage& stage, const RetentionContext& context)
+      : EvictingPolicy(stage, context),
+        stream_(
+            stream_of(static_cast<uint64_t>(stage.integer("seed")), static_cast<uint64_t>(context.head))) {}
 
  private:
   int64_t victim() const override {
@@ -42,28 +41,12 @@ class Random : public Evicting {
   uint64_t stream_;
 };
 
-std::unique_ptr<Retention> make_random(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<Random>(stage.rows("budget", context.max_tokens), stage.integer("seed"), context);
-}
-int64_t random_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
-}
-int64_t random_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kNone);
-}
-
 }  // namespace
 
-const RetentionEntry random{
+const RetentionEntry random = Random::entry(
     {.name = "random",
      .help = "drops tokens at random: the control of every other policy",
      .source = "",
-     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
-                    Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws"),
-                    positions_parameter()}},
-    make_random,
-    random_slots,
-    random_metadata_bytes,
-    /*keeps_all=*/false};
+     .parameters = {budget_parameter(), Parameter::integer("seed", "0", 0, 999999999, {}, "of the draws")}});
 
 }  // namespace kv::retention

@@ -12,17 +12,6 @@
 #include "variants/retention/window.h"
 
 namespace kv::retention {
-namespace {
-
-std::unique_ptr<Retention> make_ring(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<Window>(stage.rows("window", context.max_tokens), stage.integer("sinks"));
-}
-int64_t ring_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return std::min(lengths.tokens, stage.rows("window", lengths.max_tokens) + stage.integer("sinks"));
-}
-int64_t ring_metadata_bytes(const Stage&, int64_t) { return 0; }
-
-}  // namespace
 
 const RetentionEntry ring{
     {.name = "ring",
@@ -33,9 +22,13 @@ const RetentionEntry ring{
                         .or_word("model"),
                     Parameter::integer("sinks", "0", 0, 65536, {4}, "first tokens kept for good"),
                     positions_parameter()}},
-    make_ring,
-    ring_slots,
-    ring_metadata_bytes,
-    /*keeps_all=*/false};
+    {.make = [](const Stage& stage, const RetentionContext& context) -> std::unique_ptr<Retention> {
+       return std::make_unique<Window>(stage.rows("window", context.max_tokens), stage.integer("sinks"));
+     },
+     .slots =
+         [](const Stage& stage, const SequenceLengths& lengths) {
+           return std::min(lengths.tokens, stage.rows("window", lengths.max_tokens) + stage.integer("sinks"));
+         },
+     .rotates_at_read = rotates_by_cache_position}};
 
 }  // namespace kv::retention

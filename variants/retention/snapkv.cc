@@ -14,40 +14,27 @@ namespace {
 
 class SnapKv : public VotedCut {
  public:
-  SnapKv(const Voting& voting, const RetentionContext& context) : VotedCut(voting, context) {}
+  SnapKv(const Stage& stage, const RetentionContext& context) : VotedCut(stage, context) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<SnapKv>(*this); }
 
  private:
   void decide(std::vector<float> votes) override { keep_most_voted(votes, voted_rows()); }
 };
 
-std::unique_ptr<Retention> make_snapkv(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<SnapKv>(Voting(stage, context.max_tokens), context);
-}
-int64_t snapkv_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return PromptCut::slots(Voting(stage, lengths.max_tokens).budget, lengths);
-}
-int64_t snapkv_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return PromptCut::metadata_bytes(Voting(stage, max_tokens).budget, max_tokens);
+std::vector<Parameter> snapkv_parameters() {
+  std::vector<Parameter> parameters =
+      voting_parameters("rows that the prompt is cut down to, the window included");
+  parameters.push_back(positions_parameter());
+  return parameters;
 }
 
 }  // namespace
 
-const RetentionEntry snapkv{
+const RetentionEntry snapkv = prompt_cut_entry<SnapKv, Voting>(
     {.name = "snapkv",
      .help = "cuts a long prompt down to what its last queries look at, and keeps all that follows",
      .source = "SnapKV, Li et al. 2024 (arXiv:2404.14469)",
-     .parameters =
-         {Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to, the window included"),
-          Parameter::integer("window", "32", 1, 1024, {16}, "last tokens of the prompt: they vote, and stay"),
-          Parameter::integer("kernel", "5", 1, 63, {7}, "neighbours that votes are averaged over; odd"),
-          positions_parameter()}},
-    make_snapkv,
-    snapkv_slots,
-    snapkv_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true,
-    /*cuts_prompt=*/true,
-    "a prompt that was cut stays cut"};
+     .parameters = snapkv_parameters()},
+    {.rotates_at_read = rotates_by_cache_position});
 
 }  // namespace kv::retention

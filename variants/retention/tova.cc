@@ -12,16 +12,14 @@
 #include "kernels/math.h"
 #include "variants/list.h"
 #include "variants/retention/evicting.h"
-#include "variants/retention/positions.h"
 
 namespace kv::retention {
 namespace {
 
-class Tova : public Evicting {
+class Tova : public EvictingPolicy<Tova, SlotScores::kOfAttention> {
  public:
-  Tova(int64_t budget, const RetentionContext& context)
-      : Evicting(budget, context, SlotScores::kOfAttention, {.newest_query = true}) {}
-  std::unique_ptr<Retention> clone() const override { return std::make_unique<Tova>(*this); }
+  Tova(const Stage& stage, const RetentionContext& context)
+      : EvictingPolicy(stage, context, {.newest_query = true}) {}
 
   // Only a query before an eviction is scored, alone: the one that fills the last slot, and all after it.
   Slice next(int64_t remaining) override {
@@ -45,28 +43,11 @@ class Tova : public Evicting {
   }
 };
 
-std::unique_ptr<Retention> make_tova(const Stage& stage, const RetentionContext& context) {
-  return std::make_unique<Tova>(stage.rows("budget", context.max_tokens), context);
-}
-int64_t tova_slots(const Stage& stage, const SequenceLengths& lengths) {
-  return std::min(lengths.tokens, stage.rows("budget", lengths.max_tokens));
-}
-int64_t tova_metadata_bytes(const Stage& stage, int64_t max_tokens) {
-  return Evicting::metadata_bytes(stage.rows("budget", max_tokens), max_tokens, SlotScores::kOfAttention);
-}
-
 }  // namespace
 
-const RetentionEntry tova{
-    {.name = "tova",
-     .help = "drops what the newest query attended to least",
-     .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
-     .parameters = {Parameter::rows("budget", "256", {32}, "rows kept, the query's own included"),
-                    positions_parameter()}},
-    make_tova,
-    tova_slots,
-    tova_metadata_bytes,
-    /*keeps_all=*/false,
-    /*scores=*/true};
+const RetentionEntry tova = Tova::entry({.name = "tova",
+                                         .help = "drops what the newest query attended to least",
+                                         .source = "TOVA, Oren et al. 2024 (arXiv:2401.06104)",
+                                         .parameters = {budget_parameter()}});
 
 }  // namespace kv::retention

@@ -1,15 +1,16 @@
 // The last `window` tokens, the query's own included, and the first `sinks`: each new token overwrites the oldest one
-// that is not a sink. Which token a slot holds follows from the number of tokens alone, so nothing is stored a slot.
+// that is not a sink. The number of tokens alone says which token a slot holds, so slots have no metadata.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
 
-#include "variants/core/retention.h"
+#include "variants/core/entry.h"
+#include "variants/retention/counted.h"
 
 namespace kv {
 
-class Window : public Retention {
+class Window : public Counted {
  public:
   Window(int64_t window, int64_t sinks) : window_(window), sinks_(sinks) {}
   std::unique_ptr<Retention> clone() const override { return std::make_unique<Window>(*this); }
@@ -18,7 +19,6 @@ class Window : public Retention {
     const int64_t token = count_++;
     return token < sinks_ ? token : sinks_ + (token - sinks_) % window_;
   }
-  int64_t slots() const override { return slots_after(count_); }
   int64_t token_at(int64_t slot) const override {
     if (slot < sinks_) return slot;
     // Both counted from the first token after the sinks.
@@ -39,16 +39,9 @@ class Window : public Retention {
     return {.tokens = std::clamp<int64_t>(sinks_ + window_ - count_, 1, remaining)};
   }
   int64_t earliest() const override { return count_ > sinks_ + window_ ? count_ : 0; }
-  void truncate(int64_t tokens) override { count_ = tokens; }
-  void save(Writer& to) const override { to.put(count_); }
-  bool load(Reader& from, int64_t tokens) override {
-    count_ = from.get<int64_t>();
-    return count_ == tokens;
-  }
 
  private:
   int64_t window_, sinks_;
-  int64_t count_ = 0;
 };
 
 }  // namespace kv

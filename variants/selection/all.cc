@@ -3,6 +3,6 @@
 
 namespace kv::selection {
 
-const SelectionEntry all{{.name = "all", .help = "reads every kept row", .source = "", .parameters = {}}};
+const SelectionEntry all{{.name = "all", .help = "reads every kept row", .source = "", .parameters = {}}, {}};
 
 }  // namespace kv::selection

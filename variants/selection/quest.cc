@@ -44,12 +44,12 @@ int64_t page_bytes(int head_dim) { return 2 * head_dim * static_cast<int64_t>(si
 
 class Quest : public Selection {
  public:
-  Quest(const Settings& settings, const SelectionContext& context)
-      : settings_(settings),
+  Quest(const Stage& stage, const SelectionContext& context)
+      : settings_(stage),
         head_dim_(context.head_dim),
         memory_(context.memory),
         bounds_(*context.memory,
-                static_cast<size_t>(settings.pages(context.max_tokens) * page_bytes(head_dim_)),
+                static_cast<size_t>(settings_.pages(context.max_tokens) * page_bytes(head_dim_)),
                 ByteKind::kMetadata) {}
   // The copy finds its bounds in its rows.
   Quest(const Quest& other)
@@ -119,17 +119,6 @@ class Quest : public Selection {
   int64_t rows_ = 0;  // that the bounds are of
 };
 
-std::unique_ptr<Selection> make_quest(const Stage& stage, const SelectionContext& context) {
-  return std::make_unique<Quest>(Settings(stage), context);
-}
-int64_t quest_metadata_bytes(const Stage& stage, const SelectionContext& context) {
-  return Settings(stage).pages(context.max_tokens) * page_bytes(context.head_dim);
-}
-int64_t quest_candidates(const Stage& stage, int64_t rows) { return Settings(stage).pages(rows); }
-int64_t quest_choice_bytes(const Stage& stage, int64_t rows, int head_dim) {
-  return Settings(stage).pages(rows) * page_bytes(head_dim);
-}
-
 std::string quest_refuses(const Codec& codec, const RetentionEntry& retention) {
   if (!retention.keeps_all) return "keeps bounds of pages of rows, and the retention overwrites rows";
   if (codec.unit_rows() > 1 || codec.residual > 0)
@@ -149,10 +138,14 @@ const SelectionEntry quest{
                         "share of the pages that is read, rounded up; the newest is one of them"),
                     Parameter::integer("least", "1", 1, 1 << 20, {2},
                                        "pages that are read in any case, if there are as many")}},
-    make_quest,
-    quest_metadata_bytes,
-    quest_candidates,
-    quest_choice_bytes,
-    quest_refuses};
+    {.make = make_selection<Quest>,
+     .metadata_bytes =
+         [](const Stage& stage, const SelectionContext& context) {
+           return Settings(stage).pages(context.max_tokens) * page_bytes(context.head_dim);
+         },
+     .candidates = [](const Stage& stage, int64_t rows) { return Settings(stage).pages(rows); },
+     .choice_bytes = [](const Stage& stage, int64_t rows,
+                        int head_dim) { return Settings(stage).pages(rows) * page_bytes(head_dim); },
+     .refuses = quest_refuses}};
 
 }  // namespace kv::selection

@@ -13,7 +13,7 @@ namespace {
 
 class TopK : public Selection {
  public:
-  explicit TopK(int64_t rows) : rows_(rows) {}
+  TopK(const Stage& stage, const SelectionContext& context) : rows_(stage.rows("rows", context.max_tokens)) {}
   std::unique_ptr<Selection> clone() const override { return std::make_unique<TopK>(*this); }
   std::vector<RowRange> choose(const SelectionInput& in) override {
     return largest(in.scores, in.order, std::min(rows_, in.rows), 1, in.rows);
@@ -22,13 +22,6 @@ class TopK : public Selection {
  private:
   int64_t rows_;
 };
-
-std::unique_ptr<Selection> make_topk(const Stage& stage, const SelectionContext& context) {
-  return std::make_unique<TopK>(stage.rows("rows", context.max_tokens));
-}
-int64_t topk_metadata_bytes(const Stage&, const SelectionContext&) { return 0; }
-int64_t topk_candidates(const Stage&, int64_t rows) { return rows; }
-int64_t topk_choice_bytes(const Stage&, int64_t, int) { return 0; }
 
 std::string topk_refuses(const Codec& codec, const RetentionEntry&) {
   if (codec.unit_rows() == 1) return "";
@@ -44,11 +37,6 @@ const SelectionEntry topk{
      .source = "",
      .parameters = {Parameter::rows("rows", "256", {32},
                                     "rows read of each head, after all were read once")}},
-    make_topk,
-    topk_metadata_bytes,
-    topk_candidates,
-    topk_choice_bytes,
-    topk_refuses,
-    /*weighs=*/true};
+    {.make = make_selection<TopK>, .refuses = topk_refuses, .weighs = true}};
 
 }  // namespace kv::selection

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "variants/storage/gpu_slot_table.h"
+
 namespace kv {
 namespace {
 
@@ -54,11 +56,11 @@ void GpuAppend::store_slots(const NewRows& in) {
     for (int64_t i = 0; i < in.n; ++i) {
       const int64_t row = (head * in.n + i) * d;
       const int64_t slot = policy.admit({in.k + row, static_cast<size_t>(d)});
-      if (slot != Retention::kChosenByDevice) {
+      if (slot != Retention::kChosenByTable) {
         token_of_slot[slot] = i;
       } else {
         if (!evicting_tasks_.empty() && evicting_tasks_.back().token != in.first) evict_and_encode();
-        evicting_tasks_.push_back({policy.device_scores(), slot_runs(in, head, policy.slots()),
+        evicting_tasks_.push_back({device_scores(policy), slot_runs(in, head, policy.slots()),
                                    bytes_of(in.k + row), bytes_of(in.v + row), in.first});
       }
     }

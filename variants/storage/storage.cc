@@ -1,10 +1,10 @@
 // The one place that asks whose memory it is.
 #include "variants/storage/storage.h"
 
-#include "variants/storage/gpu.h"
 #include "variants/storage/gpu_slot_table.h"
-#include "variants/storage/host.h"
+#include "variants/storage/gpu_storage.h"
 #include "variants/storage/host_slot_table.h"
+#include "variants/storage/host_storage.h"
 
 namespace kv {
 

@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 
 namespace kv::experiments {
 

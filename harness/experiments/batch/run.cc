@@ -226,9 +226,9 @@ constexpr const config::AnyKey* kBatchKeys[] = {&kPaddingKey};
 
 Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                        int times) {
-  const auto pool = spec.placement.values.find("pool");
-  if (pool == spec.placement.values.end() || pool->second != "0") return spec;
-  const int64_t block = spec.placement.integer("block");
+  const std::optional<PoolSettings> pool = pool_settings(spec);
+  if (!pool || pool->blocks > 0) return spec;
+  const int64_t block = pool->block_rows;
   int64_t blocks = 0;
   for (const int64_t tokens : lengths) {
     // A prompt that is cut is stored whole before.
@@ -237,9 +237,7 @@ Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<cons
       blocks += (rows + block - 1) / block;
     }
   }
-  Spec fitting = spec;
-  fitting.placement.values["pool"] = std::to_string(std::max<int64_t>(1, blocks * shape.layers * times));
-  return fitting;
+  return with_pool(spec, std::max<int64_t>(1, blocks * shape.layers * times));
 }
 
 constexpr ColumnGroup kBatchGroups[] = {

@@ -108,8 +108,8 @@ SequenceId run_operation(const Operation& operation, Subject& subject) {
 // Compaction is of pools that come in segments.
 bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
   return !operation.prepare || specs.any([](const Spec& spec) {
-    const auto segment = spec.placement.values.find("segment");
-    return segment != spec.placement.values.end() && segment->second != "0";
+    const std::optional<PoolSettings> pool = pool_settings(spec);
+    return pool && pool->segment_blocks > 0;
   });
 }
 

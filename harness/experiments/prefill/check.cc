@@ -5,7 +5,7 @@
 
 #include "harness/verify/reference/attention.h"
 #include "harness/verify/rows.h"
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {

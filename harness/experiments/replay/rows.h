@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 #include "harness/planner/trace_facts.h"
 #include "harness/results/row.h"
 

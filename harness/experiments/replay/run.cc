@@ -17,7 +17,7 @@
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
 #include "harness/measure/time_columns.h"
-#include "harness/planner/plan.h"
+#include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"

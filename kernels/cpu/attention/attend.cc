@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/attention/attention_task.h"
 #include "kernels/cpu/attention/attention_weights.h"
+#include "kernels/cpu/attention/multiplied_codes.h"
 #include "kernels/cpu/attention/prefill_task.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/format/descriptor.h"
@@ -369,17 +370,16 @@ std::string int8_reason(const Encoding& e) {
 }
 
 bool scores_codes(const Encoding& k, int head_dim) {
-  return !cpu::isa_is_scalar() && descriptor_of(k.format).fills_words(k, head_dim);
+  return !cpu::isa_is_scalar() && cpu::multiplies_k_codes(k, head_dim);
 }
 
 bool weighs_codes(const Encoding& v, int head_dim) {
-  const FormatDescriptor& format = descriptor_of(v.format);
-  return !cpu::isa_is_scalar() && format.fills_words(v, head_dim) && format.scaling != Scaling::kChannel;
+  return !cpu::isa_is_scalar() && cpu::multiplies_v_codes(v, head_dim);
 }
 
 std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens,
                                   Arithmetic arithmetic) {
-  const std::string decode = arithmetic == Arithmetic::kInt8 && tokens < kPrefillTokens ? "/int8/" : "/";
+  const std::string decode = cpu::multiplies_int8(arithmetic, tokens) ? "/int8/" : "/";
   const std::string path = is_prefill({.spans = {}, .n = tokens}) ? "/prefill/" : decode;
   return std::string(cpu::active_isa()) + path + encodings_name(k, v);
 }

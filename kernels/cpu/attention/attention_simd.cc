@@ -11,6 +11,7 @@
 #include "kernels/cpu/attention/attention_task.h"
 #include "kernels/cpu/attention/code_work.h"
 #include "kernels/cpu/attention/float_work.h"
+#include "kernels/cpu/attention/multiplied_codes.h"
 #include "kernels/cpu/attention/tile.h"
 #include "kernels/cpu/attention/tile_batch.h"
 #include "kernels/cpu/targets.h"
@@ -93,7 +94,7 @@ class TaskRunner {
     const LocatedTile& tile = next_->tile[0];
     const Encoding& v = tile.run[0].v;
     const bool whole_rows = descriptor_of(v.format).scaling == Scaling::kRow && tile.task->queries == 1;
-    if (!adds_codes(v) || whole_rows) return others;
+    if (!multiplies_v_codes(v, head_dim_) || whole_rows) return others;
     return others + std::max<int64_t>(0, next_->v_lines / next_->tiles - tile.rows);
   }
 
@@ -175,9 +176,7 @@ class TaskRunner {
 
   int64_t row_bytes(const Encoding& e) const { return unit_data_bytes(e, head_dim_) / e.group; }
 
-  bool is_int8() const {
-    return task_->problem->arithmetic == Arithmetic::kInt8 && task_->problem->n < kPrefillTokens;
-  }
+  bool is_int8() const { return multiplies_int8(task_->problem->arithmetic, task_->problem->n); }
 
   CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
   FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
@@ -213,7 +212,7 @@ class TaskRunner {
   void score(const Tile& tile, const Run& run) {
     const FormatDescriptor& format = descriptor_of(run.k.format);
     float* scores = s_.scores + run.first;
-    if (format.fills_words(run.k, head_dim_) && work_->queries_are_finite &&
+    if (multiplies_k_codes(run.k, head_dim_) && work_->queries_are_finite &&
         score_codes(tile, run, format.scaling, scores))
       return;
     const std::byte* scratch[kPaddedRows];
@@ -245,17 +244,10 @@ class TaskRunner {
 
   // ---- values ----
 
-  // Whether V's rows are multiplied as codes. Those under a scale a channel are not: weights differ from row to row,
-  // and a channel's scale could only be applied to the sums of each unit.
-  bool adds_codes(const Encoding& v) const {
-    const FormatDescriptor& format = descriptor_of(v.format);
-    return format.fills_words(v, head_dim_) && format.scaling != Scaling::kChannel;
-  }
-
   void add_values(const Tile& tile, const Run& run) {
     const FormatDescriptor& format = descriptor_of(run.v.format);
     float* p = s_.scores + run.first;
-    if (adds_codes(run.v)) {
+    if (multiplies_v_codes(run.v, head_dim_)) {
       restore_order(float_work(), work_->order);
       const bool blocks = format.scaling == Scaling::kBlock;
       const auto add_codes = blocks ? is_int8() ? add_blocks_int8 : add_blocks : add_tokens;

@@ -20,8 +20,8 @@
 #include "harness/results/cell_columns.h"
 #include "kernels/format/encoding.h"
 #include "variants/list.h"
-#include "variants/storage/host.h"
 #include "variants/storage/host_slot_table.h"
+#include "variants/storage/host_storage.h"
 
 namespace kv {
 namespace {
@@ -112,25 +112,19 @@ class WrongAttention : public HostStorage {
 
 namespace placement {
 const PlacementEntry segmented{{.name = "segmented", .help = "", .source = "", .parameters = {}},
-                               make_swapped<true>,
-                               bytes_of_contiguous};
+                               {.make = make_swapped<true>, .layer_bytes = bytes_of_contiguous}};
 const PlacementEntry doubling{{.name = "doubling", .help = "", .source = "", .parameters = {}},
-                              make_swapped<false>,
-                              bytes_of_contiguous};
+                              {.make = make_swapped<false>, .layer_bytes = bytes_of_contiguous}};
 }  // namespace placement
 
 namespace codec {
-const CodecEntry bf16{{.name = "bf16", .help = "", .source = "", .parameters = {}}, make_coarse};
+const CodecEntry bf16{{.name = "bf16", .help = "", .source = "", .parameters = {}}, {.make = make_coarse}};
 }  // namespace codec
 
 namespace retention {
 const RetentionEntry tova{
     {.name = "tova", .help = "", .source = "", .parameters = {Parameter::rows("budget", "256", {}, "")}},
-    make_disobedient,
-    slots_of_h2o,
-    metadata_of_h2o,
-    /*keeps_all=*/false,
-    /*scores=*/true};
+    {.make = make_disobedient, .slots = slots_of_h2o, .metadata_bytes = metadata_of_h2o, .scores = true}};
 }  // namespace retention
 
 std::unique_ptr<Storage> make_storage(const StorageContext& context) {

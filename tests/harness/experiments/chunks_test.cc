@@ -6,7 +6,7 @@
 #include "harness/measure/prediction_columns.h"
 #include "harness/results/cell_columns.h"
 #include "tests/harness/model/model_support.h"
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 
 namespace kv {
 namespace {

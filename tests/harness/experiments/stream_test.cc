@@ -9,7 +9,7 @@
 #include "harness/model/cached_model.h"
 #include "tests/harness/model/model_support.h"
 #include "tests/harness/model/tiny_hugging_face.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 
 namespace kv {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/model/cached_model.h"
 #include "harness/model/sampling.h"
 #include "tests/harness/model/family_cases.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 
 namespace kv {

@@ -6,7 +6,7 @@
 #include "harness/model/sampling.h"
 #include "tests/harness/model/model_support.h"
 #include "tests/harness/model/tiny_hugging_face.h"
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
 #include "variants/cache/spec.h"
 
 namespace kv {

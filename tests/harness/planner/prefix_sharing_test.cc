@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "harness/planner/hit_rate.h"
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 
 namespace kv::planner {
 namespace {

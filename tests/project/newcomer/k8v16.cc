@@ -13,6 +13,7 @@ Codec make_k8v16(const Stage&) {
 }  // namespace
 
 const CodecEntry k8v16{
-    {.name = "k8v16", .help = "keys in q8_0, values in f16", .source = "", .parameters = {}}, make_k8v16};
+    {.name = "k8v16", .help = "keys in q8_0, values in f16", .source = "", .parameters = {}},
+    {.make = make_k8v16}};
 
 }  // namespace kv::codec

@@ -6,7 +6,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "variants/cache/build.h"
+#include "variants/cache/compatibility.h"
 #include "variants/model_cache/resolve.h"
 
 namespace kv {

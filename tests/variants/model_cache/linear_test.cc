@@ -7,7 +7,7 @@
 #include "harness/config/geometry.h"
 #include "harness/verify/reference/delta_rule.h"
 #include "tests/variants/contract.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::linear_test {
 namespace {

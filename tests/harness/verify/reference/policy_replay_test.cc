@@ -1,6 +1,6 @@
 // The FP64 policies against hand-made cases; and following, which must see a wrong choice as well as excuse a
 // near tie.
-#include "harness/verify/reference/replay.h"
+#include "harness/verify/reference/policy_replay.h"
 
 #include <gtest/gtest.h>
 

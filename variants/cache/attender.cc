@@ -1,5 +1,5 @@
 // A step's attention, from views to what the retention keeps of them.
-#include "variants/cache/attend.h"
+#include "variants/cache/attender.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -13,7 +13,7 @@ namespace {
 // What of a step comes in pieces. Empty lists if nothing does.
 StreamedRows streamed_rows(const Stages& stages, int layer, std::span<const StepInput> inputs) {
   const auto rows_of = [&](const StepInput& in) {
-    return stages.placement->streamed_units(in.sequence, layer) * stages.unit.rows;
+    return streamed_units(*stages.placement, in.sequence, layer) * stages.unit.rows;
   };
   StreamedRows streamed{layer, (layer + 1) % stages.shape.layers, {}, {}};
   if (std::none_of(inputs.begin(), inputs.end(), [&](const StepInput& in) { return rows_of(in) > 0; }))

@@ -1,4 +1,4 @@
-#include "harness/planner/plan.h"
+#include "harness/planner/serving_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,4 @@
-// From the specs of a model's layers to a cache, and to the bytes it will hold: build.h of variants/cache for layers
-// that differ.
+// Groups of layers with equal specs: the cache of a model, and the bytes it will hold.
 #pragma once
 
 #include <memory>
@@ -7,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "variants/cache/build.h"
+#include "variants/cache/cache.h"
+#include "variants/cache/compatibility.h"
+#include "variants/cache/predicted_bytes.h"
 #include "variants/model_cache/layer_specs.h"
 #include "variants/model_cache/linear_cache.h"
 #include "variants/model_cache/model_layer.h"
@@ -31,7 +32,7 @@ inline std::unique_ptr<Cache> build_cache(const Spec& spec, const ModelShape& sh
   return build_cache(LayerSpecs(spec), shape, memory);
 }
 
-// As the functions of variants/cache/build.h, for all layers together. Layers that share hold nothing; a linear layer
+// The functions of predicted_bytes.h and compatibility.h, for all layers together. Layers that share hold nothing; a linear layer
 // holds its state whatever the length.
 int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});

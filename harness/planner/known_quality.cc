@@ -1,4 +1,4 @@
-#include "harness/planner/quality.h"
+#include "harness/planner/known_quality.h"
 
 #include <stdexcept>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 // The spec without what changes no bit.
 std::string key_of(LayerSpecs specs) {
   const auto forget = [plain = parse_spec("contiguous").placement](Spec& spec) {
-    if (spec.placement.name != "tiered") spec.placement = plain;
+    if (!has_tiers(spec)) spec.placement = plain;
   };
   forget(specs.fallback);
   for (LayerException& exception : specs.exceptions) forget(exception.spec);

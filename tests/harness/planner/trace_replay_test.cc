@@ -1,6 +1,6 @@
 // The replay under a watch: every request ends once with the tokens it asked for, and at each step the blocks in use are
 // those that the sequences alive need.
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -76,8 +76,7 @@ Watched watched(const std::vector<io::Request>& requests, const std::string& spe
                   .max_sequences = scheduler.max_running};
   const LayerSpecs specs = parse_layer_specs(spec);
   RowAllocator rows(geometry(), specs, room);
-  const int64_t block =
-      specs.fallback.placement.values.contains("block") ? specs.fallback.placement.integer("block") : 0;
+  const int64_t block = pool_settings(specs.fallback).value_or(PoolSettings{.block_rows = 0}).block_rows;
   Watched out;
   Watch watch;
   watch.step = [&](const std::vector<Live>& running, size_t waiting) {

@@ -1,5 +1,5 @@
 // Slices, room and rows of the tokens of a step.
-#include "variants/cache/append.h"
+#include "variants/cache/appender.h"
 
 #include <stdexcept>
 #include <string>

@@ -1,4 +1,4 @@
-#include "harness/planner/replay.h"
+#include "harness/planner/trace_replay.h"
 
 #include <algorithm>
 #include <deque>

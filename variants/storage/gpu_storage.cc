@@ -1,5 +1,5 @@
 // What a storage does, by launches and copies.
-#include "variants/storage/gpu.h"
+#include "variants/storage/gpu_storage.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -7,7 +7,7 @@
 #include "kernels/cuda/gpu.h"
 #include "kernels/format/encoding.h"
 #include "variants/core/scratch.h"
-#include "variants/storage/device_scores.h"
+#include "variants/storage/gpu_slot_table.h"
 
 namespace kv {
 namespace {
@@ -56,7 +56,7 @@ void GpuStorage::attend(std::span<const HeadQueries> problems, const StreamedRow
     for (const int sequence : streamed->sequences)
       pieces.key.moves.push_back(context_.placement.moves(sequence, layer));
     pieces.visit = [this, layer, streamed](const PieceRange& range, const PieceVisitor& visit) {
-      context_.placement.stream(layer, streamed->sequences, visit, nullptr, range);
+      context_.placement.tiers()->stream(layer, streamed->sequences, visit, nullptr, range);
     };
     return pieces;
   };
@@ -70,7 +70,7 @@ void GpuStorage::accumulate_weights(std::span<HeadQueries> problems, std::span<R
   int64_t rows = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
     if (!scored[i]) continue;
-    if (const DeviceScores* scores = scored[i]->device_scores()) {
+    if (const DeviceScores* scores = device_scores(*scored[i])) {
       problems[i].attention_weights = scores->score;
     } else {
       rows += rows_of(problems[i]);
@@ -87,7 +87,7 @@ void GpuStorage::accumulate_weights(std::span<HeadQueries> problems, std::span<R
 
 void GpuStorage::observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) {
   for (size_t i = 0; i < problems.size(); ++i) {
-    if (!scored[i] || scored[i]->device_scores()) continue;
+    if (!scored[i] || device_scores(*scored[i])) continue;
     scored[i]->observe(weights_on_host(problems[i].attention_weights, scored[i]->slots()));
   }
 }

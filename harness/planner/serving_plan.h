@@ -9,9 +9,9 @@
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
 #include "harness/planner/hit_columns.h"
-#include "harness/planner/quality.h"
-#include "harness/planner/replay.h"
+#include "harness/planner/known_quality.h"
 #include "harness/planner/trace_facts.h"
+#include "harness/planner/trace_replay.h"
 #include "harness/results/schema.h"
 #include "variants/model_cache/layer_specs.h"
 

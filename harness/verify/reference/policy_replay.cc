@@ -1,4 +1,4 @@
-#include "harness/verify/reference/replay.h"
+#include "harness/verify/reference/policy_replay.h"
 
 #include <algorithm>
 #include <cmath>

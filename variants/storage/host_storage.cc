@@ -1,5 +1,5 @@
 // What a storage does, by the CPU's kernels.
-#include "variants/storage/host.h"
+#include "variants/storage/host_storage.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -113,7 +113,7 @@ void HostStorage::attend_streamed(std::span<const HeadQueries> problems, const S
       fit(context_.memory, workspace_, StreamedDecode::workspace_bytes(problems, context_.head_dim));
   StreamedDecode(problems, context_.kv_heads, streamed.rows, context_.head_dim, workspace)
       .run([&](const PieceVisitor& visit, const OtherWork& meanwhile) {
-        context_.placement.stream(streamed.layer, streamed.sequences, visit, meanwhile);
+        context_.placement.tiers()->stream(streamed.layer, streamed.sequences, visit, meanwhile);
       });
 }
 
@@ -136,7 +136,7 @@ void HostStorage::attend_in_order(std::span<const HeadQueries> problems, const S
       work.push_back({input * views.size() + head, views[head], begin, end});
     attention.run(work);
   };
-  context_.placement.stream(streamed.layer, streamed.sequences, visit);
+  context_.placement.tiers()->stream(streamed.layer, streamed.sequences, visit);
   work.clear();
   for (size_t i = 0; i < problems.size(); ++i) {
     const int64_t begin = streamed.rows[i / static_cast<size_t>(context_.kv_heads)];

@@ -1,4 +1,4 @@
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "harness/cluster/check.h"
+#include "harness/cluster/check_results.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@
 #include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
-#include "variants/model_cache/build.h"
+#include "variants/model_cache/layer_groups.h"
 
 namespace kv::cluster {
 namespace {

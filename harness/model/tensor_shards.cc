@@ -1,4 +1,4 @@
-#include "harness/model/shards.h"
+#include "harness/model/tensor_shards.h"
 
 #include <cstring>
 #include <filesystem>

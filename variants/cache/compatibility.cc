@@ -1,0 +1,307 @@
+// The refusals, as a table of traits that do not go together, and facts that follow from a spec.
+#include "variants/cache/compatibility.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "kernels/attention.h"
+#include "kernels/format/descriptor.h"
+#include "kernels/format/encoding.h"
+#include "variants/list.h"
+#include "variants/storage/residual_buffer.h"
+#include "variants/storage/storage.h"
+
+namespace kv {
+namespace {
+
+// What stages, a geometry and a device bring to a cache.
+enum Trait : uint32_t {
+  kDropsTokens = 1 << 0,   // retention
+  kScoresTokens = 1 << 1,  // by attention or its queries
+  kCutsPrompt = 1 << 2,
+  kRagged = 1 << 3,
+  kRotatesAtRead = 1 << 4,
+  kGroupsRows = 1 << 5,  // codec
+  kKeepsRaw = 1 << 6,    // the newest rows wait unencoded
+  kRotatesChannels = 1 << 7,
+  kMultipliesInt8 = 1 << 8,
+  kDecodesCopy = 1 << 9,
+  kRemovesMean = 1 << 10,
+  kRepeatsRows = 1 << 11,  // placement
+  kTiered = 1 << 12,
+  kReencodes = 1 << 13,   // a tier stores rows otherwise than the cache's codec does
+  kLongPieces = 1 << 14,  // tiers move pieces of other lengths than attention's splits
+  kNoSharedBlocks = 1 << 15,
+  kSelects = 1 << 16,  // selection
+  kWeighsRows = 1 << 17,
+  kLatent = 1 << 18,  // geometry: MLA
+  kOnGpu = 1 << 19,   // device
+};
+
+struct Pairing {
+  const Spec& spec;
+  const CacheShape& shape;
+  const cuda::Gpu* gpu;
+  const PlacementEntry& placement;
+  const RetentionEntry& retention;
+  const SelectionEntry& selection;
+  const std::vector<Codec> codecs;  // the cache's, then the tiers'
+  uint32_t traits = 0;
+
+  Pairing(const Spec& spec_, const CacheShape& shape_, const cuda::Gpu* gpu_)
+      : spec(spec_),
+        shape(shape_),
+        gpu(gpu_),
+        placement(placement_of(spec)),
+        retention(retention_of(spec)),
+        selection(selection_of(spec)),
+        codecs(stored_codecs(spec)) {
+    const auto stores_otherwise = [&](const Codec& c) { return c.k != codec().k || c.v != codec().v; };
+    const auto add = [&](bool has, Trait trait) { traits |= has ? uint32_t{trait} : 0; };
+    add(!retention.keeps_all, kDropsTokens);
+    add(retention.scores, kScoresTokens);
+    add(retention.cuts_prompt, kCutsPrompt);
+    add(retention.ragged, kRagged);
+    add(rotates_at_read(spec), kRotatesAtRead);
+    add(codec().unit_rows() > 1, kGroupsRows);
+    add(codec().residual > 0, kKeepsRaw);
+    add(codec().hadamard, kRotatesChannels);
+    add(codec().arithmetic == Arithmetic::kInt8, kMultipliesInt8);
+    add(codec().read_copy, kDecodesCopy);
+    add(codec().mean_rows > 0, kRemovesMean);
+    add(placement.read_mode(spec.placement) == ReadMode::kRepeat, kRepeatsRows);
+    add(placement.tiers, kTiered);
+    add(std::any_of(codecs.begin(), codecs.end(), stores_otherwise), kReencodes);
+    add(placement.tiers && placement.tiers->settings(spec.placement).piece_rows != kSplitRows, kLongPieces);
+    add(!placement.shares_blocks, kNoSharedBlocks);
+    add(!selection.reads_all(), kSelects);
+    add(selection.weighs, kWeighsRows);
+    add(shape.is_latent(), kLatent);
+    add(gpu, kOnGpu);
+  }
+
+  const Codec& codec() const { return codecs.front(); }
+};
+
+// A number that only a model's layer can give: resolve() (variants/model_cache) has it.
+std::string unknown_number(const Pairing& of) {
+  for (const Parameter& p : of.retention.parameters) {
+    if (p.word.empty() || of.spec.retention.text(std::string(p.name)) != p.word) continue;
+    return "'" + std::string(p.name) + "=" + std::string(p.word) + "' is the " + std::string(p.name) +
+           " of a model's layer, and this layer has none: give a number";
+  }
+  return "";
+}
+
+// Heads that trade rows hold the bytes of the closed form only if memory comes by divisors of the rows they trade.
+std::string uneven_trade(const Pairing& of) {
+  if (!of.retention.traded_rows || of.placement.tiers) return "";
+  const int64_t traded = of.retention.traded_rows(of.spec.retention);
+  const std::string trade = "heads of retention '{retention}' trade " + std::to_string(traded) +
+                            " rows at a time, and placement '{placement}' takes memory by ";
+  if (!of.placement.grain_rows) return trade + "no fixed number of rows";
+  const int64_t grain = of.placement.grain_rows(of.spec.placement);
+  return traded % grain == 0 ? "" : trade + std::to_string(grain) + ": make `step` a multiple of that";
+}
+
+std::string unplaceable(const Pairing& of) {
+  return of.placement.refuses ? of.placement.refuses(of.spec.placement, of.codec(), of.retention) : "";
+}
+
+std::string unselectable(const Pairing& of) {
+  const std::string reason = of.selection.refuses ? of.selection.refuses(of.codec(), of.retention) : "";
+  return reason.empty() ? "" : "selection '{selection}' " + reason;
+}
+
+std::string unencodable(const Pairing& of) {
+  for (const Codec& codec : of.codecs) {
+    std::string reason = unsupported_reason(codec.k, of.shape.head_dim);
+    if (reason.empty() && !of.shape.is_latent()) reason = unsupported_reason(codec.v, of.shape.head_dim);
+    for (const Encoding& side : {codec.k, codec.v}) {
+      if (reason.empty() && of.gpu && !descriptor_of(side.format).on_gpu)
+        reason = encoding_name(side) + " has kernels for the CPU alone; use --device cpu";
+    }
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+std::string unstorable(const Pairing& of) { return unstorable_reason(of.gpu, of.shape.head_dim); }
+
+// A cache with all traits of `asked` is refused where it has all of `lacking` as well, since those lack what the others
+// ask for. Or a reason is computed. Names and numbers of the cache stand in for {…}.
+struct Refusal {
+  uint32_t asked = 0, lacking = 0;
+  const char* reason = nullptr;
+  std::string (*computed)(const Pairing& of) = nullptr;
+};
+
+// The first reason counts.
+constexpr Refusal kRefusals[] = {
+    {.computed = unknown_number},
+    {kGroupsRows, kDropsTokens,
+     "retention '{retention}' drops single tokens, but codec '{codec}' encodes groups of {unit_rows} rows "
+     "together"},
+    {kKeepsRaw, kDropsTokens,
+     "retention '{retention}' drops single tokens, but codec '{codec}' keeps its newest rows raw until newer "
+     "ones come"},
+    {kRotatesChannels, kRotatesAtRead,
+     "positions=cache rotates keys by RoPE when they are read, and those that the codec has rotated are no "
+     "longer in pairs"},
+    {.computed = uneven_trade},
+    {.computed = unplaceable},
+    {kRepeatsRows, kGroupsRows, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
+    {kRepeatsRows, kKeepsRaw, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
+    {kScoresTokens, kRepeatsRows,
+     "retention '{retention}' adds up the weights of all queries of a kv head, which read=repeat separates"},
+    {kScoresTokens, kSelects,
+     "selection '{selection}' leaves rows unread, and the retention asks what attention gives to each"},
+    {kCutsPrompt, kSelects,
+     "selection '{selection}' leaves rows unread, and the retention asks what attention gives to each"},
+    {kSelects, kRotatesAtRead,
+     "selection '{selection}' leaves rows unread, and positions=cache rotates every key at each read"},
+    {kSelects, kRepeatsRows,
+     "selection '{selection}' chooses once for a kv head, and read=repeat copies all of its rows for every "
+     "query head"},
+    {kWeighsRows, kTiered,
+     "selection '{selection}' weighs every row at each step, and those in a tier's file are there a chunk at "
+     "a time"},
+    {kSelects, kReencodes,
+     "selection '{selection}' chooses by rows as they are stored, and a tier's own codec stores them anew"},
+    {kSelects, kTiered | kDecodesCopy,
+     "selection '{selection}' reads single rows of a tier's file, and read=copy decodes those in memory "
+     "alone"},
+    {.computed = unselectable},
+    {kMultipliesInt8, kOnGpu, "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
+    {kMultipliesInt8, kDecodesCopy,
+     "arithmetic=int8 multiplies codes, and read=copy makes floats of them first"},
+    {kMultipliesInt8, kRotatesAtRead,
+     "arithmetic=int8 multiplies codes, and positions=cache makes floats of keys"},
+    {kScoresTokens, kMultipliesInt8,
+     "retention '{retention}' chooses rows by attention weights, which arithmetic=int8 would change"},
+    {.computed = unencodable},
+    {kReencodes, kOnGpu,
+     "a GPU's kernels read all tiers with one codec; leave out warm_codec and disk_codec"},
+    {kLongPieces, kOnGpu, "a GPU's kernels take pieces of {split_rows} rows; leave out chunk"},
+    {kRagged, kOnGpu, "heads that keep different numbers of rows are for the CPU alone; use --device cpu"},
+    {.computed = unstorable},
+    {kSelects, kOnGpu, "selection '{selection}' has kernels for the CPU alone; use --device cpu"},
+    {kLatent, kOnGpu, "latent rows (MLA) are not kept on a GPU yet"},
+    {kRotatesChannels, kLatent,
+     "of a latent row (MLA) the first part is the value, and the codec's rotation would mix it with the "
+     "rest"},
+    {kRemovesMean, kOnGpu, "k_mean=removed has kernels for the CPU alone; use --device cpu"},
+    {kRemovesMean, kLatent,
+     "of a latent row (MLA) the first part is the value, which k_mean=removed would change"},
+    {kRotatesAtRead, kLatent,
+     "positions=cache rotates whole keys, and of a latent row (MLA) only the last part is one"},
+};
+
+// Sequences share blocks of equal rows, which stay as they were written.
+constexpr Refusal kUnshareable[] = {
+    {0, kNoSharedBlocks, "placement '{placement}' has no blocks that sequences could share"},
+    {0, kDropsTokens, "retention '{retention}' overwrites rows, and shared ones stay as they are"},
+    {0, kGroupsRows, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
+    {0, kKeepsRaw, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
+    {0, kReencodes,
+     "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence computes"},
+};
+
+std::string filled_in(std::string text, const Pairing& of) {
+  const std::pair<const char*, std::string> names[] = {
+      {"{placement}", of.spec.placement.name},
+      {"{codec}", of.spec.codec.name},
+      {"{retention}", of.spec.retention.name},
+      {"{selection}", of.spec.selection.name},
+      {"{unit_rows}", std::to_string(of.codec().unit_rows())},
+      {"{split_rows}", std::to_string(kSplitRows)},
+  };
+  for (const auto& [name, value] : names) {
+    if (const size_t at = text.find(name); at != std::string::npos)
+      text.replace(at, std::string_view(name).size(), value);
+  }
+  return text;
+}
+
+std::string first_reason(const Pairing& of, std::span<const Refusal> refusals) {
+  for (const Refusal& refusal : refusals) {
+    const uint32_t both = refusal.asked | refusal.lacking;
+    std::string reason;
+    if (refusal.computed) {
+      reason = refusal.computed(of);
+    } else if ((of.traits & both) == both) {
+      reason = refusal.reason;
+    }
+    if (!reason.empty()) return filled_in(reason, of);
+  }
+  return "";
+}
+
+}  // namespace
+
+bool rotates_at_read(const Spec& spec) {
+  const RetentionEntry& retention = retention_of(spec);
+  return retention.rotates_at_read && retention.rotates_at_read(spec.retention);
+}
+
+bool rotates_at_read(const Cache& cache) {
+  for (int layer = 0; layer < cache.shape().layers; ++layer) {
+    if (cache.keeps_rows(layer)) return rotates_at_read(cache.spec(layer));
+  }
+  return false;
+}
+
+bool has_tiers(const Spec& spec) { return tier_settings(spec).has_value(); }
+
+std::optional<TierSettings> tier_settings(const Spec& spec) {
+  if (spec.placement.name.empty() || !placement_of(spec).tiers) return std::nullopt;
+  return placement_of(spec).tiers->settings(spec.placement);
+}
+
+std::optional<PoolSettings> pool_settings(const Spec& spec) {
+  const PlacementEntry& placement = placement_of(spec);
+  if (!placement.pool) return std::nullopt;
+  return placement.pool(spec.placement);
+}
+
+Spec with_pool(Spec spec, int64_t blocks) {
+  placement_of(spec).set_pool_blocks(spec.placement, blocks);
+  return spec;
+}
+
+std::vector<Codec> stored_codecs(const Spec& spec) {
+  std::vector<Codec> codecs{codec_of(spec).make(spec.codec)};
+  if (const TierTraits* tiers = placement_of(spec).tiers) {
+    for (const Codec& codec : tiers->codecs(spec.placement, codecs.front())) codecs.push_back(codec);
+  }
+  return codecs;
+}
+
+double kernel_error_bound(const Spec& spec) {
+  double bound = 0.0;
+  for (const Codec& codec : stored_codecs(spec))
+    bound = std::max(bound, attention_error_bound(codec.k, codec.v, codec.arithmetic));
+  return bound;
+}
+
+std::string_view irreversible(const Codec& codec) {
+  return ResidualBuffer::needed(codec) ? "older rows are encoded and no longer there raw" : "";
+}
+
+std::string unshareable_reason(const Spec& spec) {
+  return first_reason(Pairing(spec, CacheShape{}, nullptr), kUnshareable);
+}
+
+std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
+  return first_reason(Pairing(spec, shape, gpu), kRefusals);
+}
+
+std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu) {
+  return unsupported_reason(spec, CacheShape{.head_dim = head_dim}, gpu);
+}
+
+// The largest head_dim is a multiple of every block, so it has only the reasons that all have.
+std::string unsupported_reason(const Spec& spec) { return unsupported_reason(spec, kMaxHeadDim); }
+
+}  // namespace kv

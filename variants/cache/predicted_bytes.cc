@@ -1,0 +1,142 @@
+// The closed forms, from the formats' sizes and the entries' own.
+#include "variants/cache/predicted_bytes.h"
+
+#include "variants/cache/layout.h"
+#include "variants/list.h"
+#include "variants/placement/planes.h"
+#include "variants/storage/residual_buffer.h"
+
+namespace kv {
+namespace {
+
+// What the closed forms are computed from.
+struct Prediction {
+  const Spec& spec;
+  const CacheShape& shape;
+  Codec codec;
+  PlacementContext context;
+
+  Prediction(const Spec& spec_, const CacheShape& shape_)
+      : spec(spec_),
+        shape(shape_),
+        codec(codec_for(spec, shape)),
+        context(placement_context(spec, shape, unit(), nullptr)) {}
+
+  UnitLayout unit() const { return unit_layout(codec, shape); }
+  int64_t residual_bytes() const {
+    if (!ResidualBuffer::needed(codec)) return 0;
+    return ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent());
+  }
+
+  // Heads that the placement has each for itself, or one for all.
+  int placed_heads() const { return context.head_units.empty() ? 1 : shape.kv_heads; }
+  // What the placement's closed forms are told of what such a head is placed with.
+  PlacementContext context_of(int head) const {
+    PlacementContext own = context;
+    own.max_units = context.most_units(head);
+    return own;
+  }
+  int64_t slots(int64_t tokens, int64_t prompt, int head) const {
+    return retention_of(spec).slots(spec.retention, {shape.max_tokens, tokens, prompt, head, shape.kv_heads});
+  }
+  OuterTiers outer_tiers(int64_t tokens) const {
+    const TierTraits* tiers = placement_of(spec).tiers;
+    return tiers ? tiers->layer_tiers(spec.placement, context, units(tokens, 0, 0)) : OuterTiers();
+  }
+  // Units of one layer's head that lie in the placement.
+  int64_t units(int64_t tokens, int64_t prompt, int head) const {
+    const int64_t rows = slots(tokens, prompt, head);
+    return ResidualBuffer::needed(codec) ? ResidualBuffer::encoded_rows(codec, rows) / context.unit.rows
+                                         : rows;
+  }
+};
+
+int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
+  const Spec& spec = of.spec;
+  const CacheShape& shape = of.shape;
+  const PlacementEntry& placement = placement_of(spec);
+  std::vector<int64_t> used;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    for (int head = 0; head < of.placed_heads(); ++head) {
+      used.push_back(of.units(lengths[i], prompts.empty() ? 0 : prompts[i], head));
+      bytes += placement.layer_bytes(spec.placement, of.context_of(head), used.back());
+    }
+    bytes += retention_of(spec).metadata_bytes(spec.retention, shape.max_tokens) * shape.kv_heads;
+    bytes += of.residual_bytes();
+    bytes += selection_bytes(of.spec, shape) * shape.kv_heads;
+  }
+  const int64_t shared =
+      placement.shared_bytes ? placement.shared_bytes(spec.placement, of.context, used) : 0;
+  return shared + bytes * shape.layers;
+}
+
+}  // namespace
+
+int64_t selection_bytes(const Spec& spec, const CacheShape& shape) {
+  const SelectionEntry& selection = selection_of(spec);
+  if (selection.reads_all()) return 0;
+  return selection.metadata_bytes(spec.selection, {shape.max_tokens, shape.head_dim, nullptr});
+}
+
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts) {
+  return held_bytes(Prediction(spec, shape), lengths, prompts);
+}
+
+int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  const Prediction of(spec, shape);
+  const ReadMode mode = placement_of(spec).read_mode(spec.placement);
+  int64_t bytes = 0;
+  for (const int64_t tokens : lengths) {
+    for (int head = 0; head < of.placed_heads(); ++head)
+      bytes += ReadCopies::bytes(mode, of.context, of.units(tokens, 0, head));
+  }
+  return bytes * shape.layers;
+}
+
+std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens, int64_t prompt) {
+  const Prediction of(spec, shape);
+  std::vector<int64_t> rows;
+  for (int head = 0; head < of.placed_heads(); ++head)
+    rows.push_back(of.units(tokens, prompt, head) * of.context.unit.rows);
+  return rows;
+}
+
+TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts) {
+  TierBytes bytes{.hot = predicted_bytes(spec, shape, lengths, prompts)};
+  const Prediction of(spec, shape);
+  for (const int64_t tokens : lengths) {
+    const OuterTiers outer = of.outer_tiers(tokens);
+    bytes.warm += outer.warm_bytes * shape.layers;
+    bytes.disk += outer.disk_bytes * shape.layers;
+  }
+  bytes.hot -= bytes.warm;
+  return bytes;
+}
+
+TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths) {
+  TierBytes bytes;
+  const Prediction of(spec, shape);
+  for (const int64_t tokens : lengths) {
+    const OuterTiers outer = of.outer_tiers(tokens);
+    const int64_t units = of.units(tokens, 0, 0),
+                  raw = tokens - units * of.context.unit.rows;  // in the residual buffer
+    bytes.hot += (units - outer.warm_units - outer.disk_units) * of.context.unit_bytes() * shape.kv_heads +
+                 raw * ResidualBuffer::row_bytes(shape.kv_heads, shape.head_dim, shape.is_latent());
+    bytes.warm += outer.warm_bytes;
+    bytes.disk += outer.disk_bytes;
+  }
+  return {bytes.hot * shape.layers, bytes.warm * shape.layers, bytes.disk * shape.layers};
+}
+
+int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
+                                  std::span<const int64_t> lengths) {
+  const Prediction of(spec, shape);
+  int64_t units = 0;
+  for (const int64_t tokens : lengths) units += of.outer_tiers(tokens).disk_units;
+  return units * of.context.unit_bytes() * shape.kv_heads * shape.layers;
+}
+
+}  // namespace kv

@@ -1,0 +1,39 @@
+// The closed forms: bytes and rows that a spec's cache will hold, computed without allocating anything.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "variants/cache/cache.h"
+
+namespace kv {
+
+// Bytes that such a cache holds for sequences of these lengths: payload, metadata and slack together, workspace left
+// out. `prompts`: the tokens of each sequence's first step, where they decide which rows are kept (snapkv); empty if all
+// sequences grew token by token.
+int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                        std::span<const int64_t> prompts = {});
+
+// Bytes of one state (sequence, layer and kv head) of the spec's selection, included in predicted_bytes().
+int64_t selection_bytes(const Spec& spec, const CacheShape& shape);
+
+// Workspace that view() copies such sequences' rows into; 0 where they are read in place.
+int64_t predicted_copies(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
+// Rows of one head that such a sequence has in the placement: the kept rows without those that wait in the codec's
+// residual buffer. One number, or [kv_heads] where the heads keep different numbers.
+std::vector<int64_t> placed_rows(const Spec& spec, const CacheShape& shape, int64_t tokens,
+                                 int64_t prompt = 0);
+
+// predicted_bytes() by tier, and the bytes of files on a disk. All bytes are hot where a placement has one tier.
+TierBytes predicted_tiers(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
+                          std::span<const int64_t> prompts = {});
+
+// Bytes that one step of all sequences reads of each tier: rows in memory as they are stored, whole slots of files.
+TierBytes predicted_reads(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths);
+
+// Bytes of the rows (not the slots) that lie in files, scales and zero points included.
+int64_t predicted_disk_rows_bytes(const Spec& spec, const CacheShape& shape,
+                                  std::span<const int64_t> lengths);
+
+}  // namespace kv
