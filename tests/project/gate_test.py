@@ -36,9 +36,9 @@ def test_thirds_of_the_claims_are_all_of_them(tmp_path):
     assert sorted(sum(thirds, [])) == names
 
 
-def test_every_hash_has_a_third(tmp_path):
-    hashes = ["0000000f", "00000010", "00000011", "ffffffff" * 5]
-    assert [sh(tmp_path, f"third_of {text}") for text in hashes] == [["0"], ["1"], ["1"], ["0"]]
+def test_every_hash_has_a_part(tmp_path):
+    hashes = ["0000003f", "000001000", "0000002", "ffffffff" * 5]
+    assert [sh(tmp_path, f"part_of 3 {text}") for text in hashes] == [["0"], ["1"], ["2"], ["0"]]
 
 
 def test_without_a_commit_to_compare_with_everything_counts_as_changed(tmp_path):

@@ -69,7 +69,7 @@ class ThreadsAtEveryLoop {
 
 // Cases are small: threads only cost time, except under the sanitizer that looks for their races.
 inline const bool kThreads =
-    (omp_set_num_threads(kSanitizesThreads ? 4 : 1), every_loop_forks = kSanitizesThreads);
+    (omp_set_num_threads(kSanitizesThreads ? 2 : 1), every_loop_forks = kSanitizesThreads);
 
 // A path of this process alone: tests run beside each other.
 inline std::string passing_path(const std::string& name) {

@@ -25,10 +25,10 @@ TEST(Registry, EachTwoStagesMeetInFewOfTheProduct) {
   }
 }
 
-// What the gate runs of that, by the commit's hash.
+// The gate runs such a sample, chosen by the commit's hash.
 TEST(Registry, SamplesHaveSpecsAndTogetherAllOfThem) {
   const std::vector<Spec> specs = supported_specs(true);
-  for (const uint64_t of : {1, 3, 5}) {
+  for (const uint64_t of : {1, 5, 6}) {
     std::set<std::string> met;
     for (uint64_t seed = 0xfffffff; seed < 0xfffffff + of; ++seed) {
       const std::vector<Spec> some = sample(specs, seed, of);
