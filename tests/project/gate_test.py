@@ -64,6 +64,8 @@ def test_changes_count_from_the_last_tag_or_from_thirty_commits_ago(tmp_path):
     assert sh(tmp_path, asks)[1:] == ["runs"]  # a tag of this commit is not the last one
     commit(tmp_path, "other")
     assert "unchanged since" in sh(tmp_path, asks)[0]
+    commit(tmp_path, "kernels/README.md")
+    assert "unchanged since" in sh(tmp_path, asks)[0]
     tmp_path.joinpath("kernels/a").write_text("not committed")
     assert sh(tmp_path, asks)[1:] == ["runs"]
 
