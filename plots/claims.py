@@ -1,7 +1,7 @@
 """The report of `kvlab reproduce`: every published figure with what was computed and measured, and the verdict.
 
-    python claims.py COMMITTED FRESH       do two folders agree on every verdict that does not depend on the machine?
-    python claims.py --readme FOLDER FILE  puts the folder's summary.md between the claims markers of FILE
+    python claims.py COMMITTED FRESH [SOURCE...]  do two folders agree on the verdicts that depend on no machine, of all sources or these?
+    python claims.py --readme FOLDER FILE         puts the folder's summary.md between the claims markers of FILE
 """
 
 from __future__ import annotations
@@ -195,8 +195,9 @@ def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) 
     return lines
 
 
-def compare(committed: Path, fresh: Path) -> int:
-    differing = disagreements(read_claims(committed), read_claims(fresh))
+def compare(committed: Path, fresh: Path, of: list[str]) -> int:
+    old, new = ([row for row in read_claims(folder) if not of or row["source"] in of] for folder in (committed, fresh))
+    differing = disagreements(old, new)
     for line in differing:
         print(line)
     print(f"{len(differing)} verdicts differ between {committed} and {fresh}")
@@ -216,10 +217,11 @@ def main() -> int:
     arguments.add_argument("--readme", action="store_true", help="write the summary of the first into the second")
     arguments.add_argument("first", type=Path, help="the committed folder")
     arguments.add_argument("second", type=Path, help="a fresh folder; with --readme, the file to write into")
+    arguments.add_argument("sources", nargs="*", help="compare only these sources")
     options = arguments.parse_args()
     try:
         if not options.readme:
-            return compare(options.first, options.second)
+            return compare(options.first, options.second, options.sources)
         summary = (options.first / "summary.md").read_text(encoding="utf-8")
         text = options.second.read_text(encoding="utf-8")
         options.second.write_text(put_between_markers(text, summary), encoding="utf-8")

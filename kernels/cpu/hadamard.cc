@@ -5,11 +5,10 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/threads.h"
+
 namespace kv {
 namespace {
-
-// Below this many elements a parallel loop costs more than it saves.
-constexpr int64_t kParallelElements = 1 << 16;
 
 void two_lowest_levels(const float* from, int block, float scale, float* to) {
   for (int i = 0; i < block; i += 4) {
@@ -40,7 +39,7 @@ void transform(const float* from, int block, float scale, float* to) {
 }  // namespace
 
 void flip_signs(float* rows, int64_t count, int head_dim) {
-#pragma omp parallel for schedule(static) if (count * head_dim > kParallelElements)
+#pragma omp parallel for schedule(static) if (worth_threads(count * head_dim, kParallelElements))
   for (int64_t row = 0; row < count; ++row) {
     float* x = rows + row * head_dim;
     for (int i = 0; i < head_dim; ++i)
@@ -55,7 +54,7 @@ void hadamard_row(const float* from, int head_dim, float* to) {
 }
 
 void hadamard_rows(const float* from, int64_t rows, int head_dim, float* to) {
-#pragma omp parallel for schedule(static) if (rows * head_dim > kParallelElements)
+#pragma omp parallel for schedule(static) if (worth_threads(rows * head_dim, kParallelElements))
   for (int64_t row = 0; row < rows; ++row) hadamard_row(from + row * head_dim, head_dim, to + row * head_dim);
 }
 

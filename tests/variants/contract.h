@@ -6,12 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -21,6 +25,7 @@
 #include "kernels/encode.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
+#include "kernels/threads.h"
 #include "tests/normal.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
@@ -36,8 +41,37 @@ inline void PrintTo(const Spec& spec, std::ostream* out) { *out << spec.print();
 
 namespace kv::contract {
 
-// Cases are so small that threads only cost; attention_test shows that their number changes no bit.
-inline const bool kOneThread = (omp_set_num_threads(1), true);
+#if defined(__has_feature)
+inline constexpr bool kSanitizesAddresses = __has_feature(address_sanitizer);
+inline constexpr bool kSanitizesThreads = __has_feature(thread_sanitizer);
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitizesAddresses = true, kSanitizesThreads = false;
+#else
+inline constexpr bool kSanitizesAddresses = false, kSanitizesThreads = false;
+#endif
+
+// So many threads share even the shortest loop until this goes.
+class ThreadsAtEveryLoop {
+ public:
+  explicit ThreadsAtEveryLoop(int threads) {
+    omp_set_num_threads(threads);
+    every_loop_forks = true;
+  }
+  ThreadsAtEveryLoop(const ThreadsAtEveryLoop&) = delete;
+  ThreadsAtEveryLoop& operator=(const ThreadsAtEveryLoop&) = delete;
+  ~ThreadsAtEveryLoop() {
+    omp_set_num_threads(before_);
+    every_loop_forks = forked_;
+  }
+
+ private:
+  const int before_ = omp_get_max_threads();
+  const bool forked_ = every_loop_forks;
+};
+
+// Cases are small: threads only cost time, except under the sanitizer that looks for their races.
+inline const bool kThreads =
+    (omp_set_num_threads(kSanitizesThreads ? 2 : 1), every_loop_forks = kSanitizesThreads);
 
 // A path of this process alone: tests run beside each other.
 inline std::string passing_path(const std::string& name) {
@@ -115,14 +149,8 @@ inline std::vector<Spec> all_specs() {
   return specs;
 }
 
-// The sanitizers look at each access once more, which takes ten times as long: there each two stages that can meet meet once.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kPairsAreEnough = true;
-#elif defined(__has_feature)
-inline constexpr bool kPairsAreEnough = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kPairsAreEnough = false;
-#endif
+// A sanitizer takes ten times as long: under it every two stages that can meet do so once.
+inline constexpr bool kPairsAreEnough = kSanitizesAddresses || kSanitizesThreads;
 
 // Those of `specs` that have two stages together which none before them has; the ones with the fewest defaults come first,
 // which have the most of such.
@@ -159,6 +187,32 @@ inline std::vector<Spec> supported_specs(bool pairs_are_enough = kPairsAreEnough
     if (unsupported_reason(spec).empty()) specs.push_back(spec);
   }
   return pairs_are_enough ? every_pair_of_stages(specs) : specs;
+}
+
+// Every `of`-th spec, from number `seed` modulo `of` on.
+inline std::vector<Spec> sample(const std::vector<Spec>& specs, uint64_t seed, uint64_t of) {
+  std::vector<Spec> some;
+  for (size_t i = seed % of; i < specs.size(); i += of) some.push_back(specs[i]);
+  return some;
+}
+
+// A sample of a product where KVLAB_SAMPLE holds SEED/OF, as the gate sets it under sanitizers; else all of it.
+inline std::vector<Spec> sampled(const std::vector<Spec>& specs) {
+  const char* wanted = std::getenv("KVLAB_SAMPLE");
+  if (!wanted) return specs;
+  uint64_t seed = 0, of = 0;
+  if (std::sscanf(wanted, "%" SCNu64 "/%" SCNu64, &seed, &of) != 2 || of == 0)
+    throw std::invalid_argument("KVLAB_SAMPLE is not SEED/OF: " + std::string(wanted));
+  const std::vector<Spec> some = sample(specs, seed, of);
+  std::printf("sample %s: %zu of %zu specs\n", wanted, some.size(), specs.size());
+  return some;
+}
+
+// The name of a spec's case.
+inline std::string test_name(const testing::TestParamInfo<Spec>& info) {
+  std::string name;
+  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
 }
 
 // n tokens of one layer: q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim].

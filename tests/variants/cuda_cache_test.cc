@@ -104,12 +104,7 @@ std::vector<Spec> gpu_specs() {
 struct CudaContract : testing::TestWithParam<Spec> {
   PlainCpu plain;
 };
-std::string test_name(const testing::TestParamInfo<Spec>& info) {
-  std::string name;
-  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(All, CudaContract, testing::ValuesIn(gpu_specs()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, CudaContract, testing::ValuesIn(sampled(gpu_specs())), test_name);
 
 TEST_P(CudaContract, StoresAndAttendsAsTheCpuDoes) { drive(GetParam()); }
 

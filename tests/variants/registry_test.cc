@@ -9,7 +9,7 @@ using namespace contract;
 constexpr CacheShape kRegistryShape{
     .layers = 1, .q_heads = 2, .kv_heads = 2, .head_dim = 64, .max_tokens = 192, .max_sequences = 4};
 
-// What the sanitizers run.
+// The sanitizers run these.
 TEST(Registry, EachTwoStagesMeetInFewOfTheProduct) {
   const std::vector<Spec> all = supported_specs(false), few = supported_specs(true);
   EXPECT_LT(few.size(), all.size() * 6 / 10);
@@ -22,6 +22,20 @@ TEST(Registry, EachTwoStagesMeetInFewOfTheProduct) {
     EXPECT_TRUE(meets(spec, &Spec::placement, &Spec::retention)) << spec.print();
     EXPECT_TRUE(meets(spec, &Spec::codec, &Spec::retention)) << spec.print();
     EXPECT_TRUE(meets(spec, &Spec::codec, &Spec::selection)) << spec.print();
+  }
+}
+
+// The gate runs such a sample, chosen by the commit's hash.
+TEST(Registry, SamplesHaveSpecsAndTogetherAllOfThem) {
+  const std::vector<Spec> specs = supported_specs(true);
+  for (const uint64_t of : {1, 5, 6}) {
+    std::set<std::string> met;
+    for (uint64_t seed = 0xfffffff; seed < 0xfffffff + of; ++seed) {
+      const std::vector<Spec> some = sample(specs, seed, of);
+      EXPECT_GE(some.size(), specs.size() / of);
+      for (const Spec& spec : some) EXPECT_TRUE(met.insert(spec.print()).second) << spec.print();
+    }
+    EXPECT_EQ(met.size(), specs.size());
   }
 }
 

@@ -54,11 +54,6 @@ std::vector<Spec> evicting_specs(bool prompted) {
 class Fp64 : public testing::TestWithParam<Spec> {};
 class Chunks : public testing::TestWithParam<Spec> {};
 
-std::string test_name(const testing::TestParamInfo<Spec>& info) {
-  std::string name;
-  for (const char c : info.param.print()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
 INSTANTIATE_TEST_SUITE_P(All, Fp64, testing::ValuesIn(evicting_specs(true)), test_name);
 INSTANTIATE_TEST_SUITE_P(All, Chunks, testing::ValuesIn(evicting_specs(false)), test_name);
 

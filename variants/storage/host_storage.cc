@@ -7,15 +7,13 @@
 
 #include "kernels/encode.h"
 #include "kernels/piece_order.h"
+#include "kernels/threads.h"
 #include "variants/core/scratch.h"
 #include "variants/storage/streamed_decode.h"
 #include "variants/storage/unit_batch.h"
 
 namespace kv {
 namespace {
-
-// Below this many elements a parallel loop costs more than it saves.
-constexpr int64_t kParallelElements = 1 << 16;
 
 int64_t rows_of(const HeadQueries& p) { return p.visible + p.n - 1; }
 
@@ -34,7 +32,7 @@ void HostStorage::store(std::span<const NewRows> rows) {
 void HostStorage::store_slots(const NewRows& in) {
   const int heads = static_cast<int>(in.heads.size());
   const int64_t d = context_.head_dim;
-#pragma omp parallel if (in.n * heads * d > kParallelElements)
+#pragma omp parallel if (worth_threads(in.n * heads * d, kParallelElements))
   {
     UnitBatch batch(context_.unit, context_.head_dim);
 #pragma omp for schedule(static)
@@ -54,7 +52,7 @@ void HostStorage::store_through_residual(const NewRows& in) {
   const UnitLayout& unit = context_.unit;
   const int heads = static_cast<int>(in.heads.size()), head_dim = context_.head_dim;
   ResidualBuffer& residual = *in.residual;
-#pragma omp parallel if (in.n * heads * head_dim > kParallelElements)
+#pragma omp parallel if (worth_threads(in.n * heads * head_dim, kParallelElements))
   {
     UnitBatch raw(ResidualBuffer::layout(head_dim, unit.bytes[kVData] == 0), head_dim), units(unit, head_dim);
     std::vector<float> k(static_cast<size_t>(unit.rows * head_dim)), v(k.size());

@@ -5,13 +5,11 @@
 #include <numeric>
 
 #include "kernels/encode.h"
+#include "kernels/threads.h"
 #include "variants/core/scratch.h"
 
 namespace kv {
 namespace {
-
-// Below this many elements a parallel loop costs more than it saves.
-constexpr int64_t kParallelElements = 1 << 16;
 
 int64_t rows_of(std::span<const Span> view) {
   return std::accumulate(view.begin(), view.end(), int64_t{0},
@@ -37,7 +35,7 @@ void RotatedRows::rotate_keys(std::span<std::span<const Span>> views,
     starts.push_back(to);
     to += rows_of(view) * head_dim_;
   }
-#pragma omp parallel for schedule(static) if (rows * head_dim_ > kParallelElements)
+#pragma omp parallel for schedule(static) if (worth_threads(rows * head_dim_, kParallelElements))
   for (size_t i = 0; i < views.size(); ++i) rotate_view(views[i], *heads[i], starts[i]);
 
   spans_.clear();

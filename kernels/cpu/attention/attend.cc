@@ -18,6 +18,7 @@
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
 #include "kernels/piece_order.h"
+#include "kernels/threads.h"
 
 namespace kv {
 namespace {
@@ -345,7 +346,7 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
     if (!is_prefill(p)) most_queries = std::max(most_queries, p.group * p.n);
   }
   // Waking threads for a few microseconds of work costs more than the work.
-  const bool worth_threads = work(problems, head_dim) > kThreadedWork;
+  const bool threads = worth_threads(work(problems, head_dim), kThreadedWork);
   for (int64_t first = 0; first < most_queries; first += kHeldQueries) {
     attention.work_on_queries_from(first);
     for (size_t i = 0; i < problems.size(); ++i) {
@@ -353,7 +354,7 @@ void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* work
       if (first > 0 && is_prefill(p)) continue;  // done in the first round, which holds none of its queries
       attention.plan({.problem = i, .spans = p.spans, .begin = 0, .end = p.visible + p.n - 1});
     }
-    attention.run_planned(worth_threads, true);
+    attention.run_planned(threads, true);
   }
 }
 

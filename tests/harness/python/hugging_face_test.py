@@ -1,7 +1,7 @@
 """Small random models of several families over a KvlabCache: transformers' own logits and tokens with the full f32 cache, and
 what a spec evicts or quantises is really gone or quantised.
 
-PyTorch and transformers take gigabytes, so `./kvlab test` does not install them, but `.ci/run` does: harness/python/README.md has the command.
+PyTorch and transformers take gigabytes, so `./kvlab test` does not install them, but `.ci/full` does: harness/python/README.md has the command.
 """
 
 import math

@@ -1,7 +1,7 @@
 """A small task of lm-evaluation-harness over KvlabCaches: with the full f32 cache its scores are those of transformers' own
 attention, and a spec that evicts has others.
 
-PyTorch, transformers and lm-eval take gigabytes, so `./kvlab test` does not install them, but `.ci/run` does: harness/python/README.md has the command.
+PyTorch, transformers and lm-eval take gigabytes, so `./kvlab test` does not install them, but `.ci/full` does: harness/python/README.md has the command.
 """
 
 import json

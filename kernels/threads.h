@@ -1,0 +1,16 @@
+// Whether a loop is long enough to be worth waking the threads for.
+#pragma once
+
+#include <cstdint>
+
+namespace kv {
+
+// Elements of rows below which a parallel loop costs more than it saves.
+inline constexpr int64_t kParallelElements = 1 << 16;
+
+// Tests of threads set it, since their loops are short.
+inline bool every_loop_forks = false;
+
+inline bool worth_threads(int64_t work, int64_t least) { return every_loop_forks || work > least; }
+
+}  // namespace kv
