@@ -4,8 +4,8 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/math/medians.h"
+#include "harness/measure/gpu_ceiling.h"
 #include "harness/measure/timed_tasks.h"
-#include "harness/memory/machine.h"
 #include "harness/peers/peers.h"
 #include "harness/verify/verify.h"
 #include "variants/cache/spec.h"
@@ -60,7 +60,8 @@ class PeerTask : public measure::CellTask {
     std::vector<measure::StepTimes> steps;
     for (size_t i = 0; i < times_us_.size(); ++i) {
       rows.push_back(measure::sample_of(cell_, repetition_, i, cold_ ? "cold" : "step"));
-      (cold_ ? rows.back().attend_us : rows.back().step_us) = times_us_[i];
+      results::SampleResult& row = rows.back();
+      (!cold_ ? row.step_us : cell_.on_gpu() ? row.gpu_us : row.attend_us) = times_us_[i];
       steps.push_back({.attend_us = times_us_[i]});
     }
     results_.add_samples(rows);
@@ -102,7 +103,6 @@ void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
 // Empty if the peer can run at this point.
 std::string why_not(const measure::SweepPoint& point, const std::string& peer) {
   const workload::WorkloadShape& w = point.source->shape();
-  if (point.context->gpu()) return "peers are measured on the CPU";
   if (w.layers != 1 || w.value_dim != 0 || w.row_layers() != 1)
     return "peers are measured on one layer with K and V rows";
   return peers::why_absent(peer);
@@ -123,7 +123,8 @@ void add_peers(measure::SweepPoint& point) {
 }
 
 int64_t PeerCells::bytes(const measure::SweepPoint& point, const LayerSpecs& spec) {
-  return 2 * measure::held_bytes(point, spec) + 2 * memory::last_level_cache_bytes() + kEngineBytes;
+  return 2 * measure::held_bytes(point, spec) + measure::beyond_cache_bytes(point.context->gpu()) +
+         kEngineBytes;
 }
 
 int64_t PeerCells::tokens_bytes(const measure::SweepPoint& point) {
@@ -172,7 +173,9 @@ void PeerCells::prepare(measure::Cell& cell, peers::Process& process) {
        {"tokens", point_.seq_len},
        {"steps", steps},
        {"threads", point_.threads},
-       {"cold_bytes", point_.experiment->measure.cold_steps > 0 ? 2 * memory::last_level_cache_bytes() : 0},
+       {"device", point_.context->device()},
+       {"cold_bytes",
+        point_.experiment->measure.cold_steps > 0 ? measure::beyond_cache_bytes(point_.context->gpu()) : 0},
        {"places", {{"k", at.k}, {"v", at.v}, {"q", at.q}, {"out", at.out}, {"end", at.end}}}});
   results::CellResult& row = cell.result;
   row.peer_version = answer.at("version");

@@ -1,5 +1,5 @@
-// Each wrapper of kernels/cuda/simt/device.h by itself: the shim takes their meaning for granted, so the
-// first thing that a GPU has to show is that it means the same.
+// Checks each wrapper of kernels/cuda/simt/device.h alone: the shim states what a wrapper does, and the GPU's instruction must
+// do the same before any kernel's result means anything.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -30,7 +30,7 @@ __global__ void pack_bfloats(const float* from, uint32_t* to) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   to[i] = simt::pack_bfloat2(from[2 * i], from[2 * i + 1]);
 }
-// The codes 0 … 255 as kernels/cuda/attention/words.h reads them: out of 1024's low bits.
+// Codes 0 … 255 in the low bits of the half 1024, subtracted as in kernels/cuda/attention/words.h.
 __global__ void subtract_halves(float2* to) {
   const uint32_t raised = 0x64006400u | threadIdx.x | (255u - threadIdx.x) << 16;
   to[threadIdx.x] = simt::unpack_half2(simt::fma_half2(raised, 0x3c003c00u, 0xe480e480u));
@@ -64,7 +64,7 @@ __global__ void copy_words(const std::byte* from, uint32_t* to) {
   simt::sync_warp();
   for (int i = lane; i < 224; i += 32) to[i] = simt::read<uint32_t>(room + 4 * i);
 }
-// The operands' words as lanes hold them, [32, 6], in; c [16, 8] of f32 out.
+// from: [32, 6] words, each lane's operands; to: [16, 8] f32, the product plus 1.
 template <bool kBfloat>
 __global__ void multiply(const uint32_t* from, float* to) {
   const int lane = simt::lane();
@@ -80,7 +80,7 @@ __global__ void multiply(const uint32_t* from, float* to) {
 }
 __global__ void count(unsigned* counter, unsigned* to) { to[blockIdx.x] = simt::count_up(counter, 2); }
 
-// Runs `launch` with room for n results and gives them back.
+// Runs `launch` with a buffer of n results and returns them.
 template <class T>
 std::vector<T> results(cuda::CudaGpu& gpu, size_t n, const std::function<void(T*, cudaStream_t)>& launch) {
   const DeviceBytes room(gpu, n * sizeof(T));
@@ -159,7 +159,7 @@ bool bytes_are_picked(cuda::CudaGpu& gpu) {
   return ok;
 }
 
-// ex2.approx: 2 ulp, as NVIDIA states it.
+// ex2.approx errs by at most 2 ulp (PTX manual).
 bool powers_are_close(cuda::CudaGpu& gpu) {
   std::vector<float> from(4096);
   for (size_t i = 0; i < from.size(); ++i) from[i] = -0.03f * static_cast<float>(i);
@@ -242,7 +242,7 @@ __global__ void add_words(const uint32_t* from, int n, unsigned long long* to) {
   atomicAdd(to, sum);
 }
 
-// Pieces pass from pinned memory through two slots, each overwritten when its kernel is done with it.
+// Pieces pass from pinned memory through two slots; a slot is overwritten once its kernel has read it.
 bool queues_wait(cuda::CudaGpu& gpu) {
   constexpr int kPieces = 12, kSlots = 2, kWords = 1 << 20;
   constexpr size_t kBytes = kWords * sizeof(uint32_t);
