@@ -79,15 +79,15 @@ class Scene {
   // One step; q and out: [sequences, kv_heads, group, tokens, head_dim].
   void step(Path path);
 
-  // Whether this GPU has a kernel for the steps that are not plain.
+  // True if this GPU has a kernel for the steps that are not plain.
   bool is_fast() const { return fast_.plan.block_queries > 0; }
   int problems() const { return fast_.plan.count(); }
 
   // ||out - FP64|| / ||FP64|| of one (sequence, KV head), from the stored bytes.
   double relative_error(int problem) const;
-  // Whether a (sequence, KV head)'s bytes equal those that the CPU stores for the same rows.
+  // True if a (sequence, KV head)'s bytes equal those that the CPU stores for the same rows.
   bool bytes_are_the_cpus(int problem) const;
-  // Whether copy_rows' f32 rows equal, bit for bit, the stored bytes decoded by the CPU.
+  // True if copy_rows' f32 rows equal, bit for bit, the stored bytes decoded by the CPU.
   bool copy_is_the_cpus(int problem) const;
 
  private:

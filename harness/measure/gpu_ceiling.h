@@ -16,7 +16,7 @@ int64_t beyond_cache_bytes(const cuda::Gpu* gpu);
 // Bytes of which the L2 holds at most a sixteenth.
 int64_t ceiling_bytes(const cuda::Gpu& gpu);
 
-// Reading ceiling_bytes() and nothing else, with each number of blocks that is worth trying. The GPU outlives this.
+// Reads ceiling_bytes() with each of several numbers of blocks. The GPU outlives this.
 class GpuCeilingTask : public TimedTask {
  public:
   explicit GpuCeilingTask(cuda::Gpu& gpu);

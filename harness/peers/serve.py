@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 FLOATS = 3  # the file of shared floats
 MOST_COPIES = 256  # copies of a cache; if more would fit into the last-level cache, nothing is measured cold
 TRIES = 3  # rounds of steps that decide between several arms
-HOLD_CYCLES = 1_000_000  # a GPU waits so long that the host has launched a step of Python before it ends
+HOLD_CYCLES = 1_000_000  # a GPU's wait, longer than Python takes to launch a step
 
 
 class Unsupported(Exception):
@@ -39,7 +39,7 @@ class Setting:
     q_heads: int
     kv_heads: int
     head_dim: int
-    tokens: int  # at the end of the last step
+    tokens: int  # after the last step
     steps: int  # the last tokens, which are appended one by one
     threads: int
     device: str  # "cpu" or "cuda"
@@ -87,7 +87,7 @@ def on_gpu():
 
 
 def gpu_us(work) -> float:
-    """Microseconds between events around the launches of `work`, before which the GPU waits until the host has made them."""
+    """Microseconds between events around the launches of `work`; the GPU waits until the host has made all launches."""
     start, end = (on_gpu().Event(enable_timing=True) for _ in range(2))
     on_gpu()._sleep(HOLD_CYCLES)
     start.record()
@@ -212,7 +212,7 @@ class Server:
         return best, f" (of its time take {', '.join(others)})" if others else ""
 
     def median_us(self, cache) -> float:
-        """Of a step; on a GPU of attention, by the GPU's clock."""
+        """The median of steps; on a GPU of attention, by the GPU's clock."""
         us = [t for _ in range(TRIES) for t in self.run_steps(cache)[1:] or [1.0]]
         return statistics.median(us if self.setting.device == "cpu" else (gpu_us(cache.attend) for _ in us))
 
