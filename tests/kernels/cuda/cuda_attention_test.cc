@@ -102,7 +102,7 @@ TEST(CudaAttention, AgreesWithTheCpusKernel) {
   cpu::force_isa("auto");
 }
 
-TEST(CudaScores, MassIsTheSumOfTheProbabilities) {
+TEST(CudaScores, AddAttentionWeightsPerRow) {
   std::vector<GpuProblem> problems =
       make_problems({{.codec = same(kF16s), .group = 4, .rows = 150, .placing = kPaged},
                      {.codec = same(kF16s), .group = 4, .rows = 33, .n = 5, .placing = kPaged}});
