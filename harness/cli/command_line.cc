@@ -47,7 +47,7 @@ constexpr LauncherCommand kLauncherCommands[] = {
     {"plot", "draw the charts of earlier runs"},
     {"site", "make a static site of the results of any number of machines"},
     {"peers", "install other engines, which configs measure beside kvlab's caches"},
-    {"gpu-check", "check and time the GPU kernels on this machine; needs nvcc and Python"},
+    {"gpu-check", "check the GPU kernels on this machine; needs nvcc and Python"},
     {"test", "build and run all tests; options go to ctest"}};
 
 struct ListOptions {

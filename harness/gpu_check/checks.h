@@ -1,5 +1,5 @@
-// The stages of gpu-check that run on the GPU. Each prints a line of JSON for each case as it is done, so
-// that a stage that is cut off leaves what it has. They return whether all cases were right.
+// The stages of gpu-check that run on the GPU. Each prints a line of JSON as a case ends, so that a stage that runs out of
+// time keeps its rows, and returns whether all cases passed.
 #pragma once
 
 #include "harness/gpu_check/scene.h"
@@ -7,13 +7,13 @@
 
 namespace kv::gpu_check {
 
-// Makes a scene's numbers on the GPU itself.
+// Makes a scene's numbers on the GPU.
 WriteNumbers writer(const cuda::CudaGpu& gpu);
 
 bool check_wrappers(cuda::CudaGpu& gpu);
-// `small`: sizes that a sanitizer gets through.
+// `small`: sizes for a sanitizer, which is slow.
 bool check_kernels(cuda::CudaGpu& gpu, bool small);
-// Stops before a case that would begin after `seconds`.
-bool benchmark(cuda::CudaGpu& gpu, double seconds);
+// Checks attention split and whole, then times both.
+bool compare_splits(cuda::CudaGpu& gpu);
 
 }  // namespace kv::gpu_check

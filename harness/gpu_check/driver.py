@@ -1,4 +1,4 @@
-"""Whether there is a GPU, asked of NVIDIA's driver itself: before anything is built."""
+"""Asks NVIDIA's driver for a GPU, before anything is built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEAST = (8, 0)
 
 
 def supported_cuda() -> int:
-    """The newest CUDA that the driver knows, as it numbers them (12040 is 12.4), or 0."""
+    """The newest CUDA that the driver supports, in its numbers (12040 is 12.4), or 0."""
     version = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -19,7 +19,7 @@ def supported_cuda() -> int:
 
 
 def find_gpu() -> tuple[str, tuple[int, int] | None]:
-    """("", compute capability) of the first GPU, or a reason why there is none to use."""
+    """("", compute capability) of the first GPU, or (reason, None) if none can be used."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,13 +1,16 @@
-// Attention in FP64, by its definition: what the kernels' outputs are held against.
+// Attention in FP64, by its definition: the reference of the kernels' outputs.
 #pragma once
 
 #include <vector>
 
 namespace kv::gpu_check {
 
+inline constexpr double kBound =
+    5e-6;  // relative, f32 arithmetic with the hardware's exp2; the tests' bound is 3e-6
+
 struct Exact {
   std::vector<double> out;      // [group, head_dim]
-  std::vector<double> weights;  // [rows] probability that each row got, summed over the group
+  std::vector<double> weights;  // [rows] attention weight of each row, summed over the group
 };
 
 // q [group, head_dim], k and v [rows, head_dim].

@@ -8,8 +8,6 @@
 namespace kv::gpu_check {
 namespace {
 
-constexpr double kBound = 5e-6;
-
 size_t sized(int64_t count) { return static_cast<size_t>(count) * 4; }
 
 std::vector<float> widened(const std::vector<uint16_t>& halves) {
@@ -75,7 +73,7 @@ void HeavyHitters::step() {
   attend();
 }
 
-// Only shapes come from the host: how many rows there are.
+// The host knows the number of rows and nothing else of them.
 void HeavyHitters::attend() {
   AttentionPlan plan;
   plan.layout = layout_;
@@ -121,16 +119,16 @@ HeavyHitters::Head HeavyHitters::head(int index) const {
   return {download(token_.as<int32_t>() + first, count), download(score_.as<float>() + first, count)};
 }
 
-// The policy by its definition: a free slot, else the lightest that is not recent, the lowest of equals.
+// The policy by its definition: a free slot, else the slot of the smallest score that is not recent; the lowest slot wins ties.
 int32_t HeavyHitters::slot_for(const Head& head) const {
   if (count_ < shape_.budget) return count_;
-  int32_t lightest = -1;
+  int32_t victim = -1;
   for (int32_t slot = 0; slot < shape_.budget; ++slot) {
     const auto at = static_cast<size_t>(slot);
     if (head.token[at] > count_ - shape_.recent) continue;
-    if (lightest < 0 || head.score[at] < head.score[static_cast<size_t>(lightest)]) lightest = slot;
+    if (victim < 0 || head.score[at] < head.score[static_cast<size_t>(victim)]) victim = slot;
   }
-  return lightest;
+  return victim;
 }
 
 std::string HeavyHitters::checked_step() {
@@ -156,7 +154,7 @@ std::string HeavyHitters::checked_step() {
   return "";
 }
 
-// `before`: the head as it was, with the new token in its slot.
+// `before`: the head before the step, with the new token in its slot.
 std::string HeavyHitters::difference(int index, const Head& before) const {
   const int64_t first_query = int64_t{index} * shape_.group * shape_.head_dim;
   const auto numbers = static_cast<size_t>(shape_.group * shape_.head_dim);

@@ -1,5 +1,5 @@
-// H2O's policy (Zhang et al. 2023, arXiv:2306.14048) with nothing decided on the host: the GPU chooses a slot
-// for the new token, stores its row there, attends, and adds the probabilities to its slots' scores.
+// H2O's policy (Zhang et al. 2023, arXiv:2306.14048), decided on the GPU alone: it chooses a slot for the new token, stores
+// its row there, attends, and adds the attention weights to its slots' scores.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ class HeavyHitters {
  public:
   HeavyHitters(cuda::Gpu& gpu, const WriteNumbers& write, const HeavyHitterShape& shape, uint64_t seed);
 
-  // One more token for every head.
+  // Appends one token to every head.
   void step();
-  // Takes a step and holds it against the policy and against FP64: empty if it was right, else what was not.
+  // Takes a step and compares it with the policy and with FP64; returns the first difference, or nothing.
   std::string checked_step();
 
  private:

@@ -1,7 +1,8 @@
-// Every kernel on the real GPU: stored bytes against the CPU's encoders, outputs against FP64.
+// Checks every kernel on the GPU: stored bytes against the CPU's encoders, outputs against FP64.
 #include <cstdio>
 
 #include "harness/gpu_check/checks.h"
+#include "harness/gpu_check/exact.h"
 #include "harness/gpu_check/heavy_hitters.h"
 #include "harness/gpu_check/numbers.h"
 
@@ -12,8 +13,6 @@ __global__ void write_numbers(float* to, int64_t n, uint64_t seed, int64_t first
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < n) to[i] = normal_number(seed, first + i);
 }
-
-constexpr double kBound = 5e-6;  // of f32 arithmetic with the hardware's exp2; the tests' bound is 3e-6
 
 struct Case {
   SceneShape shape;
@@ -28,7 +27,7 @@ std::string describe(const Case& c) {
          (c.shape.page_rows ? " paged" : " contiguous");
 }
 
-// A smaller GPU's blocks may have too little shared memory.
+// Blocks of a smaller GPU may have too little shared memory.
 bool skipped(const std::string& name) {
   std::printf("{\"stage\": \"kernels\", \"name\": \"%s\", \"status\": \"unsupported\"}\n", name.c_str());
   return true;

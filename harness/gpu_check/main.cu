@@ -1,7 +1,5 @@
-// The program behind `kvlab gpu-check`: harness/gpu_check/run.py builds it with nvcc alone and calls its
-// stages.
+// The program behind `kvlab gpu-check`: harness/gpu_check/run.py builds it with nvcc alone and calls its stages.
 #include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -25,8 +23,8 @@ int run(const std::string& stage, const std::string& argument) {
   if (stage == "info") return print_info(gpu.info()), 0;
   if (stage == "wrappers") return gpu_check::check_wrappers(gpu) ? 0 : 1;
   if (stage == "kernels") return gpu_check::check_kernels(gpu, argument == "small") ? 0 : 1;
-  if (stage == "benchmark") return gpu_check::benchmark(gpu, std::atof(argument.c_str())) ? 0 : 1;
-  throw std::invalid_argument("no stage '" + stage + "'; there are info, wrappers, kernels and benchmark");
+  if (stage == "split") return gpu_check::compare_splits(gpu) ? 0 : 1;
+  throw std::invalid_argument("no stage '" + stage + "'; there are info, wrappers, kernels and split");
 }
 
 }  // namespace

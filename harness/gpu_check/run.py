@@ -1,8 +1,8 @@
-"""kvlab gpu-check: builds the GPU kernels with nvcc alone, checks them on the GPU of this machine, and times them.
+"""kvlab gpu-check: builds the GPU kernels with nvcc alone and checks them on this machine's GPU.
 
-Needs an NVIDIA driver, a CUDA toolkit and Python's standard library. Every stage has a time limit and leaves what it
-has: a line in cells.jsonl for each case as it is done, and cells.csv, env.json and a short table at the end. Exit
-codes: 0 all right, 1 a check failed, 2 something for the user to set right.
+Needs an NVIDIA driver, a CUDA toolkit and Python's standard library. Each stage has a time limit and keeps its rows when it
+ends early: cells.jsonl has a line a case at once; cells.csv, env.json and a summary follow. Times are measured by
+`kvlab run configs/gpu.toml --device cuda`. Exit codes: 0 all checks passed, 1 a check failed, 2 a mistake to set right.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,12 @@ HOME = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import driver  # noqa: E402
-import table  # noqa: E402
 
 Row = dict[str, Any]
 
 TOTAL_SECONDS = 570
-# What each stage may take. Together they fit, unless few cores take long to build: then the last stages get less.
-LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 40, "racecheck": 40, "benchmark": 140, "peers": 150}
+# Limits of the stages. All of them fit into the total; where a build takes longer on few cores, later stages get less.
+LIMITS = {"build": 300, "wrappers": 15, "kernels": 60, "memcheck": 60, "split": 20, "racecheck": 60}
 
 SOURCES = [
     *sorted((HOME / "kernels/cuda").rglob("*.cu")),
@@ -87,7 +87,7 @@ RELEASE = re.compile(r"release (\d+)\.(\d+)")
 
 
 def wrong_toolkit(nvcc: str | None, driver_cuda: int) -> str:
-    """Why this compiler's programs cannot be built or run here, or nothing. `driver_cuda`: 12040 is 12.4."""
+    """The reason why this compiler's programs cannot be built or run here, or nothing. `driver_cuda`: 12040 is 12.4."""
     if not nvcc:
         return "no CUDA compiler here; install the CUDA toolkit (12.4 or newer), or set CUDACXX to its nvcc"
     found = RELEASE.search(output_of(nvcc, "--version"))
@@ -103,7 +103,7 @@ def wrong_toolkit(nvcc: str | None, driver_cuda: int) -> str:
 
 
 def wrong_folder(out: Path) -> str:
-    """Why the results cannot go there, or nothing; the folder is there then."""
+    """The reason why results cannot go there, or nothing; then the folder exists."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         used = any(out.iterdir())
@@ -126,8 +126,8 @@ def output_of(*command: str) -> str:
 def target_of(capability: tuple[int, int], known: str) -> tuple[str, str]:
     """nvcc's (arch, code) for a GPU, given the compute_NN that this nvcc lists.
 
-    Hopper has a target of its own, with what only it can do. A GPU that is newer than the compiler gets the newest
-    intermediate code that it knows, which the driver then compiles.
+    Hopper has a target of its own, sm_90a. A GPU newer than the compiler gets the newest intermediate code that the compiler
+    knows, which the driver then compiles.
     """
     number = 10 * capability[0] + capability[1]
     numbers = [int(n) for n in re.findall(r"compute_(\d+)\b", known) if int(n) <= number] or [80]
@@ -183,46 +183,41 @@ def build(run: Run, nvcc: str, gencode: str) -> Path | None:
     return program
 
 
-def stop(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+def run_for(seconds: float, command: list[str], take: Callable[[str], None]) -> int | None:
+    """Gives each line of the command's output to `take`. Returns the exit code, or None if the time ran out."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    for line in process.stdout or []:
+        take(line)
+    code = process.wait()
+    timer.cancel()
+    return None if late.is_set() else code
 
 
-def stream(run: Run, stage: str, command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs a program that prints rows; returns ok, failed, cut off (also where a row of its own says that there was no
-    time for the rest), or skipped if that is all that its rows say."""
+def stream(run: Run, stage: str, command: list[str]) -> str:
+    """Runs a program that prints rows; returns ok, failed, cut off or no time left."""
     limit = run.seconds(stage)
-    before = len(run.rows)
     if limit < 1:
         return "no time left"
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, env=environment)
-    late = threading.Event()
-    timer = threading.Timer(limit, lambda: (late.set(), stop(process)))
-    timer.start()
-    errors: list[str] = []
-    reader = threading.Thread(target=lambda: errors.extend(process.stderr or []))
-    reader.start()
-    try:
-        for line in process.stdout or []:
-            if line.startswith("{"):
-                run.add(json.loads(line))
-    finally:
-        code = process.wait()
-        reader.join()
-        timer.cancel()
-    if late.is_set():
+    other: list[str] = []
+    code = run_for(limit, command, lambda line: run.add(json.loads(line)) if line.startswith("{") else other.append(line))
+    if code is None:
         run.add({"stage": stage, "status": "cut off", "reason": f"its {limit:.0f} s were over"})
         return "cut off"
     if code != 0:
-        run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(errors[-6:])) or f"exit code {code}"})
+        run.add({"stage": stage, "status": "failed", "reason": first_lines("".join(other[-6:])) or f"exit code {code}"})
         return "failed"
-    statuses = {row.get("status") for row in run.rows[before:]}
-    if statuses == {"skipped"}:
-        return "skipped"
-    return "cut off" if "cut off" in statuses else "ok"
+    return "ok"
 
 
 def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
@@ -235,33 +230,26 @@ def sanitize(run: Run, tool: str, program: Path, nvcc: str) -> str:
     if limit < 1:
         return "no time left"
     command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND_SOMETHING), str(program), "kernels", "small"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               start_new_session=True)
-    try:
-        text, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        stop(process)
-        text = process.communicate()[0]
-        late = True
-    else:
-        late = False
+    lines: list[str] = []
+    code = run_for(limit, command, lines.append)
+    text = "".join(lines)
     (run.out / f"{tool}.txt").write_text(text)
-    checked = f"{text.count(KERNEL_CASE)} cases in {limit:.0f} s" if late else ""
-    status, reason = verdict(tool, text, None if late else process.returncode)
+    checked = f"{text.count(KERNEL_CASE)} cases in {limit:.0f} s" if code is None else ""
+    status, reason = verdict(tool, text, code)
     run.add({"stage": tool, "status": status, "reason": "; ".join(filter(None, (checked, reason)))})
     return status
 
 
 KERNEL_CASE = '"stage": "kernels"'
-FOUND_SOMETHING = 9  # the sanitizer's exit code; the program's own are others
+FOUND_SOMETHING = 9  # the sanitizer's exit code; the program itself exits with 0 to 2
 RACE = re.compile(r"=+ (?:Error|Warning): (?:Race reported|Potential \w+ hazard detected)[^\n]*?(?: in (\w+)\(|$)", re.MULTILINE)
 
 
 def verdict(tool: str, text: str, code: int | None) -> tuple[str, str]:
-    """What a sanitizer found: (status, reason). `code` is None where its time was over.
+    """A sanitizer's (status, reason). `code` is None if its time ran out.
 
-    racecheck does not know that asynchronous copies are waited for and then ordered by a barrier of the warp, so what it
-    reports is for a reader to judge: its hazards are listed and fail nothing. All else that goes wrong does.
+    racecheck does not see that a warp waits for asynchronous copies and then passes a barrier, so a reader must judge its
+    hazards: they are listed and fail nothing. Every other finding fails the run.
     """
     races = RACE.findall(text) if tool == "racecheck" else []
     summary = next((line.strip("= ") for line in text.splitlines() if "SUMMARY" in line), "")
@@ -273,44 +261,6 @@ def verdict(tool: str, text: str, code: int | None) -> tuple[str, str]:
     return ("ok" if code == 0 else "failed"), summary
 
 
-# What holds a clock back, by the name that newer drivers have for it and by the one that they dropped.
-REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-
-
-def record_clocks(out: Path) -> tuple[subprocess.Popen[bytes] | None, str]:
-    """The recorder, or None and why there is none."""
-    smi = shutil.which("nvidia-smi")
-    if not smi:
-        return None, "there is no nvidia-smi"
-    for reasons in REASONS:
-        fields = f"timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,{reasons}"
-        query = [smi, f"--query-gpu={fields}", "--format=csv", "-i", "0"]
-        if output_of("timeout", "5", *query).count("\n") >= 1:  # names, and a sample
-            return subprocess.Popen([*query, "-lms", "500"], stdout=(out / "clocks.csv").open("wb"),
-                                    stderr=subprocess.DEVNULL), ""
-    return None, f"nvidia-smi knows none of {', '.join(REASONS)}"
-
-
-def clocks_during(lines: list[str]) -> Row:
-    """The SM clock's range in MHz, and what held it back, of nvidia-smi's samples."""
-    samples = [line.split(", ") for line in lines if line.count(", ") >= 5]
-    speeds = [int(s[1].split()[0]) for s in samples if s[1].split()[0].isdigit()]
-    if not speeds:
-        return {}
-    reasons = {s[5].strip() for s in samples}
-    return {"sm_mhz_least": min(speeds), "sm_mhz_most": max(speeds), "throttle_reasons": sorted(reasons)}
-
-
-def samples_of(out: Path) -> list[str]:
-    clocks = out / "clocks.csv"
-    return clocks.read_text(errors="replace").splitlines()[1:] if clocks.is_file() else []
-
-
-def ceiling_moved(rows: list[Row]) -> float | None:
-    reads = [row["read_gb_s"] for row in rows if row.get("stage") == "ceiling"]
-    return abs(reads[1] / reads[0] - 1.0) if len(reads) == 2 else None
-
-
 def check(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     began = time.monotonic()
     program = build(run, nvcc, f"-gencode=arch={target[0]},code={target[1]}")
@@ -318,30 +268,27 @@ def check(run: Run, nvcc: str, target: tuple[str, str]) -> None:
     if not program:
         return
     run.environment["gpu"] = json.loads(output_of(str(program), "info") or "{}")
-
-    def left(stage: str, to_finish: int) -> str:
-        return str(max(10.0, run.seconds(stage) - to_finish))
-
-    stages = {
-        "wrappers": lambda: stream(run, "wrappers", [str(program), "wrappers"]),
-        "kernels": lambda: stream(run, "kernels", [str(program), "kernels"]),
-        "benchmark": lambda: stream(run, "benchmark", [str(program), "benchmark", left("benchmark", 15)]),
-        "peers": lambda: stream(run, "peers", [sys.executable, str(Path(__file__).with_name("peers.py")),
-                                               "--seconds", left("peers", 10)]),
-        "memcheck": lambda: sanitize(run, "memcheck", program, nvcc),
-        "racecheck": lambda: sanitize(run, "racecheck", program, nvcc),
-    }
-    for stage, work in stages.items():
-        began, before = time.monotonic(), len(samples_of(run.out))
-        outcome = work()
-        if stage == "benchmark":
-            run.environment["clocks"] = clocks_during(samples_of(run.out)[before:])
-            if not run.environment["clocks"]:
-                run.environment.setdefault("no_clocks", "nvidia-smi gave no sample while timing")
+    for stage in list(LIMITS)[1:]:
+        began = time.monotonic()
+        outcome = (sanitize(run, stage, program, nvcc) if stage.endswith("check")
+                   else stream(run, stage, [str(program), stage]))
         run.finish_stage(stage, outcome, began)
-    moved = ceiling_moved(run.rows)
-    run.environment["ceiling_moved"] = moved
-    run.environment["void"] = moved is None or moved > 0.02
+
+
+def summary(rows: list[Row], environment: Row) -> str:
+    """A line a stage, with the cases that failed or why it ended early; then spills and splits."""
+    lines = [f"GPU: {environment.get('gpu', {}).get('name', 'unknown')}"]
+    for stage, outcome in environment.get("stages", {}).items():
+        own = [row for row in rows if row.get("stage") == stage]
+        failed = [str(row.get("name") or row.get("reason", "")) for row in own if row.get("status") == "failed"]
+        early = [row["reason"] for row in own if row.get("status") in ("cut off", "hazards")]
+        detail = ", ".join(failed[:4]) or "; ".join(early)
+        lines.append(f"{stage:10} {outcome['status']:12} {outcome['seconds']:6.1f} s  {detail}".rstrip())
+    spilling = [row for row in rows if row.get("stage") == "registers" and row["spill_bytes"]]
+    lines.append(f"kernels that spill registers: {len(spilling)}")
+    lines += [f"split-KV, {row['name']}: {row['speedup']:.2f}x as fast as whole" for row in rows
+              if row.get("stage") == "split" and row.get("status") == "ok"]
+    return "\n".join([*lines, "times, and other engines': ./kvlab run configs/gpu.toml --device cuda"])
 
 
 def describe(run: Run, nvcc: str, target: tuple[str, str]) -> None:
@@ -370,19 +317,14 @@ def main() -> int:
     run = Run(out)
     target = target_of(capability, output_of(nvcc, "--list-gpu-arch"))
     describe(run, nvcc, target)
-    clocks, no_clocks = record_clocks(out)
-    if no_clocks:
-        run.environment["no_clocks"] = no_clocks
     try:
         check(run, nvcc, target)
     finally:
-        if clocks:
-            clocks.terminate()
         shutil.rmtree(out / "build", ignore_errors=True)
         run.write()
-    print(table.short(run.rows, run.environment))
+    print(summary(run.rows, run.environment))
     print(f"\nresults: {out}")
-    return 1 if any(row.get("status") == "failed" for row in run.rows if row.get("stage") != "peers") else 0
+    return 1 if any(row.get("status") == "failed" for row in run.rows) else 0
 
 
 if __name__ == "__main__":

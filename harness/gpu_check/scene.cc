@@ -84,7 +84,6 @@ Scene::Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape,
   write(q_.as<float>(), queries, seed, int64_t{1} << 60);
   fast_ = planned(shape.split ? AttentionPlan::Cut::kEven : AttentionPlan::Cut::kWhole);
   plain_ = planned(AttentionPlan::Cut::kPlain);
-  make_append(write);
   gpu.synchronize();
 }
 
@@ -127,7 +126,7 @@ int64_t Scene::first_number(const Pool& pool, int stream, int problem, bool v) c
   return (int64_t{stream} << 58) + (2 * int64_t{problem} + v) * most * shape_.head_dim;
 }
 
-// A few problems at a time, since their f32 rows may be many times what is stored.
+// Problems go a few at a time: their f32 rows may be many times as large as the stored bytes.
 void Scene::fill(const Pool& pool, int stream, const WriteNumbers& write) const {
   const int64_t most = *std::max_element(pool.rows.begin(), pool.rows.end());
   const int64_t numbers = 2 * most * shape_.head_dim;
@@ -198,42 +197,6 @@ void Scene::step(Path path) {
   AttentionPlan::Placed at = planned.at;
   if (path == Path::kTwoLaunches) at.counters = nullptr;
   planned.plan.run(gpu_, at);
-}
-
-void Scene::make_append(const WriteNumbers& write) {
-  const auto& layout = main_.layout;
-  const int64_t numbers = int64_t{layout.unit_rows} * shape_.head_dim;
-  new_rows_ =
-      DeviceBytes(gpu_, static_cast<size_t>(2 * numbers) * static_cast<size_t>(problems()) * sizeof(float));
-  write(new_rows_.as<float>(), 2 * numbers * problems(), seed_, int64_t{1} << 61);
-  std::vector<cuda::AppendJob> jobs;
-  for (int i = 0; i < problems(); ++i) {
-    float* k = new_rows_.as<float>() + 2 * numbers * i;
-    jobs.push_back({.k = reinterpret_cast<const std::byte*>(k),
-                    .v = reinterpret_cast<const std::byte*>(k + numbers),
-                    .pages = problem(i).pages,
-                    .slots = nullptr,
-                    .first = std::max(0, problem(i).rows / layout.unit_rows - 1),
-                    .units = 1});
-  }
-  append_jobs_ = upload(gpu_, jobs);
-}
-
-void Scene::append() {
-  gpu_.append({main_.layout, append_jobs_.as<cuda::AppendJob>(), false}, problems(), 1);
-}
-
-int64_t Scene::kv_bytes() const {
-  const auto row_bytes = [](const cuda::Layout& layout) {
-    return (int64_t{layout.k.data_stride} + layout.k.meta_stride + layout.v.data_stride +
-            layout.v.meta_stride) /
-           layout.unit_rows;
-  };
-  int64_t bytes = 0;
-  for (const cuda::Problem& p : fast_.plan.problems) {
-    bytes += p.rows * row_bytes(main_.layout) + p.tail_rows * row_bytes(tail_.layout);
-  }
-  return bytes;
 }
 
 std::vector<std::byte> Scene::units_of(const Pool& pool, int problem, Plane plane) const {
@@ -317,7 +280,7 @@ double Scene::relative_error(int problem) const {
   std::vector<float> q(numbers), out(numbers);
   gpu_.copy(q.data(), this->problem(problem).q, numbers * sizeof(float));
   gpu_.copy(out.data(), this->problem(problem).out, numbers * sizeof(float));
-  // Back to front, since each token sees a row less than the next.
+  // Back to front: each token sees one row less than the next.
   std::vector<double> want(numbers);
   for (int32_t token = shape_.tokens - 1; token >= 0; --token) {
     for (int32_t g = 0; g < shape_.group; ++g) {

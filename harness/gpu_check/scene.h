@@ -1,5 +1,4 @@
-// A batch of sequences in GPU memory, filled by the append kernel, and one step of attention over it: what
-// gpu-check verifies and times.
+// A batch of sequences in GPU memory, filled by the append kernel, and one step of attention over it.
 #pragma once
 
 #include <functional>
@@ -26,12 +25,12 @@ const CodecChoice& codec_named(const std::string& name);
 struct SceneShape {
   CodecChoice codec;
   int head_dim = 128, kv_heads = 8, group = 4;
-  std::vector<int32_t> rows;  // of each sequence
-  int32_t tail_rows = 0;      // of them, raw; of codecs with groups
-  int32_t page_rows = 0;      // 0: a sequence's rows lie in one piece; else shuffled pages of so many
-  bool split = true;          // false: all rows of a (sequence, kv head) are one work item
-  int32_t tokens = 1;         // that attend at once: the last of `rows`
-  int32_t queries() const { return group * tokens; }  // of a kv head
+  std::vector<int32_t> rows;  // [sequences]
+  int32_t tail_rows = 0;      // the last rows of each, raw, for codecs with groups
+  int32_t page_rows = 0;      // rows a page, pages shuffled; 0: contiguous
+  bool split = true;          // false: all rows of a (sequence, KV head) are one work item
+  int32_t tokens = 1;         // the last of `rows`, which attend at once
+  int32_t queries() const { return group * tokens; }  // a KV head
 };
 
 // Owns device memory.
@@ -75,30 +74,24 @@ class Scene {
   // Rows and queries are numbers of `seed`.
   Scene(cuda::Gpu& gpu, const WriteNumbers& write, const SceneShape& shape, uint64_t seed);
 
-  // decode.h, whose last blocks merge, or with a launch that does; or attend_simple.h.
+  // decode.h with its last blocks merging, decode.h with a launch that merges, attend_simple.h.
   enum class Path { kOneLaunch, kTwoLaunches, kPlain };
-  // One step: q and out [sequences, kv_heads, group, tokens, head_dim].
+  // One step; q and out: [sequences, kv_heads, group, tokens, head_dim].
   void step(Path path);
-  // Appends one unit to every sequence's pages again, in the place of its last.
-  void append();
 
-  // Whether this GPU can take the steps that are not plain.
+  // True if this GPU has a kernel for the steps that are not plain.
   bool is_fast() const { return fast_.plan.block_queries > 0; }
-  // The K and V bytes that a step must read.
-  int64_t kv_bytes() const;
-  const SceneShape& shape() const { return shape_; }
   int problems() const { return fast_.plan.count(); }
 
-  // ||out - FP64|| / ||FP64|| of one (sequence, kv head), from the bytes that are stored.
+  // ||out - FP64|| / ||FP64|| of one (sequence, KV head), from the stored bytes.
   double relative_error(int problem) const;
-  // Whether the bytes of one (sequence, kv head) are those that the CPU stores for the same rows.
+  // True if a (sequence, KV head)'s bytes equal those that the CPU stores for the same rows.
   bool bytes_are_the_cpus(int problem) const;
-  // Whether an f32 copy of a (sequence, kv head)'s rows is, bit for bit, what the CPU makes of the stored
-  // bytes.
+  // True if copy_rows' f32 rows equal, bit for bit, the stored bytes decoded by the CPU.
   bool copy_is_the_cpus(int problem) const;
 
  private:
-  // The planes of one layout, cut into pages that are dealt out to the problems.
+  // The planes of one layout, cut into pages; each problem has some of them.
   struct Pool {
     cuda::Layout layout;
     std::vector<int32_t> rows;      // [problems]
@@ -108,9 +101,9 @@ class Scene {
   };
 
   Pool make_pool(const CodecChoice& codec, const std::vector<int32_t>& rows, int32_t page_rows) const;
-  // Appends the rows of every problem; `stream` tells the pools' numbers apart.
+  // Appends the rows of every problem; each pool has a `stream` of numbers of its own.
   void fill(const Pool& pool, int stream, const WriteNumbers& write) const;
-  // A plan with what it needs on the GPU.
+  // A plan with its arrays on the GPU.
   struct Planned {
     AttentionPlan plan;
     AttentionPlan::Placed at;
@@ -118,19 +111,18 @@ class Scene {
   };
   Planned planned(AttentionPlan::Cut how) const;
   const cuda::Problem& problem(int i) const { return fast_.plan.problems[static_cast<size_t>(i)]; }
-  void make_append(const WriteNumbers& write);
   int64_t first_number(const Pool& pool, int stream, int problem, bool v) const;
   std::vector<float> decoded(const Pool& pool, int problem, bool v) const;
   std::vector<float> all_decoded(int problem, bool v) const;
   enum Plane { kKData, kKMeta, kVData, kVMeta };
-  // A problem's units of a plane, one behind the other.
+  // A problem's units of a plane, contiguous.
   std::vector<std::byte> units_of(const Pool& pool, int problem, Plane plane) const;
 
   cuda::Gpu& gpu_;
   const SceneShape shape_;
   const uint64_t seed_;
   Pool main_, tail_;
-  DeviceBytes q_, out_, append_jobs_, new_rows_;
+  DeviceBytes q_, out_;
   Planned fast_, plain_;
 };
 

@@ -1,9 +1,8 @@
-// Each wrapper of kernels/cuda/simt/device.h by itself: the shim takes their meaning for granted, so the
-// first thing that a GPU has to show is that it means the same.
+// Checks each wrapper of kernels/cuda/simt/device.h alone: the shim states what a wrapper does, and the GPU's instruction must
+// do the same before any kernel's result means anything.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <limits>
 
 #include "harness/gpu_check/checks.h"
@@ -30,7 +29,7 @@ __global__ void pack_bfloats(const float* from, uint32_t* to) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   to[i] = simt::pack_bfloat2(from[2 * i], from[2 * i + 1]);
 }
-// The codes 0 … 255 as kernels/cuda/attention/words.h reads them: out of 1024's low bits.
+// Codes 0 … 255 in the low bits of the half 1024, subtracted as in kernels/cuda/attention/words.h.
 __global__ void subtract_halves(float2* to) {
   const uint32_t raised = 0x64006400u | threadIdx.x | (255u - threadIdx.x) << 16;
   to[threadIdx.x] = simt::unpack_half2(simt::fma_half2(raised, 0x3c003c00u, 0xe480e480u));
@@ -64,7 +63,7 @@ __global__ void copy_words(const std::byte* from, uint32_t* to) {
   simt::sync_warp();
   for (int i = lane; i < 224; i += 32) to[i] = simt::read<uint32_t>(room + 4 * i);
 }
-// The operands' words as lanes hold them, [32, 6], in; c [16, 8] of f32 out.
+// from: [32, 6] words, each lane's operands; to: [16, 8] f32, the product plus 1.
 template <bool kBfloat>
 __global__ void multiply(const uint32_t* from, float* to) {
   const int lane = simt::lane();
@@ -80,14 +79,19 @@ __global__ void multiply(const uint32_t* from, float* to) {
 }
 __global__ void count(unsigned* counter, unsigned* to) { to[blockIdx.x] = simt::count_up(counter, 2); }
 
-// Runs `launch` with room for n results and gives them back.
-template <class T>
-std::vector<T> results(cuda::CudaGpu& gpu, size_t n, const std::function<void(T*, cudaStream_t)>& launch) {
-  const DeviceBytes room(gpu, n * sizeof(T));
-  launch(room.as<T>(), gpu.stream());
+struct Grid {
+  int blocks, threads;
+  size_t shared_bytes = 0;
+};
+
+// Runs kernel(in..., to) with a buffer `to` of n results and returns them.
+template <class T, class Kernel, class... In>
+std::vector<T> results(cuda::CudaGpu& gpu, size_t n, Grid grid, Kernel kernel, In... in) {
+  const DeviceBytes to(gpu, n * sizeof(T));
+  kernel<<<grid.blocks, grid.threads, grid.shared_bytes, gpu.stream()>>>(in..., to.as<T>());
   KV_CHECK(cudaGetLastError());
   std::vector<T> values(n);
-  gpu.copy(values.data(), room.as<T>(), n * sizeof(T));
+  gpu.copy(values.data(), to.as<T>(), n * sizeof(T));
   return values;
 }
 
@@ -95,8 +99,7 @@ bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b));
 
 // Every word of two 16-bit numbers whose halves add up to 0xffff.
 bool numbers_unpack(cuda::CudaGpu& gpu, void (*kernel)(float2*), float (*widen)(uint16_t)) {
-  const auto got =
-      results<float2>(gpu, 65536, [&](float2* to, cudaStream_t s) { kernel<<<256, 256, 0, s>>>(to); });
+  const auto got = results<float2>(gpu, 65536, {256, 256}, kernel);
   bool ok = true;
   for (uint32_t i = 0; i < 65536; ++i) {
     ok &= same(got[i].x, widen(static_cast<uint16_t>(i)));
@@ -111,8 +114,7 @@ bool numbers_pack(cuda::CudaGpu& gpu, void (*kernel)(const float*, uint32_t*), u
     from[i] = std::ldexp(normal_number(3, static_cast<int64_t>(i)), static_cast<int>(i % 44) - 28);
   }
   const DeviceBytes in = upload(gpu, from);
-  const auto got = results<uint32_t>(
-      gpu, 4096, [&](uint32_t* to, cudaStream_t s) { kernel<<<16, 256, 0, s>>>(in.as<float>(), to); });
+  const auto got = results<uint32_t>(gpu, 4096, {16, 256}, kernel, in.as<float>());
   bool ok = true;
   for (size_t i = 0; i < got.size(); ++i) {
     ok &= got[i] == (narrow(from[2 * i]) | static_cast<uint32_t>(narrow(from[2 * i + 1])) << 16);
@@ -126,8 +128,7 @@ bool bfloats_unpack(cuda::CudaGpu& gpu) { return numbers_unpack(gpu, unpack_bflo
 bool bfloats_pack(cuda::CudaGpu& gpu) { return numbers_pack(gpu, pack_bfloats, f32_to_bf16); }
 
 bool halves_subtract(cuda::CudaGpu& gpu) {
-  const auto got =
-      results<float2>(gpu, 256, [](float2* to, cudaStream_t s) { subtract_halves<<<1, 256, 0, s>>>(to); });
+  const auto got = results<float2>(gpu, 256, {1, 256}, subtract_halves);
   bool ok = true;
   for (int i = 0; i < 256; ++i) {
     ok &= got[static_cast<size_t>(i)].x == static_cast<float>(i - 128);
@@ -137,8 +138,7 @@ bool halves_subtract(cuda::CudaGpu& gpu) {
 }
 
 bool fp8_unpacks(cuda::CudaGpu& gpu) {
-  const auto got =
-      results<float2>(gpu, 256, [](float2* to, cudaStream_t s) { unpack_fp8<<<1, 256, 0, s>>>(to); });
+  const auto got = results<float2>(gpu, 256, {1, 256}, unpack_fp8);
   bool ok = true;
   for (int i = 0; i < 256; ++i) {
     ok &= same(got[i].x, fp8_to_f32<kE4M3>(static_cast<uint8_t>(i)));
@@ -148,8 +148,7 @@ bool fp8_unpacks(cuda::CudaGpu& gpu) {
 }
 
 bool bytes_are_picked(cuda::CudaGpu& gpu) {
-  const auto got =
-      results<uint32_t>(gpu, 24, [](uint32_t* to, cudaStream_t s) { pick_bytes<<<1, 8, 0, s>>>(to); });
+  const auto got = results<uint32_t>(gpu, 24, {1, 8}, pick_bytes);
   bool ok = true;
   for (uint32_t i = 0; i < 8; ++i) {
     ok &= got[i] == (0x77552200u | 0x11u * i);
@@ -159,14 +158,13 @@ bool bytes_are_picked(cuda::CudaGpu& gpu) {
   return ok;
 }
 
-// ex2.approx: 2 ulp, as NVIDIA states it.
+// ex2.approx errs by at most 2 ulp (PTX manual).
 bool powers_are_close(cuda::CudaGpu& gpu) {
   std::vector<float> from(4096);
   for (size_t i = 0; i < from.size(); ++i) from[i] = -0.03f * static_cast<float>(i);
   from.back() = -std::numeric_limits<float>::infinity();
   const DeviceBytes in = upload(gpu, from);
-  const auto got = results<float>(
-      gpu, from.size(), [&](float* to, cudaStream_t s) { powers<<<16, 256, 0, s>>>(in.as<float>(), to); });
+  const auto got = results<float>(gpu, from.size(), {16, 256}, powers, in.as<float>());
   bool ok = got.back() == 0.0f;
   for (size_t i = 0; i + 1 < got.size(); ++i) {
     const double want = std::exp2(static_cast<double>(from[i]));
@@ -176,7 +174,7 @@ bool powers_are_close(cuda::CudaGpu& gpu) {
 }
 
 bool lanes_shuffle(cuda::CudaGpu& gpu) {
-  const auto got = results<int>(gpu, 64, [](int* to, cudaStream_t s) { shuffle_lanes<<<1, 32, 0, s>>>(to); });
+  const auto got = results<int>(gpu, 64, {1, 32}, shuffle_lanes);
   bool ok = true;
   for (int i = 0; i < 32; ++i) ok &= got[i] == 31 - i && got[32 + i] == (i ^ 5);
   return ok;
@@ -186,8 +184,7 @@ bool copies_land(cuda::CudaGpu& gpu) {
   std::vector<uint32_t> from(128);
   for (uint32_t i = 0; i < 128; ++i) from[i] = 0x01010101u * i + 7u;
   const DeviceBytes in = upload(gpu, from);
-  const auto got = results<uint32_t>(
-      gpu, 224, [&](uint32_t* to, cudaStream_t s) { copy_words<<<1, 32, 896, s>>>(in.as<std::byte>(), to); });
+  const auto got = results<uint32_t>(gpu, 224, {1, 32, 896}, copy_words, in.as<std::byte>());
   bool ok = true;
   for (size_t i = 0; i < 224; ++i) {
     const size_t first = i < 128 ? 0 : i < 192 ? 128 : 192;
@@ -213,8 +210,7 @@ bool tiles_multiply(cuda::CudaGpu& gpu, void (*kernel)(const uint32_t*, float*),
     }
   }
   const DeviceBytes in = upload(gpu, from);
-  const auto got = results<float>(
-      gpu, 128, [&](float* to, cudaStream_t s) { kernel<<<1, 32, 0, s>>>(in.as<uint32_t>(), to); });
+  const auto got = results<float>(gpu, 128, {1, 32}, kernel, in.as<uint32_t>());
   bool ok = true;
   for (size_t row = 0; row < 16; ++row) {
     for (size_t column = 0; column < 8; ++column) {
@@ -230,8 +226,7 @@ bool bfloat_tiles_multiply(cuda::CudaGpu& gpu) { return tiles_multiply(gpu, mult
 
 bool counts_wrap(cuda::CudaGpu& gpu) {
   const DeviceBytes counter = upload(gpu, std::vector<unsigned>{0});
-  auto got = results<unsigned>(
-      gpu, 6, [&](unsigned* to, cudaStream_t s) { count<<<6, 1, 0, s>>>(counter.as<unsigned>(), to); });
+  auto got = results<unsigned>(gpu, 6, {6, 1}, count, counter.as<unsigned>());
   std::sort(got.begin(), got.end());
   return got == std::vector<unsigned>{0, 0, 1, 1, 2, 2};
 }
@@ -242,7 +237,7 @@ __global__ void add_words(const uint32_t* from, int n, unsigned long long* to) {
   atomicAdd(to, sum);
 }
 
-// Pieces pass from pinned memory through two slots, each overwritten when its kernel is done with it.
+// Pieces pass from pinned memory through two slots; a slot is overwritten once its kernel has read it.
 bool queues_wait(cuda::CudaGpu& gpu) {
   constexpr int kPieces = 12, kSlots = 2, kWords = 1 << 20;
   constexpr size_t kBytes = kWords * sizeof(uint32_t);

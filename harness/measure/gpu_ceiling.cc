@@ -5,12 +5,15 @@
 #include "harness/math/stats.h"
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
+#include "harness/memory/machine.h"
 
 namespace kv::measure {
 
-int64_t beyond_l2_bytes(const cuda::Gpu& gpu) { return 4 * static_cast<int64_t>(gpu.info().l2_bytes); }
+int64_t beyond_cache_bytes(const cuda::Gpu* gpu) {
+  return gpu ? 4 * static_cast<int64_t>(gpu->info().l2_bytes) : 2 * memory::last_level_cache_bytes();
+}
 
-int64_t ceiling_bytes(const cuda::Gpu& gpu) { return 4 * beyond_l2_bytes(gpu); }
+int64_t ceiling_bytes(const cuda::Gpu& gpu) { return 4 * beyond_cache_bytes(&gpu); }
 
 // The sum that a read may write lies behind what it reads.
 GpuCeilingTask::GpuCeilingTask(cuda::Gpu& gpu)

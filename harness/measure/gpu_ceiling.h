@@ -1,4 +1,4 @@
-// What a GPU's times are compared with, measured between their repetitions: how fast it reads, and its clock.
+// A GPU's read bandwidth and clock, measured between the repetitions of the cells that are compared with them.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 
 namespace kv::measure {
 
-// So much is more than the GPU's L2 holds by the time that it is read again.
-int64_t beyond_l2_bytes(const cuda::Gpu& gpu);
-// And of so much, what the L2 may still hold is no more than a sixteenth.
+// Bytes to read between two reads of the same rows, so that these have left the last-level cache: the GPU's L2, or the CPU's
+// if `gpu` is null.
+int64_t beyond_cache_bytes(const cuda::Gpu* gpu);
+// Bytes of which the L2 holds at most a sixteenth.
 int64_t ceiling_bytes(const cuda::Gpu& gpu);
 
-// Reading ceiling_bytes() and nothing else, with each number of blocks that is worth trying. The GPU outlives this.
+// Reads ceiling_bytes() with each of several numbers of blocks. The GPU outlives this.
 class GpuCeilingTask : public TimedTask {
  public:
   explicit GpuCeilingTask(cuda::Gpu& gpu);

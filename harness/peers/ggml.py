@@ -6,7 +6,7 @@
 # q8_0 = { stored = "q8_0", tolerance = 2e-2 }
 # q4_0 = { stored = "q4_0", tolerance = 2e-2 }
 # ///
-"""ggml, the engine of llama.cpp, as the sdist of llama-cpp-python has it, compiled for this machine (install.py calls build).
+"""ggml, the engine of llama.cpp, from the sdist of llama-cpp-python, compiled for this machine (install.py calls build).
 
 A step is one graph: set_rows of K and V into the cache, then an arm of attention.
   flash_attn  flash_attn_ext, the only arm of quantised rows
@@ -22,11 +22,11 @@ import sys
 from pathlib import Path
 
 SDIST = "llama-cpp-python==0.3.36"
-FOLDER = Path(sys.prefix) / "ggml"  # of the libraries
+FOLDER = Path(sys.prefix) / "ggml"  # the libraries
 NEEDS = ["numpy"]
 TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "i64": 27}
 POINTER = ctypes.c_void_p
-os.environ["GGML_NO_BACKTRACE"] = "1"  # an assertion is the last line then
+os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is then the last line
 
 
 def is_built():
@@ -34,18 +34,18 @@ def is_built():
 
 
 def build(scratch, run):
-    """Downloads and compiles it. `run` runs a command and raises what ends the installation."""
+    """Downloads and compiles ggml. `run` runs a command; its failure ends the installation."""
     run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch), SDIST])
     sdist = next(Path(scratch).glob("*.tar.gz"))
     run(["tar", "xzf", str(sdist), "-C", str(scratch), "--strip-components=1", "--wildcards", "*/vendor/llama.cpp/ggml/*"])
     source, built = Path(scratch) / "vendor" / "llama.cpp" / "ggml", Path(scratch) / "build"
-    (source / "ggml.pc.in").touch()  # for pkg-config alone, and not in the sdist
+    (source / "ggml.pc.in").touch()  # for pkg-config alone; the sdist lacks it
     options = ["CMAKE_BUILD_TYPE=Release", "BUILD_SHARED_LIBS=ON", "GGML_NATIVE=ON", "GGML_OPENMP=OFF", "GGML_BUILD_TESTS=OFF",
                "GGML_BUILD_EXAMPLES=OFF", "CMAKE_BUILD_WITH_INSTALL_RPATH=ON", "CMAKE_INSTALL_RPATH=$ORIGIN"]  # fmt: skip
     run(["cmake", "-S", str(source), "-B", str(built), *(f"-D{option}" for option in options)])
     run(["cmake", "--build", str(built), "--target", "ggml-cpu", "--parallel"])
     FOLDER.mkdir(exist_ok=True)
-    for library in ("libggml-base.so.0", "libggml-cpu.so"):  # the second is linked with the first by that name
+    for library in ("libggml-base.so.0", "libggml-cpu.so"):  # the second is linked with the first by this name
         run(["cp", "-L", str(built / "src" / library), str(FOLDER / library)])
 
 
@@ -64,7 +64,7 @@ class PoolParams(ctypes.Structure):
 
 
 class Library:
-    """The C functions that are used, with their types."""
+    """The C functions in use, with their types."""
 
     def __init__(self):
         base = ctypes.CDLL(str(FOLDER / "libggml-base.so.0"), mode=ctypes.RTLD_GLOBAL)
@@ -120,7 +120,7 @@ def library():
 
 
 def pool_of(threads):
-    """One for all caches."""
+    """The thread pool of all caches."""
     if threads not in POOLS:
         parameters = library().threadpool_params_default(threads)
         POOLS[threads] = library().threadpool_new(ctypes.byref(parameters))
@@ -146,7 +146,7 @@ class Cache:
         rows = s.batch * s.kv_heads * s.tokens
         small = 4 * s.batch * s.head_dim * (s.q_heads + 2 * s.kv_heads) * (s.steps + 1) + 8 * s.steps
         self.context = g.init(InitParams(2 * rows * row + small + (1 << 20), None, False))
-        self.nodes = g.init(InitParams((s.steps + 1) << 19, None, True))  # of graphs; their results share a buffer
+        self.nodes = g.init(InitParams((s.steps + 1) << 19, None, True))  # graphs; their results share a buffer
         self.buffer = g.gallocr_new(g.backend_cpu_buffer_type())
         if not self.context or not self.nodes or not self.buffer:
             raise MemoryError
@@ -184,7 +184,7 @@ class Cache:
         return made
 
     def constant(self, array):
-        """A tensor that holds the array: f32, or i64."""
+        """A tensor with the array's f32 or i64 values."""
         import numpy as np
 
         array = np.ascontiguousarray(array)
@@ -194,7 +194,7 @@ class Cache:
         return made
 
     def encode(self, to, values):
-        """All rows but those of the steps, which come later and are zero until then; one head after another."""
+        """Encodes all rows but those of the steps, which are zero until their step; one head after another."""
         import numpy as np
 
         s, at = self.setting, self.g.get_data(to)
@@ -210,7 +210,7 @@ class Cache:
                 self.g.quantize_chunk(self.type, source, where, 0, rows, width, None)
 
     def seen(self, tensor, count):
-        """Of K, or of V that is not transposed, the first rows of each head."""
+        """The first rows of each head of K, or of V that is not transposed."""
         s, row = self.setting, self.g.row_size(self.type, self.setting.head_dim)
         return self.g.view_4d(self.nodes, tensor, s.head_dim, count, s.kv_heads, s.batch, row, s.tokens * row, s.kv_heads * s.tokens * row, 0)
 
@@ -233,7 +233,7 @@ class Cache:
         return [made, out]
 
     def plan(self, graph):
-        """Its scratch memory, one for all graphs."""
+        """Plans the graph; all graphs share one scratch buffer."""
         plan = self.g.graph_plan(graph[0], self.setting.threads, self.pool)
         if plan.work_size > len(self.work):
             self.work = ctypes.create_string_buffer(plan.work_size)
@@ -261,7 +261,7 @@ class Cache:
         weights = g.soft_max_ext(context, scores, None, s.head_dim**-0.5, 0.0)
         v = g.view_4d(context, self.v, count, s.head_dim, s.kv_heads, s.batch, s.tokens * size, s.head_dim * s.tokens * size,
                       s.kv_heads * s.head_dim * s.tokens * size, 0)  # fmt: skip
-        return g.mul_mat(context, v, weights)  # [head_dim, group, kv_heads, batch]: that of the outputs
+        return g.mul_mat(context, v, weights)  # [head_dim, group, kv_heads, batch], the order of the outputs
 
     def rewind(self):
         self.g.threadpool_resume(self.pool)

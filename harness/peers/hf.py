@@ -35,7 +35,7 @@ def tensor_of(view, kind):
 
 
 class Layer:
-    """What the attention function asks of its layer."""
+    """The attributes of a layer that the attention function reads."""
 
     is_causal = False
     training = False
@@ -84,11 +84,11 @@ class Cache:
         return cache, "QuantizedCache, quanto, 4 bits, the newest 128 rows raw"
 
     def state(self):
-        """What the cache holds: references, since dynamic and quantised caches make new tensors at every step."""
+        """References to the cache's tensors: dynamic and quantised caches make new tensors at every step."""
         return dict(self.whole.layers[0].__dict__)
 
     def rewind(self):
-        """To the state before the steps. A static cache writes their rows anew."""
+        """Restores the state before the steps. A static cache overwrites their rows."""
         layer = self.whole.layers[0]
         layer.__dict__.update(self.first)
         if self.arm == "static":

@@ -1,4 +1,4 @@
-"""`./kvlab peers`: which peers there are, and into the environment .venv-peers what they need.
+"""`./kvlab peers` lists peers and installs their dependencies into the environment .venv-peers.
 
     kvlab peers                     lists them
     kvlab peers install NAME ...    installs some
@@ -44,7 +44,7 @@ def is_installed(name: str) -> bool:
 
 
 def run(command: list[str]) -> None:
-    """Throws SystemExit with the command, where it fails; its output is on the terminal."""
+    """Runs a command with its output on the terminal; raises SystemExit with the command if it fails."""
     if subprocess.run(command, stdout=sys.stderr).returncode != 0:
         sys.exit(f"kvlab: this command failed: {' '.join(command)}")
 
@@ -61,7 +61,7 @@ def install(name: str, head: str) -> None:
 
 
 def build(name: str) -> None:
-    """In the environment's own Python."""
+    """Compiles a peer's engine; runs in the environment's Python."""
     sys.path.insert(0, str(HERE))
     import serve
 

@@ -107,7 +107,7 @@ class Cache:
         return binding
 
     def rewind(self):
-        """Rows of the steps are written anew."""
+        """Nothing to do: steps overwrite their rows."""
 
     def step(self, i):
         self.run(self.bindings[i])

@@ -15,7 +15,7 @@
 namespace kv::peers {
 namespace {
 
-// The comment block at the head of a file, as inline script metadata has it, without its marks.
+// The inline script metadata at the head of a file, without its comment marks.
 std::string head_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line, head;
@@ -30,7 +30,7 @@ std::string head_of(const std::filesystem::path& path) {
                               "; a format is as f32 = { stored = \"f32\", tolerance = 1e-5 }");
 }
 
-// In the order of the file: TOML's tables have none.
+// Reads formats in the file's order, which TOML's tables do not keep.
 void read_formats(const std::filesystem::path& path, const std::string& head, std::vector<Format>& all) {
   try {
     const toml::table root = toml::parse(head);

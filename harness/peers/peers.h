@@ -1,5 +1,5 @@
-// Peers: other engines' attention, which decode measures beside kvlab's own caches. A peer is one file of this folder,
-// NAME.py, which says in its head what it needs and which formats it has (README.md).
+// Peers: other engines' attention, which decode measures beside kvlab's own caches. A peer is one file of this folder, NAME.py;
+// its head lists its dependencies and formats (README.md).
 #pragma once
 
 #include <string>
@@ -9,20 +9,18 @@
 namespace kv::peers {
 
 struct Format {
-  std::string peer;  // "ggml"
-  std::string name;  // "q8_0"
-  std::string
-      stored;  // kvlab's codec of the same bits: an output is compared with FP64 on rows as it stores them
-  std::string
-      versus;  // kvlab's codec whose time it is compared with; `stored`, unless the file says otherwise
-  double tolerance = 0;  // relative L2 that the peer's arithmetic may differ from that
+  std::string peer;    // "ggml"
+  std::string name;    // "q8_0"
+  std::string stored;  // kvlab's codec of the same bits: outputs are compared with FP64 over its stored rows
+  std::string versus;  // kvlab's codec to compare times with; `stored` unless the file names another
+  double tolerance = 0;  // largest relative L2 difference from that FP64
 
-  std::string text() const { return peer + "/" + name; }  // as cells have it
+  std::string text() const { return peer + "/" + name; }  // the name in results
 };
 
-// Of every peer, in the order of names and of their files. Throws std::invalid_argument for a file whose head is wrong.
+// All peers' formats, sorted by peer, then in the file's order. Throws std::invalid_argument for a file with a wrong head.
 std::vector<Format> formats();
-// Throws std::out_of_range for a name that formats() does not have.
+// Throws std::out_of_range for a name that is not in formats().
 Format format_named(std::string_view text);
 
 // Empty if the peer is installed, else the command that installs it.

@@ -25,18 +25,18 @@ namespace {
 
 constexpr int kFloats = 3;  // the file of shared floats in the child
 
-// $KVLAB_PEERS_PYTHON, else that of the environment which `kvlab peers install` makes.
+// $KVLAB_PEERS_PYTHON, else the Python of the environment that `kvlab peers install` makes.
 std::string python() {
   const char* chosen = std::getenv("KVLAB_PEERS_PYTHON");
   return chosen && *chosen ? chosen : (io::project_home() / ".venv-peers" / "bin" / "python").string();
 }
 
-// -I: neither the user's packages nor this folder, whose files have the names of what they import.
+// -I leaves out the user's packages and this folder, whose files have the names of the modules that they import.
 std::vector<std::string> command(const std::string& peer, const std::string& what) {
   return {python(), "-I", "-B", (io::project_home() / "harness" / "peers" / "serve.py").string(), peer, what};
 }
 
-// Before threads of our own could hold a lock, memory for the words of a child's command is made here.
+// The words of a child's command, allocated before the fork: the child must not allocate, since a thread may hold the lock.
 struct Words {
   explicit Words(const std::vector<std::string>& from) : texts(from) {
     for (std::string& text : texts) pointers.push_back(text.data());
@@ -46,7 +46,7 @@ struct Words {
   std::vector<char*> pointers;
 };
 
-// The environment of a child: ours, and how many threads it may have. Those that wait sleep as soon as ours do.
+// A child's environment: ours, with its number of threads; its waiting threads sleep as soon as ours do.
 std::vector<std::string> environment(int threads) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry; ++entry) {
@@ -57,7 +57,7 @@ std::vector<std::string> environment(int threads) {
   return all;
 }
 
-// In the child, after fork: only calls that are safe there.
+// Runs in the child after fork, with async-signal-safe calls alone.
 [[noreturn]] void become(const Words& words, const Words& variables, int in, int out, int errors,
                          int floats) {
   setpgid(0, 0);  // Ctrl-C is for kvlab, which ends its children itself
@@ -71,7 +71,7 @@ std::vector<std::string> environment(int threads) {
   _exit(127);
 }
 
-// A number that none of the child's own files has.
+// Moves a file to a number that the child does not use.
 int out_of_the_way(int file) {
   const int moved = fcntl(file, F_DUPFD_CLOEXEC, 16);
   close(file);
@@ -121,7 +121,7 @@ SharedFloats::~SharedFloats() {
 Process::Process(const std::string& peer, const SharedFloats& floats, int threads,
                  std::chrono::seconds patience)
     : peer_(peer), patience_(patience) {
-  signal(SIGPIPE, SIG_IGN);  // a peer that has ended is found out by what write() returns
+  signal(SIGPIPE, SIG_IGN);  // write() reports a peer that has ended
   const Words words(command(peer, "serve")), variables(environment(threads));
   int in = -1, out = -1;
   make_pipe(in, to_);
@@ -137,7 +137,7 @@ Process::Process(const std::string& peer, const SharedFloats& floats, int thread
 Process::~Process() {
   if (pid_ > 0) {
     kill(-pid_, SIGKILL);
-    kill(pid_, SIGKILL);  // where it has not yet a group of its own
+    kill(pid_, SIGKILL);  // in case it has no group of its own yet
     waitpid(pid_, nullptr, 0);
   }
   for (const int file : {to_, from_, errors_}) close(file);
@@ -191,7 +191,7 @@ void Process::fail(const std::string& what) {
   throw std::runtime_error("peer '" + peer_ + "' " + what + (words.empty() ? "" : ": " + words));
 }
 
-// The last line that it wrote to standard error.
+// The last line that the peer wrote to standard error.
 std::string Process::last_words() const {
   char bytes[4096];
   const off_t size = lseek(errors_, 0, SEEK_END);

@@ -1,5 +1,5 @@
-// A peer at work: a Python process that holds another engine's cache, asked by a line of JSON and answering by one.
-// Tensors go through memory that both have mapped.
+// A running peer: a Python process with another engine's cache. A request and its answer are a line of JSON each; tensors are in
+// memory that both processes map.
 #pragma once
 
 #include <sys/types.h>
@@ -11,10 +11,10 @@
 
 namespace kv::peers {
 
-// Whether the peer's Python has what its file needs.
+// True if the peer's Python has the modules that its file needs.
 bool is_installed(const std::string& peer);
 
-// Floats that processes share; zero at first.
+// Floats in memory that processes share, initially zero.
 class SharedFloats {
  public:
   // Throws std::bad_alloc.
@@ -34,15 +34,15 @@ class SharedFloats {
 
 class Process {
  public:
-  // Starts the peer, which waits for its first request; it sees the floats. Throws std::runtime_error.
+  // Starts the peer, which maps the floats and waits for requests. Throws std::runtime_error.
   Process(const std::string& peer, const SharedFloats& floats, int threads, std::chrono::seconds patience);
-  // Ends it with all that it started.
+  // Ends the peer and its child processes.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Its answer. Throws std::runtime_error with one line if the peer fails, ends, or takes longer than `patience`,
-  // std::invalid_argument for what it says that it does not support, and std::bad_alloc where it has no memory.
+  // Returns the answer. Throws std::runtime_error with one line if the peer fails, ends, or takes longer than `patience`,
+  // std::invalid_argument if it does not support the request, and std::bad_alloc if it has no memory.
   nlohmann::json ask(const nlohmann::json& request);
 
  private:
@@ -54,7 +54,7 @@ class Process {
   std::chrono::seconds patience_;
   pid_t pid_ = -1;
   int to_ = -1, from_ = -1, errors_ = -1;
-  std::string read_;  // and not yet returned
+  std::string read_;  // but not yet returned
 };
 
 }  // namespace kv::peers

@@ -3,8 +3,8 @@
     serve.py NAME installed     exit code 0 if what NAME.py needs is there
     serve.py NAME serve         answers requests until its input ends (README.md has them)
 
-What all peers share is here: choosing the fastest of a peer's arms, repetitions, clocks and memory. A peer's own file makes caches and
-takes steps.
+All peers share this file: it chooses the fastest of a peer's arms, repeats steps, reads clocks and counts memory. A peer's own file
+makes caches and takes steps.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FLOATS = 3  # the file of shared floats
-MOST_COPIES = 256  # of a cache; where more would stay in the last-level cache, nothing is measured cold
-TRIES = 3  # rounds of steps in which an arm shows how fast it is, where a peer has several
+MOST_COPIES = 256  # copies of a cache; if more would fit into the last-level cache, nothing is measured cold
+TRIES = 3  # rounds of steps that decide between several arms
+HOLD_CYCLES = 1_000_000  # a GPU's wait, longer than Python takes to launch a step
 
 
 class Unsupported(Exception):
-    """What a peer cannot do at this geometry, or with this build of its engine."""
+    """A peer cannot run this geometry, on this device, or with this build of its engine."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ class Setting:
     q_heads: int
     kv_heads: int
     head_dim: int
-    tokens: int  # at the end of the last step
+    tokens: int  # after the last step
     steps: int  # the last tokens, which are appended one by one
     threads: int
+    device: str  # "cpu" or "cuda"
 
     @property
     def base(self) -> int:
@@ -53,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Of floats, contiguous: k and v [batch, kv_heads, tokens, head_dim], q of the steps [batch, q_heads, steps, head_dim]."""
+    """Contiguous floats: k and v [batch, kv_heads, tokens, head_dim], q of the steps [batch, q_heads, steps, head_dim]."""
 
     k: memoryview
     v: memoryview
@@ -61,7 +63,7 @@ class Tokens:
 
 
 def load(name: str):
-    """NAME.py of this folder; never what is installed under the same name."""
+    """NAME.py of this folder, not an installed package of the same name."""
     spec = importlib.util.spec_from_file_location(f"kvlab_peer_{name}", HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     module.Unsupported = Unsupported
@@ -70,17 +72,42 @@ def load(name: str):
 
 
 def is_installed(name: str) -> bool:
-    module = load(name)
+    try:
+        module = load(name)
+    except ImportError:
+        return False
     return all(importlib.util.find_spec(needed) for needed in module.NEEDS) and getattr(module, "is_built", lambda: True)()
 
 
-def resident_bytes() -> int:
+def on_gpu():
+    """torch.cuda, through which every peer on a GPU allocates, launches and reads the GPU's clock."""
+    import torch
+
+    return torch.cuda
+
+
+def gpu_us(work) -> float:
+    """Microseconds between events around the launches of `work`; the GPU waits until the host has made all launches."""
+    start, end = (on_gpu().Event(enable_timing=True) for _ in range(2))
+    on_gpu()._sleep(HOLD_CYCLES)
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return 1e3 * start.elapsed_time(end)
+
+
+def resident_bytes(device: str) -> int:
+    if device == "cuda":
+        return on_gpu().memory_allocated()
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def give_back() -> None:
-    """What was freed goes back to the system, so that the next measurement of memory finds none of it."""
+def give_back(device: str) -> None:
+    """Returns freed memory to the system, lest the next measurement of memory finds it."""
     gc.collect()
+    if device == "cuda":
+        on_gpu().empty_cache()
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
@@ -88,7 +115,7 @@ def give_back() -> None:
 
 
 def fall_asleep(cache) -> None:
-    """Stops the engine's threads, or waits until they have stopped spinning: kvlab measures others next."""
+    """Stops the engine's threads, or waits until they no longer spin: kvlab measures others next."""
     getattr(cache, "sleep", lambda: None)()
     for _ in range(100):
         before = time.process_time()
@@ -110,12 +137,15 @@ def timed(step, arguments) -> list[float]:
 class Server:
     def __init__(self, peer):
         self.peer = peer
-        self.caches: list = []  # the one that steps, and for cold repetitions others of the same content
+        self.caches: list = []  # the one that steps, then copies for cold repetitions
         self.next = 0
 
     def prepare(self, request: dict) -> dict:
         names = Setting.__dataclass_fields__
         self.setting = s = Setting(**{name: request[name] for name in names})
+        devices = getattr(self.peer, "DEVICES", ("cpu",))
+        if s.device not in devices:
+            raise Unsupported(f"this peer runs on {' and '.join(devices)} alone")
         places = request["places"]
         shared = mmap.mmap(FLOATS, 4 * places["end"])
         floats = memoryview(shared).cast("f")
@@ -130,13 +160,13 @@ class Server:
         tokens = Tokens(*(tensor(name) for name in ("k", "v", "q")))
         arms = self.peer.arms(s)
         arm, tried = self.fastest(arms, tokens)
-        cache = self.filled(arm, tokens)  # loads what the engine needs, so that it does not count as the cache's
+        cache = self.filled(arm, tokens)  # the engine's own memory must not count as the cache's
         del cache
-        give_back()
-        before = resident_bytes()
+        give_back(s.device)
+        before = resident_bytes(s.device)
         cache = self.filled(arm, tokens)
-        give_back()
-        gained = resident_bytes() - before
+        give_back(s.device)
+        gained = resident_bytes(s.device) - before
         self.caches = [cache]
         copies = request["cold_bytes"] // max(1, cache.bytes()) if request["cold_bytes"] else 0
         is_cold = 0 < request["cold_bytes"] and copies <= MOST_COPIES
@@ -159,24 +189,32 @@ class Server:
         return self.peer.Cache(self.setting, arm, tokens)
 
     def fastest(self, arms: list[str], tokens: Tokens) -> tuple[str, str]:
-        """Of several ways to do the same the one with the smallest median step, and what the others took."""
+        """The arm with the smallest median, and the others' times as multiples of it. An arm that fails is left out."""
         if len(arms) == 1:
             return arms[0], ""
-        medians = {}
+        medians, refused = {}, {}
         for arm in arms:
             try:
                 cache = self.filled(arm, tokens)
-                medians[arm] = statistics.median(t for _ in range(TRIES) for t in self.run_steps(cache)[1:] or [1.0])
-            except Unsupported:
-                continue
+                medians[arm] = self.median_us(cache)
+            except MemoryError:
+                raise
+            except Exception as why:  # noqa: BLE001  # engines refuse a shape by exceptions of every kind
+                refused[arm] = why
             finally:
                 cache = None
-                give_back()
+                give_back(self.setting.device)
         if not medians:
-            raise Unsupported(f"none of its arms can: {', '.join(arms)}")
+            kind = Unsupported if all(isinstance(why, Unsupported) for why in refused.values()) else RuntimeError
+            raise kind("none of its arms can: " + ", ".join(f"{arm} ({one_line(why)})" for arm, why in refused.items()))
         best = min(medians, key=medians.get)
         others = [f"{arm} {time / medians[best]:.2f}" for arm, time in medians.items() if arm != best]
         return best, f" (of its time take {', '.join(others)})" if others else ""
+
+    def median_us(self, cache) -> float:
+        """The median of steps; on a GPU of attention, by the GPU's clock."""
+        us = [t for _ in range(TRIES) for t in self.run_steps(cache)[1:] or [1.0]]
+        return statistics.median(us if self.setting.device == "cpu" else (gpu_us(cache.attend) for _ in us))
 
     def run_steps(self, cache) -> list[float]:
         cache.rewind()
@@ -190,21 +228,21 @@ class Server:
         return {"us": us}
 
     def cold(self, request: dict) -> dict:
-        """The last step again, each time of another cache, so that its rows have left the last-level cache."""
+        """Repeats the last step, each time on another cache, whose rows have left the last-level cache."""
         gc.disable()
         self.caches[0].rewind()
         us = []
         for _ in range(request["count"]):
             cache = self.caches[self.next % len(self.caches)]
             self.next += 1
-            us += timed(cache.attend, [()])
+            us += timed(cache.attend, [()]) if self.setting.device == "cpu" else [gpu_us(cache.attend)]
         gc.enable()
         fall_asleep(self.caches[0])
         return {"us": us}
 
 
 def serve(name: str) -> None:
-    # Whatever an engine prints must not look like an answer.
+    # An engine's own output must not look like an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     server = None
@@ -219,6 +257,8 @@ def serve(name: str) -> None:
             answer = {"error": one_line(why), "kind": "unsupported"}
         except Exception as why:  # noqa: BLE001  # one cell's end, not the run's
             answer = {"error": f"{type(why).__name__}: {one_line(why)}"}
+            if type(why).__name__ == "OutOfMemoryError":  # a GPU's
+                answer["kind"] = "memory"
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

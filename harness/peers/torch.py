@@ -4,20 +4,25 @@
 # f32 = { stored = "f32", tolerance = 1e-5 }
 # bf16 = { stored = "bf16", tolerance = 2e-2 }
 # ///
-"""PyTorch over a pre-allocated cache, of which each step writes one row and reads a slice, without copies.
+"""PyTorch over a pre-allocated cache: each step writes one row and reads a slice, without copies.
 
   sdpa_packed  scaled_dot_product_attention with the queries of a group as rows of one head, which reads each KV head once
   sdpa_gqa     the same function with enable_gqa
+  flash_*, cudnn_*, efficient_*   both on a GPU, with each of its backends forced
   matmul       products and softmax, with packed queries
   flex         flex_attention, compiled
 """
 
+import contextlib
+
 import importlib.util
 import os
 
-os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no processes of its own that compile
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compile in this process alone
 
 NEEDS = ["torch", "numpy"]
+DEVICES = ("cpu", "cuda")
+BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
 
 
 def version():
@@ -28,11 +33,12 @@ def version():
 
 def arms(setting):
     flex = ["flex"] if importlib.util.find_spec("torch.nn.attention.flex_attention") else []
-    return ["sdpa_packed", "sdpa_gqa", "matmul", *flex]
+    backends = BACKENDS if setting.device == "cuda" else ["sdpa"]
+    return [*(f"{backend}_{form}" for backend in backends for form in ("packed", "gqa")), "matmul", *flex]
 
 
 def prepared(setting):
-    """PyTorch with the threads of the setting. Its threads are OpenMP's, which sleep soon after a step (GOMP_SPINCOUNT)."""
+    """PyTorch with the setting's number of threads: OpenMP's, which sleep soon after a step (GOMP_SPINCOUNT)."""
     import torch
 
     torch.set_num_threads(setting.threads)
@@ -40,11 +46,11 @@ def prepared(setting):
     return torch
 
 
-def tensor_of(view, kind):
+def tensor_of(view, kind, device):
     import numpy as np
     import torch
 
-    return torch.from_numpy(np.asarray(view)).to(getattr(torch, kind))
+    return torch.from_numpy(np.asarray(view)).to(getattr(torch, kind)).to(device)
 
 
 FLEX = []
@@ -69,22 +75,28 @@ class Cache:
         self.sides = []
         self.new = []
         for view in (tokens.k, tokens.v):
-            side = tensor_of(view, kind)
+            side = tensor_of(view, kind, s.device)
             rows = torch.zeros_like(side)
             rows[:, :, : s.base] = side[:, :, : s.base]
             self.sides.append(rows)
             self.new.append([side[:, :, s.base + i : s.base + i + 1].clone() for i in range(s.steps)])
-        packed = arm in ("sdpa_packed", "matmul")
+        packed = arm.endswith("_packed") or arm == "matmul"
         shape = (s.batch, s.kv_heads, s.group, s.head_dim) if packed else (s.batch, s.q_heads, 1, s.head_dim)
-        self.q = [tensor_of(tokens.q, kind)[:, :, i].reshape(shape).contiguous() for i in range(s.steps)]
-        self.attention = {"sdpa_packed": self.sdpa, "sdpa_gqa": self.sdpa, "matmul": self.matmul, "flex": self.flex}[arm]
-        self.gqa = arm == "sdpa_gqa" and s.group > 1
+        self.q = [tensor_of(tokens.q, kind, s.device)[:, :, i].reshape(shape).contiguous() for i in range(s.steps)]
+        self.attention = {"matmul": self.matmul, "flex": self.flex}.get(arm, self.sdpa)
+        self.gqa = arm.endswith("_gqa") and s.group > 1
+        self.forced = contextlib.nullcontext
+        if (backend := arm.partition("_")[0]) in BACKENDS:
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            self.forced = lambda: sdpa_kernel([getattr(SDPBackend, BACKENDS[backend])])
         if arm == "flex":
             self.compiled = compiled_flex()
         self.settings = f"pre-allocated, {s.threads} threads, {s.format} queries"
 
     def sdpa(self, q, k, v):
-        return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=self.gqa)
+        with self.forced():
+            return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=self.gqa)
 
     def matmul(self, q, k, v):
         scores = self.torch.matmul(q, k.transpose(2, 3)) * (self.setting.head_dim**-0.5)
@@ -94,19 +106,21 @@ class Cache:
         return self.compiled(q, k, v, enable_gqa=self.setting.group > 1)
 
     def rewind(self):
-        """Rows of the steps are written anew."""
+        """Nothing to do: steps overwrite their rows."""
 
     def step(self, i):
         at = self.setting.base + i
         for side, new in zip(self.sides, self.new):
             side[:, :, at : at + 1] = new[i]
         self.out = self.attention(self.q[i], *(side[:, :, : at + 1] for side in self.sides))
+        if self.setting.device == "cuda":
+            self.torch.cuda.synchronize()
 
     def attend(self):
         self.out = self.attention(self.q[-1], *self.sides)
 
     def output(self):
-        return self.out.float().contiguous().numpy()
+        return self.out.float().cpu().contiguous().numpy()
 
     def bytes(self):
         return sum(side.nbytes for side in self.sides)

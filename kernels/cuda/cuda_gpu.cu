@@ -18,7 +18,7 @@ namespace kv::cuda {
 
 void check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next call would report it again
+  cudaGetLastError();  // else the next call reports it again
   if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
   throw std::runtime_error(std::string("GPU: ") + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) +
                            ") in " + call);
@@ -26,13 +26,13 @@ void check(cudaError_t error, const char* call) {
 
 namespace {
 
-// For destructors and what else cannot throw.
+// For destructors and other code that cannot throw.
 #define KV_REPORT(call) report(call, #call)
 void report(cudaError_t error, const char* call) noexcept {
   if (error != cudaSuccess) std::fprintf(stderr, "kvlab: %s: %s\n", call, cudaGetErrorString(error));
 }
 
-// Keeps the GPU busy, for so many of its cycles.
+// Keeps the GPU busy for a number of its cycles.
 __global__ void hold(int64_t cycles) {
   const int64_t start = clock64();
   while (clock64() - start < cycles) {
@@ -57,7 +57,7 @@ GpuInfo info_of(int device) {
   return info;
 }
 
-// Kernels are compiled for some GPUs, and for what is newer.
+// Refuses a GPU for which no kernels are compiled; newer ones can use those of older ones.
 void refuse_without_kernels(const GpuInfo& info) {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(merge_splits));
@@ -82,7 +82,7 @@ class RuntimeGpu final : public CudaGpu {
     for (cudaEvent_t& event : events_) KV_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     for (cudaEvent_t& event : clock_) KV_CHECK(cudaEventCreate(&event));
     staging_ = RuntimeGpu::allocate(kStagingBytes, Place::kPinned);
-    // Memory that is released stays in the pool, or each allocation would wait for the driver.
+    // Released memory stays in the pool, else each allocation would wait for the driver.
     cudaMemPool_t pool = nullptr;
     uint64_t kept = UINT64_MAX;
     KV_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
@@ -97,7 +97,7 @@ class RuntimeGpu final : public CudaGpu {
   RuntimeGpu(const RuntimeGpu&) = delete;
   RuntimeGpu& operator=(const RuntimeGpu&) = delete;
 
-  // Asked once: it takes the runtime longer than a step of attention.
+  // Asked once: the answer takes longer than a step of attention.
   GpuInfo info() const override { return info_; }
   cudaStream_t stream() const override { return of(Queue::kMain); }
 
@@ -116,13 +116,13 @@ class RuntimeGpu final : public CudaGpu {
     KV_REPORT(place == Place::kPinned ? cudaFreeHost(p) : cudaFreeAsync(p, stream()));
   }
 
-  // From pageable host memory CUDA itself copies before it returns; to it, or from pinned memory, it does not.
+  // CUDA reads pageable host memory before it returns; it does not wait for writes to it, nor for reads of pinned memory.
   void copy(void* to, const void* from, size_t bytes) override {
     KV_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
     KV_CHECK(cudaStreamSynchronize(stream()));
     staged_ = 0;
   }
-  // Through pinned memory, or CUDA might wait for what is launched before.
+  // Goes through pinned memory, else CUDA might wait for earlier launches.
   void upload(void* to, const void* from, size_t bytes) override {
     if (bytes > kStagingBytes) return copy(to, from, bytes);
     if (staged_ + bytes > kStagingBytes) {
@@ -193,8 +193,7 @@ class RuntimeGpu final : public CudaGpu {
     if (prepared_.insert(function).second) {
       KV_CHECK(
           cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, found.shared_bytes));
-      // All of an SM's memory, or it may hold fewer blocks than it has room for: rows do not pass through its
-      // cache.
+      // Takes all of an SM's memory, else the SM may hold fewer blocks than fit; rows bypass its cache.
       KV_CHECK(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                     cudaSharedmemCarveoutMaxShared));
     }
@@ -232,10 +231,10 @@ class RuntimeGpu final : public CudaGpu {
   std::array<cudaStream_t, 2> queues_{};      // by Queue
   std::array<cudaEvent_t, kMarks> events_{};  // of the newest marks
   Mark marks_ = 0;
-  std::array<cudaEvent_t, 2> clock_{};  // at its start and its end
-  std::byte* staging_ = nullptr;        // pinned: what is uploaded waits there
-  size_t staged_ = 0;                   // bytes of it that may still be on their way
-  std::set<const void*> prepared_;      // kernels that may use more shared memory than the standard 48 KiB
+  std::array<cudaEvent_t, 2> clock_{};  // start and end
+  std::byte* staging_ = nullptr;        // pinned; uploads wait here
+  size_t staged_ = 0;                   // bytes of it that may still be in transfer
+  std::set<const void*> prepared_;      // kernels that may use more than the standard 48 KiB of shared memory
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// kernels/cuda/gpu.h over CUDA's runtime. For files that nvcc compiles; others know Gpu alone.
+// kernels/cuda/gpu.h over CUDA's runtime, for files that nvcc compiles; others use Gpu alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,13 +7,13 @@
 
 namespace kv::cuda {
 
-// Throws std::runtime_error that names the call, or std::bad_alloc where memory is short.
+// Throws std::runtime_error that names the call, or std::bad_alloc if memory is short.
 void check(cudaError_t error, const char* call);
 #define KV_CHECK(call) ::kv::cuda::check(call, #call)
 
-// What open_gpu() gives.
+// The GPU that open_gpu() returns.
 struct CudaGpu : Gpu {
-  // All launches go here, in order.
+  // Runs all launches in order.
   virtual cudaStream_t stream() const = 0;
 };
 

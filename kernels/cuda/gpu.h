@@ -1,7 +1,7 @@
-// A GPU as the host sees it: memory, copies and the launches of every kernel, in the order of the calls; and
-// beside them a second queue, of copies alone, for what is to be there when a later launch wants it.
+// A GPU as the host sees it: memory, copies and the launches of every kernel, in the order of the calls; and a second queue, of
+// copies alone, which prefetches for later launches.
 //
-// An interface, so that what is built on it runs on a real GPU and, in the tests, on the shim.
+// It is an interface, so that its users run on a real GPU and, in tests, on the shim.
 #pragma once
 
 #include <cstddef>
@@ -19,55 +19,55 @@ struct GpuInfo {
   int major = 0, minor = 0;
   int multiprocessors = 0;
   size_t memory_bytes = 0, l2_bytes = 0;
-  size_t free_bytes = 0;        // of the memory, when the GPU was opened: others may hold some
-  int driver = 0, runtime = 0;  // as CUDA numbers them: 12040 is 12.4
+  size_t free_bytes = 0;        // when the GPU was opened; others may hold some
+  int driver = 0, runtime = 0;  // CUDA's numbers: 12040 is 12.4
 };
 
 class Gpu {
  public:
-  // Each runs what it is given in order, and neither waits for the other unless it is told to.
+  // Each runs its work in order; neither waits for the other unless told to.
   enum class Queue { kMain, kPrefetch };
   enum class Place { kDevice, kPinned };
-  // What a queue had been given when this was made.
+  // A point in a queue's work.
   using Mark = int64_t;
 
   virtual ~Gpu() = default;
   virtual GpuInfo info() const = 0;
 
-  // Of the device, aligned to 256, or of the host, which the GPU then reads by itself; throws std::bad_alloc.
-  // release() waits for what still uses it.
+  // Device memory, aligned to 256, or pinned host memory, which the GPU can read; throws std::bad_alloc. release() waits for the
+  // work that still uses it.
   virtual std::byte* allocate(size_t bytes, Place place) = 0;
   virtual void release(std::byte* p, Place place) noexcept = 0;
-  // From and to memory of either kind. The host's bytes may be reused when it returns.
+  // Copies between memories of any kind. The host's bytes may be reused when it returns.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
-  // The same from the host's memory to the GPU's, in the main queue: what is launched before may still run.
+  // Copies from the host to the GPU in the main queue, without waiting for earlier launches.
   virtual void upload(void* to, const void* from, size_t bytes) = 0;
-  // Until all is done, in both queues.
+  // Waits for both queues.
   virtual void synchronize() = 0;
 
-  // Copies in the queue kPrefetch and returns at once: both sides stay as they are until that is waited for. The
-  // host's memory is pinned.
+  // Copies in the queue kPrefetch and returns at once; neither side may change until the copy is waited for. The host's memory
+  // is pinned.
   virtual void prefetch(void* to, const void* from, size_t bytes) = 0;
-  // At most kMarks are in use at once: an older one then stands for a newer.
+  // At most kMarks are in use at once; beyond that, an older mark stands for a newer one.
   static constexpr int kMarks = 64;
   virtual Mark mark(Queue queue) = 0;
-  // Until what lies before the mark is done: `queue` with what it is given from now on, or the caller.
+  // Waits for the work before the mark: `queue` before its next work, or the caller.
   virtual void wait(Queue queue, Mark mark) = 0;
   virtual void wait(Mark mark) = 0;
 
-  // The GPU's own time for what `work` gives the main queue, waited for. Of launches alone it makes a graph, which the host
-  // hands over as a whole, so that its own time does not count; copies and waits for the other queue cannot be in one.
+  // Runs `work`, waits, and returns the GPU's own time for it in the main queue. kGraph: the launches become one graph, so that
+  // the host's time does not count; a graph cannot hold copies or waits for the other queue.
   enum class Timed { kGraph, kStream };
   virtual double time_us(Timed as, const std::function<void()>& work) = 0;
-  // How fast the multiprocessors run now; waits.
+  // The multiprocessors' clock now; waits.
   virtual int sm_mhz() = 0;
 
-  // Launches; the kernels' headers say what they do. Pointers in the parameters are the device's.
+  // Launches; the kernels' headers describe them. Pointers in the parameters are the device's.
   virtual void append(const AppendParams& params, int jobs, int most_units) = 0;
   virtual void copy_rows(const CopyParams& params, int jobs, int most_rows) = 0;
   virtual void attend_simple(const AttendParams& params, int problems, int most_splits, int most_queries) = 0;
-  // The fast kernel's instance for these rows and `queries` (group * tokens); without a kernel if it has none. decode()
-  // may be called only if it has.
+  // The fast kernel's instance for these rows and `queries` (group * tokens), without a kernel if there is none; decode() needs
+  // one.
   virtual Instance decode_instance(const Layout& layout, int queries) const = 0;
   virtual void decode(const DecodeParams& params, int items) = 0;
   virtual void merge(const MergeParams& params, int problems) = 0;
@@ -76,8 +76,7 @@ class Gpu {
   virtual void read_all(const ReadParams& params, int blocks) = 0;
 };
 
-// The first GPU. Throws std::invalid_argument with one line if there is no driver, no GPU, or this build has
-// no kernels for it.
+// The first GPU. Throws std::invalid_argument with one line if there is no driver, no GPU, or this build has no kernels for it.
 std::unique_ptr<Gpu> open_gpu();
 
 }  // namespace kv::cuda

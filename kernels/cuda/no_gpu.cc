@@ -1,4 +1,4 @@
-// What stands in for cuda_gpu.cu where GPU kernels were not asked for, or no CUDA compiler was found.
+// Replaces cuda_gpu.cu in builds without GPU kernels.
 #include <stdexcept>
 
 #include "kernels/cuda/gpu.h"

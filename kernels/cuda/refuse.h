@@ -1,4 +1,4 @@
-// What a GPU or its driver cannot do, said before CUDA says it less clearly. Host code without CUDA's headers.
+// Refuses what a GPU or its driver cannot do with clearer messages than CUDA's. Host code without CUDA's headers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace kv::cuda {
 
-// Why no GPU can be used, where the runtime says `error`. Versions as CUDA numbers them: 12040 is 12.4; a `driver` of
-// 0 is none.
+// The reason why no GPU can be used, given the runtime's `error`. Versions are CUDA's numbers: 12040 is 12.4; a `driver` of 0 is
+// none.
 inline std::string why_no_gpu(int driver, int runtime, const std::string& error) {
   const auto name = [](int cuda) {
     return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
@@ -21,7 +21,7 @@ inline std::string why_no_gpu(int driver, int runtime, const std::string& error)
   return "no GPU can be used here: " + error + "; leave --device at cpu, or install NVIDIA's driver";
 }
 
-// A grid's second and third sides: (sequence, kv head) pairs, and splits.
+// Refuses a grid whose second or third side is too large: (sequence, KV head) pairs, splits.
 inline void check_grid(int64_t y, int64_t z = 1) {
   constexpr int64_t kMost = 65535;
   if (y <= kMost && z <= kMost) return;

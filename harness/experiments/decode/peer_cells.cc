@@ -5,12 +5,12 @@
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/math/medians.h"
+#include "harness/measure/gpu_ceiling.h"
 #include "harness/measure/peer_columns.h"
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/measure/timed_tasks.h"
-#include "harness/memory/machine.h"
 #include "harness/peers/peers.h"
 #include "harness/results/cell_columns.h"
 #include "harness/verify/verify.h"
@@ -66,7 +66,8 @@ class PeerTask : public measure::CellTask {
     std::vector<measure::StepTimes> steps;
     for (size_t i = 0; i < times_us_.size(); ++i) {
       rows.push_back(measure::sample_of(cell_, repetition_, i, cold_ ? "cold" : "step"));
-      (cold_ ? rows.back()[measure::kAttendUs] : rows.back()[measure::kStepUs]) = times_us_[i];
+      results::Row& row = rows.back();
+      (!cold_ ? row[measure::kStepUs] : cell_.on_gpu() ? row[measure::kGpuUs] : row[measure::kAttendUs]) = times_us_[i];
       steps.push_back({.attend_us = times_us_[i]});
     }
     results_.add(measure::kSamples, rows);
@@ -108,7 +109,6 @@ void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
 // Empty if the peer can run at this point.
 std::string why_not(const measure::SweepPoint& point, const std::string& peer) {
   const workload::WorkloadShape& w = point.source->shape();
-  if (point.context->gpu()) return "peers are measured on the CPU";
   if (w.layers != 1 || w.value_dim != 0 || w.row_layers() != 1)
     return "peers are measured on one layer with K and V rows";
   return peers::why_absent(peer);
@@ -129,7 +129,8 @@ void add_peers(measure::SweepPoint& point) {
 }
 
 int64_t PeerCells::bytes(const measure::SweepPoint& point, const LayerSpecs& spec) {
-  return 2 * measure::held_bytes(point, spec) + 2 * memory::last_level_cache_bytes() + kEngineBytes;
+  return 2 * measure::held_bytes(point, spec) + measure::beyond_cache_bytes(point.context->gpu()) +
+         kEngineBytes;
 }
 
 int64_t PeerCells::tokens_bytes(const measure::SweepPoint& point) {
@@ -179,8 +180,9 @@ void PeerCells::prepare(measure::Cell& cell, peers::Process& process) {
        {"tokens", point_.seq_len},
        {"steps", steps},
        {"threads", point_.threads},
+       {"device", point_.context->device()},
        {"cold_bytes",
-        point_.experiment->settings[kColdStepsKey] > 0 ? 2 * memory::last_level_cache_bytes() : 0},
+        point_.experiment->settings[kColdStepsKey] > 0 ? measure::beyond_cache_bytes(point_.context->gpu()) : 0},
        {"places", {{"k", at.k}, {"v", at.v}, {"q", at.q}, {"out", at.out}, {"end", at.end}}}});
   results::Row& row = cell.result;
   row[measure::kPeerVersion] = answer.at("version");

@@ -1,5 +1,5 @@
-// Cells of decode whose attention is another engine's (harness/peers): their steps run in a process of their own, on the
-// same tokens, between the repetitions of kvlab's own caches.
+// Cells of decode with another engine's attention (harness/peers): its steps run in a process of their own, on the same tokens,
+// between the repetitions of kvlab's own caches.
 #pragma once
 
 #include <map>

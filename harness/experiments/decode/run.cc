@@ -18,16 +18,10 @@
 #include "harness/measure/roofline_tasks.h"
 #include "harness/measure/tier_tasks.h"
 #include "harness/measure/timed_tasks.h"
-#include "harness/memory/machine.h"
 #include "harness/results/cell_columns.h"
 
 namespace kv::experiments {
 namespace {
-
-// What is read between two reads of the same cold rows, at least.
-int64_t cold_bytes(const cuda::Gpu* gpu) {
-  return gpu ? measure::beyond_l2_bytes(*gpu) : 2 * memory::last_level_cache_bytes();
-}
 
 void plan_decode(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
@@ -41,13 +35,15 @@ void plan_decode(measure::SweepPoint& point) {
                      if (!cell.peer.empty()) return PeerCells::bytes(point, cell.spec);
                      // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
                      const int64_t once = measure::held_bytes(point, cell.spec);
-                     return 3 * once + (cold ? once + cold_bytes(gpu) : 0) +
+                     return 3 * once + (cold ? once + measure::beyond_cache_bytes(gpu) : 0) +
                             2 * measure::copied_bytes(point, cell.spec);
                    });
 }
 
 int cold_replicas(const measure::Cell& cell) {
-  return static_cast<int>(cold_bytes(cell.ledger->gpu()) / std::max<int64_t>(1, cell.read_bytes)) + 1;
+  return static_cast<int>(measure::beyond_cache_bytes(cell.ledger->gpu()) /
+                          std::max<int64_t>(1, cell.read_bytes)) +
+         1;
 }
 
 class DecodeGroup : public TimedGroup {

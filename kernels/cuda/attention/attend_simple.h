@@ -1,6 +1,6 @@
-// Attention in its plainest form: a warp takes one query over the rows of one split, one row after the other.
-// Any encodings, any group, any chunk of tokens, one kernel for all. Each query reads the rows for itself, so
-// this is the oracle of the fast kernels and the path of what they leave out, not the way to speed.
+// Plain attention: a warp takes one query over the rows of one split, row by row. One kernel serves all encodings, groups and
+// chunks of tokens. Every query reads the rows itself, so it is slow: it is the oracle of the fast kernels and the path of the
+// cases that they leave out.
 #pragma once
 
 #include "kernels/cuda/attention/results.h"
@@ -63,9 +63,9 @@ KV_KERNEL attend_simple(AttendParams params) {
 }
 
 inline constexpr int kMergeWarps = 4;
-inline constexpr int kMergeQueries = 4;  // of a block
+inline constexpr int kMergeQueries = 4;  // a block
 
-// Partial results to outputs in a launch of its own, which the fast kernel does not need: its last blocks merge.
+// Merges partial results into outputs in a launch of its own; the fast kernel's last blocks merge without it.
 // Grid: [ceil(group * most tokens / kMergeQueries), problems]; kMergeWarps warps.
 KV_KERNEL merge_splits(MergeParams params) {
   const Problem& p = params.problems[simt::block_y()];

@@ -1,14 +1,13 @@
-// Attention at the speed of memory: a few queries of one kv head, one stretch of rows, on tensor cores.
+// Memory-bound attention on tensor cores: a few queries of one KV head over one range of rows.
 //
-// The warps of a block take tiles of rows in turn. Each has a ring of tiles of its own, filled by
-// asynchronous copies some tiles ahead, so that no warp waits for another until the end. Rows stay encoded
-// until they reach registers, and become operands without leaving the lane that read them: words.h chooses
-// which elements meet in a word, and operand.h which elements of the queries belong to a lane's words of
-// K, and which elements of the output its words of V are.
+// The warps of a block take tiles of rows in turn. Each warp has its own ring of tiles, filled by asynchronous copies some
+// tiles ahead, so that no warp waits for another until the end. Rows stay encoded until they reach registers and become
+// operands in the lane that read them: words.h chooses the elements that share a word; operand.h maps a lane's words of K to
+// elements of the queries and its words of V to elements of the output.
 //
-// Tensor cores multiply 16-bit numbers. Codes are such, exactly; queries and weights are not, so each is the
-// sum of two of them, its upper and its lower part (operand.h). The 16 rows of an operand are then 8 queries,
-// twice: a decode step, which seldom has more, would leave those rows empty. So nothing is lost to 16 bits.
+// Tensor cores multiply 16-bit numbers. Codes fit exactly. Queries and weights do not: each is the sum of two 16-bit numbers,
+// its upper and its lower part (operand.h), so no precision is lost. The 16 rows of an operand hold these parts of 8 queries;
+// a decode step, which seldom has more queries, would leave the rows empty.
 //
 // After FlashDecoding (Dao et al. 2023) and FlashInfer (Ye et al. 2025, arXiv:2501.01005).
 #pragma once
@@ -20,7 +19,7 @@
 
 namespace kv::cuda {
 
-// A ring of tiles, lanes that take them, and what becomes of their results.
+// A block: rings of tiles, the lanes that read them, the merge of their results.
 template <class K, class V, int kHeadDim, int kQueries, int kStages = TileShape<K, V, kHeadDim>::kStages>
 struct DecodeBlock {
   using Shape = TileShape<K, V, kHeadDim>;
@@ -29,11 +28,11 @@ struct DecodeBlock {
   using Results = typename Lane::Results;
   static constexpr int kWarpBytes = kStages * Shape::kBytes;
   static constexpr int kRingBytes = kDecodeWarps * kWarpBytes;
-  // The rings' bytes are the results' in the end; behind them a flag.
+  // Results reuse the rings' bytes; a flag follows them.
   static constexpr int kFlagAt = kRingBytes > Results::kBytes ? kRingBytes : (Results::kBytes + 15) / 16 * 16;
   static constexpr int kQueriesAt = kFlagAt + 16;
-  // KIVI's raw rows come in the launch of its groups. An item has a tile or two of them for a warp, so that a ring of one
-  // is enough, and shared memory stays what groups need.
+  // One launch has KIVI's groups and its raw rows. A warp has a tile or two of raw rows, so a ring of one tile is enough and
+  // the groups decide the size of shared memory.
   static constexpr bool kTakesTail = K::kScaling == Scaling::kChannel;
   using Tail = DecodeBlock<F16, F16, kHeadDim, kQueries, 1>;
   static constexpr int shared_bytes() {
@@ -44,7 +43,7 @@ struct DecodeBlock {
 
   KV_DEVICE static void run(const DecodeParams& params, const Layout& layout, const WorkItem& item) {
     const BlockTask task = block_task(params, item, kQueries);
-    if (task.queries <= 0) return;  // other problems have more
+    if (task.queries <= 0) return;  // only other problems have so many queries
     const int warp = simt::same_in_warp(simt::warp());
     const TileRing<K, V, kHeadDim> ring{simt::shared_memory() + warp * kWarpBytes, layout, task.pages,
                                         task.end > 0 ? task.end - 1 : 0};
@@ -58,18 +57,18 @@ struct DecodeBlock {
     };
     for (int i = 0; i < kAhead; ++i) fetch(i * Shape::kBytes, first_row + i * kStep);
     Lane lane;
-    lane.start(task, simt::shared_memory() + kQueriesAt);  // while the first rows are on their way
-    // Bytes of the ring: the tile that is there, and the one before, whose place is free.
+    lane.start(task, simt::shared_memory() + kQueriesAt);  // while the first rows arrive
+    // Offsets into the ring: the tile that has arrived, and the previous one, whose bytes are free.
     for (int at = 0, free = kAhead * Shape::kBytes; first_row < task.end; first_row += kStep) {
       fetch(free, first_row + kAhead * kStep);
       simt::wait_copies<kAhead>();
-      simt::sync_warp();  // lanes read what others copied
+      simt::sync_warp();  // lanes read bytes that others copied
       lane.add_tile(ring.ring + at, first_row, task);
-      simt::sync_warp();  // and the next copies overwrite it
+      simt::sync_warp();  // the next copies overwrite the tile
       free = at;
       at = at + Shape::kBytes == kWarpBytes ? 0 : at + Shape::kBytes;
     }
-    simt::sync_block();  // from here on the rings' bytes are the results'
+    simt::sync_block();  // results overwrite the rings from here on
     const Results results{reinterpret_cast<float*>(simt::shared_memory())};
     lane.put(results);
     simt::sync_block();
@@ -83,8 +82,7 @@ struct DecodeBlock {
   }
 };
 
-// Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. A per-channel K needs groups that
-// are a multiple of 32 rows.
+// Grid: [items, ceil(group * most tokens / kQueries)]; kDecodeWarps warps. Groups of a per-channel K are multiples of 32 rows.
 template <class Block>
 KV_KERNEL KV_LAUNCH_BOUNDS(kDecodeWarps* simt::kWarp, Block::Lane::kBlocksOfSm) decode(DecodeParams params) {
   const WorkItem item = params.items[simt::block_x()];

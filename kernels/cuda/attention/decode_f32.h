@@ -1,5 +1,5 @@
-// Split-KV attention over f32 rows, for which tensor cores are too coarse: head_dim / 8 lanes share a row,
-// the rest of a warp takes other rows, and all of a block's queries use a row while it is there.
+// Split-KV attention over f32 rows, for which tensor cores are too coarse. head_dim / 8 lanes share a row, the rest of a warp
+// takes other rows, and all of a block's queries use a row once it is in registers.
 #pragma once
 
 #include "kernels/cuda/attention/results.h"
@@ -9,18 +9,18 @@
 
 namespace kv::cuda {
 
-// What a lane knows of its rows: for each query the running softmax and an octet of its weighted sum.
+// A lane has, for each query, the running softmax of its rows and an octet of their weighted sum.
 template <int kHeadDim, int kQueries>
 struct FloatLane {
   using Shape = TileShape<F32, F32, kHeadDim>;
-  static constexpr int kLanes = kHeadDim / kOctet;  // that share a row
+  static constexpr int kLanes = kHeadDim / kOctet;  // lanes that share a row
   static constexpr int kRowsAtOnce = simt::kWarp / kLanes;
   static constexpr int kPasses = Shape::kRows / kRowsAtOnce;
   static constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows between two rescalings
-  static constexpr int kQueryBytes = 0;                     // of shared memory
+  static constexpr int kQueryBytes = 0;                     // shared memory
   static constexpr int kBlocksOfSm = 3;
 
-  int octet, first_row;  // of the lane's row parts; its first row in a tile
+  int octet, first_row;  // the lane's octet of a row; its first row in a tile
   int seen[kQueries];
   float q[kQueries][kOctet], max[kQueries], sum[kQueries] = {}, values[kQueries][kOctet] = {};
 
@@ -45,7 +45,7 @@ struct FloatLane {
     }
   }
 
-  // The scores of one of the lane's rows; -inf where a query does not see row `first` + row.
+  // The scores of one of the lane's rows; -inf if a query does not see row `first` + row.
   KV_DEVICE void scores(const std::byte* tile, int row, int first, float (&s)[kQueries]) const {
     float x[kOctet];
     load(tile, row, x);
@@ -78,7 +78,7 @@ struct FloatLane {
     }
   }
 
-  // A tile whose first row is row `first`.
+  // Adds a tile that begins with row `first`.
   KV_DEVICE void add_tile(const std::byte* tile, int first, const BlockTask& task) {
     KV_UNROLL
     for (int pass = 0; pass < kPasses; pass += kBatch) {

@@ -1,4 +1,4 @@
-// What a lane of decode.h's warps computes, over rows of any format but f32.
+// A lane of decode.h's warps, for rows of any format but f32.
 #pragma once
 
 #include "kernels/cuda/attention/decode_f32.h"
@@ -7,7 +7,7 @@
 
 namespace kv::cuda {
 
-// What a lane knows: kSlots queries (g and, of 16, g + 8), and of their softmax its own part.
+// A lane has kSlots queries (g and, if there are 16, g + 8) and its own part of their softmax.
 template <class K, class V, int kHeadDim, int kQueries>
 struct DecodeLane {
   using Shape = TileShape<K, V, kHeadDim>;
@@ -18,32 +18,32 @@ struct DecodeLane {
   static constexpr int kSlots = kQueries / 8;
   static constexpr int kRowTiles = Shape::kRows / 8, kChunksAtOnce = 32 / Shape::kRows;
   static constexpr int kChunks = kHeadDim / 16;
-  // Where registers are too few for the queries, a block's warps have them together in shared memory.
-  // And where each tile has scales for them, to be scaled into the lane's own.
+  // A block's warps share the queries in shared memory if registers are too few for them, or if each tile has scales that
+  // make the lane's own queries of them.
   static constexpr bool kScalesQueries = K::kScaling == Scaling::kChannel;
   static constexpr bool kSharesQueries = kHeadDim > 128 || kScalesQueries ||
                                          (K::kScaling == Scaling::kBlock && kHeadDim * kQueries > 1024);
   static constexpr bool kOwnsQueries = kScalesQueries || !kSharesQueries;
   static constexpr int kQueryBytes = kSharesQueries ? kChunks * simt::kWarp * int{sizeof(Query)} : 0;
-  // As many as registers allow without spilling; of 16-bit rows no more than fit beside each other in shared memory.
+  // The largest numbers without register spills; 16-bit rows are limited by shared memory.
   static constexpr int kMostNumbers = K::kScaling == Scaling::kBlock || K::kBits == 16 ? 1024 : 2048;
   static constexpr int kNumbers = kHeadDim * kQueries * K::Number::kQueryParts;
   static constexpr bool kIsShort = kHeadDim == 64 && kNumbers <= (K::kBits == 16 ? 2048 : 1536);
   static constexpr int kBlocksOfSm = kIsShort ? 4 : kNumbers <= kMostNumbers ? 3 : 2;
   static constexpr int kStarts = K::kKeyMiddle ? Keys::kBlocks : 1;
-  // Of the tile the lane's rows, of each 8 rows 2t and 2t + 1.
+  // The lane's rows of a tile: rows 2t and 2t + 1 of every 8.
   static constexpr int kOwnRows = 2 * kRowTiles;
   KV_DEVICE int row(int own) const { return own / 2 * 8 + 2 * t + own % 2; }
   using Scores = float[kOwnRows][kSlots];
 
   int g, t;
-  int seen_by_all;                      // rows that need no mask; none where scores are kept
-  Query q[kOwnsQueries ? kChunks : 1];  // of 16 elements each
+  int seen_by_all;                      // rows that need no mask; 0 if scores are kept
+  Query q[kOwnsQueries ? kChunks : 1];  // 16 elements each
   Query* shared_q;                      // [kChunks, lanes]
-  float q_unit[kSlots];                 // what products with q are to be multiplied with
-  float unscaled_unit[kSlots];          // and with shared_q
-  float q_zero[kSlots];            // kRow: the sum of q, in q_units; kChannel: of q times the zero points
-  float q_start[kStarts][kSlots];  // what a block's products lack, whose codes are read as if they began at 0
+  float q_unit[kSlots];                 // factor of products with q
+  float unscaled_unit[kSlots];          // factor of products with shared_q
+  float q_zero[kSlots];  // kRow: the sum of q, in q_units; kChannel: the sum of q times the zero points
+  float q_start[kStarts][kSlots];  // added to a block's products, whose codes are read as if they began at 0
   float max[kSlots], sum[kSlots] = {}, zero[kSlots] = {};
   float values[kHeadDim / 8][4] = {};
 
@@ -57,10 +57,10 @@ struct DecodeLane {
     set_queries(task);
   }
 
-  // The queries as operands, so that the largest element of each is between 1 and 2; or far above the least of 16
-  // bits, for the lower parts of what is divided since the bits of K's codes lie higher.
+  // Makes operands of the queries, scaled so that the largest element of each lies between 1 and 2. Queries that are divided,
+  // because the bits of K's codes lie higher, stay far above the least 16-bit number, lest lower parts are lost.
   KV_DEVICE void set_queries(const BlockTask& task) {
-    // (Times the largest scale, which LaneChannels::normalise() makes 512 at most, that stays below 65504.)
+    // Times the largest scale, at most 512 after LaneChannels::normalise(), this stays below 65504.
     constexpr float kLargest = kScalesQueries ? 32.0f : K::kKeyUnit > 1.0f ? 256.0f : 1.0f;
     constexpr int kOfBlock = 2 * Keys::kBlockPairs;
     float x[kSlots][kHeadDim / 4];
@@ -86,7 +86,7 @@ struct DecodeLane {
         q_start[block][slot] = sum_of_quad(of_block) * one_over_power(q_unit[slot]) * -K::kKeyMiddle;
       }
       for (int i = 0; i < kHeadDim / 4; ++i) {
-        const int shift = kScalesQueries ? 0 : K::shift(i / 2 % Keys::kPairs);  // else it goes to the scales
+        const int shift = kScalesQueries ? 0 : K::shift(i / 2 % Keys::kPairs);  // else the scales include it
         x[slot][i] *= to_largest / (1 << shift);
       }
     }
@@ -100,8 +100,8 @@ struct DecodeLane {
     if constexpr (kSharesQueries) simt::sync_block();
   }
 
-  // Where channels have scales, these go to the queries, anew for each tile, since a tile lies in one group. And the
-  // queries times the zero points are a matrix product, too.
+  // Multiplies the queries with the channels' scales, for each tile, since a tile lies in one group. The queries times the
+  // zero points are a matrix product as well.
   KV_DEVICE void scale_queries(const std::byte* scales) {
     LaneChannels<K, kHeadDim> zeros, steps;
     zeros.read(t, scales + 2 * kHeadDim);
@@ -130,7 +130,7 @@ struct DecodeLane {
     return V::scale(tile + Shape::kVMetaAt + row * Shape::kVMeta, block, false);
   }
 
-  // The tile's scores, for score() to bring to their units.
+  // The tile's scores, which score() brings to log2 units.
   KV_DEVICE void scores(const std::byte* tile, Scores& s) const {
     constexpr int kSteps = (Keys::kTwoWords ? 2 : kChunksAtOnce) * Keys::kPairs;
     float c[kRowTiles][4];
@@ -156,7 +156,7 @@ struct DecodeLane {
     }
   }
 
-  // A block's products with the lane's rows `first` and first + 1, to scores.
+  // Turns a block's products with the lane's rows `first` and first + 1 into scores.
   KV_DEVICE void scale_products(const std::byte* tile, int first, int block, const float (&c)[4],
                                 Scores& s) const {
     for (int b = 0; b < 2; ++b) {
@@ -187,7 +187,7 @@ struct DecodeLane {
     return simt::fma(s, q_unit[slot], K::kScaling == Scaling::kChannel ? q_zero[slot] : 0.0f);
   }
 
-  // Scores to weights, still without the scales of V.
+  // Turns scores into weights, without the scales of V.
   KV_DEVICE void weigh(const std::byte* tile, const Scores& s, Scores& p) {
     float largest[kSlots], total[kSlots];
     if (simt::any(exponentials(tile, s, p, largest, total))) {
@@ -226,8 +226,8 @@ struct DecodeLane {
     return too_large;
   }
 
-  // For the queries of which a lane has a weight that is too large. A row's scales of V are part of its weights, which
-  // tensor cores want near 1; so what counts as its score has the logarithm of its largest scale in it, rounded.
+  // Raises the maximum of queries with too large a weight. Weights include a row's scales of V and should be near 1 for tensor
+  // cores, so a row's score includes the rounded logarithm of its largest scale.
   KV_DEVICE void raise_max(const std::byte* tile, const Scores& s, const float (&largest_weight)[kSlots]) {
     float factor[kSlots];
     KV_UNROLL
@@ -249,7 +249,7 @@ struct DecodeLane {
     }
   }
 
-  // values += p * V, p times the rows' scales.
+  // values += p * V, with p times the rows' scales.
   KV_DEVICE void add_values(const std::byte* tile, const Scores& p) {
     Weights weights[kRowTiles / 2];
     KV_UNROLL
@@ -272,7 +272,7 @@ struct DecodeLane {
     }
   }
 
-  // The weights of rows [8n, 8n + 16), times their scales of a block.
+  // The weights of rows [8n, 8n + 16) times a block's scales.
   KV_DEVICE Weights scaled_weights(const std::byte* tile, int n, int block, const Scores& p) const {
     float w[kSlots][4];
     for (int i = 0; i < 4; ++i) {
@@ -284,7 +284,7 @@ struct DecodeLane {
     return weights;
   }
 
-  // A tile whose first row is row `first`.
+  // Adds a tile that begins with row `first`.
   KV_DEVICE void add_tile(std::byte* tile, int first, const BlockTask& task) {
     if constexpr (kScalesQueries) scale_queries(tile + Shape::kUnitMetaAt);
     Scores s;
@@ -298,8 +298,8 @@ struct DecodeLane {
     add_values(tile, weights);
   }
 
-  // -inf for what the query does not see; the others' scores may be asked for. Queries that are not there see what they
-  // like.
+  // Sets the scores of rows that a query does not see to -inf and keeps the others if they are asked for. Padding queries are
+  // unmasked; their results are discarded.
   KV_DEVICE void mask_or_keep(const BlockTask& task, int first, Scores& s) const {
     for (int slot = 0; slot < kSlots; ++slot) {
       const int query = slot * 8 + g, seen = task.seen(query);
@@ -314,7 +314,7 @@ struct DecodeLane {
     }
   }
 
-  // A weight of 0 must not meet what is no number: so scales of V of rows that do not count, where these are copied, too.
+  // Clears the scales of V of copied rows that do not count: a weight of 0 times NaN would be NaN.
   KV_DEVICE static void clear_scales(std::byte* tile, int rows) {
     if constexpr (K::kScaling == Scaling::kChannel) {
       auto* scales = reinterpret_cast<float*>(tile + Shape::kVMetaAt + simt::lane() * Shape::kVMeta);

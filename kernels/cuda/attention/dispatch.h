@@ -1,4 +1,4 @@
-// The instances of decode.h that are compiled. What fits none takes attend_simple.h.
+// The instances of decode.h that are compiled; all other cases take attend_simple.h.
 #pragma once
 
 #include "kernels/cuda/attention/decode.h"
@@ -21,7 +21,7 @@ using SymmetricCodecs =
 using KiviCodecs = CodecList<CodecPair<Channel<8>, Token<8>>, CodecPair<Channel<4>, Token<4>>,
                              CodecPair<Channel<2>, Token<2>>>;
 
-// Calls call(DecodeBlock()) for each of a list's: those of few queries first, of f32 1 or 4, else 8 or 16.
+// Calls call(DecodeBlock()) for each instance of a list, those of few queries first: 1 or 4 for f32, else 8 or 16.
 template <class... Pairs, class Call>
 void visit_instances(CodecList<Pairs...>, Call call) {
   const auto visit = [&]<int kHeadDim, class K, class V>(CodecPair<K, V>) {
@@ -35,7 +35,7 @@ void visit_instances(CodecList<Pairs...>, Call call) {
   (visit.template operator()<256>(Pairs()), ...);
 }
 
-// The list's smallest block that holds all queries, or its largest; without a kernel where none is for these rows.
+// The list's smallest block that holds all queries, else its largest; without a kernel if none is for these rows.
 template <class List>
 Instance find_in(const Layout& layout, int queries) {
   Instance found{};

@@ -1,7 +1,6 @@
-// Scores and eviction by them, as variants/retention/h2o.cc and tova.cc have it: attention adds up what probability
-// each row got; once all slots are in use, the next token takes the slot of the smallest score outside the newest
-// `recent` tokens; of equal ones the lowest slot. The choice stays on the GPU: it lands in the slot list that
-// append_rows reads.
+// Eviction by scores, as in variants/retention/h2o.cc and tova.cc: attention weights accumulate per slot; once all slots are in
+// use, the next token takes the slot with the smallest score outside the newest `recent` tokens, the lowest slot if scores are
+// equal. The choice stays on the GPU, in the slot list that append_rows reads.
 #pragma once
 
 #include <bit>
@@ -15,18 +14,18 @@ inline constexpr int kEvictWarps = 4;
 
 inline constexpr size_t kEvictSharedBytes = kEvictWarps * sizeof(uint64_t);
 
-// Larger for a smaller score, as is_lighter() of kernels/math.h has it, and of equal ones for a lower slot; never 0.
+// Larger for a smaller score by is_lighter() of kernels/math.h, then for a lower slot; never 0.
 KV_DEVICE uint64_t lightness(float score, int slot) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 is 0
   const uint32_t in_order = score != score ? ~0u : bits >> 31 ? ~bits : bits | 1u << 31;
   return ~(uint64_t{in_order} << 32 | static_cast<uint32_t>(slot));
 }
 
-// Of the slots whose tokens are not among the newest; -1 if there is none.
+// The slot with the smallest score among those whose tokens are not recent; -1 if there is none.
 KV_DEVICE int lightest_slot(const EvictParams& p, const ScoredSlots& head) {
   uint64_t best = 0;
   for (int slot = simt::thread(); slot < p.budget; slot += simt::threads()) {
-    // The token that is coming is one of the recent.
+    // The coming token counts as recent.
     if (head.token[slot] > p.count - p.recent) continue;
     best = simt::larger(best, lightness(head.score[slot], slot));
   }
@@ -43,7 +42,7 @@ KV_KERNEL choose_slot(EvictParams p) {
   const ScoredSlots head = p.heads[simt::block_x()];
   const bool full = p.count >= p.budget;
   const int victim = full ? lightest_slot(p, head) : p.count;
-  // A policy that asks the newest query alone forgets what earlier ones gave; all scores have been read.
+  // A policy of the newest query alone drops earlier scores; all of them have been read.
   for (int slot = simt::thread(); full && p.newest_query && slot < p.budget; slot += simt::threads()) {
     head.score[slot] = 0.0f;
   }
@@ -53,9 +52,9 @@ KV_KERNEL choose_slot(EvictParams p) {
   p.slot[simt::block_x()] = victim;
 }
 
-// H2O's scores (Zhang et al. 2023, arXiv:2306.14048), what probability each row got, summed over the queries:
-// attention keeps its raw scores, which are probabilities only when the merge knows a query's whole sum. A thread
-// has a row and adds the queries up in their order, so that every run gives the same bits.
+// H2O's scores (Zhang et al. 2023, arXiv:2306.14048): attention weights of each row, summed over the queries. Attention keeps raw
+// scores, which become weights once the merge knows a query's whole sum. A thread has a row and adds the queries in their
+// order, so every run gives the same bits.
 // Grid: [ceil(most rows / threads), problems].
 KV_KERNEL add_attention_weights(AttentionWeightsParams params) {
   const Problem p = params.problems[simt::block_y()];

@@ -1,24 +1,23 @@
-// The compiled instances of decode.h, for those who launch them: dispatch.h makes them, a list a source file.
+// The compiled instances of decode.h for launching; dispatch.h makes them, a list a source file.
 #pragma once
 
 #include "kernels/cuda/rows/params.h"
 
 namespace kv::cuda {
 
-// What a launch needs to know of an instance.
+// An instance and its launch parameters.
 struct Instance {
   void (*kernel)(DecodeParams);
   int shared_bytes;
-  int queries;      // of a block
-  bool takes_tail;  // its items may be of raw rows behind the pages
+  int queries;      // a block
+  bool takes_tail;  // its items may be raw rows behind the pages
 };
 
-// For every list, in the file that compiles it.
+// One for every list, in the file that compiles the list.
 using FindInstance = Instance (*)(const Layout& layout, int queries);
 extern const FindInstance find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi;
 
-// The instance for these rows and queries; without a kernel where there is none, or where a block's shared memory
-// is too little for it.
+// The instance for these rows and queries; without a kernel if there is none that fits a block's shared memory.
 inline Instance find_instance(const Layout& layout, int queries, int most_shared_bytes) {
   for (const auto find_in : {find_plain, find_fp8, find_block, find_token, find_symmetric, find_kivi}) {
     const Instance found = find_in(layout, queries);

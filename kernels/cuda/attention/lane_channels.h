@@ -1,4 +1,4 @@
-// Scales that channels of K share over a group of rows, as a lane of decode_lane.h multiplies its queries with them.
+// Scales of K's channels, one a group of rows, with which a lane of decode_lane.h multiplies its queries.
 #pragma once
 
 #include "kernels/cuda/attention/operand.h"
@@ -6,7 +6,7 @@
 
 namespace kv::cuda {
 
-// Of a group's scales or zero points, [head_dim] f16, those of the lane's pairs of K.
+// A lane's part of a group's scales or zero points, [head_dim] f16: those of its pairs of K.
 template <class K, int kHeadDim>
 struct LaneChannels {
   using Keys = MmaFragment<K, kHeadDim>;
@@ -17,7 +17,7 @@ struct LaneChannels {
     for (int first = 0; first < kHeadDim / 8; first += 4) {
       uint32_t four[4];
       if constexpr (Keys::kTwoWords) {
-        // Of four codes a run of eight channels each, the same for all rows: of it lane t has channels 2t and 2t + 1.
+        // Loads runs of eight channels for four codes, the same for all rows; lane t has channels 2t and 2t + 1 of a run.
         simt::load_matrices<false>(own_code + 2 * Keys::key_element(0, first, 0), four);
       } else {
         for (int i = 0; i < 4; ++i) {
@@ -31,13 +31,13 @@ struct LaneChannels {
     }
   }
 
-  // Times the power of two that brings the largest of them to [256, 512), as far as binary16 has it, and over what the
-  // codes' bits are worth more as they lie. Returns 1 over that.
+  // Multiplies the scales with the power of two that brings the largest to [256, 512), within binary16's range, and divides
+  // them by the extra weight of the codes' bits in place. Returns 1 over that power.
   KV_DEVICE float normalise(const std::byte* all) {
     const auto own = simt::read<Words<kHeadDim / 64>>(all + simt::lane() * kHeadDim / 16);
     uint32_t largest = 0;
     for (const uint32_t two : own.word) largest = simt::larger(largest, simt::larger(two, two << 16));
-    // Numbers that are not negative are in order as bits, too. A power of two is its exponent.
+    // The bits of non-negative numbers have the numbers' order. A power of two is its exponent.
     constexpr int kBias = 15, kMost = 15;
     const int exponent = static_cast<int>(simt::largest_of_warp(largest) >> 26) - kBias;
     const int power = 8 - exponent < kMost ? 8 - exponent : kMost;
@@ -50,8 +50,8 @@ struct LaneChannels {
   }
 };
 
-// Words 2t and 2t + 1 of the lane's rows g, of 32 bytes from chunk `chunk` on: for each 8 rows their lower halves, and then
-// for each 8 rows their upper halves.
+// Reads words 2t and 2t + 1 of the lane's rows g, of the 32 bytes from chunk `chunk` on: the lower halves for each 8 rows, then
+// the upper halves for each 8 rows.
 template <class K, int kHeadDim, int kWords>
 KV_DEVICE void read_two_words(const std::byte* tile, int chunk, uint32_t (&halves)[kWords]) {
   constexpr int kRowBytes = kHeadDim * K::kBits / 8, kRowTiles = kWords / 2;

@@ -1,22 +1,21 @@
-// The operands of a matrix product: of encoded rows which words and elements a lane of a warp holds, of numbers with
-// more bits than tensor cores take how each is the sum of kParts of 16 bits.
+// The operands of a matrix product: the words and elements of encoded rows that a lane holds, and numbers of more than 16 bits
+// as sums of kParts 16-bit numbers.
 #pragma once
 
 #include "kernels/cuda/attention/words.h"
 
 namespace kv::cuda {
 
-// Which of a row's words and elements a lane has. With g = lane / 4 and t = lane % 4: of each 16 bytes of a row of K lane
-// t of the four that share it has word t, and of a row of V lane g of eight has half a word. That is how
-// simt::load_matrices delivers them. But keys whose channels have scales fall to lanes by two words next to each other,
-// whose elements of one code are neighbours, and so are their scales.
+// A lane's words and elements of a row, with g = lane / 4 and t = lane % 4. Four lanes share 16 bytes of a row of K: lane t has
+// word t. Eight lanes share 16 bytes of a row of V: lane g has half a word. simt::load_matrices delivers them so. Keys whose
+// channels have scales come by two adjacent words a lane: elements of one code are then neighbours, and so are their scales.
 template <class Codec, int kHeadDim>
 struct MmaFragment {
   static constexpr int kBlocks = Codec::blocks(kHeadDim);
-  static constexpr int kPairs = 16 / Codec::kBits;               // of a word
-  static constexpr int kChunks = kHeadDim * Codec::kBits / 128;  // of 16 bytes
+  static constexpr int kPairs = 16 / Codec::kBits;               // a word
+  static constexpr int kChunks = kHeadDim * Codec::kBits / 128;  // 16 bytes each
   static constexpr int kBlockChunks = kChunks / kBlocks;
-  static constexpr int kBlockPairs = kBlockChunks * kPairs;  // a lane's; for V, its elements
+  static constexpr int kBlockPairs = kBlockChunks * kPairs;  // a lane's pairs; for V, its elements
   static constexpr bool kTwoWords = Codec::kScaling == Scaling::kChannel && kChunks > 1;
   static_assert(kBlockChunks > 0 && kBlockPairs * kBlocks == kHeadDim / 8);
 
@@ -33,20 +32,20 @@ struct MmaFragment {
   }
 };
 
-// The 16 rows of a matrix are 8 queries' upper parts and then their lower ones (and a third part is a matrix
-// that is half empty); or, of 16 queries, there is a matrix for each part.
+// The 16 rows of a matrix are the upper parts of 8 queries, then their lower parts; a third part takes a matrix that is half
+// empty. 16 queries have a matrix a part.
 template <class Number, int kQueries, int kParts>
 struct SplitOperand {
   static constexpr int kSlots = kQueries / 8;
   static constexpr int kMatrices = kSlots == 2 ? kParts : (kParts + 1) / 2;
-  uint32_t matrix[kMatrices][4];  // in the order that multiply() wants
+  uint32_t matrix[kMatrices][4];  // in multiply()'s order
 
   // Part `part` of a slot's columns 2t and 2t + 1 (i = 0), or 2t + 8 and 2t + 9.
   KV_DEVICE uint32_t& at(int part, int slot, int i) {
     return kSlots == 2 ? matrix[part][2 * i + slot] : matrix[part / 2][2 * i + part % 2];
   }
 
-  // x[slot]: of query 8 * slot + g, the lane's columns 2t, 2t + 1, 2t + 8 and 2t + 9, from `first` on.
+  // x[slot]: the lane's columns 2t, 2t + 1, 2t + 8 and 2t + 9 of query 8 * slot + g, from `first` on.
   template <int kNumbers>
   KV_DEVICE void set(const float (&x)[kSlots][kNumbers], int first) {
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -62,8 +61,8 @@ struct SplitOperand {
     }
   }
 
-  // Every column times its own number, of two parts in binary16. A product's upper part is rounded, and what it lacks is
-  // exact again, so the lower part can have it.
+  // Multiplies every column with its own number, in two binary16 parts. The upper part is rounded; its rounding error is exact
+  // in binary16 and goes to the lower part.
   KV_DEVICE SplitOperand times(const uint32_t (&by)[2]) const {
     static_assert(kParts == 2);
     SplitOperand own = *this, scaled;
@@ -82,20 +81,20 @@ struct SplitOperand {
   }
 };
 
-// Of what such a product adds up: the lane's column b, of query 8 * slot + g.
+// The lane's column b of a product, for query 8 * slot + g: the sum of the parts.
 template <int kQueries>
 KV_DEVICE float product(const float (&c)[4], int slot, int b) {
   return kQueries == 8 ? c[b] + c[2 + b] : c[2 * slot + b];
 }
 
-// Over the four lanes that hold the same queries.
+// Reductions over the four lanes that hold the same queries.
 KV_DEVICE float sum_of_quad(float x) {
   x += simt::shuffle_xor(x, 1);
   return x + simt::shuffle_xor(x, 2);
 }
 KV_DEVICE float largest_of_quad(float x) { return simt::largest_of_lanes(x, 4); }
 
-// The power of two that brings a positive number to [1, 2); 1 for what is no normal number.
+// The power of two that brings a positive number to [1, 2); 1 if the number is not normal.
 KV_DEVICE float power_to_one(float x) {
   const uint32_t exponent = std::bit_cast<uint32_t>(x) >> 23;
   return exponent == 0 || exponent >= 254 ? 1.0f : std::bit_cast<float>((254 - exponent) << 23);
@@ -106,8 +105,8 @@ KV_DEVICE float one_over_power(float x) {
   return std::bit_cast<float>((254u << 23) - std::bit_cast<uint32_t>(x));
 }
 
-// The logarithm of a number's magnitude, rounded down, and no less than -100. The exponent becomes a float as the low
-// bits of 2^23, since conversions are slow.
+// The base-2 logarithm of a number's magnitude, rounded down, at least -100. The exponent becomes a float as the low bits of
+// 2^23, since conversions are slow.
 KV_DEVICE float rounded_log2(float x) {
   const uint32_t raised = simt::mask_or(std::bit_cast<uint32_t>(x) >> 23, 0xffu, 0x4b000000u);
   return simt::larger(std::bit_cast<float>(raised) - (8388608.0f + 127.0f), -100.0f);

@@ -1,7 +1,7 @@
-// Reads memory and does nothing else: what attention's bandwidth is compared with.
+// Reads memory and nothing else: the bandwidth to compare attention's with.
 //
-// A thread has kReadsAtOnce words of 16 bytes on their way, all asked for before the first is used;
-// cuda_report_test counts them in the disassembly.
+// A thread has kReadsAtOnce loads of 16 bytes in flight, all issued before the first result is used; cuda_report_test counts
+// them in the disassembly.
 #pragma once
 
 #include "kernels/cuda/rows/params.h"
@@ -11,7 +11,7 @@ namespace kv::cuda {
 
 inline constexpr int kReadThreads = 256, kReadsAtOnce = 8;
 
-// The sum keeps the reads from being left out.
+// The sum keeps compilers from removing the reads.
 KV_KERNEL KV_LAUNCH_BOUNDS(kReadThreads, 4) read_all(ReadParams params) {
   const int64_t stride = int64_t{simt::blocks_x()} * simt::threads();
   int64_t i = int64_t{simt::block_x()} * simt::threads() + simt::thread();

@@ -1,6 +1,5 @@
-// Rows to an f32 copy of them, for caches that are read through one: attention then runs over the copy. With
-// read=copy that is the arm that fused kernels are compared with, since it reads and writes far more than
-// they do; with positions=cache (variants/storage/rotated_rows.h) keys are rotated (RoPE) on the way.
+// Decodes rows to an f32 copy, over which attention then runs. read=copy is the arm to compare fused kernels with: it reads and
+// writes far more bytes. With positions=cache (variants/storage/rotated_rows.h) keys are rotated (RoPE) as well.
 #pragma once
 
 #include "kernels/cuda/rows/octet.h"
@@ -11,7 +10,7 @@ namespace kv::cuda {
 
 inline constexpr int kCopyWarps = 4;
 
-// As rotate() in variants/core/rope.h.
+// The same as rotate() in variants/core/rope.h.
 KV_DEVICE void rotate_key(const CopyParams& p, int32_t place, float* key) {
   const int half = p.layout.head_dim / 2;
   const float* angles = p.angles + int64_t{place} * p.layout.head_dim;
@@ -41,7 +40,7 @@ KV_KERNEL copy_rows(CopyParams params) {
   };
   if (first < head_dim) copy_octet(at.k, k), copy_octet(at.v, v);
   if (!job.place) return;
-  simt::sync_warp();  // lanes rotate what others copied
+  simt::sync_warp();  // lanes rotate elements that others copied
   rotate_key(params, job.place[row], k);
 }
 

@@ -1,5 +1,5 @@
-// What a block's lanes have found, put together in shared memory to one partial result a query; and partial results to
-// outputs. Always in the order of rows, so that every run gives the same bits.
+// Merges the results of a block's lanes in shared memory into one partial result a query, and partial results into outputs.
+// The order is always that of rows, so every run gives the same bits.
 #pragma once
 
 #include "kernels/cuda/rows/params.h"
@@ -7,11 +7,11 @@
 
 namespace kv::cuda {
 
-// Of some rows: the largest score, and the sums of weights and of an element's weighted values, scaled alike.
+// Some rows' largest score, and their sums of weights and of one element's weighted values, scaled by exp2(-max).
 struct Merged {
   float max = -INFINITY, sum = 0.0f, value = 0.0f;
 
-  // Adds parts up in their order.
+  // Adds parts in their order.
   template <int kParts>
   KV_DEVICE void add(const Merged (&part)[kParts]) {
     float higher = max;
@@ -29,8 +29,8 @@ struct Merged {
   }
 };
 
-// Element d of a query, over its splits. A few splits are on their way at once, since the reads take longer
-// than all else: none depends on another's result, nor on a branch.
+// Element d of a query, merged over its splits. Several splits are read at once, since the reads take longest: no read depends
+// on another's result or on a branch.
 KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int query, int d) {
   constexpr int kAtOnce = 8;
   const Partials& all = params.partials;
@@ -40,7 +40,8 @@ KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int 
   for (int first = 0; first < splits; first += kAtOnce) {
     Merged part[kAtOnce];
     for (int i = 0; i < kAtOnce; ++i) {
-      const int split = first + i < splits ? first + i : splits - 1;  // the last one again, and not counted
+      const int split =
+          first + i < splits ? first + i : splits - 1;  // the last one again, which does not count
       const int64_t at = of_first + split * apart;
       part[i] = {simt::read_fresh(all.max + at), simt::read_fresh(all.sum + at),
                  simt::read_fresh(all.values + at * params.head_dim + d)};
@@ -53,7 +54,7 @@ KV_DEVICE Merged merge_element(const Problem& p, const MergeParams& params, int 
   return merged;
 }
 
-// A block's threads; queries [first, first + count) of a problem.
+// Merges queries [first, first + count) of a problem; all threads of a block call it.
 KV_DEVICE void merge_queries(const MergeParams& params, int problem, int first, int count) {
   const Problem& p = params.problems[problem];
   for (int i = simt::thread(); i < count * params.head_dim; i += simt::threads()) {
@@ -66,8 +67,8 @@ KV_DEVICE void merge_queries(const MergeParams& params, int problem, int first, 
   }
 }
 
-// Whether this block is the last of `all` that come to a counter, which is 0 then as it was before the first
-// did. What the others wrote before they came is there to read. `shared`: 4 bytes of shared memory.
+// True in the last of `all` blocks that count themselves. The counter is then 0, as before the first, and the writes that other
+// blocks made before they counted are visible. `shared`: 4 bytes of shared memory.
 KV_DEVICE bool arrives_last(unsigned* counter, int all, std::byte* shared) {
   auto* order = reinterpret_cast<unsigned*>(shared);
   const auto last = static_cast<unsigned>(all) - 1;
@@ -80,10 +81,10 @@ KV_DEVICE bool arrives_last(unsigned* counter, int all, std::byte* shared) {
   return true;
 }
 
-// Below every score, and still finite, so that the difference of two of them is 0.
+// Less than every score but finite, so that the difference of two is 0.
 inline constexpr float kNoScore = -1e30f;
 
-// For each of kParts parts of the rows and each query: the weighted sum, the maximum and the sum.
+// The weighted sum, the maximum and the sum of each query over each of kParts parts of the rows.
 template <int kHeadDim, int kParts, int kQueries>
 struct BlockResults {
   static constexpr int kStride = kHeadDim + 2;
@@ -93,7 +94,7 @@ struct BlockResults {
 
   KV_DEVICE float* at(int part, int query) const { return all + (part * kQueries + query) * kStride; }
 
-  // Adds the parts up in their order; `first` is the partial result of query 0.
+  // Adds the parts in their order; `first` is the partial result of query 0.
   KV_DEVICE void merge(const Partials& to, int64_t first, int queries) const {
     for (int element = simt::thread(); element < queries * kHeadDim; element += simt::threads()) {
       const int query = element / kHeadDim, d = element % kHeadDim;
@@ -111,23 +112,23 @@ struct BlockResults {
   }
 };
 
-// What a block of a split-KV kernel has to do: which rows of which queries. What loops need is copied, since
-// no compiler keeps it in registers across asynchronous copies otherwise.
+// A block's work in a split-KV kernel: its rows and queries. Values that loops use are copied here; compilers would not keep
+// them in registers across asynchronous copies.
 struct BlockTask {
   const Problem& problem;
   const Page* pages;
   const float* q;            // [queries, head_dim]
-  int first_query, queries;  // of the problem's group * n
+  int first_query, queries;  // among the problem's group * n
   int first_row;             // of the pages or the tail, among all rows
-  int end;                   // of the item, or earlier, where no query sees more
+  int end;                   // the item's end, or earlier if no query sees more
 
-  // Rows of the pages or the tail that a token's queries see. What the first token sees, all do.
+  // Rows of the pages or the tail that a token's queries see; every token sees those of the first.
   KV_DEVICE int seen_by_token(int token) const {
     const int rows = problem.visible + token - first_row;
     return rows < end ? rows : end;
   }
   KV_DEVICE int seen(int query) const { return seen_by_token((first_query + query) % problem.n); }
-  // Where a query's scores are kept, from the pages' or the tail's first row on, if they are asked for.
+  // A query's scores from the pages' or the tail's first row on, if they are kept.
   KV_DEVICE float* logits(int query) const {
     return problem.logits + (first_query + query) * int64_t{rows_of(problem)} + first_row;
   }

@@ -1,11 +1,9 @@
-// How the tensor cores' kernel reads each format: words of codes as they lie in memory, and of each word
-// pairs of 16-bit numbers.
+// The words of each format as the tensor cores' kernel reads them: codes as stored, and pairs of 16-bit numbers of each word.
 //
-// Tensor cores take numbers two to a word, and it is ours to say which elements of a row meet in a word, as
-// long as both operands agree. So a pair is what one mask and one constant make of a word in place: codes i
-// and i + kPairs, in its lower and its upper half. Integer codes become binary16 without a conversion, which
-// is slow: as the low bits of 1024, from which 1024 and the middle of the codes are then subtracted. All
-// pairs are exact. Scales never touch an element: they go to the queries, to the scores or to the weights.
+// Tensor cores take two numbers a word. We choose which elements of a row share a word; both operands must agree. A pair is
+// therefore made in place by one mask and one constant: codes i and i + kPairs, in the word's lower and upper half. Integer
+// codes become binary16 without a slow conversion: they are put into the low bits of 1024, then 1024 and the middle of the
+// codes are subtracted. All pairs are exact. Scales multiply queries, scores or weights, never an element.
 #pragma once
 
 #include "kernels/cuda/rows/pages.h"
@@ -18,9 +16,9 @@ struct ScaleZero {
   float scale, zero;
 };
 
-// ---- what tensor cores multiply ----
+// ---- numbers that tensor cores multiply ----
 
-// kQueryParts: so many of them are as good as an f32 number.
+// kQueryParts: the parts that together have the precision of f32.
 struct Half {
   static constexpr int kQueryParts = 2;
   KV_DEVICE static uint32_t pack(float low, float high) { return simt::pack_half2(low, high); }
@@ -48,8 +46,8 @@ KV_HD constexpr uint32_t both_halves(uint32_t n) {
   return ((15 + exponent) << 10 | (n << (10 - exponent) & 0x3ffu)) * 0x10001u;
 }
 
-// Codes i and i + 16 / kWidth of a word, less kMiddle. Bits that are not the lowest of their byte stay where
-// they are, as so many times the code, and are divided by that when 1024 is subtracted.
+// Codes i and i + 16 / kWidth of a word, minus kMiddle. Bits that are not the lowest of their byte stay in place, as a multiple
+// of the code, and are divided when 1024 is subtracted.
 template <int kWidth, int kMiddle>
 KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
   constexpr uint32_t kMask = ((1u << kWidth) - 1u) * 0x10001u, kBase = both_halves(1024), kSign = 0x80008000u;
@@ -60,8 +58,7 @@ KV_DEVICE uint32_t integer_pair(uint32_t word, int i) {
   return simt::fma_half2(raised, one_over, offset | kSign);
 }
 
-// The same codes as bare bits, which binary16 has as 2^-24 times the code, and 2^shift times that where they are not
-// their byte's lowest.
+// The same codes as bare bits, in binary16 2^-24 times the code, and 2^shift times that if they are not their byte's lowest.
 inline constexpr float kBareUnit = 16777216.0f;  // 2^24
 template <int kWidth>
 KV_DEVICE uint32_t bare_pair(uint32_t word, int i) {
@@ -71,12 +68,11 @@ KV_DEVICE uint32_t bare_pair(uint32_t word, int i) {
 KV_HD constexpr int words_of(int bits, int head_dim) { return head_dim * bits / 32; }
 
 // ---- the formats ----
-// Of each: stores(), kBits, how it scales, in how many `blocks` of one scale a row falls, the metadata's bytes a
-// row, and element(): which element of a row code `code` of word `word` is. Layouts and scales are the descriptors'
-// (kernels/format/). What becomes of them is not the same for K (`of_key`) as for V: pair(), what tensor cores
-// multiply, and scale().
+// Each has stores(), kBits, its scaling, a row's number of `blocks` with one scale, the metadata's bytes a row, and element():
+// the index in a row of code `code` of word `word`. Layouts and scales are those of the descriptors (kernels/format/). pair(),
+// which tensor cores multiply, and scale() differ between K (`of_key`) and V.
 
-// What holds for most.
+// Defaults of most formats.
 template <int kBits_>
 struct PlainWords {
   static constexpr int kBits = kBits_;
@@ -104,11 +100,11 @@ struct Floats16 : FixedWords<F> {
   using Number = Number_;
   KV_DEVICE static uint32_t pair(uint32_t word, int, bool) { return word; }
 };
-using F32 = FixedWords<F32Format>;  // only a tile's sizes are made of it
+using F32 = FixedWords<F32Format>;  // gives a tile's sizes alone
 using F16 = Floats16<Half, F16Format>;
 using Bf16 = Floats16<Bfloat, Bf16Format>;
 
-// Both kinds of FP8 have a scale, and no zero, a row. E5M2 is the upper half of a binary16.
+// FP8 has a scale a row and no zero. E5M2 is the upper half of a binary16.
 template <class F>
 struct Fp8Words : FixedWords<F> {
   using Number = Half;
@@ -127,7 +123,7 @@ struct Fp8Words : FixedWords<F> {
 using E4m3 = Fp8Words<Fp8E4M3Format>;
 using E5m2 = Fp8Words<Fp8E5M2Format>;
 
-// ggml's: signed codes have 2^(bits-1) added, by flipping their top bits.
+// ggml's formats: flipping the top bit of a signed code adds 2^(bits-1).
 template <class F>
 struct BlockWords : FixedWords<F> {
   using Number = Half;
@@ -146,8 +142,8 @@ struct BlockWords : FixedWords<F> {
 struct Q8 : BlockWords<Q8_0Format> {};
 struct Q4 : BlockWords<Q4_0Format> {};
 
-// Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). Those of V are taken from the middle of their range,
-// since little must cancel where a zero point is applied to sums over all rows; but for 2 bits, whose middle is no code.
+// Interleaved codes of 8, 4 or 2 bits (kernels/format/bits.h). V's codes count from the middle of their range, so that little
+// cancels when a zero point is applied to sums over all rows; 2-bit codes do not, since their middle is no code.
 template <class F, int kWidth>
 struct InterleavedWords : PlainWords<kWidth> {
   using Number = Half;
@@ -157,7 +153,7 @@ struct InterleavedWords : PlainWords<kWidth> {
   KV_DEVICE static uint32_t pair(uint32_t word, int i, bool of_key) {
     return of_key || !kValueMiddle ? bare_pair<kWidth>(word, i) : integer_pair<kWidth, kMiddle>(word, i);
   }
-  // What sums of pair(word, i) are to be multiplied with.
+  // The factor of sums of pair(word, i).
   KV_HD static constexpr float value_unit(int i) {
     return kValueMiddle ? 1.0f : kBareUnit / (1 << kWidth * i % 8);
   }
@@ -177,9 +173,9 @@ struct Token : InterleavedWords<TokenFormat, kWidth> {
   static constexpr int meta_bytes(int head_dim) {
     return static_cast<int>(TokenFormat::meta_bytes({.affine = kAffine}, head_dim));
   }
-  // The zero point is what bits of 0 stand for; of keys that have none, products begin with it.
+  // The zero point is the value of code 0; for keys without one, products start from it.
   KV_DEVICE static ScaleZero scale(const std::byte* meta, int, bool of_key) {
-    const int taken = of_key ? 0 : Base::kValueMiddle;  // from codes, as they are multiplied
+    const int taken = of_key ? 0 : Base::kValueMiddle;  // subtracted from codes before they are multiplied
     const float step = simt::read<float>(meta);
     if constexpr (!kAffine) return {step, static_cast<float>(taken - Base::kMiddle) * step};
     const float zero = simt::read<float>(meta + 4);
@@ -187,7 +183,7 @@ struct Token : InterleavedWords<TokenFormat, kWidth> {
   }
 };
 
-// The metadata, [2, head_dim] f16, are the group's and not the row's.
+// The metadata, [2, head_dim] f16, belong to the group, not to the row.
 template <int kWidth>
 struct Channel : InterleavedWords<ChannelFormat, kWidth> {
   static bool stores(const Encoding& e) {

@@ -1,5 +1,4 @@
-// Append: new rows to the slots that the retention gave them, encoded on the way. One kernel for every
-// placement (pages) and every codec (encode.h).
+// Encodes new rows into the slots that the retention chose: one kernel for every placement (pages) and codec (encode.h).
 #pragma once
 
 #include "kernels/cuda/encode/encode.h"
@@ -20,7 +19,7 @@ KV_DEVICE UnitTask unit_task(const AppendParams& p, const AppendJob& job, int un
           .half = p.half};
 }
 
-// Warps over the encodings' own units: first all of K's, then all of V's.
+// A warp takes a unit of the encoding: first all of K's, then all of V's.
 // Grid: [append_blocks(layout, most units), jobs]; kAppendWarps warps.
 KV_KERNEL append_rows(AppendParams p) {
   const AppendJob job = p.jobs[simt::block_y()];

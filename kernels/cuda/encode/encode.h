@@ -1,5 +1,5 @@
-// Rows to stored units, a warp a unit: lane l holds octet l of a row. The bytes are those of the scalar encoders of
-// kernels/format/, since scales and codes come from its functions and extremes do not depend on their order.
+// Encodes rows into stored units, a warp a unit; lane l holds octet l of a row. The bytes equal those of the scalar encoders of
+// kernels/format/: scales and codes come from its functions, and extremes do not depend on the order.
 #pragma once
 
 #include "kernels/cuda/rows/octet.h"
@@ -8,10 +8,10 @@
 namespace kv::cuda {
 
 struct UnitTask {
-  StoredRow to;  // the unit's first
+  StoredRow to;  // the unit's first row
   int32_t head_dim;
   const std::byte* rows;  // [group, head_dim]
-  bool half;              // f16 and not f32: they waited in KIVI's residual buffer
+  bool half;              // f16, from KIVI's residual buffer, else f32
 };
 
 KV_DEVICE int first_of_lane() { return simt::lane() * kOctet; }
@@ -22,7 +22,7 @@ KV_DEVICE float element_of(const UnitTask& task, int row, int element) {
   return task.half ? f16_to_f32(load<uint16_t>(task.rows, at)) : load<float>(task.rows, at);
 }
 
-// The lane's octet of a row. Lanes beyond the row have one of the others', which changes no extreme.
+// The lane's octet of a row. Lanes beyond the row repeat another lane's, which changes no extreme.
 KV_DEVICE void load_octet(const UnitTask& task, int row, float (&x)[kOctet]) {
   for (int i = 0; i < kOctet; ++i) x[i] = element_of(task, row, first_of_lane() % task.head_dim + i);
 }
@@ -51,8 +51,8 @@ KV_DEVICE void encode_row(Q8_0Format, const UnitTask& task, const float (&x)[kOc
   if (simt::lane() % kBlockLanes == 0) store(task.to.meta, simt::lane() / kBlockLanes, scale.stored);
 }
 
-// The block's first element of the largest magnitude, with its sign: of numbers that have the magnitude above, then how
-// early the element is, and the sign below, the largest.
+// The block's first element of the largest magnitude, with its sign: the maximum of keys with the magnitude in the upper bits,
+// then the element's earliness, then the sign.
 KV_DEVICE float first_largest_of_block(const float (&x)[kOctet]) {
   uint64_t largest = 0;
   for (int i = 0; i < kOctet; ++i) {
@@ -64,7 +64,7 @@ KV_DEVICE float first_largest_of_block(const float (&x)[kOctet]) {
   return std::bit_cast<float>(static_cast<uint32_t>(largest >> 6) | static_cast<uint32_t>(largest) << 31);
 }
 
-// Byte j of a block has code j in its low and code j + 16 in its high nibble, so half of the lanes have bytes.
+// Byte j of a block has code j in its low nibble and code j + 16 in its high one, so half of the lanes store bytes.
 KV_DEVICE void encode_row(Q4_0Format, const UnitTask& task, const float (&x)[kOctet]) {
   const BlockScale scale = q4_0_scale(first_largest_of_block(x));
   const int in_block = first_of_lane() % kGgmlBlock, block = first_of_lane() / kGgmlBlock;
@@ -77,8 +77,8 @@ KV_DEVICE void encode_row(Q4_0Format, const UnitTask& task, const float (&x)[kOc
   }
 }
 
-// A row's codes as kernels/format/bits.h packs them, code_of(element, x). Eight of them fill whole bytes at every
-// width, so lanes never share a byte.
+// Stores a row's codes code_of(element, x), packed as in kernels/format/bits.h. Eight codes of any width fill whole bytes, so lanes
+// never share a byte.
 template <class CodeOf>
 KV_DEVICE void store_codes(const UnitTask& task, int row, CodeOf code_of) {
   if (!has_octet(task)) return;
@@ -114,7 +114,7 @@ KV_DEVICE void encode_row(TokenFormat, const UnitTask& task, const float (&x)[kO
   if (task.to.encoding.affine) store(task.to.meta, 1, grid.zero);
 }
 
-// KIVI's keys: a lane has eight channels and goes over the group's rows twice, for their grids and for codes.
+// KIVI's keys: a lane has eight channels and reads the group's rows twice, for the grids and for the codes.
 KV_DEVICE void encode_channel_unit(const UnitTask& task) {
   const int bits = task.to.encoding.bits;
   float x[kOctet], low[kOctet], high[kOctet];
@@ -133,7 +133,7 @@ KV_DEVICE void encode_channel_unit(const UnitTask& task) {
     store_channel_grid(bits, task.head_dim, task.to.meta, first_of_lane() + i,
                        channel_grid(low[i], high[i], largest[i], bits));
   }
-  simt::sync_warp();  // a lane's codes are not all of its own channels
+  simt::sync_warp();  // a lane stores codes of other lanes' channels
   for (int row = 0; row < task.to.encoding.group; ++row) {
     store_codes(task, row, [&](int channel, float value) {
       const Grid grid = stored_channel_grid(bits, task.head_dim, task.to.meta, channel);

@@ -1,4 +1,4 @@
-// Eight consecutive elements of a row: what one lane holds.
+// Eight consecutive elements of a row, which one lane holds.
 #pragma once
 
 #include "kernels/cuda/rows/pages.h"
@@ -9,7 +9,7 @@ namespace kv::cuda {
 
 inline constexpr int kOctet = 8;
 
-// Elements [first, first + 8) of a row of any format, exactly as kernels/encode.h decodes them.
+// Elements [first, first + 8) of a row of any format, decoded exactly as in kernels/encode.h.
 KV_HD inline void decode_octet(int head_dim, const StoredRow& row, int first, float (&x)[kOctet]) {
   const Encoding& e = row.encoding;
   visit_format(GpuFormats(), e.format, [&](auto format) {

@@ -1,10 +1,9 @@
-// Where the rows of a (sequence, layer, kv head) lie on a GPU: in pages of equally many rows, wherever each
-// page may be.
+// The rows of a (sequence, layer, KV head) on a GPU: pages of equally many rows, each at any address.
 //
-// That is what every placement's spans come to: contiguous, concat and doubling are one page; segmented and
-// tiered have a page a chunk, paged one a block. A ring needs nothing more, since its slots lie still and
-// attention does not mind their order. KIVI's raw tail is a second list of pages, in another layout. A page
-// costs 32 bytes of reading: 0.4 % of a block of 16 f16 rows with head_dim 128.
+// Every placement's spans become pages: contiguous, concat and doubling have one page, segmented and tiered a page a chunk,
+// paged a page a block. A ring is no special case: its slots do not move, and attention ignores their order. KIVI's raw tail is a
+// second list of pages with its own layout. Reading a page entry costs 32 bytes: 0.4 % of a block of 16 f16 rows with
+// head_dim 128.
 #pragma once
 
 #include <bit>
@@ -16,7 +15,7 @@
 
 namespace kv::cuda {
 
-inline constexpr int kMaxGpuHeadDim = 256;  // the CPU takes kv::kMaxHeadDim, twice that
+inline constexpr int kMaxGpuHeadDim = 256;  // the CPU's limit, kv::kMaxHeadDim, is higher
 
 // K's codes, K's metadata, V's codes, V's metadata, each at the page's first unit.
 struct alignas(16) Page {
@@ -26,16 +25,15 @@ struct alignas(16) Page {
   std::byte* v_meta = nullptr;
 };
 
-// One side (K or V) of the rows of a cache. A unit of the placement holds whole units of the encoding, one
-// behind the other.
+// One side (K or V) of a cache's rows. A unit of the placement holds whole, contiguous units of the encoding.
 struct SideLayout {
   Encoding encoding{};
-  int32_t data_bytes = 0, meta_bytes = 0;    // of one unit of the encoding
-  int32_t data_stride = 0, meta_stride = 0;  // from one unit of the placement to the next, within a page
+  int32_t data_bytes = 0, meta_bytes = 0;    // a unit of the encoding
+  int32_t data_stride = 0, meta_stride = 0;  // between units of the placement within a page
 };
 
-// A number that kernels divide by for every tile: a multiplication and a shift, exact for dividends from 0 on
-// (Granlund and Montgomery 1994, doi:10.1145/178243.178249).
+// A divisor that kernels use for every tile: a multiplication and a shift, exact for non-negative dividends (Granlund and
+// Montgomery 1994, doi:10.1145/178243.178249).
 class Divisor {
  public:
   constexpr Divisor(int32_t by) : by_(by), shift_(std::bit_width(static_cast<uint32_t>(by) - 1)) {
@@ -56,7 +54,7 @@ class Divisor {
 struct Layout {
   SideLayout k, v;
   int32_t head_dim = 0;   // a multiple of 8, at most kMaxGpuHeadDim
-  Divisor unit_rows = 1;  // rows of a unit of the placement
+  Divisor unit_rows = 1;  // rows a unit of the placement
   Divisor page_units = 1;
 };
 
@@ -70,7 +68,7 @@ KV_HD inline UnitPlace place_of(const Layout& layout, const Page* pages, int32_t
   return {pages + page, unit - page * layout.page_units};
 }
 
-// A row of one side: the encoding's unit that holds it, and which of the unit's rows it is.
+// A row of one side: the encoding's unit with the row, and the row's index in the unit.
 struct StoredRow {
   Encoding encoding;
   std::byte* data;
@@ -98,7 +96,7 @@ KV_HD inline RowPair locate(const Layout& layout, const Page* pages, int32_t row
           row_of(layout.v, at.page->v, at.page->v_meta, at.index, in_unit)};
 }
 
-// The same of `rows` (Problem or CopyJob), whose raw ones follow those of its pages.
+// The same for `rows` (Problem or CopyJob), whose raw rows follow those of its pages.
 template <class Rows>
 KV_HD RowPair locate(const Layout& layout, const Layout& tail, const Rows& rows, int32_t row) {
   return row < rows.rows ? locate(layout, rows.pages, row) : locate(tail, rows.tail, row - rows.rows);

@@ -1,5 +1,4 @@
-// kernels/cuda/simt/simt.h on a GPU. Every wrapper stands for an instruction or two; the PTX they are written in
-// needs sm_80.
+// kernels/cuda/simt/simt.h on a GPU: every wrapper is one or two instructions, in PTX that needs sm_80.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,9 +10,9 @@
 
 #define KV_DEVICE __device__ __forceinline__
 #define KV_KERNEL __global__ void
-// For loops that are too long for compilers to unroll unasked; cuda_report_test notices where one is missing.
+// For loops that compilers find too long to unroll; cuda_report_test notices a missing one.
 #define KV_UNROLL _Pragma("unroll")
-// Most threads of a block, and the blocks an SM should hold: what registers are given out by.
+// The most threads a block and the blocks that an SM should hold; they decide the registers a thread.
 #define KV_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 
 namespace kv::simt {
@@ -43,9 +42,9 @@ KV_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(kAllLanes, value, mask);
 }
 
-// x, of which the compiler then knows that all lanes have the same.
+// Tells the compiler that x is the same in all lanes.
 KV_DEVICE int same_in_warp(int x) { return __shfl_sync(kAllLanes, x, 0); }
-// Whether any lane of the warp has it so.
+// True if any lane's condition is.
 KV_DEVICE bool any(bool condition) { return __any_sync(kAllLanes, condition); }
 
 KV_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
@@ -59,11 +58,11 @@ KV_DEVICE std::byte* shared_memory() {
   return reinterpret_cast<std::byte*>(kv_shared_memory);
 }
 
-// Adds 1; from `last` goes back to 0. Returns what was there. What the block wrote before is visible to the
-// block that finds it written, if both fence.
+// Adds 1, or sets 0 after `last`; returns the value before. A block that reads a count sees the writes before it, if both blocks
+// fence.
 KV_DEVICE unsigned count_up(unsigned* counter, unsigned last) { return atomicInc(counter, last); }
 KV_DEVICE void fence() { __threadfence(); }
-// What another block wrote: past the first-level cache, which may hold what was there before.
+// Reads another block's write past the first-level cache, which may hold an older value.
 KV_DEVICE float read_fresh(const float* p) { return __ldcg(p); }
 
 KV_DEVICE float exp2(float x) {
@@ -75,12 +74,12 @@ KV_DEVICE float log2(float x) { return ::log2f(x); }
 KV_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 KV_DEVICE float larger(float a, float b) { return ::fmaxf(a, b); }
 
-// Bytes of a and b, picked by the nibbles of `selector`, the lowest first: 0 … 3 of a, 4 … 7 of b.
+// Picks bytes of a (0 … 3) and b (4 … 7) by the nibbles of `selector`, the lowest first.
 KV_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
 
-// Two binary16 numbers of one word, the lower first, and back; exact, and rounded to nearest even.
+// Unpacks two binary16 numbers of a word, the lower first, exactly; packs them, rounded to nearest even.
 KV_DEVICE float2 unpack_half2(uint32_t word) {
   return __half22float2(__halves2half2(__ushort_as_half(word & 0xffffu), __ushort_as_half(word >> 16)));
 }
@@ -89,7 +88,7 @@ KV_DEVICE uint32_t pack_half2(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// word & mask | bits, which is one instruction only if it is asked for.
+// word & mask | bits in one instruction, which compilers would not choose.
 KV_DEVICE uint32_t mask_or(uint32_t word, uint32_t mask, uint32_t bits) {
   uint32_t d;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(word), "r"(mask), "r"(bits));
@@ -100,13 +99,13 @@ KV_DEVICE uint32_t negative_half2(uint32_t a) {
   asm("neg.f16x2 %0, %1;" : "=r"(d) : "r"(a));
   return d;
 }
-// a * b + c of both, for results that need no rounding.
+// a * b + c of both halves, for results that need no rounding.
 KV_DEVICE uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// Two bfloat16 numbers, as above.
+// The same for two bfloat16 numbers.
 KV_DEVICE float2 unpack_bfloat2(uint32_t word) {
   return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
 }
@@ -115,26 +114,26 @@ KV_DEVICE uint32_t pack_bfloat2(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// Two FP8 numbers of the lower half of a word, exact.
+// Converts two FP8 numbers in the lower half of a word, exactly.
 KV_DEVICE uint32_t e4m3_to_half2(uint32_t two) {
   const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
   return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
 }
 
-// x, which compilers then cannot make anew from what it came from, and keep.
+// Makes the compiler keep x in a register instead of recomputing it.
 KV_DEVICE const std::byte* kept(const std::byte* x) {
   asm volatile("" : "+l"(x));
   return x;
 }
 
-// A read of memory that is aligned to its size.
+// Reads memory that is aligned to the size of T.
 template <class T>
 KV_DEVICE T read(const std::byte* p) {
   return *reinterpret_cast<const T*>(p);
 }
 
-// Four matrices of 8 rows, each of 16 bytes in shared memory: lane 8m + r says where row r of matrix m is. Of matrix m the
-// lane gets word t of row g; transposed, halves g of rows 2t and 2t + 1 (g = lane / 4, t = lane % 4).
+// Loads four matrices of 8 rows of 16 bytes from shared memory; lane 8m + r has the address of row r of matrix m. A lane gets
+// word t of row g of every matrix; transposed, halves g of rows 2t and 2t + 1 (g = lane / 4, t = lane % 4).
 template <bool kTransposed>
 KV_DEVICE void load_matrices(const std::byte* own_row, uint32_t (&word)[4]) {
   const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(own_row));
@@ -150,13 +149,13 @@ KV_DEVICE void load_matrices(const std::byte* own_row, uint32_t (&word)[4]) {
   }
 }
 
-// 16 bytes that nobody will read again.
+// Reads 16 bytes that nobody reads again.
 KV_DEVICE uint4 read_once(const std::byte* p) { return __ldcs(reinterpret_cast<const uint4*>(p)); }
 
-// To the L2, without waiting.
+// Prefetches to the L2 without waiting.
 KV_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-// 4, 8 or 16 bytes from global to shared memory, without waiting. Both addresses are aligned to that. 16 go past
+// Copies 4, 8 or 16 bytes from global to shared memory without waiting; both addresses are aligned to the size. 16 bytes bypass
 // the first-level cache.
 template <int kBytes>
 KV_DEVICE void copy_async(void* to, const void* from) {
@@ -175,8 +174,7 @@ KV_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// c [16, 8] += a [16, 16] * b [16, 8], 16-bit numbers in, f32 sums. With g = lane / 4 and t = lane % 4 a lane
-// holds
+// c [16, 8] += a [16, 16] * b [16, 8], 16-bit numbers in, f32 sums. With g = lane / 4 and t = lane % 4 a lane holds
 //   a: rows g, g+8, g, g+8 of columns 2t, 2t, 2t+8, 2t+8 (and the right neighbour of each)
 //   b: rows 2t, 2t+8 (and the one below each) of column g
 //   c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)

@@ -1,7 +1,7 @@
-// All that kernels ask of the machine that a GPU is: threads, barriers, shuffles, shared memory, asynchronous
-// copies, matrix products. Kernels use these names and no others, so that one source runs on both:
-//   device.h      the GPU, where each is an instruction or two
-//   simt/host.h   the tests' stand-in, where a thread is a fiber (found in tests/ alone)
+// The machine that kernels run on: threads, barriers, shuffles, shared memory, asynchronous copies, matrix products. Kernels use
+// these names and no others, so one source runs on both:
+//   device.h      the GPU, one or two instructions each
+//   simt/host.h   the shim, with a fiber a thread (in tests/ alone)
 #pragma once
 
 #ifdef __CUDACC__
@@ -12,7 +12,7 @@
 
 namespace kv::simt {
 
-// Over `lanes` neighbouring lanes, a power of two; all of them get it.
+// Reductions over `lanes` neighbouring lanes, a power of two; each lane gets the result.
 template <class T>
 KV_DEVICE T largest_of_lanes(T x, int lanes) {
   KV_UNROLL

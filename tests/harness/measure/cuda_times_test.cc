@@ -1,4 +1,4 @@
-// What experiments say of a GPU's times, on the shim, where each launch takes a microsecond of the GPU's own time.
+// A GPU's times in results, on the shim, where each launch takes a microsecond of the GPU's own time.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 namespace kv {
 namespace {
 
-// The rows of a config's sweep points on the shim, and what of its samples a test wants to know.
+// Runs a config's sweep points on the shim; has their rows and samples.csv.
 struct Measured {
   explicit Measured(const std::string& toml) {
     const std::filesystem::path folder = testing::TempDir() + "cuda_times_" + std::to_string(::getpid());
@@ -85,6 +85,34 @@ TEST(CudaTimes, WithoutColdStepsThereIsNoBandwidth) {
   EXPECT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
   EXPECT_FALSE(row[measure::kReadGbps] || row[measure::kColdReadGbps] || row[measure::kGpuP50Us] ||
                row[measure::kColdCeilingGbps]);
+}
+
+TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
+  const std::filesystem::path home = testing::TempDir() + "cuda_peers_" + std::to_string(::getpid());
+  const std::filesystem::path source = KVLAB_SOURCE_DIR, peers = home / "harness" / "peers";
+  std::filesystem::create_directories(peers);
+  std::filesystem::copy(source / "harness" / "peers" / "serve.py", peers);
+  std::filesystem::copy(source / "tests" / "harness" / "cli" / "fake_peer.py", peers / "fake.py");
+  std::ofstream(peers / "host.py") << "# /// script\n# [tool.kvlab.formats]\n"
+                                      "# f32 = { stored = \"f32\", tolerance = 1e-5 }\n# ///\nNEEDS = []\n";
+  setenv("KVLAB_HOME", home.c_str(), 1);
+  setenv("KVLAB_PEERS_PYTHON", "/usr/bin/python3", 1);
+  const Measured run(
+      "title = \"t\"\nexperiment = \"decode\"\nthreads = 1\n"
+      "[model]\nq_heads = 2\nkv_heads = 1\nhead_dim = 64\n"
+      "[sweep]\nvariants = [\"contiguous\"]\npeers = [\"fake/f32\", \"host\"]\nseq_len = 40\n"
+      "[measure]\nrepetitions = 2\nsteps = 2\ncold_steps = 3\nretries = 0\naa_test = false\n");
+  unsetenv("KVLAB_HOME");
+  std::filesystem::remove_all(home);
+  ASSERT_EQ(run.rows.size(), 3u);
+  const results::CellResult& row = run.rows[1];
+  ASSERT_EQ(row.status, results::Status::kOk) << row.reason;
+  ASSERT_TRUE(row.gpu_p50_us && row.peer_cold_ratio_p50 && row.step_p50_us && row.peer_ratio_p50);
+  EXPECT_DOUBLE_EQ(*row.gpu_p50_us, 250.0);
+  EXPECT_DOUBLE_EQ(*row.peer_cold_ratio_p50, 250.0);  // the cache's launch takes 1 us
+  EXPECT_FALSE(row.cold_attend_p50_us || row.cold_read_gbps || row.cold_ceiling_gbps);
+  EXPECT_EQ(run.rows[2].status, results::Status::kUnsupported);
+  EXPECT_EQ(run.rows[2].reason, "this peer runs on cpu alone");
 }
 
 TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {

@@ -1,4 +1,4 @@
-// The GPU's append, run through the shim: the bytes must be the CPU's, for every format, placement and row.
+// The GPU's append on the shim: it must store the CPU's bytes for every format, placement and row.
 #include "kernels/cuda/encode/append.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::vector<int32_t> shuffled_slots(int32_t count) {
   return slots;
 }
 
-// Rows [units, unit_rows * head_dim] in the order of the slots that they go to.
+// Rows [units, unit_rows * head_dim] in the order of their slots.
 std::vector<float> by_slot(const std::vector<float>& rows, const std::vector<int32_t>& slots, size_t unit) {
   std::vector<float> placed(rows.size());
   for (size_t u = 0; u < slots.size(); ++u) {
@@ -90,7 +90,7 @@ TEST(CudaAppend, EveryPlacementStoresTheCpusBytes) {
   }
 }
 
-// A row that is not finite marks itself by a NaN scale, and does no more harm than on the CPU.
+// A row that is not finite gets a NaN scale and harms no other row, as on the CPU.
 TEST(CudaAppend, NonFiniteRowsAreMarkedAlike) {
   for (const Encoding& e : {kFp8s[0], kFp8s[1], kQ8, kQ4, token(4, true), token(4, false), channel(4, 8)}) {
     for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
@@ -104,7 +104,7 @@ TEST(CudaAppend, NonFiniteRowsAreMarkedAlike) {
   }
 }
 
-// KIVI's way: rows wait as f16, and whole units of them are encoded from there.
+// KIVI keeps rows as f16 until a whole unit of them is encoded.
 TEST(CudaAppend, UnitsFromTheRawTailAreTheCpus) {
   const CodecPair codec = kivi(4);
   const int head_dim = 128, rows = codec.unit_rows();

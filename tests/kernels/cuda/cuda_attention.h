@@ -1,4 +1,4 @@
-// Attention problems over GpuHeads, and one way to run the GPU's kernels on them through the shim.
+// Attention problems over GpuHeads; the GPU's kernels run on them through the shim.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace kv::test {
 
-// One sequence's head: `rows` of them all, the newest `tail_rows` raw, and the queries of n tokens.
+// One sequence's head: `rows` rows, the newest `tail_rows` raw, and the queries of n tokens.
 struct GpuCase {
   CodecPair codec;
   int head_dim = 64;
@@ -73,10 +73,10 @@ struct GpuProblem {
 class GpuBatch {
  public:
   enum class Path { kSimple, kFast };
-  // One of instance.h's: which codecs' kernels are meant.
+  // One of instance.h's lists of codecs.
   using Find = cuda::FindInstance;
 
-  // `item_rows`: of a work item of the fast kernel.
+  // `item_rows`: rows a work item of the fast kernel.
   explicit GpuBatch(std::vector<GpuProblem>& problems, Path path = Path::kSimple, bool scored = false,
                     int32_t item_rows = kFastRows)
       : problems_(problems), item_rows_(item_rows) {
@@ -113,8 +113,8 @@ class GpuBatch {
           {p.encoded.layout, p.tail.layout, args_.data(), partials(), p.shape.group, kSimpleRows});
     });
   }
-  // The fast kernel, whose last blocks merge if `merges`; for the raw tails in a launch of their own where the codec's does
-  // not take them. False if it has no instance.
+  // Runs the fast kernel, whose last blocks merge if `merges`; raw tails have a launch of their own if the codec's kernel does
+  // not take them. Returns false if there is no instance.
   bool decode(Find find, const simt::Launch& how, bool merges = true) {
     const GpuProblem& p = problems_.front();
     const bool together = find(p.encoded.layout, most_queries_).takes_tail;
@@ -141,7 +141,7 @@ class GpuBatch {
     launch({parts(most_queries_, cuda::kMergeQueries), problems()}, {.seed = seed},
            [&] { cuda::merge_splits(merging()); });
   }
-  // As every launch must leave them.
+  // True if the counters are zero, as every launch must leave them.
   bool counters_are_zero() const {
     return std::all_of(counters_.begin(), counters_.end(), [](unsigned count) { return count == 0; });
   }
@@ -157,9 +157,9 @@ class GpuBatch {
     });
   }
 
-  // Few rows a split, so that small cases have several.
+  // Few rows a split, so that small cases have several splits.
   static constexpr int32_t kSimpleRows = 64;
-  // Enough of them that a warp's ring comes round, and no multiple of what the warps take at once.
+  // So many rows that a warp's ring wraps around, and no multiple of the rows that the warps take at once.
   static constexpr int32_t kFastRows = 352;
 
  private:
@@ -193,7 +193,7 @@ class GpuBatch {
   std::vector<GpuProblem>& problems_;
   const int32_t item_rows_;
   std::vector<cuda::Problem> args_;
-  std::vector<cuda::WorkItem> items_[2];  // of the pages, of the tails
+  std::vector<cuda::WorkItem> items_[2];  // pages', tails'
   std::vector<float> max_, sum_, values_, log_sum_;
   std::vector<unsigned> counters_;
   int32_t most_splits_ = 0, most_queries_ = 0, most_rows_ = 0;

@@ -1,5 +1,4 @@
-// The GPU's plain attention, merge, H2O scores and eviction, run through the shim: against FP64, and against
-// the CPU's kernels.
+// The GPU's plain attention, merge, H2O scores and eviction on the shim, against FP64 and the CPU's kernels.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr double kBound = 3e-6;  // of f32 arithmetic; the codec's own error is in what both read
+constexpr double kBound = 3e-6;  // f32 arithmetic; both read the same encoded rows
 
 std::vector<GpuProblem> solve(const std::vector<GpuCase>& cases, unsigned seed) {
   std::vector<GpuProblem> problems = make_problems(cases);
@@ -63,7 +62,7 @@ TEST(CudaAttention, RaggedBatchesAndChunksSeeTheirOwnRowsOnly) {
   expect_fp64({{.codec = kivi(4), .rows = 64 + 45, .tail_rows = 45, .n = 9, .placing = kTiny}}, 13);
 }
 
-// Splits are cut by logical rows, so neither pages nor the order in which the machine runs change a bit.
+// Splits are cut by logical rows, so neither pages nor the order of blocks changes a bit.
 TEST(CudaAttention, PlacementAndScheduleChangeNoBit) {
   const GpuCase base{.codec = same(kQ8), .group = 2, .rows = 150};
   const std::vector<float> want = solve({base}, 0).front().out;
@@ -77,7 +76,7 @@ TEST(CudaAttention, PlacementAndScheduleChangeNoBit) {
   }
 }
 
-// With the plain path: the vector kernels round queries and weights to 16 bits for codes.
+// Compares with the CPU's plain path: its vector kernels round queries and weights to 16 bits for codes.
 TEST(CudaAttention, AgreesWithTheCpusKernel) {
   cpu::force_isa("scalar");
   for (const CodecPair& codec : gpu_codecs()) {
@@ -103,11 +102,11 @@ TEST(CudaAttention, AgreesWithTheCpusKernel) {
   cpu::force_isa("auto");
 }
 
-TEST(CudaScores, MassIsTheSumOfTheProbabilities) {
+TEST(CudaScores, AddAttentionWeightsPerRow) {
   std::vector<GpuProblem> problems =
       make_problems({{.codec = same(kF16s), .group = 4, .rows = 150, .placing = kPaged},
                      {.codec = same(kF16s), .group = 4, .rows = 33, .n = 5, .placing = kPaged}});
-  problems[0].weights.assign(150, 0.25f);  // what earlier steps gave
+  problems[0].weights.assign(150, 0.25f);  // weights of earlier steps
   GpuBatch batch(problems, GpuBatch::Path::kSimple, true);
   batch.attend_simple({.seed = 1});
   batch.merge(2);

@@ -1,5 +1,4 @@
-// The GPU's fast decode kernel, run through the shim: every instance that is compiled for the GPU, against
-// FP64.
+// The GPU's fast decode kernel on the shim: every instance that is compiled for the GPU, against FP64.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,7 +10,7 @@ namespace {
 
 using namespace test;
 
-constexpr double kBound = 3e-6;  // of f32 arithmetic; the codec's own error is in what both read
+constexpr double kBound = 3e-6;  // f32 arithmetic; both read the same encoded rows
 
 std::vector<GpuProblem> solve(GpuBatch::Find find, const std::vector<GpuCase>& cases, unsigned seed) {
   std::vector<GpuProblem> problems = make_problems(cases);
@@ -73,7 +72,7 @@ TEST(CudaDecode, EveryGroupAgreesWithFp64) {
   }
 }
 
-// Blocks of 8 queries and of 16, more than one of them, and tokens that see different rows.
+// Several blocks of 8 and of 16 queries, and tokens that see different rows.
 TEST(CudaDecode, ChunksAgreeWithFp64) {
   const auto of = [](const CodecPair& codec, int32_t rows, int32_t n) {
     return GpuCase{.codec = codec, .group = 2, .rows = rows, .n = n, .placing = kPaged};
@@ -90,7 +89,7 @@ TEST(CudaDecode, ChunksAgreeWithFp64) {
   expect_fp64(cuda::find_plain, {{.codec = same(kF16s), .head_dim = 256, .rows = 50, .n = 20}}, 7);
 }
 
-// Large and small numbers: what tensor cores take has 5 bits of exponent.
+// Large and small numbers: a tensor core's operands have 5 bits of exponent.
 TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
   for (const CodecPair& codec : {same(token(4, true)), same(kQ8), same(kFp8s[0])}) {
     for (const float magnitude : {1e-12f, 1e-3f, 1e6f}) {
@@ -112,7 +111,7 @@ TEST(CudaDecode, EveryMagnitudeAgreesWithFp64) {
   }
 }
 
-// Channels of K differ by as much as a thousand, and the queries by as much the other way.
+// Channels of K differ by a factor of up to a thousand, and the queries by its inverse.
 TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
   for (const int bits : {8, 4, 2}) {
     for (const float least : {1e-4f, 1.0f}) {
@@ -132,7 +131,7 @@ TEST(CudaDecode, KiviOfUnequalChannelsAgreesWithFp64) {
   }
 }
 
-// A group is copied whole, so rows that no query sees are, too: what their values are must not matter.
+// A group is copied whole, with rows that no query sees; their values must not matter.
 TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
   for (const int bits : {8, 4, 2}) {
     std::vector<GpuProblem> problems = make_problems({{.codec = kivi(bits), .head_dim = 128, .rows = 192}});
@@ -148,7 +147,7 @@ TEST(CudaDecode, KiviRowsThatNobodySeesMayBeAnything) {
   }
 }
 
-// The maximum follows scores that grow from tile to tile, and scales of V that do.
+// Scores grow from tile to tile, as do scales of V, and the maximum follows them.
 TEST(CudaDecode, GrowingScoresAndScalesAgreeWithFp64) {
   constexpr size_t kRows = 352, kHeadDim = 64;
   const auto check = [&](GpuBatch::Find find, const Encoding& encoding) {
@@ -170,8 +169,8 @@ TEST(CudaDecode, GrowingScoresAndScalesAgreeWithFp64) {
   check(cuda::find_block, kQ4);
 }
 
-// Tensor cores cut their sums off, which adds up over rows: so the plan gives no item more of them than this
-// allows, however busy the GPU is without splits. The demand is gpu-check's.
+// Tensor cores truncate their sums, and the errors add up over rows, so the plan limits an item's rows even if the GPU is busy
+// without splits. The bound is gpu-check's.
 TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
   constexpr int32_t kRows = 65536;
   for (const CodecPair& codec : {same(kF16s), same(token(8, true))}) {
@@ -189,7 +188,7 @@ TEST(CudaDecode, TheLongestItemsKeepTheErrorThatIsDemanded) {
   }
 }
 
-// The last block merges, in whatever order blocks come: the bits are those of a launch that only merges.
+// The last block merges. For every order of blocks the bits equal those of a launch that only merges.
 TEST(CudaDecode, OneLaunchAndTwoGiveTheSameBits) {
   const GpuCase shape{.codec = kivi(4), .group = 3, .rows = 1088 + 40, .tail_rows = 40, .placing = kTiny};
   std::vector<GpuProblem> want = make_problems({shape, shape});

@@ -1,5 +1,5 @@
-// Policies that score by attention, with their state on the GPU (the shim): the same victims as the CPU's
-// cache at every step, and what was set aside goes on alike.
+// Policies that score by attention, with their state on the GPU (the shim): at every step, and after a fork, snapshot or file,
+// they choose the victims of the CPU's cache.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,13 +17,13 @@ using namespace contract;
 constexpr CacheShape kShape{
     .layers = 2, .q_heads = 4, .kv_heads = 2, .head_dim = 64, .max_tokens = 160, .max_sequences = 4};
 
-// The GPU sums as the CPU's plain path does; its vector kernels round queries of some codecs.
+// Compares with the CPU's plain path, whose sums the GPU repeats; the vector kernels round queries of some codecs.
 struct CudaEviction : testing::Test {
   CudaEviction() { cpu::force_isa("scalar"); }
   ~CudaEviction() override { cpu::force_isa("auto"); }
 };
 
-// One spec in both memories, driven alike.
+// One spec on the CPU and on the GPU, with the same steps.
 struct Pair {
   explicit Pair(const std::string& text, const CacheShape& shape = kShape)
       : gpu_ledger(INT64_MAX, &gpu),
@@ -34,7 +34,7 @@ struct Pair {
     EXPECT_EQ(on_cpu->add_sequence(), on_gpu->add_sequence());
     return last_++;
   }
-  // Returns how far the outputs are apart.
+  // Returns the outputs' largest difference.
   double step(SequenceId id, const Tokens& part, int layer = 0) {
     return relative_l2(drive(*on_gpu, id, part, {&part.n, 1}, layer),
                        drive(*on_cpu, id, part, {&part.n, 1}, layer));
@@ -52,7 +52,7 @@ struct Pair {
   SequenceId last_ = 0;
 };
 
-// Victims at every step of `chunks` and then of single tokens.
+// Compares victims at every step of `chunks`, then of single tokens.
 void expect_same_victims(const std::string& text, const CacheShape& shape, const Tokens& all,
                          std::vector<int64_t> chunks, bool outputs = true) {
   SCOPED_TRACE(text);
@@ -86,7 +86,7 @@ TEST_F(CudaEviction, VictimsAreTheCpusForEveryPolicyAndPlacement) {
   }
 }
 
-// One head whose every query sees score[t] in token t.
+// One head; every query's score of token t is score[t].
 Tokens scored_tokens(const CacheShape& shape, const std::vector<float>& score) {
   Tokens t = make_tokens(shape, static_cast<int64_t>(score.size()), 6);
   std::fill(t.q.begin(), t.q.end(), 0.0f);
@@ -101,7 +101,7 @@ Tokens scored_tokens(const CacheShape& shape, const std::vector<float>& score) {
 
 constexpr CacheShape kOneHead{.head_dim = 64, .max_tokens = 160};
 
-// Probabilities of 0 in both arithmetics are exact ties, among more slots than a block has threads too.
+// Weights of 0 in both arithmetics are exact ties, also among more slots than a block has threads.
 TEST_F(CudaEviction, OfEqualScoresTheLowestSlotGoes) {
   std::vector<float> score;
   for (int i = 0; i < 158; ++i) score.push_back(i % 3 == 1 ? 5.0f : -2000.0f);
@@ -113,8 +113,7 @@ TEST_F(CudaEviction, OfEqualScoresTheLowestSlotGoes) {
   }
 }
 
-// A row that is not a number makes every score so while it is there; then old and new scores are of both
-// kinds.
+// A NaN row makes every score NaN while it is kept; afterwards NaN scores and numbers are mixed.
 TEST_F(CudaEviction, ScoresThatAreNotNumbersGiveTheCpusVictims) {
   Tokens all = make_tokens(kOneHead, 90, 7);
   all.k[static_cast<size_t>(40 * kOneHead.head_dim + 5)] = NAN;
@@ -124,7 +123,7 @@ TEST_F(CudaEviction, ScoresThatAreNotNumbersGiveTheCpusVictims) {
   }
 }
 
-// A batch in which one sequence evicts, one fills its last slots and one is short, in the second layer too.
+// A batch: one sequence evicts, one fills its last slots and one is short, in the second layer as well.
 TEST_F(CudaEviction, SequencesOfABatchEvictEachForItself) {
   for (const char* text : {"paged/f16/h2o(heavy=16,recent=16)", "contiguous/f32/tova(budget=32)"}) {
     SCOPED_TRACE(text);
@@ -178,7 +177,7 @@ TEST_F(CudaEviction, WhatWasSetAsideGoesOnExactly) {
   }
 }
 
-// What the CPU counts as metadata is the GPU's memory here, the same number of bytes.
+// The GPU holds the scores that the CPU counts as metadata, in the same number of bytes.
 TEST_F(CudaEviction, TheStateIsCountedOnTheGpu) {
   const std::string text = "contiguous/f16/h2o(heavy=16,recent=16)";
   Pair pair(text);

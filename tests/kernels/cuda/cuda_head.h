@@ -1,5 +1,4 @@
-// One head's rows as a GPU cache would hold them, in the CPU's memory: for tests that run kernels/cuda
-// through the shim.
+// One head's rows in the layout of a GPU cache but in the CPU's memory, for tests that run kernels/cuda on the shim.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +27,7 @@ inline CodecPair kivi(int bits, int group = 32) { return {channel(bits, group), 
 inline constexpr Encoding kF32s{}, kF16s{.format = Format::kF16, .bits = 16},
     kBf16s{.format = Format::kBf16, .bits = 16};
 
-// Every codec that the GPU has.
+// All codecs of the GPU.
 inline std::vector<CodecPair> gpu_codecs() {
   std::vector<CodecPair> all;
   for (const Encoding& e : {kF32s, kF16s, kBf16s, kFp8s[0], kFp8s[1], kQ8, kQ4}) all.push_back(same(e));
@@ -40,7 +39,7 @@ inline std::vector<CodecPair> gpu_codecs() {
   return all;
 }
 
-// How a placement lays units out. `heads`: other heads' units lie between this one's (row-major planes).
+// A placement's layout of units. `heads`: other heads' units lie between this one's (row-major planes).
 struct Placing {
   int32_t page_units;
   bool shuffled = false;
@@ -65,7 +64,7 @@ inline cuda::Layout layout_of(const CodecPair& codec, int head_dim, const Placin
           .page_units = placing.page_units};
 }
 
-// Memory that starts at a multiple of 64, of its exact size, so that the sanitizers see a step outside.
+// Memory aligned to 64 and of exact size, so that the sanitizers see an access outside.
 class Bytes {
  public:
   explicit Bytes(int64_t size)
@@ -91,7 +90,7 @@ class GpuHead {
       pages.push_back({plane(layout.k.data_stride, here), plane(layout.k.meta_stride, here),
                        plane(layout.v.data_stride, here), plane(layout.v.meta_stride, here)});
     }
-    // The last one, which may be short, stays where it is.
+    // The last page may be short and stays in place.
     std::mt19937 random(7);
     if (placing.shuffled && !pages.empty()) std::shuffle(pages.begin(), pages.end() - 1, random);
   }
@@ -99,7 +98,7 @@ class GpuHead {
   int32_t rows() const { return rows_; }
   int32_t units() const { return (rows_ + layout.unit_rows - 1) / layout.unit_rows; }
 
-  // Stores rows [rows(), head_dim] with the CPU's encoders; what does not fill a unit is padded with zeros.
+  // Stores rows [rows(), head_dim] with the CPU's encoders; zeros pad the last unit.
   void fill(std::vector<float> k, std::vector<float> v) {
     const size_t size = static_cast<size_t>(units()) * layout.unit_rows * layout.head_dim;
     k.resize(size);
@@ -111,7 +110,7 @@ class GpuHead {
     }
   }
 
-  // What is stored, decoded by the CPU: [rows(), head_dim].
+  // The stored rows, decoded by the CPU: [rows(), head_dim].
   std::vector<float> decoded(bool v) const {
     std::vector<float> all(static_cast<size_t>(rows_) * layout.head_dim);
     for (int32_t row = 0; row < rows_; ++row) {
@@ -139,7 +138,7 @@ class GpuHead {
   std::vector<Bytes> store_;
 };
 
-// Whether both hold the same bytes, row by row; empty if so, else the plane and row where they do not.
+// The plane and row of the first difference in bytes; empty if there is none.
 inline std::string difference(const GpuHead& a, const GpuHead& b) {
   const auto differ = [](const std::byte* x, const std::byte* y, int32_t bytes) {
     return bytes > 0 && !std::equal(x, x + bytes, y);

@@ -1,5 +1,5 @@
-// Prints what the compiler's report cannot say of each instance of decode.h, a line of JSON each: the shared memory of a
-// block, and of a tile its bytes and the matrix products that it takes. cuda_report_test.py reads it.
+// Prints a line of JSON for each instance of decode.h, for cuda_report_test.py: a block's shared memory, and a tile's bytes and
+// matrix products. The compiler's report has none of them.
 #include <cxxabi.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 namespace kv::cuda {
 
-// Demangled, it differs from the kernel's name by the word "Name" alone.
+// The demangled name differs from the kernel's by the word "Name" alone.
 template <class Block>
 struct decodeName {};
 

@@ -1,8 +1,8 @@
-"""Registers, spills, blocks an SM holds, and instructions a tile of every GPU kernel, from what the assembler made of it.
+"""Registers, spills, blocks an SM, and instructions a tile of every GPU kernel, from the assembled code.
 
-A kernel that spills, of which an SM holds fewer blocks than it was designed for, or whose loop has more instructions than
-an SM can issue while memory delivers a tile, is slower than it says; nobody would notice without a GPU. What each instance
-may take is in budgets.csv beside this file. The table of what it takes is printed, and left in the build folder.
+A kernel is slower than planned if it spills, if an SM holds fewer of its blocks than designed, or if its loop has more
+instructions than an SM can issue while memory delivers a tile; without a GPU nothing else shows this. budgets.csv beside this
+file has each instance's budget. The table of counts is printed and left in the build folder.
 """
 
 import csv
@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 import sass
 
-# The fast kernel's: pairs of codecs, and head_dims with the queries of a block: 8 or 16 of 64 and of 128, 8 of 256; of f32 1 or 4.
+# The fast kernel: pairs of codecs times head_dims and queries a block (8 or 16 at 64 and 128, 8 at 256; f32: 1 or 4).
 INSTANCES = {"decode": 16 * 5 + 3 * 2}
-# The plain kernels are not tuned. What the others may have follows from their blocks an SM.
+# The plain kernels are not tuned. The others' limits follow from their blocks an SM.
 MOST_REGISTERS = {"attend_simple": 128, "append_rows": 128}
 OTHERS = 64
 
-# Of an SM, from NVIDIA's tables of compute capabilities: shared memory in KiB, of which a block can have all but one and
-# each block takes one besides; warps; blocks; and which of the compiled targets runs there. (For sm_100 the driver
-# compiles the intermediate code, and nobody knows with how many registers.)
+# An SM's limits, from NVIDIA's tables of compute capabilities: shared memory in KiB (a block can have all but one, and each
+# block takes one more); warps; blocks; and the compiled target that runs there. For sm_100 the driver compiles the
+# intermediate code, with an unknown number of registers.
 SMS = {"sm_80": (164, 64, 32, "sm_80"), "sm_86": (100, 48, 16, "sm_80"), "sm_89": (100, 48, 24, "sm_80"),
        "sm_90": (228, 64, 32, "sm_90a")}
 REGISTERS = 65536
-WARPS = 4  # of a block: kDecodeWarps
+WARPS = 4  # a block: kDecodeWarps
 
-# An H100 SXM: its measured copy's rate, its SMs, a clock that it holds, and an instruction a cycle from each scheduler.
+# An H100 SXM: the rate of its measured copy, its SMs, a clock that it holds; each scheduler issues an instruction a cycle.
 BYTES_A_SECOND, MULTIPROCESSORS, HERTZ, SCHEDULERS = 3.05e12, 132, 1.85e9, 4
 
 
@@ -39,7 +39,7 @@ def blocks_of_sm(arch, registers, shared_bytes):
 
 
 def issue_share(instructions, tile_bytes):
-    """Of all that an SM can issue while memory delivers it a tile; 0.60 to 0.65 is what such a kernel sustains."""
+    """The share of the instructions that an SM can issue while memory delivers a tile; such a kernel sustains 0.60 to 0.65."""
     seconds = tile_bytes * MULTIPROCESSORS / BYTES_A_SECOND
     return instructions / (seconds * HERTZ * SCHEDULERS)
 
@@ -156,9 +156,9 @@ def counted(names):
     instances = sass.instances()
     for mangled, code in sass.disassembled(disassembler(), "sm_90a").items():
         instance = instances[names[mangled]]
-        work = "HMMA" if instance["products"] else "LDS.128"  # how f32 rows are read
+        work = "HMMA" if instance["products"] else "LDS.128"  # the loads of f32 rows
         loop = sass.main_loop(code, work)
-        # The compiler may put several tiles into a turn of its loop.
+        # The compiler may unroll several tiles.
         tiles = sum(i[2].startswith(work) for i in loop) / instance["products"] if instance["products"] else 1
         yield instance, len(sass.usual(loop, work)) / tiles, len(loop) / tiles
 
@@ -172,7 +172,7 @@ def test_no_loop_has_more_instructions_than_its_budget(names, budgets, capsys):
         if share > float(budgets[key(instance)]["issue_share"]):
             over[key(instance)] = round(share, 3)
     heading = "codec      head_dim queries instructions   all bytes   issue"
-    table = "\n".join(["a tile on an H100: what every one takes, all in its loop, and the share of issue slots", heading, *lines])
+    table = "\n".join(["a tile on an H100: instructions of every tile, all in the loop, and the share of issue slots", heading, *lines])
     (sass.BUILD / "instructions.txt").write_text(table + "\n")
     with capsys.disabled():
         print("\n" + table)
@@ -180,13 +180,13 @@ def test_no_loop_has_more_instructions_than_its_budget(names, budgets, capsys):
     assert over == {}
 
 
-# One sequence of 1,024 tokens: each block has a tile or two for a warp, and all that counts is what waits for what. In
-# microseconds, assumed and not measured: a kernel that does nothing, what nobody has read before, what lies in the L2.
+# One sequence of 1,024 tokens: a warp has a tile or two, so dependent reads decide. Microseconds, assumed and not measured: an
+# empty kernel, a read from memory, a read from the L2.
 LAUNCH, FIRST_READ, L2 = 2.5, 0.7, 0.3
 
 
 def test_a_short_step_waits_for_few_answers(names, capsys):
-    """Of f16 at 128 dimensions: work item, problem, page and rows one after the other; then the last block reads eight splits'
+    """f16 at 128 dimensions reads work item, problem, page and rows one after the other; then the last block reads eight splits'
     results at once, in one wait, after a fence, a count and a fence."""
     (code,) = [
         code

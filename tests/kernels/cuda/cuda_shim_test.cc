@@ -1,5 +1,5 @@
-// What the shim is worth: every barrier, wait and shuffle of the real kernels is left out once, and each time
-// the tests must notice. And the wrappers' own meaning, which a GPU is held against by `kvlab gpu-check`.
+// Tests of the shim: each barrier, wait and shuffle of the kernels is left out once, and a test must notice each time. It also
+// tests the wrappers' definitions, with which `kvlab gpu-check` compares a GPU.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -19,8 +19,7 @@ using namespace test;
 using simt::Launch;
 using simt::Machine;
 
-// Runs a kernel as `how` says and tells whether what came out is right. A machine that throws counts as
-// wrong.
+// Runs a kernel with the settings `how`; returns true if the results are right. A machine that throws counts as wrong.
 using Experiment = std::function<bool(const Launch& how)>;
 
 bool is_right(const Experiment& experiment, const Launch& how) {
@@ -38,7 +37,7 @@ std::string source_line(const simt::Site& site) {
   return line;
 }
 
-// The lines whose loss no seed shows.
+// The lines whose omission no seed shows.
 std::vector<std::string> unnoticed(const Experiment& experiment) {
   std::set<simt::Site> sites;
   EXPECT_TRUE(is_right(experiment, {.seed = 1, .seen = &sites}));
@@ -54,7 +53,7 @@ std::vector<std::string> unnoticed(const Experiment& experiment) {
   return lines;
 }
 
-// Scores that grow from tile to tile, so that the maximum has to follow, and channels of unequal size.
+// Scores grow from tile to tile, so that the maximum must follow them; channels differ in size.
 void fill_unequally(GpuProblem& p) {
   const auto head_dim = static_cast<size_t>(p.shape.head_dim);
   std::vector<float> k = gaussian(static_cast<size_t>(p.encoded.rows()) * head_dim, 5),
@@ -78,11 +77,11 @@ Experiment decodes(GpuBatch::Find find, const GpuCase& shape) {
 }
 
 TEST(Shim, NoticesEveryLossInDecode) {
-  // Several splits, so that the last block merges; and long rows, whose queries a block's warps share.
+  // Several splits, so that the last block merges, and long rows, whose queries a block's warps share.
   const GpuCase coded{.codec = kivi(4), .rows = 704, .placing = kTiny};
   const GpuCase long_rows{.codec = same(kF16s), .head_dim = 256, .rows = 500};
-  // Blocks run one after the other, so nobody else sees when one is counted. And lanes that meet to load operands or to
-  // find rows are held together as well as by the barriers that order memory.
+  // Not noticeable: blocks run one after the other, so no block sees another's count early; and lanes that load operands or find
+  // rows together are in step without the barriers that order memory.
   const std::vector<std::string> expected = {"before one of them counts the block",
                                              "lanes read what others copied",
                                              "and the next copies overwrite it"};
@@ -167,7 +166,7 @@ TEST(Shim, NoticesEveryLossInEviction) {
               }).empty());
 }
 
-// ---- what is wrong whatever the schedule ----
+// ---- errors of every schedule ----
 
 void expect_failure(const Launch& launch, const std::function<void()>& kernel, const std::string& what) {
   try {
@@ -213,7 +212,7 @@ TEST(Shim, RefusesWhatAGpuWouldHangOrTrapOn) {
       "before its asynchronous copies had landed");
 }
 
-// ---- what is said before CUDA says it less clearly ----
+// ---- refusals ----
 
 TEST(Refuse, ADriverOlderThanTheToolkitIsNotAMissingOne) {
   const std::string older = cuda::why_no_gpu(12040, 13000, "CUDA driver version is insufficient");
@@ -241,7 +240,7 @@ TEST(Refuse, GridsEndAt65535) {
 
 // ---- the wrappers ----
 
-// The definition of simt/device.h, with operands put together by hand.
+// The definition in simt/device.h, with operands assembled by hand.
 template <class Multiply, class Narrow>
 void expect_product(Multiply multiply, Narrow narrow) {
   std::vector<float> a(16 * 16), b(16 * 8), c(16 * 8, 1.0f);
@@ -276,7 +275,7 @@ TEST(Simt, TilesMultiplyAsMatricesDo) {
   expect_product(simt::multiply_bfloat_tiles, f32_to_bf16);
 }
 
-// What lies below the last bit kept is dropped term by term, and the sum is cut off and not rounded.
+// Each term loses the bits below the last bit kept, and the sum is truncated, not rounded.
 TEST(Simt, TensorCoresCutOffAsMeasured) {
   const auto sum = [](float a, float b, float c) {
     const std::vector<float> x(8, a), y(8, b);
@@ -287,7 +286,7 @@ TEST(Simt, TensorCoresCutOffAsMeasured) {
   EXPECT_EQ(sum(power(-12), 0.75f * power(-12), 1.0f), 1.0f);
   EXPECT_EQ(sum(power(-12), -0.75f * power(-12), 1.0f), 1.0f);
   EXPECT_EQ(sum(1.0f, 1.0f, 0.125f), 8.125f);
-  // 15 quanta of 2^-24 beyond 1: the last is below an f32's last bit.
+  // 1 plus 15 quanta of 2^-24; the last quantum lies below an f32's last bit.
   const std::vector<float> one{1, 0, 0, 0, 0, 0, 0, 0}, small(8, 0.0f);
   EXPECT_EQ(simt::add_products(one.data(), one.data(), 15 * power(-24)), 1.0f + 7 * power(-23));
   EXPECT_EQ(simt::add_products(small.data(), one.data(), -3.0f), -3.0f);

@@ -1,4 +1,4 @@
-"""What the assembler made of the kernels: registers and spills from its report, instructions from the disassembly."""
+"""The assembled kernels: registers and spills from the assembler's report, instructions from the disassembly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reports():
 
 
 def demangled(names):
-    """{mangled: without its return type and parameters}."""
+    """{mangled name: demangled name without return type and parameters}."""
     names = list(names)
     done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
     short = (re.sub(r"^void |\([^()]*\)$", "", line) for line in done.stdout.splitlines())
@@ -37,13 +37,13 @@ def demangled(names):
 
 
 def instances():
-    """What cuda_instances says of each instance of the fast kernels: {name: row}."""
+    """cuda_instances' row of each instance of the fast kernels: {name: row}."""
     rows = subprocess.run([BUILD / "tests" / "cuda_instances"], capture_output=True, text=True, check=True).stdout
     return {row["name"]: row for row in map(json.loads, rows.splitlines())}
 
 
 def find_cuobjdump():
-    """Beside nvcc, or NVIDIA's wheel (nvidia-cuda-cuobjdump, with nvidia-cuda-nvdisasm); else None."""
+    """cuobjdump beside nvcc or in NVIDIA's wheel (nvidia-cuda-cuobjdump, with nvidia-cuda-nvdisasm), else None."""
     wheels = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     candidates = [shutil.which("cuobjdump"), Path(nvcc).parent / "cuobjdump", *wheels.glob("*/bin/cuobjdump")]
@@ -67,7 +67,7 @@ def disassembled(cuobjdump, arch, files="decode_*"):
 
 
 def main_loop(code, work):
-    """The shortest loop that has the most instructions of `work`, or nothing."""
+    """The shortest of the loops with the most instructions of `work`, or an empty list."""
     best, most = [], 0
     for address, _, operation, operands in code:
         target = re.fullmatch(r"(?:.*, *)?0x([0-9a-f]+) *", operands) if operation.startswith("BRA") else None
@@ -81,8 +81,8 @@ def main_loop(code, work):
 
 
 def usual(loop, work):
-    """Without what branches jump over and what neither copies, loads operands nor has to do with `work`: that is for a tile
-    with a much larger maximum, or for scores that are asked for, and few tiles are such."""
+    """The loop without code that branches skip and that neither copies, loads operands nor does `work`: it serves tiles with a much
+    larger maximum, or kept scores, which are rare."""
     every_tile = (work, "LDGSTS", "LDSM", "LDGDEPBAR", "DEPBAR")
     seldom = set()
     for address, _, operation, operands in loop:
@@ -107,10 +107,10 @@ def registers(text):
 
 
 def round_trips(code):
-    """[(operation, how many answers of memory its warp has waited for when it is issued)] of what goes to global memory.
+    """[(operation, number of memory answers its warp has waited for at its issue)] of accesses to global memory.
 
-    Every instruction once, in the order of addresses: a warp issues in order, so one whose operand is still on its way
-    holds up all that follow. A fence waits for one answer, and so does a barrier or a wait for what was copied."""
+    Each instruction counts once, in the order of addresses: a warp issues in order, so an instruction whose operand has not
+    arrived delays all that follow. A fence waits for one answer, as does a barrier or a wait for copies."""
     ready, found, now, copied = {}, [], 0, 0
     for _, condition, operation, operands in code:
         kind, parts = operation.split(".")[0], [part.strip() for part in operands.split(",")]

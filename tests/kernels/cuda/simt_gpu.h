@@ -1,8 +1,7 @@
 // kernels/cuda/gpu.h over the shim: "device memory" is the CPU's.
 //
-// The two queues are as unkind as the machine: what they are given runs when somebody waits for it, and the
-// copies of kPrefetch either as late as the waits allow or as early. So a wait that is missing changes what
-// comes out, one way or the other.
+// Both queues are adversarial: work runs only when a caller waits for it, and copies of kPrefetch run either as late or as early
+// as the waits allow. A missing wait therefore changes the results in one of the two.
 #pragma once
 
 #include <deque>
@@ -17,11 +16,11 @@ class SimtGpu : public cuda::Gpu {
   enum class Late { kPrefetch, kMain, kBoth };
 
   explicit SimtGpu(unsigned seed = 1, Late late = Late::kBoth) : seed_(seed), late_(late) {}
-  int64_t pinned_bytes = 0;  // asked for in all
-  int64_t choices = 0;       // slots that it chose
+  int64_t pinned_bytes = 0;  // total of allocations
+  int64_t choices = 0;       // slots chosen
   int64_t copies_ahead = 0;
   int64_t uploads = 0, uploaded_bytes = 0, appends = 0;
-  int64_t skipped_wait = -1;  // for tests of the tests: a queue's n-th wait is left out, or the host's are
+  int64_t skipped_wait = -1;  // for tests of the tests: the n-th wait of a queue that is left out
   int64_t waits = 0;
   bool host_waits = true;
 
@@ -75,7 +74,7 @@ class SimtGpu : public cuda::Gpu {
     if (host_waits) run_to(mark);
   }
 
-  // A launch takes a microsecond. A graph has launches and nothing else, as far as CUDA records it.
+  // A launch takes a microsecond. A graph may have launches alone, as in CUDA.
   double time_us(Timed as, const std::function<void()>& work) override {
     const int64_t before = launches_;
     recording_ = as == Timed::kGraph;
@@ -104,7 +103,7 @@ class SimtGpu : public cuda::Gpu {
   }
   struct Work {
     std::deque<std::function<void()>> given;
-    int64_t done = 0;  // and taken from `given`
+    int64_t done = 0;  // and removed from `given`
     int64_t end() const { return done + std::ssize(given); }
     void run_to(int64_t end) {
       while (done < end) {

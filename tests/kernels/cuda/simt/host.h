@@ -1,4 +1,4 @@
-// kernels/cuda/simt/simt.h without a GPU: the same names over simt::Machine. Slow, and exact where the GPU is.
+// kernels/cuda/simt/simt.h without a GPU: the same names over simt::Machine; slow, with the GPU's exact results.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 #include "simt/tensor_core.h"
 
 #define KV_DEVICE inline
-// Static: nvcc makes a function of the same name that starts the kernel on a GPU, and the linker would take that one.
+// Static: nvcc makes a function of the same name that launches the kernel on a GPU, and the linker would choose that one.
 #define KV_KERNEL static inline void
 #define KV_UNROLL
 #define KV_LAUNCH_BOUNDS(threads, blocks)
@@ -37,7 +37,7 @@ inline int block_z() { return Machine::current().block().z; }
 inline int blocks_x() { return Machine::current().launch().grid.x; }
 inline int blocks_y() { return Machine::current().launch().grid.y; }
 
-// Where a kernel calls; never given by the kernel. (Clang 14 has no std::source_location.)
+// The place of a call in a kernel; kernels never pass it. Clang 14 has no std::source_location.
 #define KV_HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 
 inline void sync_block(KV_HERE) {
@@ -47,7 +47,7 @@ inline void sync_warp(KV_HERE) {
   if (!Machine::current().skips("sync_warp", file, line)) Machine::current().meet("sync_warp", 0, "", 0);
 }
 
-// What lane `from` brought to the meeting.
+// The value that lane `from` brought to the meeting.
 template <class T>
 T brought(const std::byte* meeting, int from) {
   T value;
@@ -108,7 +108,7 @@ inline uint32_t pack_half2(float low, float high) {
 }
 inline uint32_t mask_or(uint32_t word, uint32_t mask, uint32_t bits) { return (word & mask) | bits; }
 inline uint32_t negative_half2(uint32_t a) { return a ^ 0x80008000u; }
-// Exact where the result is a binary16 number, as the kernels' are; else it may round twice.
+// Exact if the result is a binary16 number, as in the kernels; else it may round twice.
 inline uint32_t fma_half2(uint32_t a, uint32_t b, uint32_t c) {
   const float2 x = unpack_half2(a), y = unpack_half2(b), z = unpack_half2(c);
   return pack_half2(std::fma(x.x, y.x, z.x), std::fma(x.y, y.y, z.y));
@@ -162,7 +162,7 @@ T kept(T x) {
 
 inline uint4 read_once(const std::byte* p) { return read<uint4>(p); }
 
-// Only what is there may be asked for: the address sanitizer sees what is not.
+// Reads the byte, so that the address sanitizer sees an invalid address.
 inline void prefetch(const void* p) { static_cast<void>(*static_cast<const volatile char*>(p)); }
 
 template <int kBytes>
@@ -181,13 +181,13 @@ struct TileOperands {
   float a[8], b[4];
 };
 
-// By the definition in simt/device.h, element by element, and added up as tensor cores do.
+// The definition in simt/device.h, element by element, added as tensor cores add.
 inline void multiply_tiles(const char* operation, const TileOperands& own, float (&c)[4]) {
   const std::byte* meeting = Machine::current().meet(operation, 0, &own, sizeof own);
   const int g = lane() / 4, t = lane() % 4;
   float a[2][16], b[2][16];
   for (int k = 0; k < 16; ++k) {
-    // Which lane holds a(g, k) and a(g + 8, k), and which b(k, 2t) and b(k, 2t + 1), and where.
+    // The lanes and positions of a(g, k), a(g + 8, k), b(k, 2t) and b(k, 2t + 1).
     const auto from_a = brought<TileOperands>(meeting, g * 4 + k % 8 / 2);
     for (int half = 0; half < 2; ++half) {
       a[half][k] = from_a.a[k / 8 * 4 + 2 * half + k % 2];

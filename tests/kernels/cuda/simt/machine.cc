@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-// GCC says it by a macro, Clang by a feature.
+// GCC defines a macro, Clang a feature.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define KVLAB_ADDRESS_SANITIZER
@@ -37,14 +37,14 @@ void start_switch(void**, const void*, size_t) {}
 void finish_switch(void*, const void**, size_t*) {}
 #endif
 
-// In a function of its own: a jump may not be where its target is.
+// A function of its own: a jump and its target may not share one.
 [[noreturn]] __attribute__((noinline)) void jump(void** to) { __builtin_longjmp(to, 1); }
 
 constexpr int kPoison = 0xff;  // NaN in every floating-point format
 
 thread_local Machine* g_machine = nullptr;
 
-// Stacks go from one launch to the next: making them anew would take longer than most kernels.
+// Launches share stacks: new ones would take longer than most kernels.
 std::byte* stack_of(int thread) {
   static thread_local std::vector<std::unique_ptr<std::byte[]>> stacks;
   while (std::ssize(stacks) <= thread) {
@@ -104,7 +104,7 @@ void Machine::run_block(Dim block) {
   std::iota(order.begin(), order.end(), 0);
   while (done_ < launch_.threads && failure_.empty()) {
     if (launch_.seed) std::shuffle(order.begin(), order.end(), random_);
-    // Some warp that can go on; if none can, nobody will.
+    // Picks a warp that can go on; if none can, the block is stuck.
     if (std::none_of(order.begin(), order.end(), [&](int warp) { return run_warp(warp); })) {
       fail("threads wait for each other: a barrier or a warp operation that not all of them reach");
     }
@@ -134,9 +134,8 @@ bool Machine::can_run(const Fiber& fiber, int warp) const {
   return fiber.wait == Wait::kNothing || warps_[warp].posted >= fiber.meetings * kWarp;
 }
 
-// swapcontext makes a system call each time, for the signal mask; so it is left to the first entry into a
-// fiber. The compiler's own setjmp, and not the library's, which takes a jump to another fiber for a broken
-// stack.
+// swapcontext makes a system call for the signal mask, so only the first entry into a fiber uses it. Later ones use the
+// compiler's setjmp; the library's takes a jump to another fiber for a broken stack.
 void Machine::switch_to(int thread) {
   running_ = thread;
   Fiber& fiber = fibers_[thread];
@@ -154,7 +153,7 @@ void Machine::switch_to(int thread) {
   finish_switch(own, nullptr, nullptr);
 }
 
-// Comes back when the fiber yields.
+// Returns when the fiber yields.
 void Machine::enter(Fiber& fiber, bool first) {
   if (__builtin_setjmp(scheduler_) != 0) return;
   if (first) setcontext(&fiber.context);

@@ -1,10 +1,10 @@
-// A GPU's block of threads on one CPU core: every thread is a fiber, and what threads do together (barriers,
-// shuffles, matrix products) is done here, so that a kernel's own source runs, and fails, without a GPU.
+// A GPU's block of threads on one CPU core: every thread is a fiber. Barriers, shuffles and matrix products run here, so that a
+// kernel's own source runs, and fails, without a GPU.
 //
-// It is built to be unkind:
+// The machine is adversarial:
 //   - a seed picks the order of blocks, of warps and of a warp's lanes; a warp runs as far as its next
-//     block-wide barrier before any other does, so that nobody is in step by luck
-//   - shared memory starts as NaN; an asynchronous copy spoils its target when it is issued and lands only
+//     block-wide barrier before any other does, so that no warps are in step by luck
+//   - shared memory starts as NaN; an asynchronous copy poisons its target when it is issued and lands only
 //     when its thread waits for it
 //   - lanes that meet in different warp operations, a barrier that not all threads reach, and a misaligned
 //     or stray asynchronous copy throw std::logic_error
@@ -41,10 +41,10 @@ struct Site {
 
 struct Launch {
   Dim grid{};
-  int threads = 32;  // of a block; a multiple of a warp
+  int threads = 32;  // a block; a multiple of a warp
   size_t shared_bytes = 0;
-  unsigned seed = 0;  // 0: everything in order
-  // For tests of the tests: the places that the kernel came by, and one that does nothing.
+  unsigned seed = 0;  // 0: in order
+  // For tests of the tests: the places that the kernel passed, and one whose call does nothing.
   std::set<Site>* seen = nullptr;
   std::optional<Site> skipped{};
 };
@@ -53,7 +53,7 @@ class Machine {
  public:
   // Runs `kernel` once for every thread of every block, one block after the other.
   static void run(const Launch& launch, const std::function<void()>& kernel);
-  // The one that runs the calling kernel.
+  // The machine that runs the calling kernel.
   static Machine& current();
 
   int thread() const { return running_; }
@@ -67,8 +67,8 @@ class Machine {
 
   void block_barrier();
 
-  // A warp's meeting: every lane brings `bytes` of its own and sees those of all lanes, at stride kRoom,
-  // until it next comes to a meeting. `operation` must be the same for all.
+  // A warp's meeting: every lane brings `bytes` bytes and sees those of all lanes, at stride kRoom, until its next meeting.
+  // `operation` must be the same in all lanes.
   static constexpr size_t kRoom = 64;
   const std::byte* meet(const char* operation, int detail, const void* own, size_t bytes);
 
@@ -97,9 +97,9 @@ class Machine {
     void* fake_stack = nullptr;  // the address sanitizer's
   };
   struct Warp {
-    std::vector<std::byte> room[2];  // of this meeting and the one before
+    std::vector<std::byte> room[2];  // this meeting's and the previous one's
     uint64_t posted = 0;             // in all meetings, by all lanes
-    uint64_t meeting = 0;            // the one that `operation` is of
+    uint64_t meeting = 0;            // the meeting of `operation`
     std::string operation;
     int detail = 0;
   };

@@ -1,10 +1,10 @@
-// How tensor cores add up, as published measurements have it: products are exact; they and the sum so far are
-// aligned to the largest exponent among them and cut off there, some bits below an f32's last; their sum is cut
-// off to an f32. Nothing is rounded to nearest, so long sums drift towards zero.
+// A tensor core's sum, by published measurements: products are exact; they and the sum so far are aligned to the largest
+// exponent among them and truncated some bits below an f32's last; their sum is truncated to an f32. Nothing is rounded to
+// nearest, so long sums drift towards zero.
 //
-// Of Ampere, the coarsest that these kernels run on: 8 products at once, 24 bits behind the point of the largest.
-// (Hopper: 16 and 25.) Fasi, Higham, Mikaitis and Pranesh 2021 (doi:10.7717/peerj-cs.330), of V100, T4 and A100;
-// Khattak and Mikaitis 2025 (arXiv:2512.07004), of A100 and H100; Xie et al. 2025 (arXiv:2511.10909).
+// Ampere is modelled, the coarsest of the supported GPUs: 8 products at once, 24 bits behind the point of the largest (Hopper:
+// 16 and 25). Fasi, Higham, Mikaitis and Pranesh 2021 (doi:10.7717/peerj-cs.330) measured V100, T4 and A100; Khattak and Mikaitis
+// 2025 (arXiv:2512.07004) A100 and H100; also Xie et al. 2025 (arXiv:2511.10909).
 #pragma once
 
 #include <algorithm>
