@@ -4,37 +4,47 @@
 #include <numeric>
 #include <set>
 
+#include "harness/io/csv.h"
+#include "harness/io/text.h"
 #include "harness/math/stats.h"
-#include "harness/results/csv.h"
 #include "harness/results/side_results.h"
 
 namespace kv::claims {
+namespace {
 
-using results::CellResult;
+namespace fs = std::filesystem;
 
-// Tables are read when they are first needed: growth.csv can be large.
-struct Quantities::Folder {
-  explicit Folder(std::filesystem::path at)
-      : path(std::move(at)), cells(results::read_csv(path / "cells.csv", results::cell_schema())) {}
-
-  const std::vector<results::SampleResult>& samples() {
-    if (samples_.empty()) samples_ = results::read_csv(path / "samples.csv", results::sample_schema());
-    return samples_;
+// A CSV file of a results folder, by its columns' names.
+class Table {
+ public:
+  explicit Table(const fs::path& path) : csv_(io::read_csv(path)) {}
+  const std::vector<io::CsvRecord>& rows() const { return csv_.records; }
+  // Empty where there is no such column.
+  std::string text(const io::CsvRecord& row, const std::string& column) const {
+    const auto at = std::ranges::find(csv_.header, column);
+    return at == csv_.header.end() ? "" : row[static_cast<size_t>(at - csv_.header.begin())];
   }
-  const std::vector<results::GrowthResult>& growth() {
-    if (growth_.empty()) growth_ = results::read_csv(path / "growth.csv", results::growth_schema());
-    return growth_;
+  std::optional<double> number(const io::CsvRecord& row, const std::string& column) const {
+    results::Number value;
+    results::parse(text(row, column), value);
+    return value;
   }
-
-  std::filesystem::path path;
-  std::vector<CellResult> cells;
+  double required(const io::CsvRecord& row, const std::string& column) const {
+    const std::optional<double> value = number(row, column);
+    if (!value) throw NotMeasured(text(row, "cell") + ": " + column + " is empty");
+    return *value;
+  }
 
  private:
-  std::vector<results::SampleResult> samples_;
-  std::vector<results::GrowthResult> growth_;
+  io::CsvTable csv_;
 };
 
-namespace {
+// Texts of a cell's column; a variant may be given as the config writes it, or as it is printed.
+std::set<std::string> texts_of(const Table& cells, const io::CsvRecord& cell, const std::string& column) {
+  std::set<std::string> texts{cells.text(cell, column)};
+  if (column == "variant") texts.insert(cells.text(cell, "series"));
+  return texts;
+}
 
 std::string described(const Quantity& q) {
   std::string text = "run '" + q.run + "'";
@@ -42,112 +52,100 @@ std::string described(const Quantity& q) {
   return text;
 }
 
-// "; variants there are contiguous, contiguous/q8_0": of the first column in which no cell is what is wanted.
-std::string values_there(const std::vector<CellResult>& cells, const Quantity& q) {
+// "; it has the variant contiguous, contiguous/q8_0", for the first column in which no cell has the wanted text.
+std::string values_there(const Table& cells, const Quantity& q) {
   for (const auto& [column, wanted] : q.where) {
-    std::string there;
-    std::set<std::string> values;
-    for (const CellResult& cell : cells) {
-      const std::string value_there = results::cell_schema().text(cell, column);
-      for (const std::string& value : {value_there, column == "variant" ? cell.series : ""}) {
-        if (!value.empty() && values.insert(value).second) there += (there.empty() ? "" : ", ") + value;
+    std::vector<std::string> there;
+    for (const io::CsvRecord& cell : cells.rows()) {
+      for (const std::string& text : texts_of(cells, cell, column)) {
+        if (!text.empty() && !std::ranges::count(there, text)) there.push_back(text);
       }
     }
-    if (!values.count(wanted)) return "; it has the " + column + " " + there;
+    if (!std::ranges::count(there, wanted)) return "; it has the " + column + " " + io::joined(there);
   }
   return "";
 }
 
-const CellResult& cell_of(const std::vector<CellResult>& cells, const Quantity& q) {
-  const CellResult* found = nullptr;
-  for (const CellResult& cell : cells) {
-    const bool here = std::all_of(q.where.begin(), q.where.end(), [&](const auto& wanted) {
-      // A variant may be given as it was written, or as it is printed.
-      return results::cell_schema().text(cell, wanted.first) == wanted.second ||
-             (wanted.first == "variant" && cell.series == wanted.second);
+const io::CsvRecord& cell_of(const Table& cells, const Quantity& q) {
+  const io::CsvRecord* found = nullptr;
+  for (const io::CsvRecord& cell : cells.rows()) {
+    const bool here = std::ranges::all_of(q.where, [&](const auto& wanted) {
+      return texts_of(cells, cell, wanted.first).contains(wanted.second);
     });
-    if (cell.is_aa_test() || !here) continue;
+    if (!here || cells.text(cell, "verdict") == results::CellResult::kAaVerdict) continue;
     if (found)
-      throw std::invalid_argument("several cells are " + described(q) + ": " + found->cell + " and " +
-                                  cell.cell);
+      throw std::invalid_argument("several cells are " + described(q) + ": " + cells.text(*found, "cell") +
+                                  " and " + cells.text(cell, "cell"));
     found = &cell;
   }
   if (!found) throw std::invalid_argument("no cell is " + described(q) + values_there(cells, q));
-  if (found->status != results::Status::kOk)
-    throw NotMeasured(found->cell + ": " + results::text_of(found->status) + ": " + found->reason);
+  const std::string status = cells.text(*found, "status");
+  if (status != results::text_of(results::Status::kOk))
+    throw NotMeasured(cells.text(*found, "cell") + ": " + status + ": " + cells.text(*found, "reason"));
   return *found;
 }
 
-double increases(const std::vector<double>& samples) {
-  double count = 0;
-  for (size_t i = 1; i < samples.size(); ++i) count += samples[i] > samples[i - 1];
-  return count;
-}
-
 double taken(const std::string& take, const std::vector<double>& samples) {
+  if (take == "median") return math::median(samples);
   if (take == "sum") return std::accumulate(samples.begin(), samples.end(), 0.0);
-  return take == "median" ? math::median(samples) : increases(samples);
-}
-
-template <class Row>
-double required(const results::Schema<Row>& schema, const Row& row, const std::string& column) {
-  const results::Number value = schema.number(row, column);
-  if (!value) throw NotMeasured(row.cell + ": " + column + " is empty");
-  return *value;
-}
-
-std::optional<math::ConfidenceInterval> interval_beside(const CellResult& cell, const std::string& metric) {
-  const auto* low = results::cell_schema().find(metric + "_ci_low");
-  const auto* high = results::cell_schema().find(metric + "_ci_high");
-  if (!low || !high || !low->number(cell) || !high->number(cell)) return std::nullopt;
-  return math::ConfidenceInterval{*low->number(cell), *high->number(cell)};
-}
-
-// What is taken of each repetition of a cell's samples, as far as they are `wanted`.
-template <class Row, class Wanted>
-std::vector<double> take_samples(const results::Schema<Row>& schema, const std::vector<Row>& rows,
-                                 const CellResult& cell, const Quantity& q, Wanted wanted) {
-  std::map<int64_t, std::vector<double>> repetitions;
-  for (const Row& row : rows) {
-    if (row.cell != cell.cell || !wanted(row)) continue;
-    const auto repetition = static_cast<int64_t>(required(schema, row, "repetition"));
-    repetitions[repetition].push_back(required(schema, row, q.metric));
-  }
-  if (repetitions.empty())
-    throw NotMeasured(cell.cell + " has no samples" + (q.kind.empty() ? "" : " of kind " + q.kind));
-  std::vector<double> values;
-  for (const auto& [number, samples] : repetitions) values.push_back(taken(q.take, samples));
-  return values;
+  double increases = 0;
+  for (size_t i = 1; i < samples.size(); ++i) increases += samples[i] > samples[i - 1];
+  return increases;
 }
 
 }  // namespace
 
-void Quantities::add(const std::string& run, std::vector<std::filesystem::path> folders) {
-  for (auto& folder : folders) runs_[run].push_back(std::make_shared<Folder>(std::move(folder)));
+// Tables are read when they are first needed: growth.csv can be large.
+struct Quantities::Folder {
+  const Table& table(const std::string& name) { return tables.try_emplace(name, path / name).first->second; }
+
+  // The median, sum or increases of each repetition of a cell's samples, which are in one of two files.
+  std::vector<double> taken_of(const std::string& cell, const Quantity& q) {
+    std::map<double, std::vector<double>> repetitions;
+    for (const char* file : {"samples.csv", "growth.csv"}) {
+      if (!repetitions.empty() || !fs::exists(path / file)) continue;
+      const Table& samples = table(file);
+      for (const io::CsvRecord& row : samples.rows()) {
+        if (samples.text(row, "cell") == cell && (q.kind.empty() || samples.text(row, "kind") == q.kind))
+          repetitions[samples.required(row, "repetition")].push_back(samples.required(row, q.metric));
+      }
+    }
+    if (repetitions.empty())
+      throw NotMeasured(cell + " has no samples" + (q.kind.empty() ? "" : " of kind " + q.kind));
+    std::vector<double> values;
+    for (const auto& [number, in_order] : repetitions) values.push_back(taken(q.take, in_order));
+    return values;
+  }
+
+  fs::path path;
+  std::map<std::string, Table> tables = {};
+};
+
+bool is_cell_column(const std::string& name) { return results::cell_schema().find(name) != nullptr; }
+
+bool is_sample_column(const std::string& name) {
+  return results::sample_schema().find(name) || results::growth_schema().find(name);
 }
 
-const std::vector<std::shared_ptr<Quantities::Folder>>& Quantities::folders(const std::string& run) const {
-  const auto found = runs_.find(run);
-  if (found == runs_.end()) throw NotMeasured("the run '" + run + "' was stopped");
-  return found->second;
+void Quantities::add(const std::string& run, const std::vector<fs::path>& folders) {
+  for (const fs::path& folder : folders) runs_[run].push_back(std::make_shared<Folder>(Folder{folder}));
 }
 
 Measured Quantities::find(const Quantity& q) const {
+  const auto run = runs_.find(q.run);
+  if (run == runs_.end()) throw NotMeasured("the run '" + q.run + "' was stopped");
   Measured found;
-  for (const auto& folder : folders(q.run)) {
-    const CellResult& cell = cell_of(folder->cells, q);
+  for (const auto& folder : run->second) {
+    const Table& cells = folder->table("cells.csv");
+    const io::CsvRecord& cell = cell_of(cells, q);
     if (!q.take.empty()) {
-      const auto of_kind = [&](const results::SampleResult& s) { return q.kind.empty() || s.kind == q.kind; };
-      const auto every = [](const results::GrowthResult&) { return true; };
-      const std::vector<double> values =
-          cell.experiment == "growth"
-              ? take_samples(results::growth_schema(), folder->growth(), cell, q, every)
-              : take_samples(results::sample_schema(), folder->samples(), cell, q, of_kind);
-      found.values.insert(found.values.end(), values.begin(), values.end());
+      std::ranges::copy(folder->taken_of(cells.text(cell, "cell"), q), std::back_inserter(found.values));
       continue;
     }
-    found.values.push_back(required(results::cell_schema(), cell, q.metric));
-    found.interval = interval_beside(cell, q.metric);
+    found.values.push_back(cells.required(cell, q.metric));
+    const auto low = cells.number(cell, q.metric + "_ci_low"),
+               high = cells.number(cell, q.metric + "_ci_high");
+    if (low && high) found.interval = {*low, *high};
   }
   if (found.values.size() > 1) found.interval.reset();  // the seeds' spread says more
   return found;
