@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import tables
 from answers import SEQUENCE_BYTES, Within, not_run, points
 from columns import Column
 from data import Run
@@ -56,6 +57,7 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         columns_drawn=lambda spec: columns_drawn(spec, columns),
         meaning=lambda *names: meaning(columns, *names),
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
+        columns=vars(tables),
         groups=list(summary(cells.filter(~of_models() & (pl.col("experiment") != "replay")))),
         replays=list(replays(cells)),
         predictions=list(predictions(cells)),
