@@ -89,7 +89,7 @@ class Source:
 
     @property
     def address(self) -> str:
-        """Where it can be read; empty where its document names no place."""
+        """Its address; empty if its document names none."""
         return next((address for _, address in linked(self.document) if address), "")
 
 

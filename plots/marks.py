@@ -1,4 +1,4 @@
-"""What the figures share: lines with points, tooltips, the click in the legend, small multiples."""
+"""Parts of several figures: lines with points, tooltips, the click in the legend, small multiples."""
 
 from __future__ import annotations
 

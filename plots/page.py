@@ -95,7 +95,7 @@ def script_json(value) -> Markup:
 
 
 def run_line(run: Run) -> str:
-    """What a figure's title says: machine · model · config."""
+    """The second line of a figure's title: machine · model · config."""
     first = run.cells.row(0, named=True)
     machine = nested(run.env, "cpu", "model") or "machine not recorded"
     model = nested(run.env, "model", "name") or geometry(first)

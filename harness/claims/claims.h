@@ -56,7 +56,7 @@ struct Statement {
   const CheckKind* check;
   bool exact = true;  // false: a qualitative replica, other inputs or another size than the source's
   Texts define;
-  CacheShape model;                    // of closed forms; max_tokens is set by `reserve`
+  CacheShape model;                    // for closed forms; `reserve` sets max_tokens
   Texts bytes;                         // name -> spec
   std::string tokens, batch, reserve;  // expressions; reserve: tokens that are pre-allocated for, or empty
   std::string computed, measured;      // expressions, or empty

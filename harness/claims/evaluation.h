@@ -22,7 +22,7 @@ struct Evaluated {
   std::optional<double> computed;
   std::optional<math::Estimate> measured;
   bool measured_once = false;  // every quantity is one value without an interval: its spread is unknown
-  std::string arithmetic;      // of `computed`, with numbers: how a reader can check it by hand
+  std::string arithmetic;      // `computed` with numbers, for a reader who checks it by hand
   bool used_k = false;
 };
 

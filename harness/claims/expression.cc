@@ -26,7 +26,7 @@ int read_number(const char* text, int* position, double* value) {
   return end > text;
 }
 
-// What `use` makes of a parser of the text.
+// The result of `use` with a parser of the text.
 template <class Use>
 auto parsed(const std::string& text, Use use) {
   try {

@@ -43,7 +43,7 @@ struct UnitReading {
 
 struct Figure {
   enum class Relation { kEqual, kUpTo, kAtMost, kBelow, kAtLeast, kAbove };
-  std::string text;  // as printed
+  std::string text;  // printed form
   Relation relation = Relation::kEqual;
   double low = 0, high = 0;  // the same unless a range; in printed units
   double last_digit = 1;     // one unit of the last printed digit

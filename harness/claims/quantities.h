@@ -38,7 +38,7 @@ class Quantities {
   std::map<std::string, std::vector<std::shared_ptr<Folder>>> runs_;
 };
 
-bool is_cell_column(const std::string& name);    // of cells.csv
-bool is_sample_column(const std::string& name);  // of samples.csv or growth.csv
+bool is_cell_column(const std::string& name);    // cells.csv has it
+bool is_sample_column(const std::string& name);  // samples.csv or growth.csv has it
 
 }  // namespace kv::claims

@@ -116,8 +116,8 @@ class Keys {
   const Texts& row_;
 };
 
-// Whether the claim's own tolerance around a ratio has room for 1, so that nothing would be tested; and 1 has no gain to be a
-// factor of.
+// True if the claim's own tolerance around a ratio has room for 1, so that nothing would be tested. A ratio of 1 has no gain to
+// be a factor of.
 bool reaches_no_effect(const Statement& s) {
   const Figure& f = s.published;
   if (!f.is_ratio() || f.has_sign() || f.side != Figure::Side::kBoth ||

@@ -78,7 +78,7 @@ std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const Reproduc
         runs.push_back(plan_run(file, name, options));
     }
   } catch (const std::invalid_argument&) {
-    fs::remove_all(options.out);  // was new or empty: the same command may be given again
+    fs::remove_all(options.out);  // it was new or empty: the same command may be given again
     throw;
   }
   return runs;
@@ -134,7 +134,7 @@ Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptio
   try {
     result.figures = check_all(files, quantities, options);
   } catch (const std::invalid_argument&) {
-    if (runs.empty()) fs::remove_all(options.out);  // as in plan()
+    if (runs.empty()) fs::remove_all(options.out);  // the same command may be given again
     throw;
   }
   result.finished = !options.stop();

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using results::CellResult;
 using Medians = std::map<std::string, std::vector<double>>;  // by a benchmark's name, in order of repetition
 
-// Files keep nine digits of each number, and an interval is computed of several.
+// Files keep nine digits of each number, and an interval is computed from several numbers.
 constexpr double kTolerance = 1e-6;
 
 void check_environment(const nlohmann::json& environment, const std::string& config, Check& check) {
@@ -55,7 +55,7 @@ void check_values(const std::vector<CellResult>& cells, Check& check) {
     for (const auto& field : results::cell_schema().fields()) {
       const std::string text = field.text(row);
       if (field.values.empty() || text.empty() || std::ranges::count(field.values, text) > 0) continue;
-      if (row.is_aa_test() && field.name == "verdict") continue;  // as earlier versions spelled it
+      if (row.is_aa_test() && field.name == "verdict") continue;  // earlier versions spelled it otherwise
       check.findings.push_back("'" + row.cell + "': " + std::string(field.name) + " is '" + text +
                                "', which is none of its values");
     }
@@ -66,7 +66,7 @@ void check_values(const std::vector<CellResult>& cells, Check& check) {
   }
 }
 
-// Payload, metadata and slack of a cell, computed anew; nothing of experiments that count bytes at several lengths.
+// A cell's payload, metadata and slack, computed again; empty for experiments that count bytes at several lengths.
 std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
   const bool decode = point.experiment->kind == "decode";
   if (cell.uncached || (!decode && point.experiment->kind != "growth")) return std::nullopt;
@@ -77,7 +77,7 @@ std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measu
   return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
 }
 
-// As the key is now: earlier versions named the A/A test otherwise.
+// The current key; earlier versions named the A/A test otherwise.
 std::string current_key(const CellResult& row) {
   constexpr std::string_view kOld = " null";
   if (!row.is_aa_test() || !row.cell.ends_with(kOld)) return row.cell;

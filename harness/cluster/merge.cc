@@ -15,7 +15,7 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // cell, host
 
-// Where a row comes from.
+// A row and the part that it comes from.
 struct Kept {
   results::CellResult row;
   const Part* part;
@@ -48,7 +48,7 @@ std::map<Key, Kept> rows_of(const std::vector<Part>& parts) {
   return rows;
 }
 
-// What a cache holds and how exact it is does not depend on the machine. Scratch space is one buffer a thread.
+// A cache's bytes and errors do not depend on the machine. Scratch space is one buffer a thread.
 bool belongs_to_sweep(std::string_view column, bool same_threads) {
   if (column == "bytes_device_peak") return false;
   if (column == "bytes_workspace_peak") return same_threads;
@@ -59,7 +59,8 @@ bool belongs_to_sweep(std::string_view column, bool same_threads) {
 
 std::vector<std::string> findings_in(const std::map<Key, Kept>& rows) {
   std::vector<std::string> findings;
-  const results::CellResult* first = nullptr;  // of the cell; the map has all hosts of a cell side by side
+  const results::CellResult* first =
+      nullptr;  // the cell's first row; the map has all hosts of a cell side by side
   for (const auto& [key, kept] : rows) {
     const results::CellResult& row = kept.row;
     if (!first || first->cell != row.cell) {
@@ -79,7 +80,7 @@ std::vector<std::string> findings_in(const std::map<Key, Kept>& rows) {
   return findings;
 }
 
-// Where a cell stands: points in the order of their axes, whichever shard had them. A point's cells stay in their order.
+// The sort key of cells: points in the order of their axes, whichever shard had them. A point's cells stay in their order.
 auto place_of(const results::CellResult& row) {
   return std::tuple(row.host, row.experiment, row.workload, row.kv_heads, row.head_dim, row.threads,
                     row.distance, row.passage_tokens, row.lengths, row.batch, row.seq_len);
@@ -96,7 +97,7 @@ std::vector<results::CellResult> in_order(const std::vector<Part>& parts, const 
   return cells;
 }
 
-// What all have alike.
+// The entries that both have alike.
 nlohmann::json common(const nlohmann::json& a, const nlohmann::json& b) {
   nlohmann::json both = nlohmann::json::object();
   for (const auto& [name, value] : a.items()) {
@@ -127,7 +128,7 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
   return all;
 }
 
-// The rows of cells that are kept of this part, each with its host where there are several.
+// The rows of this part's cells that are kept, each with its host where there are several.
 template <class Row>
 std::vector<Row> kept_rows(const Part& part, const std::vector<Row>& rows, const std::map<Key, Kept>& kept,
                            bool several_hosts) {

@@ -1,5 +1,5 @@
 // https://github.com/huggingface/safetensors: u64 length N, N bytes of JSON, then the data the JSON's offsets
-// point into. Every number of the header is taken for a lie until the file's own size agrees with it.
+// point into. No number of the header is trusted until the file's own size agrees with it.
 #include "harness/io/safetensors.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E5M2",
                              {"I32", 4},     {"U32", 4}, {"F32", 4}, {"F64", 8},     {"I64", 8},
                              {"U64", 8},     {"C64", 8}};
 
-// Where in which file something is wrong: every refusal is one line that begins with this.
+// The place of a mistake: every refusal is one line that begins with it.
 struct Place {
   const std::string& path;
   std::string tensor = {};

@@ -12,7 +12,7 @@ std::string as_utf8(std::string_view text);
 // At most about so many bytes of it, the middle left out: a message begins with the place and ends with what is right.
 std::string shortened(const std::string& text, size_t most);
 
-// A message as a terminal is given it: UTF-8, no control characters, a few lines at most however much it quotes.
+// A message fit for a terminal: UTF-8, no control characters, a few lines at most however much it quotes.
 // Lines that are indented, as a spec with its mistake marked, stay lines of their own.
 std::string as_message(std::string_view text);
 

@@ -7,7 +7,7 @@ const rowsOf = (table) => [...table.querySelectorAll("tr[data-cell]")];
 const element = (tag, text = "", attributes = {}) => Object.assign(document.createElement(tag), { textContent: text }, attributes);
 
 function compare(a, b) {
-  if (a == null || b == null) return (a == null) - (b == null); // what was not measured comes last, whichever the direction
+  if (a == null || b == null) return (a == null) - (b == null); // missing values come last, whichever the direction
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 

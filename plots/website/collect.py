@@ -1,4 +1,4 @@
-"""What a site shows: the results folders below the given ones, the machine of each, and how far each can be trusted."""
+"""The contents of a site: the results folders below the given ones, each with its machine and how far it can be trusted."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ function element(name, text = "", attributes = {}) {
   return made;
 }
 
-// What a number rests on: the folder, its commit, the command, the raw files.
+// The sources of a number: the folder, its commit, the command, the raw files.
 async function opened(cell) {
   const folder = cell.from, box = element("div", "", { class: "inside" }), list = element("dl"), raw = element("p");
   const facts = { cell: cell.cell, folder: folder.name, commit: folder.commit + (folder.dirty ? ", dirty tree" : ""), kernel: cell.kernel, "why not ok": cell.reason,

@@ -46,7 +46,7 @@ def value(figures, *key: str) -> float:
 
 
 def digits(x: float) -> float:
-    """As tables print it: nine digits."""
+    """Rounded to the nine digits that tables print."""
     return float(f"{x:.9g}")
 
 
