@@ -38,7 +38,7 @@ bool without_interval(const Statement& s, const Evaluated& found) {
 
 // A statement under one reading.
 struct Trial {
-  Reading reading;
+  double k;
   UnitReading unit;
   Window window;
   Evaluated found;
@@ -47,9 +47,9 @@ struct Trial {
   Agreement agreement() const { return std::max(computed, measured); }
 };
 
-Trial trial_of(const Statement& s, const Reading& reading, const UnitReading& unit, Evaluated found) {
+Trial trial_of(const Statement& s, double k, const UnitReading& unit, Evaluated found) {
   const Figure& figure = s.published;
-  Trial trial{reading, unit, figure.window(s.tolerance, unit), std::move(found)};
+  Trial trial{k, unit, figure.window(s.tolerance, unit), std::move(found)};
   if (const auto& computed = trial.found.computed) {
     trial.computed = s.check->bounds ? of_bound(figure, trial.window, *computed)
                                      : of_values(figure, trial.window, {*computed, *computed});
@@ -66,10 +66,9 @@ std::vector<Trial> trials(const Statement& s, const Quantities& quantities, tabl
   std::vector<Trial> all;
   for (const double k : {1024.0, 1000.0}) {
     for (const UnitReading& unit : s.published.units) {
-      const Reading reading{k, unit.prefixes};
-      const Evaluated found = evaluate(s, reading, quantities, counted);
+      const Evaluated found = evaluate(s, k, unit, quantities, counted);
       if (k == 1000.0 && !found.used_k) return all;
-      all.push_back(trial_of(s, reading, unit, found));
+      all.push_back(trial_of(s, k, unit, found));
     }
   }
   return all;
@@ -97,9 +96,9 @@ std::string times_off(const Figure& figure, double value) {
 
 // "with K = 1024 and MB = MiB"; empty for the usual reading.
 std::string reading_text(const Figure& figure, const Trial& trial) {
-  const bool usual_k = !trial.found.used_k || trial.reading.k == 1024;
+  const bool usual_k = !trial.found.used_k || trial.k == 1024;
   if (usual_k && trial.unit.read_as.empty()) return "";
-  std::string text = trial.found.used_k ? "K = " + short_number(trial.reading.k) : "";
+  std::string text = trial.found.used_k ? "K = " + short_number(trial.k) : "";
   if (!trial.unit.read_as.empty())
     text += (text.empty() ? "" : " and ") + figure.units.front().name + " = " + trial.unit.read_as;
   return "with " + text;

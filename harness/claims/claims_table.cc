@@ -5,6 +5,7 @@
 
 #include "harness/claims/verdict.h"
 #include "harness/io/aligned_text.h"
+#include "harness/io/text.h"
 
 namespace kv::claims {
 namespace {
@@ -14,50 +15,34 @@ using Figures = std::span<const FigureResult>;
 // "7 reproduced, 2 contradicted"; the verdict alone for a single figure.
 std::string verdicts(Figures figures) {
   if (figures.size() == 1) return std::string(figures.front().verdict->name);
-  std::string text;
+  std::vector<std::string> counts;
   for (const Verdict* verdict : kVerdicts) {
     const auto n = std::ranges::count(figures, verdict, &FigureResult::verdict);
-    if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + std::string(verdict->name);
+    if (n > 0) counts.push_back(std::to_string(n) + " " + std::string(verdict->name));
   }
-  return text;
+  return io::joined(counts);
 }
 
 std::string or_dash(const std::string& text) { return text.empty() ? "–" : text; }
 
-// In the order of the verdicts' ranks.
-std::vector<std::string> reasons_of(Figures figures) {
-  std::vector<const FigureResult*> rows;
-  for (const FigureResult& row : figures) {
-    if (!row.reason.empty()) rows.push_back(&row);
-  }
-  std::ranges::stable_sort(rows, {}, [](const FigureResult* row) { return row->verdict->rank; });
-  std::vector<std::string> reasons;
-  for (const FigureResult* row : rows) {
-    const std::string& figure = row->statement->name;
-    reasons.push_back((figure.empty() ? "" : figure + ": ") + row->reason);
-  }
-  return reasons;
-}
-
-// A claim's rows mostly share their notes; each is shown once.
-std::vector<std::string> notes_of(Figures figures) {
-  std::vector<std::string> notes;
-  for (const FigureResult& row : figures) {
-    const std::string& note = row.statement->note;
-    if (!note.empty() && !std::ranges::count(notes, note)) notes.push_back(note);
-  }
-  return notes;
-}
-
+// The first reasons in the order of the verdicts' ranks, and each note once: a claim's rows mostly share theirs.
 std::string explained(Figures figures) {
   constexpr size_t kMostReasons = 3;
-  std::vector<std::string> lines = reasons_of(figures);
-  if (lines.size() > kMostReasons) {
-    const size_t more = lines.size() - kMostReasons;
-    lines.resize(kMostReasons);
-    lines.push_back("… " + std::to_string(more) + " more in claims.csv");
+  std::vector<const FigureResult*> reasons;
+  std::vector<std::string> lines, notes;
+  for (const FigureResult& row : figures) {
+    const std::string& note = row.statement->note;
+    if (!row.reason.empty()) reasons.push_back(&row);
+    if (!note.empty() && !std::ranges::count(notes, note)) notes.push_back(note);
   }
-  for (const std::string& note : notes_of(figures)) lines.push_back("(" + note + ")");
+  std::ranges::stable_sort(reasons, {}, [](const FigureResult* row) { return row->verdict->rank; });
+  for (const FigureResult* row : reasons) {
+    const std::string& figure = row->statement->name;
+    if (lines.size() < kMostReasons) lines.push_back((figure.empty() ? "" : figure + ": ") + row->reason);
+  }
+  if (reasons.size() > kMostReasons)
+    lines.push_back("… " + std::to_string(reasons.size() - kMostReasons) + " more in claims.csv");
+  for (const std::string& note : notes) lines.push_back("(" + note + ")");
   std::string text;
   for (const std::string& line : lines) text += "      " + line + "\n";
   return text;

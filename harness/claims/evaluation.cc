@@ -51,10 +51,11 @@ math::Estimate over_corners(std::vector<double> medians, const std::vector<math:
 // A statement's names under one reading.
 class Evaluation {
  public:
-  Evaluation(const Statement& statement, const Reading& reading, const Quantities& quantities,
+  Evaluation(const Statement& statement, double k, const UnitReading& unit, const Quantities& quantities,
              tables::CountedBytes& counted)
       : s_(statement),
-        reading_(reading),
+        k_(k),
+        unit_(unit),
         quantities_(quantities),
         counted_(counted),
         names_(statement.define, [this](const std::string& name) { return leaf(name); }) {}
@@ -117,9 +118,9 @@ class Evaluation {
 
   std::optional<double> leaf(const std::string& name) {
     used_k_ = used_k_ || name == "K";
-    if (name == "K") return reading_.k;
-    if (name == "MB") return reading_.prefixes.mega;
-    if (name == "GB") return reading_.prefixes.giga;
+    if (name == "K") return k_;
+    if (name == "MB") return unit_.mega;
+    if (name == "GB") return unit_.giga;
     if (name == s_.over) return length_;
     if (const auto spec = s_.bytes.find(name); spec != s_.bytes.end()) return bytes(spec->second);
     if (const auto median = medians_.find(name); median != medians_.end()) return median->second;
@@ -168,7 +169,8 @@ class Evaluation {
   }
 
   const Statement& s_;
-  const Reading reading_;
+  const double k_;
+  const UnitReading& unit_;
   const Quantities& quantities_;
   tables::CountedBytes& counted_;
   Names names_;
@@ -179,9 +181,9 @@ class Evaluation {
 
 }  // namespace
 
-Evaluated evaluate(const Statement& s, const Reading& reading, const Quantities& quantities,
+Evaluated evaluate(const Statement& s, double k, const UnitReading& unit, const Quantities& quantities,
                    tables::CountedBytes& counted) {
-  Evaluation evaluation(s, reading, quantities, counted);
+  Evaluation evaluation(s, k, unit, quantities, counted);
   Evaluated v;
   if (!s.computed.empty()) {
     v.computed = evaluation.computed();

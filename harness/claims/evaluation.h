@@ -12,12 +12,6 @@
 
 namespace kv::claims {
 
-// A document's meaning of K tokens, MB and GB, which are names for it in expressions.
-struct Reading {
-  double k = 1024;
-  Prefixes prefixes = {};
-};
-
 struct Evaluated {
   std::optional<double> computed;
   std::optional<math::Estimate> measured;
@@ -26,8 +20,9 @@ struct Evaluated {
   bool used_k = false;
 };
 
-// Throws NotMeasured where a quantity has no value, std::invalid_argument where none or several are meant.
-Evaluated evaluate(const Statement& statement, const Reading& reading, const Quantities& quantities,
-                   tables::CountedBytes& counted);
+// With K for `k`, and MB and GB for those of `unit`. Throws NotMeasured where a quantity has no value, std::invalid_argument
+// where none or several are meant.
+Evaluated evaluate(const Statement& statement, double k, const UnitReading& unit,
+                   const Quantities& quantities, tables::CountedBytes& counted);
 
 }  // namespace kv::claims

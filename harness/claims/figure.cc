@@ -103,9 +103,9 @@ const Unit& unit_named(const std::string& name) {
 std::vector<UnitReading> readings(const Unit& unit) {
   const std::string name(unit.name), binary(unit.binary);
   std::vector<UnitReading> all{{unit.factor, name}};
-  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, {kMi, kGi}});
+  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, kMi, kGi});
   // 4800 MiB printed as 4.8 GB.
-  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", {kMi, 1000 * kMi}});
+  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", kMi, 1000 * kMi});
   return all;
 }
 

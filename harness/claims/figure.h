@@ -28,17 +28,12 @@ struct Tolerance {
 // "as printed", "5 %", "factor 2" or "+-0.2". Throws std::invalid_argument.
 Tolerance parse_tolerance(const std::string& text);
 
-// A document may mean powers of 1000 or of 1024 by MB and GB, or MiB and 1000 MiB.
-struct Prefixes {
-  double mega = 1e6, giga = 1e9;
-};
-
-// One meaning of a printed unit.
+// One meaning of a printed unit. A document may mean powers of 1000 or of 1024 by MB and GB, or MiB and 1000 MiB.
 struct UnitReading {
   double factor;
-  std::string name;          // "MB", or "MiB" where MB is read so
-  std::string read_as = {};  // "MiB" or "1000 MiB" where it is not the literal one
-  Prefixes prefixes = {};
+  std::string name;               // "MB", or "MiB" where MB is read so
+  std::string read_as = {};       // "MiB" or "1000 MiB" where it is not the literal one
+  double mega = 1e6, giga = 1e9;  // MB and GB in the claim's expressions
 };
 
 struct Figure {

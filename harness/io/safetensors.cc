@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ranges>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "harness/io/json.h"
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
@@ -58,9 +60,8 @@ int64_t element_bytes(const std::string& dtype, const Place& place) {
   for (const Dtype& known : kDtypes) {
     if (known.name == dtype) return known.bytes;
   }
-  std::string names;
-  for (const Dtype& known : kDtypes) names += (names.empty() ? "" : ", ") + std::string(known.name);
-  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " + names);
+  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " +
+               joined(kDtypes | std::views::transform(&Dtype::name)));
 }
 
 const json& member(const json& entry, const char* key, json::value_t type, const Place& place) {

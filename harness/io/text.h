@@ -17,9 +17,9 @@ std::string shortened(const std::string& text, size_t most);
 std::string as_message(std::string_view text);
 
 // "a, b, c".
-std::string joined(const auto& texts) {
+std::string joined(const auto& texts, const char* between = ", ") {
   std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : ", ") + std::string(text);
+  for (const auto& text : texts) all += (all.empty() ? "" : between) + std::string(text);
   return all;
 }
 
