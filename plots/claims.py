@@ -81,11 +81,11 @@ class Claim:
 
 @dataclass
 class Source:
-    name: str  # of its claim file
+    name: str  # the claim file's
     title: str
     document: str
     claims: list[Claim]
-    counts: Counter[str]  # of verdicts
+    counts: Counter[str]  # by verdict
 
     @property
     def address(self) -> str:

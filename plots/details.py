@@ -23,8 +23,8 @@ AXES = {
     "chunk": "chunk_tokens", "threads": "threads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "passage": "passage_tokens", "temperature": "temperature",
 }  # fmt: skip
-NO_CACHE = "recompute("  # of stream, and no variant of a config
-LENGTHS = {"batch": "lengths", "recall": "distance"}  # of the others: seq_len
+NO_CACHE = "recompute("  # stream's own: no variant of a config
+LENGTHS = {"batch": "lengths", "recall": "distance"}  # seq_len for the others
 
 
 def cells_data(cells: pl.DataFrame, runs: list[Run], columns: Mapping[str, Column]) -> dict:

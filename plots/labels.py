@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 LINE_HEIGHT = 13  # pixels
-CHARACTER = 5.9  # pixels, on average, of a name
+CHARACTER = 5.9  # pixels, on average, in a name
 
 # Places of a name beside its point, from the best to the worst: a Pareto front leaves it to the right.
 BESIDE = [

@@ -13,7 +13,7 @@ from families import name_of, parse, short
 from prepare import with_absent
 from style import bytes_text
 
-CHARACTERS = 96  # of a line of a title
+CHARACTERS = 96  # in a line of a title
 
 
 def titled(chart, message: str | dict[float, str] | None):

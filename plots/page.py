@@ -33,7 +33,7 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """For those who hear the page: what is drawn, and the message that the chart has as its title."""
+        """The name for screen readers: the figure's title, and the message that the chart has as its own."""
         text = self.spec.get("title", {}).get("text", "") if self.spec else ""
         message = text if isinstance(text, str) else " ".join(text) if isinstance(text, list) else ""
         return self.figure.title if message in ("", self.figure.title) else f"{self.figure.title}: {message}"
@@ -90,7 +90,7 @@ def meaning(columns: Mapping[str, Column], *names: str) -> str:
 
 
 def script_json(value) -> Markup:
-    """JSON that no string inside can end the <script> of."""
+    """JSON for a <script>, which no string inside can end."""
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 

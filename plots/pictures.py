@@ -11,12 +11,12 @@ import vl_convert
 from vega import VEGALITE
 
 PNG_PIXELS_PER_POINT = 2
-POINTS_PER_PIXEL = 0.75  # of CSS, which a PDF counts in
+POINTS_PER_PIXEL = 0.75  # CSS points, the unit of a PDF
 FORMATS = ("pdf", "png", "svg")
 PIXELS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96, "pt": 96 / 72, "px": 1}
 FONT_SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
 PANEL = 230  # pixels: the least that a panel with the names of its lines takes of a column
-LEAST = 40  # pixels: of a panel's axis
+LEAST = 40  # pixels: a panel's axis
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ SHARED = {
     "style.css": ["style.css", "website/site.css"],
     "site.js": ["common.js", "website/site.js"],
     "charts.js": ["website/charts.js"],
-}  # of all pages, from files of templates/
+}  # files that all pages load, each joined from files of templates/
 RAW = ["cells.csv", "columns.json", "env.json", "config.toml", "benchmark.json", "positions.csv", "texts.csv"]
 
 
