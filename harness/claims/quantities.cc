@@ -121,10 +121,15 @@ struct Quantities::Folder {
   std::map<std::string, Table> tables = {};
 };
 
-bool is_cell_column(const std::string& name) { return results::cell_schema().find(name) != nullptr; }
+std::string cell_column(const std::string& name) {
+  const auto* column = results::cell_schema().find(name);
+  return column ? std::string(column->name) : "";
+}
 
-bool is_sample_column(const std::string& name) {
-  return results::sample_schema().find(name) || results::growth_schema().find(name);
+std::string sample_column(const std::string& name) {
+  if (const auto* column = results::sample_schema().find(name)) return std::string(column->name);
+  const auto* column = results::growth_schema().find(name);
+  return column ? std::string(column->name) : "";
 }
 
 void Quantities::add(const std::string& run, const std::vector<fs::path>& folders) {

@@ -38,7 +38,8 @@ class Quantities {
   std::map<std::string, std::vector<std::shared_ptr<Folder>>> runs_;
 };
 
-bool is_cell_column(const std::string& name);    // cells.csv has it
-bool is_sample_column(const std::string& name);  // samples.csv or growth.csv has it
+// The column's own name, which may be given by an alias; empty if cells.csv, or samples.csv and growth.csv, have no such column.
+std::string cell_column(const std::string& name);
+std::string sample_column(const std::string& name);
 
 }  // namespace kv::claims

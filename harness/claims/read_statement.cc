@@ -53,20 +53,20 @@ Quantity read_quantity(config::Section section, const Texts& row) {
     if (!section.has(needed)) section.refuse(std::string("needs ") + needed);
   }
   q.run = section.text("run", "");
-  q.metric = section.text("metric", "");
   q.take = section.choice("take", "", {"", "median", "sum", "increases"});
   q.kind = section.text("kind", "");
-  q.where = section.all_verbatim();
-  for (const char* own : {"run", "metric", "take", "kind"}) q.where.erase(own);
-  for (auto& [column, text] : q.where) {
-    if (!is_cell_column(column))
-      section.fail(column, "is no column of cells.csv; `kvlab list columns` names them");
-    text = filled(section, column, text, row);
+  const std::string metric = section.text("metric", "");
+  for (const auto& [key, text] : section.all_verbatim()) {
+    if (key == "run" || key == "metric" || key == "take" || key == "kind") continue;
+    const std::string column = cell_column(key);
+    if (column.empty()) section.fail(key, "is no column of cells.csv; `kvlab list columns` names them");
+    q.where[column] = filled(section, key, text, row);
   }
-  if (!q.take.empty() && !is_sample_column(q.metric))
-    section.fail("metric", "is no column of samples.csv or growth.csv: '" + q.metric + "'");
-  if (q.take.empty() && !is_cell_column(q.metric))
-    section.fail("metric", "is no column of cells.csv: '" + q.metric + "'");
+  q.metric = q.take.empty() ? cell_column(metric) : sample_column(metric);
+  if (q.metric.empty())
+    section.fail("metric", std::string("is no column of ") +
+                               (q.take.empty() ? "cells.csv" : "samples.csv or growth.csv") + ": '" + metric +
+                               "'");
   if (q.take.empty() && has_interval_elsewhere(q.metric))
     section.fail("metric",
                  "is a time: take = \"median\" of samples (step_us, attend_us, …) has an interval, '" +
