@@ -1,7 +1,7 @@
 """The report of `kvlab reproduce`: every published figure with what was computed and measured, and the verdict.
 
-    python claims.py COMMITTED FRESH [SOURCE...]  do two folders agree on the verdicts that depend on no machine, of all sources or these?
-    python claims.py --readme FOLDER FILE         puts the folder's summary.md between the claims markers of FILE
+    python claims.py COMMITTED FRESH [SOURCE...]  do two folders agree on every verdict that does not depend on the machine, of all sources or these?
+    python claims.py --readme FOLDER FILE         puts the folder's summary between the claims markers of FILE
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ADDRESSES = re.compile(
     r"(https://github\.com/[\w.-]+/[\w.-]+), file (?P<file>.+?) at commit (?P<commit>[0-9a-f]{7,40})"
     r"|https://[^\s,;()]+[^\s,;().]|arXiv:(?P<preprint>\d{4}\.\d{4,5})"
 )
-CHECKS = {  # what a claim without a setting of its own is checked in
+CHECKS = {  # the setting of a claim that states none
     "closed form": "bytes by the closed form of a cache of this size, and counted by the ledger where it is small enough to build",
     "formula": "arithmetic on the source's own figures",
     "bound": "arithmetic: the most, or of a time the least, that is possible",
@@ -38,7 +38,7 @@ CHECKS = {  # what a claim without a setting of its own is checked in
     "none": "nothing was run",
 }
 csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
-# Those of harness/claims/verdict.h, with their styles in templates/style.css and what they mean.
+# The verdicts of harness/claims/verdict.h: (style in templates/style.css, meaning).
 VERDICTS = {
     "reproduced": ("reproduced", "the computed value agrees, and so does all of the measured 95 % interval"),
     "consistent": ("consistent", "a bound, or a figure given as “up to”, allows it; nothing here reaches it"),
@@ -57,7 +57,7 @@ class BadClaims(Exception):
 
 @dataclass
 class Claim:
-    first: dict[str, str]  # what all its figures share
+    first: dict[str, str]  # its first figure, for the columns that all of them share
     figures: list[dict[str, str]]
     notes: list[str]
 
@@ -81,15 +81,15 @@ class Claim:
 
 @dataclass
 class Source:
-    name: str  # of its claim file
+    name: str  # the claim file's
     title: str
     document: str
     claims: list[Claim]
-    counts: Counter[str]  # of verdicts
+    counts: Counter[str]  # by verdict
 
     @property
     def address(self) -> str:
-        """Where it can be read; empty where its document names no place."""
+        """Its address; empty if its document names none."""
         return next((address for _, address in linked(self.document) if address), "")
 
 
@@ -151,7 +151,8 @@ def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
 
 
 def write_claims(folder: Path, out: Path) -> Path:
-    """Writes report.html, which opens without a network; its templates escape every value."""
+    """Writes report.html, which opens without a network, and the same as Markdown; templates escape every value."""
+    from claims_markdown import markdown, summary
     from data import read_env  # needs polars, which comparing two folders does not
     from page import flatten, nested
     from templating import render
@@ -159,6 +160,8 @@ def write_claims(folder: Path, out: Path) -> Path:
     rows = read_claims(folder)
     env = read_env(folder / "env.json")
     out.mkdir(parents=True, exist_ok=True)
+    (out / "claims.md").write_text(markdown(rows), encoding="utf-8")
+    (out / "summary.md").write_text(summary(rows), encoding="utf-8")
     path = out / "report.html"
     page = render(
         "claims.html",
@@ -178,7 +181,7 @@ def write_claims(folder: Path, out: Path) -> Path:
 
 
 def disagreements(committed: list[dict[str, str]], fresh: list[dict[str, str]]) -> list[str]:
-    """Figures of no machine's that have another verdict, or that only one of the two has."""
+    """Figures that do not depend on the machine and have another verdict, or are in only one of the two."""
 
     def settled(rows: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
         return {
@@ -222,9 +225,10 @@ def main() -> int:
     try:
         if not options.readme:
             return compare(options.first, options.second, options.sources)
-        summary = (options.first / "summary.md").read_text(encoding="utf-8")
+        from claims_markdown import summary
+
         text = options.second.read_text(encoding="utf-8")
-        options.second.write_text(put_between_markers(text, summary), encoding="utf-8")
+        options.second.write_text(put_between_markers(text, summary(read_claims(options.first))), encoding="utf-8")
         return 0
     except (BadClaims, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a row of a table opens, and copies: the cell's columns, its samples as histograms, the command that repeats it."""
+"""The details that a row of a table opens and copies: the cell's columns, its samples as histograms, the command that repeats it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tables import CELL
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE_COLUMNS = "cell kind step_us".split()
 BINS = 30
-# What an experiment sweeps besides its variants: key of the config, column of cells.csv.
+# Axes of an experiment besides its variants: key of the config, column of cells.csv.
 AXES = {
     "seq_len": "seq_len", "lengths": "lengths", "distance": "distance", "workload": "workload", "batch": "batch",
     "chunk": "chunk_tokens", "threads": "threads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "passage": "passage_tokens", "temperature": "temperature",
 }  # fmt: skip
-NO_CACHE = "recompute("  # of stream, and no variant of a config
-LENGTHS = {"batch": "lengths", "recall": "distance"}  # of the others: seq_len
+NO_CACHE = "recompute("  # stream's own: no variant of a config
+LENGTHS = {"batch": "lengths", "recall": "distance"}  # seq_len for the others
 
 
 def cells_data(cells: pl.DataFrame, runs: list[Run], columns: Mapping[str, Column]) -> dict:
@@ -55,7 +55,7 @@ def commands(cells: pl.DataFrame, runs: list[Run]) -> list[str]:
 
 
 def command(row: Mapping, folder: Path, varying: set[str]) -> str:
-    """Of one cell, and of the one that it is compared with."""
+    """The command for one cell and the one that it is compared with."""
     experiment = row["experiment"] or "decode"
     length = LENGTHS.get(experiment, "seq_len")
     lengths = set(LENGTHS.values()) | {"seq_len"}

@@ -8,9 +8,9 @@ import altair as alt
 import polars as pl
 
 LINE_HEIGHT = 13  # pixels
-CHARACTER = 5.9  # pixels, on average, of a name
+CHARACTER = 5.9  # pixels, on average, in a name
 
-# Where a name may stand beside its point, from the best place to the worst: a Pareto front leaves it to the right.
+# Places of a name beside its point, from the best to the worst: a Pareto front leaves it to the right.
 BESIDE = [
     (-11, 0, "right"), (6, -14, "left"), (11, 0, "left"), (6, 14, "left"), (-6, 14, "right"), (-6, -14, "right")
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the figures share: lines with points, tooltips, the click in the legend, small multiples."""
+"""Parts of several figures: lines with points, tooltips, the click in the legend, small multiples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labels import CHARACTER, with_end_labels
 from prepare import AMBIGUOUS, ON_FRONT
 from style import INK, QUIET, length_text
 
-NAME_LIMIT = 190  # pixels, of a name at the end of a line
+NAME_LIMIT = 190  # pixels, for a name at the end of a line
 PAGE = 1090  # pixels, that the panels of a row and their names share
 
 

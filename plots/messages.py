@@ -13,7 +13,7 @@ from families import name_of, parse, short
 from prepare import with_absent
 from style import bytes_text
 
-CHARACTERS = 96  # of a line of a title
+CHARACTERS = 96  # in a line of a title
 
 
 def titled(chart, message: str | dict[float, str] | None):
@@ -47,7 +47,7 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def place(rows: pl.DataFrame) -> str:
-    """Which panel the rows are from, where there are several."""
+    """The panel of the rows, if there are several."""
     panel = rows["panel"][0] if rows.height else ""
     return f"{panel}: " if panel else ""
 
@@ -71,7 +71,7 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
 
 
 def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
-    """Which codec of 4 bits that keeps every token has the least of `value`, and whether the next one can be told apart."""
+    """The codec of 4 bits with the least `value` among those that keep every token, and whether the next one is statistically tied."""
     specs = {name: parse(name) for name in set(rows["variant"])}
     codecs = [name for name, spec in specs.items() if re.search(r"q4|bits=4", spec.codec) and spec.retention == "full"
               and name_of(spec.codec) != "split"]  # fmt: skip

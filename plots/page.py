@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import tables
 from answers import SEQUENCE_BYTES, Within, not_run, points
 from columns import Column
 from data import Run
@@ -32,7 +33,7 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """For those who hear the page: what is drawn, and the message that the chart has as its title."""
+        """The name for screen readers: the figure's title, and the message that the chart has as its own."""
         text = self.spec.get("title", {}).get("text", "") if self.spec else ""
         message = text if isinstance(text, str) else " ".join(text) if isinstance(text, list) else ""
         return self.figure.title if message in ("", self.figure.title) else f"{self.figure.title}: {message}"
@@ -56,6 +57,7 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         columns_drawn=lambda spec: columns_drawn(spec, columns),
         meaning=lambda *names: meaning(columns, *names),
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
+        columns=vars(tables),
         groups=list(summary(cells.filter(~of_models() & (pl.col("experiment") != "replay")))),
         replays=list(replays(cells)),
         predictions=list(predictions(cells)),
@@ -88,12 +90,12 @@ def meaning(columns: Mapping[str, Column], *names: str) -> str:
 
 
 def script_json(value) -> Markup:
-    """JSON that no string inside can end the <script> of."""
+    """JSON for a <script>, which no string inside can end."""
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
 def run_line(run: Run) -> str:
-    """What a figure's title says: machine · model · config."""
+    """The second line of a figure's title: machine · model · config."""
     first = run.cells.row(0, named=True)
     machine = nested(run.env, "cpu", "model") or "machine not recorded"
     model = nested(run.env, "model", "name") or geometry(first)

@@ -11,17 +11,17 @@ import vl_convert
 from vega import VEGALITE
 
 PNG_PIXELS_PER_POINT = 2
-POINTS_PER_PIXEL = 0.75  # of CSS, which a PDF counts in
+POINTS_PER_PIXEL = 0.75  # CSS points, the unit of a PDF
 FORMATS = ("pdf", "png", "svg")
 PIXELS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96, "pt": 96 / 72, "px": 1}
 FONT_SIZES = ("fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize")
 PANEL = 230  # pixels: the least that a panel with the names of its lines takes of a column
-LEAST = 40  # pixels: of a panel's axis
+LEAST = 40  # pixels: a panel's axis
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Which files are written of each figure; lengths in CSS pixels, of which an inch has 96."""
+    """The files that are written of each figure; lengths in CSS pixels, of which an inch has 96."""
 
     formats: tuple[str, ...] = ("svg", "png")
     width: float | None = None
@@ -57,7 +57,7 @@ def write_pictures(spec: dict, folder: Path, name: str, pictures: Pictures) -> N
 
 
 def in_points(svg: str) -> str:
-    """As large in points as it was in pixels of 1/96 inch: the conversion to PDF takes one for the other."""
+    """Scales to as many points as it had pixels of 1/96 inch: the conversion to PDF takes one for the other."""
     size = re.compile(r'\b(width|height)="([\d.]+)"')
     return size.sub(lambda found: f'{found[1]}="{float(found[2]) * POINTS_PER_PIXEL:.6g}"', svg, count=2)
 
@@ -67,7 +67,7 @@ def to_svg(spec: dict) -> str:
 
 
 def for_paper(spec: dict, pictures: Pictures) -> str:
-    """As SVG in a column's width and font size, without the title: a paper's caption says it."""
+    """SVG in a column's width and font size, without the title: a paper's caption says it."""
     spec = {key: value if key == "data" else copy.deepcopy(value) for key, value in spec.items() if key != "title"}
     spec["config"]["padding"] = 2
     if pictures.font:

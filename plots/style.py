@@ -9,7 +9,7 @@ import altair as alt
 
 # Okabe and Ito's colour-blind-safe set without yellow, which is too faint on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"]
-# Of families; ink is the baseline's. Six hues and eight shapes, of which a family has shades and a few shapes.
+# Families' colours; ink is the baseline's. A family has shades of one of six hues, and a few of eight shapes.
 HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 SHAPES = "circle square triangle-up diamond cross triangle-down triangle-right triangle-left".split()
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]]

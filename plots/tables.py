@@ -1,10 +1,15 @@
-"""The report's tables, as printed: what was measured, what models predict, and the texts that they write."""
+"""The report's tables, as printed: measurements, predictions of models, and the texts that they write.
+
+A table's columns are declared here: the words of a heading, the column of cells.csv behind it, and how a row's text is made.
+Most have a second line in smaller print.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 import polars as pl
@@ -13,7 +18,97 @@ from parts import split
 from prepare import MODEL_EXPERIMENTS, is_aa_test, with_panel
 from style import bytes_text, length_text, microseconds_text
 
-CELL = "cell_index"  # of a row: its place among the cells of the report
+CELL = "cell_index"  # a row's place among the cells of the report
+
+
+@dataclass(frozen=True)
+class Line:
+    words: str  # of the heading; may be empty
+    column: str = ""  # of cells.csv: its meaning is the heading's tooltip
+    text: Callable[[Mapping], str] = lambda row: ""
+    left: bool = False
+    tag: bool = False  # a verdict, in its colour
+    hint: str = ""  # the column that is the text's tooltip
+
+
+def number(words: str, column: str, form: str, unit: str = "") -> Line:
+    return Line(words, column, lambda row: "–" if row[column] is None else f"{row[column]:{form}}{unit}")
+
+
+def size(words: str, column: str) -> Line:
+    return Line(words, column, lambda row: bytes_text(row[column]))
+
+
+def time(words: str, column: str) -> Line:
+    return Line(words, column, lambda row: microseconds_text(row[column]))
+
+
+def words(heading: str, column: str, missing: str = "–", tag: bool = False) -> Line:
+    return Line(heading, column, lambda row: row[column] or missing, left=True, tag=tag)
+
+
+def interval(low: str, high: str, write: Callable[[float], str], words: str = "interval") -> Line:
+    text = lambda row: "" if row[low] is None or row[high] is None else f"{write(row[low])} – {write(row[high])}"  # noqa: E731
+    return Line(words, low, text)
+
+
+def tier_lines(tier: str) -> list[list[Line]]:
+    held = [size(f"{tier}: held", f"bytes_{tier}"), size("read by a step", f"read_{tier}_bytes")]
+    return [held, [number("GB/s", f"{tier}_read_gbps", ".3g"), number("of its ceiling", f"{tier}_ceiling_share", ".0%")]]
+
+
+# Each column's lines. All tables begin with the variant.
+VARIANT = [[Line("variant", "variant")]]
+SUMMARY = [
+    [size("memory", "bytes_peak")],
+    [size("per token", "bytes_per_token")],
+    [number("vs f32", "memory_vs_f32", ".3f", "×")],
+    [time("step, p50", "step_p50_us"), interval("step_ci_low_us", "step_ci_high_us", microseconds_text)],
+    [time("attend, cold", "cold_attend_p50_us")],
+    [number("% of read", "ceiling_share", ".0%"), Line("bandwidth", "ceiling_gbps")],
+    [number("ratio", "ratio_p50", ".3f", "×"), interval("ratio_ci_low", "ratio_ci_high", "{:.3f}".format)],
+    [
+        Line("verdict", "verdict", lambda row: "A/A test" if row["aa_test"] else row["verdict"] or "–", left=True, tag=True),
+        Line("", text=lambda row: row["versus"] and f"vs {row['versus']}"),
+        Line("", text=lambda row: row["noise"] and "noisy", hint="noise"),
+    ],
+    [number("error, rel. L2", "err_rel_l2", ".2e"), number("max abs", "err_max_abs", ".2e")],
+    [number("cosine", "err_cosine", ".6f"), number("attn. KL, nats", "err_attn_kl", ".2e")],
+    [words("kernel", "kernel")],
+]
+PREDICTIONS = [
+    [size("bytes a token", "held_bytes_per_token"), size("peak", "peak_bytes")],
+    [
+        number("perplexity", "perplexity", ".4g"),
+        Line("± its error", "perplexity_se", lambda row: "" if row["perplexity_se"] is None else f"± {row['perplexity_se']:.2g}"),
+    ],
+    [number("change of the loss", "loss_change", "+.2g"), interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format, "interval, nats")],
+    [words("verdict", "verdict", tag=True)],
+    [number("KL, mean [nats]", "kl_mean", ".2e"), number("p50", "kl_median", ".1e")],
+    [number("KL, p99 [nats]", "kl_p99", ".1e"), number("max", "kl_max", ".1e")],
+    [number("top-1", "top1_agreement", ".2%"), Line("agreement")],
+    [number("change of p", "p_change_rms", ".2%"), Line("correct token, RMS")],
+    [number("tokens/s", "tokens_per_s", ".0f")],
+]
+REPLAYS = [
+    [number("run at once, p50", "running_p50", ",.0f"), number("most", "running_peak", ",.0f")],
+    [number("wait, p50", "waiting_p50", ",.0f"), number("most", "waiting_peak", ",.0f")],
+    [size("held, most", "held_peak_bytes"), number("fragmentation", "fragmentation_share", ".1%")],
+    [number("preempted per 1,000", "preemptions_per_1000", ",.1f"), number("refused", "refused", ",.0f")],
+    [number("hit rate", "hit_rate", ".1%"), number("of the curve", "hit_rate_curve", ".1%")],
+    [number("first token, p99", "ttft_p99_s", ".3g", " s"), interval("ttft_p99_s_ci_low", "ttft_p99_s_ci_high", "{:.3g}".format)],
+    [number("further ones, p99", "tpot_p99_ms", ".3g", " ms")],
+    [number("good", "good_share", ".1%"), interval("good_share_ci_low", "good_share_ci_high", "{:.1%}".format)],
+    [words("times are", "times_from", missing="")],
+]
+TIERS = [
+    *(lines for tier in ("hot", "warm", "disk") for lines in tier_lines(tier)),
+    [number("from a device", "disk_device_share", ".0%")],
+    [
+        time("attend, p50", "attend_p50_us"),
+        Line("bound", "tier_bound_us", lambda row: f"{microseconds_text(row['tier_bound_us'])} {row['tier_bound'] or ''}"),
+    ],
+]
 
 
 def of_models() -> pl.Expr:
@@ -26,7 +121,7 @@ def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     rows = rows.sort("first", "seq_len", maintain_order=True)
     for (panel, length), group in groupby(named_rows(rows), key=lambda row: (row["panel"], row["seq_len"])):
         heading = f"{length_text(length)} tokens" if length is not None else "length not recorded"
-        yield " · ".join(part for part in (heading, panel) if part), [summary_row(row) for row in group]
+        yield " · ".join(part for part in (heading, panel) if part), [common(row) for row in group]
 
 
 def named_rows(rows: pl.DataFrame) -> Iterator[Mapping]:
@@ -35,9 +130,10 @@ def named_rows(rows: pl.DataFrame) -> Iterator[Mapping]:
 
 
 def common(row: Mapping) -> dict:
-    """What a row of any table has; one that is not `ok` shows its reason in place of numbers."""
+    """The row, with the texts that all tables show; one that is not `ok` shows its reason in place of numbers."""
     families = (part.partition("(")[0] for part in split(row["variant"] or ""))
     return {
+        "row": row,
         "cell": row[CELL],
         "variant": row["variant"] or "no variant",
         "keeps_all": row["keeps_all"] == 1,
@@ -45,29 +141,6 @@ def common(row: Mapping) -> dict:
         "status": (row["status"] or "no status").replace("_", " "),
         "ok": row["status"] == "ok",
         "reason": row["reason"] or "no reason recorded",
-    }
-
-
-def summary_row(row: Mapping) -> dict:
-    return {
-        **common(row),
-        "memory": bytes_text(row["bytes_peak"]),
-        "per_token": bytes_text(row["bytes_per_token"]),
-        "versus_f32": number(row["memory_vs_f32"], ".3f", "×"),
-        "step": microseconds_text(row["step_p50_us"]),
-        "step_interval": span(row["step_ci_low_us"], row["step_ci_high_us"], microseconds_text),
-        "cold": microseconds_text(row["cold_attend_p50_us"]),
-        "share": number(row["ceiling_share"], ".0%"),
-        "ratio": number(row["ratio_p50"], ".3f", "×"),
-        "ratio_interval": span(row["ratio_ci_low"], row["ratio_ci_high"], lambda v: f"{v:.3f}"),
-        "versus": row["versus"] or "",
-        "verdict": "A/A test" if row["aa_test"] else row["verdict"] or "–",
-        "noise": row["noise"] or "",
-        "error": number(row["err_rel_l2"], ".2e"),
-        "max_abs": number(row["err_max_abs"], ".2e"),
-        "cosine": number(row["err_cosine"], ".6f"),
-        "kl": number(row["err_attn_kl"], ".2e"),
-        "kernel": row["kernel"] or "–",
     }
 
 
@@ -83,24 +156,7 @@ def tiers(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     for key, group in groupby(named_rows(rows), key=lambda row: tuple(row[k] for k in keys)):
         experiment, panel, length = key
         heading = " · ".join(part for part in (experiment, f"{length_text(length)} tokens", panel) if part)
-        yield heading, [tiers_row(row) for row in group]
-
-
-def tiers_row(row: Mapping) -> dict:
-    one = lambda tier: {  # noqa: E731
-        "held": bytes_text(row[f"bytes_{tier}"]),
-        "read": bytes_text(row[f"read_{tier}_bytes"]),
-        "gbps": number(row[f"{tier}_read_gbps"], ".3g"),
-        "share": number(row[f"{tier}_ceiling_share"], ".0%"),
-    }
-    return {
-        **common(row),
-        **{tier: one(tier) for tier in ("hot", "warm", "disk")},
-        "device": number(row["disk_device_share"], ".0%"),
-        "bound": microseconds_text(row["tier_bound_us"]),
-        "limit": row["tier_bound"] or "",
-        "attend": microseconds_text(row["attend_p50_us"]),
-    }
+        yield heading, [common(row) for row in group]
 
 
 def replays(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
@@ -111,30 +167,7 @@ def replays(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
     rows = with_panel(rows).sort("panel", maintain_order=True)
     for panel, group in groupby(named_rows(rows), key=lambda row: row["panel"]):
         found = list(group)
-        yield panel or found[0]["workload"] or "", [replay_row(row) for row in found]
-
-
-def replay_row(row: Mapping) -> dict:
-    seconds = lambda value: f"{value:.3g}"  # noqa: E731
-    return {
-        **common(row),
-        "running": number(row["running_p50"], ",.0f"),
-        "running_most": number(row["running_peak"], ",.0f"),
-        "waiting": number(row["waiting_p50"], ",.0f"),
-        "waiting_most": number(row["waiting_peak"], ",.0f"),
-        "held": bytes_text(row["held_peak_bytes"]),
-        "fragmentation": number(row["fragmentation_share"], ".1%"),
-        "preempted": number(row["preemptions_per_1000"], ",.1f"),
-        "refused": number(row["refused"], ",.0f"),
-        "hit_rate": number(row["hit_rate"], ".1%"),
-        "curve": number(row["hit_rate_curve"], ".1%"),
-        "ttft": number(row["ttft_p99_s"], ".3g", " s"),
-        "ttft_interval": span(row["ttft_p99_s_ci_low"], row["ttft_p99_s_ci_high"], seconds),
-        "tpot": number(row["tpot_p99_ms"], ".3g", " ms"),
-        "good": number(row["good_share"], ".1%"),
-        "good_interval": span(row["good_share_ci_low"], row["good_share_ci_high"], lambda v: f"{v:.1%}"),
-        "times_from": row["times_from"] or "",
-    }
+        yield panel or found[0]["workload"] or "", [common(row) for row in found]
 
 
 def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
@@ -149,28 +182,7 @@ def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
             panel, length, distance = key
             place = f"distance {distance:.0f}" if distance is not None else f"{length_text(length)} tokens"
             heading = " · ".join(part for part in (experiment, place, panel) if part)
-            yield heading, [prediction_row(row) for row in group]
-
-
-def prediction_row(row: Mapping) -> dict:
-    change = lambda value: f"{value:+.2g}"  # noqa: E731
-    return {
-        **common(row),
-        "per_token": bytes_text(row["held_bytes_per_token"]),
-        "peak": bytes_text(row["peak_bytes"]),
-        "perplexity": number(row["perplexity"], ".4g"),
-        "perplexity_error": "" if row["perplexity_se"] is None else f"± {row['perplexity_se']:.2g}",
-        "change": number(row["loss_change"], "+.2g"),
-        "change_interval": span(row["loss_change_ci_low"], row["loss_change_ci_high"], change),
-        "kl": number(row["kl_mean"], ".2e"),
-        "kl_p50": number(row["kl_median"], ".1e"),
-        "kl_p99": number(row["kl_p99"], ".1e"),
-        "kl_max": number(row["kl_max"], ".1e"),
-        "top1": number(row["top1_agreement"], ".2%"),
-        "p_change": number(row["p_change_rms"], ".2%"),
-        "tokens_per_s": number(row["tokens_per_s"], ".0f"),
-        "verdict": row["verdict"] or "–",
-    }
+            yield heading, [common(row) for row in group]
 
 
 def generated(runs: list[Run]) -> Iterator[tuple[str, list[dict]]]:
@@ -198,11 +210,3 @@ def text_row(row: dict) -> dict:
         "rest": text[len(common) :],
         "full_rest": full[len(common) :],
     }
-
-
-def number(value: float | None, form: str, unit: str = "") -> str:
-    return "–" if value is None else f"{value:{form}}{unit}"
-
-
-def span(low: float | None, high: float | None, write) -> str:
-    return "" if low is None or high is None else f"{write(low)} – {write(high)}"

@@ -1,12 +1,11 @@
-// Compares one published figure with what is computed and what is measured, and gives the verdict (verdict.h).
+// Compares one published figure with the values computed and measured for it, and gives the verdict (verdict.h).
 //
-// The rule, the same for every claim: a value agrees if it lies in the figure's window (figure.h), a measured
-// one if all of its 95 % interval does, and disagrees if all of it lies outside. A bound agrees only if every
-// value that it allows lies in the window, and disagrees if none does. A figure's verdict is that of the
-// worst of what there is. Disagreement contradicts the source only in its own setting: by arithmetic on its
-// own numbers, or by what is the same on every machine. Documents write MB for 2^20 bytes and K for 1024
-// tokens; a figure that comes out under one such reading for everything in it is reproduced, and the reason
-// says under which.
+// One rule for every claim. A value agrees if it lies in the figure's window (figure.h), a measured one if all of its 95 %
+// interval does; it disagrees if all of it lies outside. A bound agrees only if every value that it allows lies in the window,
+// and disagrees if none does. The worst of the computed and the measured decides a figure's verdict. Disagreement contradicts
+// the source only in its own setting: by arithmetic on its own numbers, or by values that are the same on every machine.
+// Documents write MB for 2^20 bytes and K for 1024 tokens; a figure that agrees under one such reading of everything in it is
+// reproduced, and the reason names the reading.
 #pragma once
 
 #include <optional>
@@ -21,7 +20,7 @@
 namespace kv::claims {
 
 struct Outcome {
-  Verdict verdict;
+  const Verdict* verdict;
   std::string reason;
   // In the figure's unit, the latter with its interval; empty where there is none.
   std::string computed = {}, measured = {};

@@ -14,38 +14,50 @@
 
 namespace kv::claims {
 
-// How a figure is checked: which keys a claim must have, and so what a verdict rests on.
+using Texts = std::map<std::string, std::string>;
+
+// How a figure is checked: which keys a claim needs for it, and how its values are judged.
 struct CheckKind {
   std::string_view name;
-  bool bytes, computed, measured, over;  // keys that it needs
-  bool bounds;                           // `computed` is the most that is possible, of a duration the least
-  std::string_view help;
+  bool bytes = false, computed = false, measured = false, over = false, reason = false;  // keys that it needs
+  bool bounds = false;    // `computed` is the most that is possible, for a duration the least
+  bool counted = false;   // caches are also built and counted by the ledger, where they are small enough
+  bool ordering = false;  // a measured ratio against a bound: which of two is better
 };
-const std::vector<CheckKind>& check_kinds();
+inline constexpr CheckKind kCheckKinds[] = {
+    {.name = "closed form", .bytes = true, .counted = true},
+    {.name = "formula", .computed = true},
+    {.name = "bound", .computed = true, .bounds = true},
+    {.name = "roofline", .computed = true, .bounds = true},
+    {.name = "measurement", .measured = true},
+    {.name = "ordering", .measured = true, .ordering = true},
+    {.name = "growth law", .over = true, .counted = true},
+    {.name = "none", .reason = true},
+};
 
-// A value of a run's results: of the one cell in which every column of `where` has its text.
+// A value of a run's results, from the one cell in which every column of `where` has its text.
 struct Quantity {
   std::string run;
-  std::map<std::string, std::string> where;
+  Texts where;
   std::string metric;  // a column of cells.csv; with `take`, of samples.csv or growth.csv
   std::string take;    // "", or of a repetition's samples: "median", "sum", "increases"
   std::string kind;    // samples.csv's kind, where there are several
 
-  // A time is this machine's; bytes and errors are the same on every one.
+  // Times differ from machine to machine; bytes and errors do not.
   bool depends_on_machine() const { return metric.ends_with("_us"); }
 };
 
 // One published figure with all it takes to check it. Names in expressions are looked up in `over`, `bytes`
 // or `quantities`, then in `define`.
 struct Statement {
-  std::string name;  // of the table's row and figure; empty where a claim has only one
+  std::string name;  // the table's row and figure; empty where a claim has only one
   Figure published;
   Tolerance tolerance;
-  std::string check;
+  const CheckKind* check;
   bool exact = true;  // false: a qualitative replica, other inputs or another size than the source's
-  std::map<std::string, std::string> define;
-  CacheShape model;                          // of closed forms; max_tokens is set by `reserve`
-  std::map<std::string, std::string> bytes;  // name -> spec
+  Texts define;
+  CacheShape model;                    // for closed forms; `reserve` sets max_tokens
+  Texts bytes;                         // name -> spec
   std::string tokens, batch, reserve;  // expressions; reserve: tokens that are pre-allocated for, or empty
   std::string computed, measured;      // expressions, or empty
   std::map<std::string, Quantity> quantities;
@@ -57,8 +69,6 @@ struct Statement {
 
   bool depends_on_machine() const;
 };
-
-const CheckKind& kind_of(const Statement& statement);
 
 struct Claim {
   std::string id, text, place, quote, setting;
@@ -72,7 +82,7 @@ struct ClaimRun {
 };
 
 struct ClaimFile {
-  std::string name, path;  // the file's stem, and where it is
+  std::string name, path;  // the file's stem, and its path
   std::string title, document;
   std::map<std::string, ClaimRun> runs;
   std::vector<Claim> claims;
@@ -80,9 +90,5 @@ struct ClaimFile {
 
 // Throws std::invalid_argument: file, line, key, and what would be right.
 ClaimFile load_claims(const std::string& path);
-
-// What NAMEs choose: all of configs/claims where there are none; else files by stem, unique prefix or path,
-// and claims as FILE/ID. Throws std::invalid_argument that lists what there is.
-std::vector<ClaimFile> choose_claims(const std::vector<std::string>& names);
 
 }  // namespace kv::claims

@@ -1,4 +1,4 @@
-// A statement's expressions as numbers: names looked up, caches' bytes formed and counted, measured
+// A statement's expressions as numbers: names looked up, caches' bytes predicted and counted, measured
 // quantities with their intervals, growth laws fitted.
 #pragma once
 
@@ -12,23 +12,17 @@
 
 namespace kv::claims {
 
-// What a document may mean by K tokens, MB and GB, which are names for it in expressions.
-struct Reading {
-  double k = 1024;
-  Prefixes prefixes = {};
-};
-
 struct Evaluated {
   std::optional<double> computed;
   std::optional<math::Estimate> measured;
-  bool measured_once =
-      false;  // one value of each quantity, none with an interval: nothing says how far it varies
-  std::string arithmetic;  // of `computed`, with numbers: how a reader can check it by hand
+  bool measured_once = false;  // every quantity is one value without an interval: its spread is unknown
+  std::string arithmetic;      // `computed` with numbers, for a reader who checks it by hand
   bool used_k = false;
 };
 
-// Throws NotMeasured where a quantity has no value, std::invalid_argument where none or several are meant.
-Evaluated evaluate(const Statement& statement, const Reading& reading, const Quantities& quantities,
-                   tables::CountedBytes& counted);
+// With K for `k`, and MB and GB for those of `unit`. Throws NotMeasured where a quantity has no value, std::invalid_argument
+// where none or several are meant.
+Evaluated evaluate(const Statement& statement, double k, const UnitReading& unit,
+                   const Quantities& quantities, tables::CountedBytes& counted);
 
 }  // namespace kv::claims

@@ -5,10 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 #include <regex>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include "harness/io/text.h"
 
 namespace kv::claims {
 namespace {
@@ -18,7 +21,7 @@ constexpr double kAboutShare = 0.1, kExponentTolerance = 0.2;
 struct Unit {
   std::string_view name;
   double factor;
-  std::string_view binary = {};  // what it is often taken for, a power of 1024
+  std::string_view binary = {};  // the power of 1024 that it is often taken for
   double binary_factor = 0;
   bool duration = false;
 };
@@ -51,16 +54,9 @@ constexpr std::array kUnits = std::to_array<Unit>({
 
 // Typographic signs as plain ones.
 std::string plain(std::string text) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kSigns{{{"≈", "~"},
-                                                                                  {"≤", "<="},
-                                                                                  {"≥", ">="},
-                                                                                  {"–", "-"},
-                                                                                  {"—", "-"},
-                                                                                  {"−", "-"},
-                                                                                  {"×", "x"},
-                                                                                  {"µ", "u"},
-                                                                                  {"²", "^2"},
-                                                                                  {"±", "+-"}}};
+  constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
+      {"≈", "~"}, {"≤", "<="}, {"≥", ">="}, {"–", "-"},  {"—", "-"},
+      {"−", "-"}, {"×", "x"},  {"µ", "u"},  {"²", "^2"}, {"±", "+-"}};
   for (const auto& [sign, replacement] : kSigns) {
     for (size_t at = 0; (at = text.find(sign, at)) != std::string::npos; at += replacement.size())
       text.replace(at, sign.size(), replacement);
@@ -68,12 +64,8 @@ std::string plain(std::string text) {
   return text;
 }
 
-std::string without_commas(std::string text) {
-  std::erase(text, ',');
-  return text;
-}
-
-double number_in(const std::string& digits) {
+double number_in(std::string digits) {
+  std::erase(digits, ',');
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc()) {
@@ -104,21 +96,20 @@ const Unit& unit_named(const std::string& name) {
   for (const Unit& unit : kUnits) {
     if (unit.name == name) return unit;
   }
-  std::string known;
-  for (const Unit& unit : kUnits) known += (known.empty() ? "" : ", ") + std::string(unit.name);
-  throw std::invalid_argument("has the unit '" + name + "', which is none of: " + known);
+  throw std::invalid_argument("has the unit '" + name + "', which is none of: " +
+                              io::joined(kUnits | std::views::transform(&Unit::name)));
 }
 
 std::vector<UnitReading> readings(const Unit& unit) {
   const std::string name(unit.name), binary(unit.binary);
   std::vector<UnitReading> all{{unit.factor, name}};
-  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, {kMi, kGi}});
+  if (!binary.empty()) all.push_back({unit.binary_factor, binary, binary, kMi, kGi});
   // 4800 MiB printed as 4.8 GB.
-  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", {kMi, 1000 * kMi}});
+  if (name == "GB") all.push_back({1000 * kMi, name, "1000 MiB", kMi, 1000 * kMi});
   return all;
 }
 
-// What decimals mean: 1.28 - 0.005 is 1.275, which a sum of binary fractions misses.
+// The nearest decimal: 1.28 - 0.005 is 1.275, which a sum of binary fractions misses.
 double as_decimal(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.12g", value);
@@ -130,36 +121,40 @@ double with_gain(double ratio, double factor) {
   return ratio >= 1 ? 1 + (ratio - 1) * factor : 1 / (1 + (1 / ratio - 1) * factor);
 }
 
-// The least and the most of a range of which both ends are off by a factor.
+// A range whose ends may both be off by a factor.
 Window off_by_factor(const Figure& f, double factor) {
   if (!f.is_ratio()) return {f.low / factor, f.high * factor};
   return {std::min(with_gain(f.low, factor), with_gain(f.low, 1 / factor)),
           std::max(with_gain(f.high, factor), with_gain(f.high, 1 / factor))};
 }
 
-Figure::Relation relation_of(const std::string& sign, bool range) {
-  if (sign == "up to ") return Figure::Relation::kUpTo;
-  if (range) return Figure::Relation::kBetween;
-  if (sign == "<=") return Figure::Relation::kAtMost;
-  if (sign == "<") return Figure::Relation::kBelow;
-  if (sign == ">=") return Figure::Relation::kAtLeast;
-  if (sign == ">") return Figure::Relation::kAbove;
-  return Figure::Relation::kEqual;
+Figure::Relation relation_of(std::string_view sign) {
+  using enum Figure::Relation;
+  constexpr std::pair<std::string_view, Figure::Relation> kSigns[] = {
+      {"up to ", kUpTo}, {"<=", kAtMost}, {"<", kBelow}, {">=", kAtLeast}, {">", kAbove}};
+  const auto found = std::ranges::find(kSigns, sign, &std::pair<std::string_view, Figure::Relation>::first);
+  return found == std::end(kSigns) ? kEqual : found->second;
 }
 
 }  // namespace
 
 Tolerance parse_tolerance(const std::string& given) {
+  struct Form {
+    std::regex text;
+    Tolerance::Kind kind;
+    double unit, least;
+  };
+  static const Form kForms[] = {{std::regex(R"((\d+\.?\d*) ?%)"), Tolerance::Kind::kShare, 100, 0},
+                                {std::regex(R"(factor (\d+\.?\d*))"), Tolerance::Kind::kFactor, 1, 1},
+                                {std::regex(R"(\+- ?(\d+\.?\d*))"), Tolerance::Kind::kPlusMinus, 1, 0}};
   refuse_long(given);
   const std::string text = plain(given);
-  std::smatch m;
   if (text == "as printed") return {};
-  if (std::regex_match(text, m, std::regex(R"((\d+\.?\d*) ?%)")))
-    return {Tolerance::Kind::kShare, number_in(m[1]) / 100};
-  if (std::regex_match(text, m, std::regex(R"(factor (\d+\.?\d*))")) && number_in(m[1]) >= 1)
-    return {Tolerance::Kind::kFactor, number_in(m[1])};
-  if (std::regex_match(text, m, std::regex(R"(\+- ?(\d+\.?\d*))")))
-    return {Tolerance::Kind::kPlusMinus, number_in(m[1])};
+  std::smatch m;
+  for (const Form& form : kForms) {
+    if (std::regex_match(text, m, form.text) && number_in(m[1]) >= form.least)
+      return {form.kind, number_in(m[1]) / form.unit};
+  }
   throw std::invalid_argument("must be \"as printed\", \"5 %\", \"factor 2\" or \"+-0.2\", not '" + given +
                               "'");
 }
@@ -181,14 +176,14 @@ Figure parse_figure(const std::string& given) {
     f.exponent_of = m[1].matched ? m[1].str() : "T";
     f.low = f.high = !m[1].matched ? 0 : m[2].matched ? number_in(m[2]) : 1;
   } else if (std::regex_match(text, m, kNumber)) {
-    const std::string first = without_commas(m[2]), sign = m[1];
-    f.about = sign == "~";
-    f.relation = relation_of(sign, m[4].matched);
-    f.low = f.high = number_in(first);
-    if (m[4].matched) f.high = number_in(without_commas(m[4]));
+    f.about = m[1] == "~";
+    const bool range = m[4].matched && m[1] != "up to ";  // another sign before a range says nothing
+    f.relation = range ? Figure::Relation::kEqual : relation_of(m[1].str());
+    f.low = number_in(m[2]);
+    f.high = m[4].matched ? number_in(m[4]) : f.low;
     if (f.high < f.low)
       throw std::invalid_argument("has a range that ends before it begins: '" + given + "'");
-    f.last_digit = last_digit_of(first);
+    f.last_digit = last_digit_of(m[2]);
     const Unit& unit = unit_named(m[5].length() ? m[5].str() : m[3].str());
     f.units = readings(unit);
     f.duration = unit.duration;
@@ -202,25 +197,24 @@ Figure parse_figure(const std::string& given) {
 }
 
 Window Figure::window(const Tolerance& tolerance, const UnitReading& unit) const {
-  const double scale = unit.factor;
+  const double scale = unit.factor, first = low * scale, last = high * scale;
+  const Window within = around(tolerance);
   switch (relation) {
-    case Relation::kAtMost:
-      return {.high = high * scale};
-    case Relation::kBelow:
-      return {.high = std::nextafter(high * scale, 0.0)};
-    case Relation::kAtLeast:
-      return {.low = low * scale};
-    case Relation::kAbove:
-      return {.low = std::nextafter(low * scale, INFINITY)};
-    case Relation::kUpTo:
-      return {around(tolerance).low * scale, high * scale};
     case Relation::kEqual:
-    case Relation::kBetween:
-      break;
+      return {side == Side::kAtMost ? -INFINITY : within.low * scale,
+              side == Side::kAtLeast ? INFINITY : within.high * scale};
+    case Relation::kUpTo:
+      return {within.low * scale, last};
+    case Relation::kAtMost:
+      return {.high = last};
+    case Relation::kBelow:
+      return {.high = std::nextafter(last, 0.0)};
+    case Relation::kAtLeast:
+      return {.low = first};
+    case Relation::kAbove:
+      return {.low = std::nextafter(first, INFINITY)};
   }
-  const Window window = around(tolerance);
-  return {side == Side::kAtMost ? -INFINITY : window.low * scale,
-          side == Side::kAtLeast ? INFINITY : window.high * scale};
+  throw std::logic_error("a figure of no relation");
 }
 
 Window Figure::around(const Tolerance& tolerance) const {
@@ -247,7 +241,7 @@ std::string Figure::in_unit(double value, const UnitReading& unit) const {
 }
 
 std::string short_number(double value) {
-  if (std::abs(value) < 1e-9) return "0";  // what is left of a difference of logarithms
+  if (std::abs(value) < 1e-9) return "0";  // rounding error of a difference of logarithms
   char text[32];
   // Whole numbers whole, and no powers of ten where the digits say the same.
   const double size = std::abs(value);

@@ -1,23 +1,23 @@
-// What became of one published figure: a row of claims.csv.
+// One published figure with its verdict: a row of claims.csv.
 #pragma once
 
+#include <span>
 #include <string>
 
-#include "harness/results/schema.h"
+#include "harness/claims/check.h"
+#include "harness/claims/claims.h"
 
 namespace kv::claims {
 
-struct FigureResult {
-  std::string source, claim, figure, check, replica, machine;
-  std::string published, computed, measured;
-  results::Number computed_value, measured_value, interval_low, interval_high;
-  std::string verdict, reason, note;
-  std::string text, title, document, where, quote, setting, how, run;
-
-  bool is_exact() const { return replica == "exact"; }
-  bool depends_on_machine() const { return machine == "yes"; }
+// The claim files must outlive it.
+struct FigureResult : Outcome {
+  const ClaimFile* file;
+  const Claim* claim;
+  const Statement* statement;
 };
 
-const results::Schema<FigureResult>& figure_schema();
+// claims.csv: everything that reports show, so that they need no claim file. The columns `how` and `run` are for readers who
+// want to check a figure again: the expressions with what their names stand for, and the sweep configs that they need.
+std::string claims_csv(std::span<const FigureResult> figures);
 
 }  // namespace kv::claims

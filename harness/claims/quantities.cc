@@ -5,11 +5,11 @@
 #include <set>
 
 #include "harness/experiments/written_columns.h"
+#include "harness/io/text.h"
 #include "harness/math/stats.h"
 #include "harness/measure/sample_columns.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
-#include "harness/results/row.h"
+#include "harness/results/table.h"
 
 namespace kv::claims {
 
@@ -39,18 +39,23 @@ std::string described(const Quantity& q) {
   return text;
 }
 
-// "; variants there are contiguous, contiguous/q8_0": of the first column in which no cell is what is wanted.
+// Texts of a cell's column; a variant may be given as the config writes it, or as it is printed.
+std::set<std::string> texts_of(const results::Row& cell, const std::string& column) {
+  std::set<std::string> texts{cell.text(experiments::cell_table().at(column))};
+  if (column == results::kVariant.name) texts.insert(cell[results::kSeries]);
+  return texts;
+}
+
+// "; it has the variant contiguous, contiguous/q8_0", for the first column in which no cell has the wanted text.
 std::string values_there(const std::vector<results::Row>& cells, const Quantity& q) {
   for (const auto& [column, wanted] : q.where) {
-    std::string there;
-    std::set<std::string> values;
+    std::vector<std::string> there;
     for (const results::Row& cell : cells) {
-      const std::string value_there = cell.text(experiments::cell_table().at(column));
-      for (const std::string& value : {value_there, column == "variant" ? cell[results::kSeries] : ""}) {
-        if (!value.empty() && values.insert(value).second) there += (there.empty() ? "" : ", ") + value;
+      for (const std::string& text : texts_of(cell, column)) {
+        if (!text.empty() && !std::ranges::count(there, text)) there.push_back(text);
       }
     }
-    if (!values.count(wanted)) return "; it has the " + column + " " + there;
+    if (!std::ranges::count(there, wanted)) return "; it has the " + column + " " + io::joined(there);
   }
   return "";
 }
@@ -58,11 +63,8 @@ std::string values_there(const std::vector<results::Row>& cells, const Quantity&
 const results::Row& cell_of(const std::vector<results::Row>& cells, const Quantity& q) {
   const results::Row* found = nullptr;
   for (const results::Row& cell : cells) {
-    const bool here = std::all_of(q.where.begin(), q.where.end(), [&](const auto& wanted) {
-      // A variant may be given as it was written, or as it is printed.
-      return cell.text(experiments::cell_table().at(wanted.first)) == wanted.second ||
-             (wanted.first == "variant" && cell[results::kSeries] == wanted.second);
-    });
+    const bool here = std::ranges::all_of(
+        q.where, [&](const auto& wanted) { return texts_of(cell, wanted.first).contains(wanted.second); });
     if (results::is_aa_test(cell) || !here) continue;
     if (found)
       throw std::invalid_argument("several cells are " + described(q) + ": " + (*found)[results::kCell] +
@@ -70,21 +72,19 @@ const results::Row& cell_of(const std::vector<results::Row>& cells, const Quanti
     found = &cell;
   }
   if (!found) throw std::invalid_argument("no cell is " + described(q) + values_there(cells, q));
-  if ((*found)[results::kStatus] != results::Status::kOk)
-    throw NotMeasured((*found)[results::kCell] + ": " + results::text_of((*found)[results::kStatus]) + ": " +
-                      (*found)[results::kReason]);
-  return *found;
-}
-
-double increases(const std::vector<double>& samples) {
-  double count = 0;
-  for (size_t i = 1; i < samples.size(); ++i) count += samples[i] > samples[i - 1];
-  return count;
+  const results::Row& cell = *found;
+  if (cell[results::kStatus] != results::Status::kOk)
+    throw NotMeasured(cell[results::kCell] + ": " + results::text_of(cell[results::kStatus]) + ": " +
+                      cell[results::kReason]);
+  return cell;
 }
 
 double taken(const std::string& take, const std::vector<double>& samples) {
+  if (take == "median") return math::median(samples);
   if (take == "sum") return std::accumulate(samples.begin(), samples.end(), 0.0);
-  return take == "median" ? math::median(samples) : increases(samples);
+  double increases = 0;
+  for (size_t i = 1; i < samples.size(); ++i) increases += samples[i] > samples[i - 1];
+  return increases;
 }
 
 double required(const results::Row& row, const results::AnyColumn& column) {
@@ -120,23 +120,28 @@ std::vector<double> take_steps(const std::vector<results::Row>& steps, const res
 
 }  // namespace
 
-void Quantities::add(const std::string& run, std::vector<std::filesystem::path> folders) {
-  for (auto& folder : folders) runs_[run].push_back(std::make_shared<Folder>(std::move(folder)));
+std::string cell_column(const std::string& name) {
+  const results::AnyColumn* column = experiments::cell_table().find(name);
+  return column ? std::string(column->name) : "";
 }
 
-const std::vector<std::shared_ptr<Quantities::Folder>>& Quantities::folders(const std::string& run) const {
-  const auto found = runs_.find(run);
-  if (found == runs_.end()) throw NotMeasured("the run '" + run + "' was stopped");
-  return found->second;
+std::string sample_column(const std::string& name) {
+  const results::AnyColumn* column = experiments::step_column(name);
+  return column ? std::string(column->name) : "";
+}
+
+void Quantities::add(const std::string& run, const std::vector<std::filesystem::path>& folders) {
+  for (const auto& folder : folders) runs_[run].push_back(std::make_shared<Folder>(folder));
 }
 
 Measured Quantities::find(const Quantity& q) const {
+  const auto run = runs_.find(q.run);
+  if (run == runs_.end()) throw NotMeasured("the run '" + q.run + "' was stopped");
   Measured found;
-  for (const auto& folder : folders(q.run)) {
+  for (const auto& folder : run->second) {
     const results::Row& cell = cell_of(folder->cells, q);
     if (!q.take.empty()) {
-      const std::vector<double> values = take_steps(folder->steps(), cell, q);
-      found.values.insert(found.values.end(), values.begin(), values.end());
+      std::ranges::copy(take_steps(folder->steps(), cell, q), std::back_inserter(found.values));
       continue;
     }
     found.values.push_back(required(cell, experiments::cell_table().at(q.metric)));

@@ -1,4 +1,4 @@
-// What runs of the driver have measured, looked up the way claims name it.
+// Measurements of the driver's runs, looked up as claims name them.
 #pragma once
 
 #include <filesystem>
@@ -14,30 +14,32 @@
 
 namespace kv::claims {
 
-// Why there is no value: the cell did not run, with its own reason.
+// There is no value, with the reason of the cell that did not run.
 class NotMeasured : public std::runtime_error {
   using runtime_error::runtime_error;
 };
 
 struct Measured {
-  std::vector<double> values;  // one a repetition where `take` says what of it, else one a seed
-  // Of a single value, where the run has put one beside it: columns NAME_ci_low and NAME_ci_high.
+  std::vector<double> values;  // one a repetition with `take`, else one a seed
+  // The interval of a single value that has columns NAME_ci_low and NAME_ci_high.
   std::optional<math::ConfidenceInterval> interval;
 };
 
 class Quantities {
  public:
   // The results folders of a run: one, or one a seed.
-  void add(const std::string& run, std::vector<std::filesystem::path> folders);
+  void add(const std::string& run, const std::vector<std::filesystem::path>& folders);
 
   // Throws std::invalid_argument where no cell or several are meant, NotMeasured where the cell has no value.
   Measured find(const Quantity& quantity) const;
 
  private:
   struct Folder;
-  const std::vector<std::shared_ptr<Folder>>& folders(const std::string& run) const;
-
   std::map<std::string, std::vector<std::shared_ptr<Folder>>> runs_;
 };
+
+// The column's own name, which may be given by an alias; empty if cells.csv, or samples.csv and growth.csv, have no such column.
+std::string cell_column(const std::string& name);
+std::string sample_column(const std::string& name);
 
 }  // namespace kv::claims

@@ -4,16 +4,12 @@
 #include <stdexcept>
 
 #include "harness/claims/check.h"
-#include "harness/claims/claims_text.h"
 #include "harness/claims/quantities.h"
-#include "harness/claims/what_was_run.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/replay/columns.h"
 #include "harness/io/json.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"
-#include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
 
 namespace kv::claims {
@@ -83,7 +79,7 @@ std::vector<PlannedRun> plan(const std::vector<ClaimFile>& files, const Reproduc
         runs.push_back(plan_run(file, name, options));
     }
   } catch (const std::invalid_argument&) {
-    fs::remove_all(options.out);  // was new or empty: the same command may be given again
+    fs::remove_all(options.out);  // it was new or empty: the same command may be given again
     throw;
   }
   return runs;
@@ -106,38 +102,6 @@ bool execute(const PlannedRun& run, const ReproduceOptions& options, Reproductio
   return true;
 }
 
-FigureResult figure_result(const ClaimFile& file, const Claim& claim, const Statement& s,
-                           const Outcome& outcome) {
-  FigureResult row;
-  row.source = file.name;
-  row.claim = claim.id;
-  row.figure = s.name;
-  row.check = s.check;
-  row.replica = s.exact ? "exact" : "qualitative";
-  row.machine = s.depends_on_machine() ? "yes" : "no";
-  row.published = s.published.text;
-  row.computed = outcome.computed;
-  row.measured = outcome.measured;
-  if (outcome.computed_value) row.computed_value = *outcome.computed_value;
-  if (outcome.measured_value) row.measured_value = *outcome.measured_value;
-  if (outcome.interval) {
-    row.interval_low = outcome.interval->low;
-    row.interval_high = outcome.interval->high;
-  }
-  row.verdict = outcome.verdict.name;
-  row.reason = outcome.reason;
-  row.note = s.note;
-  row.text = claim.text;
-  row.title = file.title;
-  row.document = file.document;
-  row.where = claim.place;
-  row.quote = claim.quote;
-  row.setting = claim.setting;
-  row.how = how_checked(s);
-  row.run = runs_of(file, s);
-  return row;
-}
-
 std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
                                     const std::map<std::string, Quantities>& quantities,
                                     const ReproduceOptions& options) {
@@ -149,21 +113,11 @@ std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
       for (const Statement& s : claim.statements) {
         if (options.stop()) return rows;
         if (wanted(s, options))
-          rows.push_back(figure_result(file, claim, s, check(s, quantities.at(file.name), counted)));
+          rows.push_back({check(s, quantities.at(file.name), counted), &file, &claim, &s});
       }
     }
   }
   return rows;
-}
-
-void write(const std::vector<ClaimFile>& files, const ReproduceOptions& options,
-           const std::vector<FigureResult>& figures) {
-  nlohmann::json environment = measure::describe_environment();
-  environment["quick"] = options.quick;
-  results::write_whole(options.out / "env.json", io::json_text(environment, 2) + "\n");
-  results::write_whole(options.out / "claims.csv", results::csv_text(figure_schema(), figures));
-  results::write_whole(options.out / "claims.md", claims_markdown(files, figures));
-  results::write_whole(options.out / "summary.md", claims_summary(files, figures));
 }
 
 }  // namespace
@@ -181,11 +135,15 @@ Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptio
   try {
     result.figures = check_all(files, quantities, options);
   } catch (const std::invalid_argument&) {
-    if (runs.empty()) fs::remove_all(options.out);  // as in plan()
+    if (runs.empty()) fs::remove_all(options.out);  // the same command may be given again
     throw;
   }
   result.finished = !options.stop();
-  if (result.finished) write(files, options, result.figures);
+  if (!result.finished) return result;
+  nlohmann::json environment = measure::describe_environment();
+  environment["quick"] = options.quick;
+  results::write_whole(options.out / "env.json", io::json_text(environment, 2) + "\n");
+  results::write_whole(options.out / "claims.csv", claims_csv(result.figures));
   return result;
 }
 

@@ -1,9 +1,7 @@
 // Runs what claims need, checks every figure, and writes the verdicts.
 //
-//   claims.csv    one row a figure
-//   claims.md     the same to read, a table a claim, with quotes and arithmetic
-//   summary.md    a line a claim, as the README has it
-//   runs/NAME/    results folders of what was measured, with the configs as run
+//   claims.csv    one row a figure; plots/claims.py makes report.html, claims.md and summary.md of it
+//   runs/NAME/    results folders of the runs, with their configs
 #pragma once
 
 #include <filesystem>
@@ -33,7 +31,8 @@ struct Reproduction {
   std::vector<FigureResult> figures;
 };
 
-// Throws std::invalid_argument for what the user can fix, before anything is run where that can be known.
+// Throws std::invalid_argument for a mistake that the user can fix, before anything is run where that can be known. `files` must
+// outlive the figures.
 Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options);
 
 }  // namespace kv::claims

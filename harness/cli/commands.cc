@@ -13,8 +13,8 @@
 #include <span>
 #include <stdexcept>
 
-#include "harness/claims/claims_list.h"
-#include "harness/claims/claims_text.h"
+#include "harness/claims/choose.h"
+#include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/shards.h"
@@ -144,7 +144,7 @@ int eval(const EvalOptions& options) {
 
 int reproduce(const ReproduceOptions& options) {
   if (options.list) {
-    std::fputs(claims::claims_list(claims::choose_claims({}), options.names).c_str(), stdout);
+    std::fputs(claims::claims_list(options.names).c_str(), stdout);
     return 0;
   }
   const std::vector<claims::ClaimFile> files = claims::choose_claims(options.names);
@@ -172,8 +172,7 @@ int reproduce(const ReproduceOptions& options) {
     std::printf("stopped; nothing is checked before everything is measured\n");
     return kStopped;
   }
-  std::printf("%s\nresults: %s\n", claims::claims_table(files, result.figures).c_str(),
-              folder.string().c_str());
+  std::printf("%s\nresults: %s\n", claims::claims_table(result.figures).c_str(), folder.string().c_str());
   std::fflush(stdout);
   const int drawn = options.no_plots ? 0 : draw(folder.string());
   return result.any_failed ? kCellFailed : drawn;

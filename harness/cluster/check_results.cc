@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using Medians = std::map<std::string, std::vector<double>>;  // by a benchmark's name, in order of repetition
 
-// Files keep nine digits of each number, and an interval is computed of several.
+// Files keep nine digits of each number, and an interval is computed from several numbers.
 constexpr double kTolerance = 1e-6;
 
 void check_environment(const nlohmann::json& environment, const std::string& config, Check& check) {
@@ -72,7 +72,7 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
   }
 }
 
-// Payload, metadata and slack of a cell, computed anew; nothing for experiments that count bytes at several lengths.
+// Computes a cell's payload, metadata and slack again; nothing for experiments that count bytes at several lengths.
 std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
   const auto prompt_tokens = experiments::experiment_of(point).prompt_tokens;
   if (cell.uncached || !prompt_tokens) return std::nullopt;
@@ -81,7 +81,7 @@ std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measu
   return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
 }
 
-// As the key is now: earlier versions named the A/A test otherwise.
+// The current key; earlier versions named the A/A test otherwise.
 std::string current_key(const results::Row& row) {
   constexpr std::string_view kOld = " null";
   if (!results::is_aa_test(row) || !row[results::kCell].ends_with(kOld)) return row[results::kCell];

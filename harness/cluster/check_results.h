@@ -1,4 +1,4 @@
-// Whether a results folder holds together: what `kvlab check-results` says before others' results are shown.
+// Checks that a results folder is consistent, for `kvlab check-results`: others' results are shown only after it.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@ namespace kv::cluster {
 
 struct Check {
   size_t cells = 0, closed_forms = 0, intervals = 0,
-         ratios = 0;                  // how many were looked at, or computed again
-  std::vector<std::string> findings;  // what does not hold
-  std::vector<std::string> notes;     // what could not be checked, and why
+         ratios = 0;                  // counts of what was read or computed again
+  std::vector<std::string> findings;  // violations
+  std::vector<std::string> notes;     // checks that could not be made, with the reason
 };
 
 // Reads schema and values, the config's hash, the sweep that it plans, bytes by the closed form, and intervals and ratios

@@ -20,7 +20,7 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // cell, host
 
-// Where a row comes from.
+// A row and the part that it comes from.
 struct Kept {
   results::Row row;
   const Part* part;
@@ -53,7 +53,7 @@ std::map<Key, Kept> rows_of(const std::vector<Part>& parts) {
   return rows;
 }
 
-// What a cache holds and how exact it is does not depend on the machine. Scratch space is one buffer a thread.
+// A cache's bytes and errors do not depend on the machine. Scratch space is one buffer a thread.
 bool belongs_to_sweep(std::string_view column, bool same_threads) {
   if (column == "bytes_device_peak") return false;
   if (column == "bytes_workspace_peak") return same_threads;
@@ -64,7 +64,7 @@ bool belongs_to_sweep(std::string_view column, bool same_threads) {
 
 std::vector<std::string> findings_in(const std::map<Key, Kept>& rows) {
   std::vector<std::string> findings;
-  const results::Row* first = nullptr;  // of the cell; the map has all hosts of a cell side by side
+  const results::Row* first = nullptr;  // the cell's first row; the map has all hosts of a cell side by side
   for (const auto& [key, kept] : rows) {
     const results::Row& row = kept.row;
     if (!first || (*first)[results::kCell] != row[results::kCell]) {
@@ -112,7 +112,7 @@ std::vector<results::Row> in_order(const std::vector<Part>& parts, const std::ma
   return cells;
 }
 
-// What all have alike.
+// The entries that both have alike.
 nlohmann::json common(const nlohmann::json& a, const nlohmann::json& b) {
   nlohmann::json both = nlohmann::json::object();
   for (const auto& [name, value] : a.items()) {
@@ -143,7 +143,7 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
   return all;
 }
 
-// The rows of cells that are kept of this part, each with its host where there are several.
+// The rows of this part's cells that are kept, each with its host where there are several.
 std::vector<results::Row> kept_rows(const Part& part, const std::vector<results::Row>& rows,
                                     const std::map<Key, Kept>& kept, bool several_hosts) {
   std::map<std::string, std::string> host_of;

@@ -15,11 +15,11 @@ namespace kv::cluster {
 struct MergeOptions {
   std::vector<std::filesystem::path> folders;
   std::filesystem::path out;
-  bool partial = false;  // though shards are missing
+  bool partial = false;  // allows missing shards
 };
 
 struct Merged {
-  std::vector<results::Row> cells;  // sorted by sweep point; of one point in the order of their run
+  std::vector<results::Row> cells;  // sorted by sweep point; within one in the order of their run
   std::vector<std::string> hosts;
   std::vector<std::string> findings;  // bytes and errors that differ from host to host
 };

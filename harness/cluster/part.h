@@ -16,7 +16,7 @@ std::string text_at(const nlohmann::json& environment, const char* pointer);
 
 struct Part {
   std::filesystem::path path;
-  std::string config;  // as run
+  std::string config;  // the text that ran
   nlohmann::json environment;
   std::vector<results::Row> cells;
   results::Table table;                                              // the columns of its cells.csv
@@ -27,10 +27,10 @@ struct Part {
 // or lacks a file.
 Part read_part(const std::filesystem::path& path);
 
-// Throws std::invalid_argument with what differs unless both are of one config and one binary, and where they share a host,
-// of one machine.
+// Throws std::invalid_argument with the difference unless both have one config and one binary, and one machine where they
+// share a host.
 void require_same_run(const Part& first, const Part& other);
-// And unless the parts are all shards of the sweep.
+// Throws std::invalid_argument unless the parts are all shards of the sweep.
 void require_all_shards(const std::vector<Part>& parts);
 
 }  // namespace kv::cluster

@@ -47,7 +47,7 @@ std::string command_text(const std::vector<std::string>& words) {
 
 std::string array_script(const SlurmOptions& options) {
   const std::string name = options.config.stem().string(), shards = std::to_string(options.shards);
-  // Exclusive: what runs beside a measurement is measured, too. A task whose node is lost goes back into the queue, where
+  // Exclusive, since other work on the node would disturb the times. A task whose node is lost goes back into the queue, where
   // --resume goes on.
   std::string text = head(options, "kvlab-" + name, "shard-%a.txt") + "#SBATCH --array=1-" + shards + "%" +
                      std::to_string(options.nodes) +

@@ -1,4 +1,4 @@
-// A sweep as a Slurm array job: what `kvlab sbatch` writes.
+// A sweep as a Slurm array job, as `kvlab sbatch` writes it.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ struct SlurmOptions {
   int nodes = 1;                 // at once
   int shards = 1;
   std::string partition, time;       // empty: the cluster's default
-  std::vector<std::string> options;  // others of sbatch, as "--account=x"
-  // What the launcher sets for the program, as "NAME=value".
+  std::vector<std::string> options;  // other options of sbatch: "--account=x"
+  // Environment variables that the launcher sets for the program: "NAME=value".
   std::vector<std::string> environment;
 };
 
@@ -24,7 +24,7 @@ std::string array_script(const SlurmOptions& options);
 // Merges the shards' folders into `out`/merged.
 std::string merge_script(const SlurmOptions& options);
 
-// Where the scripts lie, and the commands that submit them; `job` is the array's number, or what stands for it.
+// The scripts' paths, and the commands that submit them; `job` is the array's number, or a placeholder for it.
 std::filesystem::path array_path(const SlurmOptions& options);
 std::filesystem::path merge_path(const SlurmOptions& options);
 std::vector<std::string> submit_array(const SlurmOptions& options);

@@ -6,7 +6,7 @@
 
 namespace kv::io {
 
-// In code points, so that an en dash counts once.
+// Counts code points, so that an en dash counts once.
 size_t text_width(const std::string& text);
 
 // Columns as wide as they need, the first `left_columns` left-aligned; the first row is the head.

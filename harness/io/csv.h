@@ -17,8 +17,8 @@ struct CsvTable {
 // With its line feed.
 std::string csv_line(const CsvRecord& fields);
 
-// A last line without a line feed was cut off by a killed program, and is dropped. Throws std::invalid_argument for a file that cannot be read and for what is no such table. An empty file has no
-// header.
+// Drops a last line without a line feed, which a killed program has cut off. Throws std::invalid_argument for a
+// file that cannot be read or is no such table. An empty file has no header.
 CsvTable read_csv(const std::filesystem::path& path);
 
 }  // namespace kv::io

@@ -1,4 +1,4 @@
-// A hash that is the same everywhere: of texts and files, to tell whether two are the same.
+// A hash of texts and files that is the same on every machine, to find out if two are equal.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace kv::io {
 
 // FNV-1a, 64 bits. Not against forgery.
 uint64_t hash(std::string_view text);
-// Of a file's bytes. Throws std::runtime_error where it cannot be read.
+// Hashes a file's bytes. Throws std::runtime_error where it cannot be read.
 uint64_t hash_of_file(const std::filesystem::path& path);
-// As 16 hexadecimal digits.
+// 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);
 
 }  // namespace kv::io

@@ -1,4 +1,4 @@
-// JSON that others wrote, read within bounds; and ours, written whatever is in its texts.
+// Reads JSON of others within bounds, and writes ours whatever its texts hold.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace kv::io {
 
-// Discarded, in nlohmann's words, where the text is no JSON. Throws std::invalid_argument, which begins with `place`, where
-// it is nested so deep that copying, comparing and printing it would overflow the stack.
+// Returns a discarded value (nlohmann's word) if the text is no JSON. Throws std::invalid_argument, which begins with `place`, if it
+// is nested so deep that copying, comparing and printing it would overflow the stack.
 nlohmann::json parse_json(std::string_view text, const std::string& place);
 
 // nlohmann's own dump() throws at a text that is not UTF-8, as a file's name need not be: such bytes become U+FFFD.

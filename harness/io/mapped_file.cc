@@ -21,8 +21,8 @@ namespace {
   throw std::invalid_argument("cannot read " + path + ": " + reason);
 }
 
-// Mapped files, for the signal that the system sends where one of them has lost its end. A slot is free where its
-// begin is null; one that finds no free slot is not named.
+// Mapped files, for the handler of the signal that the system sends when one was truncated. A slot is free if its begin is null;
+// a file that finds no free slot is not named.
 struct Mapping {
   std::atomic<const std::byte*> begin = nullptr;
   std::atomic<const std::byte*> end = nullptr;

@@ -10,8 +10,8 @@ namespace kv::io {
 class MappedFile {
  public:
   // Throws std::invalid_argument with the path and the system's reason if it cannot be opened or is not a
-  // regular file. Where somebody cuts the file off while it is mapped, reading on ends the program with exit code 2
-  // and a line that names the file.
+  // regular file. If the file is truncated while it is mapped, reading beyond its end ends the program with exit
+  // code 2 and a line that names the file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -17,7 +17,7 @@ std::filesystem::path project_home() {
 
 namespace {
 
-// Files beside the one that is missing, here and in the project; of a bare name, the project's configs as well.
+// Files beside the missing one, here and in the project; for a bare name, the project's configs as well.
 std::set<std::string> names_beside(const std::filesystem::path& path) {
   constexpr size_t kMost = 10000;
   std::set<std::string> names;
@@ -42,7 +42,7 @@ std::string nearest_file(const std::filesystem::path& path) {
 }
 
 std::filesystem::path find(const std::string& path, const std::string& what) {
-  const std::filesystem::path inside = project_home() / path;  // `path` itself where that is absolute
+  const std::filesystem::path inside = project_home() / path;  // `path` itself if that is absolute
   std::error_code ignored;
   for (const std::filesystem::path& place : {std::filesystem::path(path), inside}) {
     if (std::filesystem::exists(place, ignored)) return place;

@@ -1,4 +1,4 @@
-// Where the project's own files are.
+// Paths of the project's own files.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ std::filesystem::path find_input(const std::string& path, const std::string& wha
 // The same for a model, which may be a folder.
 std::filesystem::path find_model(const std::string& path);
 
-// Whether a path names token ids rather than text: .npy (a 1-D array of u16, u32, i32 or i64), or .u16 or
+// True if a path names token ids rather than text: .npy (a 1-D array of u16, u32, i32 or i64), or .u16 or
 // .u32 (the little-endian numbers alone). harness/model/tokenize_text.py makes them with any Hugging Face
 // tokenizer.
 bool is_token_file(const std::string& path);

@@ -16,7 +16,7 @@
 namespace kv::io {
 namespace {
 
-constexpr int64_t kMooncakeBlock = 512, kBailianBlock = 16;  // tokens of an id
+constexpr int64_t kMooncakeBlock = 512, kBailianBlock = 16;  // tokens an id stands for
 
 std::optional<double> whole_number(const std::string& text) {
   double value = 0.0;

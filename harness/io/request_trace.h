@@ -14,20 +14,20 @@
 
 namespace kv::io {
 
-inline constexpr int64_t kMostRequestTokens = int64_t{1} << 24;  // of a prompt, and of an answer
+inline constexpr int64_t kMostRequestTokens = int64_t{1} << 24;  // in a prompt, and in an answer
 
 struct Request {
   double arrival_s = 0.0;  // after the trace's first request
   int64_t prompt_tokens = 0, output_tokens = 0;
-  std::vector<int64_t> prefix_ids;  // of the prompt's blocks, in order; empty where the trace has none
-  int64_t id_tokens = 0;            // of a block that has an id; the last may be shorter
-  int64_t session = -1;  // of requests that go on from one another; -1 where the trace does not say
+  std::vector<int64_t> prefix_ids;  // one a block of the prompt, in order; empty if the trace has none
+  int64_t id_tokens = 0;            // tokens in a block that has an id; the last may be shorter
+  int64_t session = -1;  // the same for requests that continue one another; -1 if the trace does not say
 };
 
 class RequestTrace {
  public:
-  // `path` ends with .jsonl, or is CSV. Throws std::invalid_argument where it cannot be read, or its header is
-  // of no format above.
+  // `path` ends with .jsonl, or is CSV. Throws std::invalid_argument if it cannot be read, or its header has
+  // no format above.
   explicit RequestTrace(const std::string& path);
   // False at the end. Throws std::invalid_argument, one line with the file and the line's number, for a line
   // that is no request, and where time goes back.
@@ -53,7 +53,7 @@ class RequestTrace {
   int64_t line_ = 0;
   bool started_ = false;
   double first_s_ = 0.0, last_s_ = 0.0;
-  std::unordered_map<int64_t, int64_t> sessions_;  // of Qwen-Bailian's chats
+  std::unordered_map<int64_t, int64_t> sessions_;  // by Qwen-Bailian's chats
 };
 
 }  // namespace kv::io

@@ -1,5 +1,5 @@
 // https://github.com/huggingface/safetensors: u64 length N, N bytes of JSON, then the data the JSON's offsets
-// point into. Every number of the header is taken for a lie until the file's own size agrees with it.
+// point into. No number of the header is trusted until the file's own size agrees with it.
 #include "harness/io/safetensors.h"
 
 #include <fcntl.h>
@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ranges>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "harness/io/json.h"
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
@@ -37,7 +39,7 @@ constexpr Dtype kDtypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E5M2",
                              {"I32", 4},     {"U32", 4}, {"F32", 4}, {"F64", 8},     {"I64", 8},
                              {"U64", 8},     {"C64", 8}};
 
-// Where in which file something is wrong: every refusal is one line that begins with this.
+// The place of a mistake: every refusal is one line that begins with it.
 struct Place {
   const std::string& path;
   std::string tensor = {};
@@ -58,9 +60,8 @@ int64_t element_bytes(const std::string& dtype, const Place& place) {
   for (const Dtype& known : kDtypes) {
     if (known.name == dtype) return known.bytes;
   }
-  std::string names;
-  for (const Dtype& known : kDtypes) names += (names.empty() ? "" : ", ") + std::string(known.name);
-  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " + names);
+  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " +
+               joined(kDtypes | std::views::transform(&Dtype::name)));
 }
 
 const json& member(const json& entry, const char* key, json::value_t type, const Place& place) {

@@ -17,12 +17,12 @@ namespace kv::io {
 class SafetensorsFile {
  public:
   struct Tensor {
-    std::string dtype;  // as in the file: "F32", "F16", "BF16", …
+    std::string dtype;  // the file's own name: "F32", "F16", "BF16", …
     std::vector<int64_t> shape;
     std::span<const std::byte> bytes;
     int64_t elements() const;
   };
-  // Throws std::invalid_argument: one line with what, where, what would be right.
+  // Throws std::invalid_argument: one line with the mistake, its place and what would be right.
   explicit SafetensorsFile(const std::string& path);
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }

@@ -1,4 +1,4 @@
-// What others wrote, fit to be shown or stored: a name of a file may be any bytes, a value of a config any number of them.
+// Texts of others, made fit to be shown or stored: a file's name may be any bytes, a config's value any number of them.
 #pragma once
 
 #include <string>
@@ -12,8 +12,15 @@ std::string as_utf8(std::string_view text);
 // At most about so many bytes of it, the middle left out: a message begins with the place and ends with what is right.
 std::string shortened(const std::string& text, size_t most);
 
-// A message as a terminal is given it: UTF-8, no control characters, a few lines at most however much it quotes.
+// A message fit for a terminal: UTF-8, no control characters, a few lines at most however much it quotes.
 // Lines that are indented, as a spec with its mistake marked, stay lines of their own.
 std::string as_message(std::string_view text);
+
+// "a, b, c".
+std::string joined(const auto& texts, const char* between = ", ") {
+  std::string all;
+  for (const auto& text : texts) all += (all.empty() ? "" : between) + std::string(text);
+  return all;
+}
 
 }  // namespace kv::io

@@ -9,7 +9,7 @@ namespace kv::io {
 struct TextTable {
   struct Field {
     std::string text;
-    std::string mark = {};  // of the footnote: "*" or "[1]"
+    std::string mark = {};  // the footnote's: "*" or "[1]"
   };
   struct Row {
     std::string label;
@@ -23,7 +23,7 @@ struct TextTable {
   std::string title;
   std::string facts;                            // a sentence or two
   std::string corner;                           // heads the labels
-  std::vector<std::vector<std::string>> heads;  // of the columns, each in lines
+  std::vector<std::vector<std::string>> heads;  // one a column, each in lines
   std::vector<Row> rows;
   std::vector<Note> notes;
 

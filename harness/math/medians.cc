@@ -32,7 +32,7 @@ double widening(size_t n) {
 }
 
 struct Side {
-  double median, variance;  // of the logarithms; the variance is the median's
+  double median, variance;  // in logarithms; the variance is the median's
   double degrees;
 };
 
@@ -127,8 +127,7 @@ double Ratio::p_value() const {
 
 namespace {
 
-// What the statistic is, of one index after another where `together`, else of one side's values after another's: the
-// values that vary, a list for each thing that varies alone.
+// The statistic's values: one list over the indices if `together`, else a list for each side, whose values vary alone.
 std::vector<std::vector<double>> variations(std::span<const std::vector<double>> sides, bool together,
                                             const std::function<double(std::span<const double>)>& statistic) {
   std::vector<double> medians;

@@ -1,7 +1,7 @@
 // Intervals of medians of times, and verdicts on their ratios.
 //
 // One value a repetition: steps inside one share its clock, its neighbours and its memory layout, are correlated, and
-// would give intervals that are far too narrow. Of so few values a percentile bootstrap of the median is too narrow
+// would give intervals that are far too narrow. A percentile bootstrap of a median of so few values is too narrow
 // (at 7 repetitions it covers 87 %), since it can only give one of the values. So this is Student's interval of the
 // logarithms of the repetitions' medians (times are skewed to the right), around their median instead of their mean;
 // of a ratio, Welch's. tests/harness/math/coverage_test.cc measures what they cover.
@@ -21,18 +21,18 @@ inline constexpr double kConfidence = 0.95;
 // probability 1 - confidence.
 double student_quantile(double confidence, double degrees);
 
-// Of the median of positive times, one a repetition. Fewer than kMinSamples of them give (-infinity, infinity).
+// The interval of the median of positive times, one a repetition. Fewer than kMinSamples of them give (-infinity, infinity).
 ConfidenceInterval median_interval(std::span<const double> times, double confidence = kConfidence);
 
-// Of the mean of positive values, each drawn for itself: Student's, of the logarithm of the mean, whose standard error is that
-// of the mean over the mean; so it contains the mean, and no end is negative. Fewer than kMinSamples give (-infinity, infinity).
+// The interval of the mean of positive values, each drawn for itself: Student's, of the logarithm of the mean, whose standard error
+// is that of the mean over the mean. So it contains the mean, and no end is negative. Fewer than kMinSamples give (-infinity, infinity).
 ConfidenceInterval interval_of_mean(std::span<const double> values, double confidence = kConfidence);
 
 // median(a) / median(b), of independent positive times, one a repetition.
 struct Ratio {
   double value;
-  double standard_error;  // of log(value)
-  double degrees;         // of freedom; 0 where a side has fewer than kMinSamples times
+  double standard_error;  // that of log(value)
+  double degrees;         // degrees of freedom; 0 where a side has fewer than kMinSamples times
   // (-infinity, infinity) without degrees of freedom.
   ConfidenceInterval interval(double confidence = kConfidence) const;
   // The probability of a ratio as far from 1 as this if the true one is 1; 1 without degrees of freedom.
@@ -45,9 +45,9 @@ struct Estimate {
   ConfidenceInterval interval;
 };
 // A statistic of several sides, as "concat / doubling - 1". Sides of as many values as each other belong together by
-// index, as repetitions of one sweep point and seeds of one workload do: the estimate is the median of what the statistic
-// is of each index, with Student's interval. Of unlike sides it is the statistic of their medians; each moves it alone,
-// and the variances add up (Welch). Logarithms are taken where all is positive. A side of one value is exact; with nothing
+// index, as repetitions of one sweep point and seeds of one workload do: the estimate is the median of the
+// statistic's values at each index, with Student's interval. For unlike sides it is the statistic of their medians; each moves it
+// alone, and the variances add up (Welch). Logarithms are taken where all is positive. A side of one value is exact; with nothing
 // else the interval is the value. A side of 2 to kMinSamples - 1 values gives (-infinity, infinity).
 Estimate estimate(std::span<const std::vector<double>> sides,
                   const std::function<double(std::span<const double> medians)>& statistic);

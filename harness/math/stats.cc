@@ -63,7 +63,7 @@ double mean_of(std::span<const Stretch> stretches) {
   return sum / count;
 }
 
-// Of a ratio of sums: the spread of what each stretch adds to it, sum - mean * count.
+// The standard error of a ratio of sums: the spread of what each stretch adds to it, sum - mean * count.
 double standard_error(std::span<const Stretch> stretches) {
   const double mean = mean_of(stretches), n = static_cast<double>(stretches.size());
   if (stretches.size() < kMinSamples) return std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
 // Counting happens twice on purpose: the public functions keep a sum for each kind, take/give_back keep the
-// allocator's own total and know nothing of kinds. assert_balanced holds the two against each other.
+// allocator's own total and know nothing of kinds. assert_balanced compares the two.
 #include "harness/memory/ledger.h"
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Not aligned_alloc: glibc asks for more than the size there and gives the ends back, so that a freed block is too small for
-// the next of its size, and a growing cache took new pages at every step although freed ones were kept. What malloc gave
+// the next of its size, and a growing cache took new pages at every step although freed ones were kept. The pointer that malloc gave
 // stands before the block.
 void* take_aligned(size_t bytes, size_t alignment) {
   void* given = std::malloc(bytes + alignment + sizeof given);

@@ -31,7 +31,7 @@ class Ledger : public Memory {
   std::byte* allocate(size_t bytes, ByteKind kind) override;
   std::byte* allocate_rows(size_t bytes, ByteKind kind, Tier tier) override;
   kv::cuda::Gpu* gpu() const override { return gpu_; }
-  // From now on a GPU's times are asked for.
+  // From now on a GPU's times are recorded.
   void time_gpu() { times_gpu_ = true; }
   GpuTime* gpu_time() override { return times_gpu_ && gpu_ ? &gpu_time_ : nullptr; }
   // Aborts with a line on stderr for a block that is not held: a cache has a bug that no figure would
@@ -45,18 +45,18 @@ class Ledger : public Memory {
   Count payload() const { return at(ByteKind::kPayload); }
   Count metadata() const { return at(ByteKind::kMetadata); }
   Count workspace() const { return at(ByteKind::kWorkspace); }
-  // What of all kinds together lies in a GPU's memory.
+  // Bytes of all kinds together in a GPU's memory.
   Count device() const;
-  // Of files, apart from all memory; `allocations` counts the times that one grew.
+  // Bytes in files, apart from all memory; `allocations` counts the times that one grew.
   Count disk() const;
-  // What has been read of files since the ledger began.
+  // Reads from files since the ledger began.
   struct DiskReads {
     int64_t bytes = 0, requests = 0;
-    double seconds = 0.0;  // of all requests together
-    double waited = 0.0;   // of them, while attention stood still
+    double seconds = 0.0;  // all requests together
+    double waited = 0.0;   // the part during which attention stood still
   };
   DiskReads disk_reads() const;
-  // Payload and metadata by tier. What was not allocated for a tier counts as hot.
+  // Payload and metadata by tier; bytes allocated for no tier count as hot.
   TierBytes tiers() const;
   // The tier of the payload or metadata that lies there; none where that is workspace, or not held.
   std::optional<Tier> tier_at(const std::byte* p) const;

@@ -22,7 +22,7 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
-// As Linux describes it ("32768K"). glibc's sysconf divides what CPUID says
+// In the form of Linux ("32768K"). glibc's sysconf divides what CPUID says
 // by thread counts that virtual machines make up, and can be ten times off.
 int64_t cache_bytes(int level) {
   for (int i = 0; i < 8; ++i) {
@@ -75,7 +75,7 @@ int64_t group_available_bytes(const fs::path& group, const GroupFiles& files) {
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - reclaimable_bytes(group, files)));
 }
 
-// Of a group and all around it, up to the root. In a container the path may be the host's, which is not there.
+// The least that a group and all groups around it leave, up to the root. In a container the path may be the host's, which is not there.
 int64_t least_available_bytes(const fs::path& root, fs::path path, const GroupFiles& files) {
   int64_t least = INT64_MAX;
   for (path = path.relative_path();; path = path.parent_path()) {

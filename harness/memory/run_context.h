@@ -1,5 +1,5 @@
-// What a run computes with: the device that its caches live on, the instruction set of the CPU's kernels, and
-// its threads. It is passed to whoever makes caches; nothing below reads a global for it.
+// The machine of a run: the device that its caches live on, the instruction set of the CPU's kernels, and its threads. Code that
+// makes caches is given it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What decodes several sequences of equal length in lockstep, whatever it keeps of their past: a model with a
-// cache (cached_model.h), or without any (uncached_model.h).
+// Decodes several sequences of equal length in lockstep: a model with a cache (cached_model.h), or without any
+// (uncached_model.h).
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ constexpr std::array kFamilies{
            .sinks = true},
 };
 
-// What GPT-2's files call it, and everybody else's.
+// A key's name in GPT-2's files, and in all others.
 constexpr std::array<std::pair<const char*, const char*>, 6> kOlderNames{
     {{"n_embd", "hidden_size"},
      {"n_inner", "intermediate_size"},
@@ -125,7 +125,7 @@ Rope read_scaling(const Settings& config, const Settings& rope, Rope r) {
   return r;
 }
 
-// Of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
+// RoPE of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
 // before, theta lay beside rope_scaling, and Gemma 3's sliding layers had rope_local_base_freq and no scaling.
 Rope read_rope(const Settings& config, const std::string& kind) {
   const bool local = kind == "sliding" && config.has("rope_local_base_freq");

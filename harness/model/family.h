@@ -15,14 +15,14 @@ enum class FeedForward : uint8_t { kGated, kPlain, kExperts };
 
 struct Family {
   std::string_view type;      // model_type
-  std::string_view defaults;  // a JSON object: what its class says where a file says nothing
+  std::string_view defaults;  // a JSON object: its class's values for keys that a file lacks
   FeedForward feed_forward = FeedForward::kGated;
   Norm norm = Norm::kRms;
   bool rotary = true;             // else learned positions
   bool windows = false;           // a window in its files is meant; Llama's is not
   bool norm_offset = false;       // norms multiply by 1 + weight
-  bool out_norms = false;         // of what attention and feed-forward add to the residual
-  bool head_norms = false;        // of every head's query and key
+  bool out_norms = false;         // norms of the outputs of attention and feed-forward
+  bool head_norms = false;        // norms of every head's query and key
   bool qkv_bias = false;          // whatever attention_bias says
   bool scaled_embedding = false;  // by sqrt(hidden_size)
   bool sinks = false;             // a learned logit a query head
@@ -38,7 +38,7 @@ struct HuggingFaceConfig {
 // file, what is wrong or not implemented, and what would be right.
 HuggingFaceConfig read_hugging_face_config(const std::string& path);
 
-// Whether its model_type is one of the table's.
+// True if its model_type is one of the table's.
 bool is_of_known_family(const std::string& path);
 
 }  // namespace kv::model

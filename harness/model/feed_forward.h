@@ -1,4 +1,4 @@
-// What follows attention in a layer: a gated or plain feed-forward, or a mixture of experts.
+// The part of a layer after attention: a gated or plain feed-forward, or a mixture of experts.
 #pragma once
 
 #include "harness/model/model.h"

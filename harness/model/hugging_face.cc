@@ -12,8 +12,8 @@
 namespace kv::model {
 namespace {
 
-// What tensors' names begin with: a text model's, GPT-2's, saved with its classifier or without, and the text model's
-// inside a multimodal one, as older and newer versions of transformers save it.
+// Prefixes of tensors' names: a text model's, GPT-2's, saved with its classifier or without, and the text model's inside a
+// multimodal one, by older and newer versions of transformers.
 constexpr std::array kPrefixes{"model.", "transformer.", "", "language_model.model.",
                                "model.language_model."};
 

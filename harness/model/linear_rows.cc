@@ -6,9 +6,9 @@
 namespace kv::model {
 namespace {
 
-constexpr float kNormEpsilon = 1e-6f;  // of the length of q and k, as in Qwen3-Next
+constexpr float kNormEpsilon = 1e-6f;  // added to the length of q and k, as in Qwen3-Next
 
-// Where the parts of a token's projections begin.
+// Offsets of the parts of a token's projections.
 struct Parts {
   explicit Parts(const LinearShape& s)
       : keys(int64_t{s.key_heads} * s.key_dim),

@@ -1,4 +1,4 @@
-// What stands between the projections of a gated DeltaNet layer and its state (Yang et al. 2024, arXiv:2412.06464, as
+// The steps between the projections of a gated DeltaNet layer and its state (Yang et al. 2024, arXiv:2412.06464, as
 // Qwen3-Next has it): a short convolution and the gates before the recurrence, a gated norm behind it.
 #pragma once
 
@@ -22,7 +22,7 @@ class LinearRows {
   std::span<StepInput> lay_out(const LinearShape& shape, const LayerWeights& layer,
                                std::span<const SequenceId> ids, int64_t n, const float* projected,
                                std::span<ConvolutionWindow> windows);
-  // What was written to the inputs' outputs, normed and gated, to [sequences, n, value_heads * value_dim].
+  // The outputs of the inputs' steps, normed and gated, to [sequences, n, value_heads * value_dim].
   void copy_out(const LinearShape& shape, const LayerWeights& layer, float epsilon, const float* projected,
                 float* out) const;
 

@@ -141,7 +141,7 @@ Tensors find_tensors(const io::MappedFile& file, const Header& header) {
 
 // Another theta's table would show most in the last row.
 void check_rotary_table(const std::string& path, const Tensors& tensors, const ModelConfig& config) {
-  constexpr float kRounding = 1e-2f;  // of angles that were computed in f32, far out
+  constexpr float kRounding = 1e-2f;  // the error of angles computed in f32, far out
   const size_t pairs = static_cast<size_t>(config.head_dim()) / 2;
   std::vector<float> want(2 * pairs), found(2 * pairs);
   rope_angles(config.rope, config.head_dim(), config.max_tokens - 1, want.data());

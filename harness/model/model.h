@@ -37,24 +37,24 @@ class Tokenizer {
 };
 
 enum class Norm : uint8_t { kRms, kLayer };            // RMSNorm; LayerNorm, with biases
-enum class Activation : uint8_t { kSilu, kGeluTanh };  // of the feed-forward; GELU by its tanh formula
+enum class Activation : uint8_t { kSilu, kGeluTanh };  // the feed-forward's; GELU by its tanh formula
 
 struct ModelConfig {
   int dim, hidden_dim, layers, q_heads, kv_heads, vocab_size;
   int max_tokens;           // the context it was trained for: llama2.c's seq_len
   int stated_head_dim = 0;  // 0: dim / q_heads
   float norm_epsilon = 1e-5f;
-  Rope rope{};         // of layers without a window
-  Rope window_rope{};  // of those with one
+  Rope rope{};         // for layers without a window
+  Rope window_rope{};  // for those with one
 
-  // What families differ by; the defaults are Llama's.
+  // Differences between families; the defaults are Llama's.
   std::vector<ModelLayer> kinds{};  // [layers]
-  LinearShape linear{};             // of those of kind "linear"
+  LinearShape linear{};             // for layers of kind "linear"
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
   bool rotary = true;  // RoPE; else a learned vector a position is added to the embedding
   float embedding_scale = 1.0f;
-  float query_scale = 1.0f;   // of queries, beside attention's own 1 / sqrt(head_dim)
+  float query_scale = 1.0f;   // for queries, beside attention's own 1 / sqrt(head_dim)
   float score_cap = 0.0f;     // soft-capping: a score s becomes cap * tanh(s / cap); 0: none
   float logit_cap = 0.0f;     // likewise, of the logits
   int experts_per_token = 0;  // mixture of experts; 0: one feed-forward for all
@@ -76,8 +76,8 @@ struct ModelConfig {
 // Who applies RoPE to queries and keys.
 enum class Rotary {
   kTrained,  // the model; positions it was not trained for are refused
-  kBeyond,   // the model, at any position: RoPE has a value there, but what the model makes of it nobody
-             // promised
+  kBeyond,   // the model, at any position: RoPE has a value there, but the model was not
+             // trained for it
   kCache,    // nobody yet: attention gets q and k before RoPE, to rotate them by their cache positions
 };
 
@@ -91,7 +91,7 @@ class Model {
   using Attention =
       std::function<void(int layer, int64_t n, const float* q, const float* k, const float* v, float* out)>;
 
-  // What a linear layer makes of n tokens between its projections: `projected` [n, recurrent_in] to out [n,
+  // A linear layer's work on n tokens between its projections: `projected` [n, recurrent_in] to out [n,
   // recurrent_out], with the tokens before them in a state that it keeps (linear_rows.h).
   using Recurrence = std::function<void(int layer, const float* projected, float* out)>;
 

@@ -18,10 +18,10 @@ class Settings {
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
 
-  // Sets what is not in the file; a null in it stays.
+  // Sets keys that the file lacks; a null in it stays.
   void set_defaults(const nlohmann::json& defaults);
   void set(int64_t value, const std::string& key) { object_[key] = value; }
-  // What the file calls `other` is `key` from here on. Messages name it as the file does.
+  // Renames the file's key `other` to `key` from here on; messages keep the file's name.
   void rename(const std::string& other, const std::string& key);
 
   bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }

@@ -1,4 +1,4 @@
-// Where a model's time goes: a scope in which the parts of its steps are timed and the weights that they read counted,
+// Divides a model's time: a scope in which the parts of its steps are timed and the weights that they read counted,
 // whichever forward pass it is.
 #pragma once
 
@@ -13,7 +13,7 @@ inline constexpr size_t kParts = 5;
 
 class StepParts {
  public:
-  // Of all steps that this thread runs from here on until this goes. One inside another hides it.
+  // Times all steps of this thread until it is destroyed. One inside another hides it.
   StepParts();
   ~StepParts();
   StepParts(const StepParts&) = delete;

@@ -20,7 +20,7 @@ class StepRows {
   // Model::Attention gives them. They and their outputs are there until the next layer's are laid out.
   std::span<StepInput> lay_out(const ModelConfig& config, int layer, std::span<const SequenceId> ids,
                                int64_t n, const float* q, const float* k, const float* v);
-  // What was written to the inputs' outputs, to [q_heads, sequences, n, head_dim].
+  // The outputs of the inputs' steps, to [q_heads, sequences, n, head_dim].
   void copy_out(const ModelConfig& config, float* out) const;
 
  private:

@@ -1,4 +1,4 @@
-// Where a model's tensors come from, by their names in a Hugging Face folder.
+// A source of a model's tensors, by their names in a Hugging Face folder.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct Ids {
   std::span<const std::byte> data;
 };
 
-// What stands in `text` between `begin` and the next `end`; empty if that is not there.
+// The part of `text` between `begin` and the next `end`; empty if they are not there.
 std::string between(std::string_view text, std::string_view begin, char end) {
   const size_t found = text.find(begin);
   if (found == text.npos) return "";

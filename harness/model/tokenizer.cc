@@ -1,8 +1,8 @@
 // llama2.c's tokenizer.bin and its greedy BPE.
 //
 // llama2.c scans the whole text for the best pair again after every merge, O(n²). Here the candidate pairs
-// wait in a heap (as in SentencePiece): the same merges in the same order, O(n log n). Which two ids make a
-// third is found once, when the file is read, so that encoding handles no strings.
+// wait in a heap (as in SentencePiece): the same merges in the same order, O(n log n). The pairs of ids that make a
+// third are found once, when the file is read, so that encoding handles no strings.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -115,8 +115,8 @@ uint64_t pair_key(int left, int right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
-// The bytes of the UTF-8 character that starts at `at`: a lead byte and its continuation bytes. What is not
-// UTF-8 comes out as short runs that no piece matches, and so as its bytes.
+// The bytes of the UTF-8 character that starts at `at`: a lead byte and its continuation bytes. Bytes that are not
+// UTF-8 come out as short runs that no piece matches, and so as themselves.
 size_t character_length(std::string_view text, size_t at) {
   size_t end = at + 1;
   while (end < text.size() && end - at < 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
@@ -128,7 +128,7 @@ size_t character_length(std::string_view text, size_t at) {
 struct Tokenizer::Impl {
   std::vector<Piece> pieces;
   bool byte_fallback = false;
-  std::unordered_map<std::string_view, int> ids;  // of the pieces that text can become; views into `pieces`
+  std::unordered_map<std::string_view, int> ids;  // for the pieces that text can become; views into `pieces`
   std::unordered_map<uint64_t, int> merges;       // pair_key(left, right) -> the id of both together
 
   Impl(const std::string& path, int vocab_size)

@@ -52,7 +52,7 @@ struct ExpertWeights {
   std::vector<float> b_gate{}, b_up{}, b_down{};  // biases of their outputs
 };
 
-// What a family does not have is empty.
+// Members that a family lacks are empty.
 struct LayerWeights {
   std::vector<float> attention_norm{}, ffn_norm{};            // [dim], before each
   std::vector<float> attention_norm_bias{}, ffn_norm_bias{};  // LayerNorm's
@@ -65,7 +65,7 @@ struct LayerWeights {
   WeightMatrix router{};          // [experts, dim]
   std::vector<float> b_router{};  // [experts]
   std::vector<ExpertWeights> experts{};
-  // Of a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out],
+  // For a layer with recurrent state instead of K and V: its projections, [recurrent_in, dim] and [dim, recurrent_out],
   // and what is between them (linear_rows.h).
   WeightMatrix recurrent_in{}, recurrent_out{};
   std::vector<float> convolution{};               // [kernel, channels], the oldest input first
@@ -80,9 +80,9 @@ struct ModelWeights {
   WeightMatrix positions{};                          // [max_tokens, dim], where they are learned
   std::vector<float> final_norm, final_norm_bias{};  // [dim]
   std::vector<LayerWeights> layers;
-  std::shared_ptr<const void> files;  // what the matrices point into
+  std::shared_ptr<const void> files;  // the matrices point into them
 
-  // What a step multiplies with, each matrix once.
+  // The matrices of a step, each once.
   std::vector<const WeightMatrix*> products() const;
 };
 

@@ -51,7 +51,7 @@ int64_t bytes_by_form(const CacheSize& size) {
 
 namespace {
 
-// Where what is kept depends on attention, filling has every query read all of it at every token.
+// If attention decides which rows are kept, filling makes every query read all of them at every token.
 double bytes_read_by_filling(const CacheSize& size, int64_t held_bytes) {
   if (!retention_of(size.spec).scores) return 0.0;
   return static_cast<double>(held_bytes) * static_cast<double>(size.tokens) * size.shape.q_heads /

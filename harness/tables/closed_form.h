@@ -12,8 +12,7 @@ namespace kv::tables {
 
 struct CacheSize {
   Spec spec;
-  CacheShape
-      shape;  // max_tokens: what is pre-allocated for; max_sequences: sequences of `tokens` tokens each
+  CacheShape shape;  // max_tokens: pre-allocated length; max_sequences: sequences of `tokens` tokens each
   int64_t tokens;
 };
 
@@ -24,7 +23,7 @@ int64_t bytes_by_form(const CacheSize& size);
 // than `limit_bytes`, or too long.
 std::optional<int64_t> bytes_by_ledger(const CacheSize& size, int64_t limit_bytes);
 
-// bytes_by_ledger once a size: the same cache is in several figures of a table's row.
+// Calls bytes_by_ledger once a size, since several figures of a table's row are about the same cache.
 class CountedBytes {
  public:
   explicit CountedBytes(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "harness/io/text.h"
 #include "harness/tables/memory_table.h"
 #include "harness/tables/model_memory.h"
 
@@ -74,12 +75,6 @@ FitResult result_of(const FitTable& table, const LayerSpecs& spec, const Fit& fi
   return row;
 }
 
-std::string joined(const std::vector<std::string>& stages) {
-  std::string all;
-  for (const std::string& stage : stages) all += (all.empty() ? "" : "/") + stage;
-  return all;
-}
-
 // Beyond the tokens that the model was trained for, the figure is marked, not cut: a model can be extended.
 io::TextTable::Field context_field(const FitTable& table, const Fit& fit, io::TextTable& text) {
   io::TextTable::Field shown = field(fit, kMostTokens, text);
@@ -139,7 +134,8 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
     }
     for (const int64_t tokens : table.lengths)
       fields.push_back(field(largest_batch(table.geometry, spec, tokens, left), kMostSequences, text));
-    text.rows.push_back({placement.empty() ? spec.print() : joined(stages(spec, placement)), fields});
+    text.rows.push_back(
+        {placement.empty() ? spec.print() : io::joined(stages(spec, placement), "/"), fields});
   }
   text.notes.push_back({"",
                         "Contexts in tokens; batches in sequences of so many; -: not even one fits. By the "

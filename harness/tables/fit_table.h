@@ -1,4 +1,4 @@
-// What fits into a budget of memory: the longest context and the largest batch of each variant.
+// Caches that fit into a budget of memory: the longest context and the largest batch of each variant.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace kv::tables {
 
-// The most that is looked for; an answer of so many means "at least".
+// The search ends here; an answer of so many means "at least".
 inline constexpr int64_t kMostTokens = int64_t{1} << 30;
 inline constexpr int64_t kMostSequences = int64_t{1} << 20;
 
 struct Fit {
   int64_t most = 0;         // tokens or sequences; 0: not even one
-  int64_t bytes = 0;        // of the cache then, in memory
-  TierBytes tiers = {};     // the same by where it lies, and what lies in files
-  std::string reason = {};  // why more is not possible, if it is not for want of memory
+  int64_t bytes = 0;        // the cache's, in memory
+  TierBytes tiers = {};     // the same by tier, files included
+  std::string reason = {};  // why more is not possible, unless memory is the limit
 };
 
 struct Room {
-  int64_t bytes;                   // of memory
-  int64_t disk_bytes = INT64_MAX;  // of files
+  int64_t bytes;                   // in memory
+  int64_t disk_bytes = INT64_MAX;  // in files
 };
 
 // The most tokens for which `batch` sequences' caches have room; the most sequences of `tokens` tokens. By the closed
@@ -43,8 +43,8 @@ struct FitTable {
   int batch = 1;
   int64_t budget_bytes = 0;
   std::optional<int64_t> weights_bytes = {};  // that take part of the budget, if they are known
-  std::string budget_text, weights_text;      // what they are, as the user has put it
-  std::string weights_from = {};              // as FitResult::weights_from
+  std::string budget_text, weights_text;      // in the words of the user
+  std::string weights_from = {};              // see FitResult::weights_from
   std::optional<int64_t> disk_bytes = {};     // that files may take; none: any number
   std::string disk_text = {};
 };

@@ -44,7 +44,7 @@ MemoryCell compute_cell(const ModelMemory& cache, int64_t measured_up_to) {
   return cell;
 }
 
-// Where the table ends, or goes beyond, what the model was trained for.
+// A note on the context that the model was trained for, if the table reaches it.
 std::string note_on_training(const MemoryTable& table) {
   const int64_t trained = table.geometry.max_positions,
                 longest = *std::max_element(table.lengths.begin(), table.lengths.end());

@@ -1,4 +1,4 @@
-// What the cache of a whole model holds: its layers' closed forms, and the ledger's count of a real one.
+// Bytes of a whole model's cache: its layers' closed forms, and the ledger's count of a real one.
 //
 // Layers that keep alike are one cache (variants/model_cache). A model whose layers are all alike has one; Gemma has two,
 // since a layer with a window never holds more rows than that, whatever the context.
@@ -14,7 +14,7 @@
 namespace kv::tables {
 
 struct Load {
-  int64_t tokens = 1;  // of each sequence; caches are made for no more than these
+  int64_t tokens = 1;  // in each sequence; caches are made for no more
   int batch = 1;       // sequences
 };
 
@@ -28,7 +28,7 @@ class ModelMemory {
   // Payload, metadata and slack; for caches beyond 2^62 bytes, 2^62. The states of linear layers, where the model's file
   // says how large they are.
   int64_t predicted_bytes() const;
-  // The same by where it lies, and what lies in files besides.
+  // The same by tier, files included.
   TierBytes predicted_tiers() const;
   // How long filling it takes, in bytes of f32 K and V that an append moves in the same time.
   double filling_bytes() const;

@@ -8,7 +8,7 @@ namespace kv::workload {
 namespace {
 
 constexpr uint64_t kPool = 4099;  // a prime, so that heads, layers and sequences read it in different phases
-// Where Q, K and V begin in the pool.
+// Offsets of Q, K and V in the pool.
 constexpr uint64_t kPhaseQ = 0, kPhaseK = 1361, kPhaseV = 2741;
 
 }  // namespace

@@ -1,5 +1,4 @@
-// What a whole model's caches are given: synthetic rows where a context is not to be computed, and what the model makes of
-// the tokens that follow.
+// Rows for a whole model's caches: synthetic ones in place of a context's, and the model's own for the tokens that follow.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// A workload's first tokens, held in memory: for those who look at each of them many times.
+// A workload's first tokens, held in memory for callers that read each of them many times.
 #pragma once
 
 #include "harness/workload/workload.h"

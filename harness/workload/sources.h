@@ -1,4 +1,4 @@
-// Opens what a config's workload names, and hands each variant the tokens that it is measured on.
+// Opens the workload that a config names, and hands each variant its tokens.
 #pragma once
 
 #include <memory>
@@ -21,12 +21,12 @@ class Source {
   virtual ~Source() = default;
   virtual const WorkloadShape& shape() const = 0;
   virtual int64_t max_tokens() const = 0;
-  // What `spec` is measured on, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
+  // The workload for `spec`, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
   // every variant; a model's K and V are those that it computes with this very cache, sequence i reading the
   // i-th of `windows` stretches of its text.
   virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens,
                                                    int windows = 1) = 0;
-  // Of the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
+  // For the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
   virtual const model::Model* model() const { return nullptr; }
   virtual const model::Tokenizer* tokenizer() const { return nullptr; }
   virtual std::span<const int> text() const { return {}; }

@@ -75,7 +75,7 @@ const float* TokenFeed::q(int layer, int sequence, int64_t token) const {
 }
 
 namespace {
-// Whether `test` holds for a layer's retention.
+// True if `test` holds for a layer's retention.
 template <class Test>
 bool any_retention(const Cache& cache, Test test) {
   for (int layer = 0; layer < cache.shape().layers; ++layer) {
@@ -91,8 +91,8 @@ void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId>
     chunk = std::max<int64_t>(1, last - first);
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
-  // Only who scores keys looks at queries whose outputs are not wanted, and making them costs more than K and
-  // V do.
+  // Queries whose outputs are not wanted matter only to retentions that score keys, and making them costs more
+  // than K and V do.
   std::vector<float> q;
   if (any_retention(cache, [](const RetentionEntry& r) { return r.scores; }))
     q.resize(tokens * static_cast<size_t>(s.q_heads * s.head_dim));

@@ -6,13 +6,13 @@
 //
 // outliers: k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40];
 // the same channels for all tokens of a kv head, as KIVI (arXiv 2402.02750) finds in real models. Queries
-// shrink by as much as keys grow, so scores stay N(0, 1) and only what a codec does to K differs from
+// shrink by as much as keys grow, so scores stay N(0, 1) and only a codec's error on K differs from
 // gaussian.
 //
 // offsets: k[c] = g[c] + o_c for max(1, d/32) channels c, o_c of either sign and of a size log-uniform in [12, 40]; the same
 // for all tokens of a kv head, as SageAttention (arXiv 2410.02367) finds in real models. o·q is added to all scores of
-// a query alike, so that its attention is what it is with gaussian, and only what a codec does to K differs. With the
-// mean of K taken off, K is gaussian's.
+// a query alike, so that attention is the same as with gaussian, and only a codec's error on K differs. With the mean of K
+// subtracted, K is gaussian's.
 //
 // sinks: the first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453).
 // k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
@@ -45,7 +45,7 @@
 namespace kv::workload {
 namespace {
 
-// What a random stream is for; part of its key.
+// The purpose of a random stream; part of its key.
 enum Stream : uint64_t {
   kQ,
   kK,
@@ -60,12 +60,12 @@ enum Stream : uint64_t {
 };
 
 struct Row {
-  size_t head;  // layer * kv_heads + kv head: what per-head traits are found by
+  size_t head;  // layer * kv_heads + kv head, the index of per-head traits
   int64_t token;
-  uint64_t key;  // of this row alone, apart from the stream that filled it
+  uint64_t key;  // this row's own, apart from the stream that filled it
 };
 
-// What a family does to rows that begin as iid N(0, 1).
+// Changes rows that begin as iid N(0, 1) into those of a family.
 class Family {
  public:
   virtual ~Family() = default;
@@ -126,7 +126,7 @@ class Gaussian : public Family {
   Gaussian(const WorkloadShape&, uint64_t) {}
 };
 
-// What max(1, d/32) channels of each head have, log-uniform in [12, 40], and the others: 1.
+// A value a channel: log-uniform in [12, 40] for max(1, d/32) channels of each head, 1 for the others.
 HeadTable outlier_factors(const WorkloadShape& shape, uint64_t seed) {
   HeadTable table(shape, static_cast<size_t>(shape.head_dim));
   const size_t dim = static_cast<size_t>(shape.head_dim), count = std::max<size_t>(1, dim / 32);

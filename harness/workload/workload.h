@@ -1,4 +1,4 @@
-// Where Q, K and V come from: synthetic families with a seed, a tensor dump, or a real model's own layers.
+// Sources of Q, K and V: synthetic families with a seed, a tensor dump, or a real model's own layers.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct WorkloadShape {
   int q_heads = 1;
   int kv_heads = 1;
   int head_dim = 64;
-  // What rotates q and k where a cache does that itself; the paper's for families that have none.
+  // The rotation of q and k for a cache that rotates them itself; the paper's for families that have none.
   Rope rope{};
   int value_dim = 0;                   // MLA: V is the first so many values of K (CacheShape::value_dim)
   std::vector<ModelLayer> kinds = {};  // [layers]; empty where all are "full"
-  LinearShape linear = {};             // of those of kind "linear", which have no Q, K and V to read
+  LinearShape linear = {};             // for layers of kind "linear", which have no Q, K and V to read
 
   int row_layers() const;  // the others
 };
@@ -37,7 +37,7 @@ class Workload {
   virtual std::string name() const = 0;
   // Tokens there are; INT64_MAX for synthetic families.
   virtual int64_t max_tokens() const = 0;
-  // Where value_dim is given, v is k.
+  // With value_dim, v is k.
   // Fills q [q_heads, n, head_dim], k and v [kv_heads, n, head_dim] with tokens [first, first + n) of a
   // sequence's layer. Any of the three pointers may be null: that tensor is not made.
   virtual void read(int sequence, int layer, int64_t first, int64_t n, float* q, float* k,

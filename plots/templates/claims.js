@@ -1,7 +1,7 @@
 const search = document.getElementById("filter"), verdicts = [...document.querySelectorAll("button[data-verdict]")];
 const rows = [...document.querySelectorAll("tr[data-text]")], shown = document.getElementById("shown");
 function filter() {
-  // As `kvlab reproduce --list` does: where a word begins, so that "tract" is not in every "abstract".
+  // A word is found at the beginning of words, as in `kvlab reproduce --list`: "tract" is not in every "abstract".
   const words = search.value.trim().split(/\s+/).filter(Boolean)
     .map((word) => new RegExp("(?<![a-z0-9])" + word.replace(/[^\w]/g, "\\$&"), "i"));
   const pressed = verdicts.filter((button) => button.ariaPressed === "true").map((button) => button.dataset.verdict);

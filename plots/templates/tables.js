@@ -4,12 +4,6 @@ const cells = JSON.parse(document.getElementById("cells-data").textContent);
 const columnAt = Object.fromEntries(cells.columns.map((column, index) => [column.name, index]));
 const valueOf = (row, column) => cells.rows[row.dataset.cell][columnAt[column]];
 const rowsOf = (table) => [...table.querySelectorAll("tr[data-cell]")];
-const element = (tag, text = "", attributes = {}) => Object.assign(document.createElement(tag), { textContent: text }, attributes);
-
-function compare(a, b) {
-  if (a == null || b == null) return (a == null) - (b == null); // what was not measured comes last, whichever the direction
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
-}
 
 function sortBy(table, heading) {
   const next = { none: "ascending", ascending: "descending", descending: "none" }[heading.ariaSort];
@@ -85,7 +79,7 @@ function closeRows(table) {
   for (const button of table.querySelectorAll(".open[aria-expanded=true]")) button.ariaExpanded = "false";
 }
 function contents(row) {
-  const index = row.dataset.cell, inside = element("div", "", { className: "inside" });
+  const index = row.dataset.cell, inside = element("div", "", { class: "inside" });
   const again = element("div"), button = element("button", "Copy the command", { type: "button" });
   button.addEventListener("click", () => copy(cells.commands[index]));
   again.append(element("strong", "Measure this cell again"), element("pre", cells.commands[index]), button);
@@ -95,7 +89,7 @@ function contents(row) {
   const list = element("dl");
   cells.columns.forEach(({ name, unit, meaning }, i) => {
     const value = cells.rows[index][i];
-    if (value != null) list.append(element("dt", name, { title: meaning }), element("dd", unit && unit !== "1" ? `${value} ${unit}` : value));
+    if (value != null) list.append(element("dt", name, { title: meaning ?? "" }), element("dd", unit && unit !== "1" ? `${value} ${unit}` : value));
   });
   const all = element("details");
   all.append(element("summary", "All that was measured, and in which environment"), list, element("a", "The machine and the build", { href: "#environment" }));
@@ -106,7 +100,7 @@ function toggle(row) {
   const button = row.querySelector(".open"), open = button.ariaExpanded === "true";
   button.ariaExpanded = String(!open);
   if (open) return row.nextElementSibling.remove();
-  const below = element("tr", "", { className: "opened" }), cell = element("td", "", { colSpan: row.closest("table").tHead.rows[0].cells.length });
+  const below = element("tr", "", { class: "opened" }), cell = element("td", "", { colspan: row.closest("table").tHead.rows[0].cells.length });
   cell.append(contents(row));
   below.append(cell);
   row.after(below);

@@ -16,6 +16,11 @@ from vega import javascript
 from website.collect import Claims, Folder, slug
 from website.records import COLUMNS, Record, command_lines, folder_data, raw_path, records
 
+SHARED = {
+    "style.css": ["style.css", "website/site.css"],
+    "site.js": ["common.js", "website/site.js"],
+    "charts.js": ["website/charts.js"],
+}  # files that all pages load, each joined from files of templates/
 RAW = ["cells.csv", "columns.json", "env.json", "config.toml", "benchmark.json", "positions.csv", "texts.csv"]
 
 
@@ -23,8 +28,8 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
     """The site's index.html."""
     for inside in ("machines", "configs", "variants", "data", "raw"):
         (out / inside).mkdir(parents=True, exist_ok=True)
-    for name in ("style.css", "website/site.css", "website/site.js", "website/charts.js"):
-        (out / Path(name).name).write_text(file(name), encoding="utf-8")
+    for name, parts in SHARED.items():
+        (out / name).write_text("".join(map(file, parts)), encoding="utf-8")
     # In a scope of its own: its names of one letter would meet those of other scripts.
     (out / "vega.js").write_text(f"(() => {{\n{javascript()}\n}})();\n", encoding="utf-8")
     described = [folder_data(folder, number) for number, folder in enumerate(folders)]
@@ -46,8 +51,8 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
             "website/index.html",
             root="",
             machines=[machine_line(name, rows, claims) for name, rows in machines.items()],
-            configs=[config_line(name, rows) for name, rows in configs.items()],
-            variants=[variant_line(name, rows) for name, rows in variants.items()],
+            configs=[line("config", name, rows) for name, rows in configs.items()],
+            variants=[line("variant", name, rows) for name, rows in variants.items()],
             folders=described,
             cells=len(everything),
             has_claims=bool(claims),
@@ -128,20 +133,12 @@ def machine_line(name: str, rows: list[Record], claims: list[Claims]) -> dict:
     }
 
 
-def config_line(name: str, rows: list[Record]) -> dict:
-    return {
-        "name": name,
-        "page": f"configs/{slug(name)}.html",
-        "title": nested(rows[0].folder.run.env, "config", "title") or "",
-        "machines": ", ".join(sorted({record.folder.machine for record in rows})),
-        "cells": len(rows),
-    }
-
-
-def variant_line(name: str, rows: list[Record]) -> dict:
+def line(kind: str, name: str, rows: list[Record]) -> dict:
+    """A config's or a variant's line of the index."""
     return {
         "name": name or "no variant",
-        "page": f"variants/{slug(name)}.html",
+        "page": f"{kind}s/{slug(name)}.html",
+        "title": nested(rows[0].folder.run.env, "config", "title") or "",
         "machines": ", ".join(sorted({record.folder.machine for record in rows})),
         "cells": len(rows),
     }
@@ -162,6 +159,7 @@ def write_claims_page(out: Path, claims: list[Claims]) -> None:
         "website/claims.html",
         root="",
         columns=[(of, claims_path(of)) for of in claims],
+        headings=[*((words, True) for words in ("claim", "figure", "published")), *((of.machine, True, of.name.partition("/")[2]) for of in claims)],
         rows=rows,
         styles={verdict: style for verdict, (style, _) in VERDICTS.items()},
         verdicts=VERDICTS,

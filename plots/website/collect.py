@@ -1,4 +1,4 @@
-"""What a site shows: the results folders below the given ones, the machine of each, and how far each can be trusted."""
+"""The contents of a site: the results folders below the given ones, each with its machine and how far it can be trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data import Run, by_host, load_run, read_rows
 from page import nested
 from prepare import is_aa_test, with_absent
 
-CHANCE = 0.05  # of an A/A test to leave out 1 though nothing differs
+CHANCE = 0.05  # that an A/A test leaves out 1 though nothing differs
 
 
 @dataclass(frozen=True)

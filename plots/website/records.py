@@ -11,7 +11,7 @@ from parts import split
 from prepare import is_aa_test, with_absent
 from website.collect import Folder, slug
 
-# Of a cell, by column of cells.csv. `place` and what follows are derived here.
+# Columns of cells.csv that a page has of a cell; the last four of COLUMNS are derived here.
 TEXTS = "experiment workload variant status reason verdict versus noise arm lengths kernel".split()
 NUMBERS = """
     seq_len batch layers q_heads kv_heads head_dim threads distance temperature step_p50_us step_ci_low_us step_ci_high_us
@@ -29,7 +29,7 @@ class Record:
 
 
 def records(folder: Folder, number: int) -> Iterator[Record]:
-    """Of every cell of the folder, which is the site's `number`-th."""
+    """One for every cell of the folder, which is the site's `number`-th."""
     cells = with_absent(folder.run.cells, NUMBERS, TEXTS).with_columns(aa=is_aa_test())
     for at, row in enumerate(cells.iter_rows(named=True)):
         variant = row["variant"] or ""
@@ -46,7 +46,7 @@ def rounded(value: float | None):
 
 
 def folder_data(folder: Folder, number: int) -> dict:
-    """What every page that shows a cell of the folder says of it."""
+    """Facts about the folder for every page that shows one of its cells."""
     tests, apart = folder.aa
     return {
         "number": number,

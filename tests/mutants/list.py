@@ -32,7 +32,7 @@ CHARTS = "drawn_data_test"
 INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
 
 MUTANTS = [
-    Mutant("harness/claims/check.cc", 's.check == "ordering" && found.measured_once', "false", "claims_test"),
+    Mutant("harness/claims/check.cc", "s.check->ordering && found.measured_once", "false", "claims_test"),
     Mutant("harness/experiments/reading_run.cc", "predictions[i].loss - baseline.losses[i];", "predictions[i].loss;", "quality_cli_test"),
     Mutant("harness/experiments/reading_run.cc", "if (cell.result.versus.empty()) forget_change(row);", "", "quality_cli_test"),
     # Statistics
@@ -153,9 +153,9 @@ MUTANTS = [
     Mutant("harness/claims/figure.cc", '{"GB", 1e9, "GiB", kGi}', '{"GB", 1e9, "GiB", kMi}', "figure_test claims_test"),
     Mutant("harness/claims/figure.cc", "return std::pow(10.0, exponent - decimals);", "return std::pow(10.0, decimals - exponent);", "figure_test"),
     Mutant("harness/claims/figure.cc", '{"ms", 1e-3, {}, 0, true}', '{"ms", 1e-6, {}, 0, true}', "figure_test claims_test"),
-    Mutant("harness/claims/check.cc", "if (interval.low > window.high) return Agreement::kDisagrees;", "", "claims_test"),
+    Mutant("harness/claims/check.cc", "values.low > window.high || values.high < window.low ?", "values.high < window.low ?", "claims_test"),
     Mutant("harness/claims/check.cc", "figure.duration ? Window{.low = bound} : Window{.high = bound}", "Window{.high = bound}", "claims_test"),
-    Mutant("harness/claims/check.cc", "return same_setting ? kContradicted : kDiffers;", "return kContradicted;", "claims_test"),
+    Mutant("harness/claims/check.cc", "return {same_setting ? &kContradicted : &kDiffers,", "return {&kContradicted,", "claims_test"),
     Mutant("harness/claims/check.cc", "Agreement agreement() const { return std::max(computed, measured); }", "Agreement agreement() const { return std::min(computed, measured); }", "claims_test"),
     # Configs and what is read
     Mutant("harness/config/placeholder.cc", "operation == '/' ? budget / n : budget - n", "operation == '/' ? budget / n : budget + n", "config_test"),

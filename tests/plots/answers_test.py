@@ -1,4 +1,4 @@
-"""What the report answers at each sweep point, from cells whose answers are known."""
+"""The report's answers at each sweep point, from cells whose answers are known."""
 
 from __future__ import annotations
 

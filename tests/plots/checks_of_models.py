@@ -1,4 +1,4 @@
-"""What the charts of a model's predictions have to draw, read from the CSV files."""
+"""The expected data of the charts of a model's predictions, read from the CSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart of other engines has to draw, for drawn_data_test."""
+"""The expected data of the chart of other engines, for drawn_data_test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the charts of replays have to draw, for drawn_data_test."""
+"""The expected data of the charts of replays, for drawn_data_test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the charts of tiers have to draw, for drawn_data_test."""
+"""The expected data of the charts of tiers, for drawn_data_test."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from claims import linked, measured_of, write_claims
+from claims_markdown import markdown, summary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
@@ -53,6 +54,16 @@ def test_a_value_stands_apart_from_its_interval():
 def test_folders_of_earlier_versions_are_drawn(tmp_path):
     page = write_claims(folder_of_claims(tmp_path / "old", columns=("how", "run")), tmp_path / "old").read_text(encoding="utf-8")
     assert "./kvlab reproduce 007-paper/speed" in page and "measured: a / b" not in page
+
+
+def test_markdown_counts_verdicts_and_escapes_its_tables():
+    rows = [{**SHARED, **row} for row in ROWS]
+    rows[1] |= {"published": "<5 %", "reason": "a | b"}
+    assert "| T=4096 | \\<5 % | – | 1x (0.9–1.1) | contradicted | measurement | a \\| b |\n" in markdown(rows)
+    text = summary(rows)
+    assert text.count("\n| ") == 2 + 3  # a line the source and a line a claim, each under a head
+    assert "| 007: a paper | 2 | 1 | It is fast (T=4096: \\<5 %, here 1x (0.9–1.1)) |" in text
+    assert "| 007: a paper | It is fast (2 figures) | 21× … \\<5 % | – | 26.38x (25.42–30.59) … 1x (0.9–1.1) |" in text
 
 
 @pytest.fixture(scope="module")

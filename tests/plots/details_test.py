@@ -1,4 +1,4 @@
-"""What a row of the report opens: its samples, and a command that measures the cell again."""
+"""The details that a row of the report opens: its samples, and a command that measures the cell again."""
 
 from __future__ import annotations
 

@@ -111,13 +111,13 @@ def held(row, *more):
 
 
 def front(rows):
-    """Of points (panel, x, y, …), those of the panel that none to the left is as low as."""
+    """The points (panel, x, y, …) of the panel that none to the left is as low as."""
     return [row for row in rows if not any(
         other[0] == row[0] and other[1:3] != row[1:3] and other[1] <= row[1] and other[2] <= row[2] for other in rows)]  # fmt: skip
 
 
 def places(rows):
-    """Of points (panel, x, y, low, high): on the front, or ambiguous where no interval of one as small lies wholly below."""
+    """The points (panel, x, y, low, high) on the front, or ambiguous because no interval of one as small lies wholly below."""
     best = front(rows)
     maybe = [row for row in rows if not any(other[0] == row[0] and other[1] <= row[1] and other[4] < row[3] for other in rows)]
     return [("on the front", row) for row in best] + [("ambiguous", row) for row in maybe if row not in best]

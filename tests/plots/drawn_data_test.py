@@ -1,4 +1,4 @@
-"""What each chart draws is what the CSV files say, read here by other means than plots/ has.
+"""Each chart draws the numbers of the CSV files, which are read here by other means than plots/ has.
 
 Every layer of every specification in report.html is turned back into points: the values of its rows in the fields that
 its channels name. They are compared with points made from the CSV files, which are read with the csv module alone.

@@ -1,4 +1,4 @@
-"""What a variant is made of, which panel it is in, what it is called there, and where its name stands."""
+"""A variant's stages, its panel, its name there, and the place of that name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the charts of growth runs compute."""
+"""Computations of the charts of growth runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says of itself: names of figures, round budgets, and what no value may break out of."""
+"""The page: names of figures, round budgets, and escaping of values."""
 
 from __future__ import annotations
 

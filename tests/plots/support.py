@@ -13,7 +13,7 @@ PLOTS = Path(__file__).resolve().parents[2] / "plots"
 
 
 def report(*arguments) -> CompletedProcess:
-    """As `python plots/report.py ARGUMENTS` ends, in this process: starting Vega takes longer than most reports. Writes no
+    """The outcome of `python plots/report.py ARGUMENTS`, in this process: starting Vega takes longer than most reports. Writes no
     PNG unless it is told to."""
     from report import main  # conftest.py says where
 

@@ -26,7 +26,7 @@ def drawn(special_reports, tmp_path_factory):
 
 
 def in_one_line(text):
-    """Of a chart with a menu of lengths, the title at the greatest."""
+    """The title at the greatest length of a chart with a menu of lengths."""
     if isinstance(text, dict):
         at_length = json.loads(re.fullmatch(r"\((.*)\)\[length\]", text["expr"])[1])
         text = at_length[max(at_length, key=int)]

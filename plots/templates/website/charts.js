@@ -1,4 +1,4 @@
-// Which codec is fastest at a length, and the Pareto fronts. A folder is one run of one machine: times of two are never compared.
+// The fastest codec at a length, and the Pareto fronts. A folder is one run of one machine: times of two are never compared.
 const measured = kvlab.cells.filter((c) => c.status === "ok" && !c.aa);
 const keepsAll = (c) => c.retention === "full" || c.keeps_all === 1;
 const unique = (values) => [...new Set(values)];

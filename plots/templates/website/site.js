@@ -1,7 +1,6 @@
 // Tables that sort and search: those that the page has as HTML, and the cells, which come as data.
 const root = document.body.dataset.root, byId = (id) => document.getElementById(id);
 const wordsOf = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
-const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
 
 // Makes the headings buttons; `sort(column, direction)` is asked to sort, 0 is the first order.
 function sortable(head, sort) {
@@ -74,14 +73,7 @@ function cellOf(row) {
   return cell;
 }
 
-function element(name, text = "", attributes = {}) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-// What a number rests on: the folder, its commit, the command, the raw files.
+// The sources of a number: the folder, its commit, the command, the raw files.
 async function opened(cell) {
   const folder = cell.from, box = element("div", "", { class: "inside" }), list = element("dl"), raw = element("p");
   const facts = { cell: cell.cell, folder: folder.name, commit: folder.commit + (folder.dirty ? ", dirty tree" : ""), kernel: cell.kernel, "why not ok": cell.reason,

@@ -21,6 +21,8 @@ CLAIMS = HOME / "configs" / "claims"
 COMMITTED = HOME / "results" / "epyc-2core" / "reproduce"
 sys.path.insert(0, str(HOME / "plots"))
 
+from claims_markdown import RANKS, markdown, summary
+
 from claims import VERDICTS, BadClaims, disagreements, put_between_markers, read_claims, write_claims
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
@@ -44,7 +46,7 @@ def value(figures, *key: str) -> float:
 
 
 def digits(x: float) -> float:
-    """As tables print it: nine digits."""
+    """Rounded to the nine digits that tables print."""
     return float(f"{x:.9g}")
 
 
@@ -187,7 +189,9 @@ def test_quotes_and_figures_are_in_the_source(number):
 
 def test_every_list_of_verdicts_is_the_programs():
     header = (HOME / "harness" / "claims" / "verdict.h").read_text()
-    names = set(re.findall(r'inline constexpr Verdict k\w+\{\s*"([^"]+)"', header))
+    ranks = dict(re.findall(r'inline constexpr Verdict k\w+\{\s*"([^"]+)", (\d)', header))
+    names = set(ranks)
+    assert sorted(names, key=ranks.get) == [*RANKS, "reproduced"]
     readme = (CLAIMS / "README.md").read_text()
     table = readme[readme.index("| verdict | meaning |") : readme.index("- A figure has the worst verdict")]
     assert names and set(VERDICTS) == names == set(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE))
@@ -225,9 +229,12 @@ def test_the_comparison_is_a_command(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "missing column verdict" in done.stderr
 
 
-def test_the_claims_readme_has_the_committed_summary():
+def test_the_committed_markdown_is_that_of_the_committed_figures():
+    rows = read_claims(COMMITTED)
+    assert markdown(rows) == (COMMITTED / "claims.md").read_text()
+    assert summary(rows) == (COMMITTED / "summary.md").read_text()
     text = (HOME / "configs" / "claims" / "README.md").read_text()
-    assert put_between_markers(text, (COMMITTED / "summary.md").read_text()) == text
+    assert put_between_markers(text, summary(rows)) == text
     with pytest.raises(BadClaims):
         put_between_markers("no markers", "x")
 

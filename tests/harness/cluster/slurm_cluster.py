@@ -117,7 +117,7 @@ class Cluster:
         self.start("slurmd", "-D", "-N", node, "-f", self.configuration, name=node)
 
     def kill_node(self, node: str, tasks: list[int]) -> None:
-        """As when its power fails: the daemon first, then the steps' keepers, who would report the end, then the tasks."""
+        """Kills it as a power failure would: the daemon first, then the steps' keepers, who would report the end, then the tasks."""
         keepers = [parent_of(task) for task in tasks]
         self.running[node].kill()
         for process in [*keepers, *tasks]:
@@ -128,7 +128,7 @@ class Cluster:
         return subprocess.run(words, env=self.environment, capture_output=True, text=True).stdout.strip()
 
     def wait(self, what: str, done, patience: float = PATIENCE_S):
-        """What `done` returns, once that is something."""
+        """Waits until `done` returns something, and returns that."""
         end = time.monotonic() + patience
         while not (found := done()):
             if time.monotonic() > end:

@@ -1,4 +1,4 @@
-// What others wrote, as messages and results have it.
+// Texts of others in messages and results.
 #include "harness/io/text.h"
 
 #include <gtest/gtest.h>

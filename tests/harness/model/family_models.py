@@ -120,7 +120,7 @@ def weights(name: str, shape: list[int]) -> numpy.ndarray:
 
 
 def run_case(name: str, config: dict[str, Any]) -> tuple[dict[str, Any], numpy.ndarray]:
-    """What the case's entry in cases.json says, and its logits."""
+    """The case's entry in cases.json, and its logits."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config))
         loaded = transformers.AutoConfig.from_pretrained(folder)

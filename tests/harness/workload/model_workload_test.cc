@@ -1,4 +1,4 @@
-// What capture() records is what the model's attention was given, in any chunks, and reads back in any
+// capture() records the inputs of the model's attention, in any chunks, and reads back in any
 // ranges.
 #include "harness/workload/model_workload.h"
 

@@ -1,0 +1,90 @@
+"""The verdicts of claims.csv as Markdown: all figures with quotes and arithmetic, and the summary that the claims' README shows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from claims import VERDICTS, Source, sources
+
+Row = dict[str, str]
+RANKS = ["contradicted", "differs in this replica", "inconclusive", "not testable here", "consistent", "true by construction"]
+CONTRADICTED_SHOWN = 3  # a source in the summary
+
+
+def line(*fields: str) -> str:
+    cells = (re.sub(r"[|<]", r"\\\g<0>", field.replace("\n", " ")) for field in fields)
+    return "|" + "".join(f" {cell} |" for cell in cells) + "\n"
+
+
+def head(*names: str) -> str:
+    return line(*names) + "|" + "---|" * len(names) + "\n"
+
+
+def verdicts(rows: list[Row]) -> str:
+    """`7 reproduced, 2 contradicted`; the verdict alone for a single figure."""
+    counts = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{counts[v]} {v}" if len(rows) > 1 else v for v in VERDICTS if counts[v])
+
+
+def total(rows: list[Row]) -> str:
+    return f"{len(rows)} figures" + (f": {verdicts(rows)}" if rows else "") + ".\n"
+
+
+def is_replica(row: Row) -> bool:
+    return row["replica"] != "exact"
+
+
+def markdown(rows: list[Row]) -> str:
+    text = "# Published claims, and what became of them\n\n" + total(rows)
+    for source in sources(rows):
+        text += f"\n## {source.title}\n\n{source.document}\n"
+        for claim in source.claims:
+            first = claim.first
+            text += f"\n### {first['claim']}\n\n{first['text']} ({first['where']})\n\n> {first['quote']}\n\n"
+            text += f"Setting: {first['setting']}\n\n" if first["setting"] else ""
+            text += head("figure", "published", "computed", "measured (95 %)", "verdict", "check", "why")
+            for row in claim.figures:
+                check = row["check"] + ", qualitative" * is_replica(row) + ", this machine" * (row["machine"] == "yes")
+                values = (row["computed"] or "–", row["measured"] or "–")
+                text += line(row["figure"], row["published"], *values, row["verdict"], check, row["reason"])
+            text += "".join(f"\nNote: {note}\n" for note in claim.notes)
+    return text
+
+
+def contradicted(source: Source) -> str:
+    """The first contradicted figure of each claim; those that arithmetic settles come before replicas, and times come last."""
+    first = [next((row for row in claim.figures if row["verdict"] == "contradicted"), None) for claim in source.claims]
+    found = sorted(filter(None, first), key=lambda row: is_replica(row) + 2 * (row["machine"] == "yes"))
+    shown = []
+    for row in found[:CONTRADICTED_SHOWN]:
+        figure = f"{row['figure']}: " if row["figure"] else ""
+        shown.append(f"{row['text']} ({figure}{row['published']}, here {row['measured'] or row['computed']})")
+    more = len(found) - CONTRADICTED_SHOWN
+    return "; ".join(shown + [f"and {more} more"] * (more > 0))
+
+
+def from_to(rows: list[Row], column: str) -> str:
+    """The first and the last row's text: `0.67 MB … 21.990 GB`."""
+    first, last = rows[0][column] or "–", rows[-1][column] or "–"
+    return first if first == last else f"{first} … {last}"
+
+
+def why(rows: list[Row]) -> str:
+    """The claim file's note on the figure whose verdict needs explaining most, else that figure's reason."""
+    ranked = [row for verdict in RANKS for row in rows if row["verdict"] == verdict]
+    return ("qualitative replica: " * is_replica(ranked[0]) + (ranked[0]["note"] or ranked[0]["reason"])) if ranked else ""
+
+
+def summary(rows: list[Row]) -> str:
+    given = [verdict for verdict in VERDICTS if any(row["verdict"] == verdict for row in rows)]
+    by_source = head("source", *given, "what was contradicted")
+    by_claim = head("source", "claim", "published", "computed", "measured (95 %)", "verdict", "why")
+    for source in sources(rows):
+        by_source += line(source.title, *(str(source.counts[verdict]) for verdict in given), contradicted(source))
+        for i, claim in enumerate(source.claims):
+            figures = claim.figures
+            name = claim.first["text"] + (f" ({len(figures)} figures)" if len(figures) > 1 else "")
+            values = (from_to(figures, column) for column in ("published", "computed", "measured"))
+            by_claim += line("" if i else source.title, name, *values, verdicts(figures), why(figures))
+    return f"{total(rows)}\n{by_source}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"
