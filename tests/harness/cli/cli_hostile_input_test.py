@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from cli_eval_test import make_dump
-from program import CONFIG, assert_refused, kvlab, run, table
+from program import CONFIG, assert_refused, kvlab, run, succeeded, table
 
 DEEP = 100_000
 HUGE = "x" * 4_000_000
@@ -61,9 +61,7 @@ def test_a_config_is_refused_briefly(tmp_path, text, parts):
     ],
     ids=range(3),
 )
-def test_a_setting_is_refused_briefly(tmp_path, setting, parts):
-    config = tmp_path / "tiny.toml"
-    config.write_text(CONFIG)
+def test_a_setting_is_refused_briefly(config, tmp_path, setting, parts):
     assert_refused_briefly(run(config, tmp_path / "out", "--set", setting), *parts)
 
 
@@ -97,13 +95,16 @@ def test_a_dump_is_refused_briefly(tmp_path, header, parts):
     assert_refused_briefly(kvlab("eval", tmp_path / "dump", "--variants", "concat", "--out", tmp_path / "out"), *parts)
 
 
-def test_a_trace_is_refused_briefly(tmp_path):
+def test_a_trace_is_refused_briefly(config, tmp_path):
     (tmp_path / "trace.jsonl").write_text('{"input_length": ' + "[" * DEEP + "]" * DEEP + "}\n")
-    config = tmp_path / "tiny.toml"
-    config.write_text(CONFIG)
-    settings = ["experiment=batch", "sweep.batch=2", f"batch.lengths=trace({tmp_path / 'trace.jsonl'})"]
-    done = run(config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
+    settings = {"experiment": "batch", "sweep.batch": 2, "batch.lengths": f"trace({tmp_path / 'trace.jsonl'})"}
+    done = run(config, tmp_path / "out", settings)
     assert_refused_briefly(done, "trace.jsonl:1: its brackets are nested more than 64 deep")
+
+
+def reproduce_claim(folder, head, keys):
+    (folder / "claim.toml").write_text(CLAIM.format(head=head, keys=keys))
+    return kvlab("reproduce", folder / "claim.toml", "--out", folder / "out", "--no-plots", timeout=60)
 
 
 def chain(n, link):
@@ -127,34 +128,27 @@ def chain(n, link):
     ids=range(9),
 )  # fmt: skip
 def test_a_claim_is_refused_briefly(tmp_path, head, keys, parts):
-    (tmp_path / "bad.toml").write_text(CLAIM.format(head=head, keys=keys))
-    done = kvlab("reproduce", tmp_path / "bad.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
-    assert_refused_briefly(done, "bad.toml:", *parts)
+    assert_refused_briefly(reproduce_claim(tmp_path, head, keys), "claim.toml:", *parts)
 
 
 def test_a_chain_of_definitions_is_looked_up_once_a_name(tmp_path):
     """Every name has the one before it twice: 2^60 paths, and 60 names."""
-    text = CLAIM.format(head=chain(60, "(a{0} + a{0}) / 2"), keys='published = "1"\ncomputed = "a60"')
-    (tmp_path / "chain.toml").write_text(text)
-    done = kvlab("reproduce", tmp_path / "chain.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "figures: reproduced" in done.stdout
+    done = reproduce_claim(tmp_path, chain(60, "(a{0} + a{0}) / 2"), 'published = "1"\ncomputed = "a60"')
+    assert "figures: reproduced" in succeeded(done).stdout
 
 
 def test_a_path_that_is_no_utf8_loses_no_results(tmp_path):
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     make_dump(folder / "d", "F32")
-    done = kvlab("eval", folder / "d", "--variants", "concat", "--out", folder / "out", text=False)
-    assert done.returncode == 0, done.stderr
+    assert kvlab("eval", folder / "d", "--variants", "concat", "--out", folder / "out", text=False).returncode == 0
     assert [row["status"] for row in table(folder / "out" / "cells.csv")] == ["ok"]
     assert json.loads((folder / "out" / "env.json").read_text())["config"]["path"].endswith("caf\ufffd/d")
     (folder / "out" / "config.toml").read_text(encoding="utf-8")
 
     config = folder / os.fsdecode(b"\xff.toml")
     config.write_text(CONFIG)
-    done = run(config, folder / "run", "--set", "sweep.seq_len=8", "--set", "experiment=decode", text=False)
-    assert done.returncode == 0, done.stderr
+    assert run(config, folder / "run", {"sweep.seq_len": 8, "experiment": "decode"}, text=False).returncode == 0
     assert json.loads((folder / "run" / "env.json").read_text())["config"]["name"] == "\ufffd"
     (folder / "run" / "config.toml").read_text(encoding="utf-8")
 

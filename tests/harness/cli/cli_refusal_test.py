@@ -1,6 +1,5 @@
 """What is refused, each in one line: settings, variants, configs, arguments, folders, full disks."""
 
-import csv
 import json
 import os
 import subprocess
@@ -8,7 +7,7 @@ import subprocess
 import pytest
 from program import (
     CONFIG, assert_complete, assert_refused, cells_by_key, kvlab, lines_by_cell, no_file_beyond, run,
-    skip_where_openmp_needs_a_file, table, without_gpu,
+    skip_where_openmp_needs_a_file, succeeded, table, without_gpu,
 )  # fmt: skip
 
 
@@ -63,9 +62,7 @@ from program import (
     ],
 )
 def test_a_setting_is_refused(config, tmp_path, setting, parts):
-    done = run(config, tmp_path / "out", "--set", setting)
-    assert_refused(done, *parts)
-    assert not (tmp_path / "out").exists()
+    assert_refused(run(config, tmp_path / "out", "--set", setting), *parts, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -114,9 +111,7 @@ def test_a_variant_is_refused_with_its_place(config, tmp_path, spec, parts):
 def test_a_config_is_refused_at_its_line(tmp_path, text, parts):
     path = tmp_path / "bad.toml"
     path.write_bytes(text.encode("latin-1"))
-    done = run(path, tmp_path / "out")
-    assert_refused(done, *parts)
-    assert not (tmp_path / "out").exists()
+    assert_refused(run(path, tmp_path / "out"), *parts, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +151,7 @@ def test_out_is_refused_where_it_is_something_else(config, results, tmp_path):
         assert_refused(run(config, tmp_path / "theirs", *resume), "holds other files")
     assert (tmp_path / "theirs" / "cells.csv").read_text() == "precious\n"
     (tmp_path / "empty").mkdir()
-    assert run(config, tmp_path / "empty", "--set", "sweep.seq_len=8").returncode == 0
+    succeeded(run(config, tmp_path / "empty", {"sweep.seq_len": 8}))
 
 
 @pytest.mark.parametrize("out", ["/proc/kvlab", "/sys/kvlab", "/dev/full/x", "/dev/null"])
@@ -168,22 +163,20 @@ def test_out_is_refused_where_nothing_can_be_made(config, out):
 def test_a_disk_full_from_the_start_leaves_nothing(config, tmp_path, size):
     done = run(config, tmp_path / "out", preexec_fn=no_file_beyond(size))
     skip_where_openmp_needs_a_file(done)
-    assert_refused(done, "cannot write", "out")
-    assert not (tmp_path / "out").exists()
+    assert_refused(done, "cannot write", "out", out=tmp_path / "out")
 
 
-def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_path):
-    whole, _ = uninterrupted
+def test_a_disk_that_fills_keeps_what_is_finished(config, results, tmp_path):
     folder = tmp_path / "out"
     # growth.csv is the largest: it no longer fits somewhere in the last two blocks.
-    size = (whole / "growth.csv").stat().st_size // 2
+    size = (results / "growth.csv").stat().st_size // 2
     done = run(config, folder, preexec_fn=no_file_beyond(size))
     assert_refused(done, "cannot write", "growth.csv")
     before = lines_by_cell(folder / "cells.csv")
-    assert before and len(before) < len(cells_by_key(whole))
+    assert before and len(before) < len(cells_by_key(results))
     assert (folder / "growth.csv").read_bytes().endswith(b"\n")
-    assert run(config, folder, "--resume").returncode == 0
-    assert_complete(folder, whole)
+    succeeded(run(config, folder, "--resume"))
+    assert_complete(folder, results)
     after = lines_by_cell(folder / "cells.csv")
     assert all(after[cell] == line for cell, line in before.items())
 
@@ -191,9 +184,8 @@ def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_pat
 def test_a_full_spill_disk_ends_one_cell(config, tmp_path):
     """128 tokens fit into the file that may not grow beyond 1 MiB, 2048 do not; the run and its other cells go on."""
     spilling = "tiered(hot=64,warm=0)"
-    more = ["--set", f'sweep.variants=["contiguous", "{spilling}"]', "--set", "sweep.seq_len=[2048, 128]",
-            "--set", "model.head_dim=128", "--set", 'experiment="decode"']  # fmt: skip
-    done = run(config, tmp_path / "out", *more, preexec_fn=no_file_beyond(1 << 20))
+    more = {"sweep.variants": ["contiguous", spilling], "sweep.seq_len": [2048, 128], "model.head_dim": 128, "experiment": "decode"}
+    done = run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20))
     assert done.returncode == 1, done.stderr
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if not row["cell"].endswith(" aa_test")]
     assert {(row["variant"], row["seq_len"], row["status"]) for row in rows} == {

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from program import ENV, HOME, assert_refused, kvlab, run, table
+from program import ENV, HOME, assert_refused, by_variant, cells_of, kvlab, run, succeeded
 
 TWO = "contiguous/f16; paged(block=16)/q8_0"
 
@@ -15,9 +15,7 @@ def tables(*args, **options):
 
 
 def csv_table(*args):
-    done = tables("--format", "csv", *args)
-    assert done.returncode == 0, done.stderr
-    return list(csv.DictReader(done.stdout.splitlines()))
+    return list(csv.DictReader(succeeded(tables("--format", "csv", *args)).stdout.splitlines()))
 
 
 @pytest.fixture
@@ -108,8 +106,7 @@ def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
     shown = {}
     for format, ending in (("terminal", "txt"), ("markdown", "md"), ("latex", "tex")):
         out = tmp_path / f"table.{ending}"
-        done = tables(*args, "--out", out)
-        assert done.returncode == 0, done.stderr
+        succeeded(tables(*args, "--out", out))
         shown[format] = out.read_text()
         assert shown[format].isascii()
         assert tables(*args, "--format", format).stdout == shown[format]
@@ -133,8 +130,7 @@ def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
 def test_tables_fit_the_terminal(columns):
     budget = ["--budget", "80GiB"] + (["--variants", "contiguous/f16; contiguous/kivi(bits=2)"] if columns < 48 else [])
     for args in (["--model", "gemma-3-27b,deepseek-v3"], budget):
-        done = tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)})
-        assert done.returncode == 0, done.stderr
+        done = succeeded(tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)}))
         assert max(map(len, done.stdout.splitlines())) <= columns
     plain = tables("--model", "gemma-3-27b", "--measure", "0B", env={**ENV, "COLUMNS": "80"}).stdout
     assert plain.count("tokens  ") <= 2 and "20.8 GiB*" in plain
@@ -299,25 +295,21 @@ def test_a_config_json_is_refused(config_json, facts, parts):
 
 
 def test_a_run_takes_specs_of_layers(config, tmp_path):
-    both = '["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)","contiguous/f16"]'
-    done = run(config, tmp_path / "out", "--set", "model.layers=3", "--set", f"sweep.variants={both}", "--set", "experiment=decode",
-               "--set", "sweep.seq_len=[64]", "--set", "sweep.batch=[1]")
-    assert done.returncode == 0, done.stderr
-    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
-    layered, alike = rows["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)"], rows["contiguous/f16"]
+    both = ["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)", "contiguous/f16"]
+    settings = {"model.layers": 3, "sweep.variants": both, "experiment": "decode", "sweep.seq_len": [64]}
+    layered, alike = by_variant(cells_of(config, tmp_path / "out", settings)).values()
+    assert [layered["variant"], alike["variant"]] == both
     assert (layered["status"], layered["keeps_all"], layered["eviction_check"]) == ("ok", "0", "fp64")
     assert int(alike["bytes_payload"]) * (64 + 2 * 16) == int(layered["bytes_payload"]) * 3 * 64
     assert (layered["kept_tokens"], alike["kept_tokens"]) == ("32", "64")
 
 
 def test_a_run_takes_latent_rows_where_it_can(config, tmp_path):
-    mla = ["--set", 'model={preset="deepseek-v2-lite"}', "--set", 'sweep.variants=["contiguous/f16","contiguous/q8_0"]']
-    done = run(config, tmp_path / "out", *mla, "--set", "sweep.seq_len=[128]", "--set", "experiment=decode")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
+    mla = {"model": '{preset="deepseek-v2-lite"}', "sweep.variants": ["contiguous/f16", "contiguous/q8_0"]}
+    rows = cells_of(config, tmp_path / "out", mla, {"sweep.seq_len": [128], "experiment": "decode"})
     assert {row["status"] for row in rows} == {"ok"} and {row["head_dim"] for row in rows} == {"576"}
-    held = {row["variant"]: row for row in rows}
-    assert int(held["contiguous/f16"]["bytes_payload"]) == 128 * 576 * 2 * int(held["contiguous/f16"]["layers"])
-    assert 0 < float(held["contiguous/q8_0"]["err_rel_l2"]) < 0.02
-    assert_refused(run(config, tmp_path / "no", *mla, "--set", "experiment=prefill"), "prefill", "deepseek-v2-lite", "MLA")
-    assert_refused(run(config, tmp_path / "no", *mla, "--set", "sweep.kv_heads=[4]"), "kv_heads and head_dim together")
+    f16, q8_0 = by_variant(rows).values()
+    assert int(f16["bytes_payload"]) == 128 * 576 * 2 * int(f16["layers"])
+    assert 0 < float(q8_0["err_rel_l2"]) < 0.02
+    assert_refused(run(config, tmp_path / "no", mla, {"experiment": "prefill"}), "prefill", "deepseek-v2-lite", "MLA")
+    assert_refused(run(config, tmp_path / "no", mla, {"sweep.kv_heads": [4]}), "kv_heads and head_dim together")

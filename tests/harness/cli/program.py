@@ -68,7 +68,7 @@ def run(config, out, *args, **options):
 def start(config, out, *args, **options):
     """A run in the background."""
     command = [PROGRAM, "run", config, "--out", out, "--no-plots", *words(args)]
-    return subprocess.Popen(command, env=ENV, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, **options})
+    return subprocess.Popen(command, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "env": ENV, **options})
 
 
 def succeeded(done):
