@@ -27,7 +27,7 @@ inline constexpr int kHeldQueries = 512;  // query rows of a problem that attend
 // With fewer, lanes would lie idle, and the other path is faster.
 inline constexpr int kPrefillTokens = 32;
 
-// What queries and softmax weights become where they meet integer codes.
+// The type that queries and softmax weights are converted to for products with integer codes.
 enum class Arithmetic : uint8_t {
   kExact,  // 16 bits: the error is far below that of the codes themselves
   // 8 bits, in steps of up to kPrefillTokens - 1 tokens, of the formats that int8_reason() allows: as ggml's products of
@@ -43,7 +43,7 @@ struct HeadQueries {
   int group = 1;                // query heads that share this kv head
   int64_t n = 1;                // tokens of the step
   int64_t visible = 0;          // rows that token 0 sees (>= 1); token i sees `visible + i`. At most all rows
-  // What some models' softmax has besides (gpt-oss, Gemma 2):
+  // Extra terms of some models' softmax (gpt-oss, Gemma 2):
   const float* sink_logits =
       nullptr;  // [group] or null: a score that takes part in each query's softmax, without a value
   float score_cap = 0.0f;  // a score s becomes cap * tanh(s / cap); 0: it stays
@@ -51,8 +51,8 @@ struct HeadQueries {
   float* attention_weights = nullptr;  // [rows] or null: += the weight each row got, summed over the queries
 };
 
-// Whether a problem is worked on as a prefill. Not if its attention weights are asked for, which prefill forgets,
-// nor on the scalar path, which works on all alike.
+// True if a problem takes the prefill path. False if its attention weights are asked for, which prefill does
+// not keep, and on the scalar path, which has one loop for all steps.
 bool is_prefill(const HeadQueries& p);
 
 // Bytes of scratch that attend() needs for these problems, with as many threads as OpenMP would give it now.
@@ -83,7 +83,7 @@ class PiecewiseAttention {
 
   // All queries are in work until the last piece has come, so this grows with their number.
   static size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
-  // As attend(), but for the problems' own spans, which are not looked at.
+  // Like attend(), but ignores the problems' own spans.
   PiecewiseAttention(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace);
   // Every problem gets each row once, in pieces that end at multiples of kSplitRows or with the last row, and in order
   // unless pieces_take_any_order() (piece_order.h). The pieces of one call run in parallel: at most one a problem.
@@ -130,13 +130,14 @@ double attention_error_bound(const Encoding& k, const Encoding& v,
 // Empty, or why such rows cannot be read with kInt8.
 std::string int8_reason(const Encoding& e);
 
-// Whether decode steps on the vector path multiply one side's rows as integer codes, in 16 bits (scores with
-// K, weights with V), or else as f32.
+// True if decode steps on the vector path multiply one side's rows as 16-bit integer codes (scores with K,
+// weights with V); otherwise rows are decoded to f32.
 bool scores_codes(const Encoding& k, int head_dim);
 bool weighs_codes(const Encoding& v, int head_dim);
 
-// What runs for rows of these encodings in steps of `tokens` tokens: the instruction set, the path where it
-// is not the one of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0", "avx3/int8/q8_0" or "avx3/prefill/f16".
+// The name of the kernel for rows of these encodings in steps of `tokens` tokens: the instruction set, the
+// path unless it is that of decode steps, and the formats, as in "avx3/k:q8_0,v:q4_0", "avx3/int8/q8_0" or
+// "avx3/prefill/f16".
 std::string attention_kernel_name(const Encoding& k, const Encoding& v, int64_t tokens = 1,
                                   Arithmetic arithmetic = Arithmetic::kExact);
 

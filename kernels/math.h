@@ -49,8 +49,8 @@ KV_HD inline uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Which of two scores is the smaller one. NaN is larger than every number, so that the smallest of many does
-// not depend on the order in which they are compared.
+// True if a is the smaller score. NaN is larger than every number, so that the smallest of many does not
+// depend on the order of comparisons.
 KV_HD inline bool is_lighter(float a, float b) { return a < b || (b != b && a == a); }
 
 // OCP FP8 (Micikevicius et al. 2022, arXiv:2209.05433): kE4M3 has no infinity and one NaN a sign, kE5M2 is

@@ -1,4 +1,4 @@
-// What an attention kernel reads: runs of encoded K and V rows, and nothing about who made them.
+// The input of an attention kernel: runs of encoded K and V rows, whoever made them.
 //
 // A cache, however it places, encodes or evicts, shows each (sequence, layer, kv head) as a list of spans in
 // logical order. Kernels know only this page, so one attention kernel serves every cache.

@@ -36,8 +36,8 @@ using namespace kv::bench;
 
 struct StepShape {
   const char* name;
-  int heads;         // of all layers
-  int64_t tokens;    // of one step
+  int heads;         // summed over layers
+  int64_t tokens;    // in one step
   int64_t capacity;  // rows of a head's place
   bool hot_rows, hot_places;
 };

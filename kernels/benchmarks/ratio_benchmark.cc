@@ -1,5 +1,5 @@
-// What should cost next to nothing, as ratios: a decode step done in two or more ways over the same cold
-// rows, turn by turn. `ctest` does not run this; build and run `ratio_benchmark`.
+// Ratios that should be near 1: a decode step done in two or more ways over the same cold rows, the ways
+// interleaved. `ctest` does not run this; build and run `ratio_benchmark`.
 //
 //   layout   rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16,
 //   likewise scores   without and with the weights that each row got, which heavy-hitter policies ask for ragged
@@ -69,7 +69,8 @@ struct Queries {
     std::normal_distribution<float> normal;
     for (float& x : q) x = normal(rng);
   }
-  // Of spans in step.spans, all of them set; with_weights gives each head its rows of `weights`.
+  // Makes a problem of each entry of step.spans, which are all set; with_weights gives each head its rows of
+  // `weights`.
   void add_problems(Step& step, bool with_weights) {
     float* next = weights.data();
     for (const auto& spans : step.spans) {

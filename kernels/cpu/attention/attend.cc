@@ -46,7 +46,7 @@ struct Cut {
   }
   int64_t tiles() const { return ceil_div(rows, kTileRows); }
   int64_t tasks() const { return ceil_div(held, kQueryBlock) * splits; }
-  // Where a query's partial result is, of all that are held.
+  // The index of a query's partial result among all that are held.
   int64_t place(int64_t split, int64_t query) const { return split * held + query % held; }
   int64_t split_rows() const { return splits > 1 ? kSplitRows : rows; }
 };
@@ -337,7 +337,7 @@ void PiecewiseAttention::finish() {
 }
 
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
-  if (cpu::active_isa() == "none") return;  // what remains of a step is the harness's own cost
+  if (cpu::active_isa() == "none") return;  // then a step's time is the harness's own overhead
   PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
   int64_t most_queries = 1;
   for (const HeadQueries& p : problems) {

@@ -45,7 +45,7 @@ struct Scratch {
   PackedQueriesScratch packed;
 };
 
-// What is kept of a task from its tile to its next one.
+// The state of a task between two of its tiles.
 struct TaskInWork {
   PackedQueries packed;
   CodedQueries coded;
@@ -61,7 +61,7 @@ inline bool all_finite(const float* x, int64_t n) {
   return hn::AllTrue(d, hn::Eq(probe, hn::Zero(d)));
 }
 
-// Whether one of FP8 rows' scales [count], times a load's factor, makes a weight that no f32 holds.
+// True if one of FP8 rows' scales [count], times a load's factor, makes a weight that overflows f32.
 inline bool exceeds_weights(const float* row_scale, int count) {
   int many = 0;
   for (int j = 0; j < count; ++j) many += row_scale[j] > 0x1p7f;
@@ -118,7 +118,8 @@ class TaskRunner {
               .queries_are_finite = all_finite(task_->query(0, head_dim_), task_->queries * head_dim_)};
   }
 
-  // Where the tile's weights go was last read by any thread: softmax's stores would wait for it.
+  // Prefetches the tile's weights for writing: another thread may have read those cache lines last, and
+  // softmax's stores would wait for them.
   [[gnu::always_inline]] void prefetch_weights(const LocatedTile& tile) const {
     for (int64_t r = 0; r < task_->queries; ++r) {
       const float* weights = task_->weights + r * task_->weights_stride + tile.row;
@@ -153,7 +154,7 @@ class TaskRunner {
     const int rows = static_cast<int>(std::min<int64_t>(task.row_end - row_, kTileRows));
     SpanCursor& at = at_[in_batch_];
     locate_tile(task.spans, head_dim_, at, rows, tile);
-    // Of short spans the list itself is long enough to be waited for.
+    // With short spans the list of spans itself is long: its next entries are prefetched too.
     const auto* following = reinterpret_cast<const std::byte*>(task.spans.data() + at.span);
     prefetch(following, tile.pieces * static_cast<int64_t>(sizeof(Span)));
   }
@@ -245,8 +246,8 @@ class TaskRunner {
 
   // ---- values ----
 
-  // Whether V's rows are multiplied as codes. Those under a scale a channel are not: weights differ from row to row,
-  // and a channel's scale could only be applied to the sums of each unit.
+  // True if V's rows are multiplied as codes. Rows with a scale a channel are not: weights differ from row to
+  // row, and a channel's scale could only be applied to the sums of each unit.
   bool adds_codes(const Encoding& v) const {
     const FormatDescriptor& format = descriptor_of(v.format);
     return format.fills_words(v, head_dim_) && format.scaling != Scaling::kChannel;
@@ -275,7 +276,7 @@ class TaskRunner {
   TileBatch batches_[2];
   TileBatch *now_ = &batches_[0], *next_ = &batches_[1];
 
-  // Where the next tile is: the tasks that are batched, how far each has been located, which is next.
+  // The position of the next tile: the batched tasks, how far each has been located, and whose turn it is.
   std::span<const AttentionTask> tasks_;
   SpanCursor at_[kQueryBlock];
   size_t in_batch_ = 0;

@@ -1,4 +1,4 @@
-// What the loops over rows of floats work with. Plain data, the same for every instruction set. Private to
+// The inputs of loops over rows of floats. Plain data, the same for every instruction set. Private to
 // kernels/cpu.
 #pragma once
 

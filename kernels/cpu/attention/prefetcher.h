@@ -19,7 +19,8 @@ class Prefetcher {
     int lines;
   };
 
-  // What comes next: all rows of some tiles. What was enqueued last but one is done with.
+  // Appends the next ranges: all rows of some tiles. All earlier ranges but those of the last call must be
+  // finished.
   void enqueue(std::span<const Range> ranges) {
     const bool idle = next_ == last_;
     queue_[last_++ % 2] = ranges;
