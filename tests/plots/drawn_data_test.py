@@ -328,7 +328,7 @@ def page(special_reports, tmp_path_factory):
     done = report(common)
     assert done.returncode == 0, done.stderr
     found = {}
-    for run in (*special_reports, common):  # what several draw is checked in the last
+    for run in (*special_reports, common):  # a figure that several draw is checked in the last
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
         found |= {name: (spec, Files(run)) for name, spec in json.loads(specs[1]).items()}
     return found

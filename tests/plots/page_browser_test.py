@@ -73,7 +73,7 @@ def test_a_heading_sorts_within_each_sweep_point(table):
         for group in steps(table):
             known = [step for step in group if step is not None]
             assert known == sorted(known, reverse=reverse)
-            assert group[: len(known)] == known  # what was not measured comes last
+            assert group[: len(known)] == known  # missing values come last
     heading.locator("button").click()
     assert heading.get_attribute("aria-sort") == "none" and first_group(table) == before
 
@@ -243,7 +243,7 @@ def test_the_others_are_drawn_when_the_browser_is_idle(browser, folder):
     assert complaints == []
 
 
-# Of the text outside of drawings against the nearest background below it: everything under 4.5 to 1.
+# The contrast of text outside of drawings against the nearest background below it: all below 4.5 to 1.
 LOW_CONTRAST = """() => {
   window.luminance = (colour) => {
     const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));

@@ -27,7 +27,7 @@ def test_shapes_are_coloured_by_what_limits_them(tmp_path):
     for row in (row for row in by.values() if row["low_text"] != "–"):
         low, share, high = (float(row[f"{name}_text"].rstrip("%")) for name in ("low", "ceiling_share", "high"))
         assert low == pytest.approx(share / 1.1, rel=0.01) and high == pytest.approx(share / 0.95, rel=0.01)
-    # Where hot reads are no faster than cold ones, no cache holds the rows.
+    # If hot reads are no faster than cold ones, no cache holds the rows.
     slow = cells.with_columns(ceiling_gbps=1.2 * pl.col("cold_ceiling_gbps"))
     assert set(roofline_table(slow, names).data["panel"]) == {"8/4 heads of 64 · cold"}
 

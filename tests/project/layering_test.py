@@ -31,7 +31,7 @@ ROOMS = [
 LAYERS = ["kernels", "variants", "harness", "tests"]
 # The FP64 oracle stands on its own: any other header of ours may bring along the code that it judges.
 ORACLE = re.compile(r"harness/verify/reference/.*")
-ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # what the documented draws are made from
+ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # source of the documented draws
 GENERATED = Path("harness/version.h")  # strings alone
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+)[>"]', re.MULTILINE)
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)

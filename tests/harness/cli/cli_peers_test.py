@@ -74,7 +74,7 @@ def test_a_peer_is_verified_and_timed_beside_the_caches(cells):
     assert int(row["peer_bytes_reported"]) == 4 << 20 and int(row["peer_bytes_resident"]) >= 0
     assert (int(row["repetitions"]), int(row["samples"])) == (REPETITIONS, REPETITIONS * STEPS)
     assert float(row["step_p50_us"]) > 0 and float(row["cold_attend_p50_us"]) > 0 and row["ratio_p50"] and row["verdict"]
-    # What is not known of an engine that is not kvlab's.
+    # Unknown for an engine that is not kvlab's.
     for column in ("bytes_payload", "append_p50_us", "attend_p50_us", "read_gbps", "bound_us", "kernel"):
         assert row[column] == "", column
     assert cells[1]["contiguous"]["peer"] == "" and cells[1]["contiguous"]["bound_us"]
@@ -156,7 +156,7 @@ def test_peers_do_not_outlive_a_killed_program(home, tmp_path):
     program = start(home / "config.toml", tmp_path / "out", hanging, env=env_of(home))
     deadline = time.monotonic() + 60
     hangs = home / "harness" / "peers" / "fake.py.hangs"
-    hangs.unlink(missing_ok=True)  # of an earlier test
+    hangs.unlink(missing_ok=True)  # left by an earlier test
     while not hangs.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(home)

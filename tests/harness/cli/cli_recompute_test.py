@@ -124,7 +124,7 @@ def test_cold_times_are_those_of_the_samples(cold_results):
 
 def test_ratios_and_verdicts_are_those_of_the_samples(runs):
     _, cells, samples = runs
-    points = {}  # of the sweep: [(row, ratio, standard error, degrees, p)]
+    points = {}  # by sweep point: [(row, ratio, standard error, degrees, p)]
     compared = 0
     for cell, row in cells.items():
         if not row["versus"]:

@@ -258,7 +258,7 @@ def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
     shape = {"model.q_heads": 8, "model.kv_heads": 1, "model.head_dim": 64, "sweep.seq_len": 1024, "measure.memory": '"5MiB"'}
     rows = cells_of(config, tmp_path / "out", {"sweep.variants": ["contiguous", "contiguous(read=repeat)"], **shape})
     held = 2 * 1024 * 64 * 4  # K and V; three of them, and copies for each of eight query heads
-    copies = {"decode": 2, "growth": 1}  # of a fork as well
+    copies = {"decode": 2, "growth": 1}  # decode also holds a fork
     for row in rows:
         assert row["status"] == ("out_of_memory" if "repeat" in row["variant"] else "ok"), row["reason"]
         if "repeat" in row["variant"]:

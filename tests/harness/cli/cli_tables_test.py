@@ -35,7 +35,7 @@ def test_tables_are_the_closed_form_and_the_ledgers_count(config_json):
         (n, v) for n in ("1", "100", "200", "400") for v in ("contiguous/f16", "paged/q8_0")]
     for row in rows:
         n = int(row["seq_len"])
-        values = 2 * 2 * 2 * 32  # of a token: layers, K and V, heads, head_dim
+        values = 2 * 2 * 2 * 32  # values a token: layers, K and V, heads, head_dim
         blocks = 3 * -(-n // 16)
         # q8_0: 34 bytes for 32 values. A block has an entry in its table, one in the free list and a count.
         want = 3 * n * values * 2 if "f16" in row["variant"] else blocks * (16 * values * 34 // 32 + 2 * 3 * 4)
@@ -57,7 +57,7 @@ def test_tables_know_windows_latents_and_hybrids(config_json):
         return [int(row["bytes"]) for row in csv_table("--model", config_json(**facts), "--variants", "contiguous/f16",
                                                        "--lengths", "50,5000", "--measure", "1MiB")]
 
-    row = 2 * 2 * 32 * 2  # of a layer and token
+    row = 2 * 2 * 32 * 2  # bytes a layer and token
     assert held() == [2 * row * 50, 2 * row * 5000]
     assert held(sliding_window=100) == [2 * row * 50, 2 * row * 100]
     assert held(sliding_window=100, sliding_window_pattern=2) == [2 * row * 50, row * 5100]
@@ -140,7 +140,7 @@ def test_units_are_named_and_never_mixed(config_json):
     args = ["--model", config_json(), "--variants", "contiguous/f16", "--lengths", "100000"]
     assert "48.8 MiB" in tables(*args).stdout and "51.2 MB" in tables(*args, "--units", "decimal").stdout
     fit = lambda budget: int(csv_table(*args, "--budget", budget, "--weights", "0B")[0]["seq_len"])
-    assert (fit("1MiB"), fit("1MB")) == (2048, 1953)  # of 512 bytes a token
+    assert (fit("1MiB"), fit("1MB")) == (2048, 1953)  # 512 bytes a token
     text = tables(*args, "--budget", "1MB", "--weights", "500kB").stdout
     assert "1MB (977 KiB)" in text and "500kB (488 KiB)" in text and "488 KiB remain" in text
 

@@ -103,7 +103,7 @@ def test_bytes_are_those_of_the_geometry(results):
         assert number(row, "weight_bytes_per_token") == PRODUCTS * 2 / BATCH
         assert row["layers"] == "2" and row["prefill_p50_us"] == ""
     rows = {row["variant"]: row for row in cells}
-    values = 2 * 2 * 2 * 16  # of a token: K and V of two layers and heads
+    values = 2 * 2 * 2 * 16  # values a token: K and V of two layers and heads
     assert number(rows["contiguous/f16"], "cache_bytes_per_token") == values * 2 * TOKENS
     assert number(rows["doubling(read=copy)"], "cache_bytes_per_token") == values * 4 * TOKENS
     assert number(rows["contiguous/ring(window=16)"], "cache_bytes_per_token") == values * 4 * 16

@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// What the published config.json has beyond the file of the same name in configs/models, which states the count.
+// The fields of the published config.json that the file of the same name in configs/models leaves out; it
+// states the count.
 struct Published {
   const char* preset;
   const char* more;

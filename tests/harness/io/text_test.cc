@@ -1,4 +1,4 @@
-// What others wrote, as messages and results have it.
+// Other people's texts, as messages and results show them.
 #include "harness/io/text.h"
 
 #include <gtest/gtest.h>

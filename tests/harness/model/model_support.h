@@ -1,4 +1,4 @@
-// What the tests of models share: the real data where it is there, small files of their own, and refusals.
+// Shared by tests of models: the real data if it is there, small files, and refusals.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -38,7 +38,7 @@ model::Model::Attention no_attention() {
 }
 
 model::Model::Recurrence no_recurrence() {
-  return [](int, const float* projected, float* out) {  // of the first token, for both
+  return [](int, const float* projected, float* out) {  // the first token's, for both
     for (int i = 0; i < 2 * 4 * 8; ++i) out[i] = projected[i % 32];
   };
 }

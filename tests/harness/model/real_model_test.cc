@@ -194,7 +194,7 @@ TEST_F(RealModelSlow, RecallModelOnBooks) {
   EXPECT_NEAR(perplexity("text/alice_in_wonderland.tok512.u16", 0), 9.150, 0.0006);
 }
 
-// What was seen `gap` tokens ago is predicted again: the README's recall protocol.
+// Tokens seen `gap` tokens ago are predicted again: the README's recall protocol.
 Loss recall_loss(const model::Model& model, size_t n, size_t gap) {
   Loss loss;
   for (uint32_t seed = 0; seed < 8; ++seed) {

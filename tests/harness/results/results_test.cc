@@ -117,7 +117,7 @@ TEST(Value, WhatIsNotFiniteIsAbsent) {
   EXPECT_EQ(status, results::Status::kOutOfMemory);
 }
 
-// Of the steps of one repetition; of each kind its own.
+// Each kind of step has medians of its own.
 TEST(BenchmarkJson, HasTheMedianOfARepetition) {
   std::vector<results::SampleResult> samples;
   for (const double us : {5.0, 1.0, 9.0, 2.0, 4.0}) {
@@ -161,8 +161,8 @@ TEST(Schema, IsWrittenAsJson) {
                                      {"aliases", {"worth"}}}));
 }
 
-// What a new metric or experiment may not get wrong: every column of every table once, with its meaning or
-// below one that it shares it with.
+// Every column of every table stands once in the schema, with its meaning or below a column that shares it: a
+// new metric or experiment may not get this wrong.
 template <class Row>
 void expect_whole(const results::Schema<Row>& schema) {
   std::set<std::string_view> names;
@@ -276,7 +276,7 @@ TEST(Schema, DescribesEveryColumn) {
   }
 }
 
-// What committed runs hold: no experiment fills in a column that does not name it, and no text is unknown.
+// Committed runs agree: no experiment fills in a column that does not name it, and no text is unknown.
 TEST(Schema, AgreesWithTheCommittedRuns) {
   std::set<std::string> experiments;
   for (const auto& entry : fs::recursive_directory_iterator(io::project_home() / "results")) {
@@ -301,7 +301,8 @@ TEST(Schema, AgreesWithTheCommittedRuns) {
   EXPECT_GE(experiments.size(), 9u);
 }
 
-// What pandas, polars, R's readr and data.table take for a missing value by default, or people do, in any case.
+// No text is one that pandas, polars, R's readr and data.table, or people, take for a missing value, in any
+// case.
 TEST(Schema, WritesNoTextThatReadersTakeForMissing) {
   const std::set<std::string> missing{"",    "na",   "n/a",    "#n/a",    "#n/a n/a", "#na",      "<na>",
                                       "nan", "-nan", "null",   "none",    "-",        ".",        "nil",

@@ -92,11 +92,11 @@ TEST(ModelMemory, HybridsCountTheStatesOfTheirLinearLayers) {
   EXPECT_EQ(cache.ledger_bytes(), cache.predicted_bytes());
   EXPECT_EQ(predicted("qwen3-next-80b-a3b", "contiguous/bf16", 1),
             36 * 32 * 128 * 128 * 4 + 12 * 2 * 2 * 256 * 2);
-  // Of Mamba's state nothing is known here.
+  // Mamba's state is not modelled here.
   EXPECT_EQ(predicted("jamba-v0.1", "contiguous/bf16", 1), 4 * 2 * 8 * 128 * 2);
 }
 
-// Of 5 layers two read another's cache: tables and the ledger count three.
+// Two of 5 layers read another's cache: tables and the ledger count three.
 TEST(ModelMemory, LayersThatShareHoldNothing) {
   const ModelLayer sliding{.kind = "sliding", .window = 100};
   config::Geometry g = small();

@@ -60,13 +60,13 @@ class Attention {
   Tensors tensors_;
 };
 
-// What attention does over the queries 512, 575, … of every head and two seeds.
+// Statistics of attention over the queries 512, 575, … of every head and two seeds.
 struct Portrait {
   double sinks = 0;        // mean mass of tokens 0-3
-  double least_sinks = 1;  // of any query
+  double least_sinks = 1;  // over queries
   double local = 0;        // mean mass of the nearest 64 tokens
-  // Of the first 2048 tokens' mass in the later queries, the share that goes to the 5 % of them that the
-  // earlier queries liked best.
+  // The share of the later queries' attention to the first 2048 tokens that goes to the 5 % of them with the
+  // most attention from earlier queries.
   double persistent = 0;
 };
 

@@ -291,7 +291,8 @@ TEST(Isa, AnUnknownOneIsRefusedWithTheList) {
   EXPECT_EQ(cpu::active_isa(), cpu::available_isas().front());
 }
 
-// As windows of a text are read side by side. A team of one is where attention's own loops could end the caller's.
+// Callers run several attentions in an OpenMP loop, as over windows of a text. In a team of one, attention's
+// own loops could end the caller's.
 TEST_P(Attention, LoopsOfItsCallerGoOn) {
   const Case c{1, 64, 100, 1};
   const Rows rows(c, 100);

@@ -119,7 +119,7 @@ TEST_P(SinksAndCaps, ASinkMayBeOfAnySize) {
   }
 }
 
-// What policies that score by attention are told: the rows' weights, which a sink takes its share of.
+// Policies that score by attention get the rows' weights, without the sink's share.
 TEST_P(SinksAndCaps, WeightsAreTheRowsShares) {
   for (const Shape& s : {kShapes[1], kShapes[2], kShapes[4]}) {
     const StoredHead head = stored(s);
