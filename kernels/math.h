@@ -1,4 +1,5 @@
-// Scalar truths: number formats and the online softmax, bit for bit the same wherever they are computed.
+// Scalar reference code: number formats and the online softmax, with the same bits wherever they are
+// computed.
 //
 // Everything here is plain code without tables or intrinsics, so that it can serve as the oracle of the
 // vector paths and compile for a device unchanged.
@@ -108,7 +109,7 @@ struct SoftmaxState {
   float sum = 0.0f;
 };
 
-// The factors that bring two states' sums to one maximum. Both are 0 where a side has seen nothing.
+// The factors that rescale two states' sums to one maximum. Both are 0 for a side without rows.
 struct MergeFactors {
   float a = 0.0f, b = 0.0f;
 };

@@ -1,4 +1,4 @@
-// In which order attention may take rows that come in pieces.
+// The order in which attention may take rows that come in pieces.
 #pragma once
 
 #include <span>

@@ -1,11 +1,10 @@
 // Ratios that should be near 1: a decode step done in two or more ways over the same cold rows, the ways
 // interleaved. `ctest` does not run this; build and run `ratio_benchmark`.
 //
-//   layout   rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16,
-//   likewise scores   without and with the weights that each row got, which heavy-hitter policies ask for ragged
-//   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
-//
-//   arithmetic   queries and weights of 16 bits, and of 8
+//   layout      rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16
+//   scores      without and with the weights that each row got, which heavy-hitter policies ask for
+//   ragged      16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
+//   arithmetic  queries and weights of 16 bits, and of 8
 //
 //   us       microseconds of the first way (median of the turns)
 //   others   time of each other way over that of the first

@@ -72,7 +72,7 @@ class TaskRunner {
  public:
   TaskRunner(int head_dim, Scratch& scratch) : head_dim_(head_dim), s_(scratch) {}
 
-  // Each batch of tiles is located while the one before is still to be worked on, so that its rows can be prefetched:
+  // Each batch of tiles is located before the previous one is finished, so that its rows can be prefetched:
   // the next tasks are claimed before these end.
   void run(TaskQueue& queue) {
     bool more = locate_batch(queue);
@@ -85,9 +85,9 @@ class TaskRunner {
   }
 
  private:
-  // How much later than in the order of prefetches work comes to a line, at most. Tiles of a batch are prefetched
-  // together. Values of codes are worked on in strips of 64 bytes of all a tile's rows; only with_wide() takes rows as
-  // a whole.
+  // The largest number of lines by which work runs behind the order of prefetches. Tiles of a batch are
+  // prefetched together. Values of codes are processed in strips of 64 bytes over all rows of a tile; only
+  // with_wide() takes whole rows.
   int64_t lines_out_of_order() const {
     const int64_t others = (next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles;
     const LocatedTile& tile = next_->tile[0];
@@ -127,7 +127,7 @@ class TaskRunner {
     }
   }
 
-  // False, and nothing located, if all tasks' tiles have been.
+  // Returns false, and locates nothing, once all tasks' tiles have been located.
   bool locate_batch(TaskQueue& queue) {
     if (in_batch_ == tasks_.size()) {
       in_batch_ = 0;
@@ -183,7 +183,7 @@ class TaskRunner {
   CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
   FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
 
-  // A run's rows as they are, or, if `decoded`, as f32; and pointers to them in `scratch`.
+  // Pointers, in `scratch`, to a run's rows as stored or, if `decoded`, as f32.
   FloatRows float_rows(const TileSide& side, const Encoding& e, const Run& run, bool decoded,
                        const float* row_scale, const std::byte** scratch) {
     if (!decoded) return {e.format, pad_rows(side.row + run.first, run.count, scratch), run.count, row_scale};
@@ -195,7 +195,7 @@ class TaskRunner {
     return {Format::kF32, scratch, run.count, nullptr};
   }
 
-  // Those of FP8's rows, else null. NaN, which stands for a row of it, stays.
+  // The scales of FP8 rows, else null. A NaN scale marks a row with a NaN, and is kept.
   const float* row_scales(const TileSide& side, const FormatDescriptor& format, const Run& run) const {
     if (!has_float_row_scale(format.elements, format.scaling)) return nullptr;
     load_row_scales(side.meta + run.first, run.count, false, 0, s_.codes.rows);
@@ -282,7 +282,7 @@ class TaskRunner {
   size_t in_batch_ = 0;
   int64_t row_ = 0;
 
-  // Whose tile is worked on.
+  // The task whose tile is in work.
   const AttentionTask* task_ = nullptr;
   TaskInWork* work_ = nullptr;
   TaskInWork in_work_[kQueryBlock];

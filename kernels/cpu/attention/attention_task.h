@@ -31,15 +31,15 @@ struct AttentionTask {
   float* weights;  // [queries, weights_stride], all rows
   float* bases;    // [queries, bases_stride], of all tiles
   int64_t weights_stride, bases_stride;
-  // So many tasks from this one on are worked on by one thread, a tile of each in turn. They have the same
-  // range of rows, as many queries each, and kQueryBlock of them in all at most.
+  // The number of tasks, from this one on, that one thread interleaves, a tile of each in turn. They have the
+  // same range of rows, as many queries each, and at most kQueryBlock queries in all.
   size_t together;
 
   int64_t visible_rows(int64_t query) const { return problem->visible + (first_query + query) % problem->n; }
   const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
 };
 
-// Tasks that threads share out among themselves, in order.
+// The tasks that threads claim, in order.
 struct TaskQueue {
   std::span<const AttentionTask> tasks;
   std::atomic<size_t> claimed = 0;
@@ -56,7 +56,7 @@ struct TaskQueue {
   }
 };
 
-// One implementation each: takes tasks until there are none, and fills each one's state, sum and weights.
+// Two implementations. Each takes tasks until there are none, and fills each one's state, sum and weights.
 void run_tasks_simd(TaskQueue& queue, int head_dim);
 void run_tasks_scalar(TaskQueue& queue, int head_dim);
 

@@ -65,8 +65,8 @@ struct PrefillWork {
   PrefillTask task(int64_t i) const;
 };
 
-// Tasks that threads share out among themselves, the longest problem first and each from its last tokens,
-// which see the most rows. They are made up as they are claimed: a list would grow with the prompt.
+// The tasks that threads claim: the longest problem first, and each from its last tokens, which see the most
+// rows. They are computed as they are claimed: a list would grow with the prompt.
 class PrefillQueue {
  public:
   // Sorts `works` and numbers their tasks.

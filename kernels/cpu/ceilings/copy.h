@@ -1,4 +1,4 @@
-// Copies and nothing else: the ceiling that append's bandwidth is held against.
+// A plain copy: the ceiling of append's bandwidth.
 #pragma once
 
 #include <cstdint>

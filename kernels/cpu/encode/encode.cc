@@ -1,4 +1,4 @@
-// Picks who encodes and decodes: the formats' own scalar code, or the vector units.
+// Chooses the encoder and decoder: the formats' own scalar code, or the vector units.
 #include "kernels/encode.h"
 
 #include <algorithm>

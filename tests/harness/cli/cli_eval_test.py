@@ -219,33 +219,30 @@ def lying(**changes):
     return raw_file(header, bytes(384))
 
 
-@pytest.mark.parametrize(
-    "make, parts",
-    [
-        (lambda: b"", ["dump"]),
-        (lambda: b"short", ["dump"]),
-        (lambda: struct.pack("<Q", 1 << 60) + b"{}", ["header"]),
-        (lambda: raw_file(b"{not json"), ["header"]),
-        (lambda: raw_file(b"[" * 100000), ["header"]),
-        (lambda: raw_file({}), ["has no tensor", "q"]),
-        (lambda: lying(data_offsets=[0, 10**9]), ["q"]),
-        (lambda: lying(data_offsets=[192, 0]), ["q"]),
-        (lambda: lying(data_offsets=[-8, 184]), ["q"]),
-        (lambda: lying(shape=[1, 2, 3, 1 << 62]), ["q"]),
-        (lambda: lying(shape=[1, 2, 3, -8]), ["q"]),
-        (lambda: lying(shape="all"), ["q"]),
-        (lambda: lying(dtype="F8_E4M3"), ["q"]),
-        (lambda: lying(dtype=3), ["q"]),
-        (lambda: good_tensors(v=None), ["has no tensor", "v"]),
-        (lambda: good_tensors(q=[1, 2, 3]), ["q", "[layers, heads, tokens, head_dim]"]),
-        (lambda: good_tensors(k=[1, 1, 4, 8]), ["k", "v", "same shape"]),
-        (lambda: good_tensors(q=[1, 3, 3, 8], k=[1, 2, 3, 8], v=[1, 2, 3, 8]), ["no multiple"]),
-        (lambda: good_tensors(q=[1, 2, 3, 12], k=[1, 1, 3, 12], v=[1, 1, 3, 12]), ["head_dim 12", "multiple of 8"]),
-        (lambda: good_tensors(q=[1, 2, 3, 1024], k=[1, 1, 3, 1024], v=[1, 1, 3, 1024]), ["head_dim 1024", "576"]),
-        (lambda: one_value(math.nan), ["v[0, 0, 2, 4] is NaN", "finite"]),
-        (lambda: one_value(-math.inf), ["v[0, 0, 2, 4] is infinite"]),
-    ],
-)
+@pytest.mark.parametrize("make, parts", [
+    (lambda: b"", ["dump"]),
+    (lambda: b"short", ["dump"]),
+    (lambda: struct.pack("<Q", 1 << 60) + b"{}", ["header"]),
+    (lambda: raw_file(b"{not json"), ["header"]),
+    (lambda: raw_file(b"[" * 100000), ["header"]),
+    (lambda: raw_file({}), ["has no tensor", "q"]),
+    (lambda: lying(data_offsets=[0, 10**9]), ["q"]),
+    (lambda: lying(data_offsets=[192, 0]), ["q"]),
+    (lambda: lying(data_offsets=[-8, 184]), ["q"]),
+    (lambda: lying(shape=[1, 2, 3, 1 << 62]), ["q"]),
+    (lambda: lying(shape=[1, 2, 3, -8]), ["q"]),
+    (lambda: lying(shape="all"), ["q"]),
+    (lambda: lying(dtype="F8_E4M3"), ["q"]),
+    (lambda: lying(dtype=3), ["q"]),
+    (lambda: good_tensors(v=None), ["has no tensor", "v"]),
+    (lambda: good_tensors(q=[1, 2, 3]), ["q", "[layers, heads, tokens, head_dim]"]),
+    (lambda: good_tensors(k=[1, 1, 4, 8]), ["k", "v", "same shape"]),
+    (lambda: good_tensors(q=[1, 3, 3, 8], k=[1, 2, 3, 8], v=[1, 2, 3, 8]), ["no multiple"]),
+    (lambda: good_tensors(q=[1, 2, 3, 12], k=[1, 1, 3, 12], v=[1, 1, 3, 12]), ["head_dim 12", "multiple of 8"]),
+    (lambda: good_tensors(q=[1, 2, 3, 1024], k=[1, 1, 3, 1024], v=[1, 1, 3, 1024]), ["head_dim 1024", "576"]),
+    (lambda: one_value(math.nan), ["v[0, 0, 2, 4] is NaN", "finite"]),
+    (lambda: one_value(-math.inf), ["v[0, 0, 2, 4] is infinite"]),
+])
 @pytest.mark.parametrize("command", ["eval", "run"])
 def test_a_dump_is_refused(config, tmp_path, command, make, parts):
     path = tmp_path / "dump"
@@ -264,19 +261,16 @@ def test_every_truncation_of_a_dump_is_refused(tmp_path):
         assert_refused(evaluate(tmp_path / "cut", tmp_path / "out", "concat"), "cut", out=tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    "args, parts",
-    [
-        (["--variants", ""], ["--variants is empty"]),
-        (["--variants", " ; "], ["--variants is empty"]),
-        (["--variants", "concat;concat/f32"], ["'concat' twice"]),
-        (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),
-        (["--variants", "concat", "--prompt", "-1"], ["--prompt"]),
-        (["--variants", "concat", "--isa", "avx9"], ["avx9"]),
-        pytest.param(["--variants", "concat", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
-        (["--variants", "concat", "--out", "/proc/x"], ["/proc/x"]),
-    ],
-)
+@pytest.mark.parametrize("args, parts", [
+    (["--variants", ""], ["--variants is empty"]),
+    (["--variants", " ; "], ["--variants is empty"]),
+    (["--variants", "concat;concat/f32"], ["'concat' twice"]),
+    (["--variants", "concat", "--prompt", "20"], ["--prompt 20", "19 tokens"]),
+    (["--variants", "concat", "--prompt", "-1"], ["--prompt"]),
+    (["--variants", "concat", "--isa", "avx9"], ["avx9"]),
+    pytest.param(["--variants", "concat", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
+    (["--variants", "concat", "--out", "/proc/x"], ["/proc/x"]),
+])
 def test_eval_is_refused(dump, tmp_path, args, parts):
     assert_refused(kvlab("eval", dump, *([] if "--out" in args else ["--out", tmp_path / "out"]), *args), *parts, out=tmp_path / "out")
 

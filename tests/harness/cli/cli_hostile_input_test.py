@@ -29,20 +29,16 @@ def assert_refused_briefly(done, *parts):
     assert len(done.stderr) < 2500
 
 
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ("a = " + "[" * DEEP + "]" * DEEP, [":1: brackets are nested more than 64 deep"]),
-        ("title = 'x'\na = " + "{a=" * DEEP, [":2: brackets are nested more than 64 deep"]),
-        (".".join("a" * 40_000) + " = 1", [":1: a dotted key is more than 16 deep"]),
-        ("title = '.[.['\n# " + "." * 20 + "[" * 70 + "\n[" + ".".join("a" * 40_000) + "]", [":3: a dotted key is"]),
-        (f'experiment = "{HUGE}"', [":1: experiment must be one of decode", "x'"]),
-        (f"{HUGE} = 1\n{CONFIG}", [":1: x", "is not a key that is known here; known: "]),
-        (f'sweep.variants = "{HUGE}"\nexperiment = "decode"', [":1: sweep.variants has a mistake"]),
-        ('experiment = "a\\nb\\u001b[31m"', ["not 'a b"]),
-    ],
-    ids=range(8),
-)
+@pytest.mark.parametrize("text, parts", [
+    ("a = " + "[" * DEEP + "]" * DEEP, [":1: brackets are nested more than 64 deep"]),
+    ("title = 'x'\na = " + "{a=" * DEEP, [":2: brackets are nested more than 64 deep"]),
+    (".".join("a" * 40_000) + " = 1", [":1: a dotted key is more than 16 deep"]),
+    ("title = '.[.['\n# " + "." * 20 + "[" * 70 + "\n[" + ".".join("a" * 40_000) + "]", [":3: a dotted key is"]),
+    (f'experiment = "{HUGE}"', [":1: experiment must be one of decode", "x'"]),
+    (f"{HUGE} = 1\n{CONFIG}", [":1: x", "is not a key that is known here; known: "]),
+    (f'sweep.variants = "{HUGE}"\nexperiment = "decode"', [":1: sweep.variants has a mistake"]),
+    ('experiment = "a\\nb\\u001b[31m"', ["not 'a b"]),
+], ids=range(8))
 def test_a_config_is_refused_briefly(tmp_path, text, parts):
     path = tmp_path / "bad.toml"
     path.write_text(text)
@@ -52,44 +48,32 @@ def test_a_config_is_refused_briefly(tmp_path, text, parts):
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "setting, parts",
-    [
-        ("sweep.seq_len=" + "[" * DEEP, ["--set", "brackets are nested more than 64 deep"]),
-        (".".join("a" * DEEP)[:DEEP] + "=1", ["--set", "a dotted key is more than 16 deep"]),
-        ("isa=" + "x" * DEEP, ["x"]),
-    ],
-    ids=range(3),
-)
+@pytest.mark.parametrize("setting, parts", [
+    ("sweep.seq_len=" + "[" * DEEP, ["--set", "brackets are nested more than 64 deep"]),
+    (".".join("a" * DEEP)[:DEEP] + "=1", ["--set", "a dotted key is more than 16 deep"]),
+    ("isa=" + "x" * DEEP, ["x"]),
+], ids=range(3))
 def test_a_setting_is_refused_briefly(config, tmp_path, setting, parts):
     assert_refused_briefly(run(config, tmp_path / "out", "--set", setting), *parts)
 
 
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
-        ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
-        (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
-        (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
-        ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
-    ],
-    ids=range(5),
-)
+@pytest.mark.parametrize("text, parts", [
+    ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
+    ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
+    (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
+    (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
+    ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
+], ids=range(5))
 def test_a_model_config_is_refused_briefly(tmp_path, text, parts):
     (tmp_path / "config.json").write_text(text)
     assert_refused_briefly(kvlab("tables", "--model", tmp_path / "config.json"), "config.json: ", *parts)
 
 
-@pytest.mark.parametrize(
-    "header, parts",
-    [
-        ("[" * DEEP + "]" * DEEP, ["its header is nested deeper than the format allows"]),
-        ('{"q": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 0]}}', ["its header has a number that is too large"]),
-        ('{"q": {"dtype": "' + HUGE + '", "shape": [0], "data_offsets": [0, 0]}}', ['tensor "q": unknown dtype', "known are"]),
-    ],
-    ids=range(3),
-)
+@pytest.mark.parametrize("header, parts", [
+    ("[" * DEEP + "]" * DEEP, ["its header is nested deeper than the format allows"]),
+    ('{"q": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 0]}}', ["its header has a number that is too large"]),
+    ('{"q": {"dtype": "' + HUGE + '", "shape": [0], "data_offsets": [0, 0]}}', ['tensor "q": unknown dtype', "known are"]),
+], ids=range(3))
 def test_a_dump_is_refused_briefly(tmp_path, header, parts):
     (tmp_path / "dump").write_bytes(struct.pack("<Q", len(header)) + header.encode())
     assert_refused_briefly(kvlab("eval", tmp_path / "dump", "--variants", "concat", "--out", tmp_path / "out"), *parts)
@@ -111,22 +95,18 @@ def chain(n, link):
     return "[define]\na0 = 1\n" + "".join(f'a{i} = "{link.format(i - 1)}"\n' for i in range(1, n + 1))
 
 
-@pytest.mark.parametrize(
-    "head, keys, parts",
-    [
-        ("", 'published = "1"\ncomputed = "1e400"', ["i.computed '1e400' has the number 1e400"]),
-        ("", 'published = "1e400"\ncomputed = 1', ["i.published has the number 1e400"]),
-        ("", 'published = "1e99999999999"\ncomputed = 1', ["i.published has the number 1e99999999999"]),
-        ("", f'published = "{"1" * 200_000}"\ncomputed = 1', ["i.published is a text of 200000 bytes"]),
-        ("", f'published = "1"\ntolerance = "{"1" * 200_000} %"\ncomputed = 1', ["i.tolerance is a text of 200002 bytes"]),
-        ("", f'published = "1"\ncomputed = "{"(" * DEEP}1{")" * DEEP}"', ["i.computed is an expression of 200001 bytes"]),
-        (chain(20_000, "a{0}"), 'published = "1"\ncomputed = "a20000"', ["i.computed has 'a", "defined by one another"]),
-        (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
-        ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
-         ["i.tokens has 'c', whose bytes depend on it"]),
-    ],
-    ids=range(9),
-)  # fmt: skip
+@pytest.mark.parametrize("head, keys, parts", [
+    ("", 'published = "1"\ncomputed = "1e400"', ["i.computed '1e400' has the number 1e400"]),
+    ("", 'published = "1e400"\ncomputed = 1', ["i.published has the number 1e400"]),
+    ("", 'published = "1e99999999999"\ncomputed = 1', ["i.published has the number 1e99999999999"]),
+    ("", f'published = "{"1" * 200_000}"\ncomputed = 1', ["i.published is a text of 200000 bytes"]),
+    ("", f'published = "1"\ntolerance = "{"1" * 200_000} %"\ncomputed = 1', ["i.tolerance is a text of 200002 bytes"]),
+    ("", f'published = "1"\ncomputed = "{"(" * DEEP}1{")" * DEEP}"', ["i.computed is an expression of 200001 bytes"]),
+    (chain(20_000, "a{0}"), 'published = "1"\ncomputed = "a20000"', ["i.computed has 'a", "defined by one another"]),
+    (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
+    ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
+     ["i.tokens has 'c', whose bytes depend on it"]),
+], ids=range(9))  # fmt: skip
 def test_a_claim_is_refused_briefly(tmp_path, head, keys, parts):
     assert_refused_briefly(reproduce_claim(tmp_path, head, keys), "claim.toml:", *parts)
 

@@ -93,18 +93,15 @@ def test_a_peer_is_compared_with_the_same_bits(cells):
     assert float(rows["fake/f16"]["err_rel_l2"]) > 1e-5 > float(rows["fake/f16"]["err_kernel_rel_l2"])
 
 
-@pytest.mark.parametrize(
-    "name, status, reason",
-    [
-        ("wrong", "failed", "attention differs from FP64 on the same stored rows by 0.001 (bound 1e-05)"),
-        ("late", "failed", "peer 'fake' ended: out of registers"),
-        ("early", "failed", "peer 'fake' ended"),
-        ("hang", "failed", "peer 'fake' did not answer within 5 s (measure.peer_timeout)"),
-        ("raises", "failed", "peer 'fake' failed: ValueError: the engine has"),
-        ("refuses", "unsupported", "head_dim 16 is none of 64, 128"),
-        ("full", "out_of_memory", "ran out of memory"),
-    ],
-)
+@pytest.mark.parametrize("name, status, reason", [
+    ("wrong", "failed", "attention differs from FP64 on the same stored rows by 0.001 (bound 1e-05)"),
+    ("late", "failed", "peer 'fake' ended: out of registers"),
+    ("early", "failed", "peer 'fake' ended"),
+    ("hang", "failed", "peer 'fake' did not answer within 5 s (measure.peer_timeout)"),
+    ("raises", "failed", "peer 'fake' failed: ValueError: the engine has"),
+    ("refuses", "unsupported", "head_dim 16 is none of 64, 128"),
+    ("full", "out_of_memory", "ran out of memory"),
+])
 def test_what_goes_wrong_ends_one_cell(cells, name, status, reason):
     row = cells[1][f"fake/{name}"]
     assert row["status"] == status
@@ -132,16 +129,13 @@ def test_a_peer_without_its_packages_is_absent(home, tmp_path):
     assert {row["status"] for row in table(tmp_path / "out" / "cells.csv") if row["peer"]} == {"unsupported"}
 
 
-@pytest.mark.parametrize(
-    "changed, parts",
-    [
-        ({"sweep.peers": ["fale"]}, ["sweep.peers", "not 'fale'", "fake/f32"]),
-        ({"sweep.peers": ["fake/f23"]}, ["sweep.peers", "did you mean 'fake/f32'"]),
-        ({"sweep.peers": ["fake", "fake/f32"]}, ["sweep.peers", "names fake/f32 twice"]),
-        ({"growth.peers": ["fake"]}, ["growth.peers", "is no axis of growth, but of decode"]),
-        ({"measure.peer_timeout": 0}, ["measure.peer_timeout"]),
-    ],
-)
+@pytest.mark.parametrize("changed, parts", [
+    ({"sweep.peers": ["fale"]}, ["sweep.peers", "not 'fale'", "fake/f32"]),
+    ({"sweep.peers": ["fake/f23"]}, ["sweep.peers", "did you mean 'fake/f32'"]),
+    ({"sweep.peers": ["fake", "fake/f32"]}, ["sweep.peers", "names fake/f32 twice"]),
+    ({"growth.peers": ["fake"]}, ["growth.peers", "is no axis of growth, but of decode"]),
+    ({"measure.peer_timeout": 0}, ["measure.peer_timeout"]),
+])
 def test_mistakes_are_refused(home, tmp_path, changed, parts):
     assert_refused(run_peers(home, tmp_path / "out", changed), *parts)
 

@@ -139,18 +139,15 @@ def test_a_search_without_a_hit_is_one_line(words, message):
     assert_refused(kvlab("reproduce", "--list", *words), message)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["005"], "'005' names no claim file; there are 000-design-answer"),
-        (["00"], "'00' names several claim files"),
-        (["tract"], "claims contain it: 003-tract-in-place/update"),
-        (["tract"], "; did you mean '003-tract-in-place'?"),
-        (["kivi/axes"], "did you mean 'axis'?"),
-        (["001/nothing"], "'nothing' is no claim of"),
-        (["missing.toml"], "claim file 'missing.toml' does not exist"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", [
+    (["005"], "'005' names no claim file; there are 000-design-answer"),
+    (["00"], "'00' names several claim files"),
+    (["tract"], "claims contain it: 003-tract-in-place/update"),
+    (["tract"], "; did you mean '003-tract-in-place'?"),
+    (["kivi/axes"], "did you mean 'axis'?"),
+    (["001/nothing"], "'nothing' is no claim of"),
+    (["missing.toml"], "claim file 'missing.toml' does not exist"),
+])
 def test_a_name_that_is_none_is_one_line(arguments, message, tmp_path):
     assert_refused(reproduce(*arguments, "--out", tmp_path / "out"), message, out=tmp_path / "out")
 

@@ -32,15 +32,12 @@ def cells(tmp_path_factory):
     return by_variant(cells_of(config, config.parent / "run"))
 
 
-@pytest.mark.parametrize(
-    ("variant", "rows", "choosing", "choices"),
-    [
-        ("contiguous/f16", TOKENS, 0, 0),
-        ("contiguous/f16/quest(top=0.25)", 5 * 16, BOUNDS, 5),
-        ("paged/f16/quest(top=0.01,least=3)", 3 * 16, BOUNDS, 3),
-        ("contiguous/f16/topk(rows=32)", 32, TOKENS * ROW, 32),
-    ],
-)
+@pytest.mark.parametrize(("variant", "rows", "choosing", "choices"), [
+    ("contiguous/f16", TOKENS, 0, 0),
+    ("contiguous/f16/quest(top=0.25)", 5 * 16, BOUNDS, 5),
+    ("paged/f16/quest(top=0.01,least=3)", 3 * 16, BOUNDS, 3),
+    ("contiguous/f16/topk(rows=32)", 32, TOKENS * ROW, 32),
+])
 def test_bytes_read_are_those_of_the_rows_chosen_and_of_choosing(cells, variant, rows, choosing, choices):
     row = cells[variant]
     assert row["status"] == "ok", row["reason"]

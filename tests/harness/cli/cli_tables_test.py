@@ -243,34 +243,31 @@ def test_the_listing_has_every_model():
     assert re.search(r"^llama-2-7b +32 +32 +128 .* 6738415616 +4\.00 GiB$", listed, re.M)
 
 
-@pytest.mark.parametrize(
-    "args, parts",
-    [
-        (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
-        (["--model", "Mistral-7B"], ["did you mean 'mistral-7b' or 'mistral-7b-v0.3'?", "list --models"]),
-        (["--model", "meta-llama/Llama-3.1-8B"], ["cannot read meta-llama/Llama-3.1-8B", "did you mean 'llama-3.1-8b'?"]),
-        (["--model", "missing.json"], ["missing.json"]),
-        (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
-        (["--variants", "contiguous/f17"], ["f17"]),
-        (["--variants", " ;"], ["--variants is empty"]),
-        (["--lengths", "4KB"], ["--lengths '4KB'"]),
-        (["--lengths", " "], ["--lengths ''"]),
-        (["--lengths", "0"], ["--lengths '0'"]),
-        (["--lengths", "10,,20"], ["--lengths ''"]),
-        (["--lengths", "20..10"], ["--lengths '20..10'", "before"]),
-        (["--lengths", "1073741825"], ["1073741824"]),
-        (["--batch", "0"], ["--batch"]),
-        (["--units", "metric"], ["--units"]),
-        (["--format", "pdf"], ["--format"]),
-        (["--measure", "1G"], ["--measure '1G'", "GiB", "GB"]),
-        (["--budget", "16"], ["--budget '16' has no unit"]),
-        (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
-        (["--weights", "1GB"], ["--budget"]),
-        (["--disk", "1GB"], ["--budget"]),
-        (["--budget", "16GiB", "--disk", "100"], ["--disk '100' has no unit"]),
-        (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
-    ],
-)
+@pytest.mark.parametrize("args, parts", [
+    (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
+    (["--model", "Mistral-7B"], ["did you mean 'mistral-7b' or 'mistral-7b-v0.3'?", "list --models"]),
+    (["--model", "meta-llama/Llama-3.1-8B"], ["cannot read meta-llama/Llama-3.1-8B", "did you mean 'llama-3.1-8b'?"]),
+    (["--model", "missing.json"], ["missing.json"]),
+    (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
+    (["--variants", "contiguous/f17"], ["f17"]),
+    (["--variants", " ;"], ["--variants is empty"]),
+    (["--lengths", "4KB"], ["--lengths '4KB'"]),
+    (["--lengths", " "], ["--lengths ''"]),
+    (["--lengths", "0"], ["--lengths '0'"]),
+    (["--lengths", "10,,20"], ["--lengths ''"]),
+    (["--lengths", "20..10"], ["--lengths '20..10'", "before"]),
+    (["--lengths", "1073741825"], ["1073741824"]),
+    (["--batch", "0"], ["--batch"]),
+    (["--units", "metric"], ["--units"]),
+    (["--format", "pdf"], ["--format"]),
+    (["--measure", "1G"], ["--measure '1G'", "GiB", "GB"]),
+    (["--budget", "16"], ["--budget '16' has no unit"]),
+    (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
+    (["--weights", "1GB"], ["--budget"]),
+    (["--disk", "1GB"], ["--budget"]),
+    (["--budget", "16GiB", "--disk", "100"], ["--disk '100' has no unit"]),
+    (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
+])
 def test_tables_are_refused(args, parts):
     assert_refused(tables(*args), *parts, lines=3 if "contiguous/f17" in args else 1)
 

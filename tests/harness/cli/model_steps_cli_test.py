@@ -208,22 +208,19 @@ def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tm
     assert {row["status"] for row in rows} == {"out_of_memory"} and "the run may use" in rows[0]["reason"]
 
 
-@pytest.mark.parametrize(
-    "setting, parts",
-    [
-        ("experiment=quality", ["'quality' needs a model's own weights", "is for 'model'"]),
-        ("workload.weights=guessed", ["workload.weights must be one of file, random"]),
-        ("workload.weights_type=f8", ["workload.weights_type must be one of bf16, f32"]),
-        ("workload.text=configs/ci.toml", ["workload.text has no use where weights = \"random\""]),
-        ("measure.context=empty", ["measure.context must be one of prefill, synthetic"]),
-        ("model.layers=2", ["model.layers is no choice", "a model has all of its layers"]),
-        ("model.preset=llama-3.2-1b", ["[model] needs one of"]),
-        ("sweep.seq_len=16", ["16 tokens leave no context before 5 repetitions of 3 steps"]),
-        ('sweep.variants=["none"]', ["sweep.variants has no cache to compare 'none' with"]),
-        ('sweep.variants=["concat","none","none"]', ["sweep.variants names 'none' twice"]),
-        ("whole_model.lenghts=1", ["whole_model.lenghts is not a key"]),
-    ],
-)
+@pytest.mark.parametrize("setting, parts", [
+    ("experiment=quality", ["'quality' needs a model's own weights", "is for 'model'"]),
+    ("workload.weights=guessed", ["workload.weights must be one of file, random"]),
+    ("workload.weights_type=f8", ["workload.weights_type must be one of bf16, f32"]),
+    ("workload.text=configs/ci.toml", ["workload.text has no use where weights = \"random\""]),
+    ("measure.context=empty", ["measure.context must be one of prefill, synthetic"]),
+    ("model.layers=2", ["model.layers is no choice", "a model has all of its layers"]),
+    ("model.preset=llama-3.2-1b", ["[model] needs one of"]),
+    ("sweep.seq_len=16", ["16 tokens leave no context before 5 repetitions of 3 steps"]),
+    ('sweep.variants=["none"]', ["sweep.variants has no cache to compare 'none' with"]),
+    ('sweep.variants=["concat","none","none"]', ["sweep.variants names 'none' twice"]),
+    ("whole_model.lenghts=1", ["whole_model.lenghts is not a key"]),
+])
 def test_mistakes_are_one_line(random_config, tmp_path, setting, parts):
     assert_refused(run(random_config, tmp_path / "out", "--set", setting), *parts)
 

@@ -242,24 +242,21 @@ def test_texts_of_a_prompt_that_is_cut(tmp_path):
     assert {row["status"] for row in rows} == {"ok"}
 
 
-@pytest.mark.parametrize(
-    "changed, parts",
-    [
-        ({"quality.seq_len": 1025}, ["quality", "1025 tokens are past the model's rotary table of 1024 positions: give quality.seq_len at most 1024"]),
-        ({"recall.distance": 1000}, ["recall", "1055 tokens", "rotary table of 1024", "recall.distance and recall.passage together at most 985"]),
-        ({"quality.seq_len": 1000, "quality.batch": 11}, ["sample.txt has", "11 windows of 1000 need 11001"]),
-        ({"quality.prompt": 40}, ["a prompt of 40 tokens leaves nothing of 40"]),
-        ({"recall.distance": 10}, ["distance 10 is shorter than the passage of 16"]),
-        ({"recall.passage": 9}, ["passage must be more than the 9 tokens that tell a copy"]),
-        ({"recall.passages": '"songs"'}, ["passages must be one of random, text, not 'songs'"]),
-        ({"generate.temperature": -1}, ["temperature must be a number from 0"]),
-        ({"quality.step_tokens": 0}, ["step_tokens must be from 1"]),
-        ({"quality.workload": '"gaussian"'}, ["'quality' runs a model, but its workload is 'gaussian'"]),
-        ({"workload.text": '"nowhere.txt"'}, ["nowhere.txt", "does not exist"]),
-        ({"workload.tokenizer": '"configs/quality.toml"'}, ["configs/quality.toml"]),
-        ({"workload.model": '"configs/quality.toml"'}, ["configs/quality.toml"]),
-    ],
-)
+@pytest.mark.parametrize("changed, parts", [
+    ({"quality.seq_len": 1025}, ["quality", "1025 tokens are past the model's rotary table of 1024 positions: give quality.seq_len at most 1024"]),
+    ({"recall.distance": 1000}, ["recall", "1055 tokens", "rotary table of 1024", "recall.distance and recall.passage together at most 985"]),
+    ({"quality.seq_len": 1000, "quality.batch": 11}, ["sample.txt has", "11 windows of 1000 need 11001"]),
+    ({"quality.prompt": 40}, ["a prompt of 40 tokens leaves nothing of 40"]),
+    ({"recall.distance": 10}, ["distance 10 is shorter than the passage of 16"]),
+    ({"recall.passage": 9}, ["passage must be more than the 9 tokens that tell a copy"]),
+    ({"recall.passages": '"songs"'}, ["passages must be one of random, text, not 'songs'"]),
+    ({"generate.temperature": -1}, ["temperature must be a number from 0"]),
+    ({"quality.step_tokens": 0}, ["step_tokens must be from 1"]),
+    ({"quality.workload": '"gaussian"'}, ["'quality' runs a model, but its workload is 'gaussian'"]),
+    ({"workload.text": '"nowhere.txt"'}, ["nowhere.txt", "does not exist"]),
+    ({"workload.tokenizer": '"configs/quality.toml"'}, ["configs/quality.toml"]),
+    ({"workload.model": '"configs/quality.toml"'}, ["configs/quality.toml"]),
+])
 def test_what_the_model_cannot_do_is_refused_before_anything_is_written(tmp_path, changed, parts):
     assert_refused(run(tmp_path / "out", **changed), *parts, out=tmp_path / "out")
 
@@ -270,13 +267,10 @@ def test_another_model_needs_its_own_text(tmp_path):
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"no models in {DATA} (set KVLAB_DATA)")
-@pytest.mark.parametrize(
-    "tokenizer, text, parts",
-    [
-        ("tok512.bin", "tinystories_1000.txt", ["tok512.bin", "105"]),
-        ("tok105.bin", None, ["outside the tokenizer's vocabulary"]),
-    ],
-)
+@pytest.mark.parametrize("tokenizer, text, parts", [
+    ("tok512.bin", "tinystories_1000.txt", ["tok512.bin", "105"]),
+    ("tok105.bin", None, ["outside the tokenizer's vocabulary"]),
+])
 def test_the_wrong_tokenizer_is_refused(tmp_path, tokenizer, text, parts):
     if text is None:
         (tmp_path / "greek.txt").write_text("Μῆνιν ἄειδε θεὰ Πηληϊάδεω Ἀχιλῆος " * 100)

@@ -52,13 +52,10 @@ def test_chunks_change_nothing(results, tmp_path):
         assert abs(float(one["loss"]) - float(other["loss"])) < 1e-4
 
 
-@pytest.mark.parametrize(
-    "changed, said",
-    [
-        ({"stream.seq_len": 200000}, "window of 200000 needs 200001"),
-        ({"stream.recompute": [2000]}, "at most the model's trained context, 1024"),
-        ({"stream.stride": 65}, "at least the stride, 65 tokens"),
-    ],
-)
+@pytest.mark.parametrize("changed, said", [
+    ({"stream.seq_len": 200000}, "window of 200000 needs 200001"),
+    ({"stream.recompute": [2000]}, "at most the model's trained context, 1024"),
+    ({"stream.stride": 65}, "at least the stride, 65 tokens"),
+])
 def test_what_cannot_be_read_is_refused(changed, said, tmp_path):
     assert_refused(run(tmp_path / "out", changed), said, out=tmp_path / "out")

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -16,6 +15,9 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv::test {
 
@@ -37,43 +39,9 @@ inline std::string read_all(const std::string& path) {
   return bytes.str();
 }
 
-// A file of these bytes that is gone when the object is.
-class TempFile {
- public:
-  explicit TempFile(const std::string& bytes) {
-    static int count = 0;
-    path_ = testing::TempDir() + "kvlab_" + std::to_string(getpid()) + "_" + std::to_string(count++);
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  ~TempFile() { std::filesystem::remove(path_); }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 template <typename T>
 void append_raw(std::string& bytes, const T* values, size_t n) {
   bytes.append(reinterpret_cast<const char*>(values), n * sizeof(T));
-}
-
-// The message of the std::invalid_argument that `f` throws; empty, and a failure, if it throws none.
-template <typename F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A llama2.c v0 model with random weights. `vocab` < 0 writes a classifier of its own.

@@ -101,35 +101,29 @@ def test_an_empty_step_is_refused(made):
         made.step(made.add_sequence(), 0, *step(np.random.default_rng(1), 0))
 
 
-@pytest.mark.parametrize(
-    "spec, line",
-    [
-        ("contigous", "contiguous"),
-        ("", "."),
-        ("paged(block=16)/kivi", "would cut the codec's groups"),
-        ("contiguous/f32/ring(window=0)", "window"),
-        ("contiguous + 9:contiguous/f16", "there is no layer 9"),
-        ("contiguous/f32/ring(window=model)", "window"),
-    ],
-)
+@pytest.mark.parametrize("spec, line", [
+    ("contigous", "contiguous"),
+    ("", "."),
+    ("paged(block=16)/kivi", "would cut the codec's groups"),
+    ("contiguous/f32/ring(window=0)", "window"),
+    ("contiguous + 9:contiguous/f16", "there is no layer 9"),
+    ("contiguous/f32/ring(window=model)", "window"),
+])
 def test_a_bad_spec_is_refused(spec, line):
     with pytest.raises(ValueError, match=line):
         cache(spec)
 
 
-@pytest.mark.parametrize(
-    "change, line",
-    [
-        ({"layers": 0}, "layers must be at least 1"),
-        ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
-        ({"head_dim": 30}, "head_dim must be a multiple of 8"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
-        ({"max_tokens": 2**62}, "no machine holds that"),
-        ({"max_sequences": -1}, "max_sequences must be at least 1"),
-        ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
-        ({"windows": [4, -1]}, "a window of -1 tokens"),
-    ],
-)
+@pytest.mark.parametrize("change, line", [
+    ({"layers": 0}, "layers must be at least 1"),
+    ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
+    ({"head_dim": 30}, "head_dim must be a multiple of 8"),
+    ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    ({"max_tokens": 2**62}, "no machine holds that"),
+    ({"max_sequences": -1}, "max_sequences must be at least 1"),
+    ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
+    ({"windows": [4, -1]}, "a window of -1 tokens"),
+])
 def test_a_bad_geometry_is_refused(change, line):
     with pytest.raises(ValueError, match=line):
         cache(**change)
