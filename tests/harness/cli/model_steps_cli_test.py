@@ -5,7 +5,7 @@ import re
 from statistics import median
 
 import pytest
-from cli_recompute_test import assert_interval, interval_of_median, percentile
+from cli_recompute_test import assert_interval, assert_times, interval_of_median, samples_of, values
 from program import HOME, assert_refused, cells_of, kvlab, run, succeeded, table
 
 EXACT = pytest.approx  # numbers are printed with nine digits
@@ -55,13 +55,9 @@ batch = {BATCH}
 
 @pytest.fixture(scope="module")
 def results(random_config):
-    """The rows, and by cell the repetitions: lists of samples in the order in which they were taken."""
     folder = random_config.parent / "run"
     done = succeeded(run(random_config, folder))
-    samples = {}
-    for row in table(folder / "samples.csv"):
-        samples.setdefault(row["cell"], {}).setdefault(int(row["repetition"]), []).append(row)
-    return table(folder / "cells.csv"), samples, done.stdout
+    return table(folder / "cells.csv"), samples_of(folder), done.stdout
 
 
 def number(row, column):
@@ -73,25 +69,15 @@ def test_times_are_those_of_the_samples(results):
     assert [row["verdict"] for row in cells[:2]] == ["baseline", "aa_test"] and len(cells) == 6
     for row in cells:
         assert row["status"] == "ok", row["reason"]
-        repetitions = [rows for _, rows in sorted(samples[row["cell"]].items())]
-        assert [len(rows) for rows in repetitions] == [STEPS] * REPETITIONS
-        for rows in repetitions:
-            for sample in rows:
-                parts = sum(number(sample, f"{part}_us") for part in PARTS)
-                assert number(sample, "step_us") == EXACT(parts, rel=1e-6) and number(sample, "rest_us") > 0
-        every = [number(sample, "step_us") for rows in repetitions for sample in rows]
-        medians = [median(number(sample, "step_us") for sample in rows) for rows in repetitions]
+        repetitions = samples[row["cell"], "step"]
+        assert [len(rows) for rows in repetitions.values()] == [STEPS] * REPETITIONS
+        assert min(map(min, values(repetitions, "rest_us"))) > 0
+        medians = assert_times(row, repetitions, PARTS)
         low, high = interval_of_median(medians)
         p50 = median(medians)
-        assert number(row, "step_p50_us") == EXACT(p50, rel=1e-7)
-        assert number(row, "step_p90_us") == EXACT(percentile(every, 90), rel=1e-7)
-        assert number(row, "step_p99_us") == EXACT(percentile(every, 99), rel=1e-7)
         assert number(row, "tokens_per_s") == EXACT(BATCH / p50 * 1e6, rel=1e-7)
         assert number(row, "tokens_per_s_ci_low") == EXACT(BATCH / high * 1e6, rel=1e-6)
         assert number(row, "tokens_per_s_ci_high") == EXACT(BATCH / low * 1e6, rel=1e-6)
-        for part in PARTS:
-            took = median(number(sample, f"{part}_us") for rows in repetitions for sample in rows)
-            assert number(row, f"{part}_p50_us") == EXACT(took, rel=1e-7, abs=1e-9), part
         cache = sum(number(row, f"{part}_p50_us") for part in PARTS[:3])
         assert number(row, "cache_share") == EXACT(cache / p50, rel=1e-7)
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -11,11 +12,13 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "harness/model/model.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
 
@@ -42,6 +45,27 @@ inline std::string read_all(const std::string& path) {
 template <typename T>
 void append_raw(std::string& bytes, const T* values, size_t n) {
   bytes.append(reinterpret_cast<const char*>(values), n * sizeof(T));
+}
+
+// All logits [tokens, vocabulary], `chunk` tokens a call.
+inline std::vector<float> run_in_chunks(const model::Model& model, std::span<const int> ids, size_t chunk) {
+  const model::Model::Attention attention = model::full_attention(model.config());
+  std::vector<float> logits;
+  for (size_t first = 0; first < ids.size(); first += chunk) {
+    const auto step = ids.subspan(first, std::min(chunk, ids.size() - first));
+    const std::vector<float> part = model.forward(step, static_cast<int64_t>(first), attention);
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+// Infinite for unequal sizes.
+template <class Want>
+double largest_difference(const std::vector<float>& got, const std::vector<Want>& want) {
+  double worst = got.size() == want.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
+    worst = std::max(worst, std::abs(double{got[i]} - double{want[i]}));
+  return worst;
 }
 
 // A llama2.c v0 model with random weights. `vocab` < 0 writes a classifier of its own.
