@@ -236,7 +236,7 @@ def test_the_others_are_drawn_when_the_browser_is_idle(browser, folder):
     assert complaints == []
 
 
-# The contrast of text outside of drawings against the nearest background below it: all below 4.5 to 1.
+# Texts outside of drawings whose contrast with the nearest background below is under 4.5 to 1.
 LOW_CONTRAST = """() => {
   window.luminance = (colour) => {
     const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));

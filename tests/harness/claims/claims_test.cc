@@ -285,7 +285,7 @@ TEST_F(Claims, QuickLeavesTimesOutAndRunsNothingForThem) {
   EXPECT_TRUE(fs::exists(folder_ / "out1" / "claims.csv"));
 }
 
-// A refusal is one line with file, line and key.
+// What is refused is refused in one line, with file, line and key.
 class ClaimMistakes : public Claims {
  protected:
   void expect(const std::string& keys, const std::string& part, const std::string& head = "") {

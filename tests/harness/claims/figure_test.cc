@@ -62,7 +62,7 @@ TEST(Figure, KnowsTruthsAndGrowthLaws) {
 TEST(Figure, TakesAClaimsOwnTolerance) {
   EXPECT_DOUBLE_EQ(window_of("20 ms", "factor 2").low, 10e-3);
   EXPECT_DOUBLE_EQ(window_of("20 ms", "factor 2").high, 40e-3);
-  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").low, 11);  // the factor applies to the gain
+  EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").low, 11);  // a factor of the gain
   EXPECT_DOUBLE_EQ(window_of("21×", "factor 2").high, 41);
   EXPECT_DOUBLE_EQ(window_of("1.10×", "factor 2").low, 1.05);
   EXPECT_DOUBLE_EQ(window_of("1.10×", "factor 2").high, 1.2);

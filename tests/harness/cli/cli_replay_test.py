@@ -5,18 +5,14 @@ import json
 import re
 
 import pytest
-from program import DATA, HOME, assert_refused, cells_of, kvlab, run, succeeded, table
+from program import DATA, HOME, assert_refused, cells_of, kvlab, results_of, run, succeeded, table
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
 VARIANTS = ("contiguous/f16", "paged/f16", "paged/q8_0")
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    out = tmp_path_factory.mktemp("replay") / "out"
-    succeeded(run(CONFIG, out, SHORT))
-    return out
+results = results_of(CONFIG, SHORT)
 
 
 def test_the_config_that_comes_along_needs_no_other_file(results):

@@ -1,7 +1,7 @@
 """Selections: what a run says of rows that are kept but not read, against formulas of this file's own."""
 
 import pytest
-from program import by_variant, cells_of, kvlab
+from program import by_variant, cells_of, kvlab, results_of, table
 
 HEADS, DIM, TOKENS = 2, 32, 320
 CONFIG = f"""
@@ -25,11 +25,12 @@ ROW = 2 * DIM * 2  # bytes of K and V of one head
 BOUNDS = TOKENS // 16 * 2 * DIM * 2
 
 
+folder = results_of(CONFIG)
+
+
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory):
-    config = tmp_path_factory.mktemp("config") / "selection.toml"
-    config.write_text(CONFIG)
-    return by_variant(cells_of(config, config.parent / "run"))
+def cells(folder):
+    return by_variant(table(folder / "cells.csv"))
 
 
 @pytest.mark.parametrize(("variant", "rows", "choosing", "choices"), [
@@ -68,11 +69,10 @@ def test_a_choice_of_all_rows_is_refused_where_files_are(cells):
     assert row["status"] == "unsupported" and "are there a chunk at a time" in row["reason"]
 
 
-def test_of_a_file_only_chosen_pages_are_read(tmp_path):
-    (tmp_path / "tiers.toml").write_text(CONFIG)
+def test_of_a_file_only_chosen_pages_are_read(folder, tmp_path):
     variants = ["contiguous/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16"]
     # The first 1,024 of 1,088 tokens are in two chunks of the file.
-    rows = cells_of(tmp_path / "tiers.toml", tmp_path / "run", {"sweep.seq_len": 1088, "sweep.variants": variants})
+    rows = cells_of(folder / "config.toml", tmp_path / "run", {"sweep.seq_len": 1088, "sweep.variants": variants})
     memory, chosen, all_rows = by_variant(rows).values()
     assert {row["status"] for row in (memory, chosen, all_rows)} == {"ok"}
     assert chosen["bytes_read"] == memory["bytes_read"] and chosen["err_rel_l2"] == memory["err_rel_l2"]

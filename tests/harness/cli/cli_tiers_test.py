@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from program import by_variant, kvlab, no_file_beyond, run, start, succeeded, table
+from program import by_variant, kvlab, no_file_beyond, results_of, run, start, succeeded, table
 
 HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
 CONFIG = f"""
@@ -31,13 +31,7 @@ cold_steps = 2
 ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34, "q4_0": 2 * DIM // 32 * 18}  # K and V of one head
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    config = tmp_path_factory.mktemp("config") / "tiers.toml"
-    config.write_text(CONFIG)
-    folder = tmp_path_factory.mktemp("results") / "run"
-    succeeded(run(config, folder))
-    return folder
+folder = results_of(CONFIG)
 
 
 def tiered_rows(folder, experiment):

@@ -82,6 +82,20 @@ def cells_of(config, out, *args, **options):
     return table(out / "cells.csv")
 
 
+def results_of(config, settings={}, **options):
+    """A fixture: the folder of a run that a file's tests look at. `config` is a file, or the text of one."""
+    @pytest.fixture(scope="module")
+    def results(tmp_path_factory):
+        top = tmp_path_factory.mktemp("results")
+        file = config if isinstance(config, Path) else top / "config.toml"
+        if file is not config:
+            file.write_text(config)
+        succeeded(run(file, top / "run", settings, **options))
+        return top / "run"
+
+    return results
+
+
 def table(path):
     with open(path, newline="", encoding="utf-8") as file:
         return [Row(row) for row in csv.DictReader(file)]

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from program import DATA, HOME, assert_refused, by_variant, cut_lines, kvlab, succeeded, table
+from program import DATA, HOME, assert_refused, by_variant, cut_lines, kvlab, results_of, succeeded, table
 from program import run as run_config
 
 CONFIG = HOME / "configs" / "quality.toml"
@@ -26,11 +26,7 @@ def cells_of(out, *args, **changed):
     return table(out / "cells.csv")
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    out = tmp_path_factory.mktemp("quality") / "out"
-    succeeded(run(out))
-    return out
+results = results_of(CONFIG, SMALL, cwd="/")
 
 
 def rows_of(results, experiment):

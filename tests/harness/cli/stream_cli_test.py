@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from program import HOME, assert_refused, succeeded, table
+from program import HOME, assert_refused, results_of, succeeded, table
 from program import run as run_config
 
 SHORT = {
@@ -12,15 +12,12 @@ SHORT = {
 }  # fmt: skip
 
 
+CONFIG = HOME / "configs" / "stream.toml"
+results = results_of(CONFIG, SHORT)
+
+
 def run(out, changed={}):
-    return run_config(HOME / "configs" / "stream.toml", out, {**SHORT, **changed})
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    out = tmp_path_factory.mktemp("stream") / "out"
-    succeeded(run(out))
-    return out
+    return run_config(CONFIG, out, {**SHORT, **changed})
 
 
 def test_every_cell_has_its_numbers(results):

@@ -1,4 +1,4 @@
-// Other people's texts, as messages and results show them.
+// Texts of others in messages and results.
 #include "harness/io/text.h"
 
 #include <gtest/gtest.h>

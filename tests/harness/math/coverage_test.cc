@@ -1,6 +1,5 @@
-// The coverage of intervals of times, by simulation: 10,000 runs of two cells that take equally long, for
-// each kind of noise and number of repetitions. Its figures are in tests/README.md; `coverage_test` prints
-// them.
+// The coverage of times' intervals, by simulation: 10,000 runs of two cells that take equally long, for each kind of
+// noise and number of repetitions. Its figures are in tests/README.md; `coverage_test` prints them.
 //
 // A repetition's steps share its level, and each carries over part of the disturbance of the one before. A drift over
 // the whole run meets both cells, since their repetitions come in random order.
@@ -24,7 +23,7 @@ constexpr int kRuns = 10000, kSteps = 16;
 struct Noise {
   const char* name;
   double level;     // standard deviation of a repetition's level
-  double step;      // standard deviation of a step, 0.7 of which carries over
+  double step;      // a step's noise, 0.7 of which it hands on
   double drift;     // standard deviation of the change over the whole run
   double outliers;  // share of steps that take half as long again and more; of repetitions, half of that
 };
@@ -119,7 +118,7 @@ TEST(Coverage, OfMediansAndRatios) {
   EXPECT_NEAR(ratios / simulations, 95, 1);
 }
 
-// A claim's statistic over 7 seeds: by how much one variant's error exceeds another's on the same data.
+// A claim's measurement over 7 seeds: by how much one variant's error exceeds another's on the same data.
 TEST(Coverage, OfAStatisticOverSeeds) {
   std::mt19937 engine(4);
   std::lognormal_distribution<double> data(0, 0.3), variant(0, 0.1);

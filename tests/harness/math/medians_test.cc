@@ -146,7 +146,7 @@ TEST(Estimates, OfOneVaryingSideAreThoseOfItsMedian) {
               same.standard_error * math::student_quantile(0.95, 6), 1e-12);
 }
 
-// A disturbance that moves both sides of an index alike is no part of the quotient's spread.
+// A change that moves both sides of an index alike is no part of the quotient's spread.
 TEST(Estimates, SidesOfAsManyValuesBelongTogetherByIndex) {
   const std::vector<double> a = times(7, 100, 1);
   std::vector<double> twice = a;

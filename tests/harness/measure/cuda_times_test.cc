@@ -1,4 +1,4 @@
-// Experiments' times of a GPU, on the shim, whose launches each take a microsecond of simulated GPU time.
+// What experiments say of a GPU's times, on the shim, where each launch takes a microsecond of the GPU's own time.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

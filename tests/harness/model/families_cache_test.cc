@@ -99,7 +99,7 @@ TEST_P(FamilyOverCaches, PoliciesThatEvictNothingGiveTheSameLogits) {
   EXPECT_GT(test::largest_difference(model.over("contiguous/f32/h2o(heavy=8,recent=8)", 1), want), 1e-3);
 }
 
-// The reads of `quality` and `recall`, and the writes of `generate`.
+// The way `quality` and `recall` read, and `generate` writes.
 TEST_P(FamilyOverCaches, QualityReadsAndGenerateWrites) {
   const Loaded model(GetParam());
   std::vector<int> ids = test::family_tokens();

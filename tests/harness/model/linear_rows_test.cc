@@ -132,7 +132,7 @@ TEST(LinearRows, AreThoseOfTheEquations) {
   EXPECT_LT(check.error().value(), 1e-6);
 }
 
-// The check compares recorded rows: another output, or another input, fails it.
+// Recorded values are compared: another output, and other inputs.
 TEST(StateCheck, SeesWhatDiffers) {
   std::mt19937 random(4);
   const std::vector<float> q = normal(random, 2 * 8), k = normal(random, 2 * 8), v = normal(random, 4 * 6),

@@ -1,4 +1,4 @@
-// Shared by tests of models: the real data if it is there, small files, and refusals.
+// Helpers of the tests of models: the real data if it is there, small files of their own, and refusals.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ namespace kv::test {
 
 struct TinyTensor {
   std::vector<int64_t> shape;
-  std::vector<double> values;  // after rounding to the file's type
+  std::vector<double> values;  // rounded to the file's type
 };
 
 struct TinyHuggingFace {
@@ -138,7 +138,7 @@ struct TinyHuggingFace {
       for (const double x : tensor.values) append(data, x);
       header[name] = {{"dtype", dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
     }
-    const std::string text = header.dump();  // its length is not padded: f32 data may lie at any address
+    const std::string text = header.dump();  // its length is arbitrary: f32 data may lie at any address
     const uint64_t length = text.size();
     std::string bytes;
     append_raw(bytes, &length, 1);

@@ -12,7 +12,7 @@ using test::contains;
 using test::refusal;
 using test::TempFolder;
 
-// A file as numpy.save writes it: version 1.0, padded to 64 bytes.
+// The format of numpy.save: version 1.0, padded to 64 bytes.
 std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
   std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
   header.resize(117, ' ');

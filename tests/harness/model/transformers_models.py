@@ -33,7 +33,7 @@ LLAMA3 = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=24,
 )
-# Written besides a config: the type of the weights, and the largest file.
+# Settings besides a config: the type of the weights, and the largest file.
 CASES: dict[str, tuple[PretrainedConfig, torch.dtype, str]] = {
     "llama": (LlamaConfig(**SHAPE), torch.float32, "1GB"),
     "llama_mha_tied_theta": (

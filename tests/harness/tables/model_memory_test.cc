@@ -92,7 +92,7 @@ TEST(ModelMemory, HybridsCountTheStatesOfTheirLinearLayers) {
   EXPECT_EQ(cache.ledger_bytes(), cache.predicted_bytes());
   EXPECT_EQ(predicted("qwen3-next-80b-a3b", "contiguous/bf16", 1),
             36 * 32 * 128 * 128 * 4 + 12 * 2 * 2 * 256 * 2);
-  // Mamba's state is not modelled here.
+  // Nothing is known here about Mamba's state.
   EXPECT_EQ(predicted("jamba-v0.1", "contiguous/bf16", 1), 4 * 2 * 8 * 128 * 2);
 }
 

@@ -1,5 +1,5 @@
-// Rows recorded by capture() are those that the model's attention was given, in any chunks, and read back in
-// any ranges.
+// capture() records the inputs of the model's attention, in any chunks, and reads back in any
+// ranges.
 #include "harness/workload/model_workload.h"
 
 #include <algorithm>

@@ -64,10 +64,10 @@ class Attention {
 // Statistics of attention over the queries 512, 575, … of every head and two seeds.
 struct Portrait {
   double sinks = 0;        // mean mass of tokens 0-3
-  double least_sinks = 1;  // over queries
+  double least_sinks = 1;  // over all queries
   double local = 0;        // mean mass of the nearest 64 tokens
-  // The share of the later queries' attention to the first 2048 tokens that goes to the 5 % of them with the
-  // most attention from earlier queries.
+  // The share of the first 2048 tokens' attention weights in the later queries that goes to the 5 % of them that the
+  // earlier queries liked best.
   double persistent = 0;
 };
 
