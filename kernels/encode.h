@@ -1,5 +1,5 @@
-// Rows of f32 to stored units and back on the CPU, with the active instruction set. kernels/format/ says what the
-// bytes are; these are the same, faster.
+// Converts rows of f32 to stored units and back on the CPU, with the active instruction set. kernels/format/
+// defines the bytes; these functions produce the same ones faster.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace kv {
 
-// Rows [encoding.group, head_dim] and where their unit goes. meta may be null where unit_meta_bytes is 0.
+// Rows [encoding.group, head_dim] and the addresses of their unit. meta may be null if unit_meta_bytes is 0.
 struct UnitJob {
   const float* rows;
   std::byte* data;

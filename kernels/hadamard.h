@@ -13,8 +13,9 @@ namespace kv {
 // Channels that are mixed with one another: the largest power of two that divides head_dim, so that 80 has blocks of 16.
 inline int hadamard_block(int head_dim) { return head_dim & -head_dim; }
 
-// Whether a pseudo-random sign of a channel is negative: the top bit of SplitMix64's output (Steele, Lea and Flood 2014)
-// for the number `stream` * 2^32 + channel. The same everywhere and always, so that rows can be read back.
+// True if the pseudo-random sign of a channel is negative: the top bit of SplitMix64's output (Steele, Lea
+// and Flood 2014) for the number `stream` * 2^32 + channel. It never changes, so that stored rows can be read
+// back.
 constexpr bool random_sign(uint32_t stream, int channel) {
   uint64_t z = ((uint64_t{stream} << 32 | static_cast<uint32_t>(channel)) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -23,7 +24,7 @@ constexpr bool random_sign(uint32_t stream, int channel) {
 }
 inline constexpr uint32_t kRotationSigns = 0, kSketchSigns = 1;  // streams
 
-// As masks, whose exclusive or with an f32's bits changes its sign.
+// The signs as masks: an exclusive or with an f32's bits changes its sign.
 constexpr std::array<uint32_t, kMaxHeadDim> sign_masks(uint32_t stream) {
   std::array<uint32_t, kMaxHeadDim> masks{};
   for (int i = 0; i < kMaxHeadDim; ++i)

@@ -1,4 +1,5 @@
-// Scalar truths: number formats and the online softmax, bit for bit the same wherever they are computed.
+// Scalar reference code: number formats and the online softmax, with the same bits wherever they are
+// computed.
 //
 // Everything here is plain code without tables or intrinsics, so that it can serve as the oracle of the
 // vector paths and compile for a device unchanged.
@@ -49,8 +50,8 @@ KV_HD inline uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Which of two scores is the smaller one. NaN is larger than every number, so that the smallest of many does
-// not depend on the order in which they are compared.
+// True if a is the smaller score. NaN is larger than every number, so that the smallest of many does not
+// depend on the order of comparisons.
 KV_HD inline bool is_lighter(float a, float b) { return a < b || (b != b && a == a); }
 
 // OCP FP8 (Micikevicius et al. 2022, arXiv:2209.05433): kE4M3 has no infinity and one NaN a sign, kE5M2 is
@@ -108,7 +109,7 @@ struct SoftmaxState {
   float sum = 0.0f;
 };
 
-// The factors that bring two states' sums to one maximum. Both are 0 where a side has seen nothing.
+// The factors that rescale two states' sums to one maximum. Both are 0 for a side without rows.
 struct MergeFactors {
   float a = 0.0f, b = 0.0f;
 };

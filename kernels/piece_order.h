@@ -1,4 +1,4 @@
-// In which order attention may take rows that come in pieces.
+// The order in which attention may take rows that come in pieces.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace kv {
 
-// Whether PiecewiseAttention takes the pieces of these problems in any order: in steps of few queries each has partial
-// results of its own. Pieces then begin at multiples of kSplitRows, too.
+// True if PiecewiseAttention takes the pieces of these problems in any order: in steps of few queries each
+// piece has partial results of its own. Pieces then begin at multiples of kSplitRows, too.
 bool pieces_take_any_order(std::span<const HeadQueries> problems);
 
 }  // namespace kv

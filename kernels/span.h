@@ -1,4 +1,4 @@
-// What an attention kernel reads: runs of encoded K and V rows, and nothing about who made them.
+// The input of an attention kernel: runs of encoded K and V rows, whoever made them.
 //
 // A cache, however it places, encodes or evicts, shows each (sequence, layer, kv head) as a list of spans in
 // logical order. Kernels know only this page, so one attention kernel serves every cache.
@@ -9,7 +9,8 @@
 
 namespace kv {
 
-// Numbers of a row; always a multiple of 8. The widest there is, DeepSeek's latent row, has 512 + 64.
+// The largest head_dim, in numbers a row; every head_dim is a multiple of 8. The widest known is DeepSeek's
+// latent row, 512 + 64.
 inline constexpr int kMaxHeadDim = 576;
 
 // How the numbers of one side (K or V) are stored. `bits`, `group` and `affine` matter only where the format
@@ -36,8 +37,8 @@ struct Encoding {
   uint8_t bits = 32;    // bits a stored element, 1…16 for kToken and kChannel
   uint16_t group = 1;   // rows that are encoded together: 1, or kChannel's group
   bool affine = false;  // kToken: a zero point is stored beside the scale
-  // A second stage: kNvFp4 has an f32 scale a row above its blocks' own; kTurbo a bit an element, the sign of what a
-  // sketch of the codes' error has there.
+  // A second stage: kNvFp4 has an f32 scale a row above its blocks' own; kTurbo has one more bit an element,
+  // the sign from a sketch of the codes' error.
   bool second = false;
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };

@@ -1,6 +1,6 @@
-// How near encode_units() comes to the speed at which this machine can copy: rows of f32 become stored units,
-// turn by turn with a copy that reads the same bytes and writes as many as are stored, to the same places, on
-// the same threads. `ctest` does not run this; build and run `append_benchmark`, for example with
+// The speed of encode_units() against a plain copy: rows of f32 become stored units, interleaved with a copy
+// that reads the same bytes and writes as many as are stored, to the same places, on the same threads.
+// `ctest` does not run this; build and run `append_benchmark`, for example with
 // --benchmark_filter='token4/prompt'.
 //
 //   token   one new token of 32 layers x 8 heads: the rows are hot, as the projection leaves them, and their
@@ -36,8 +36,8 @@ using namespace kv::bench;
 
 struct StepShape {
   const char* name;
-  int heads;         // of all layers
-  int64_t tokens;    // of one step
+  int heads;         // summed over layers
+  int64_t tokens;    // in one step
   int64_t capacity;  // rows of a head's place
   bool hot_rows, hot_places;
 };

@@ -1,6 +1,6 @@
-// How near attend() comes to the speed at which this machine can read: one decode step over cold rows, turn
-// by turn with a plain read of as many bytes. `ctest` does not run this; build and run `attention_benchmark`,
-// for example with --benchmark_filter='q4_0.*/S8192'.
+// The speed of attend() against a plain read: one decode step over cold rows, interleaved with a read of as
+// many bytes. `ctest` does not run this; build and run `attention_benchmark`, for example with
+// --benchmark_filter='q4_0.*/S8192'.
 //
 //   GB/s              stored bytes of K and V that one step covers, over its time
 //   share             that, over what the read reached in the same turns (medians)

@@ -1,4 +1,4 @@
-// What the benchmarks of kernels share: codecs by name, rows of noise in cold memory, and a clock.
+// Shared by the benchmarks of kernels: codecs by name, rows of noise in cold memory, and a clock.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-// How near attend() comes to the speed at which this machine can multiply and add: a prompt of S tokens,
-// whole or in chunks, turn by turn with a loop of multiply-adds in registers and with Eigen's products of the
-// same matrices. `ctest` does not run this; build and run `prefill_benchmark`, for example with
+// The speed of attend() against the machine's multiply-add peak: a prompt of S tokens, whole or in chunks,
+// interleaved with a loop of multiply-adds in registers and with Eigen's products of the same matrices.
+// `ctest` does not run this; build and run `prefill_benchmark`, for example with
 // --benchmark_filter='D128/S2048/whole/t1'. A first argument --isa=avx2 forces an instruction set.
 //
 //   GFLOP/s           4 * head_dim operations for each pair of a query and a row that it sees, over the

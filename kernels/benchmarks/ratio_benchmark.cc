@@ -1,11 +1,10 @@
-// What should cost next to nothing, as ratios: a decode step done in two or more ways over the same cold
-// rows, turn by turn. `ctest` does not run this; build and run `ratio_benchmark`.
+// Ratios that should be near 1: a decode step done in two or more ways over the same cold rows, the ways
+// interleaved. `ctest` does not run this; build and run `ratio_benchmark`.
 //
-//   layout   rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16,
-//   likewise scores   without and with the weights that each row got, which heavy-hitter policies ask for ragged
-//   16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
-//
-//   arithmetic   queries and weights of 16 bits, and of 8
+//   layout      rows in one span a head; in chunks of 256, each with all heads; in shuffled blocks of 16
+//   scores      without and with the weights that each row got, which heavy-hitter policies ask for
+//   ragged      16 sequences of one length; and one of 32768 beside fifteen of 512, as many rows in all
+//   arithmetic  queries and weights of 16 bits, and of 8
 //
 //   us       microseconds of the first way (median of the turns)
 //   others   time of each other way over that of the first
@@ -69,7 +68,8 @@ struct Queries {
     std::normal_distribution<float> normal;
     for (float& x : q) x = normal(rng);
   }
-  // Of spans in step.spans, all of them set; with_weights gives each head its rows of `weights`.
+  // Makes a problem of each entry of step.spans, which are all set; with_weights gives each head its rows of
+  // `weights`.
   void add_problems(Step& step, bool with_weights) {
     float* next = weights.data();
     for (const auto& spans : step.spans) {

@@ -1,5 +1,5 @@
-// From how many rows on threads pay, on a quiet machine and beside a busy neighbour: one hot decode step on one thread and
-// on all, blocks of steps in turn. `ctest` does not run this.
+// The number of rows from which threads pay, on a quiet machine and beside a busy neighbour: one hot decode
+// step on one thread and on all, in interleaved blocks of steps. `ctest` does not run this.
 //
 //   one, all   median microseconds of a step on one thread, on all; a step that attend() thinks too small for threads
 //              takes one in either case

@@ -20,7 +20,7 @@ std::string lower_name(int64_t target) {
 }
 
 struct Targets {
-  std::vector<int64_t> built, left_out;  // of those that this machine runs; best first
+  std::vector<int64_t> built, left_out;  // targets that this machine runs; best first
 };
 
 Targets find_targets() {

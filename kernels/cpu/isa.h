@@ -1,5 +1,5 @@
-// Which instruction set the vector kernels use. Highway compiles each kernel once a target and picks the best
-// at run time.
+// The instruction set of the vector kernels. Highway compiles each kernel once a target and picks the best at
+// run time.
 #pragma once
 
 #include <string>

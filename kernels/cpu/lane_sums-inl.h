@@ -26,8 +26,8 @@ HWY_INLINE auto sum_of_blocks([[maybe_unused]] D d, V v) {
   }
 }
 
-// Of four vectors of 32-bit lanes: those of each within a 128-bit block, joined by `join`, in the block's
-// four lanes.
+// Joins, with `join`, the four 32-bit lanes of each 128-bit block of four vectors; the results of a block are
+// in its four lanes.
 template <class D, class V, class Join>
 HWY_INLINE V join_four(D d, V a, V b, V c, V e, Join join) {
   const V ab = join(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));

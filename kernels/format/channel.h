@@ -16,7 +16,7 @@ namespace kv {
 
 inline constexpr float kLimitF16 = 32752.0f;
 
-// Whether a unit's scales and zero points are f16.
+// True if a unit's scales and zero points are f16.
 KV_HD constexpr bool half_meta(int bits) { return bits <= 8; }
 
 // The largest f16 that is not above x, and the smallest above a non-negative one; |x| <= 65504.

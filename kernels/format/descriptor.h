@@ -1,5 +1,5 @@
-// What there is to know about a storage format. Loops ask a descriptor; nothing else in the project switches on
-// a Format.
+// The properties of a storage format. Loops ask a descriptor; nothing else in the project switches on a
+// Format.
 //
 // A format is a struct in a file of its own (f16.h, q8_0.h, token.h, …), and list.h lists them all. Loops that
 // are compiled for a format ask the struct; code that meets a format at run time asks its FormatDescriptor.
@@ -32,7 +32,7 @@ enum class Elements : uint8_t {
   kLevels,  // numbers of a short table, whose rows attention reads as f32 (cpu/encode/decode_levels.h)
 };
 
-// What one scale, or scale and zero point, covers.
+// The elements that share one scale, or scale and zero point.
 enum class Scaling : uint8_t {
   kNone,     // there are no scales
   kRow,      // a row: one token of one head
@@ -56,7 +56,7 @@ struct FormatDescriptor {
   Scaling scaling;
   int bits;
   double attention_error;  // that either of K and V may cause: see attention_error_bound()
-  bool on_gpu;             // whether a GPU's kernels read and write it
+  bool on_gpu;             // a GPU's kernels read and write it
 
   std::string (*name)(const Encoding&);
   // Empty, or why rows of this head_dim cannot be stored so.
@@ -64,7 +64,7 @@ struct FormatDescriptor {
   // Bytes of a unit's codes, and of its scales and zero points.
   int64_t (*data_bytes)(const Encoding&, int head_dim);
   int64_t (*meta_bytes)(const Encoding&, int head_dim);
-  // Whether the codes of a row fill whole 128-bit words, so that attention multiplies them as they lie.
+  // True if the codes of a row fill whole 128-bit words, so that attention multiplies them in place.
   bool (*fills_words)(const Encoding&, int head_dim);
   // An encoding of each width that has loops of its own: what tests and benchmarks of all formats go through.
   std::vector<Encoding> (*samples)();
@@ -78,7 +78,7 @@ struct FormatDescriptor {
 // Throws std::logic_error for a number that is no format's.
 const FormatDescriptor& descriptor_of(Format format);
 
-// Of all formats.
+// Samples from all formats.
 std::vector<Encoding> sample_encodings();
 
 // Floats under a scale a row are FP8: their loops leave the scale out of the elements.
@@ -94,7 +94,7 @@ inline std::string blocks_reason(const std::string& name, int block, int head_di
          ", not " + std::to_string(head_dim);
 }
 
-// What most formats have in common: one row a unit, elements of a fixed width, any head_dim.
+// Defaults that most formats share: one row a unit, elements of a fixed width, any head_dim.
 template <int kBits_>
 struct FixedWidthRows {
   static constexpr int kBits = kBits_;

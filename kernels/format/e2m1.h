@@ -7,7 +7,7 @@
 namespace kv {
 
 inline constexpr float kE2m1Magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-inline constexpr int kE2m1TopExponent = 2;  // of 4 and 6
+inline constexpr int kE2m1TopExponent = 2;  // exponent of 4 and 6
 
 // The nearest, halves to even; what is beyond 6 becomes 6. x is not NaN.
 KV_HD inline unsigned f32_to_e2m1(float x) {

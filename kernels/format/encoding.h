@@ -40,7 +40,7 @@ int64_t unit_meta_bytes(const Encoding& encoding, int head_dim);
 
 // The format's name in kernel columns and messages, for example "f16", "token4" or "channel2g32".
 std::string encoding_name(const Encoding& encoding);
-// Of both sides: "f16", or "k:channel4g32,v:token4".
+// The names of both sides: "f16", or "k:channel4g32,v:token4".
 std::string encodings_name(const Encoding& k, const Encoding& v);
 
 }  // namespace kv

@@ -18,9 +18,9 @@ namespace kv {
 // The largest row that both kinds can scale to and back without overflow, as bits: 1.75 * 2^127.
 inline constexpr uint32_t kLargestFp8Row = 0x7f600000u;
 
-// Of a row: the smallest power of two under which its largest finite magnitude, rounded to FP8's mantissa, is
-// in range. Looking at it rounded makes the choice the same for a row and for what is decoded of it. NaN for a
-// row that holds one.
+// The scale of a row: the smallest power of two under which its largest finite magnitude, rounded to FP8's
+// mantissa, is in range. Rounding first makes the choice the same for a row and for its decoded values. NaN
+// for a row with a NaN.
 template <Fp8 F>
 KV_HD float fp8_row_scale(uint32_t largest_bits) {
   constexpr int kShift = 23 - F.mantissa_bits;

@@ -1,6 +1,6 @@
-// What ggml's q8_0 and q4_0 have in common: blocks of 32 elements under one f16 scale each. Codes and scales are
-// ggml's own (ggml-quants.c, quantize_row_q8_0_ref and quantize_row_q4_0_ref) bit for bit; the scales lie in a
-// plane of their own, so that codes are dense and aligned.
+// Shared by ggml's q8_0 and q4_0: blocks of 32 elements under one f16 scale each. Codes and scales are ggml's
+// own (ggml-quants.c, quantize_row_q8_0_ref and quantize_row_q4_0_ref) bit for bit; scales lie in a plane of
+// their own, so that codes are dense and aligned.
 //
 // ggml rounds halves away from zero (q8_0) and up (q4_0), against the scale before that is rounded to f16.
 #pragma once
@@ -21,7 +21,7 @@ struct BlockScale {
   float inverse;
 };
 
-// Where ggml's scale would overflow f16, or its inverse f32, ours stays finite.
+// The scale stays finite even if ggml's would overflow f16, or its inverse f32.
 KV_HD inline BlockScale block_scale(float d, bool finite) {
   if (!finite) return {f32_to_f16(std::bit_cast<float>(kNanBits)), 0.0f};
   d = clamp_number(d, -kLargestHalf, kLargestHalf);
@@ -34,7 +34,7 @@ struct GgmlFormat : FixedWidthRows<kBits_> {
   static constexpr Elements kElements = Elements::kCodes;
   static constexpr Scaling kScaling = Scaling::kBlock;
   static constexpr double kAttentionError = kCodeAttentionError;
-  static constexpr int kBlockBytes = kGgmlBlock * kBits_ / 8;  // of the codes
+  static constexpr int kBlockBytes = kGgmlBlock * kBits_ / 8;  // bytes of codes
   static constexpr int64_t meta_bytes(const Encoding&, int head_dim) {
     return 2 * int64_t{head_dim / kGgmlBlock};
   }

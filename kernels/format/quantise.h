@@ -1,5 +1,5 @@
-// What the quantised formats share when they pick scales and codes, number by number, for the CPU's loops and the
-// GPU's lanes alike: both store the same bytes. Private to kernels/.
+// Shared by the quantised formats: scales and codes, number by number, for the CPU's loops and the GPU's
+// lanes, so that both store the same bytes. Private to kernels/.
 //
 // No expression here, nor in the formats' own files, may be contracted to a fused multiply-add: both compilers
 // are told so.
@@ -42,7 +42,7 @@ KV_HD inline float clamp_number(float x, float low, float high) {
   return x < high ? x : high;
 }
 
-// Of a scale that may be 0, or NaN: then 0.
+// The inverse of a scale, or 0 if the scale is 0 or NaN.
 KV_HD inline float inverse(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
 
 }  // namespace kv

@@ -37,7 +37,7 @@ inline constexpr float kSketchGain = 1.25331414f;
 
 // Width of the codes that are packed by bits.h; 0 where there are none.
 constexpr int turbo_packed_bits(int bits) { return bits == 1 ? 0 : bits == 3 ? 2 : bits; }
-// Whether signs lie apart from the codes.
+// True if signs lie apart from the codes.
 constexpr bool turbo_has_signs(int bits) { return bits % 2 == 1; }
 
 struct TurboFormat {
@@ -51,7 +51,7 @@ struct TurboFormat {
   }
   static constexpr int64_t meta_bytes(const Encoding& e, int) { return e.second ? 4 : 2; }
   static constexpr bool fills_words(const Encoding&, int) { return false; }
-  // Where signs, and the sketch's, begin in the data.
+  // The offsets of the signs, and of the sketch's, in the data.
   static constexpr int64_t signs_at(const Encoding& e, int head_dim) {
     return packed_bytes(turbo_packed_bits(e.bits), head_dim);
   }

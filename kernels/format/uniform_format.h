@@ -1,5 +1,5 @@
-// What kToken and kChannel have in common: integer codes of 1 to 16 bits on a uniform grid, packed as bits.h has
-// it. element = zero + code * scale, code = 0 … 2^bits - 1.
+// Shared by kToken and kChannel: integer codes of 1 to 16 bits on a uniform grid, packed as bits.h has it.
+// element = zero + code * scale, code = 0 … 2^bits - 1.
 //
 // Rounding is to nearest even, against the scale as it is stored: an element in range is off by at most scale/2,
 // and what was decoded encodes to the same codes again. Elements beyond the range are stored as the end of the

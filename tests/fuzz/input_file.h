@@ -1,5 +1,5 @@
-// What a fuzz target has in common: the bytes as a file, since parsers read files, and refusals, which are what bad input is
-// to get. Anything else that is thrown ends the target, as a signal or a sanitizer's finding does.
+// Shared by fuzz targets: the bytes as a file, since parsers read files, and refusals, which bad input must
+// get. Anything else that is thrown ends the target, as a signal or a sanitizer's finding does.
 #pragma once
 
 #include <unistd.h>

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const kv::fuzz::InputFile file(".safetensors");
   const std::string bytes = kv::fuzz::bytes_of(data, size);
-  const size_t end = bytes.find('\n');  // of the header; without one all is header
+  const size_t end = bytes.find('\n');  // end of the header; without one all is header
   const uint64_t length = std::min(end, size);
   std::string prefix(sizeof length, '\0');
   std::memcpy(prefix.data(), &length, sizeof length);

@@ -234,7 +234,7 @@ MUTANTS = [
     Mutant("variants/placement/block_pool.cc", "owners_[to] = std::exchange(owners_[block], 0);", "owners_[to] = 1, owners_[block] = 0;", "lifecycle_test"),
     Mutant("harness/measure/drafts.cc", "cache.truncate(ids[static_cast<size_t>(i)], step.keeps[static_cast<size_t>(i)]);", ";", "drafts_test"),
     Mutant("harness/planner/measured_steps.cc", "static_cast<double>(sequences), rows / layers_}", "static_cast<double>(sequences), rows}", "measured_steps_test"),
-    # What is planned and done without
+    # Planned, and done without
     Mutant("variants/placement/planes.cc", "planes_bytes(copies.context_, units) : 0", "planes_bytes(context, units) : 0", "placement_test"),
     Mutant("harness/experiments/decode.cc", "2 * measure::copied_bytes(point, cell.spec)", "0", "cli_run_test"),
     Mutant("harness/experiments/uncached_rows.cc", "lay_out(prompts_[at].v, tokens_, tokens, width, step_.v);", "lay_out(prompts_[at].k, tokens_, tokens, width, step_.v);", "cli_run_test"),

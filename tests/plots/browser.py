@@ -24,6 +24,10 @@ def chromium() -> Iterator:
 
 
 def open_report(browser, folder: Path, before: str = "", **context) -> tuple:
+    return open_file(browser, folder / "report.html", before, **context)
+
+
+def open_file(browser, file: Path, before: str = "", **context) -> tuple:
     """(the page, what its console complains of); `before` is a script that runs ahead of the page's own."""
     complaints: list[str] = []
     page = browser.new_context(offline=True, **{"viewport": {"width": 1400, "height": 1000}, **context}).new_page()
@@ -32,5 +36,5 @@ def open_report(browser, folder: Path, before: str = "", **context) -> tuple:
     page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
     if before:
         page.add_init_script(before)
-    page.goto((folder / "report.html").as_uri())
+    page.goto(file.as_uri())
     return page, complaints

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from data import BadResults, load_run
-from support import left_out, report
+from support import left_out, reported
 from synthetic import synthetic_run, write_csv
 
 STEP = {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []}
@@ -49,20 +49,16 @@ def test_a_renamed_column_keeps_its_earlier_name(tmp_path):
     (folder / "columns.json").write_text(json.dumps(described))
     cells = load_run(folder, "run").cells
     assert cells["ceiling_share"].to_list() == cells["read_share"].to_list()
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
+    reported(folder)
     assert "bandwidth" not in left_out(folder)
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ('[{"name": ', "columns.json:1: not valid JSON"),
-        ('{"name": "cell"}', "needs an array of objects"),
-        ('[{"name": "cell"}]', "needs an array of objects"),
-        ("[7]", "needs an array of objects"),
-    ],
-)
+@pytest.mark.parametrize(("content", "complaint"), [
+    ('[{"name": ', "columns.json:1: not valid JSON"),
+    ('{"name": "cell"}', "needs an array of objects"),
+    ('[{"name": "cell"}]', "needs an array of objects"),
+    ("[7]", "needs an array of objects"),
+])
 def test_a_broken_file_gets_one_line(tmp_path, content, complaint):
     folder = synthetic_run(tmp_path / "run", lengths=(256,))
     (folder / "columns.json").write_text(content)
@@ -81,7 +77,7 @@ def test_meanings_are_tooltips_of_the_report(tmp_path):
     plain, described = (synthetic_run(tmp_path / name, lengths=(256,)) for name in ("plain", "described"))
     change(described, [STEP])
     for folder in (plain, described):
-        assert report(folder).returncode == 0
+        reported(folder)
     meaning = "step_p50_us [us]: append + &lt;view&gt; + attend"
     page = (described / "report.html").read_text()
     assert f'<button type="button" class="sort" aria-description="{meaning}">step, p50</button>' in page
@@ -102,8 +98,7 @@ def test_a_chart_of_a_column_that_is_absent_is_left_out(tmp_path):
     for row in rows:
         del row["series"], row["fork_p50_us"]
     write_csv(folder / "cells.csv", list(rows[0]), rows)
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
+    reported(folder)
     reasons = left_out(folder)
     assert reasons["checkpoint"] == "no cell has fork_p50_us and seq_len"
     assert 'column "series"' in reasons["budget"]

@@ -3,10 +3,17 @@
 import sys
 
 import pytest
-from support import PLOTS, report
+from browser import chromium
+from support import PLOTS, reported
 from synthetic import SWEPT, synthetic_run
 
 sys.path.insert(0, str(PLOTS))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with chromium() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +27,5 @@ def special_reports(tmp_path_factory):
         synthetic_run(top / "beside", lengths=(256,), beside=True),
     ]
     for folder in folders:
-        done = report(folder)
-        assert done.returncode == 0, done.stderr
+        reported(folder)
     return folders

@@ -23,7 +23,7 @@ from checks_of_tiers import UNITS, check_tier_bytes, check_tier_hidden, check_ti
 from drawn import BASELINE, Files, drawn, front, heat_cells, heat_table, held, place, places, points, title
 from figures.batch import cost_of_padding
 from figures.list import FIGURES
-from support import report
+from support import reported
 from synthetic import synthetic_run
 
 FLOOR = 1e-9  # smaller errors are drawn there, as the charts say
@@ -325,10 +325,9 @@ def check_model_split(spec, files):
 def page(special_reports, tmp_path_factory):
     """The specifications as the report has them, and the files that it was drawn from."""
     common = synthetic_run(tmp_path_factory.mktemp("drawn") / "run", lengths=(256, 512, 1024), growth_to=300, later=True, one_thread=True)
-    done = report(common)
-    assert done.returncode == 0, done.stderr
+    reported(common)
     found = {}
-    for run in (*special_reports, common):  # what several draw is checked in the last
+    for run in (*special_reports, common):  # a figure that several draw is checked in the last
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
         found |= {name: (spec, Files(run)) for name, spec in json.loads(specs[1]).items()}
     return found

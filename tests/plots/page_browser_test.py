@@ -7,9 +7,9 @@ import io
 import json
 
 import pytest
-from browser import chromium, open_report
+from browser import open_report
 from synthetic import synthetic_run, write_csv
-from support import report
+from support import reported
 
 COLUMNS = [
     {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []},
@@ -29,15 +29,8 @@ def folder(tmp_path_factory):
         cell = next(csv.DictReader(file))["cell"]
     samples = [{"cell": cell, "kind": "step", "step_us": 5 + 0.1 * number} for number in range(40)]
     write_csv(folder / "samples.csv", list(samples[0]), samples)
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
+    reported(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +66,7 @@ def test_a_heading_sorts_within_each_sweep_point(table):
         for group in steps(table):
             known = [step for step in group if step is not None]
             assert known == sorted(known, reverse=reverse)
-            assert group[: len(known)] == known  # what was not measured comes last
+            assert group[: len(known)] == known  # missing values come last
     heading.locator("button").click()
     assert heading.get_attribute("aria-sort") == "none" and first_group(table) == before
 

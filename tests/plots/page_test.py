@@ -12,15 +12,12 @@ from tables import common, named_rows
 FIGURE = Figure("latency", "Step latency", "Lower is better.", lambda tables: None)
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("Step latency", "Step latency"),
-        ("concat takes 4×", "Step latency: concat takes 4×"),
-        (["concat takes 4×", "at 1K tokens"], "Step latency: concat takes 4× at 1K tokens"),
-        ({"expr": "'Step latency at ' + length"}, "Step latency"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name"), [
+    ("Step latency", "Step latency"),
+    ("concat takes 4×", "Step latency: concat takes 4×"),
+    (["concat takes 4×", "at 1K tokens"], "Step latency: concat takes 4× at 1K tokens"),
+    ({"expr": "'Step latency at ' + length"}, "Step latency"),
+])
 def test_a_figure_is_named_by_what_it_draws_and_by_its_message(text, name):
     assert Drawn(FIGURE, {"title": {"text": text}}, "").name == name
 

@@ -6,15 +6,14 @@ import re
 
 import pytest
 from pictures import pixels
-from support import first_line, report
+from support import first_line, report, reported
 from synthetic import MANY, synthetic_run
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory):
     folder = synthetic_run(tmp_path_factory.mktemp("paper") / "run", lengths=(256, 512), variants=MANY)
-    done = report(folder, "--figures", "pdf,svg", "--figure-width", "84mm", "--figure-font", "8pt")
-    assert done.returncode == 0, done.stderr
+    reported(folder, "--figures", "pdf,svg", "--figure-width", "84mm", "--figure-font", "8pt")
     return folder / "figures"
 
 
@@ -36,13 +35,10 @@ def test_all_text_has_the_size_asked_for(figures):
     assert {round(float(size), 2) for size in sizes} == {round(8 * 96 / 72, 2)}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--figures", "gif"], "error: --figures gif: no list of pdf, png, svg, as in pdf,svg"),
-        (["--figure-width", "84"], "error: --figure-width 84: no length with a unit of mm, cm, in, pt, px, as in 84mm or 8pt"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    (["--figures", "gif"], "error: --figures gif: no list of pdf, png, svg, as in pdf,svg"),
+    (["--figure-width", "84"], "error: --figure-width 84: no length with a unit of mm, cm, in, pt, px, as in 84mm or 8pt"),
+])
 def test_a_wrong_option_gets_one_line(tmp_path, arguments, complaint):
     done = report(tmp_path, *arguments)
     assert done.returncode == 2

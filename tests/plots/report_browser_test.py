@@ -10,10 +10,10 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from browser import chromium, open_report
+from browser import open_report
 from figures.list import FIGURES
 from pdf_text import pages_and_text
-from support import report
+from support import reported
 from synthetic import synthetic_run
 
 FIGURE_NAMES = [figure.name for figure in FIGURES]
@@ -21,15 +21,13 @@ DRAWN = 20  # at least: the synthetic run has no cells for a chart that came lat
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def opened(browser, tmp_path_factory):
     """(the page of a report with every figure, opened from disk in Chromium offline; what its console complained of)"""
     folder = synthetic_run(tmp_path_factory.mktemp("report") / "a run", growth_to=1024, later=True, one_thread=True)
-    done = report(folder, "--figures", "svg,png")
-    assert done.returncode == 0, done.stderr
-    with chromium() as browser:
-        page, complaints = open_report(browser, folder)
-        page.evaluate("window.drawAll()")
-        yield page, complaints
+    reported(folder, "--figures", "svg,png")
+    page, complaints = open_report(browser, folder)
+    page.evaluate("window.drawAll()")
+    return page, complaints
 
 
 def chart_of(page, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 
 from figures.list import FIGURES
-from support import left_out, report
+from support import left_out, reported
 from synthetic import synthetic_run, write_csv
 
 
@@ -20,8 +20,7 @@ def test_what_was_not_measured_is_left_out(tmp_path):
     write_csv(folder / "cells.csv", list(rows[0]), rows)
     (folder / "env.json").unlink()
     (folder / "config.toml").unlink()
-    done = report(folder, "--figures", "svg,png")
-    assert done.returncode == 0, done.stderr
+    done = reported(folder, "--figures", "svg,png")
     path, line = done.stdout.splitlines()
     assert path == str(folder / "report.html")
     assert line == f"{len(FIGURES) - 1} of {len(FIGURES)} figures left out: the report lists them with the reasons"
@@ -34,8 +33,7 @@ def test_several_runs_share_one_report(tmp_path):
         synthetic_run(tmp_path / name, lengths=(256, 512), growth_to=4096, cpu=f"CPU {name}")
         for name in ("a", "b")
     ]
-    done = report(*runs, "--out", tmp_path / "both")
-    assert done.returncode == 0, done.stderr
+    reported(*runs, "--out", tmp_path / "both")
     assert not (runs[0] / "report.html").exists()
     page = (tmp_path / "both" / "report.html").read_text()
     assert "CPU a" in page
@@ -43,6 +41,5 @@ def test_several_runs_share_one_report(tmp_path):
 
 
 def test_a_run_without_growth_says_so(tmp_path):
-    done = report(synthetic_run(tmp_path / "run", lengths=(256,)))
-    assert done.returncode == 0, done.stderr
+    reported(synthetic_run(tmp_path / "run", lengths=(256,)))
     assert left_out(tmp_path / "run")["growth"] == "no growth experiment was run"

@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from browser import chromium
+from browser import open_file
 from synthetic import MANY, synthetic_run, write_csv
 
 LENGTHS = (4096, 32768)
@@ -65,27 +65,18 @@ def made(results, tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def opened(browser, made):
     """A function that opens a page; what its console complains of fails the test."""
-    complaints: list[str] = []
+    complaints: list[list[str]] = []
 
     def open_page(name: str, context=WIDE):
-        page = browser.new_context(offline=True, accept_downloads=True, **context).new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
-        page.goto((made / name).as_uri())
+        page, said = open_file(browser, made / name, accept_downloads=True, **context)
+        complaints.append(said)
         return page
 
     yield open_page
-    assert complaints == []
+    assert sum(complaints, []) == []
 
 
 def texts(page, selector: str) -> list[str]:

@@ -26,6 +26,13 @@ def report(*arguments) -> CompletedProcess:
     return CompletedProcess(words, code, out.getvalue(), error.getvalue())
 
 
+def reported(*arguments) -> CompletedProcess:
+    """A report that has to succeed."""
+    done = report(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def left_out(folder: Path) -> dict[str, str]:
     """The figures that the folder's report.html lists as left out, with the reasons."""
     from figures.list import FIGURES  # conftest.py says where

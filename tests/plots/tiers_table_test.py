@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
-from support import report
+from support import reported
 from synthetic import synthetic_run, write_csv
 
 TIERS = {
@@ -24,7 +24,7 @@ def test_rows_are_those_with_tiers(tmp_path):
     for row in rows:
         row.update(TIERS if row["variant"] == "contiguous/f16/full" else dict.fromkeys(TIERS, ""))
     write_csv(folder / "cells.csv", list(rows[0]), rows)
-    assert report(folder).returncode == 0
+    reported(folder)
     page = (folder / "report.html").read_text()
     table = page[page.index('<table id="tiered">') :]
     body = table[table.index("<tbody>") : table.index("</table>")]
@@ -38,5 +38,5 @@ def test_rows_are_those_with_tiers(tmp_path):
 
 def test_without_tiers_there_is_no_table(tmp_path):
     folder = synthetic_run(tmp_path / "run", lengths=(256,))
-    assert report(folder).returncode == 0
+    reported(folder)
     assert '<table id="tiered">' not in (folder / "report.html").read_text()

@@ -9,7 +9,7 @@ import re
 import pytest
 from drawn import Files, places
 from figures.list import FIGURES
-from support import report
+from support import reported
 from synthetic import synthetic_run
 
 
@@ -17,7 +17,7 @@ from synthetic import synthetic_run
 def drawn(special_reports, tmp_path_factory):
     """The title of each figure as one line, and the files that it was drawn from."""
     common = synthetic_run(tmp_path_factory.mktemp("titles") / "run", lengths=(256, 512), growth_to=300, later=True, one_thread=True)
-    assert report(common).returncode == 0
+    reported(common)
     titles = {}
     for run in (*special_reports, common):
         specs = re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)
@@ -93,8 +93,7 @@ def test_budgets_of_other_bytes_are_not_in_the_title(drawn):
 
 def test_charts_of_losses_over_the_full_cache_leave_out_those_beside_a_baseline(tmp_path):
     run = synthetic_run(tmp_path / "beside", lengths=(256,), beside=True)
-    done = report(run)
-    assert done.returncode == 0, done.stderr
+    reported(run)
     names = set(json.loads(re.search(r'id="specs">(.*?)</script>', (run / "report.html").read_text(), re.DOTALL)[1]))
     assert {"loss_baseline", "quality_kl"} <= names and not {"quality_loss", "quality_read", "recall_budget"} & names
 

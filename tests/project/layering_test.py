@@ -31,7 +31,7 @@ ROOMS = [
 LAYERS = ["kernels", "variants", "harness", "tests"]
 # The FP64 oracle stands on its own: any other header of ours may bring along the code that it judges.
 ORACLE = re.compile(r"harness/verify/reference/.*")
-ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # what the documented draws are made from
+ORACLE_NEEDS = re.compile(r"harness/math/random\.h")  # source of the documented draws
 GENERATED = Path("harness/version.h")  # strings alone
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+)[>"]', re.MULTILINE)
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
@@ -139,59 +139,53 @@ def plant(folder, files):
     return [found for rule in RULES for found in rule(folder)]
 
 
-@pytest.mark.parametrize(
-    "file, line",
-    [
-        ("kernels/cpu/attend.cc", '#include "variants/cache/cache.h"'),
-        ("kernels/cpu/attend.cc", "#include <variants/cache/cache.h>"),
-        ("kernels/cuda/attend.cu", '  #  include "../../harness/ledger.h"'),
-        ("kernels/format/f16.cc", '#include "kernels/cpu/isa.h"'),
-        ("kernels/cpu/attend.cc", '#include "kernels/benchmarks/benchmark.h"'),
-        ("variants/codec/f16.cc", '#include "harness/memory/ledger.h"'),
-        ("variants/codec/f16.cc", '#include "variants/cache/spec.h"'),
-        ("variants/core/entry.h", '#include "variants/list.h"'),
-        ("variants/core/slot_table.h", '#include "variants/storage/host_slot_table.h"'),
-        ("variants/list.h", '#include "variants/codec/parameters.h"'),
-        ("variants/retention/evicting.h", '#include "variants/storage/host_slot_table.h"'),
-        ("variants/storage/storage.h", '#include "variants/cache/sequence.h"'),
-        ("harness/experiments/driver.cc", '#include "tests/helpers.h"'),
-        ("harness/io/paths.cc", '#include "harness/config/config.h"'),
-        ("harness/measure/cell.h", '#include "harness/experiments/list.h"'),
-        ("harness/claims/reproduce.cc", '#include "harness/cli/terminal.h"'),
-        ("harness/verify/reference/attention.cc", '#include "kernels/span.h"'),
-        ("harness/verify/reference/attention.h", '#include "variants/cache/spec.h"'),
-        ("harness/verify/reference/attention.cc", '#include "../verify.h"'),
-        ("harness/verify/reference/h2o.cc", '#include "variants/list.h"'),
-        ("harness/verify/reference/h2o.cc", '#include "harness/memory/ledger.h"'),  # it includes variants/core/memory.h
-        ("plots/report.py", "from harness import results"),
-        ("plots/report.py", "    import tests.helpers"),
-    ],
-)
+@pytest.mark.parametrize("file, line", [
+    ("kernels/cpu/attend.cc", '#include "variants/cache/cache.h"'),
+    ("kernels/cpu/attend.cc", "#include <variants/cache/cache.h>"),
+    ("kernels/cuda/attend.cu", '  #  include "../../harness/ledger.h"'),
+    ("kernels/format/f16.cc", '#include "kernels/cpu/isa.h"'),
+    ("kernels/cpu/attend.cc", '#include "kernels/benchmarks/benchmark.h"'),
+    ("variants/codec/f16.cc", '#include "harness/memory/ledger.h"'),
+    ("variants/codec/f16.cc", '#include "variants/cache/spec.h"'),
+    ("variants/core/entry.h", '#include "variants/list.h"'),
+    ("variants/core/slot_table.h", '#include "variants/storage/host_slot_table.h"'),
+    ("variants/list.h", '#include "variants/codec/parameters.h"'),
+    ("variants/retention/evicting.h", '#include "variants/storage/host_slot_table.h"'),
+    ("variants/storage/storage.h", '#include "variants/cache/sequence.h"'),
+    ("harness/experiments/driver.cc", '#include "tests/helpers.h"'),
+    ("harness/io/paths.cc", '#include "harness/config/config.h"'),
+    ("harness/measure/cell.h", '#include "harness/experiments/list.h"'),
+    ("harness/claims/reproduce.cc", '#include "harness/cli/terminal.h"'),
+    ("harness/verify/reference/attention.cc", '#include "kernels/span.h"'),
+    ("harness/verify/reference/attention.h", '#include "variants/cache/spec.h"'),
+    ("harness/verify/reference/attention.cc", '#include "../verify.h"'),
+    ("harness/verify/reference/h2o.cc", '#include "variants/list.h"'),
+    ("harness/verify/reference/h2o.cc", '#include "harness/memory/ledger.h"'),  # it includes variants/core/memory.h
+    ("plots/report.py", "from harness import results"),
+    ("plots/report.py", "    import tests.helpers"),
+])
 def test_an_include_upwards_is_found(tmp_path, file, line):
     assert len(plant(tmp_path, {file: f"// first line\n{line}\n" if not file.endswith(".py") else f"{line}\n"})) == 1
 
 
-@pytest.mark.parametrize(
-    "file, line",
-    [
-        ("kernels/cpu/attend.cc", '#include "kernels/span.h"'),
-        ("kernels/cpu/attend.cc", "#include <vector>"),
-        ("variants/cache/cache.cc", '#include "kernels/span.h"'),
-        ("variants/cache/cache.cc", '#include "cache.h"'),
-        ("variants/cache/spec.cc", '#include "variants/list.h"'),
-        ("variants/codec/f16.cc", '#include "variants/list.h"'),
-        ("variants/list.h", '#include "variants/core/entry.h"'),
-        ("variants/retention/h2o.cc", '#include "variants/retention/evicting.h"'),
-        ("harness/experiments/driver.cc", '#include "variants/cache/cache.h"'),
-        ("harness/cli/eval.cc", '#include "harness/experiments/driver.h"'),
-        ("harness/main.cc", '#include "harness/cli/eval.h"'),
-        ("tests/cache_test.cc", '#include "harness/verify/reference/attention.h"'),
-        ("harness/verify/reference/attention.cc", '#include "harness/verify/reference/attention.h"'),
-        ("harness/verify/reference/attention.cc", "#include <Eigen/Dense>\n#include <omp.h>"),
-        ("harness/verify/reference/ring.cc", '#include "harness/verify/reference/list.h"'),
-        ("plots/report.py", "import altair"),
-    ],
-)
+@pytest.mark.parametrize("file, line", [
+    ("kernels/cpu/attend.cc", '#include "kernels/span.h"'),
+    ("kernels/cpu/attend.cc", "#include <vector>"),
+    ("variants/cache/cache.cc", '#include "kernels/span.h"'),
+    ("variants/cache/cache.cc", '#include "cache.h"'),
+    ("variants/cache/spec.cc", '#include "variants/list.h"'),
+    ("variants/codec/f16.cc", '#include "variants/list.h"'),
+    ("variants/list.h", '#include "variants/core/entry.h"'),
+    ("variants/retention/h2o.cc", '#include "variants/retention/evicting.h"'),
+    ("harness/experiments/driver.cc", '#include "variants/cache/cache.h"'),
+    ("harness/cli/eval.cc", '#include "harness/experiments/driver.h"'),
+    ("harness/main.cc", '#include "harness/cli/eval.h"'),
+    ("tests/cache_test.cc", '#include "harness/verify/reference/attention.h"'),
+    ("harness/verify/reference/attention.cc", '#include "harness/verify/reference/attention.h"'),
+    ("harness/verify/reference/attention.cc", "#include <Eigen/Dense>\n#include <omp.h>"),
+    ("harness/verify/reference/ring.cc", '#include "harness/verify/reference/list.h"'),
+    ("plots/report.py", "import altair"),
+])
 def test_the_right_direction_is_left_alone(tmp_path, file, line):
     assert plant(tmp_path, {file: f"{line}\n"}) == []
 
@@ -208,17 +202,14 @@ def test_a_circle_of_folders_is_found(tmp_path):
     assert plant(tmp_path, files) == []
 
 
-@pytest.mark.parametrize(
-    "text, found",
-    [
-        ("namespace kv::io {\nstruct Row {};\nint read() { return 1; }\n}\n", 0),
-        ("namespace kv::io {\nnamespace {\nstruct Row {};\n}\n}\n", 0),
-        ("namespace kv {\nclass Cache;\n}\nnamespace kv::io {\nstruct Row {};\n}\n", 0),
-        ("namespace kv {\nstruct Row {};\n}\n", 1),
-        ("namespace kv::results {\nint read() { return 1; }\n}\n", 1),
-        ("struct Row {};\n", 1),
-    ],
-)
+@pytest.mark.parametrize("text, found", [
+    ("namespace kv::io {\nstruct Row {};\nint read() { return 1; }\n}\n", 0),
+    ("namespace kv::io {\nnamespace {\nstruct Row {};\n}\n}\n", 0),
+    ("namespace kv {\nclass Cache;\n}\nnamespace kv::io {\nstruct Row {};\n}\n", 0),
+    ("namespace kv {\nstruct Row {};\n}\n", 1),
+    ("namespace kv::results {\nint read() { return 1; }\n}\n", 1),
+    ("struct Row {};\n", 1),
+])
 def test_a_foreign_namespace_is_found(tmp_path, text, found):
     assert len(plant(tmp_path, {"harness/io/rows.h": text})) == found
 

@@ -28,10 +28,10 @@ KVLAB_UNITY KVLAB_WARNINGS_ARE_ERRORS""".split()
 
 @dataclass
 class Addition:
-    file: str  # where the newcomer's file goes
+    file: str  # path of the newcomer's file
     list: str = ""  # the list that names it; a claim needs none
     after: str = ""  # a line of that list
-    line: str = ""  # what stands after it from now on
+    line: str = ""  # text after it from now on
 
 
 ADDITIONS = [

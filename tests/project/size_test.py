@@ -59,19 +59,16 @@ def test_functions_are_really_found():
     assert len(found) > 1500
 
 
-@pytest.mark.parametrize(
-    "head, name",
-    [
-        ("int f(int x) {", "f"),
-        ("template <typename T> void f(T x) noexcept {", "f"),
-        ("void A::f(std::function<void()> g = [] {}) const override {", "A::f"),
-        ("A::A(int x) : x_(x), y_{x} {", "A::A"),
-        ("bool operator==(A, A) {", "operator=="),
-        ("TEST(Suite, Name) {", "TEST"),
-        ("class A { public: int f() const {", "A::f"),
-        ("namespace kv { namespace { int f() {", "kv::(anonymous)::f"),
-    ],
-)
+@pytest.mark.parametrize("head, name", [
+    ("int f(int x) {", "f"),
+    ("template <typename T> void f(T x) noexcept {", "f"),
+    ("void A::f(std::function<void()> g = [] {}) const override {", "A::f"),
+    ("A::A(int x) : x_(x), y_{x} {", "A::A"),
+    ("bool operator==(A, A) {", "operator=="),
+    ("TEST(Suite, Name) {", "TEST"),
+    ("class A { public: int f() const {", "A::f"),
+    ("namespace kv { namespace { int f() {", "kv::(anonymous)::f"),
+])
 def test_a_long_function_is_found(tmp_path, head, name):
     (tmp_path / "kernels").mkdir()
     for statements, found in ((58, []), (59, [f"kernels/long.cc: {name} has more than 60 lines"])):

@@ -9,7 +9,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 CPP = {".h", ".cc", ".cu", ".cuh"}
 CODE_FOLDERS = ["kernels", "variants", "harness", "tests", "plots"]
 
-# What a scan for braces must not see: comments, raw strings, strings, characters, preprocessor lines.
+# Skipped by the scan for braces: comments, raw strings, strings, characters, preprocessor lines.
 SKIPPED = re.compile(
     r"//[^\n]*"
     r"|/\*.*?\*/"

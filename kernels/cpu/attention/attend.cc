@@ -27,17 +27,17 @@ namespace {
 // rows.
 constexpr int64_t kMaxSplitQueries = 128;
 
-// Multiply-adds from which on a step takes all threads: 128 rows of 32 query heads of 128. On a quiet machine two threads
-// pay from a quarter of that on, and save some microseconds; beside a busy neighbour they cost up to six times the step
-// (threads_benchmark).
+// Steps of this many multiply-adds or more use all threads: 128 rows of 32 query heads of 128. On a quiet
+// machine two threads pay from a quarter of that on, and save some microseconds; beside a busy neighbour they
+// cost up to six times the step (threads_benchmark).
 constexpr int64_t kThreadedWork = 1 << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t kAllQueries = INT64_MAX;
 
-// How one problem is cut, and how many of its queries are in work at once. The cut depends on shapes alone,
-// so that the bits of the result do too.
+// The cut of one problem into tasks, and the number of its queries that are in work at once. The cut depends
+// on shapes alone, and so do the bits of the result.
 struct Cut {
   int64_t queries, held, rows, splits;
   Cut(const HeadQueries& p, int64_t most_held) {
@@ -48,14 +48,14 @@ struct Cut {
   }
   int64_t tiles() const { return ceil_div(rows, kTileRows); }
   int64_t tasks() const { return ceil_div(held, kQueryBlock) * splits; }
-  // Where a query's partial result is, of all that are held.
+  // The index of a query's partial result among all that are held.
   int64_t place(int64_t split, int64_t query) const { return split * held + query % held; }
   int64_t split_rows() const { return splits > 1 ? kSplitRows : rows; }
 };
 
 size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Hands out pieces of the workspace; with no workspace it only adds up.
+// Allocates from the workspace; without a workspace it only adds up sizes.
 class Arena {
  public:
   explicit Arena(std::byte* base) : base_(base) {}
@@ -118,7 +118,7 @@ cpu::AttentionTask* plan_split(const HeadQueries& p, const Cut& cut, const Atten
   const int64_t last_query = first_query + std::min(cut.held, cut.queries - first_query);
   for (int64_t first = first_query; first < last_query; first += kQueryBlock) {
     const int64_t count = std::min<int64_t>(kQueryBlock, last_query - first);
-    // Rows that none of the block's queries sees are left out (whole prefill: about half of all).
+    // Skips rows that none of the block's queries sees (in a whole prefill about half of all).
     const int64_t last_token = first / p.n == (first + count - 1) / p.n ? (first + count - 1) % p.n : p.n - 1;
     const int64_t row_end = std::min(end, p.visible + last_token);
     const int64_t at = cut.place(split, first);
@@ -275,7 +275,7 @@ void PiecewiseAttention::batch_tasks() {
   const int64_t threads = omp_get_max_threads();
   for (int64_t first = 0, count = 0; first < planned_; first += count) {
     cpu::AttentionTask* task = tasks_ + first;
-    // Fewer towards the end, so that threads end at about the same time.
+    // Batches get smaller towards the end, so that threads end at about the same time.
     const int64_t fair = std::max<int64_t>(1, (planned_ - first) / (2 * threads));
     const int64_t most = std::min(fair, kQueryBlock / task->queries);
     count = 1;
@@ -339,7 +339,7 @@ void PiecewiseAttention::finish() {
 }
 
 void attend(std::span<const HeadQueries> problems, int head_dim, std::byte* workspace) {
-  if (cpu::active_isa() == "none") return;  // what remains of a step is the harness's own cost
+  if (cpu::active_isa() == "none") return;  // then a step's time is the harness's own overhead
   PiecewiseAttention attention(problems, head_dim, kHeldQueries, workspace);
   int64_t most_queries = 1;
   for (const HeadQueries& p : problems) {

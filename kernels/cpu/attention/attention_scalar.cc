@@ -1,5 +1,5 @@
-// The plain attention path: one row after another, FP64 sums, no tiles and no vectors. Slow on purpose: it is
-// the oracle of the vector path, and shares with it only the meaning of a task.
+// The scalar attention path: one row after another, FP64 sums, no tiles and no vectors. It is the oracle of
+// the vector path, and shares only the task's definition with it.
 #include <algorithm>
 #include <cmath>
 #include <vector>

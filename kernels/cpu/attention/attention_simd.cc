@@ -46,7 +46,7 @@ struct Scratch {
   PackedQueriesScratch packed;
 };
 
-// What is kept of a task from its tile to its next one.
+// The state of a task between two of its tiles.
 struct TaskInWork {
   PackedQueries packed;
   CodedQueries coded;
@@ -62,7 +62,7 @@ inline bool all_finite(const float* x, int64_t n) {
   return hn::AllTrue(d, hn::Eq(probe, hn::Zero(d)));
 }
 
-// Whether one of FP8 rows' scales [count], times a load's factor, makes a weight that no f32 holds.
+// True if one of FP8 rows' scales [count], times a load's factor, makes a weight that overflows f32.
 inline bool exceeds_weights(const float* row_scale, int count) {
   int many = 0;
   for (int j = 0; j < count; ++j) many += row_scale[j] > 0x1p7f;
@@ -73,7 +73,7 @@ class TaskRunner {
  public:
   TaskRunner(int head_dim, Scratch& scratch) : head_dim_(head_dim), s_(scratch) {}
 
-  // Each batch of tiles is located while the one before is still to be worked on, so that its rows can be prefetched:
+  // Each batch of tiles is located before the previous one is finished, so that its rows can be prefetched:
   // the next tasks are claimed before these end.
   void run(TaskQueue& queue) {
     bool more = locate_batch(queue);
@@ -86,9 +86,9 @@ class TaskRunner {
   }
 
  private:
-  // How much later than in the order of prefetches work comes to a line, at most. Tiles of a batch are prefetched
-  // together. Values of codes are worked on in strips of 64 bytes of all a tile's rows; only with_wide() takes rows as
-  // a whole.
+  // The largest number of lines by which work runs behind the order of prefetches. Tiles of a batch are
+  // prefetched together. Values of codes are processed in strips of 64 bytes over all rows of a tile; only
+  // with_wide() takes whole rows.
   int64_t lines_out_of_order() const {
     const int64_t others = (next_->k_lines + next_->v_lines) * (next_->tiles - 1) / next_->tiles;
     const LocatedTile& tile = next_->tile[0];
@@ -119,7 +119,8 @@ class TaskRunner {
               .queries_are_finite = all_finite(task_->query(0, head_dim_), task_->queries * head_dim_)};
   }
 
-  // Where the tile's weights go was last read by any thread: softmax's stores would wait for it.
+  // Prefetches the tile's weights for writing: another thread may have read those cache lines last, and
+  // softmax's stores would wait for them.
   [[gnu::always_inline]] void prefetch_weights(const LocatedTile& tile) const {
     for (int64_t r = 0; r < task_->queries; ++r) {
       const float* weights = task_->weights + r * task_->weights_stride + tile.row;
@@ -127,7 +128,7 @@ class TaskRunner {
     }
   }
 
-  // False, and nothing located, if all tasks' tiles have been.
+  // Returns false, and locates nothing, once all tasks' tiles have been located.
   bool locate_batch(TaskQueue& queue) {
     if (in_batch_ == tasks_.size()) {
       in_batch_ = 0;
@@ -154,7 +155,7 @@ class TaskRunner {
     const int rows = static_cast<int>(std::min<int64_t>(task.row_end - row_, kTileRows));
     SpanCursor& at = at_[in_batch_];
     locate_tile(task.spans, head_dim_, at, rows, tile);
-    // Of short spans the list itself is long enough to be waited for.
+    // With short spans the list of spans itself is long: its next entries are prefetched too.
     const auto* following = reinterpret_cast<const std::byte*>(task.spans.data() + at.span);
     prefetch(following, tile.pieces * static_cast<int64_t>(sizeof(Span)));
   }
@@ -181,7 +182,7 @@ class TaskRunner {
   CodeWork code_work() { return {*task_, head_dim_, s_.codes, work_->coded, prefetcher_}; }
   FloatWork float_work() { return {*task_, head_dim_, prefetcher_}; }
 
-  // A run's rows as they are, or, if `decoded`, as f32; and pointers to them in `scratch`.
+  // Pointers, in `scratch`, to a run's rows as stored or, if `decoded`, as f32.
   FloatRows float_rows(const TileSide& side, const Encoding& e, const Run& run, bool decoded,
                        const float* row_scale, const std::byte** scratch) {
     if (!decoded) return {e.format, pad_rows(side.row + run.first, run.count, scratch), run.count, row_scale};
@@ -193,7 +194,7 @@ class TaskRunner {
     return {Format::kF32, scratch, run.count, nullptr};
   }
 
-  // Those of FP8's rows, else null. NaN, which stands for a row of it, stays.
+  // The scales of FP8 rows, else null. A NaN scale marks a row with a NaN, and is kept.
   const float* row_scales(const TileSide& side, const FormatDescriptor& format, const Run& run) const {
     if (!has_float_row_scale(format.elements, format.scaling)) return nullptr;
     load_row_scales(side.meta + run.first, run.count, false, 0, s_.codes.rows);
@@ -267,13 +268,13 @@ class TaskRunner {
   TileBatch batches_[2];
   TileBatch *now_ = &batches_[0], *next_ = &batches_[1];
 
-  // Where the next tile is: the tasks that are batched, how far each has been located, which is next.
+  // The position of the next tile: the batched tasks, how far each has been located, and whose turn it is.
   std::span<const AttentionTask> tasks_;
   SpanCursor at_[kQueryBlock];
   size_t in_batch_ = 0;
   int64_t row_ = 0;
 
-  // Whose tile is worked on.
+  // The task whose tile is in work.
   const AttentionTask* task_ = nullptr;
   TaskInWork* work_ = nullptr;
   TaskInWork in_work_[kQueryBlock];

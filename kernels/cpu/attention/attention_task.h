@@ -22,24 +22,24 @@ struct AttentionTask {
   std::span<const Span> spans;   // hold the rows from row_begin on, at `start`
   int64_t first_query, queries;  // [first_query, first_query + queries), at most kQueryBlock
   int64_t row_begin, row_end;    // logical rows
-  SpanCursor start;              // where row_begin lies
+  SpanCursor start;              // position of row_begin
   bool resume;                   // state and sum go on from rows before; else they start empty
   SoftmaxState* state;           // [queries]
   float* sum;                    // [queries, head_dim] un-normalised, scaled like state
-  // What attention weights are made of, or null: of each query and row exp(score - base), where each tile of rows
-  // has its base, about the largest score until then.
-  float* weights;  // [queries, weights_stride], of all rows
+  // The terms of attention weights, or null: exp(score - base) of each query and row. Each tile of rows has
+  // its base, about the largest score so far.
+  float* weights;  // [queries, weights_stride], all rows
   float* bases;    // [queries, bases_stride], of all tiles
   int64_t weights_stride, bases_stride;
-  // So many tasks from this one on are worked on by one thread, a tile of each in turn. They have the same
-  // range of rows, as many queries each, and kQueryBlock of them in all at most.
+  // The number of tasks, from this one on, that one thread interleaves, a tile of each in turn. They have the
+  // same range of rows, as many queries each, and at most kQueryBlock queries in all.
   size_t together;
 
   int64_t visible_rows(int64_t query) const { return problem->visible + (first_query + query) % problem->n; }
   const float* query(int64_t i, int head_dim) const { return problem->q + (first_query + i) * head_dim; }
 };
 
-// Tasks that threads share out among themselves, in order.
+// The tasks that threads claim, in order.
 struct TaskQueue {
   std::span<const AttentionTask> tasks;
   std::atomic<size_t> claimed = 0;
@@ -56,7 +56,7 @@ struct TaskQueue {
   }
 };
 
-// One implementation each: takes tasks until there are none, and fills each one's state, sum and weights.
+// Two implementations. Each takes tasks until there are none, and fills each one's state, sum and weights.
 void run_tasks_simd(TaskQueue& queue, int head_dim);
 void run_tasks_scalar(TaskQueue& queue, int head_dim);
 

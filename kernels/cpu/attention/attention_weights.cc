@@ -32,7 +32,7 @@ void probabilities(const float* scores, float max, float inverse_sum, int64_t co
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) convert(d, scores + i, max, inverse_sum, out + i);
   if (i == count) return;
-  // The last ones pass the same instructions as all others, so that bits do not depend on the place.
+  // The tail goes through the same instructions, so that bits do not depend on the place.
   float last[16];
   std::fill_n(last, 16, max);
   std::copy(scores + i, scores + count, last);

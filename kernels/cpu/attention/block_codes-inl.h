@@ -1,4 +1,4 @@
-// What scores and values of codes in blocks share (q8_0, q4_0): words of rows in vectors, and their scales.
+// Shared by scores and values of codes in blocks (q8_0, q4_0): words of rows in vectors, and their scales.
 //
 // A vector holds words of one row, or of two where a row is half a vector. A block of 32 elements is 8 words of q8_0 or
 // 4 of q4_0; which element lies in a slot of a word, F::element() says:

@@ -84,8 +84,8 @@ void code_block_query(DI, const float* x, float largest, int head_dim, int r, Co
 
 // ---- rows ----
 
-// Where the lanes of words of four rows, or of twice as many, find their scales in a group: lane i of each 128-bit
-// block is row i's.
+// The indices of scales in a group for the lanes of words of four rows, or of eight with two rows a vector:
+// lane i of each 128-bit block belongs to row i.
 template <class F, int kPack, class DI>
 HWY_INLINE hn::Vec<DI> scale_places(DI di, int group_blocks) {
   const int row_lanes = static_cast<int>(hn::Lanes(di)) / kPack;
@@ -106,8 +106,8 @@ HWY_INLINE hn::Vec<DF> look_up(DF df, const float* from, hn::Vec<hn::RebindToSig
   }
 }
 
-// What lies in lane i of the 128-bit blocks is row i's -> its sum, row by row. With two rows in a vector, four rows
-// have the lower half and four more the upper one.
+// Adds lane i of all 128-bit blocks to the sum of row i. With two rows in a vector, the lower half belongs to
+// rows 0-3 and the upper half to rows 4-7.
 template <int kPack, class D>
 HWY_INLINE void store_rows(D d, hn::Vec<D> v, float* sums) {
   const hn::CappedTag<float, 4> four;

@@ -32,7 +32,7 @@ HWY_INLINE void scale_weights(DF df, const float* p, const BlockScales& scales, 
   const hn::RebindToSigned<DF> di;
   const int lanes = static_cast<int>(hn::Lanes(df));
   const int group_blocks = scales.group_blocks, shift = group_blocks / 2;  // its logarithm
-  const int numbers = whole_steps(count) * group_blocks;                   // of a group
+  const int numbers = whole_steps(count) * group_blocks;                   // in a group
   // From a row's lane to those of its blocks.
   const auto spread = hn::IndicesFromVec(df, hn::ShiftRightSame(hn::Iota(di, 0), shift));
   for (int r = 0; r < kQueries; ++r) top[r] = hn::Zero(df);
@@ -92,7 +92,8 @@ HWY_INLINE void code_block_weights(const float* p, const BlockScales& scales, in
   }
 }
 
-// Which of a group's numbers, or of those of two rows, each lane of the words from `word` on needs.
+// The index of the number that each lane of the words from `word` on needs, among those of a group or of two
+// rows.
 template <class F, int kPack, class DI>
 HWY_INLINE auto blocks_of_words(DI di, int word, int group_blocks) {
   const auto block = hn::ShiftRight<kBlockShift<F>>(hn::Add(hn::Iota(di, 0), hn::Set(di, word)));

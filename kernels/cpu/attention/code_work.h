@@ -1,6 +1,6 @@
-// What the loops over rows of integer codes work with: scales, queries and weights in the form in which they meet
-// codes. Plain data, the same for every instruction set; which loop fills in and reads what, codes-inl.h tells.
-// Private to kernels/cpu.
+// Scales, queries and weights in the form in which loops over rows of integer codes multiply them. Plain
+// data, the same for every instruction set; codes-inl.h says which loop fills in and reads which. Private to
+// kernels/cpu.
 #pragma once
 
 #include <cstdint>
@@ -89,16 +89,16 @@ struct CodedQueriesScratch {
 
 inline constexpr float kLargestWeightCode = 32767.0f;
 
-// Of rows with a scale each: the pairs are neighbours, rows 2i and 2i + 1.
+// Rows with a scale each: the pairs are neighbours, rows 2i and 2i + 1.
 struct RowWeights {
   static constexpr int kStride = kTileRows / 2;  // from a query's to the next one's
   alignas(64) int32_t pair[4 * kStride];         // [queries, pairs]
   float step[4];                                 // a weight is about step * code
-  float zero[4];                                 // what is to be added to each element
+  float zero[4];                                 // added to each element
 };
 
-// Of rows with a scale a block, so a weight for each of its blocks. The pairs are as far apart as 16 numbers of a
-// group of BlockScales reach, 4 rows or 8.
+// Rows with a scale a block, so a weight for each block. The two rows of a pair are 4 or 8 rows apart: as far
+// as 16 numbers of a group of BlockScales reach.
 struct BlockWeights {
   static constexpr int kPairs = kTileRows / 2;
   static constexpr int kStride = kPairs * kMaxBlocks;  // from a query's to the next one's
@@ -128,7 +128,7 @@ struct CodeScratch {
   Int8Weights int8_weights;
 };
 
-// What scores and values of a run of rows are computed with.
+// The inputs and scratch memory of scores and values over a run of rows.
 struct CodeWork {
   const AttentionTask& task;
   int head_dim;

@@ -97,7 +97,7 @@ constexpr int kRowStep = 16;  // loops over a run's rows look at whole steps: wh
 
 inline int whole_steps(int rows) { return (rows + kRowStep - 1) / kRowStep * kRowStep; }
 
-// Whether kRowStep numbers follow each other in memory, `stride` bytes apart.
+// True if kRowStep numbers follow each other in memory, `stride` bytes apart.
 inline bool is_contiguous(const std::byte* const* meta, int64_t stride) {
   int64_t off = 0;  // no branches, no flags: a few vector operations
   for (int j = 1; j < kRowStep; ++j) off |= meta[j] - meta[0] - j * stride;

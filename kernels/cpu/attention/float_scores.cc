@@ -26,8 +26,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kKeys = 4;  // keys of a register block
 
-// Bytes of a row of f32 from which on one query meets keys one by one: memory delivers them faster in their order.
-// Shorter rows take longer so, as they wait for their sums; rows of narrower formats took up to 1.2 times as long.
+// Rows of f32 with this many bytes or more are read one key at a time by a single query: memory delivers them
+// faster in their order. Shorter rows take longer so, waiting for their sums; rows of narrower formats took
+// up to 1.2 times as long.
 constexpr int kLongRow = 512;
 
 // One of a block's queries -> where its vectors belong in the block, which has kQueries of each. Returns what undoes

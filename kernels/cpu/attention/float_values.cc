@@ -46,8 +46,8 @@ HWY_INLINE void value_block(D d, Load load, const std::byte* const* v, int rows,
   }
 }
 
-// Vectors of a row that kQueries queries' weights meet at once. One query's are as many as there are registers for,
-// so that long rows are read from end to end.
+// The vectors of a row that kQueries queries' weights multiply at once. One query has as many as there are
+// registers for, so that long rows are read from end to end.
 template <int kQueries, class D>
 constexpr int kVectorsAtOnce = kQueries == 1 ? kSumsAtOnce<D> : 4;
 
@@ -65,7 +65,7 @@ void value_rows(D d, Load load, const std::byte* const* v, int rows, const float
     value_block<kQueries, kVectors>(d, load, v, rows, p, at, head_dim, prefetcher, sum);
 }
 
-// How often that goes through the rows.
+// The number of passes over the rows.
 template <int kQueries, class D, class Load>
 int value_passes(D d, Load, int head_dim) {
   constexpr int kMost = kVectorsAtOnce<kQueries, D>;

@@ -1,4 +1,4 @@
-// What the loops over rows of floats work with. Plain data, the same for every instruction set. Private to
+// The inputs of loops over rows of floats. Plain data, the same for every instruction set. Private to
 // kernels/cpu.
 #pragma once
 
@@ -42,7 +42,7 @@ struct PackedQueriesScratch {
   PackedQueries from(int64_t query, int head_dim) { return {q + query * head_dim, restore + query, {}}; }
 };
 
-// How a task's sums lie: in the order of a load of so many vectors.
+// The order of a task's sums: that of a load of so many vectors.
 struct SumOrder {
   int vectors = 1;
 };

@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kLargestQuery = 127.0f;
-constexpr int kBlockWords = kGgmlBlock / 4;  // of 8-bit codes
+constexpr int kBlockWords = kGgmlBlock / 4;  // 8-bit codes
 
 // Query r's elements x [head_dim] -> codes in their order, starts and steps block by block.
 template <class F>

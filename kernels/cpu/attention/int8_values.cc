@@ -191,7 +191,7 @@ HWY_INLINE void sum_quads(DI di, const std::byte* const* rows, int w, const Int8
 template <class F, int kPlane, class DI>
 HWY_INLINE void add_quad_sums(DI di, hn::Vec<DI> (&acc)[4], int w, const float* step, float* sum) {
   const hn::RebindToFloat<DI> df;
-  constexpr int kBlockWords = 4, kApart = kBlockWords * 32 / F::kBits;  // of 128 bits, and elements
+  constexpr int kBlockWords = 4, kApart = kBlockWords * 32 / F::kBits;  // words, elements of 128 bits
   const int lanes = static_cast<int>(hn::Lanes(di));
   transpose_blocks(di, acc);
   for (int i = 0; i < 4; ++i) {

@@ -1,5 +1,5 @@
-// What scores and values of interleaved codes (bits.h) share. Whatever a row's length, vectors are full: short rows
-// share them. Private to kernels/cpu; compiled once a target.
+// Shared by scores and values of interleaved codes (bits.h). Vectors are full at any row length: short rows
+// share one. Private to kernels/cpu; compiled once a target.
 #if defined(KV_INTERLEAVED_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_INTERLEAVED_CODES_INL_H_
 #undef KV_INTERLEAVED_CODES_INL_H_

@@ -1,4 +1,4 @@
-// Software prefetch of rows before their turn: without it, the time of reading and the time of computing add up.
+// Software prefetch of rows: without it, the times of reading and of computing add up.
 //
 // Prefetches run a fixed distance before the work. They are spread evenly over it, since a processor drops
 // prefetches that come faster than it can pass them on, and they go in the order of addresses, since the hardware
@@ -19,24 +19,25 @@ class Prefetcher {
     int lines;
   };
 
-  // What comes next: all rows of some tiles. What was enqueued last but one is done with.
+  // Appends the next ranges: all rows of some tiles. All earlier ranges but those of the last call must be
+  // finished.
   void enqueue(std::span<const Range> ranges) {
     const bool idle = next_ == last_;
     queue_[last_++ % 2] = ranges;
     if (idle) start_ranges();
   }
-  // Once, before the work starts: by how many lines more than kDistance to run before it, where work does not go
-  // in the order of the ranges.
+  // Called once, before the work starts. Prefetches run kDistance + extra_lines ahead, for work that does not
+  // follow the order of the ranges.
   void start(int64_t extra_lines) { unissued_ = kDistance + extra_lines; }
-  // Starts work on a side of a tile, with so many lines.
+  // Begins a side of a tile with this many lines.
   void begin_side(int64_t lines) { unissued_ += lines; }
-  // Starts work on a part of it, which will call step() `steps` times. The first part issues all of the side's
+  // Begins a part of a side, which will call step() `steps` times. The first part issues all of the side's
   // prefetches.
   void begin_part(int64_t steps) {
     per_step_ = static_cast<int>((unissued_ + steps - 1) / steps);
     unissued_ = 0;
   }
-  // always_inline: GCC takes a function that only prefetches for one without effect, and drops its calls.
+  // always_inline: GCC treats a function that only prefetches as one without effect, and drops its calls.
   [[gnu::always_inline]] void step() {
     for (int i = 0; i < per_step_ && left_ > 0; ++i) {
       __builtin_prefetch(at_, 0, 2);

@@ -78,8 +78,8 @@ inline void score_panel(const float* const* keys, int rows, const float* queries
   }
 }
 
-// Which rows of a tile a panel's tokens see: all tokens rows [0, common), and token t also common … up to
-// common + t - 1, none beyond `rows`.
+// The rows of a tile that a panel's tokens see: rows [0, common) for all tokens, and for token t also common
+// … up to common + t - 1, none beyond `rows`.
 struct CausalMask {
   int64_t common;
   int rows;

@@ -7,7 +7,7 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// With fewer tasks than this, threads that are done early would wait long for the others.
+// With fewer tasks than this, threads that finish early would wait long for the others.
 constexpr int64_t kFewTasks = 16;
 
 // Rows times queries.

@@ -16,7 +16,7 @@ namespace kv::cpu {
 
 // A panel is this many consecutive tokens of one query head, side by side in vector lanes.
 inline constexpr int kPanelTokens = 32;
-inline constexpr int kMaxPanels = 8;  // of a task
+inline constexpr int kMaxPanels = 8;  // panels in one task
 
 // Rows of a tile's scores: blocks of keys may write past the last one.
 inline constexpr int kPaddedTile = kTileRows + 8;
@@ -41,10 +41,10 @@ struct PrefillCut {
 struct PrefillTask {
   const HeadQueries* problem = nullptr;
   std::span<const Span> spans;          // hold the rows from row_begin on, at `start`
-  SpanCursor start;                     // where row_begin lies
+  SpanCursor start;                     // position of row_begin
   int64_t row_begin = 0, row_end = 0;   // logical rows; none beyond what the last token sees
   int64_t first_token = 0, tokens = 0;  // first_token is a multiple of kPanelTokens
-  int first_head = 0, heads = 0;        // of the problem's group
+  int first_head = 0, heads = 0;        // heads of the problem's group
   float* held = nullptr;                // [group, panels of n, panel_state_floats], or null: see below
   bool finish = false;                  // row_end is the last row: outputs are to be written
 
@@ -65,8 +65,8 @@ struct PrefillWork {
   PrefillTask task(int64_t i) const;
 };
 
-// Tasks that threads share out among themselves, the longest problem first and each from its last tokens,
-// which see the most rows. They are made up as they are claimed: a list would grow with the prompt.
+// The tasks that threads claim: the longest problem first, and each from its last tokens, which see the most
+// rows. They are computed as they are claimed: a list would grow with the prompt.
 class PrefillQueue {
  public:
   // Sorts `works` and numbers their tasks.

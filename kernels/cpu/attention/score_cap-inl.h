@@ -32,8 +32,8 @@ HWY_INLINE V tanh_of(D d, V x) {
   return hn::CopySign(size, x);
 }
 
-// scores [count] -> cap * tanh(score * scale / cap). `count` is a multiple of the lanes. Out of line: loops that cap nothing
-// are as they were.
+// scores [count] -> cap * tanh(score * scale / cap). `count` is a multiple of the lanes. Not inlined, so that
+// loops without a cap compile as before.
 inline HWY_NOINLINE void cap_scores(float* scores, int count, float scale, float cap) {
   const hn::ScalableTag<float> d;
   const auto to_unit = hn::Set(d, scale / cap), from_unit = hn::Set(d, cap);

@@ -1,4 +1,4 @@
-// Finding a tile's rows. Private to kernels/cpu; compiled once a target, since the compiler makes vectors of
+// Locates a tile's rows. Private to kernels/cpu; compiled once a target, since the compiler vectorises over
 // the pointers.
 #if defined(KV_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV_TILE_INL_H_
@@ -20,8 +20,8 @@ namespace kv::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Scales are few and far from their codes: where blocks lie in any order each is a miss of its own, so that they
-// are prefetched when a tile is located, a tile before its turn.
+// Scales are few and far from their codes: with blocks in any order each is a cache miss of its own. They are
+// therefore prefetched when a tile is located, a tile ahead.
 [[gnu::always_inline]] inline void prefetch(const std::byte* meta, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(meta + at);
 }
@@ -89,11 +89,11 @@ inline const std::byte* const* pad_rows(const std::byte* const* rows, int count,
   return scratch;
 }
 
-// Sums that loops over values keep at once: half as many as there are registers.
+// The sums that loops over values hold at once: half as many as there are registers.
 template <class D>
 constexpr int kSumsAtOnce = hn::MaxLanes(D()) == 16 ? 16 : 8;
 
-// Register blocks that `queries` queries are worked on in.
+// The register blocks that `queries` queries are split into.
 inline int query_blocks(int queries) { return queries / 4 + queries % 4 / 2 + queries % 2; }
 
 // Calls block(std::integral_constant<int, n>(), r) for each block of n queries from the r-th on.

@@ -13,7 +13,7 @@ namespace kv::cpu {
 // From one query's scores to the next one's: blocks of keys may write past the last row of a tile.
 inline constexpr int kScoreStride = kTileRows + 16;
 
-// Where one side's rows lie. A row's codes are consecutive in every format.
+// The addresses of one side's rows. A row's codes are consecutive in every format.
 struct TileSide {
   const std::byte* row[kTileRows];   // codes
   const std::byte* meta[kTileRows];  // scales and zero points of the row's unit; not set where there are none

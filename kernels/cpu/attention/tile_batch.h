@@ -13,7 +13,7 @@ namespace kv::cpu {
 // A tile, and whose it is.
 struct LocatedTile : Tile {
   const AttentionTask* task;
-  size_t in_batch;  // which of the batched tasks that is
+  size_t in_batch;  // index of the batched task
   int64_t row;      // the first
 };
 
@@ -26,9 +26,9 @@ struct TileBatch {
   int tiles = 0;
   Prefetcher::Range range[kTiles * 2 * kTileRows];
   size_t ranges = 0;
-  int64_t k_lines = 0, v_lines = 0;  // of all tiles
+  int64_t k_lines = 0, v_lines = 0;  // summed over tiles
 
-  // What is to be prefetched: K, then V.
+  // Lists the ranges to prefetch: K, then V.
   void list_ranges(int64_t k_bytes, int64_t v_bytes) {
     ranges = 0;
     lines_ = 0;
@@ -61,7 +61,7 @@ struct TileBatch {
     end_ = at + bytes;
   }
 
-  const std::byte* end_ = nullptr;  // of what was listed last
+  const std::byte* end_ = nullptr;  // end of the range listed last
   int64_t lines_ = 0;               // so far
 };
 

@@ -151,7 +151,7 @@ HWY_NOINLINE void add_values(DI di, const std::byte* const* rows, int pairs, con
   const hn::RebindToFloat<DI> df;
   const hn::RepartitionToNarrow<DI> d16;
   constexpr int kPass = kSlotsAtOnce<kBits, DI, kQueries>, kPasses = kSlots<kBits> / kPass;
-  constexpr bool kKeep = kPasses > 2;  // what passes read again and again is joined once
+  constexpr bool kKeep = kPasses > 2;  // rows that several passes read are joined once
   static_assert(!kKeep || kWide == 1);
   const int words = words_of(kBits, head_dim), lanes = static_cast<int>(hn::Lanes(di));
   Prefetcher prefetcher = shared_prefetcher;  // a local one can live in registers

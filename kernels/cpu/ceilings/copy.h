@@ -1,4 +1,4 @@
-// Copies and nothing else: the ceiling that append's bandwidth is held against.
+// A plain copy: the ceiling of append's bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ struct UnitBytes {
   int64_t rows, data, meta;
 };
 
-// What encode_units() moves, without a thought: reads each job's rows, and writes the first of their bytes to
-// where data and meta go. Returns something of what was read, so that no read can be left out.
+// Moves the bytes of encode_units() without encoding: reads each job's rows, and writes the first of their
+// bytes to the addresses of data and meta. The result depends on the bytes read, so that the compiler keeps
+// every read.
 uint64_t copy_units(const UnitBytes& bytes, std::span<const UnitJob> jobs);
 
 }  // namespace kv::cpu

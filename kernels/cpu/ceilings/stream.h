@@ -1,4 +1,4 @@
-// Reads memory and nothing else: the ceiling that attention's bandwidth is held against.
+// A plain read of memory: the ceiling of attention's bandwidth.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ static constexpr Magnitudes kE2m1 = repeated(kE2m1Magnitudes);
 static constexpr Magnitudes kTurbo[] = {repeated(kTurboLevels[0]), repeated(kTurboLevels[1]),
                                         repeated(kTurboLevels[2]), repeated(kTurboLevels[3])};
 
-// What a stored scale stands for.
+// The value of a stored scale.
 template <class Value>
 static constexpr std::array<float, 256> table_of(Value value) {
   std::array<float, 256> all{};
@@ -100,7 +100,7 @@ template <int kWidth, bool kApart = false>
 struct SignedLevels {
   static constexpr int kBits = kWidth;
   const Magnitudes& magnitudes;
-  const std::byte* signs;  // where they lie apart
+  const std::byte* signs;  // if stored apart
 
   template <class D>
   struct Decoder {

@@ -1,4 +1,4 @@
-// Picks who encodes and decodes: the formats' own scalar code, or the vector units.
+// Chooses the encoder and decoder: the formats' own scalar code, or the vector units.
 #include "kernels/encode.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace kv {
 namespace {
 
-// What takes scalar code longest is f16 to f32. So formats that have it in bulk are decoded here: as they decode
-// themselves, but for that conversion.
+// Scalar code spends most of its time in f16 to f32. Formats with many f16 numbers are therefore decoded
+// here, like their own decoders but for that conversion.
 void decode_f16(const Encoding&, int head_dim, const std::byte* data, const std::byte*, int, int,
                 float* out) {
   cpu::convert_f16_to_f32(data, out, head_dim);

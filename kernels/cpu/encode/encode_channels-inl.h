@@ -51,7 +51,7 @@ HWY_INLINE bool find_extremes(D d, int group, N n, const float* x, int at, Chann
 
 template <class D, class N>
 HWY_INLINE bool find_all_extremes(D d, int group, N n, const float* rows, ChannelGrids& grids) {
-  constexpr int kLanes = lanes_of(D()), kWide = kLanes == 16 ? 8 : 4;  // as many as there are registers for
+  constexpr int kLanes = lanes_of(D()), kWide = kLanes == 16 ? 8 : 4;  // bounded by the number of registers
   int at = 0;
   for (; at + kWide * kLanes <= n; at += kWide * kLanes) {
     if (!find_extremes<kWide>(d, group, n, rows, at, grids)) return false;

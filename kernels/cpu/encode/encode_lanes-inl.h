@@ -1,4 +1,4 @@
-// What the vector encoders share: the extremes of four rows at once, and codes to bytes and words. Private to
+// Shared by the vector encoders: the extremes of four rows at once, and codes to bytes and words. Private to
 // kernels/cpu; compiled once a target.
 //
 // A row's length is `N n`: an int, or a constant for the common ones, with which loops unroll.
@@ -104,8 +104,8 @@ HWY_INLINE hn::Vec<Bits<D>> largest_lanes(D d, N n, const float* x) {
   return largest;
 }
 
-// Of n numbers at each place. Rows are read in their order, as the hardware prefetcher expects: among
-// arguments of a call the last would come first, and cold rows took twice as long.
+// The largest magnitude of n numbers at each place. Rows are read in their order, as the hardware prefetcher
+// expects: compilers evaluate a call's arguments from the last one, and cold rows then took twice as long.
 template <class D, class N>
 HWY_INLINE hn::Vec<Bits<Four>> largest_of_four(D d, N n, FourPlaces x) {
   const auto a = largest_lanes(d, n, x[0]), b = largest_lanes(d, n, x[1]), c = largest_lanes(d, n, x[2]),
@@ -168,9 +168,9 @@ HWY_INLINE V in_order(DI di, V words, const uint8_t* shuffle) {
   }
 }
 
-// Of four vectors' lanes, one above the other in a word.
+// Byte order after packing four vectors, whose lanes lie one above the other in a word.
 HWY_ALIGN constexpr uint8_t kFromWords[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-// Of the 16-bit lanes of the first two vectors, packed, below those of the other two.
+// Byte order after packing in pairs: the 16-bit lanes of the first two vectors below those of the other two.
 HWY_ALIGN constexpr uint8_t kFromPairs[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
 
 // Bytes of n elements: fewer instructions than narrowing each vector takes. `code` gives the vector of codes
@@ -215,7 +215,7 @@ HWY_INLINE void store_folded(DI di, V words, std::byte* packed) {
   }
 }
 
-// Of codes in all slots that are kDistance bits apart, each too large by as much.
+// The excess of a word whose slots, kDistance bits apart, each hold a code that is too large by `excess`.
 template <int kDistance>
 constexpr uint32_t in_all_slots(uint32_t excess) {
   return excess * static_cast<uint32_t>((uint64_t{1} << 32) / ((1u << kDistance) - 1));

@@ -69,7 +69,7 @@ struct Fp8Codes {
   }
 };
 
-// Where there are fewer, the last one's extremes are looked for again.
+// With fewer than four jobs the last one is repeated.
 struct FourRows {
   const float* at[kFour];
   explicit FourRows(const RowJobs& jobs) {

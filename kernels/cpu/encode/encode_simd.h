@@ -7,7 +7,7 @@
 
 namespace kv::cpu {
 
-// As kv::encode_units, on the active instruction set, which is not the scalar one.
+// Like kv::encode_units, on the active instruction set, which is not the scalar one.
 void encode_units_simd(const Encoding& encoding, int head_dim, std::span<const UnitJob> jobs);
 
 }  // namespace kv::cpu

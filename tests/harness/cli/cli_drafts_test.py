@@ -1,20 +1,18 @@
 """Steps that verify drafts, from a config to the terminal."""
 
 import pytest
-from program import HOME, assert_refused, kvlab, run, table
+from program import HOME, assert_refused, by_variant, cells_of, kvlab, run
 
 CONFIG = HOME / "configs" / "ci.toml"
-TINY = ("--set", "experiment=decode", "--set", "sweep.seq_len=[128]", "--set", "sweep.batch=[1]", "--set", "measure.repetitions=2", "--set", "measure.steps=24",
-        "--set", 'sweep.variants=["contiguous/f16","contiguous/f16/ring(window=64)"]')  # fmt: skip
+TINY = {"experiment": "decode", "sweep.seq_len": [128], "sweep.batch": [1], "measure.repetitions": 2, "measure.steps": 24,
+        "sweep.variants": ["contiguous/f16", "contiguous/f16/ring(window=64)"]}  # fmt: skip
 
 
 def test_drafts_are_shown_below_the_steps(tmp_path):
-    done = run(CONFIG, tmp_path / "out", *TINY, "--set", "measure.draft=4", "--set", "measure.accept=0.5")
-    assert done.returncode == 0, done.stderr
+    full, ring = by_variant(cells_of(CONFIG, tmp_path / "out", {**TINY, "measure.draft": 4, "measure.accept": 0.5})).values()
     shown = " ".join(kvlab("summary", tmp_path / "out", "--table", "full").stdout.split())
     assert "4 drafts a step tokens that stay" in shown
     assert "no drafts with contiguous/f16/ring(window=64): cannot truncate" in shown and "a full cache overwrites rows" in shown
-    full, ring = (row for row in table(tmp_path / "out" / "cells.csv") if row["verdict"] != "aa_test")
     assert (full["draft_tokens"], full["draft_refused"]) == ("4", "") and 1 < float(full["draft_stays_mean"]) < 5
     token = float(full["draft_step_p50_us"]) / float(full["draft_stays_mean"])
     assert float(full["draft_ratio_p50"]) == pytest.approx(token / float(full["step_p50_us"]), rel=1e-6)
@@ -22,9 +20,9 @@ def test_drafts_are_shown_below_the_steps(tmp_path):
 
 
 @pytest.mark.parametrize(("changed", "parts"), [
-    (("measure.draft=23",), ["draft", "more steps than 24"]),
-    (("measure.draft=-1",), ["measure.draft"]),
-    (("measure.draft=4", "measure.accept=1.5"), ["measure.accept"]),
+    ({"measure.draft": 23}, ["draft", "more steps than 24"]),
+    ({"measure.draft": -1}, ["measure.draft"]),
+    ({"measure.draft": 4, "measure.accept": 1.5}, ["measure.accept"]),
 ])  # fmt: skip
 def test_mistakes_are_refused(changed, parts, tmp_path):
-    assert_refused(run(CONFIG, tmp_path / "out", *TINY, *(word for setting in changed for word in ("--set", setting))), *parts)
+    assert_refused(run(CONFIG, tmp_path / "out", {**TINY, **changed}), *parts)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from cli_eval_test import make_dump
-from program import CONFIG, assert_refused, kvlab, run, table
+from program import CONFIG, assert_refused, kvlab, run, succeeded, table
 
 DEEP = 100_000
 HUGE = "x" * 4_000_000
@@ -29,20 +29,16 @@ def assert_refused_briefly(done, *parts):
     assert len(done.stderr) < 2500
 
 
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ("a = " + "[" * DEEP + "]" * DEEP, [":1: brackets are nested more than 64 deep"]),
-        ("title = 'x'\na = " + "{a=" * DEEP, [":2: brackets are nested more than 64 deep"]),
-        (".".join("a" * 40_000) + " = 1", [":1: a dotted key is more than 16 deep"]),
-        ("title = '.[.['\n# " + "." * 20 + "[" * 70 + "\n[" + ".".join("a" * 40_000) + "]", [":3: a dotted key is"]),
-        (f'experiment = "{HUGE}"', [":1: experiment must be one of decode", "x'"]),
-        (f"{HUGE} = 1\n{CONFIG}", [":1: x", "is not a key that is known here; known: "]),
-        (f'sweep.variants = "{HUGE}"\nexperiment = "decode"', [":1: sweep.variants has a mistake"]),
-        ('experiment = "a\\nb\\u001b[31m"', ["not 'a b"]),
-    ],
-    ids=range(8),
-)
+@pytest.mark.parametrize("text, parts", [
+    ("a = " + "[" * DEEP + "]" * DEEP, [":1: brackets are nested more than 64 deep"]),
+    ("title = 'x'\na = " + "{a=" * DEEP, [":2: brackets are nested more than 64 deep"]),
+    (".".join("a" * 40_000) + " = 1", [":1: a dotted key is more than 16 deep"]),
+    ("title = '.[.['\n# " + "." * 20 + "[" * 70 + "\n[" + ".".join("a" * 40_000) + "]", [":3: a dotted key is"]),
+    (f'experiment = "{HUGE}"', [":1: experiment must be one of decode", "x'"]),
+    (f"{HUGE} = 1\n{CONFIG}", [":1: x", "is not a key that is known here; known: "]),
+    (f'sweep.variants = "{HUGE}"\nexperiment = "decode"', [":1: sweep.variants has a mistake"]),
+    ('experiment = "a\\nb\\u001b[31m"', ["not 'a b"]),
+], ids=range(8))
 def test_a_config_is_refused_briefly(tmp_path, text, parts):
     path = tmp_path / "bad.toml"
     path.write_text(text)
@@ -52,109 +48,87 @@ def test_a_config_is_refused_briefly(tmp_path, text, parts):
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "setting, parts",
-    [
-        ("sweep.seq_len=" + "[" * DEEP, ["--set", "brackets are nested more than 64 deep"]),
-        (".".join("a" * DEEP)[:DEEP] + "=1", ["--set", "a dotted key is more than 16 deep"]),
-        ("isa=" + "x" * DEEP, ["x"]),
-    ],
-    ids=range(3),
-)
-def test_a_setting_is_refused_briefly(tmp_path, setting, parts):
-    config = tmp_path / "tiny.toml"
-    config.write_text(CONFIG)
+@pytest.mark.parametrize("setting, parts", [
+    ("sweep.seq_len=" + "[" * DEEP, ["--set", "brackets are nested more than 64 deep"]),
+    (".".join("a" * DEEP)[:DEEP] + "=1", ["--set", "a dotted key is more than 16 deep"]),
+    ("isa=" + "x" * DEEP, ["x"]),
+], ids=range(3))
+def test_a_setting_is_refused_briefly(config, tmp_path, setting, parts):
     assert_refused_briefly(run(config, tmp_path / "out", "--set", setting), *parts)
 
 
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
-        ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
-        (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
-        (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
-        ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
-    ],
-    ids=range(5),
-)
+@pytest.mark.parametrize("text, parts", [
+    ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
+    ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
+    (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
+    (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
+    ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
+], ids=range(5))
 def test_a_model_config_is_refused_briefly(tmp_path, text, parts):
     (tmp_path / "config.json").write_text(text)
     assert_refused_briefly(kvlab("tables", "--model", tmp_path / "config.json"), "config.json: ", *parts)
 
 
-@pytest.mark.parametrize(
-    "header, parts",
-    [
-        ("[" * DEEP + "]" * DEEP, ["its header is nested deeper than the format allows"]),
-        ('{"q": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 0]}}', ["its header has a number that is too large"]),
-        ('{"q": {"dtype": "' + HUGE + '", "shape": [0], "data_offsets": [0, 0]}}', ['tensor "q": unknown dtype', "known are"]),
-    ],
-    ids=range(3),
-)
+@pytest.mark.parametrize("header, parts", [
+    ("[" * DEEP + "]" * DEEP, ["its header is nested deeper than the format allows"]),
+    ('{"q": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 0]}}', ["its header has a number that is too large"]),
+    ('{"q": {"dtype": "' + HUGE + '", "shape": [0], "data_offsets": [0, 0]}}', ['tensor "q": unknown dtype', "known are"]),
+], ids=range(3))
 def test_a_dump_is_refused_briefly(tmp_path, header, parts):
     (tmp_path / "dump").write_bytes(struct.pack("<Q", len(header)) + header.encode())
     assert_refused_briefly(kvlab("eval", tmp_path / "dump", "--variants", "concat", "--out", tmp_path / "out"), *parts)
 
 
-def test_a_trace_is_refused_briefly(tmp_path):
+def test_a_trace_is_refused_briefly(config, tmp_path):
     (tmp_path / "trace.jsonl").write_text('{"input_length": ' + "[" * DEEP + "]" * DEEP + "}\n")
-    config = tmp_path / "tiny.toml"
-    config.write_text(CONFIG)
-    settings = ["experiment=batch", "sweep.batch=2", f"batch.lengths=trace({tmp_path / 'trace.jsonl'})"]
-    done = run(config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
+    settings = {"experiment": "batch", "sweep.batch": 2, "batch.lengths": f"trace({tmp_path / 'trace.jsonl'})"}
+    done = run(config, tmp_path / "out", settings)
     assert_refused_briefly(done, "trace.jsonl:1: its brackets are nested more than 64 deep")
+
+
+def reproduce_claim(folder, head, keys):
+    (folder / "claim.toml").write_text(CLAIM.format(head=head, keys=keys))
+    return kvlab("reproduce", folder / "claim.toml", "--out", folder / "out", "--no-plots", timeout=60)
 
 
 def chain(n, link):
     return "[define]\na0 = 1\n" + "".join(f'a{i} = "{link.format(i - 1)}"\n' for i in range(1, n + 1))
 
 
-@pytest.mark.parametrize(
-    "head, keys, parts",
-    [
-        ("", 'published = "1"\ncomputed = "1e400"', ["i.computed '1e400': the number 1e400"]),
-        ("", 'published = "1e400"\ncomputed = 1', ["i.published has the number 1e400"]),
-        ("", 'published = "1e99999999999"\ncomputed = 1', ["i.published has the number 1e99999999999"]),
-        ("", f'published = "{"1" * 200_000}"\ncomputed = 1', ["i.published is a text of 200000 bytes"]),
-        ("", f'published = "1"\ntolerance = "{"1" * 200_000} %"\ncomputed = 1', ["i.tolerance is a text of 200002 bytes"]),
-        ("", f'published = "1"\ncomputed = "{"(" * DEEP}1{")" * DEEP}"', ["i.computed is an expression of 200001 bytes"]),
-        (chain(20_000, "a{0}"), 'published = "1"\ncomputed = "a20000"', ["i.computed has 'a", "defined by one another"]),
-        (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
-        ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
-         ["i.tokens has 'c', whose bytes depend on it"]),
-    ],
-    ids=range(9),
-)  # fmt: skip
+@pytest.mark.parametrize("head, keys, parts", [
+    ("", 'published = "1"\ncomputed = "1e400"', ["i.computed '1e400': the number 1e400"]),
+    ("", 'published = "1e400"\ncomputed = 1', ["i.published has the number 1e400"]),
+    ("", 'published = "1e99999999999"\ncomputed = 1', ["i.published has the number 1e99999999999"]),
+    ("", f'published = "{"1" * 200_000}"\ncomputed = 1', ["i.published is a text of 200000 bytes"]),
+    ("", f'published = "1"\ntolerance = "{"1" * 200_000} %"\ncomputed = 1', ["i.tolerance is a text of 200002 bytes"]),
+    ("", f'published = "1"\ncomputed = "{"(" * DEEP}1{")" * DEEP}"', ["i.computed is an expression of 200001 bytes"]),
+    (chain(20_000, "a{0}"), 'published = "1"\ncomputed = "a20000"', ["i.computed has 'a", "defined by one another"]),
+    (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
+    ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
+     ["i.tokens has 'c', whose bytes depend on it"]),
+], ids=range(9))  # fmt: skip
 def test_a_claim_is_refused_briefly(tmp_path, head, keys, parts):
-    (tmp_path / "bad.toml").write_text(CLAIM.format(head=head, keys=keys))
-    done = kvlab("reproduce", tmp_path / "bad.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
-    assert_refused_briefly(done, "bad.toml:", *parts)
+    assert_refused_briefly(reproduce_claim(tmp_path, head, keys), "claim.toml:", *parts)
 
 
 def test_a_chain_of_definitions_is_looked_up_once_a_name(tmp_path):
     """Every name has the one before it twice: 2^60 paths, and 60 names."""
-    text = CLAIM.format(head=chain(60, "(a{0} + a{0}) / 2"), keys='published = "1"\ncomputed = "a60"')
-    (tmp_path / "chain.toml").write_text(text)
-    done = kvlab("reproduce", tmp_path / "chain.toml", "--out", tmp_path / "out", "--no-plots", timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "figures: reproduced" in done.stdout
+    done = reproduce_claim(tmp_path, chain(60, "(a{0} + a{0}) / 2"), 'published = "1"\ncomputed = "a60"')
+    assert "figures: reproduced" in succeeded(done).stdout
 
 
 def test_a_path_that_is_no_utf8_loses_no_results(tmp_path):
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     make_dump(folder / "d", "F32")
-    done = kvlab("eval", folder / "d", "--variants", "concat", "--out", folder / "out", text=False)
-    assert done.returncode == 0, done.stderr
+    assert kvlab("eval", folder / "d", "--variants", "concat", "--out", folder / "out", text=False).returncode == 0
     assert [row["status"] for row in table(folder / "out" / "cells.csv")] == ["ok"]
     assert json.loads((folder / "out" / "env.json").read_text())["config"]["path"].endswith("caf\ufffd/d")
     (folder / "out" / "config.toml").read_text(encoding="utf-8")
 
     config = folder / os.fsdecode(b"\xff.toml")
     config.write_text(CONFIG)
-    done = run(config, folder / "run", "--set", "sweep.seq_len=8", "--set", "experiment=decode", text=False)
-    assert done.returncode == 0, done.stderr
+    assert run(config, folder / "run", {"sweep.seq_len": 8, "experiment": "decode"}, text=False).returncode == 0
     assert json.loads((folder / "run" / "env.json").read_text())["config"]["name"] == "\ufffd"
     (folder / "run" / "config.toml").read_text(encoding="utf-8")
 

@@ -2,9 +2,8 @@
 
 import re
 import struct
-import time
 
-from program import DATA, assert_refused, cells_by_key, run
+from program import DATA, assert_refused, cells_by_key, cells_of, run
 
 
 def flat(options):
@@ -13,10 +12,8 @@ def flat(options):
 
 def test_run_on_a_real_model(model, config, tmp_path):
     """Named on the command line it is what is measured, whatever the config sweeps over; and it runs again."""
-    sweep = ["--set", "sweep.workload=outliers", "--set", "sweep.seq_len=[128, 512, 513]", "--set", 'experiment="decode"']
-    done = run(config, tmp_path / "out", *flat(model), *sweep)
-    assert done.returncode == 0, done.stderr
-    for row in cells_by_key(tmp_path / "out").values():
+    sweep = {"sweep.workload": "outliers", "sweep.seq_len": [128, 512, 513], "experiment": "decode"}
+    for row in cells_of(config, tmp_path / "out", *flat(model), sweep):
         assert (row["workload"], row["phase"]) == ("model", "decode")
         assert [row[c] for c in ("layers", "q_heads", "kv_heads", "head_dim")] == ["5", "8", "4", "8"]
         if row["seq_len"] == "513":
@@ -27,17 +24,14 @@ def test_run_on_a_real_model(model, config, tmp_path):
         assert 0 < float(row["err_rel_l2"]) < (1e-2 if "f16" in row["variant"] else 1e-5)
         assert float(row["err_kernel_rel_l2"]) < 1e-5
         assert int(row["bytes_payload"]) == 5 * 4 * 8 * 2 * int(row["seq_len"]) * (2 if "f16" in row["variant"] else 4)
-    again = run(tmp_path / "out" / "config.toml", tmp_path / "again", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    cells_of(tmp_path / "out" / "config.toml", tmp_path / "again", cwd=tmp_path)
     errors = lambda folder: {key: row["err_rel_l2"] for key, row in cells_by_key(folder).items()}
     assert errors(tmp_path / "again") == errors(tmp_path / "out")
 
 
 def test_a_text_shorter_than_the_sweep_is_said(model, config, tmp_path):
     (tmp_path / "short.txt").write_text("Once upon a time")
-    done = run(config, tmp_path / "out", *flat({**model, "--text": tmp_path / "short.txt"}), "--set", "sweep.seq_len=64")
-    assert done.returncode == 0, done.stderr
-    for row in cells_by_key(tmp_path / "out").values():
+    for row in cells_of(config, tmp_path / "out", *flat({**model, "--text": tmp_path / "short.txt"}), {"sweep.seq_len": 64}):
         assert row["status"] == "unsupported" and re.fullmatch(r"workload 'model' has only \d+ tokens", row["reason"])
 
 

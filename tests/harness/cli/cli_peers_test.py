@@ -9,27 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from program import ENV, HOME, KV_HEADS, HEAD_DIM, PROGRAM, Q_HEADS, REPETITIONS, STEPS, assert_refused, kvlab, table
+from program import CONFIG as TINY
+from program import ENV, HOME, REPETITIONS, STEPS, assert_refused, by_variant, kvlab, run, start, succeeded, table
 
-TOKENS, COLD = 40, 2
-CONFIG = f"""
-experiment = "decode"
-threads = 1
-[model]
-q_heads = {Q_HEADS}
-kv_heads = {KV_HEADS}
-head_dim = {HEAD_DIM}
-[sweep]
-variants = ["contiguous/f16", "contiguous"]
-peers = ["fake"]
-seq_len = [{TOKENS}]
-[measure]
-repetitions = {REPETITIONS}
-retries = 0
-steps = {STEPS}
-cold_steps = {COLD}
-peer_timeout = 5
-"""
+CONFIG = TINY + "peer_timeout = 5\n"
+SETTINGS = {"experiment": "decode", "sweep.variants": ["contiguous/f16", "contiguous"], "sweep.seq_len": [40], "measure.cold_steps": 2}
+FAKE = {"sweep.peers": ["fake"]}
+FAKE_F32 = {"sweep.peers": ["fake/f32"]}
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +33,16 @@ def env_of(home, python=sys.executable):
     return {**ENV, "KVLAB_HOME": str(home), "KVLAB_PEERS_PYTHON": str(python)}
 
 
-def run_peers(home, out, *words, **options):
-    return kvlab("run", home / "config.toml", "--out", out, "--no-plots", *words, env=env_of(home, **options))
+def run_peers(home, out, changed={}, **options):
+    return kvlab("run", home / "config.toml", "--out", out, "--no-plots", {**SETTINGS, **FAKE, **changed}, env=env_of(home, **options))
+
+
+def changed_peer(home, folder, old, new):
+    """A project whose fake peer has other text."""
+    other = shutil.copytree(home, folder / "home")
+    path = other / "harness" / "peers" / "fake.py"
+    path.write_text(path.read_text().replace(old, new))
+    return other
 
 
 def processes_of(home):
@@ -69,7 +63,7 @@ def cells(home, tmp_path_factory):
     done = run_peers(home, out)
     assert done.returncode == 1, done.stderr  # some cells have failed
     assert processes_of(home) == []
-    return out, {row["variant"]: row for row in table(out / "cells.csv") if row["verdict"] != "aa_test"}
+    return out, by_variant(table(out / "cells.csv"))
 
 
 def test_a_peer_is_verified_and_timed_beside_the_caches(cells):
@@ -99,18 +93,15 @@ def test_a_peer_is_compared_with_the_same_bits(cells):
     assert float(rows["fake/f16"]["err_rel_l2"]) > 1e-5 > float(rows["fake/f16"]["err_kernel_rel_l2"])
 
 
-@pytest.mark.parametrize(
-    "name, status, reason",
-    [
-        ("wrong", "failed", "attention differs from FP64 on the same stored rows by 0.001 (bound 1e-05)"),
-        ("late", "failed", "peer 'fake' ended: out of registers"),
-        ("early", "failed", "peer 'fake' ended"),
-        ("hang", "failed", "peer 'fake' did not answer within 5 s (measure.peer_timeout)"),
-        ("raises", "failed", "peer 'fake' failed: ValueError: the engine has"),
-        ("refuses", "unsupported", "head_dim 16 is none of 64, 128"),
-        ("full", "out_of_memory", "ran out of memory"),
-    ],
-)
+@pytest.mark.parametrize("name, status, reason", [
+    ("wrong", "failed", "attention differs from FP64 on the same stored rows by 0.001 (bound 1e-05)"),
+    ("late", "failed", "peer 'fake' ended: out of registers"),
+    ("early", "failed", "peer 'fake' ended"),
+    ("hang", "failed", "peer 'fake' did not answer within 5 s (measure.peer_timeout)"),
+    ("raises", "failed", "peer 'fake' failed: ValueError: the engine has"),
+    ("refuses", "unsupported", "head_dim 16 is none of 64, 128"),
+    ("full", "out_of_memory", "ran out of memory"),
+])
 def test_a_failure_ends_one_cell(cells, name, status, reason):
     row = cells[1][f"fake/{name}"]
     assert row["status"] == status
@@ -119,59 +110,47 @@ def test_a_failure_ends_one_cell(cells, name, status, reason):
 
 
 def test_the_folder_holds_together(cells, home):
-    done = kvlab("check-results", cells[0], env=env_of(home))
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeded(kvlab("check-results", cells[0], env=env_of(home)))
     shown = kvlab("summary", cells[0], "--table", "full", env=env_of(home)).stdout
     assert "fake/f16" in shown and "* other engines" in " ".join(shown.split())
 
 
 def test_an_absent_peer_says_how_to_install_it(home, tmp_path):
-    done = run_peers(home, tmp_path / "out", "--set", 'sweep.peers=["fake/f32"]', python=tmp_path / "no-python")
-    assert done.returncode == 0, done.stderr
-    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    succeeded(run_peers(home, tmp_path / "out", FAKE_F32, python=tmp_path / "no-python"))
+    rows = by_variant(table(tmp_path / "out" / "cells.csv"))
     absent = rows["fake/f32"]
     assert (absent["status"], absent["reason"]) == ("unsupported", "install it with: ./kvlab peers install fake")
     assert rows["contiguous"]["status"] == "ok"
 
 
 def test_a_peer_without_its_packages_is_absent(home, tmp_path):
-    other = tmp_path / "home"
-    shutil.copytree(home, other)
-    path = other / "harness" / "peers" / "fake.py"
-    path.write_text(path.read_text().replace('NEEDS = ["math"]', 'NEEDS = ["math", "no_such_package"]'))
-    assert run_peers(other, tmp_path / "out", "--set", 'sweep.peers=["fake/f32"]').returncode == 0
+    other = changed_peer(home, tmp_path, 'NEEDS = ["math"]', 'NEEDS = ["math", "no_such_package"]')
+    succeeded(run_peers(other, tmp_path / "out", FAKE_F32))
     assert {row["status"] for row in table(tmp_path / "out" / "cells.csv") if row["peer"]} == {"unsupported"}
 
 
-@pytest.mark.parametrize(
-    "setting, parts",
-    [
-        ('sweep.peers=["fale"]', ["sweep.peers", "not 'fale'", "fake/f32"]),
-        ('sweep.peers=["fake/f23"]', ["sweep.peers", "did you mean 'fake/f32'"]),
-        ('sweep.peers=["fake","fake/f32"]', ["sweep.peers", "names fake/f32 twice"]),
-        ('growth.peers=["fake"]', ["growth.peers", "is no key of growth, but of decode"]),
-        ("measure.peer_timeout=0", ["measure.peer_timeout"]),
-    ],
-)
-def test_mistakes_are_refused(home, tmp_path, setting, parts):
-    assert_refused(run_peers(home, tmp_path / "out", "--set", setting), *parts)
+@pytest.mark.parametrize("changed, parts", [
+    ({"sweep.peers": ["fale"]}, ["sweep.peers", "not 'fale'", "fake/f32"]),
+    ({"sweep.peers": ["fake/f23"]}, ["sweep.peers", "did you mean 'fake/f32'"]),
+    ({"sweep.peers": ["fake", "fake/f32"]}, ["sweep.peers", "names fake/f32 twice"]),
+    ({"growth.peers": ["fake"]}, ["growth.peers", "is no key of growth, but of decode"]),
+    ({"measure.peer_timeout": 0}, ["measure.peer_timeout"]),
+])
+def test_mistakes_are_refused(home, tmp_path, changed, parts):
+    assert_refused(run_peers(home, tmp_path / "out", changed), *parts)
 
 
 def test_a_broken_head_is_refused(home, tmp_path):
-    other = tmp_path / "home"
-    shutil.copytree(home, other)
-    path = other / "harness" / "peers" / "fake.py"
-    path.write_text(path.read_text().replace('# f16 = { stored = "f16", tolerance = 1e-5 }', '# f16 = { stored = "f16" }'))
+    other = changed_peer(home, tmp_path, '# f16 = { stored = "f16", tolerance = 1e-5 }', '# f16 = { stored = "f16" }')
     assert_refused(run_peers(other, tmp_path / "out"), "fake.py", "'f16' lacks stored or tolerance")
 
 
 def test_peers_do_not_outlive_a_killed_program(home, tmp_path):
-    words = ["run", home / "config.toml", "--out", tmp_path / "out", "--no-plots", "--set", 'sweep.peers=["fake/hang"]',
-             "--set", "measure.peer_timeout=1000"]  # fmt: skip
-    program = subprocess.Popen([PROGRAM, *map(str, words)], env=env_of(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    hanging = {**SETTINGS, "sweep.peers": ["fake/hang"], "measure.peer_timeout": 1000}
+    program = start(home / "config.toml", tmp_path / "out", hanging, env=env_of(home), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     hangs = home / "harness" / "peers" / "fake.py.hangs"
-    hangs.unlink(missing_ok=True)  # of an earlier test
+    hangs.unlink(missing_ok=True)  # left by an earlier test
     while not hangs.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(home)
@@ -188,11 +167,11 @@ def test_an_installed_peer_agrees_with_fp64(peer, tmp_path):
     words = [python, "-I", "-B", HOME / "harness" / "peers" / "serve.py", peer, "installed"]
     if not python.exists() or subprocess.run([str(word) for word in words], capture_output=True).returncode != 0:
         pytest.skip(f"peer {peer} is not installed here: ./kvlab peers install {peer}")
-    (tmp_path / "config.toml").write_text(CONFIG.replace('"fake"', f'"{peer}"').replace("peer_timeout = 5", "peer_timeout = 120"))
+    (tmp_path / "config.toml").write_text(CONFIG)
     interpreter = {"TRITON_INTERPRET": "1"} if peer == "triton" else {}  # its kernels are for a GPU
-    changes = {"model.head_dim": 64, "sweep.seq_len": [300], "sweep.batch": [2], "measure.cold_steps": 0, "measure.repetitions": 2, "measure.steps": 2}
-    done = kvlab("run", tmp_path / "config.toml", "--out", tmp_path / "out", "--no-plots",
-                 *(word for key, value in changes.items() for word in ("--set", f"{key}={value}")), env={**ENV, **interpreter, "KVLAB_PEERS_PYTHON": str(python)})  # fmt: skip
+    settings = SETTINGS | {"sweep.peers": [peer], "model.head_dim": 64, "sweep.seq_len": [300], "sweep.batch": [2], "measure.cold_steps": 0,
+                           "measure.repetitions": 2, "measure.steps": 2, "measure.peer_timeout": 120}  # fmt: skip
+    done = run(tmp_path / "config.toml", tmp_path / "out", settings, env={**ENV, **interpreter, "KVLAB_PEERS_PYTHON": str(python)})
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if row["peer"]]
     assert len(rows) >= 2 and done.returncode == 0, [row["reason"] for row in rows] + [done.stderr]
     for row in rows:

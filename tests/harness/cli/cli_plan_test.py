@@ -6,7 +6,7 @@ import math
 import resource
 
 import pytest
-from program import DATA, HOME, assert_refused, kvlab
+from program import DATA, HOME, assert_refused, kvlab, succeeded, table
 
 DEVICE = ("--device", "read_gbps=1000,flops=1e14,link_gbps=20")
 VARIANTS = "contiguous/f16; paged/f16; paged/q8_0"
@@ -17,9 +17,8 @@ def plan(*args):
 
 
 def rows_of(*args):
-    done = plan(*args, "--format", "csv")
-    assert done.returncode == 0, done.stderr
-    return {row["variant"]: row for row in csv.DictReader(done.stdout.splitlines())}
+    shown = succeeded(plan(*args, "--format", "csv")).stdout
+    return {row["variant"]: row for row in csv.DictReader(shown.splitlines())}
 
 
 @pytest.fixture
@@ -101,8 +100,7 @@ def test_quality_is_looked_up_in_a_run(model):
     users = ("--context", "1K", "--users", "2", "--memory", "9MB", "--quality", QUALITY)
     variants = ("--variants", "paged/q8_0; doubling/f16; paged(block=32)/kivi(bits=2,residual=64)")
     rows = rows_of("--model", model, "--weights", "1MB", *variants, *users)
-    with (QUALITY / "cells.csv").open() as file:
-        cells = {row["variant"]: row for row in csv.DictReader(file) if row["experiment"] == "quality"}
+    cells = {row["variant"]: row for row in table(QUALITY / "cells.csv") if row["experiment"] == "quality"}
     for variant, cell in (("paged/q8_0", "contiguous/q8_0"), ("doubling/f16", "contiguous/f16")):
         for column, of in (("", ""), ("_ci_low", "_ci_low"), ("_ci_high", "_ci_high")):
             change = math.expm1(float(cells[cell]["loss_change" + of]))
@@ -118,9 +116,8 @@ def test_quality_is_looked_up_in_a_run(model):
 
 def test_hit_rates_come_as_curves(model, trace, tmp_path):
     out = tmp_path / "hits.csv"
-    done = plan(*of(model, "--memory", "21MB", "--trace", trace, "--prefix-blocks", "512,128", "--hit-curve", out, *DEVICE))
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(out.open()))
+    succeeded(plan(*of(model, "--memory", "21MB", "--trace", trace, "--prefix-blocks", "512,128", "--hit-curve", out, *DEVICE)))
+    rows = table(out)
     assert {row["block_tokens"] for row in rows} == {"512", "128"}
     for row in rows:
         assert 0 <= float(row["hit_rate"]) <= float(row["belady_hit_rate"]) <= float(row["hit_rate_at_any"]) <= 0.5

@@ -1,6 +1,5 @@
 """What is refused, each in one line: settings, variants, configs, arguments, folders, full disks."""
 
-import csv
 import json
 import os
 import subprocess
@@ -8,81 +7,73 @@ import subprocess
 import pytest
 from program import (
     CONFIG, assert_complete, assert_refused, cells_by_key, kvlab, lines_by_cell, no_file_beyond, run,
-    skip_where_openmp_needs_a_file, table, without_gpu,
+    skip_where_openmp_needs_a_file, succeeded, table, without_gpu,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "setting, parts",
-    [
-        ("tpyo=1", ["tpyo is not a key", "known: ", "experiment"]),
-        ("sweep.lenghts=1", ["sweep.lenghts is not a key", "seq_len"]),
-        ("decode.lenghts=1", ["decode.lenghts is not a key"]),
-        ("model.heads=1", ["model.heads is not a key", "q_heads"]),
-        ("sweep.seq_len=0", ["sweep.seq_len must be from 1 to", "not 0"]),
-        ("sweep.seq_len=-5", ["sweep.seq_len must be from 1 to", "not -5"]),
-        ("sweep.seq_len=99999999999", ["sweep.seq_len must be from 1 to"]),
-        ("sweep.seq_len=99999999999999999999999", ["sweep.seq_len must be a whole number"]),
-        ("sweep.seq_len=1.5", ["sweep.seq_len must be a whole number"]),
-        ("sweep.seq_len=many", ["sweep.seq_len must be a whole number"]),
-        ("sweep.seq_len=[]", ["sweep.seq_len is an empty axis", "at least one"]),
-        ("sweep.seq_len=[8, 8]", ["sweep.seq_len names 8 twice"]),
-        ("sweep.batch=[]", ["sweep.batch is an empty axis"]),
-        ("sweep.batch=0", ["sweep.batch must be from 1"]),
-        ("sweep.workload=[]", ["sweep.workload is an empty axis"]),
-        ("sweep.workload=zeros", ["sweep.workload must be among", "gaussian", "not 'zeros'"]),
-        ("sweep.workload=dump", ["needs workload.dump"]),
-        ("sweep.workload=model", ["needs workload.model"]),
-        ("sweep.variants=[]", ["sweep.variants is an empty axis"]),
-        ("sweep.variants=3", ["sweep.variants must be text"]),
-        ('sweep.variants=["concat", "concat/f32"]', ["sweep.variants names 'concat' twice"]),
-        ('sweep.variants=["concat", "none"]', ["sweep.variants names 'none', no cache at all", "variants of [growth], [whole_model], not of "]),
-        ("sweep=3", ["sweep must be a table"]),
-        ("experiment=growht", ["experiment must be one of decode, growth", "not 'growht'"]),
-        ('experiment=["decode", "decode"]', ["experiment names decode twice"]),
-        ("experiment=[]", ["experiment is an empty axis"]),
-        ("model.q_heads=3", ["model.q_heads (3) must be a multiple of kv_heads (2)"]),
-        ("model.q_heads=0", ["model.q_heads must be from 1"]),
-        ("model.head_dim=12", ["head_dim must be a multiple of 8", "12"]),
-        ("model.head_dim=100000", ["model.head_dim must be from 8 to 576"]),
-        ("model.layers=-1", ["model.layers must be from 1"]),
-        ("model.preset=gpt-9", ["[model] needs one of"]),
-        ("measure.repetitions=0", ["measure.repetitions must be from 1"]),
-        ("measure.attend=3", ["measure.attend must be true or false"]),
-        ("measure.allocator=lukewarm", ["measure.allocator must be one of warm, fresh"]),
-        ("measure.memory=4", ["measure.memory must be a number of bytes with its unit"]),
-        ("measure.memory=4G", ["measure.memory is no number of bytes", "4G"]),
-        ("measure.memory_share=nan", ["measure.memory_share must be a number"]),
-        ("seed=-1", ["seed must be from 0"]),
-        ("isa=avx9", ["avx9"]),
-        ("workload.model=only.bin", ["only.bin", "does not exist"]),
-        ("workload.tokenizer=tests/harness/cli/program.py", ["[workload] needs all three of model, tokenizer and text"]),
-        ("nonsense", ["--set nonsense: expected key=value"]),
-        ("=3", ["--set =3: expected key=value"]),
-        ("sweep.seq_len.x=3", ["--set sweep.seq_len.x", "is not a table"]),
-    ],
-)
+@pytest.mark.parametrize("setting, parts", [
+    ("tpyo=1", ["tpyo is not a key", "known: ", "experiment"]),
+    ("sweep.lenghts=1", ["sweep.lenghts is not a key", "seq_len"]),
+    ("decode.lenghts=1", ["decode.lenghts is not a key"]),
+    ("model.heads=1", ["model.heads is not a key", "q_heads"]),
+    ("sweep.seq_len=0", ["sweep.seq_len must be from 1 to", "not 0"]),
+    ("sweep.seq_len=-5", ["sweep.seq_len must be from 1 to", "not -5"]),
+    ("sweep.seq_len=99999999999", ["sweep.seq_len must be from 1 to"]),
+    ("sweep.seq_len=99999999999999999999999", ["sweep.seq_len must be a whole number"]),
+    ("sweep.seq_len=1.5", ["sweep.seq_len must be a whole number"]),
+    ("sweep.seq_len=many", ["sweep.seq_len must be a whole number"]),
+    ("sweep.seq_len=[]", ["sweep.seq_len is an empty axis", "at least one"]),
+    ("sweep.seq_len=[8, 8]", ["sweep.seq_len names 8 twice"]),
+    ("sweep.batch=[]", ["sweep.batch is an empty axis"]),
+    ("sweep.batch=0", ["sweep.batch must be from 1"]),
+    ("sweep.workload=[]", ["sweep.workload is an empty axis"]),
+    ("sweep.workload=zeros", ["sweep.workload must be among", "gaussian", "not 'zeros'"]),
+    ("sweep.workload=dump", ["needs workload.dump"]),
+    ("sweep.workload=model", ["needs workload.model"]),
+    ("sweep.variants=[]", ["sweep.variants is an empty axis"]),
+    ("sweep.variants=3", ["sweep.variants must be text"]),
+    ('sweep.variants=["concat", "concat/f32"]', ["sweep.variants names 'concat' twice"]),
+    ('sweep.variants=["concat", "none"]', ["sweep.variants names 'none', no cache at all", "variants of [growth], [whole_model], not of "]),
+    ("sweep=3", ["sweep must be a table"]),
+    ("experiment=growht", ["experiment must be one of decode, growth", "not 'growht'"]),
+    ('experiment=["decode", "decode"]', ["experiment names decode twice"]),
+    ("experiment=[]", ["experiment is an empty axis"]),
+    ("model.q_heads=3", ["model.q_heads (3) must be a multiple of kv_heads (2)"]),
+    ("model.q_heads=0", ["model.q_heads must be from 1"]),
+    ("model.head_dim=12", ["head_dim must be a multiple of 8", "12"]),
+    ("model.head_dim=100000", ["model.head_dim must be from 8 to 576"]),
+    ("model.layers=-1", ["model.layers must be from 1"]),
+    ("model.preset=gpt-9", ["[model] needs one of"]),
+    ("measure.repetitions=0", ["measure.repetitions must be from 1"]),
+    ("measure.attend=3", ["measure.attend must be true or false"]),
+    ("measure.allocator=lukewarm", ["measure.allocator must be one of warm, fresh"]),
+    ("measure.memory=4", ["measure.memory must be a number of bytes with its unit"]),
+    ("measure.memory=4G", ["measure.memory is no number of bytes", "4G"]),
+    ("measure.memory_share=nan", ["measure.memory_share must be a number"]),
+    ("seed=-1", ["seed must be from 0"]),
+    ("isa=avx9", ["avx9"]),
+    ("workload.model=only.bin", ["only.bin", "does not exist"]),
+    ("workload.tokenizer=tests/harness/cli/program.py", ["[workload] needs all three of model, tokenizer and text"]),
+    ("nonsense", ["--set nonsense: expected key=value"]),
+    ("=3", ["--set =3: expected key=value"]),
+    ("sweep.seq_len.x=3", ["--set sweep.seq_len.x", "is not a table"]),
+])
 def test_a_setting_is_refused(config, tmp_path, setting, parts):
-    done = run(config, tmp_path / "out", "--set", setting)
-    assert_refused(done, *parts)
-    assert not (tmp_path / "out").exists()
+    assert_refused(run(config, tmp_path / "out", "--set", setting), *parts, out=tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    "spec, parts",
-    [
-        ("contiguous + sliding:concat", ["no layers of kind 'sliding'", "it has full ("]),
-        ("contiguous + 900:concat", ["there is no layer 900", "full"]),
-        ("contiguous + 0:concat + 0:doubling", ["layer 0 is given two specs"]),
-        ("contiguous/ring(window=model)", ["'window=model' needs one", "'full'"]),
-        ("conact", ["no placement is called 'conact'", "did you mean 'concat'"]),
-        ("contiguous/f8", ["no codec, retention or selection is called 'f8'"]),
-        ("doubling(raed=copy)", ["raed"]),
-        ("doubling(read=maybe)", ["maybe", "view"]),
-        ("doubling(read=copy", ["doubling(read=copy"]),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize("spec, parts", [
+    ("contiguous + sliding:concat", ["no layers of kind 'sliding'", "it has full ("]),
+    ("contiguous + 900:concat", ["there is no layer 900", "full"]),
+    ("contiguous + 0:concat + 0:doubling", ["layer 0 is given two specs"]),
+    ("contiguous/ring(window=model)", ["'window=model' needs one", "'full'"]),
+    ("conact", ["no placement is called 'conact'", "did you mean 'concat'"]),
+    ("contiguous/f8", ["no codec, retention or selection is called 'f8'"]),
+    ("doubling(raed=copy)", ["raed"]),
+    ("doubling(read=maybe)", ["maybe", "view"]),
+    ("doubling(read=copy", ["doubling(read=copy"]),
+    ("", []),
+])
 def test_a_variant_is_refused_with_its_place(config, tmp_path, spec, parts):
     done = run(config, tmp_path / "out", "--set", f'sweep.variants=["contiguous", "{spec}"]')
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -93,52 +84,44 @@ def test_a_variant_is_refused_with_its_place(config, tmp_path, spec, parts):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "text, parts",
-    [
-        ("a = \nb = 1\n", [":1: "]),
-        ("title = 'x'\n[sweep\n", [":2: "]),
-        ("title = 3\n", [":1: title must be text"]),
-        ("", ["experiment is missing"]),
-        ('experiment = "decode"\n', ["sweep.variants is missing"]),
-        ('experiment = "decode"\n[sweep]\nvariants = "concat"\n', ["sweep.seq_len is missing"]),
-        ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n', ["[model] needs one of"]),
-        ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n[model]\npreset = "gpt-9"\n',
-         ["gpt-9", "did you mean 'gpt2'?"]),
-        ("\xff\x00", [":1: "]),
-        (CONFIG + "[[decode]]\n[[decode]]\nseq_len = [8, 32]\n",
-         ["two [[decode]] tables have the cell 'decode gaussian b1 s32 contiguous'", "give it to one of them"]),
-        (CONFIG + "[[decode]]\n[[decode]]\nseq_length = 8\n", ["decode[1].seq_length", "is not a key"]),
-    ],
-)
+@pytest.mark.parametrize("text, parts", [
+    ("a = \nb = 1\n", [":1: "]),
+    ("title = 'x'\n[sweep\n", [":2: "]),
+    ("title = 3\n", [":1: title must be text"]),
+    ("", ["experiment is missing"]),
+    ('experiment = "decode"\n', ["sweep.variants is missing"]),
+    ('experiment = "decode"\n[sweep]\nvariants = "concat"\n', ["sweep.seq_len is missing"]),
+    ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n', ["[model] needs one of"]),
+    ('experiment = "decode"\n[sweep]\nvariants = "concat"\nseq_len = 8\n[model]\npreset = "gpt-9"\n',
+     ["gpt-9", "did you mean 'gpt2'?"]),
+    ("\xff\x00", [":1: "]),
+    (CONFIG + "[[decode]]\n[[decode]]\nseq_len = [8, 32]\n",
+     ["two [[decode]] tables have the cell 'decode gaussian b1 s32 contiguous'", "give it to one of them"]),
+    (CONFIG + "[[decode]]\n[[decode]]\nseq_length = 8\n", ["decode[1].seq_length", "is not a key"]),
+])
 def test_a_config_is_refused_at_its_line(tmp_path, text, parts):
     path = tmp_path / "bad.toml"
     path.write_bytes(text.encode("latin-1"))
-    done = run(path, tmp_path / "out")
-    assert_refused(done, *parts)
-    assert not (tmp_path / "out").exists()
+    assert_refused(run(path, tmp_path / "out"), *parts, out=tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    "args, parts",
-    [
-        ([], ["subcommand is required"]),
-        (["frobnicate"], ["--help"]),
-        (["run"], ["config is required"]),
-        (["run", "no-such.toml"], ["config 'no-such.toml' does not exist"]),
-        (["run", "/"], ["config '/' is a folder"]),
-        (["run", "configs/ci.toml", "--bogus"], ["--bogus"]),
-        (["run", "configs/ci.toml", "--threads", "0"], ["--threads"]),
-        (["run", "configs/ci.toml", "--threads", "many"], ["--threads"]),
-        (["run", "configs/ci.toml", "--seed", "-1"], ["--seed"]),
-        (["run", "configs/ci.toml", "--isa", "avx9"], ["avx9"]),
-        (["run", "configs/ci.toml", "--device", "tpu"], ["'tpu' is none of cpu,cuda"]),
-        pytest.param(["run", "configs/ci.toml", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
-        (["run", "configs/ci.toml", "--resume"], ["--resume needs --out"]),
-        (["run", "configs/ci.toml", "--model", "nope.bin"], ["nope.bin", "does not exist"]),
-        (["eval", "--variants", "concat", "--out", "x"], ["dump is required"]),
-    ],
-)
+@pytest.mark.parametrize("args, parts", [
+    ([], ["subcommand is required"]),
+    (["frobnicate"], ["--help"]),
+    (["run"], ["config is required"]),
+    (["run", "no-such.toml"], ["config 'no-such.toml' does not exist"]),
+    (["run", "/"], ["config '/' is a folder"]),
+    (["run", "configs/ci.toml", "--bogus"], ["--bogus"]),
+    (["run", "configs/ci.toml", "--threads", "0"], ["--threads"]),
+    (["run", "configs/ci.toml", "--threads", "many"], ["--threads"]),
+    (["run", "configs/ci.toml", "--seed", "-1"], ["--seed"]),
+    (["run", "configs/ci.toml", "--isa", "avx9"], ["avx9"]),
+    (["run", "configs/ci.toml", "--device", "tpu"], ["'tpu' is none of cpu,cuda"]),
+    pytest.param(["run", "configs/ci.toml", "--device", "cuda"], ["no GPU can be used"], marks=without_gpu),
+    (["run", "configs/ci.toml", "--resume"], ["--resume needs --out"]),
+    (["run", "configs/ci.toml", "--model", "nope.bin"], ["nope.bin", "does not exist"]),
+    (["eval", "--variants", "concat", "--out", "x"], ["dump is required"]),
+])
 def test_a_command_line_is_refused(tmp_path, args, parts):
     assert_refused(kvlab(*args, cwd=tmp_path), *parts)
     assert list(tmp_path.iterdir()) == []
@@ -156,7 +139,7 @@ def test_out_is_refused_where_it_is_something_else(config, results, tmp_path):
         assert_refused(run(config, tmp_path / "theirs", *resume), "holds other files")
     assert (tmp_path / "theirs" / "cells.csv").read_text() == "precious\n"
     (tmp_path / "empty").mkdir()
-    assert run(config, tmp_path / "empty", "--set", "sweep.seq_len=8").returncode == 0
+    succeeded(run(config, tmp_path / "empty", {"sweep.seq_len": 8}))
 
 
 @pytest.mark.parametrize("out", ["/proc/kvlab", "/sys/kvlab", "/dev/full/x", "/dev/null"])
@@ -168,22 +151,20 @@ def test_out_is_refused_where_nothing_can_be_made(config, out):
 def test_a_disk_full_from_the_start_leaves_nothing(config, tmp_path, size):
     done = run(config, tmp_path / "out", preexec_fn=no_file_beyond(size))
     skip_where_openmp_needs_a_file(done)
-    assert_refused(done, "cannot write", "out")
-    assert not (tmp_path / "out").exists()
+    assert_refused(done, "cannot write", "out", out=tmp_path / "out")
 
 
-def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_path):
-    whole, _ = uninterrupted
+def test_a_disk_that_fills_keeps_what_is_finished(config, results, tmp_path):
     folder = tmp_path / "out"
     # growth.csv is the largest: it no longer fits somewhere in the last two blocks.
-    size = (whole / "growth.csv").stat().st_size // 2
+    size = (results / "growth.csv").stat().st_size // 2
     done = run(config, folder, preexec_fn=no_file_beyond(size))
     assert_refused(done, "cannot write", "growth.csv")
     before = lines_by_cell(folder / "cells.csv")
-    assert before and len(before) < len(cells_by_key(whole))
+    assert before and len(before) < len(cells_by_key(results))
     assert (folder / "growth.csv").read_bytes().endswith(b"\n")
-    assert run(config, folder, "--resume").returncode == 0
-    assert_complete(folder, whole)
+    succeeded(run(config, folder, "--resume"))
+    assert_complete(folder, results)
     after = lines_by_cell(folder / "cells.csv")
     assert all(after[cell] == line for cell, line in before.items())
 
@@ -191,9 +172,8 @@ def test_a_disk_that_fills_keeps_what_is_finished(config, uninterrupted, tmp_pat
 def test_a_full_spill_disk_ends_one_cell(config, tmp_path):
     """128 tokens fit into the file that may not grow beyond 1 MiB, 2048 do not; the run and its other cells go on."""
     spilling = "tiered(hot=64,warm=0)"
-    more = ["--set", f'sweep.variants=["contiguous", "{spilling}"]', "--set", "sweep.seq_len=[2048, 128]",
-            "--set", "model.head_dim=128", "--set", 'experiment="decode"']  # fmt: skip
-    done = run(config, tmp_path / "out", *more, preexec_fn=no_file_beyond(1 << 20))
+    more = {"sweep.variants": ["contiguous", spilling], "sweep.seq_len": [2048, 128], "model.head_dim": 128, "experiment": "decode"}
+    done = run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20))
     assert done.returncode == 1, done.stderr
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if not row["cell"].endswith(" aa_test")]
     assert {(row["variant"], row["seq_len"], row["status"]) for row in rows} == {

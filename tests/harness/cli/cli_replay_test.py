@@ -5,23 +5,14 @@ import json
 import re
 
 import pytest
-from program import DATA, HOME, assert_refused, kvlab, run, table
+from program import DATA, HOME, assert_refused, cells_of, kvlab, results_of, run, succeeded, table
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
 VARIANTS = ("contiguous/f16", "paged/f16", "paged/q8_0")
 
 
-def words(settings):
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    out = tmp_path_factory.mktemp("replay") / "out"
-    done = run(CONFIG, out, *words(SHORT))
-    assert done.returncode == 0, done.stderr
-    return out
+results = results_of(CONFIG, SHORT)
 
 
 def test_the_config_that_comes_along_needs_no_other_file(results):
@@ -69,16 +60,15 @@ def trace(tmp_path):
     return path
 
 
+def of_trace(trace):
+    return {"replay.trace": trace, "replay.memory": ["40GB"], "replay.arrivals": ["trace"], "replay.requests": 300}
+
+
 def test_a_trace_says_as_much_as_in_a_plan(trace, tmp_path):
-    settings = {"replay.trace": trace, "replay.memory": '["40GB"]', "replay.arrivals": '["trace"]',
-                "sweep.variants": json.dumps(VARIANTS)}  # fmt: skip
-    settings["replay.requests"] = 300
-    done = run(CONFIG, tmp_path / "out", *words(settings))
-    assert done.returncode == 0, done.stderr
+    cells = cells_of(CONFIG, tmp_path / "out", of_trace(trace), {"sweep.variants": VARIANTS})
     planned = kvlab("plan", "--model", "llama-3.1-8b", "--memory", "40GB", "--trace", trace, "--variants", "; ".join(VARIANTS),
                     "--device", "read_gbps=1008,flops=165e12,link_gbps=25", "--format", "csv")  # fmt: skip
     rows = {row["variant"]: row for row in csv.DictReader(planned.stdout.splitlines())}
-    cells = table(tmp_path / "out" / "cells.csv")
     assert len(cells) == 3
     for cell in cells:
         plan = rows[cell["series"]]
@@ -95,11 +85,8 @@ def test_a_trace_says_as_much_as_in_a_plan(trace, tmp_path):
 
 
 def test_units_of_prompts_are_shared_within_a_replay(trace, tmp_path):
-    settings = {"replay.trace": trace, "replay.memory": '["40GB"]', "replay.arrivals": '["trace"]', "replay.requests": 300, "replay.share": 512,
-                "sweep.variants": '["contiguous/f16","paged/f16","paged(block=32)/kivi(bits=2)"]'}  # fmt: skip
-    done = run(CONFIG, tmp_path / "out", *words(settings))
-    assert done.returncode == 0, done.stderr
-    contiguous, paged, kivi = table(tmp_path / "out" / "cells.csv")
+    shared = {"replay.share": 512, "sweep.variants": ["contiguous/f16", "paged/f16", "paged(block=32)/kivi(bits=2)"]}
+    contiguous, paged, kivi = cells_of(CONFIG, tmp_path / "out", of_trace(trace), shared)
     assert contiguous["hit_rate"] == kivi["hit_rate"] == "" and float(contiguous["cached_mean_bytes"]) == 0
     # Requests come one by one, and all but the first find the 512 tokens that all begin with.
     assert float(paged["hit_rate"]) == pytest.approx(512 * 299 / (1000 * 300))
@@ -111,9 +98,7 @@ def test_a_prompt_in_common_is_held_once(tmp_path):
                 "sweep.variants": '["paged/f16"]'}  # fmt: skip
     held = {}
     for share in (0, 16):
-        done = run(CONFIG, tmp_path / str(share), *words({**settings, "replay.share": share}))
-        assert done.returncode == 0, done.stderr
-        (held[share],) = table(tmp_path / str(share) / "cells.csv")
+        (held[share],) = cells_of(CONFIG, tmp_path / str(share), {**settings, "replay.share": share})
     # 62 whole units of 16; the first request finds none of them, nor do those that come while it is computed.
     found = float(held[16]["hit_rate"]) * (1000 + float(held[16]["prompt_p50_tokens"]) - 1000)
     assert held[0]["hit_rate"] == "" and 0.95 * 992 < found <= 992
@@ -125,18 +110,15 @@ def test_a_prompt_in_common_is_held_once(tmp_path):
 MODEL = HOME / "results" / "xeon-2core" / "model"
 
 
-def measured(tmp_path, folder, **changed):
-    settings = {"model.preset": "llama-3.2-1b", "replay.memory": '["8GB"]', "replay.arrivals": '["poisson(0.02)"]', "replay.requests": 40,
-                "replay.prompt": '"uniform(1024,2048)"', "replay.output": '"uniform(8,16)"',
-                "sweep.variants": '["contiguous/f16","paged/f16"]', "replay.device": f'{{read_gbps=20,flops=1e11,measured="{folder}"}}',
-                **changed}  # fmt: skip
-    done = run(CONFIG, tmp_path / "out", *words(settings))
-    assert done.returncode == 0, done.stderr
-    return table(tmp_path / "out" / "cells.csv")
+def measured(tmp_path, machine=""):
+    return cells_of(CONFIG, tmp_path / "out", {
+        "model.preset": "llama-3.2-1b", "replay.memory": ["8GB"], "replay.arrivals": ["poisson(0.02)"], "replay.requests": 40,
+        "replay.prompt": "uniform(1024,2048)", "replay.output": "uniform(8,16)", "sweep.variants": ["contiguous/f16", "paged/f16"],
+        "replay.device": f'{{{machine}measured="{MODEL}"}}'})  # fmt: skip
 
 
 def test_steps_come_from_cells_that_were_measured(tmp_path):
-    contiguous, paged = measured(tmp_path, MODEL)
+    contiguous, paged = measured(tmp_path, "read_gbps=20,flops=1e11,")
     assert paged["status"] == "unsupported" and "0 cells of decode steps of paged/f16 over 32/8 heads of 64" in paged["reason"]
     assert contiguous["times_from"] == "assumed" and 0 < float(contiguous["clock_assumed_share"]) < 1
     assert 0 < float(contiguous["clock_residual"]) < 0.5
@@ -147,7 +129,7 @@ def test_steps_come_from_cells_that_were_measured(tmp_path):
 
 
 def test_a_clock_without_a_stated_machine_needs_all_of_a_step(tmp_path):
-    contiguous, _ = measured(tmp_path, MODEL, **{"replay.device": f'{{measured="{MODEL}"}}'})
+    contiguous, _ = measured(tmp_path)
     assert contiguous["status"] == "unsupported" and "no times of prompts" in contiguous["reason"]
 
 
@@ -166,9 +148,7 @@ output = "uniform(2,8)"
 max_running = 4
 device = {{ measured = "{MODEL.parent / "model_small"}" }}
 ''')
-    done = run(config, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    (row,) = table(tmp_path / "out" / "cells.csv")
+    (row,) = cells_of(config, tmp_path / "out")
     assert row["status"] == "ok" and row["times_from"] in ("measured", "computed")
     assert float(row["clock_assumed_share"]) == 0 and float(row["clock_beyond_share"]) < 0.9
     # A prompt of 431 tokens has taken 15 ms there.
@@ -177,8 +157,7 @@ device = {{ measured = "{MODEL.parent / "model_small"}" }}
 
 def test_an_interrupted_run_goes_on(results):
     before = (results / "cells.csv").read_text()
-    done = run(CONFIG, results, "--resume", *words(SHORT))
-    assert done.returncode == 0, done.stderr
+    succeeded(run(CONFIG, results, "--resume", SHORT))
     assert (results / "cells.csv").read_text() == before
 
 
@@ -187,11 +166,8 @@ def test_public_traces_are_replayed(name, tmp_path):
     path = DATA / "traces" / name
     if not path.exists():
         pytest.skip(f"no traces in {DATA} (set KVLAB_DATA)")
-    settings = {"replay.trace": path, "replay.memory": '["80GB"]', "replay.arrivals": '["trace"]', "replay.requests": 1500,
-                "sweep.variants": '["paged/f16","paged/q8_0"]'}  # fmt: skip
-    done = run(CONFIG, tmp_path / "out", *words(settings))
-    assert done.returncode == 0, done.stderr
-    for row in table(tmp_path / "out" / "cells.csv"):
+    settings = {"replay.memory": ["80GB"], "replay.requests": 1500, "sweep.variants": ["paged/f16", "paged/q8_0"]}
+    for row in cells_of(CONFIG, tmp_path / "out", of_trace(path), settings):
         assert row["status"] == "ok" and row["requests"] == "1500"
         assert not re.search(r"/\w+/", row["workload"])
 
@@ -216,6 +192,4 @@ def test_public_traces_are_replayed(name, tmp_path):
     ({"replay.limit": "{ttft=1}"}, ["ttft"]),
 ])
 def test_mistakes_are_refused(changed, parts, tmp_path):
-    done = run(CONFIG, tmp_path / "out", *words({**SHORT, **changed}))
-    assert_refused(done, *parts)
-    assert not (tmp_path / "out").exists()
+    assert_refused(run(CONFIG, tmp_path / "out", {**SHORT, **changed}), *parts, out=tmp_path / "out")

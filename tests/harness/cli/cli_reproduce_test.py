@@ -1,12 +1,11 @@
 """`kvlab reproduce`: published claims and their verdicts."""
 
-import csv
 import json
 import re
 import tomllib
 
 import pytest
-from program import HOME, kvlab, table
+from program import HOME, assert_refused, kvlab, succeeded, table
 
 CLAIMS = """
 document = "a paper"
@@ -64,8 +63,7 @@ def reproduce(*args, **options):
 
 def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
     out = tmp_path / "out"
-    done = reproduce(claims, "--out", out)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(reproduce(claims, "--out", out))
     verdicts = {(row["claim"], row["figure"]): row for row in table(out / "claims.csv")}
     assert [row["verdict"] for row in verdicts.values()] == [
         "reproduced", "contradicted", "reproduced", "not testable here",
@@ -88,21 +86,18 @@ def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
 
 
 def test_quick_leaves_out_what_the_machine_decides(claims, tmp_path):
-    done = reproduce(claims, "--quick", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(reproduce(claims, "--quick", "--out", tmp_path / "out"))
     assert [row["claim"] for row in table(tmp_path / "out" / "claims.csv")] == ["size", "size", "gpu"]
 
 
 def test_one_claim_of_a_file_can_be_named(tmp_path):
-    done = reproduce("001/memory-table", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(reproduce("001/memory-table", "--out", tmp_path / "out"))
     rows = table(tmp_path / "out" / "claims.csv")
     assert len(rows) == 18 and {row["claim"] for row in rows} == {"memory-table"}
 
 
 def listed(*words):
-    done = kvlab("reproduce", "--list", *words)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(kvlab("reproduce", "--list", *words))
     assert max(map(len, done.stdout.splitlines())) <= 120
     return done.stdout
 
@@ -137,38 +132,29 @@ def test_the_list_is_searched_by_words():
     (["tract", "zipf"], "no claim contains all of these words"),
 ])
 def test_a_search_without_a_hit_is_one_line(words, message):
-    done = kvlab("reproduce", "--list", *words)
-    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
+    assert_refused(kvlab("reproduce", "--list", *words), message)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["005"], "'005' names no claim file; there are 000-design-answer"),
-        (["00"], "'00' names several claim files"),
-        (["tract"], "claims contain it: 003-tract-in-place/update"),
-        (["tract"], "; did you mean '003-tract-in-place'?"),
-        (["kivi/axes"], "did you mean 'axis'?"),
-        (["001/nothing"], "'nothing' is no claim of"),
-        (["missing.toml"], "claim file 'missing.toml' does not exist"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", [
+    (["005"], "'005' names no claim file; there are 000-design-answer"),
+    (["00"], "'00' names several claim files"),
+    (["tract"], "claims contain it: 003-tract-in-place/update"),
+    (["tract"], "; did you mean '003-tract-in-place'?"),
+    (["kivi/axes"], "did you mean 'axis'?"),
+    (["001/nothing"], "'nothing' is no claim of"),
+    (["missing.toml"], "claim file 'missing.toml' does not exist"),
+])
 def test_a_name_that_is_none_is_one_line(arguments, message, tmp_path):
-    done = reproduce(*arguments, "--out", tmp_path / "out")
-    assert done.returncode == 2 and message in done.stderr
-    assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert_refused(reproduce(*arguments, "--out", tmp_path / "out"), message, out=tmp_path / "out")
 
 
 def test_a_bad_claim_file_is_one_line_with_its_place(claims, tmp_path):
     claims.write_text(CLAIMS.replace('where = "Table 3"', 'were = "Table 3"'))
-    done = reproduce(claims, "--out", tmp_path / "out")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "paper.toml:33: [claim.gpu] needs where" in done.stderr, done.stderr
+    assert_refused(reproduce(claims, "--out", tmp_path / "out"), "paper.toml:33: [claim.gpu] needs where")
 
 
 def test_results_are_not_written_over(claims, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    done = reproduce(claims, "--out", tmp_path / "out")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert_refused(reproduce(claims, "--out", tmp_path / "out"))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]

@@ -1,19 +1,17 @@
 """An ordinary run, as its users meet it: files, columns, times, what is left out."""
 
-import csv
 import json
 import os
 import pty
 import re
 import select
-import subprocess
 from collections import Counter
 from statistics import median
 
 import pytest
 from program import (
-    ENV, HEAD_DIM, KV_HEADS, PROGRAM, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, cells_by_key, kvlab, run,
-    table,
+    HEAD_DIM, KV_HEADS, Q_HEADS, REPETITIONS, STEPS, TIMEOUT_S, TOKENS, by_variant, cells_by_key, cells_of, kvlab, run,
+    start, succeeded, table,
 )  # fmt: skip
 
 ISSUE_COLUMNS = """variant device threads experiment phase workload layers q_heads kv_heads head_dim batch seq_len
@@ -27,8 +25,8 @@ ROW_BYTES = 2 * KV_HEADS * HEAD_DIM * 4  # K and V of one token in f32
 
 
 def test_list_names_every_part_with_its_help():
-    done = kvlab("list")
-    assert done.returncode == 0 and done.stderr == ""
+    done = succeeded(kvlab("list"))
+    assert done.stderr == ""
     for word in "contiguous concat doubling f32 f16 full all quest topk gaussian outliers sinks heavy local dump model".split():
         assert re.search(rf"^  {word} +\S", done.stdout, re.M), word
     assert re.search(r"^    read +view\|copy\|repeat +default view +\S", done.stdout, re.M)
@@ -47,10 +45,11 @@ def test_list_columns_says_what_every_table_holds(results):
             listed.setdefault(tables[-1], []).append(line.split()[0])
     assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "heads.csv",
                       "replay.csv", "hits.csv"]
-    for name in ("cells.csv", "samples.csv", "growth.csv"):
-        assert (results / name).read_text().splitlines()[0].split(",") == listed[name]
     columns = json.loads((results / "columns.json").read_text())
-    assert [column["name"] for column in columns] == listed["cells.csv"]
+    headers = {name: (results / name).read_text().splitlines()[0].split(",") for name in ("cells.csv", "samples.csv", "growth.csv")}
+    assert [column["name"] for column in columns] == headers["cells.csv"]
+    for name, header in headers.items():
+        assert header == [column for column in listed[name] if column in header]
     by_name = {column["name"]: column for column in columns}
     meaning = "encoded K and V of kept tokens"
     described = {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": meaning, "aliases": []}
@@ -63,10 +62,9 @@ def test_list_columns_says_what_every_table_holds(results):
 
 def test_a_budget_beyond_the_length_is_told(config, tmp_path):
     """A ring of 64 over 32 tokens keeps them all: its row says so, and so does the terminal."""
-    variants = 'sweep.variants=contiguous/ring(window={16,48,64})'
-    done = run(config, tmp_path / "out", "--set", "experiment=decode", "--set", "sweep.seq_len=[32,64]",
-               "--set", variants, "--set", 'sweep.baseline="contiguous/ring(window=48)"')  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    variants = "contiguous/ring(window={16,48,64})"
+    done = succeeded(run(config, tmp_path / "out", {"experiment": "decode", "sweep.seq_len": [32, 64], "sweep.variants": variants,
+                                                    "sweep.baseline": '"contiguous/ring(window=48)"'}))  # fmt: skip
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if row["verdict"] != "aa_test"]
     keeps = {(row["variant"], row["seq_len"]): row["keeps_all"] for row in rows}
     ring = "contiguous/ring(window={})".format
@@ -80,10 +78,10 @@ def test_a_budget_beyond_the_length_is_told(config, tmp_path):
 
 def test_cells_have_every_column_and_succeed(results):
     cells = cells_by_key(results)
-    # Six variants and the A/A test in each sweep point; decode at one length, growth at two.
-    assert len(cells) == 3 * 7
+    # Six variants and the A/A test in each sweep point; decode and growth at two lengths.
+    assert len(cells) == 4 * 7
     for row in cells.values():
-        assert set(ISSUE_COLUMNS) <= set(row)
+        assert all(row[column] is not None for column in ISSUE_COLUMNS)  # a column that no table has is an error
         assert (row["status"], row["reason"], row["device"], row["threads"]) == ("ok", "", "cpu", "1")
         shape = [int(row[c]) for c in ("layers", "q_heads", "kv_heads", "head_dim", "batch")]
         assert shape == [1, Q_HEADS, KV_HEADS, HEAD_DIM, 1]
@@ -113,24 +111,18 @@ def assert_share(row, kind):
     assert float(row[kind + "bound_share"]) == pytest.approx(max(compute, memory) / took, rel=1e-6)
 
 
-def test_cold_reads_have_columns_and_samples_of_their_own(config, tmp_path):
-    large = ["--set", "model.q_heads=8", "--set", "model.kv_heads=8", "--set", "model.head_dim=128"]
-    done = run(config, tmp_path / "out", *large, "--set", 'experiment="decode"', "--set", "sweep.seq_len=512",
-               "--set", 'sweep.variants=["contiguous", "contiguous/q8_0"]', "--set", "measure.null_ab=false",
-               "--set", "measure.cold_steps=3", "--set", "measure.repetitions=2")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
+def test_cold_reads_have_columns_and_samples_of_their_own(cold_results):
+    rows, samples = (table(cold_results / name) for name in ("cells.csv", "samples.csv"))
     for row in rows:
         assert_share(row, "")
         assert_share(row, "cold_")
-    samples = table(tmp_path / "out" / "samples.csv")
     cold = lambda row, repetition: median(float(r["attend_us"]) for r in samples if r["cell"] == row["cell"]
-                                          and (r["kind"], r["repetition"]) == ("cold", repetition))  # noqa: E731
-    f32, q8_0 = (median(cold(row, repetition) for repetition in "01") for row in rows)
+                                          and (r["kind"], r["repetition"]) == ("cold", str(repetition)))  # noqa: E731
+    f32, _, q8_0, _ = (median(cold(row, repetition) for repetition in range(REPETITIONS)) for row in rows)
     assert f32 > 0 and rows[0]["cold_ratio_p50"] == ""
-    assert float(rows[1]["cold_ratio_p50"]) == pytest.approx(q8_0 / f32, rel=1e-6)
+    assert float(rows[2]["cold_ratio_p50"]) == pytest.approx(q8_0 / f32, rel=1e-6)
     kinds = Counter((r["kind"], r["repetition"]) for r in samples)
-    assert kinds == {("step", "0"): 2 * STEPS, ("step", "1"): 2 * STEPS, ("cold", "0"): 6, ("cold", "1"): 6}
+    assert kinds == {(kind, str(i)): 4 * n for kind, n in (("step", STEPS), ("cold", 3)) for i in range(REPETITIONS)}
 
 
 def test_ledger_and_prediction_agree(results):
@@ -208,8 +200,7 @@ def test_benchmark_json_is_google_benchmarks(results):
 
 
 def test_the_config_as_run_runs_again(results, tmp_path):
-    done = run(results / "config.toml", tmp_path / "again", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeded(run(results / "config.toml", tmp_path / "again", cwd=tmp_path))
     assert (tmp_path / "again" / "config.toml").read_text() == (results / "config.toml").read_text()
     first, again = cells_by_key(results), cells_by_key(tmp_path / "again")
     assert list(first) == list(again)
@@ -219,8 +210,7 @@ def test_the_config_as_run_runs_again(results, tmp_path):
 
 
 def test_few_repetitions_give_no_interval(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", "measure.repetitions=2", "--set", "sweep.seq_len=8")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run(config, tmp_path / "out", {"measure.repetitions": 2, "sweep.seq_len": 8}))
     for row in cells_by_key(tmp_path / "out").values():
         assert row["step_ci_low_us"] == row["step_ci_high_us"] == row["ratio_ci_low"] == row["ratio_ci_high"] == ""
         assert row["verdict"] in ("baseline", "aa_test", "ambiguous")
@@ -230,7 +220,7 @@ def test_few_repetitions_give_no_interval(config, tmp_path):
 def test_null_cell_is_the_baseline_again(results):
     cells = cells_by_key(results)
     nulls = [row for row in cells.values() if row["verdict"] == "aa_test"]
-    assert len(nulls) == 3
+    assert len(nulls) == 4
     for row in nulls:
         assert row["cell"] == next(c for c in cells if row["cell"].startswith(c)) + " aa_test"
         assert row["versus"] == row["variant"] == "contiguous"
@@ -239,26 +229,22 @@ def test_null_cell_is_the_baseline_again(results):
 
 # A length of one, an empty prefill, more steps than tokens, a ragged head size, GQA by 8.
 def test_smallest_sizes(config, tmp_path):
-    shape = ["--set", "model.q_heads=8", "--set", "model.kv_heads=1", "--set", "model.head_dim=8"]
-    done = run(config, tmp_path / "out", "--set", "sweep.seq_len=[1, 2]", "--set", "sweep.batch=[1, 3]", *shape)
-    assert done.returncode == 0, done.stderr
-    cells = cells_by_key(tmp_path / "out")
-    assert len(cells) == 2 * 2 * 2 * 7 and {row["status"] for row in cells.values()} == {"ok"}
-    assert {row["samples"] for row in cells.values() if row["seq_len"] == "1"} == {str(REPETITIONS)}
+    shape = {"model.q_heads": 8, "model.kv_heads": 1, "model.head_dim": 8}
+    cells = cells_of(config, tmp_path / "out", {"sweep.seq_len": [1, 2], "sweep.batch": [1, 3], **shape})
+    assert len({row["cell"] for row in cells}) == len(cells) == 2 * 2 * 2 * 7 and {row["status"] for row in cells} == {"ok"}
+    assert {row["samples"] for row in cells if row["seq_len"] == "1"} == {str(REPETITIONS)}
 
 
 def test_an_experiments_own_table_may_stay_when_it_is_not_run(config, tmp_path):
     text = config.read_text().replace('["decode", "growth"]', '"decode"') + "[growth]\nattend = false\n"
     (tmp_path / "one.toml").write_text(text)
-    assert run(tmp_path / "one.toml", tmp_path / "out", "--set", "sweep.seq_len=8").returncode == 0
-    assert {row["experiment"] for row in table(tmp_path / "out" / "cells.csv")} == {"decode"}
+    rows = cells_of(tmp_path / "one.toml", tmp_path / "out", {"sweep.seq_len": 8})
+    assert {row["experiment"] for row in rows} == {"decode"}
 
 
 def test_what_does_not_fit_is_left_out_and_said(config, tmp_path):
-    huge = 1 << 24
-    done = run(config, tmp_path / "out", "--set", f"sweep.seq_len=[8, {huge}]", "--set", "model.layers=16",
-               "--set", "measure.memory_share=0.01")
-    assert done.returncode == 0, done.stderr
+    huge = {"sweep.seq_len": [8, 1 << 24], "model.layers": 16, "measure.memory_share": 0.01}
+    done = succeeded(run(config, tmp_path / "out", huge))
     for row in cells_by_key(tmp_path / "out").values():
         if row["seq_len"] == "8":
             assert row["status"] == "ok"
@@ -269,14 +255,11 @@ def test_what_does_not_fit_is_left_out_and_said(config, tmp_path):
 
 
 def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", 'sweep.variants=["contiguous", "contiguous(read=repeat)"]',
-               "--set", "sweep.seq_len=1024", "--set", "model.q_heads=8", "--set", "model.kv_heads=1",
-               "--set", "model.head_dim=64", "--set", "measure.cold_steps=0", "--set", "model.layers=1",
-               "--set", 'measure.memory="5MiB"', "--set", "sweep.batch=1")
-    assert done.returncode == 0, done.stderr
+    shape = {"model.q_heads": 8, "model.kv_heads": 1, "model.head_dim": 64, "sweep.seq_len": 1024, "measure.memory": '"5MiB"'}
+    rows = cells_of(config, tmp_path / "out", {"sweep.variants": ["contiguous", "contiguous(read=repeat)"], **shape})
     held = 2 * 1024 * 64 * 4  # K and V; three of them, and copies for each of eight query heads
-    copies = {"decode": 2, "growth": 1}  # of a fork as well
-    for row in table(tmp_path / "out" / "cells.csv"):
+    copies = {"decode": 2, "growth": 1}  # decode also holds a fork
+    for row in rows:
         assert row["status"] == ("out_of_memory" if "repeat" in row["variant"] else "ok"), row["reason"]
         if "repeat" in row["variant"]:
             needed = (3 + 8 * copies[row["experiment"]]) * held
@@ -284,23 +267,17 @@ def test_copies_that_attention_reads_are_planned_for(config, tmp_path):
 
 
 def test_checkpoint_times_the_compaction_of_a_pool_with_a_gap(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", 'experiment="checkpoint"', "--set", "sweep.seq_len=26", "--set", "sweep.batch=1",
-               "--set", 'sweep.variants=["contiguous", "paged(block=4,segment=4)"]')  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert {row["status"] for row in rows.values()} == {"ok"}, [row["reason"] for row in rows.values()]
-    assert rows["contiguous"]["compact_p50_us"] == ""
-    paged = rows["paged"]
-    assert float(paged["compact_p50_us"]) > 0 and int(paged["compact_moved_bytes"]) > 0
-    assert int(paged["compact_freed_bytes"]) > 0
-    assert paged["bytes_payload"] == rows["contiguous"]["bytes_payload"]
+    rows = cells_of(config, tmp_path / "out", {"experiment": "checkpoint", "sweep.seq_len": 26,
+                                               "sweep.variants": ["contiguous", "paged(block=4,segment=4)"]})  # fmt: skip
+    assert {row["status"] for row in rows} == {"ok"}, [row["reason"] for row in rows]
+    contiguous, paged = (next(row for row in rows if row["variant"].startswith(name)) for name in ("contiguous", "paged"))
+    assert contiguous["compact_p50_us"] == "" and paged["bytes_payload"] == contiguous["bytes_payload"]
+    assert all(float(paged[f"compact_{name}"]) > 0 for name in ("p50_us", "moved_bytes", "freed_bytes"))
 
 
 def test_growth_without_a_cache_holds_nothing_and_attends_anew(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", 'sweep.variants=["contiguous", "none"]', "--set", "sweep.seq_len=24",
-               "--set", 'experiment="growth"')
-    assert done.returncode == 0, done.stderr
-    row = next(r for r in table(tmp_path / "out" / "cells.csv") if r["variant"] == "no_cache")
+    settings = {"sweep.variants": ["contiguous", "none"], "sweep.seq_len": 24, "experiment": "growth"}
+    row = by_variant(cells_of(config, tmp_path / "out", settings))["no_cache"]
     assert row["status"] == "ok" and 0 < float(row["err_rel_l2"]) < 1e-5, row["reason"]
     assert row["bytes_payload"] == row["held_bytes_per_token"] == "0" and row["read_gbps"] == ""
     steps = [r for r in table(tmp_path / "out" / "growth.csv") if r["variant"] == "no_cache"]
@@ -313,15 +290,13 @@ def test_growth_without_a_cache_holds_nothing_and_attends_anew(config, tmp_path)
 def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
     most = {"model.q_heads": 4096, "model.kv_heads": 4096, "model.head_dim": 512, "model.layers": 1024,
             "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
-    done = run(config, tmp_path / "out", *[word for key, n in most.items() for word in ("--set", f"{key}={n}")])
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
+    rows = cells_of(config, tmp_path / "out", most)
     assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
     assert table(tmp_path / "out" / "samples.csv") == table(tmp_path / "out" / "growth.csv") == []
 
 
 def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):
-    done = run(config, tmp_path / "out", "--set", "sweep.seq_len=8")
+    done = run(config, tmp_path / "out", {"sweep.seq_len": 8})
     assert [re.sub(", about .*", "", line) for line in done.stderr.splitlines()] == [
         "[1/2] decode gaussian, batch 1, 8 tokens",
         "[2/2] growth gaussian, batch 1, 8 tokens",
@@ -331,8 +306,7 @@ def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):
 
 def test_a_terminal_gets_a_bar(config, tmp_path):
     master, slave = pty.openpty()
-    command = [PROGRAM, "run", str(config), "--out", str(tmp_path / "out"), "--no-plots"]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave, env=ENV)
+    child = start(config, tmp_path / "out", stderr=slave)
     os.close(slave)
     shown = b""
     while select.select([master], [], [], TIMEOUT_S)[0]:

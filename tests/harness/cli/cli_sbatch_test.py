@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from program import ENV, HOME, PROGRAM, assert_refused, kvlab
+from program import ENV, HOME, assert_refused, kvlab, succeeded, table
 
 CONFIG = HOME / "configs" / "quickstart.toml"
 
@@ -13,8 +13,8 @@ def sbatch(out, *args, **options):
 
 
 def test_what_would_be_submitted_is_printed_and_nothing_written(tmp_path):
-    done = sbatch(tmp_path / "out", "--shards", 4, "--partition", "cpu", "--set", 'sweep.variants=["contiguous", "concat"]', "--sbatch=--account=lab")
-    assert done.returncode == 0, done.stderr
+    two = {"sweep.variants": ["contiguous", "concat"]}
+    done = succeeded(sbatch(tmp_path / "out", "--shards", 4, "--partition", "cpu", two, "--sbatch=--account=lab"))
     for line in ("#SBATCH --array=1-4%2", "#SBATCH --exclusive", "#SBATCH --requeue", "#SBATCH --partition=cpu", "#SBATCH --account=lab",
                  "sbatch --parsable --dependency=afterok:ARRAY"):
         assert line in done.stdout
@@ -30,16 +30,13 @@ def test_a_task_runs_its_shard_and_the_merge_follows(tmp_path):
     (fake / "sbatch").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/asked\necho 7\n")
     (fake / "sbatch").chmod(0o755)
     out = tmp_path / "o u't"
-    small = ["--set", "decode.seq_len=[32,64]", "--set", "growth.seq_len=64", "--set", "decode.steps=4", "--set", "sweep.variants=[\"contiguous\",\"concat\"]"]
-    done = sbatch(out, "--submit", *small, env={**ENV, "PATH": f"{fake}:{ENV['PATH']}"})
-    assert done.returncode == 0, done.stderr
+    small = {"decode.seq_len": [32, 64], "growth.seq_len": 64, "decode.steps": 4, "sweep.variants": ["contiguous", "concat"]}
+    succeeded(sbatch(out, "--submit", small, env={**ENV, "PATH": f"{fake}:{ENV['PATH']}"}))
     assert "--dependency=afterok:7" in (tmp_path / "asked").read_text()
     for task in ("1", "2"):
-        ran = subprocess.run(["sh", str(out / "array.sh")], env={**ENV, "SLURM_ARRAY_TASK_ID": task}, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-    assert subprocess.run(["sh", str(out / "merge.sh")], env=ENV).returncode == 0
-    cells = (out / "merged" / "cells.csv").read_text().splitlines()
-    assert len(cells) == 1 + 3 * 3  # two variants and the A/A test at three points
+        succeeded(subprocess.run(["sh", out / "array.sh"], env={**ENV, "SLURM_ARRAY_TASK_ID": task}, capture_output=True, text=True))
+    succeeded(subprocess.run(["sh", out / "merge.sh"], env=ENV, capture_output=True, text=True))
+    assert len(table(out / "merged" / "cells.csv")) == 3 * 3  # two variants and the A/A test at three points
 
 
 @pytest.mark.parametrize("args, parts", [(["--nodes", "0"], ["--nodes"]), (["--set", "sweep.seq_len=0"], ["sweep.seq_len"]), (["--set", "nonsense"], ["nonsense"])])
@@ -50,4 +47,3 @@ def test_mistakes_are_said_before_anything_is_submitted(tmp_path, args, parts):
 def test_without_slurm_nothing_is_claimed(tmp_path):
     done = sbatch(tmp_path / "out", "--submit", env={**ENV, "PATH": "/nonexistent"})
     assert done.returncode == 2 and "this failed: sbatch" in done.stderr and "submitted" not in done.stdout
-    assert PROGRAM

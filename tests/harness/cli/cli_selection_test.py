@@ -1,7 +1,7 @@
 """Selections: what a run says of rows that are kept but not read, against formulas of this file's own."""
 
 import pytest
-from program import kvlab, run, table
+from program import by_variant, cells_of, kvlab, results_of, table
 
 HEADS, DIM, TOKENS = 2, 32, 320
 CONFIG = f"""
@@ -25,25 +25,20 @@ ROW = 2 * DIM * 2  # bytes of K and V of one head
 BOUNDS = TOKENS // 16 * 2 * DIM * 2
 
 
+folder = results_of(CONFIG)
+
+
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory):
-    config = tmp_path_factory.mktemp("config") / "selection.toml"
-    config.write_text(CONFIG)
-    folder = tmp_path_factory.mktemp("results") / "run"
-    done = run(config, folder)
-    assert done.returncode == 0, done.stderr
-    return {row["variant"]: row for row in table(folder / "cells.csv") if row["verdict"] != "aa_test"}
+def cells(folder):
+    return by_variant(table(folder / "cells.csv"))
 
 
-@pytest.mark.parametrize(
-    ("variant", "rows", "choosing", "choices"),
-    [
-        ("contiguous/f16", TOKENS, 0, 0),
-        ("contiguous/f16/quest(top=0.25)", 5 * 16, BOUNDS, 5),
-        ("paged/f16/quest(top=0.01,least=3)", 3 * 16, BOUNDS, 3),
-        ("contiguous/f16/topk(rows=32)", 32, TOKENS * ROW, 32),
-    ],
-)
+@pytest.mark.parametrize(("variant", "rows", "choosing", "choices"), [
+    ("contiguous/f16", TOKENS, 0, 0),
+    ("contiguous/f16/quest(top=0.25)", 5 * 16, BOUNDS, 5),
+    ("paged/f16/quest(top=0.01,least=3)", 3 * 16, BOUNDS, 3),
+    ("contiguous/f16/topk(rows=32)", 32, TOKENS * ROW, 32),
+])
 def test_bytes_read_are_those_of_the_rows_chosen_and_of_choosing(cells, variant, rows, choosing, choices):
     row = cells[variant]
     assert row["status"] == "ok", row["reason"]
@@ -74,14 +69,11 @@ def test_a_choice_of_all_rows_is_refused_where_files_are(cells):
     assert row["status"] == "unsupported" and "are there a chunk at a time" in row["reason"]
 
 
-def test_of_a_file_only_chosen_pages_are_read(tmp_path):
-    tokens = 1088  # the first 1,024 of them in two chunks of the file
-    config = tmp_path / "tiers.toml"
-    config.write_text(CONFIG.replace(f"[{TOKENS}]", f"[{tokens}]"))
+def test_of_a_file_only_chosen_pages_are_read(folder, tmp_path):
     variants = ["contiguous/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16/quest(top=0.25)", "tiered(hot=64,warm=0)/f16"]
-    done = run(config, tmp_path / "run", "--set", f"sweep.variants={variants}".replace("'", '"'))
-    assert done.returncode == 0, done.stderr
-    memory, chosen, all_rows = (row for row in table(tmp_path / "run" / "cells.csv") if row["verdict"] != "aa_test")
+    # The first 1,024 of 1,088 tokens are in two chunks of the file.
+    rows = cells_of(folder / "config.toml", tmp_path / "run", {"sweep.seq_len": 1088, "sweep.variants": variants})
+    memory, chosen, all_rows = by_variant(rows).values()
     assert {row["status"] for row in (memory, chosen, all_rows)} == {"ok"}
     assert chosen["bytes_read"] == memory["bytes_read"] and chosen["err_rel_l2"] == memory["err_rel_l2"]
     # Counted where the file is read, and where rows lie in memory; a quarter of 68 pages.

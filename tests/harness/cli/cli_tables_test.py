@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from program import ENV, HOME, assert_refused, kvlab, run, table
+from program import ENV, HOME, assert_refused, by_variant, cells_of, kvlab, run, succeeded
 
 TWO = "contiguous/f16; paged(block=16)/q8_0"
 
@@ -15,9 +15,7 @@ def tables(*args, **options):
 
 
 def csv_table(*args):
-    done = tables("--format", "csv", *args)
-    assert done.returncode == 0, done.stderr
-    return list(csv.DictReader(done.stdout.splitlines()))
+    return list(csv.DictReader(succeeded(tables("--format", "csv", *args)).stdout.splitlines()))
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def test_tables_are_the_closed_form_and_the_ledgers_count(config_json):
         (n, v) for n in ("1", "100", "200", "400") for v in ("contiguous/f16", "paged/q8_0")]
     for row in rows:
         n = int(row["seq_len"])
-        values = 2 * 2 * 2 * 32  # of a token: layers, K and V, heads, head_dim
+        values = 2 * 2 * 2 * 32  # values a token: layers, K and V, heads, head_dim
         blocks = 3 * -(-n // 16)
         # q8_0: 34 bytes for 32 values. A block has an entry in its table, one in the free list and a count.
         want = 3 * n * values * 2 if "f16" in row["variant"] else blocks * (16 * values * 34 // 32 + 2 * 3 * 4)
@@ -59,7 +57,7 @@ def test_tables_know_windows_latents_and_hybrids(config_json):
         return [int(row["bytes"]) for row in csv_table("--model", config_json(**facts), "--variants", "contiguous/f16",
                                                        "--lengths", "50,5000", "--measure", "1MiB")]
 
-    row = 2 * 2 * 32 * 2  # of a layer and token
+    row = 2 * 2 * 32 * 2  # bytes a layer and token
     assert held() == [2 * row * 50, 2 * row * 5000]
     assert held(sliding_window=100) == [2 * row * 50, 2 * row * 100]
     assert held(sliding_window=100, sliding_window_pattern=2) == [2 * row * 50, row * 5100]
@@ -108,8 +106,7 @@ def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
     shown = {}
     for format, ending in (("terminal", "txt"), ("markdown", "md"), ("latex", "tex")):
         out = tmp_path / f"table.{ending}"
-        done = tables(*args, "--out", out)
-        assert done.returncode == 0, done.stderr
+        succeeded(tables(*args, "--out", out))
         shown[format] = out.read_text()
         assert shown[format].isascii()
         assert tables(*args, "--format", format).stdout == shown[format]
@@ -133,8 +130,7 @@ def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
 def test_tables_fit_the_terminal(columns):
     budget = ["--budget", "80GiB"] + (["--variants", "contiguous/f16; contiguous/kivi(bits=2)"] if columns < 48 else [])
     for args in (["--model", "gemma-3-27b,deepseek-v3"], budget):
-        done = tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)})
-        assert done.returncode == 0, done.stderr
+        done = succeeded(tables(*args, "--measure", "0B", env={**ENV, "COLUMNS": str(columns)}))
         assert max(map(len, done.stdout.splitlines())) <= columns
     plain = tables("--model", "gemma-3-27b", "--measure", "0B", env={**ENV, "COLUMNS": "80"}).stdout
     assert plain.count("tokens  ") <= 2 and "20.8 GiB*" in plain
@@ -144,7 +140,7 @@ def test_units_are_named_and_never_mixed(config_json):
     args = ["--model", config_json(), "--variants", "contiguous/f16", "--lengths", "100000"]
     assert "48.8 MiB" in tables(*args).stdout and "51.2 MB" in tables(*args, "--units", "decimal").stdout
     fit = lambda budget: int(csv_table(*args, "--budget", budget, "--weights", "0B")[0]["seq_len"])
-    assert (fit("1MiB"), fit("1MB")) == (2048, 1953)  # of 512 bytes a token
+    assert (fit("1MiB"), fit("1MB")) == (2048, 1953)  # 512 bytes a token
     text = tables(*args, "--budget", "1MB", "--weights", "500kB").stdout
     assert "1MB (977 KiB)" in text and "500kB (488 KiB)" in text and "488 KiB remain" in text
 
@@ -247,34 +243,31 @@ def test_the_listing_has_every_model():
     assert re.search(r"^llama-2-7b +32 +32 +128 .* 6738415616 +4\.00 GiB$", listed, re.M)
 
 
-@pytest.mark.parametrize(
-    "args, parts",
-    [
-        (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
-        (["--model", "Mistral-7B"], ["did you mean 'mistral-7b' or 'mistral-7b-v0.3'?", "list --models"]),
-        (["--model", "meta-llama/Llama-3.1-8B"], ["cannot read meta-llama/Llama-3.1-8B", "did you mean 'llama-3.1-8b'?"]),
-        (["--model", "missing.json"], ["missing.json"]),
-        (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
-        (["--variants", "contiguous/f17"], ["f17"]),
-        (["--variants", " ;"], ["--variants is empty"]),
-        (["--lengths", "4KB"], ["--lengths '4KB'"]),
-        (["--lengths", " "], ["--lengths ''"]),
-        (["--lengths", "0"], ["--lengths '0'"]),
-        (["--lengths", "10,,20"], ["--lengths ''"]),
-        (["--lengths", "20..10"], ["--lengths '20..10'", "before"]),
-        (["--lengths", "1073741825"], ["1073741824"]),
-        (["--batch", "0"], ["--batch"]),
-        (["--units", "metric"], ["--units"]),
-        (["--format", "pdf"], ["--format"]),
-        (["--measure", "1G"], ["--measure '1G'", "GiB", "GB"]),
-        (["--budget", "16"], ["--budget '16' has no unit"]),
-        (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
-        (["--weights", "1GB"], ["--budget"]),
-        (["--disk", "1GB"], ["--budget"]),
-        (["--budget", "16GiB", "--disk", "100"], ["--disk '100' has no unit"]),
-        (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
-    ],
-)
+@pytest.mark.parametrize("args, parts", [
+    (["--model", "llama-9"], ["llama-9", "llama-3-8b"]),
+    (["--model", "Mistral-7B"], ["did you mean 'mistral-7b' or 'mistral-7b-v0.3'?", "list --models"]),
+    (["--model", "meta-llama/Llama-3.1-8B"], ["cannot read meta-llama/Llama-3.1-8B", "did you mean 'llama-3.1-8b'?"]),
+    (["--model", "missing.json"], ["missing.json"]),
+    (["--model", "/dev/null"], ["/dev/null", "not a regular file"]),
+    (["--variants", "contiguous/f17"], ["f17"]),
+    (["--variants", " ;"], ["--variants is empty"]),
+    (["--lengths", "4KB"], ["--lengths '4KB'"]),
+    (["--lengths", " "], ["--lengths ''"]),
+    (["--lengths", "0"], ["--lengths '0'"]),
+    (["--lengths", "10,,20"], ["--lengths ''"]),
+    (["--lengths", "20..10"], ["--lengths '20..10'", "before"]),
+    (["--lengths", "1073741825"], ["1073741824"]),
+    (["--batch", "0"], ["--batch"]),
+    (["--units", "metric"], ["--units"]),
+    (["--format", "pdf"], ["--format"]),
+    (["--measure", "1G"], ["--measure '1G'", "GiB", "GB"]),
+    (["--budget", "16"], ["--budget '16' has no unit"]),
+    (["--budget", "16GiB", "--weights", "many"], ["--weights 'many'"]),
+    (["--weights", "1GB"], ["--budget"]),
+    (["--disk", "1GB"], ["--budget"]),
+    (["--budget", "16GiB", "--disk", "100"], ["--disk '100' has no unit"]),
+    (["--measure", "0B", "--out", "/proc/x.csv"], ["/proc/x.csv"]),
+])
 def test_tables_are_refused(args, parts):
     assert_refused(tables(*args), *parts, lines=3 if "contiguous/f17" in args else 1)
 
@@ -299,25 +292,21 @@ def test_a_config_json_is_refused(config_json, facts, parts):
 
 
 def test_a_run_takes_specs_of_layers(config, tmp_path):
-    both = '["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)","contiguous/f16"]'
-    done = run(config, tmp_path / "out", "--set", "model.layers=3", "--set", f"sweep.variants={both}", "--set", "experiment=decode",
-               "--set", "sweep.seq_len=[64]", "--set", "sweep.batch=[1]")
-    assert done.returncode == 0, done.stderr
-    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
-    layered, alike = rows["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)"], rows["contiguous/f16"]
+    both = ["contiguous/f16 + 0,2:contiguous/f16/ring(window=16)", "contiguous/f16"]
+    settings = {"model.layers": 3, "sweep.variants": both, "experiment": "decode", "sweep.seq_len": [64]}
+    layered, alike = by_variant(cells_of(config, tmp_path / "out", settings)).values()
+    assert [layered["variant"], alike["variant"]] == both
     assert (layered["status"], layered["keeps_all"], layered["eviction_check"]) == ("ok", "0", "fp64")
     assert int(alike["bytes_payload"]) * (64 + 2 * 16) == int(layered["bytes_payload"]) * 3 * 64
     assert (layered["kept_tokens"], alike["kept_tokens"]) == ("32", "64")
 
 
 def test_a_run_takes_latent_rows_where_it_can(config, tmp_path):
-    mla = ["--set", 'model={preset="deepseek-v2-lite"}', "--set", 'sweep.variants=["contiguous/f16","contiguous/q8_0"]']
-    done = run(config, tmp_path / "out", *mla, "--set", "sweep.seq_len=[128]", "--set", "experiment=decode")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out" / "cells.csv")
+    mla = {"model": '{preset="deepseek-v2-lite"}', "sweep.variants": ["contiguous/f16", "contiguous/q8_0"]}
+    rows = cells_of(config, tmp_path / "out", mla, {"sweep.seq_len": [128], "experiment": "decode"})
     assert {row["status"] for row in rows} == {"ok"} and {row["head_dim"] for row in rows} == {"576"}
-    held = {row["variant"]: row for row in rows}
-    assert int(held["contiguous/f16"]["bytes_payload"]) == 128 * 576 * 2 * int(held["contiguous/f16"]["layers"])
-    assert 0 < float(held["contiguous/q8_0"]["err_rel_l2"]) < 0.02
-    assert_refused(run(config, tmp_path / "no", *mla, "--set", "experiment=prefill"), "prefill", "deepseek-v2-lite", "MLA")
-    assert_refused(run(config, tmp_path / "no", *mla, "--set", "sweep.kv_heads=[4]"), "kv_heads and head_dim together")
+    f16, q8_0 = by_variant(rows).values()
+    assert int(f16["bytes_payload"]) == 128 * 576 * 2 * int(f16["layers"])
+    assert 0 < float(q8_0["err_rel_l2"]) < 0.02
+    assert_refused(run(config, tmp_path / "no", mla, {"experiment": "prefill"}), "prefill", "deepseek-v2-lite", "MLA")
+    assert_refused(run(config, tmp_path / "no", mla, {"sweep.kv_heads": [4]}), "kv_heads and head_dim together")

@@ -1,12 +1,10 @@
 """Tiers: what a run says of hot, warm and disk, against formulas of this file's own."""
 
 import os
-import resource
-import subprocess
 import time
 
 import pytest
-from program import ENV, PROGRAM, kvlab, run, table
+from program import by_variant, kvlab, no_file_beyond, results_of, run, start, succeeded, table
 
 HEADS, DIM, TOKENS, HOT, WARM, CHUNK = 2, 32, 3000, 500, 900, 512
 CONFIG = f"""
@@ -33,14 +31,7 @@ cold_steps = 2
 ROW_BYTES = {"f32": 2 * DIM * 4, "q8_0": 2 * DIM // 32 * 34, "q4_0": 2 * DIM // 32 * 18}  # K and V of one head
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    config = tmp_path_factory.mktemp("config") / "tiers.toml"
-    config.write_text(CONFIG)
-    folder = tmp_path_factory.mktemp("results") / "run"
-    done = run(config, folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+folder = results_of(CONFIG)
 
 
 def tiered_rows(folder, experiment):
@@ -77,7 +68,7 @@ def test_bytes_of_each_tier_are_what_the_lengths_say(folder, experiment):
 
 
 def test_a_codec_of_its_own_saves_bytes_and_costs_error(folder):
-    rows = {row["variant"]: row for row, _ in tiered_rows(folder, "decode")}
+    rows = by_variant(row for row, _ in tiered_rows(folder, "decode"))
     plain = rows[f"tiered(hot={HOT},warm={WARM})"]
     quantised = rows[f"tiered(hot={HOT},warm={WARM})/q8_0"]
     mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
@@ -131,11 +122,11 @@ def test_all_heads_of_short_sequences_are_verified(folder):
 
 
 def test_caches_get_no_more_than_measure_memory(folder, tmp_path):
-    done = run(folder / "config.toml", tmp_path / "out", "--set", 'measure.memory="1MiB"', "--set", "experiment=decode",
-               "--set", "measure.cold_steps=0")  # whose copies would take more than this limit
-    assert done.returncode == 0, done.stderr
+    # Copies for cold steps would take more than this limit.
+    limit = {"measure.memory": '"1MiB"', "experiment": "decode", "measure.cold_steps": 0}
+    done = succeeded(run(folder / "config.toml", tmp_path / "out", limit))
     assert "of disk in" in done.stderr and "free" in done.stderr
-    rows = {row["variant"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    rows = by_variant(table(tmp_path / "out" / "cells.csv"))
     assert rows["contiguous/f16"]["status"] == "out_of_memory"  # 0.8 MB, with a fork of the same size
     assert "caches may use 1.0 MiB (measure.memory)" in rows["contiguous/f16"]["reason"]
     mixed = rows[f"tiered(hot={HOT},warm={WARM},warm_codec=q8_0,disk_codec=q4_0)"]
@@ -155,15 +146,17 @@ def test_the_summary_shows_them(folder):
     assert "a step reads" in text and "disk" in text
 
 
-def faulty(tmp_path, name, variants):
-    """A config whose tiers keep their files in a folder of its own."""
-    folder = tmp_path / "tiers"
-    folder.mkdir(exist_ok=True)
-    config = tmp_path / f"{name}.toml"
-    listed = ", ".join(f'"{variant}"' for variant in variants).replace("DIR", str(folder))
-    config.write_text(CONFIG.replace('["decode", "growth"]', '"decode"').replace(CONFIG[CONFIG.index("variants"):CONFIG.index("seq_len")],
-                                                                                 f"variants = [{listed}]\n"))
-    return config, folder
+@pytest.fixture
+def spilling(folder, tmp_path):
+    """A run in the background whose tiers keep their files in the folder `tiers`."""
+    (tmp_path / "tiers").mkdir()
+
+    def spill(variants, changed={}, **options):
+        listed = [variant.replace("DIR", str(tmp_path / "tiers")) for variant in variants]
+        settings = {"experiment": "decode", "sweep.variants": listed, **changed}
+        return start(folder / "config.toml", tmp_path / "out", settings, **options)
+
+    return spill
 
 
 def open_files_in(pid, folder):
@@ -177,29 +170,25 @@ def open_files_in(pid, folder):
     return found
 
 
-def test_a_kill_leaves_no_file(tmp_path):
-    config, folder = faulty(tmp_path, "kill", ["tiered(hot=500,warm=900,dir=DIR)"])
-    child = subprocess.Popen([PROGRAM, "run", str(config), "--out", str(tmp_path / "out"), "--no-plots", "--set", "measure.repetitions=500"],
-                             env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+def test_a_kill_leaves_no_file(spilling, tmp_path):
+    child = spilling(["tiered(hot=500,warm=900,dir=DIR)"], {"measure.repetitions": 500})
     seen = []
     while not seen and child.poll() is None:
-        seen = open_files_in(child.pid, folder)
+        seen = open_files_in(child.pid, tmp_path / "tiers")
         time.sleep(0.005)
     child.kill()
-    child.wait()
+    child.communicate()
     assert seen, "it ended before it had a file"
-    assert list(folder.iterdir()) == []
+    assert list((tmp_path / "tiers").iterdir()) == []
 
 
-def test_a_full_disk_ends_its_cell_and_no_other(tmp_path):
-    """A limit on the size of files stands in for a full disk."""
-    limit = 300_000  # between the results' files and the tiers'
+def test_a_full_disk_ends_its_cell_and_no_other(spilling, tmp_path):
+    """A limit on the size of files stands in for a full disk: between the results' files and the tiers'."""
     variants = ["contiguous/f16", "tiered(hot=500,warm=900,dir=DIR)", "contiguous/q8_0"]
-    config, folder = faulty(tmp_path, "full", variants)
-    done = run(config, tmp_path / "out", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    error = spilling(variants, preexec_fn=no_file_beyond(300_000)).communicate()[1]
     rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert rows["tiered"]["status"] == "failed", done.stderr
-    assert rows["tiered"]["reason"] == f"no room for 262144 more bytes in '{folder}': File too large"
+    assert rows["tiered"]["status"] == "failed", error
+    assert rows["tiered"]["reason"] == f"no room for 262144 more bytes in '{tmp_path / 'tiers'}': File too large"
     assert {rows[name]["status"] for name in ("contiguous/f16", "contiguous/q8_0")} == {"ok"}
     assert float(rows["contiguous/q8_0"]["step_p50_us"]) > 0
-    assert list(folder.iterdir()) == []
+    assert list((tmp_path / "tiers").iterdir()) == []

@@ -1,35 +1,50 @@
-"""Runs that several tests look at."""
+"""Runs that several files look at: made once a process, and changed only in copies."""
 
+import shutil
 import time
 
 import pytest
-from program import CONFIG, DATA, run
+from program import CONFIG, DATA, run, succeeded
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "tiny.toml"
     path.write_text(CONFIG)
     return path
 
 
-@pytest.fixture(scope="module")
-def results(config, tmp_path_factory):
+@pytest.fixture(scope="session")
+def timed_results(config, tmp_path_factory):
+    """The folder of a whole run, and the seconds that it took."""
     folder = tmp_path_factory.mktemp("results") / "run"
-    done = run(config, folder, "--set", "decode.seq_len=64")
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(config, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole") / "run"
     started = time.monotonic()
-    assert run(config, folder).returncode == 0
+    succeeded(run(config, folder))
     return folder, time.monotonic() - started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def results(timed_results):
+    return timed_results[0]
+
+
+@pytest.fixture(scope="session")
+def cold_results(config, tmp_path_factory):
+    """Of rows that are large enough for few copies of them to fill the last-level cache."""
+    folder = tmp_path_factory.mktemp("cold") / "run"
+    succeeded(run(config, folder, {
+        "model.q_heads": 8, "model.kv_heads": 8, "model.head_dim": 128, "experiment": "decode", "sweep.seq_len": 512,
+        "sweep.variants": ["contiguous", "contiguous/q8_0", "contiguous/f16"], "measure.cold_steps": 3,
+    }))  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def copy(results, tmp_path):
+    return shutil.copytree(results, tmp_path / "copy")
+
+
+@pytest.fixture(scope="session")
 def model():
     if not (DATA / "models" / "stories260K.bin").exists():
         pytest.skip(f"no models in {DATA}; KVLAB_DATA names another folder")

@@ -1,11 +1,12 @@
 """The model experiment through the program: its numbers recomputed from its samples, and what it refuses."""
 
 import json
+import re
 from statistics import median
 
 import pytest
-from cli_recompute_test import interval_of_median, percentile
-from program import HOME, assert_refused, kvlab, run, table
+from cli_recompute_test import assert_interval, assert_times, interval_of_median, samples_of, values
+from program import HOME, assert_refused, cells_of, kvlab, run, succeeded, table
 
 EXACT = pytest.approx  # numbers are printed with nine digits
 GEOMETRY = {
@@ -54,14 +55,9 @@ batch = {BATCH}
 
 @pytest.fixture(scope="module")
 def results(random_config):
-    """The rows, and by cell the repetitions: lists of samples in the order in which they were taken."""
     folder = random_config.parent / "run"
-    done = run(random_config, folder)
-    assert done.returncode == 0, done.stderr
-    samples = {}
-    for row in table(folder / "samples.csv"):
-        samples.setdefault(row["cell"], {}).setdefault(int(row["repetition"]), []).append(row)
-    return table(folder / "cells.csv"), samples, done.stdout
+    done = succeeded(run(random_config, folder))
+    return table(folder / "cells.csv"), samples_of(folder), done.stdout
 
 
 def number(row, column):
@@ -73,25 +69,15 @@ def test_times_are_those_of_the_samples(results):
     assert [row["verdict"] for row in cells[:2]] == ["baseline", "aa_test"] and len(cells) == 6
     for row in cells:
         assert row["status"] == "ok", row["reason"]
-        repetitions = [rows for _, rows in sorted(samples[row["cell"]].items())]
-        assert [len(rows) for rows in repetitions] == [STEPS] * REPETITIONS
-        for rows in repetitions:
-            for sample in rows:
-                parts = sum(number(sample, f"{part}_us") for part in PARTS)
-                assert number(sample, "step_us") == EXACT(parts, rel=1e-6) and number(sample, "rest_us") > 0
-        every = [number(sample, "step_us") for rows in repetitions for sample in rows]
-        medians = [median(number(sample, "step_us") for sample in rows) for rows in repetitions]
+        repetitions = samples[row["cell"], "step"]
+        assert [len(rows) for rows in repetitions.values()] == [STEPS] * REPETITIONS
+        assert min(map(min, values(repetitions, "rest_us"))) > 0
+        medians = assert_times(row, repetitions, PARTS)
         low, high = interval_of_median(medians)
         p50 = median(medians)
-        assert number(row, "step_p50_us") == EXACT(p50, rel=1e-7)
-        assert number(row, "step_p90_us") == EXACT(percentile(every, 90), rel=1e-7)
-        assert number(row, "step_p99_us") == EXACT(percentile(every, 99), rel=1e-7)
         assert number(row, "tokens_per_s") == EXACT(BATCH / p50 * 1e6, rel=1e-7)
         assert number(row, "tokens_per_s_ci_low") == EXACT(BATCH / high * 1e6, rel=1e-6)
         assert number(row, "tokens_per_s_ci_high") == EXACT(BATCH / low * 1e6, rel=1e-6)
-        for part in PARTS:
-            took = median(number(sample, f"{part}_us") for rows in repetitions for sample in rows)
-            assert number(row, f"{part}_p50_us") == EXACT(took, rel=1e-7, abs=1e-9), part
         cache = sum(number(row, f"{part}_p50_us") for part in PARTS[:3])
         assert number(row, "cache_share") == EXACT(cache / p50, rel=1e-7)
 
@@ -103,7 +89,7 @@ def test_bytes_are_those_of_the_geometry(results):
         assert number(row, "weight_bytes_per_token") == PRODUCTS * 2 / BATCH
         assert row["layers"] == "2" and row["prefill_p50_us"] == ""
     rows = {row["variant"]: row for row in cells}
-    values = 2 * 2 * 2 * 16  # of a token: K and V of two layers and heads
+    values = 2 * 2 * 2 * 16  # values a token: K and V of two layers and heads
     assert number(rows["contiguous/f16"], "cache_bytes_per_token") == values * 2 * TOKENS
     assert number(rows["doubling(read=copy)"], "cache_bytes_per_token") == values * 4 * TOKENS
     assert number(rows["contiguous/ring(window=16)"], "cache_bytes_per_token") == values * 4 * 16
@@ -133,21 +119,19 @@ def test_the_roofline_is_that_of_the_measured_rates(results):
 
 def test_a_models_own_weights_read_their_prompt(tmp_path):
     """The one that comes along, in f32: the prompt's time is apart, with an interval of its own."""
-    done = run(HOME / "configs/model_small.toml", tmp_path / "out", "--set", "sweep.seq_len=96", "--set", "sweep.batch=2",
-               "--set", 'sweep.variants=["contiguous/f16", "contiguous/h2o(heavy=16,recent=16)"]', "--set", "measure.steps=4")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    cells = cells_of(HOME / "configs/model_small.toml", tmp_path / "out", {
+        "sweep.seq_len": 96, "sweep.batch": 2, "sweep.variants": ["contiguous/f16", "contiguous/h2o(heavy=16,recent=16)"],
+        "measure.steps": 4})  # fmt: skip
     samples = {}
     for row in table(tmp_path / "out" / "samples.csv"):
         samples.setdefault((row["cell"], row["kind"]), []).append(number(row, "step_us"))
-    for row in table(tmp_path / "out" / "cells.csv"):
+    for row in cells:
         assert row["status"] == "ok", row["reason"]
         assert (row["weights"], row["weights_type"], row["context"]) == ("file", "f32", "prefill")
         prompts = samples[row["cell"], "prefill"]
         assert len(prompts) == 5 and len(samples[row["cell"], "step"]) == 20
         assert number(row, "prefill_p50_us") == EXACT(median(prompts), rel=1e-7)
-        low, high = interval_of_median(prompts)
-        assert number(row, "prefill_ci_low_us") == EXACT(low, rel=1e-6)
-        assert number(row, "prefill_ci_high_us") == EXACT(high, rel=1e-6)
+        assert_interval(row, "prefill_ci_{}_us", prompts)
         context = 96 - 4 * 5 - 1
         assert number(row, "prefill_tokens_per_s") == EXACT(2 * context / median(prompts) * 1e6, rel=1e-6)
 
@@ -156,10 +140,8 @@ def test_a_models_own_weights_read_their_prompt(tmp_path):
 def test_linear_layers_keep_a_state_that_is_counted_timed_and_checked(random_config, tmp_path, context):
     geometry = tmp_path / "hybrid.json"
     geometry.write_text(json.dumps(HYBRID))
-    done = run(random_config, tmp_path / "out", "--set", f"model.config={geometry}", "--set", f"measure.context={context}",
-               "--set", 'sweep.variants=["contiguous/f16", "concat", "none"]')  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    cells = table(tmp_path / "out" / "cells.csv")
+    cells = cells_of(random_config, tmp_path / "out", {
+        "model.config": geometry, "measure.context": context, "sweep.variants": ["contiguous/f16", "concat", "none"]})  # fmt: skip
     assert [row["variant"] for row in cells] == ["contiguous/f16", "contiguous/f16", "concat", "no_cache"]
     samples = {}
     for row in table(tmp_path / "out" / "samples.csv"):
@@ -184,8 +166,7 @@ def test_linear_layers_keep_a_state_that_is_counted_timed_and_checked(random_con
 
 
 def test_without_a_cache_every_step_runs_all_tokens_again(random_config, tmp_path):
-    done = run(random_config, tmp_path / "out", "--set", 'sweep.variants=["contiguous/f16", "none"]')
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run(random_config, tmp_path / "out", {"sweep.variants": ["contiguous/f16", "none"]}))
     cached, _, bare = table(tmp_path / "out" / "cells.csv")
     assert (bare["variant"], bare["status"], bare["context"]) == ("no_cache", "ok", "prefill"), bare["reason"]
     assert bare["cell"].endswith(f"s{TOKENS} no_cache") and bare["versus"] == "contiguous/f16"
@@ -206,41 +187,32 @@ def test_without_a_cache_every_step_runs_all_tokens_again(random_config, tmp_pat
 def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tmp_path):
     huge = geometry.parent / "huge.json"
     huge.write_text(json.dumps({**GEOMETRY, "num_hidden_layers": 9000, "hidden_size": 65536}))
-    done = run(random_config, tmp_path / "out", "--set", f"model.config={huge}")
-    assert_refused(done, "its weights take", "are available")
-    assert not (tmp_path / "out").exists()
-    done = run(random_config, tmp_path / "out", "--set", "sweep.seq_len=16M", "--set", "sweep.batch=4096",
-               "--set", "sweep.variants=contiguous/f16")  # fmt: skip
-    rows = table(tmp_path / "out" / "cells.csv")
+    done = run(random_config, tmp_path / "out", {"model.config": huge})
+    assert_refused(done, "its weights take", "are available", out=tmp_path / "out")
+    large = {"sweep.seq_len": "16M", "sweep.batch": 4096, "sweep.variants": "contiguous/f16"}
+    rows = cells_of(random_config, tmp_path / "out", large)
     assert {row["status"] for row in rows} == {"out_of_memory"} and "the run may use" in rows[0]["reason"]
 
 
-@pytest.mark.parametrize(
-    "settings, parts",
-    [
-        (["experiment=quality"], ["'quality' needs a model's own weights", "is for 'model'"]),
-        (["workload.weights=guessed"], ["workload.weights must be one of file, random"]),
-        (["workload.weights_type=f8"], ["workload.weights_type must be one of bf16, f32"]),
-        (["workload.text=configs/ci.toml"], ["workload.text has no use where weights = \"random\""]),
-        (["measure.context=empty"], ["measure.context must be one of prefill, synthetic"]),
-        (["model.layers=2"], ["model.layers is no choice", "a model has all of its layers"]),
-        (["model.preset=llama-3.2-1b"], ["[model] needs one of"]),
-        (["sweep.seq_len=16"], ["16 tokens leave no context before 5 repetitions of 3 steps"]),
-        (['sweep.variants=["none"]'], ["sweep.variants has no cache to compare 'none' with"]),
-        (['sweep.variants=["concat","none","none"]'], ["sweep.variants names 'none' twice"]),
-        (["whole_model.lenghts=1"], ["whole_model.lenghts is not a key"]),
-    ],
-    ids=lambda value: value[0].split("=")[0] if "=" in value[0] else "",
-)  # fmt: skip
-def test_mistakes_are_one_line(random_config, tmp_path, settings, parts):
-    done = run(random_config, tmp_path / "out", *(word for setting in settings for word in ("--set", setting)))
-    assert_refused(done, *parts)
+@pytest.mark.parametrize("setting, parts", [
+    ("experiment=quality", ["'quality' needs a model's own weights", "is for 'model'"]),
+    ("workload.weights=guessed", ["workload.weights must be one of file, random"]),
+    ("workload.weights_type=f8", ["workload.weights_type must be one of bf16, f32"]),
+    ("workload.text=configs/ci.toml", ["workload.text has no use where weights = \"random\""]),
+    ("measure.context=empty", ["measure.context must be one of prefill, synthetic"]),
+    ("model.layers=2", ["model.layers is no choice", "a model has all of its layers"]),
+    ("model.preset=llama-3.2-1b", ["[model] needs one of"]),
+    ("sweep.seq_len=16", ["16 tokens leave no context before 5 repetitions of 3 steps"]),
+    ('sweep.variants=["none"]', ["sweep.variants has no cache to compare 'none' with"]),
+    ('sweep.variants=["concat","none","none"]', ["sweep.variants names 'none' twice"]),
+    ("whole_model.lenghts=1", ["whole_model.lenghts is not a key"]),
+])
+def test_mistakes_are_one_line(random_config, tmp_path, setting, parts):
+    assert_refused(run(random_config, tmp_path / "out", "--set", setting), *parts)
 
 
 def test_few_repetitions_have_no_interval(random_config, tmp_path):
-    done = run(random_config, tmp_path / "out", "--set", "measure.repetitions=3")
-    assert done.returncode == 0, done.stderr
-    for row in table(tmp_path / "out" / "cells.csv"):
+    for row in cells_of(random_config, tmp_path / "out", {"measure.repetitions": 3}):
         assert float(row["tokens_per_s"]) > 0 and float(row["step_p50_us"]) > 0
         assert row["tokens_per_s_ci_low"] == row["tokens_per_s_ci_high"] == row["step_ci_low_us"] == ""
 
@@ -251,10 +223,8 @@ def test_geometries_that_cannot_be_run_say_why(random_config, tmp_path):
         ("deepseek-v3", "MLA"),
         ("llama-3.2-9b", "there is no model 'llama-3.2-9b'"),
     ):
-        config = tmp_path / "preset.toml"
-        lines = [line for line in random_config.read_text().splitlines() if not line.startswith("config = ")]
-        config.write_text("\n".join(lines).replace("[model]", f'[model]\npreset = "{preset}"'))
-        assert_refused(run(config, tmp_path / "out"), said)
+        (tmp_path / "preset.toml").write_text(re.sub("(?m)^config = .*", f'preset = "{preset}"', random_config.read_text()))
+        assert_refused(run(tmp_path / "preset.toml", tmp_path / "out"), said)
 
 
 def test_list_names_the_experiment():
@@ -262,28 +232,12 @@ def test_list_names_the_experiment():
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "gpt2", "qwen3"])
-def test_families_are_verified_with_their_caps_sinks_and_windows(family, tmp_path):
+def test_families_are_verified_with_their_caps_sinks_and_windows(family, random_config, tmp_path):
     case = json.loads((HOME / "tests/harness/model/families/cases.json").read_text())[family]
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(case["config"]))
-    (tmp_path / "run.toml").write_text(f"""
-experiment = "model"
-[workload]
-weights = "random"
-[model]
-config = "{config}"
-[measure]
-context = "synthetic"
-repetitions = 2
-steps = 2
-retries = 0
-[sweep]
-variants = ["contiguous", "contiguous/f16"]
-seq_len = 24
-""")
-    done = run(tmp_path / "run.toml", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "run" / "cells.csv")
+    (tmp_path / "config.json").write_text(json.dumps(case["config"]))
+    rows = cells_of(random_config, tmp_path / "run", {
+        "model.config": tmp_path / "config.json", "measure.repetitions": 2, "measure.steps": 2, "sweep.batch": 1,
+        "sweep.variants": ["contiguous", "contiguous/f16"], "sweep.seq_len": 24})  # fmt: skip
     assert [row["status"] for row in rows] == ["ok"] * 3, [row["reason"] for row in rows]
     error = {row["variant"]: number(row, "err_rel_l2") for row in rows}
     assert 0 < error["contiguous"] < 1e-5 < error["contiguous/f16"] < 1e-2

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,27 @@ cold_steps = 0
 """
 
 
+class Row(dict):
+    """A line of a results table. A column that does not apply to the run is absent, and reads as empty."""
+
+    def __missing__(self, column):
+        assert column in known_columns(), f"no table has a column {column}"
+        return ""
+
+
+def words(arguments):
+    """A command line; a dict in it is settings: {"measure.steps": 4} is --set measure.steps=4."""
+    for argument in arguments:
+        if isinstance(argument, dict):
+            for key, value in argument.items():
+                yield from ("--set", f"{key}={value if isinstance(value, (str, Path)) else json.dumps(value)}")
+        else:
+            yield str(argument)
+
+
 def kvlab(*args, **options):
     return subprocess.run(
-        [PROGRAM, *map(str, args)],
+        [PROGRAM, *words(args)],
         **{"capture_output": True, "text": True, "timeout": TIMEOUT_S, "env": ENV, **options},
     )
 
@@ -46,9 +65,50 @@ def run(config, out, *args, **options):
     return kvlab("run", config, "--out", out, "--no-plots", *args, **options)
 
 
+def start(config, out, *args, **options):
+    """A run in the background."""
+    command = [PROGRAM, "run", config, "--out", out, "--no-plots", *words(args)]
+    return subprocess.Popen(command, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "env": ENV, **options})
+
+
+def succeeded(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def cells_of(config, out, *args, **options):
+    """The rows of a run that has to succeed."""
+    succeeded(run(config, out, *args, **options))
+    return table(out / "cells.csv")
+
+
+def results_of(config, settings={}, **options):
+    """A fixture: the folder of a run that a file's tests look at. `config` is a file, or the text of one."""
+    @pytest.fixture(scope="module")
+    def results(tmp_path_factory):
+        top = tmp_path_factory.mktemp("results")
+        file = config if isinstance(config, Path) else top / "config.toml"
+        if file is not config:
+            file.write_text(config)
+        succeeded(run(file, top / "run", settings, **options))
+        return top / "run"
+
+    return results
+
+
 def table(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    with open(path, newline="", encoding="utf-8") as file:
+        return [Row(row) for row in csv.DictReader(file)]
+
+
+@lru_cache
+def known_columns():
+    return {line.split()[0] for line in kvlab("list", "columns").stdout.splitlines() if line.startswith(" ")}
+
+
+def by_variant(rows):
+    """Without the A/A test, which has the baseline's name."""
+    return {row["variant"]: row for row in rows if row["verdict"] != "aa_test"}
 
 
 def write_table(path, rows):
@@ -67,6 +127,17 @@ def change_row(folder, **changes):
     return row["cell"]
 
 
+def change_json(path, change):
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value, indent=1))
+
+
+def cut_lines(path, count):
+    """Drops the last lines."""
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
+
+
 def cells_by_key(folder):
     rows = table(folder / "cells.csv")
     assert len({row["cell"] for row in rows}) == len(rows)
@@ -80,12 +151,16 @@ def lines_by_cell(path):
     return lines
 
 
-def assert_complete(folder, whole):
-    """Has the same cells as an uninterrupted run, each once, and samples of exactly these."""
+def assert_same_cells(folder, whole):
+    """As an uninterrupted run has, each once, and samples of exactly these."""
     assert set(cells_by_key(folder)) == set(cells_by_key(whole))
     for name in ("samples.csv", "growth.csv"):
         count = lambda where: {cell: len(lines) for cell, lines in lines_by_cell(where / name).items()}
         assert count(folder) == count(whole)
+
+
+def assert_complete(folder, whole):
+    assert_same_cells(folder, whole)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
     assert json.loads((folder / "env.json").read_text())["finished"]
 
@@ -100,8 +175,8 @@ def gpu_is_there():
 without_gpu = pytest.mark.skipif(gpu_is_there(), reason="this machine has a GPU")
 
 
-def assert_refused(done, *parts, lines=1):
-    """Exit 2, and one line that says all of the parts; a spec's mistake shows the place in two more."""
+def assert_refused(done, *parts, lines=1, out=None):
+    """Exit 2, and one line that says all of the parts; a spec's mistake shows the place in two more. Nothing is written to `out`."""
     assert done.returncode == 2, (done.returncode, done.stderr)
     text = [line for line in done.stderr.splitlines() if not line.startswith("[")]
     assert len(text) == lines, done.stderr
@@ -109,6 +184,7 @@ def assert_refused(done, *parts, lines=1):
     for part in parts:
         assert part in text[0], done.stderr
     assert done.stdout == ""
+    assert out is None or not out.exists()
 
 
 def no_file_beyond(size):

@@ -147,7 +147,7 @@ TEST(Summary, CountsDifferencesAndNoise) {
   EXPECT_NE(text.find("1 of 4 timed cells"), std::string::npos) << text;
 }
 
-// Of one experiment with more variants than there is room for, as many as there is room for.
+// The table of an experiment with many variants shows as many as there is room for.
 TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
   std::vector<results::Row> cells;
   for (int64_t tokens : {512, 1024}) {
@@ -162,7 +162,7 @@ TEST(Summary, OfManyVariantsIsATableAsLongAsThereIsRoom) {
   EXPECT_GE(lines_of(text).size(), cli::kSummaryLines - 2) << text;
 }
 
-// What a step reads of each tier has a table of its own, where there are several tiers, if it fits.
+// Tiers' reads have a table of their own if there are several tiers and it fits.
 TEST(Summary, ShowsTiers) {
   std::vector<results::Row> cells = cells_at({512});
   EXPECT_EQ(cli::summary(cells).find("a step reads"), std::string::npos);
@@ -197,7 +197,7 @@ TEST(Summary, OfManySweepPointsIsATableAnExperiment) {
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 20; ++i) lengths.push_back(512 * i);
   const std::string text = cli::summary(cells_at(lengths));
-  EXPECT_NE(text.find("19 of 20"), std::string::npos);  // of the variant that ran out of memory once
+  EXPECT_NE(text.find("19 of 20"), std::string::npos);  // the variant that ran out of memory once
   EXPECT_NE(text.find("0.52–"), std::string::npos);
   EXPECT_EQ(text.find("loss change"), std::string::npos);  // no cell has one
   EXPECT_LE(lines_of(text).size(), 16u);

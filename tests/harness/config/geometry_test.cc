@@ -2,38 +2,31 @@
 #include "harness/config/geometry.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+
+#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
 
 class GeometryFile : public testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove(path_); }
-
   config::Geometry read(const std::string& json) const {
     std::ofstream(path_) << json;
     return config::read_geometry(path_);
   }
 
-  std::string refusal(const std::string& json) const {
-    try {
-      read(json);
-    } catch (const std::invalid_argument& e) {
-      EXPECT_EQ(std::string(e.what()).rfind(path_ + ": ", 0), 0u) << e.what();
-      return e.what();
-    }
-    ADD_FAILURE() << "accepted " << json;
-    return "";
+  void expect_refused(const std::string& json, const std::string& part) const {
+    const std::string said = test::refusal([&] { read(json); });
+    EXPECT_TRUE(said.starts_with(path_ + ": ") && test::contains(said, part)) << json << ": " << said;
   }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / ("kvlab-geometry-" + std::to_string(getpid()) + ".json"))
-          .string();
+  const test::TempFolder folder_;
+  const std::string path_ = (folder_ / "config.json").string();
 };
 
 TEST_F(GeometryFile, HeadDimIsDividedOutWhereItIsNotStated) {
@@ -170,40 +163,32 @@ TEST_F(GeometryFile, WeightsAreParametersOfTheirDtype) {
 }
 
 TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
-  const auto contains = [](const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
   const std::string start = R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, )";
   for (const char* key : {"block_configs", "index_head_dim", "attention_chunk_size"})
-    contains(refusal(start + "\"" + key + "\": 1}"),
-             std::string("'") + key + "' changes what the layers keep");
+    expect_refused(start + "\"" + key + "\": 1}", std::string("'") + key + "' changes what the layers keep");
   EXPECT_EQ(read(start + R"("num_kv_shared_layers": 0, "is_encoder_decoder": false})").layers, 2);
-  contains(refusal(start + R"("layer_types": ["full_attention"]})"),
-           "'layer_types' must be a list of num_hidden_layers (2)");
-  contains(refusal(start + R"("layer_types": ["full_attention", "mystery"]})"), "has \"mystery\"");
-  contains(refusal(start + R"("layer_types": ["mamba", "mamba"]})"), "no layer keeps K and V");
-  contains(refusal(start + R"("layer_types": ["sliding_attention", "mamba"]})"),
-           "'sliding_window' is missing");
-  contains(refusal(start + R"("kv_lora_rank": 512})"), "'qk_rope_head_dim' is missing");
-  contains(refusal(start + R"("num_key_value_heads": [1, 2]})"), "must be a positive integer, not [1,2]");
+  expect_refused(start + R"("layer_types": ["full_attention"]})",
+                 "'layer_types' must be a list of num_hidden_layers (2)");
+  expect_refused(start + R"("layer_types": ["full_attention", "mystery"]})", "has \"mystery\"");
+  expect_refused(start + R"("layer_types": ["mamba", "mamba"]})", "no layer keeps K and V");
+  expect_refused(start + R"("layer_types": ["sliding_attention", "mamba"]})", "'sliding_window' is missing");
+  expect_refused(start + R"("kv_lora_rank": 512})", "'qk_rope_head_dim' is missing");
+  expect_refused(start + R"("num_key_value_heads": [1, 2]})", "must be a positive integer, not [1,2]");
 }
 
 TEST_F(GeometryFile, EveryMistakeIsNamed) {
-  const auto contains = [](const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
-  for (const char* text : {"", "{", "[]", "3", "\xff"}) contains(refusal(text), "not a JSON object");
-  contains(refusal("{}"), "'num_hidden_layers' is missing");
-  contains(refusal(R"({"num_hidden_layers": "2"})"), "must be a positive integer, not \"2\"");
-  contains(refusal(R"({"num_hidden_layers": 0})"), "must be a positive integer, not 0");
-  contains(refusal(R"({"num_hidden_layers": -1})"), "must be a positive integer, not -1");
-  contains(refusal(R"({"num_hidden_layers": 18446744073709551615})"), "must be a positive integer");
-  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4})"), "'hidden_size' is missing");
-  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 2})"),
-           "hidden_size (2) must be a multiple of num_attention_heads (4)");
-  contains(refusal(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 3,
-                       "head_dim": 8})"),
-           "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
+  for (const char* text : {"", "{", "[]", "3", "\xff"}) expect_refused(text, "not a JSON object");
+  expect_refused("{}", "'num_hidden_layers' is missing");
+  expect_refused(R"({"num_hidden_layers": "2"})", "must be a positive integer, not \"2\"");
+  expect_refused(R"({"num_hidden_layers": 0})", "must be a positive integer, not 0");
+  expect_refused(R"({"num_hidden_layers": -1})", "must be a positive integer, not -1");
+  expect_refused(R"({"num_hidden_layers": 18446744073709551615})", "must be a positive integer");
+  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4})", "'hidden_size' is missing");
+  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 2})",
+                 "hidden_size (2) must be a multiple of num_attention_heads (4)");
+  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 3,
+                       "head_dim": 8})",
+                 "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
 }
 
 TEST(Geometry, EveryPresetIsRead) {

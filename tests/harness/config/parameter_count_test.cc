@@ -2,7 +2,6 @@
 #include "harness/config/parameter_count.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <filesystem>
@@ -10,13 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/config/geometry.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
 
 using nlohmann::json;
 
-// What the published config.json has beyond the file of the same name in configs/models, which states the count.
+// The fields of the published config.json that the file of the same name in configs/models leaves out; it
+// states the count.
 struct Published {
   const char* preset;
   const char* more;
@@ -24,8 +25,6 @@ struct Published {
 
 class ParameterCount : public testing::TestWithParam<Published> {
  protected:
-  void TearDown() override { std::filesystem::remove(path_); }
-
   // The whole file, without the stated count.
   static json whole(const Published& model) {
     const std::string folder = KVLAB_SOURCE_DIR "/configs/models/";
@@ -40,9 +39,8 @@ class ParameterCount : public testing::TestWithParam<Published> {
     return config::read_geometry(path_);
   }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / ("kvlab-parameters-" + std::to_string(getpid()) + ".json"))
-          .string();
+  const test::TempFolder folder_;
+  const std::string path_ = (folder_ / "config.json").string();
 };
 
 TEST_P(ParameterCount, IsThatOfThePublishedModel) {

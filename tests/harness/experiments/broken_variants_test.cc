@@ -80,7 +80,7 @@ Codec make_coarse(const Stage&) {
   return codec;
 }
 
-// What h2o evicts in the place of what tova does.
+// The stage, evicting by h2o's rule instead of tova's.
 Stage as_h2o(const Stage& stage) {
   const int64_t budget = stage.integer("budget");
   Stage h2o = defaults(retention::h2o);

@@ -65,7 +65,7 @@ std::vector<double> perplexities(const model::Model& model, const measure::Passa
   return out;
 }
 
-constexpr double kFourDigits = 0.0006;  // of a perplexity below 10
+constexpr double kFourDigits = 0.0006;  // for a perplexity below 10
 
 TEST_F(QualityData, PerplexityOfPackedStories) {
   const Real stories = stories260k(200), baby = babyllama105(60);

@@ -1,5 +1,5 @@
-// What caches do to a model's predictions: the arithmetic, decode in lockstep and in chunks, and the model
-// that comes with kvlab.
+// The effect of caches on a model's predictions: the arithmetic, decode in lockstep and in chunks, and the
+// model that comes with kvlab.
 #include <cmath>
 #include <numeric>
 

@@ -24,7 +24,7 @@ class Stream : public testing::Test {
     for (int i = 0; i <= 100; ++i) ids_.push_back(static_cast<int>(bits() % 40));
   }
 
-  // Of the token after ids[last], where the model sees ids[first … last] from position 0 on.
+  // The loss of the token after ids[last], if the model sees ids[first … last] from position 0 on.
   double loss_alone(int64_t first, int64_t last) const {
     const auto n = static_cast<size_t>(last - first + 1);
     const std::vector<float> logits = model_.forward(std::span(ids_).subspan(static_cast<size_t>(first), n),
@@ -33,7 +33,7 @@ class Stream : public testing::Test {
     return -d.log_p[static_cast<size_t>(ids_[static_cast<size_t>(last + 1)])];
   }
 
-  // Of all 100 predictions, read with a cache `step` tokens at a time.
+  // The losses of all 100 predictions, read with a cache `step` tokens at a time.
   std::vector<double> cached_losses(const std::string& spec, int64_t step) const {
     memory::Ledger ledger;
     const auto cache = build_cache(parse_spec(spec), cache_shape(model_.config(), 1, 100), ledger);

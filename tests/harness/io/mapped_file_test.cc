@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
 #include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv {
 namespace {
@@ -18,15 +18,8 @@ namespace fs = std::filesystem;
 
 class Mapped : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kvlab-mapped-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    file_ = folder_ / "file";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_, file_;
+  const test::TempFolder folder_;
+  const fs::path file_ = folder_ / "file";
 };
 
 TEST_F(Mapped, AFileIsReadWhole) {
@@ -53,7 +46,7 @@ TEST_F(Mapped, AFileThatIsCutOffIsNamed) {
   const auto read_on = [&] {
     const io::MappedFile gone(file_), mapped(file_);
     fs::resize_file(file_, 0);
-    fs::remove_all(folder_);  // this process ends before TearDown
+    fs::remove_all(folder_.path());  // this process ends before TearDown
     volatile std::byte last = mapped.bytes().back();
     (void)last;
   };

@@ -2,11 +2,13 @@
 #include "harness/io/request_trace.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+
+#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv::io {
 namespace {
@@ -15,9 +17,6 @@ namespace fs = std::filesystem;
 
 class Traces : public testing::Test {
  protected:
-  void SetUp() override { fs::create_directories(folder_); }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::vector<Request> read(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name) << text;
     RequestTrace trace((folder_ / name).string());
@@ -26,17 +25,10 @@ class Traces : public testing::Test {
     return all;
   }
   std::string refusal(const std::string& name, const std::string& text) {
-    try {
-      read(name, text);
-    } catch (const std::invalid_argument& e) {
-      const std::string what = e.what();
-      EXPECT_EQ(what.find('\n'), std::string::npos) << what;
-      return what;
-    }
-    return "read";
+    return test::refusal([&] { read(name, text); });
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / ("kvlab_request_trace_" + std::to_string(::getpid()));
+  const test::TempFolder folder_;
 };
 
 void expect_request(const Request& r, double arrival_s, int64_t prompt, int64_t output) {

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -17,6 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/message_of.h"
+#include "tests/temp.h"
+
 namespace kv {
 namespace {
 
@@ -24,14 +26,6 @@ namespace fs = std::filesystem;
 
 class Safetensors : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kvlab-safetensors-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = folder_ / "t.safetensors";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   void write_raw(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
   void write_file(const std::string& header, size_t data_bytes, int64_t claimed = -1) {
     const uint64_t length = claimed < 0 ? header.size() : static_cast<uint64_t>(claimed);
@@ -39,15 +33,8 @@ class Safetensors : public testing::Test {
     std::memcpy(bytes.data(), &length, 8);
     write_raw(bytes + header + std::string(data_bytes, '\x01'));
   }
-  // The refusal's text; a test failure if the file is taken.
-  std::string refusal() {
-    try {
-      const io::SafetensorsFile file(path_);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "was not refused";
-    return "";
+  std::string refusal() const {
+    return test::refusal([&] { const io::SafetensorsFile file(path_); });
   }
   void expect_refused(const std::string& header, size_t data_bytes, const std::string& reason) {
     SCOPED_TRACE(header);
@@ -55,10 +42,10 @@ class Safetensors : public testing::Test {
     const std::string text = refusal();
     EXPECT_NE(text.find(reason), std::string::npos) << text;
     EXPECT_NE(text.find(path_.string()), std::string::npos) << text;
-    EXPECT_EQ(text.find('\n'), std::string::npos) << "must be one line: " << text;
   }
 
-  fs::path folder_, path_;
+  const test::TempFolder folder_;
+  fs::path path_ = folder_ / "t.safetensors";
 };
 
 std::string entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
@@ -81,7 +68,8 @@ TEST_F(Safetensors, RoundTripsBits) {
   EXPECT_EQ(std::memcmp(middle, &a[1], 8), 0);
   EXPECT_EQ(file.tensor("scalar").elements(), 1);
   EXPECT_EQ(file.tensor("empty").elements(), 0);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file was left behind";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1)
+      << "a temporary file was left behind";
 }
 
 TEST_F(Safetensors, ReadsHalvesAndBrainFloats) {
@@ -124,13 +112,8 @@ TEST_F(Safetensors, RangesOutsideATensorAreBugs) {
 
 TEST_F(Safetensors, AMissingTensorListsTheNames) {
   write_file(entry("F32", "[2]", "[0,8]"), 8);
-  try {
-    io::SafetensorsFile(path_).tensor("q");
-    FAIL();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_NE(std::string(error.what()).find("no tensor \"q\"; it has \"a\""), std::string::npos)
-        << error.what();
-  }
+  const std::string said = test::refusal([&] { io::SafetensorsFile(path_).tensor("q"); });
+  EXPECT_TRUE(test::contains(said, "no tensor \"q\"; it has \"a\"")) << said;
 }
 
 TEST_F(Safetensors, AnEmptyHeaderIsAFileWithoutTensors) {
@@ -140,7 +123,7 @@ TEST_F(Safetensors, AnEmptyHeaderIsAFileWithoutTensors) {
 
 TEST_F(Safetensors, RefusesWhatIsNoFile) {
   EXPECT_NE(refusal().find("No such file"), std::string::npos);
-  path_ = folder_;
+  path_ = folder_.path();
   EXPECT_NE(refusal().find("not a regular file"), std::string::npos);
   path_ = folder_ / "pipe";
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
@@ -254,7 +237,8 @@ TEST_F(Safetensors, AFailedWriteLeavesNothing) {
   EXPECT_THROW(io::write_safetensors(folder_ / "missing" / "t", tensors), std::runtime_error);
   fs::create_directory(folder_ / "taken");
   EXPECT_THROW(io::write_safetensors(folder_ / "taken", tensors), std::runtime_error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "only the folder `taken` may be there";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1)
+      << "only the folder `taken` may be there";
 }
 
 TEST_F(Safetensors, WritingNonsenseIsABug) {

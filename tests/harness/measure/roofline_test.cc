@@ -75,7 +75,7 @@ measure::AttendWork work_of(const std::string& spec) {
   return measure::attend_work(*filled.cache, filled.ids, filled.ledger);
 }
 
-// Of all layers: a score and a weighted value for each query head and row.
+// Summed over layers: a score and a weighted value for each query head and row.
 constexpr int64_t multiply_adds(int64_t rows) {
   return 2 * kShape.layers * kShape.q_heads * rows * kShape.head_dim;
 }
@@ -114,7 +114,7 @@ TEST(Work, TheScalarPathDecodesAllRows) {
   EXPECT_EQ(work_of("contiguous/q8_0").multiply_adds.floats, multiply_adds(kTokens));
 }
 
-// What hot attention is compared with reads each byte that attention reads, once.
+// The reference loop for hot attention reads each byte that attention reads, once.
 TEST(StoredRows, AreTheBytesThatAttentionReads) {
   for (const char* spec : {"contiguous", "contiguous(layout=bshd)/f16", "concat/q8_0", "doubling/q4_0",
                            "segmented(rows=16)/token(bits=3)", "paged(block=1,order=shuffled)/token(bits=4)",

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temp.h"
+
 namespace kv {
 namespace {
 
@@ -15,23 +17,16 @@ namespace fs = std::filesystem;
 
 class ControlGroups : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kvlab-groups-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   void write(const fs::path& file, const std::string& text) const {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text << "\n";
   }
   int64_t available(const std::string& membership) const {
     write("membership", membership);
-    return memory::cgroup_available_bytes(root_ / "membership", root_);
+    return memory::cgroup_available_bytes(root_ / "membership", root_.path());
   }
 
-  fs::path root_;
+  const test::TempFolder root_;
 };
 
 TEST_F(ControlGroups, NoLimit) {

@@ -17,15 +17,7 @@ std::vector<float> logits_of(const TinyHuggingFace& tiny, size_t chunk) {
   const TempFolder folder;
   tiny.write(folder.path());
   const model::Model model(folder.path().string());
-  const model::Model::Attention attention = model::full_attention(model.config());
-  const std::vector<int> ids = test::family_tokens();
-  std::vector<float> all;
-  for (size_t first = 0; first < ids.size(); first += chunk) {
-    const auto part = std::span(ids).subspan(first, std::min(chunk, ids.size() - first));
-    const std::vector<float> logits = model.forward(part, static_cast<int64_t>(first), attention);
-    all.insert(all.end(), logits.begin(), logits.end());
-  }
-  return all;
+  return test::run_in_chunks(model, test::family_tokens(), chunk);
 }
 
 std::vector<std::string> case_names() {

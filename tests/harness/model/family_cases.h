@@ -2,7 +2,6 @@
 // tensors from families/cases.json, weights by the rule that the script states, and the logits that transformers gave.
 #pragma once
 
-#include <algorithm>
 #include <numeric>
 
 #include "harness/io/safetensors.h"
@@ -60,13 +59,6 @@ inline std::vector<int> family_tokens() {
   std::vector<int> ids;
   for (int i = 0; i < 40; ++i) ids.push_back(i * i % 29);
   return ids;
-}
-
-inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double worst = a.size() == b.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
-  return worst;
 }
 
 }  // namespace kv::test

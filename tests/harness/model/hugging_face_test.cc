@@ -153,16 +153,7 @@ TEST_P(HuggingFaceForward, EqualsNaiveFp64) {
     want.insert(want.end(), logits.begin(), logits.end());
   }
   for (const size_t chunk : {size_t{1}, size_t{7}, ids.size()}) {
-    const model::Model::Attention attention = model::full_attention(model.config());
-    std::vector<float> got;
-    for (size_t first = 0; first < ids.size(); first += chunk) {
-      const auto part = std::span(ids).subspan(first, std::min(chunk, ids.size() - first));
-      const std::vector<float> logits = model.forward(part, static_cast<int64_t>(first), attention);
-      got.insert(got.end(), logits.begin(), logits.end());
-    }
-    ASSERT_EQ(got.size(), want.size());
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
+    const double worst = test::largest_difference(test::run_in_chunks(model, ids, chunk), want);
     EXPECT_LT(worst, 1e-4) << "chunk " << chunk;
     EXPECT_GT(worst, 1e-9) << "f32 cannot be this exact; chunk " << chunk;
   }

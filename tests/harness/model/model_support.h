@@ -2,8 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -12,10 +12,15 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "harness/model/model.h"
+#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv::test {
 
@@ -37,43 +42,30 @@ inline std::string read_all(const std::string& path) {
   return bytes.str();
 }
 
-// A file of these bytes that is gone when the object is.
-class TempFile {
- public:
-  explicit TempFile(const std::string& bytes) {
-    static int count = 0;
-    path_ = testing::TempDir() + "kvlab_" + std::to_string(getpid()) + "_" + std::to_string(count++);
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  ~TempFile() { std::filesystem::remove(path_); }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 template <typename T>
 void append_raw(std::string& bytes, const T* values, size_t n) {
   bytes.append(reinterpret_cast<const char*>(values), n * sizeof(T));
 }
 
-// The message of the std::invalid_argument that `f` throws; empty, and a failure, if it throws none.
-template <typename F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
+// All logits [tokens, vocabulary], `chunk` tokens a call.
+inline std::vector<float> run_in_chunks(const model::Model& model, std::span<const int> ids, size_t chunk) {
+  const model::Model::Attention attention = model::full_attention(model.config());
+  std::vector<float> logits;
+  for (size_t first = 0; first < ids.size(); first += chunk) {
+    const auto step = ids.subspan(first, std::min(chunk, ids.size() - first));
+    const std::vector<float> part = model.forward(step, static_cast<int64_t>(first), attention);
+    logits.insert(logits.end(), part.begin(), part.end());
   }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
+  return logits;
 }
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+// Infinite for unequal sizes.
+template <class Want>
+double largest_difference(const std::vector<float>& got, const std::vector<Want>& want) {
+  double worst = got.size() == want.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
+    worst = std::max(worst, std::abs(double{got[i]} - double{want[i]}));
+  return worst;
 }
 
 // A llama2.c v0 model with random weights. `vocab` < 0 writes a classifier of its own.

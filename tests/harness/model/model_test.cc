@@ -10,7 +10,9 @@ namespace kv::model_test {
 namespace {
 
 using test::contains;
+using test::largest_difference;
 using test::refusal;
+using test::run_in_chunks;
 using test::TempFile;
 using test::TinyModel;
 
@@ -124,26 +126,6 @@ std::vector<int> some_tokens(int n, int vocab) {
   std::vector<int> ids;
   for (int i = 0; i < n; ++i) ids.push_back(static_cast<int>(bits() % static_cast<unsigned>(vocab)));
   return ids;
-}
-
-// All logits, `chunk` tokens a call.
-std::vector<float> run_in_chunks(const model::Model& model, std::span<const int> ids, size_t chunk) {
-  const model::Model::Attention attention = model::full_attention(model.config());
-  std::vector<float> logits;
-  for (size_t first = 0; first < ids.size(); first += chunk) {
-    const auto step = ids.subspan(first, std::min(chunk, ids.size() - first));
-    const std::vector<float> part = model.forward(step, static_cast<int64_t>(first), attention);
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
-  return logits;
-}
-
-double largest_difference(const std::vector<float>& got, const std::vector<double>& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double worst = 0;
-  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
-    worst = std::max(worst, std::abs(got[i] - want[i]));
-  return worst;
 }
 
 class TinyForward : public testing::TestWithParam<TinyModel> {};

@@ -148,23 +148,4 @@ struct TinyHuggingFace {
   std::mt19937 bits_{5};
 };
 
-// A folder of its own that is gone when the object is.
-class TempFolder {
- public:
-  TempFolder() {
-    static int count = 0;
-    path_ = std::filesystem::path(testing::TempDir()) /
-            ("kvlab_folder_" + std::to_string(getpid()) + "_" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace kv::test

@@ -81,7 +81,7 @@ TEST(HitRates, OfOnePassAreThoseOfEveryCacheSimulated) {
   }
 }
 
-// What a cache may hold after each use is tried out: every subset of at most `capacity` blocks.
+// Tries every content of the cache after each use: every subset of at most `capacity` blocks.
 int64_t best_of_all(const std::vector<int32_t>& uses, size_t capacity) {
   std::map<std::set<int32_t>, int64_t> states{{{}, 0}};
   for (const int32_t use : uses) {

@@ -224,7 +224,7 @@ TEST(Replay, TakesTheTimeOfItsSteps) {
 }
 
 TEST(RowAllocator, CountsWhatCachesHold) {
-  // What the closed form says of real caches of these lengths.
+  // The closed form of real caches of these lengths.
   const std::vector<int64_t> lengths{1, 15, 16, 17, 500, 1000};
   const CacheShape shape{.layers = kLayers,
                          .q_heads = kHeads,
@@ -299,7 +299,7 @@ TEST(RequestSource, DrawsArrivalsOfTheRateAndSpreadThatAreAsked) {
       squares += gap * gap;
     }
     EXPECT_EQ(given, 20001);
-    // Of 20,000 gaps, standard errors are 1.4 % of the mean at cv 2, and about as much of cv.
+    // With 20,000 gaps, standard errors are 1.4 % of the mean at cv 2, and about as much of cv.
     EXPECT_NEAR(sum / 20000, 0.5, 0.025) << text;
     EXPECT_NEAR(std::sqrt(squares / 20000 - 0.25) / 0.5, arrivals.cv, 0.08 * arrivals.cv) << text;
   }

@@ -19,6 +19,11 @@ def arrays():
     return step(np.random.default_rng(1), 3)
 
 
+def refuses(kind, line, call, *arguments, **options):
+    with pytest.raises(kind, match=line):
+        call(*arguments, **options)
+
+
 def strided(array):
     return np.repeat(array, 2, axis=2)[:, :, ::2]
 
@@ -89,50 +94,40 @@ def test_an_output_must_be_writable(made, arrays):
     q, k, v = arrays
     out = np.zeros_like(q)
     out.flags.writeable = False
-    with pytest.raises(ValueError, match="out is read-only"):
-        made.step(made.add_sequence(), 0, q, k, v, out=out)
+    refuses(ValueError, "out is read-only", made.step, made.add_sequence(), 0, q, k, v, out=out)
     for array in (q, k, v):
         array.flags.writeable = False
     made.step(0, 0, q, k, v)
 
 
 def test_an_empty_step_is_refused(made):
-    with pytest.raises(ValueError, match=r"q has the shape \(4, 0, 32\).* n of at least 1"):
-        made.step(made.add_sequence(), 0, *step(np.random.default_rng(1), 0))
+    refuses(ValueError, r"q has the shape \(4, 0, 32\).* n of at least 1", made.step, made.add_sequence(), 0, *step(np.random.default_rng(1), 0))
 
 
-@pytest.mark.parametrize(
-    "spec, line",
-    [
-        ("contigous", "contiguous"),
-        ("", "."),
-        ("paged(block=16)/kivi", "would cut the codec's groups"),
-        ("contiguous/f32/ring(window=0)", "window"),
-        ("contiguous + 9:contiguous/f16", "there is no layer 9"),
-        ("contiguous/f32/ring(window=model)", "window"),
-    ],
-)
+@pytest.mark.parametrize("spec, line", [
+    ("contigous", "contiguous"),
+    ("", "."),
+    ("paged(block=16)/kivi", "would cut the codec's groups"),
+    ("contiguous/f32/ring(window=0)", "window"),
+    ("contiguous + 9:contiguous/f16", "there is no layer 9"),
+    ("contiguous/f32/ring(window=model)", "window"),
+])
 def test_a_bad_spec_is_refused(spec, line):
-    with pytest.raises(ValueError, match=line):
-        cache(spec)
+    refuses(ValueError, line, cache, spec)
 
 
-@pytest.mark.parametrize(
-    "change, line",
-    [
-        ({"layers": 0}, "layers must be at least 1"),
-        ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
-        ({"head_dim": 30}, "head_dim must be a multiple of 8"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
-        ({"max_tokens": 2**62}, "no machine holds that"),
-        ({"max_sequences": -1}, "max_sequences must be at least 1"),
-        ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
-        ({"windows": [4, -1]}, "a window of -1 tokens"),
-    ],
-)
+@pytest.mark.parametrize("change, line", [
+    ({"layers": 0}, "layers must be at least 1"),
+    ({"q_heads": 3}, r"q_heads \(3\) must be a multiple of kv_heads \(2\)"),
+    ({"head_dim": 30}, "head_dim must be a multiple of 8"),
+    ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    ({"max_tokens": 2**62}, "no machine holds that"),
+    ({"max_sequences": -1}, "max_sequences must be at least 1"),
+    ({"windows": [4]}, "windows has 1 entries; one for each of 2 layers"),
+    ({"windows": [4, -1]}, "a window of -1 tokens"),
+])
 def test_a_bad_geometry_is_refused(change, line):
-    with pytest.raises(ValueError, match=line):
-        cache(**change)
+    refuses(ValueError, line, cache, **change)
 
 
 def test_too_big_for_the_machine():
@@ -143,75 +138,56 @@ def test_too_big_for_the_machine():
 
 def test_sequences_and_layers_that_are_not_there(made, arrays):
     q, k, v = arrays
-    with pytest.raises(ValueError, match=re.escape("no sequence 0; add_sequence() makes one")):
-        made.step(0, 0, q, k, v)
+    refuses(ValueError, re.escape("no sequence 0; add_sequence() makes one"), made.step, 0, 0, q, k, v)
     first, second = made.add_sequence(), made.add_sequence()
-    with pytest.raises(ValueError, match="no sequence 7; there are: 0, 1"):
-        made.tokens(7)
-    with pytest.raises(ValueError, match="max_sequences = 2"):
-        made.add_sequence()
-    with pytest.raises(ValueError, match="max_sequences = 2"):
-        made.fork(first)
-    with pytest.raises(ValueError, match="layer 2 is none: there are 0 to 1"):
-        made.step(first, 2, q, k, v)
-    with pytest.raises(ValueError, match="kv_head -1 is none"):
-        made.kept(first, 0, -1)
+    refuses(ValueError, "no sequence 7; there are: 0, 1", made.tokens, 7)
+    refuses(ValueError, "max_sequences = 2", made.add_sequence)
+    refuses(ValueError, "max_sequences = 2", made.fork, first)
+    refuses(ValueError, "layer 2 is none: there are 0 to 1", made.step, first, 2, q, k, v)
+    refuses(ValueError, "kv_head -1 is none", made.kept, first, 0, -1)
     twice = [np.stack([array, array]) for array in arrays]
-    with pytest.raises(ValueError, match="sequence 1 is given twice"):
-        made.step([second, second], 0, *twice)
-    with pytest.raises(TypeError, match="sequence: a number"):
-        made.step("0", 0, q, k, v)
-    with pytest.raises(TypeError, match="sequence: a number"):
-        made.step([], 0, q, k, v)
+    refuses(ValueError, "sequence 1 is given twice", made.step, [second, second], 0, *twice)
+    refuses(TypeError, "sequence: a number", made.step, "0", 0, q, k, v)
+    refuses(TypeError, "sequence: a number", made.step, [], 0, q, k, v)
     made.release(second)
-    with pytest.raises(ValueError, match="no sequence 1"):
-        made.release(second)
+    refuses(ValueError, "no sequence 1", made.release, second)
 
 
 def test_more_tokens_than_there_is_room_for(made):
     random = np.random.default_rng(1)
     sequence = made.add_sequence()
     made.step(sequence, 0, *step(random, 90))
-    with pytest.raises(ValueError, match="sequence 0 has 90 tokens in layer 0; 7 more are past max_tokens = 96"):
-        made.step(sequence, 0, *step(random, 7))
+    refuses(ValueError, "sequence 0 has 90 tokens in layer 0; 7 more are past max_tokens = 96", made.step, sequence, 0, *step(random, 7))
     made.step(sequence, 0, *step(random, 6))
 
 
 def test_queries_of_tokens_that_are_not_kept(made, arrays):
     q, k, v = arrays
     sequence = made.add_sequence()
-    with pytest.raises(ValueError, match="keeps fewer than the 3 that q asks for"):
-        made.attend(sequence, 0, q)
+    refuses(ValueError, "keeps fewer than the 3 that q asks for", made.attend, sequence, 0, q)
     made.append(sequence, 0, k, v)
     made.truncate(sequence, 0)
-    with pytest.raises(ValueError, match="keeps fewer"):
-        made.attend(sequence, 0, q)
+    refuses(ValueError, "keeps fewer", made.attend, sequence, 0, q)
     ring = cache("contiguous/f32/ring(window=2)")
-    with pytest.raises(ValueError, match=r"use step\(\)"):
-        ring.append(ring.add_sequence(), 0, k, v)
+    refuses(ValueError, r"use step\(\)", ring.append, ring.add_sequence(), 0, k, v)
     cut = cache("contiguous/f32/snapkv(budget=8,window=4)")
     prompt = step(np.random.default_rng(1), 40)
     cut.step(cut.add_sequence(), 0, *prompt)
-    with pytest.raises(ValueError, match="keeps fewer than the 40"):
-        cut.attend(0, 0, prompt[0])
+    refuses(ValueError, "keeps fewer than the 40", cut.attend, 0, 0, prompt[0])
 
 
 def test_a_pool_that_is_used_up():
     made = cache("paged(block=16,pool=2)", layers=1)
-    with pytest.raises(MemoryError, match="out of blocks: the pool has 2"):
-        made.step(made.add_sequence(), 0, *step(np.random.default_rng(1), 40))
+    refuses(MemoryError, "out of blocks: the pool has 2", made.step, made.add_sequence(), 0, *step(np.random.default_rng(1), 40))
     assert made.tokens(0) == 0
 
 
 def test_files_that_cannot_be(made, tmp_path):
-    with pytest.raises((ValueError, RuntimeError), match="nowhere"):
-        made.load(tmp_path / "nowhere")
+    refuses((ValueError, RuntimeError), "nowhere", made.load, tmp_path / "nowhere")
     (tmp_path / "text").write_text("text")
-    with pytest.raises(ValueError, match="text"):
-        made.load(tmp_path / "text")
+    refuses(ValueError, "text", made.load, tmp_path / "text")
     made.add_sequence()
-    with pytest.raises(RuntimeError, match="missing"):
-        made.save(0, tmp_path / "missing" / "file")
+    refuses(RuntimeError, "missing", made.save, 0, tmp_path / "missing" / "file")
 
 
 def test_a_closed_cache(arrays):

@@ -63,7 +63,7 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
     try:
         made = cache(f"{placement}/f32/{RETENTIONS[retention]}")
     except ValueError as refusal:
-        own = "snapkv" if retention == "pyramid" else retention  # what its layers have
+        own = "snapkv" if retention == "pyramid" else retention  # retention of its layers
         assert f"retention '{own}'" in str(refusal)
         assert placement == "tiered" or retention == "ada" and placement in ("doubling", "segmented")
         return
@@ -77,7 +77,7 @@ def test_what_is_kept_is_what_is_attended_to(random, placement, retention):
         assert all(tokens.max() == token and len(set(tokens)) == len(tokens) for tokens in kept)
         assert error(out, attention(q[:, token : token + 1], k, v, [[tokens] for tokens in kept])) < 1e-6
     sizes = {"full": [80] * 2, "ring": [26] * 2, "h2o": [24] * 2, "snapkv": [32 + 40] * 2, "duo": [26, 80], "expected": [20 + 40] * 2,
-             "pyramid": [32 + 40] * 2}  # of two layers the first has 8 + 24 rows, the second 8 + 8
+             "pyramid": [32 + 40] * 2}  # the first of two layers has 8 + 24 rows, the second 8 + 8
     if retention == "ada":
         assert sum(map(len, kept)) == 2 * (32 + 40)
     else:

@@ -74,14 +74,11 @@ def test_a_committed_run_is_loaded():
     assert math.isclose(sizes["contiguous"] / sizes["contiguous/f16"], 2)
 
 
-@pytest.mark.parametrize(
-    "config, line",
-    [
-        ({**CONFIG, "sweep": {"variants": ["contigous"]}}, "contiguous"),
-        ({**CONFIG, "speed": 1}, "speed"),
-        ("configs/quickstrat.toml", "configs/quickstart.toml"),
-    ],
-)
+@pytest.mark.parametrize("config, line", [
+    ({**CONFIG, "sweep": {"variants": ["contigous"]}}, "contiguous"),
+    ({**CONFIG, "speed": 1}, "speed"),
+    ("configs/quickstrat.toml", "configs/quickstart.toml"),
+])
 def test_a_mistake_is_the_programs_line(config, line, tmp_path):
     with pytest.raises(ValueError, match=line):
         kvlab.run(config, out=tmp_path / "out")

@@ -107,7 +107,7 @@ TEST(Value, WhatIsNotFiniteIsAbsent) {
   EXPECT_EQ(status, results::Status::kOutOfMemory);
 }
 
-// Of the steps of one repetition; of each kind its own.
+// Each kind of step has medians of its own.
 TEST(BenchmarkJson, HasTheMedianOfARepetition) {
   std::vector<results::Row> samples;
   for (const double us : {5.0, 1.0, 9.0, 2.0, 4.0}) {
@@ -277,7 +277,8 @@ TEST(Table, AgreesWithTheCommittedRuns) {
   EXPECT_GE(found.size(), 9u);
 }
 
-// What pandas, polars, R's readr and data.table take for a missing value by default, or people do, in any case.
+// No text is one that pandas, polars, R's readr and data.table, or people, take for a missing value, in any
+// case.
 TEST(Schema, WritesNoTextThatReadersTakeForMissing) {
   const std::set<std::string> missing{"",    "na",   "n/a",    "#n/a",    "#n/a n/a", "#na",      "<na>",
                                       "nan", "-nan", "null",   "none",    "-",        ".",        "nil",

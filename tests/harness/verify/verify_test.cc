@@ -91,7 +91,7 @@ class FakeCache : public Cache {
 
 class Verify : public testing::Test {
  protected:
-  // What an exact kernel makes of the rows as they are stored.
+  // The result of an exact kernel over the rows as stored.
   void attend() {
     q_.assign(kLayers * kQHeads * kDim, 0.0f);
     out_ = q_;
@@ -136,7 +136,7 @@ class Verify : public testing::Test {
   std::vector<float> q_, out_;
 };
 
-constexpr double kRounding = 1e-7;  // of an output to f32
+constexpr double kRounding = 1e-7;  // rounding an output to f32
 
 TEST_F(Verify, AnExactCacheHasNoError) {
   attend();
@@ -151,7 +151,8 @@ TEST_F(Verify, AnExactCacheHasNoError) {
   EXPECT_NEAR(e.metric("err_cosine"), 1, 1e-12);
 }
 
-// What a window hides is no error of a cache that forgets it, and one that attends to more is compared with all tokens.
+// Tokens hidden by a window count as no error of a cache that forgets them; a cache that attends to more is
+// compared with all tokens.
 TEST_F(Verify, AModelsWindowIsNoErrorOfItsCache) {
   evict(0), evict(0);
   attend();

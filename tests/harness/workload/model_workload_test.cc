@@ -9,6 +9,7 @@
 namespace kv::model_workload_test {
 namespace {
 
+using test::largest_difference;
 using test::TempFile;
 using test::TinyModel;
 
@@ -23,14 +24,6 @@ Qkv read(const workload::Workload& workload, int layer, int64_t first, int64_t n
              std::vector<float>(size(shape.kv_heads))};
   workload.read(sequence, layer, first, n, out.q.data(), out.k.data(), out.v.data());
   return out;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    worst = std::max(worst, std::abs(double{a[i]} - b[i]));
-  return worst;
 }
 
 // One head's row of a [heads, n, head_dim] tensor.

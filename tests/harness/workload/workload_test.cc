@@ -3,7 +3,6 @@
 #include "harness/workload/workload.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,8 @@
 
 #include "harness/io/safetensors.h"
 #include "harness/verify/reference/attention.h"
+#include "tests/message_of.h"
+#include "tests/temp.h"
 
 namespace kv::workload_test {
 namespace {
@@ -294,14 +295,6 @@ TEST(Workload, MistakesAreNamed) {
 class DumpTest : public testing::Test {
  protected:
   using Shape = std::vector<int64_t>;
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "kvlab-dump-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = (folder_ / "dump.safetensors").string();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   static std::vector<float> ramp(const Shape& shape) {
     std::vector<float> x(
         static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>())));
@@ -313,23 +306,13 @@ class DumpTest : public testing::Test {
     const io::NamedTensor tensors[] = {{"q", q, q_values}, {"k", k, k_values}, {"v", v, v_values}};
     io::write_safetensors(path_, tensors);
   }
-  std::string refusal() {
-    try {
-      workload::open_dump(path_);
-    } catch (const std::invalid_argument& error) {
-      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-      return error.what();
-    }
-    ADD_FAILURE() << "was not refused";
-    return "";
-  }
   void expect_refused(const std::string& reason) {
-    const std::string text = refusal();
+    const std::string text = test::refusal([&] { workload::open_dump(path_); });
     EXPECT_NE(text.find(reason), std::string::npos) << text;
   }
 
-  std::filesystem::path folder_;
-  std::string path_;
+  const test::TempFolder folder_;
+  const std::string path_ = (folder_ / "dump.safetensors").string();
 };
 
 TEST_F(DumpTest, ReadsSlicesOfEveryHead) {

@@ -1,8 +1,6 @@
 // The kernels of integer codes against the FP64 oracle on the stored values, on every instruction set of this
 // machine: every layout, rows that fill vectors, half of one and several, and every number of queries at
 // once.
-#include <omp.h>
-
 #include "tests/kernels/cpu/attention_support.h"
 
 namespace kv::attention_codes_test {
@@ -10,21 +8,14 @@ namespace {
 
 using namespace test;
 
-constexpr Encoding token(int bits, bool affine) {
-  return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
-}
-constexpr Encoding channel(int bits) {
-  return {.format = Format::kChannel, .bits = static_cast<uint8_t>(bits), .group = 32, .affine = true};
-}
-
 struct Codec {
   const char* name;
   Encoding k, v;
 };
 
 const Codec kCodecs[] = {
-    {"q8_0", {.format = Format::kQ8_0, .bits = 8}, {.format = Format::kQ8_0, .bits = 8}},
-    {"q4_0", {.format = Format::kQ4_0, .bits = 4}, {.format = Format::kQ4_0, .bits = 4}},
+    {"q8_0", kQ8, kQ8},
+    {"q4_0", kQ4, kQ4},
     {"token8", token(8, false), token(8, false)},
     {"token4", token(4, true), token(4, false)},
     {"token2", token(2, false), token(2, true)},
@@ -42,15 +33,9 @@ struct Case {
 const Case kCases[] = {{1, 128, 513}, {4, 128, 200}, {2, 64, 130},  {7, 128, 96}, {4, 64, 37}, {1, 256, 75},
                        {4, 256, 65},  {3, 192, 70},  {1, 512, 130}, {4, 32, 129}, {4, 96, 77}};
 
-// K and V of one head, with a gap between units.
-struct Rows {
-  Rows(const Codec& codec, const Case& c, int64_t gap = 0)
-      : k(codec.k, c.head_dim, gaussian(c.rows * c.head_dim, 1), gap),
-        v(codec.v, c.head_dim, gaussian(c.rows * c.head_dim, 2), gap),
-        span{.k = k.side, .v = v.side, .rows = c.rows} {}
-  Stored k, v;
-  Span span;
-};
+StoredRows rows_of(const Codec& codec, const Case& c, int64_t gap = 0) {
+  return {codec.k, codec.v, c.head_dim, c.rows, gap};
+}
 
 std::vector<float> queries(const Case& c) { return gaussian(int64_t{c.group} * c.head_dim, 3); }
 
@@ -66,10 +51,10 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, Codes, every_isa(), isa_name);
 TEST_P(Codes, AgreeWithFp64) {
   for (const Codec& codec : kCodecs) {
     for (const Case& c : kCases) {
-      const Rows rows(codec, c);
+      const StoredRows rows = rows_of(codec, c);
       const auto q = queries(c);
       const auto want = attended_fp64(rows.k.decoded(), rows.v.decoded(), c.head_dim, q);
-      EXPECT_LT(relative_error(attended({&rows.span, 1}, c.head_dim, q), want), 2e-4) << describe(codec, c);
+      EXPECT_LT(relative_error(attended(rows.whole, c.head_dim, q), want), 2e-4) << describe(codec, c);
     }
   }
 }
@@ -78,36 +63,20 @@ TEST_P(Codes, AgreeWithFp64) {
 TEST_P(Codes, WhereRowsLieChangesNoBit) {
   for (const Codec& codec : kCodecs) {
     for (const Case& c : kCases) {
-      const Rows close(codec, c), far(codec, c, 24);
+      const StoredRows close = rows_of(codec, c), far = rows_of(codec, c, 24);
       const auto q = queries(c);
-      std::vector<Span> cut;
-      const int64_t step = 32;
-      for (int64_t row = 0; row < c.rows; row += step) {
-        const auto moved = [&](Side side) {
-          side.data += row / side.encoding.group * side.stride;
-          side.meta += row / side.encoding.group * side.meta_stride;
-          return side;
-        };
-        cut.push_back({moved(far.k.side), moved(far.v.side), std::min(step, c.rows - row)});
-      }
-      expect_same_bits(attended(cut, c.head_dim, q), attended({&close.span, 1}, c.head_dim, q),
+      expect_same_bits(attended(far.cut(32), c.head_dim, q), attended(close.whole, c.head_dim, q),
                        describe(codec, c));
     }
   }
 }
 
 TEST_P(Codes, ThreadsChangeNoBit) {
-  const int threads = omp_get_max_threads();
   const Case c{4, 128, 1700};
+  const auto q = queries(c);
   for (const Codec& codec : kCodecs) {
-    const Rows rows(codec, c);
-    const auto q = queries(c);
-    omp_set_num_threads(1);
-    const auto one = attended({&rows.span, 1}, c.head_dim, q);
-    omp_set_num_threads(3);
-    const auto three = attended({&rows.span, 1}, c.head_dim, q);
-    omp_set_num_threads(threads);
-    expect_same_bits(one, three, codec.name);
+    const StoredRows rows = rows_of(codec, c);
+    expect_threads_change_no_bit([&] { return attended(rows.whole, c.head_dim, q); }, codec.name);
   }
 }
 

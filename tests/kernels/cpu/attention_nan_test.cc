@@ -9,20 +9,13 @@ using namespace test;
 
 constexpr int kHeadDim = 64, kRows = 150, kGroup = 2;
 
-const Encoding kEncodings[] = {{.format = Format::kF32, .bits = 32},
-                               {.format = Format::kF16, .bits = 16},
-                               {.format = Format::kBf16, .bits = 16},
-                               {.format = Format::kFp8E4M3, .bits = 8},
-                               {.format = Format::kFp8E5M2, .bits = 8},
-                               {.format = Format::kQ8_0, .bits = 8},
-                               {.format = Format::kQ4_0, .bits = 4},
-                               {.format = Format::kToken, .bits = 8},
-                               {.format = Format::kToken, .bits = 4, .affine = true}};
+const Encoding kEncodings[] = {kF32, kF16, kBf16,           kFp8E4M3,      kFp8E5M2,
+                               kQ8,  kQ4,  token(8, false), token(4, true)};
 
 std::vector<float> outputs(const Encoding& e, const std::vector<float>& q, const std::vector<float>& k,
                            const std::vector<float>& v) {
   StoredHead head(kHeadDim);
-  head.add(e, e, k, v);
+  head.add(e, k, v);
   return attended(head.spans, kHeadDim, q);
 }
 

@@ -1,7 +1,8 @@
-// What tests of attention share: rows of any format in memory of their own, and outputs beside FP64's.
+// Shared by tests of attention: rows of any format in memory of their own, and outputs beside FP64's.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
+#include "tests/kernels/format/unit.h"
 #include "tests/normal.h"
 
 namespace kv::test {
@@ -52,7 +54,7 @@ struct Stored {
     side.data = data.get();
     if (meta_bytes) side.meta = meta.get();
   }
-  // What attention should see.
+  // The rows that attention should see.
   std::vector<float> decoded() const {
     std::vector<float> rows(static_cast<size_t>(count * width));
     decode_rows(side, width, 0, count, rows.data());
@@ -64,9 +66,33 @@ struct Stored {
   std::unique_ptr<std::byte[]> data, meta;
 };
 
-// K and V of one head, span by span, and what they decode to.
+// Random K and V of one head, whole and in spans of `step` rows.
+struct StoredRows {
+  StoredRows(const Encoding& ke, const Encoding& ve, int head_dim, int64_t rows, int64_t gap = 0)
+      : k(ke, head_dim, gaussian(rows * head_dim, 1), gap),
+        v(ve, head_dim, gaussian(rows * head_dim, 2), gap),
+        whole{{.k = k.side, .v = v.side, .rows = rows}} {}
+  std::vector<Span> cut(int64_t step) const {
+    const auto moved = [](Side side, int64_t row) {
+      side.data += row / side.encoding.group * side.stride;
+      side.meta += row / side.encoding.group * side.meta_stride;
+      return side;
+    };
+    std::vector<Span> spans;
+    for (int64_t row = 0; row < k.count; row += step)
+      spans.push_back({moved(k.side, row), moved(v.side, row), std::min(step, k.count - row)});
+    return spans;
+  }
+  Stored k, v;
+  std::vector<Span> whole;
+};
+
+// K and V of one head, span by span, and the rows that they decode to.
 struct StoredHead {
   explicit StoredHead(int dim) : head_dim(dim) {}
+  void add(const Encoding& e, std::span<const float> keys, std::span<const float> values) {
+    add(e, e, keys, values);
+  }
   void add(const Encoding& ke, const Encoding& ve, std::span<const float> keys,
            std::span<const float> values) {
     const Stored& stored_k = store.emplace_back(ke, head_dim, keys);
@@ -84,8 +110,7 @@ struct StoredHead {
   std::vector<Span> spans;
 };
 
-// Runs the problems in a workspace of just the bytes that were asked for, where what is not written first
-// must not be read.
+// Runs the problems in a workspace of just the bytes that were asked for. Its bytes are set, so that a read before a write shows.
 inline void run_attention(std::span<const HeadQueries> problems, int head_dim) {
   const size_t bytes = attention_workspace_bytes(problems, head_dim), guard = 64;
   const std::unique_ptr<std::byte[], void (*)(void*)> workspace(
@@ -95,18 +120,26 @@ inline void run_attention(std::span<const HeadQueries> problems, int head_dim) {
   for (size_t i = bytes; i < bytes + guard; ++i) ASSERT_EQ(workspace[i], std::byte{0xa5});
 }
 
-// What attend() makes of q [group, n, head_dim], tokens being the last of all rows.
-inline std::vector<float> attended(std::span<const Span> spans, int head_dim, const std::vector<float>& q,
-                                   int64_t n = 1) {
+// The problem of q [group, n, head_dim], whose tokens are the last of all rows; `options` has the rest of it.
+inline HeadQueries problem_of(std::span<const Span> spans, int head_dim, const std::vector<float>& q,
+                              int64_t n, std::vector<float>& out, HeadQueries options = {}) {
   int64_t rows = 0;
   for (const Span& span : spans) rows += span.rows;
-  std::vector<float> out(q.size(), NAN);
-  const HeadQueries problem{.q = q.data(),
-                            .out = out.data(),
-                            .spans = spans,
-                            .group = static_cast<int>(std::ssize(q) / n / head_dim),
-                            .n = n,
-                            .visible = rows - n + 1};
+  out.assign(q.size(), NAN);
+  options.q = q.data();
+  options.out = out.data();
+  options.spans = spans;
+  options.group = static_cast<int>(std::ssize(q) / n / head_dim);
+  options.n = n;
+  options.visible = rows - n + 1;
+  return options;
+}
+
+// Its outputs.
+inline std::vector<float> attended(std::span<const Span> spans, int head_dim, const std::vector<float>& q,
+                                   int64_t n = 1, const HeadQueries& options = {}) {
+  std::vector<float> out;
+  const HeadQueries problem = problem_of(spans, head_dim, q, n, out, options);
   run_attention({&problem, 1}, head_dim);
   return out;
 }
@@ -140,6 +173,17 @@ inline void expect_same_bits(const std::vector<float>& a, const std::vector<floa
                              const std::string& what) {
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+template <class F>
+void expect_threads_change_no_bit(F run, const std::string& what) {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const std::vector<float> one = run();
+  omp_set_num_threads(3);
+  const std::vector<float> three = run();
+  omp_set_num_threads(threads);
+  expect_same_bits(one, three, what);
 }
 
 }  // namespace kv::test

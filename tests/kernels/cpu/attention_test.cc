@@ -2,8 +2,6 @@
 #include "kernels/attention.h"
 #include "kernels/piece_order.h"
 
-#include <omp.h>
-
 #include "kernels/math.h"
 #include "tests/kernels/cpu/attention_support.h"
 
@@ -27,7 +25,7 @@ struct Rows : StoredHead {
     for (int64_t row = 0; row < c.rows; row += span_rows) {
       const auto at = static_cast<size_t>(row * c.head_dim);
       const auto size = static_cast<size_t>(std::min(span_rows, c.rows - row) * c.head_dim);
-      add(e, e, std::span(keys).subspan(at, size), std::span(values).subspan(at, size));
+      add(e, std::span(keys).subspan(at, size), std::span(values).subspan(at, size));
     }
   }
 };
@@ -84,10 +82,6 @@ TEST_P(Attention, SpanBordersChangeNoBit) {
     }
   }
 }
-
-constexpr Encoding token(int bits) { return {Format::kToken, static_cast<uint8_t>(bits), 1, true}; }
-constexpr Encoding channel(int bits) { return {Format::kChannel, static_cast<uint8_t>(bits), 8, true}; }
-constexpr Encoding plain(Format format) { return {.format = format}; }
 
 // K and V of some heads, encoded: [blocks, heads, block] rows of each, or, with blocks as long as everything,
 // [heads, rows].
@@ -148,23 +142,19 @@ std::vector<float> attend_pool(const Pool& pool, int group, int64_t n, int64_t u
                         .group = group,
                         .n = n,
                         .visible = pool.rows - unseen - n + 1});
-  const size_t bytes = attention_workspace_bytes(problems, pool.head_dim);
-  std::unique_ptr<std::byte[], void (*)(std::byte*)> workspace(
-      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)),
-      [](std::byte* p) { std::free(p); });
-  attend(problems, pool.head_dim, workspace.get());
+  run_attention(problems, pool.head_dim);
   return out;
 }
 
 // Heads whose rows lie side by side in short spans are worked on in turns.
 TEST_P(Attention, HeadsInTurnsChangeNoBit) {
-  const std::pair<Encoding, Encoding> encodings[] = {{plain(Format::kF32), plain(Format::kF32)},
-                                                     {plain(Format::kF16), plain(Format::kBf16)},
-                                                     {plain(Format::kFp8E4M3), plain(Format::kFp8E4M3)},
-                                                     {plain(Format::kQ8_0), plain(Format::kQ4_0)},
-                                                     {token(8), token(4)},
-                                                     {channel(4), token(2)},
-                                                     {token(3), plain(Format::kF16)}};
+  const std::pair<Encoding, Encoding> encodings[] = {{kF32, kF32},
+                                                     {kF16, kBf16},
+                                                     {kFp8E4M3, kFp8E4M3},
+                                                     {kQ8, kQ4},
+                                                     {token(8, true), token(4, true)},
+                                                     {channel(4, 8), token(2, true)},
+                                                     {token(3, true), kF16}};
   struct Work {
     int heads, group;
     int64_t n;
@@ -186,13 +176,9 @@ TEST_P(Attention, PiecesChangeNoBit) {
     const auto q = queries(c);
     const auto want = run(c, rows, q);
     for (const int64_t length : {int64_t{kSplitRows}, int64_t{2 * kSplitRows}}) {
-      std::vector<float> out(q.size());
-      const HeadQueries problem{.q = q.data(),
-                                .out = out.data(),
-                                .spans = {},
-                                .group = c.group,
-                                .n = c.n,
-                                .visible = c.rows - c.n + 1};
+      std::vector<float> out;
+      HeadQueries problem = problem_of(rows.spans, c.head_dim, q, c.n, out);
+      problem.spans = {};  // they come piece by piece
       std::vector<std::byte> memory(PiecewiseAttention::workspace_bytes({&problem, 1}, c.head_dim) + 64);
       void* workspace = memory.data();
       size_t room = memory.size();
@@ -228,16 +214,10 @@ TEST(Attention, WorkspaceDoesNotGrowWithThePrompt) {
 }
 
 TEST_P(Attention, ThreadsChangeNoBit) {
-  const int threads = omp_get_max_threads();
   for (const Case& c : kCases) {
     const Rows rows(c, c.rows);
     const auto q = queries(c);
-    omp_set_num_threads(1);
-    const auto one = run(c, rows, q);
-    omp_set_num_threads(3);
-    const auto three = run(c, rows, q);
-    omp_set_num_threads(threads);
-    expect_same_bits(one, three, "rows " + std::to_string(c.rows));
+    expect_threads_change_no_bit([&] { return run(c, rows, q); }, "rows " + std::to_string(c.rows));
   }
 }
 
@@ -246,14 +226,7 @@ TEST_P(Attention, MassIsTheSumOfTheProbabilities) {
   const Rows rows(c, c.rows);
   const auto q = queries(c);
   std::vector<float> mass(static_cast<size_t>(c.rows), 0.0f);
-  std::vector<float> out(q.size());
-  const HeadQueries problem{.q = q.data(),
-                            .out = out.data(),
-                            .spans = rows.spans,
-                            .group = c.group,
-                            .visible = c.rows,
-                            .attention_weights = mass.data()};
-  run_attention({&problem, 1}, c.head_dim);
+  attended(rows.spans, c.head_dim, q, 1, {.spans = {}, .attention_weights = mass.data()});
   std::vector<double> want(mass.size(), 0.0);
   for (int g = 0; g < c.group; ++g) {
     const auto p = reference::attend({q.data() + g * c.head_dim, static_cast<size_t>(c.head_dim)}, rows.k,
@@ -281,9 +254,8 @@ TEST_P(Attention, HalfConversionEqualsTheScalarOneBitForBit) {
               {INFINITY, -INFINITY, 0.0f, -0.0f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f});
   from.resize(from.size() / 8 * 8);
   std::vector<uint16_t> to(from.size());
-  const Encoding half{.format = Format::kF16, .bits = 16};
   for (size_t i = 0; i < from.size(); i += 8)
-    encode_unit(half, 8, &from[i], reinterpret_cast<std::byte*>(&to[i]), nullptr);
+    encode_unit(kF16, 8, &from[i], reinterpret_cast<std::byte*>(&to[i]), nullptr);
   for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i], f32_to_f16(from[i])) << from[i];
 }
 
@@ -319,7 +291,8 @@ TEST(Isa, AnUnknownOneIsRefusedWithTheList) {
   EXPECT_EQ(cpu::active_isa(), cpu::available_isas().front());
 }
 
-// As windows of a text are read side by side. A team of one is where attention's own loops could end the caller's.
+// Callers run several attentions in an OpenMP loop, as over windows of a text. In a team of one, attention's
+// own loops could end the caller's.
 TEST_P(Attention, LoopsOfItsCallerGoOn) {
   const Case c{1, 64, 100, 1};
   const Rows rows(c, 100);

@@ -38,8 +38,8 @@ std::vector<Encoding> formats() {
   return all;
 }
 
-// What adversarial() leaves out: numbers that are none, one of them at every place that vectors treat apart,
-// and bit patterns of any kind.
+// Rows that adversarial() leaves out: NaN and infinities, one at every place that vectors treat apart, and
+// bit patterns of any kind.
 std::vector<Named> beyond_finite(size_t n, std::mt19937& rng) {
   std::vector<Named> all;
   Normal normal(rng());

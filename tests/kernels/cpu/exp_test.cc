@@ -45,7 +45,7 @@ TEST_P(Exp, IsWithinItsBoundAndNotFarBelowIt) {
   EXPECT_GE(worst, 0.25 * kBound);  // no f32 comes nearer than half a unit: the measure sees errors
 }
 
-// What the online softmax leans on: the largest score weighs exactly 1, and what is hidden exactly nothing.
+// The online softmax relies on it: the largest score weighs exactly 1, and a masked one exactly 0.
 TEST_P(Exp, TheEndsAreExact) {
   EXPECT_EQ(exponentials({0.0f, -0.0f, -INFINITY, -1000.0f, -3e38f}),
             (std::vector<float>{1.0f, 1.0f, 0.0f, 0.0f, 0.0f}));

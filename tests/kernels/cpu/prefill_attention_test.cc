@@ -1,15 +1,11 @@
 // Prefill's tiled attention against FP64 on the stored rows, and against itself: however rows are cut into
 // spans, prompts into chunks and work into tasks, on every instruction set of this machine.
-#include <omp.h>
-
 #include "tests/kernels/cpu/attention_support.h"
 
 namespace kv {
 namespace {
 
 using namespace test;
-
-constexpr Encoding kF32{};
 
 // A step of n tokens, the last of `rows` rows.
 struct Case {
@@ -36,29 +32,16 @@ struct Rows : StoredHead {
     }
     if (full < c.rows) {
       const int64_t count = c.rows - full;
-      add(kF32, kF32, piece(keys, full, count), piece(values, full, count));
+      add(kF32, piece(keys, full, count), piece(values, full, count));
     }
   }
 };
 
 std::vector<float> run(const Case& c, const Rows& rows, const std::vector<float>& q) {
-  std::vector<float> out(q.size(), NAN);
-  const HeadQueries problem{.q = q.data(),
-                            .out = out.data(),
-                            .spans = rows.spans,
-                            .group = c.group,
-                            .n = c.n,
-                            .visible = c.rows - c.n + 1};
-  run_attention({&problem, 1}, c.head_dim);
-  return out;
+  return attended(rows.spans, c.head_dim, q, c.n);
 }
 
 std::vector<float> queries(const Case& c) { return gaussian(c.group * c.n * c.head_dim, 3); }
-
-constexpr Encoding token(uint8_t bits, bool affine) { return {Format::kToken, bits, 1, affine}; }
-constexpr Encoding channel(uint8_t bits) { return {Format::kChannel, bits, 32, true}; }
-constexpr Encoding kF16{Format::kF16, 16}, kBf16{Format::kBf16, 16}, kE4M3{Format::kFp8E4M3, 8},
-    kE5M2{Format::kFp8E5M2, 8}, kQ8{Format::kQ8_0, 8}, kQ4{Format::kQ4_0, 4};
 
 // Tokens around the panels of 32, rows around the tiles of 64, groups around the 8 panels of a task.
 const Case kCases[] = {
@@ -74,7 +57,7 @@ const Case kCases[] = {
     {2, 24, 1100, 96},
     {2, 80, 130, 100, kF16, kF16},
     {2, 64, 130, 100, kBf16, kBf16},
-    {2, 64, 130, 100, kE4M3, kE5M2},
+    {2, 64, 130, 100, kFp8E4M3, kFp8E5M2},
     {2, 128, 130, 100, kQ8, kQ4},
     {2, 256, 130, 33, kQ4, kQ8},
     {2, 64, 130, 100, token(8, false), token(8, true)},
@@ -113,15 +96,10 @@ TEST_P(Prefill, SpanBordersChangeNoBit) {
 }
 
 TEST_P(Prefill, ThreadsChangeNoBit) {
-  const int threads = omp_get_max_threads();
   for (const Case& c : kCases) {
     const Rows rows(c, 50);
     const std::vector<float> q = queries(c);
-    omp_set_num_threads(1);
-    const std::vector<float> one = run(c, rows, q);
-    omp_set_num_threads(3);
-    expect_same_bits(run(c, rows, q), one, describe(c));
-    omp_set_num_threads(threads);
+    expect_threads_change_no_bit([&] { return run(c, rows, q); }, describe(c));
   }
 }
 
@@ -201,21 +179,14 @@ TEST_P(Prefill, IsWhatRunsFromThatManyTokensOn) {
 TEST_P(Prefill, MixesWithDecoding) {
   const Case cases[] = {{2, 64, 700, 1}, {2, 64, 90, 90}, {2, 64, 300, 1}, {2, 64, 500, 40}, {2, 64, 33, 33}};
   std::vector<Rows> rows;
-  std::vector<std::vector<float>> q, out;
+  std::vector<std::vector<float>> q, out(std::size(cases));
   std::vector<HeadQueries> problems;
   for (const Case& c : cases) {
     rows.emplace_back(c, 64);
     q.push_back(queries(c));
-    out.emplace_back(q.back().size());
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    problems.push_back({.q = q[i].data(),
-                        .out = out[i].data(),
-                        .spans = rows[i].spans,
-                        .group = cases[i].group,
-                        .n = cases[i].n,
-                        .visible = cases[i].rows - cases[i].n + 1});
-  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    problems.push_back(problem_of(rows[i].spans, 64, q[i], cases[i].n, out[i]));
   run_attention(problems, 64);
   for (size_t i = 0; i < rows.size(); ++i)
     expect_same_bits(out[i], run(cases[i], rows[i], q[i]), describe(cases[i]));

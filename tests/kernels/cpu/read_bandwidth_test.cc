@@ -1,4 +1,4 @@
-// What bandwidth is measured with reads all that it is given, and shares it out evenly.
+// The loop that measures bandwidth reads all of its input, and shares it evenly among threads.
 #include "kernels/cpu/ceilings/stream.h"
 
 #include <gtest/gtest.h>

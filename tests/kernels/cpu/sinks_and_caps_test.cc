@@ -18,9 +18,8 @@ struct Shape {
   Encoding encoding{};
 };
 
-const Shape kShapes[] = {
-    {4, 64, 1, 1},   {3, 16, 65, 1},  {4, 64, 700, 1},   {40, 16, 530, 1},
-    {2, 32, 100, 7}, {4, 64, 90, 90}, {2, 128, 600, 40}, {4, 64, 300, 1, {.format = Format::kF16}}};
+const Shape kShapes[] = {{4, 64, 1, 1},   {3, 16, 65, 1},  {4, 64, 700, 1},   {40, 16, 530, 1},
+                         {2, 32, 100, 7}, {4, 64, 90, 90}, {2, 128, 600, 40}, {4, 64, 300, 1, kF16}};
 
 struct Extras {
   std::vector<float> sinks;  // [group], or empty
@@ -70,25 +69,18 @@ StoredHead stored(const Shape& s) {
     const auto cut = [&, from = begin, to = end](const std::vector<float>& x) {
       return std::span(x).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from));
     };
-    head.add(s.encoding, s.encoding, cut(k), cut(v));
+    head.add(s.encoding, cut(k), cut(v));
   }
   return head;
 }
 
 std::vector<float> run(const Shape& s, const StoredHead& head, const std::vector<float>& q,
                        const Extras& extras, float* weights = nullptr) {
-  std::vector<float> out(q.size(), NAN);
-  const HeadQueries problem{.q = q.data(),
-                            .out = out.data(),
-                            .spans = head.spans,
-                            .group = s.group,
-                            .n = s.n,
-                            .visible = s.rows - s.n + 1,
-                            .sink_logits = extras.sinks.empty() ? nullptr : extras.sinks.data(),
-                            .score_cap = extras.cap,
-                            .attention_weights = weights};
-  run_attention({&problem, 1}, s.head_dim);
-  return out;
+  return attended(head.spans, s.head_dim, q, s.n,
+                  {.spans = {},
+                   .sink_logits = extras.sinks.empty() ? nullptr : extras.sinks.data(),
+                   .score_cap = extras.cap,
+                   .attention_weights = weights});
 }
 
 TEST_P(SinksAndCaps, AgreeWithFp64) {
@@ -127,7 +119,7 @@ TEST_P(SinksAndCaps, ASinkMayBeOfAnySize) {
   }
 }
 
-// What policies that score by attention are told: the rows' weights, which a sink takes its share of.
+// Policies that score by attention get the rows' weights, without the sink's share.
 TEST_P(SinksAndCaps, WeightsAreTheRowsShares) {
   for (const Shape& s : {kShapes[1], kShapes[2], kShapes[4]}) {
     const StoredHead head = stored(s);

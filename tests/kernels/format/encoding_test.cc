@@ -53,7 +53,7 @@ void for_each_unit(F check) {
 
 // ---- the packer ----
 
-// Where encoding.h says that bit `bit` of code i lies, derived again.
+// The place of bit `bit` of code i by encoding.h's description, derived again.
 int described_bit(int bits, int n, int i, int bit) {
   if (bits * n % 32 != 0 || (bits != 1 && bits != 2 && bits != 4 && bits != 8)) return i * bits + bit;
   const int words = n * bits / 32, word = i % words, slot = (i - word) / words;
@@ -206,7 +206,7 @@ TEST(Encoding, FiniteRowsStayFinite) {
 TEST(Encoding, TheSameRowsGiveTheSameBytes) {
   for_each_unit([](const Encoding& e, int d, const std::vector<float>& rows) {
     Unit a(e, d, rows), b(e, d);
-    std::fill(b.data.begin(), b.data.end(), std::byte{0xff});  // what lay there before does not matter
+    std::fill(b.data.begin(), b.data.end(), std::byte{0xff});  // earlier content does not matter
     std::fill(b.meta.begin(), b.meta.end(), std::byte{0xff});
     encode_unit(e, d, rows.data(), b.data.data(), b.meta.data());
     ASSERT_EQ(a.data, b.data);
@@ -289,7 +289,7 @@ TEST(Encoding, ConstantRowsAreExactWherePromised) {
   }
 }
 
-// What was decoded encodes to the same codes; scales may move by their last place.
+// Decoded rows encode to the same codes; scales may move by their last place.
 TEST(Encoding, EncodingIsIdempotent) {
   test::Normal normal(5);
   for (const Encoding& e : quantised()) {

@@ -60,7 +60,7 @@ TEST(Ggml, BlocksAreItsOwnByteForByteAndConvertBothWays) {
         from_ggml_blocks(e.format, d, blocks.data(), back.data.data(), back.meta.data());
         EXPECT_EQ(back.data, unit.data);
         EXPECT_EQ(back.meta, unit.meta);
-        // Where ggml itself stays within f16's and f32's ranges.
+        // Only if ggml itself stays within f16's and f32's ranges.
         float absmax = 0.0f;
         for (const float x : rows.values) absmax = std::max(absmax, std::fabs(x));
         if (absmax > 5e5f || (absmax > 0.0f && absmax < 1e-35f)) continue;

@@ -18,17 +18,20 @@ namespace kv::test {
 
 inline constexpr int kHeadDims[] = {8, 24, 32, 64, 96, 128, 256, 512};
 
-inline Encoding token(int bits, bool affine) {
+constexpr Encoding token(int bits, bool affine) {
   return {.format = Format::kToken, .bits = static_cast<uint8_t>(bits), .affine = affine};
 }
-inline Encoding channel(int bits, int group) {
+constexpr Encoding channel(int bits, int group = 32) {
   return {.format = Format::kChannel,
           .bits = static_cast<uint8_t>(bits),
           .group = static_cast<uint16_t>(group),
           .affine = true};
 }
-inline constexpr Encoding kFp8s[] = {{.format = Format::kFp8E4M3, .bits = 8},
-                                     {.format = Format::kFp8E5M2, .bits = 8}};
+inline constexpr Encoding kF32{}, kF16{.format = Format::kF16, .bits = 16},
+    kBf16{.format = Format::kBf16, .bits = 16};
+inline constexpr Encoding kFp8E4M3{.format = Format::kFp8E4M3, .bits = 8},
+    kFp8E5M2{.format = Format::kFp8E5M2, .bits = 8};
+inline constexpr Encoding kFp8s[] = {kFp8E4M3, kFp8E5M2};
 inline constexpr Encoding kQ8{.format = Format::kQ8_0, .bits = 8}, kQ4{.format = Format::kQ4_0, .bits = 4};
 
 // Formats of levels: all there are.

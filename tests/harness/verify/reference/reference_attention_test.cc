@@ -36,7 +36,7 @@ TEST(Reference, AgreesWithAHandComputedCase) {
 }
 
 TEST(Reference, ASinkTakesItsShareAndACapBendsScores) {
-  // As above, beside a sink of log 2: (e, 1, 2) / (e + 3).
+  // The same beside a sink of log 2: (e, 1, 2) / (e + 3).
   const std::vector<float> q = {1, 0, 0, 0}, k = {2, 9, 9, 9, 0, 5, 5, 5}, v = {1, 0, 0, 8, 0, 1, 0, 4};
   const double e = std::exp(1);
   const HeadResult with_sink = attend(q, k, v, 2, {.sink = std::log(2)});
@@ -44,7 +44,7 @@ TEST(Reference, ASinkTakesItsShareAndACapBendsScores) {
   EXPECT_NEAR(with_sink.probabilities[1], 1 / (e + 3), 1e-15);
   EXPECT_NEAR(with_sink.sink, 2 / (e + 3), 1e-15);
   EXPECT_NEAR(with_sink.out[3], (8 * e + 4) / (e + 3), 1e-14);
-  const double capped = std::exp(0.5 * std::tanh(2.0));  // of a score of 1; 0 stays 0
+  const double capped = std::exp(0.5 * std::tanh(2.0));  // a score of 1; 0 stays 0
   EXPECT_NEAR(attend(q, k, v, 2, {.cap = 0.5}).probabilities[0], capped / (capped + 1), 1e-15);
   EXPECT_NEAR(attend(q, k, v, 2, {.sink = std::log(2), .cap = 0.5}).sink, 2 / (capped + 3), 1e-15)
       << "a sink is not capped";

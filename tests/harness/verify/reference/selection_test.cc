@@ -37,7 +37,7 @@ TEST(ReferenceSelection, TopkByHand) {
   const Candidates of = *candidates_of("topk", {{"rows", 2}}, kHead);
   double sum = 0.0;
   for (const double weight : of.score) sum += weight;
-  EXPECT_NEAR(sum, 2.0, 1e-12);  // of both heads
+  EXPECT_NEAR(sum, 2.0, 1e-12);  // one for each of two heads
   // Scores of the heads, times sqrt(2): -1 2 5 10 3 and -2 -2 7 5 0.
   const double b = std::exp(-2 / std::sqrt(2.0));
   EXPECT_NEAR(of.score[3], 0.9614 + b * 0.7977, 5e-4);

@@ -69,7 +69,7 @@ def common_rows():
     yield np.zeros(LENGTH, F32)
     yield -np.zeros(LENGTH, F32)
     yield np.concatenate([np.zeros(16, F32), normal[:16]])
-    for top in (3.99, 4.0, 5.0, 7.0, 7.99):  # what a scale's power of two leaves beyond the largest element
+    for top in (3.99, 4.0, 5.0, 7.0, 7.99):  # around the range that a power-of-two scale leaves above the largest element
         row = normal.copy()
         row[5] = F32(-top)
         yield row

@@ -1,0 +1,63 @@
+"""Comments begin with their subject: at most 3 % open with Of, What, Where, As, Which or Whether."""
+
+import io
+import re
+import tokenize
+from collections import Counter
+
+from sources import CPP, PROJECT, sources
+
+OPENER = re.compile(r"(of|what|where|as|which|whether)\b", re.IGNORECASE)
+# Strings are matched so that what looks like a comment within one is passed over.
+CPP_TOKEN = re.compile(
+    r'R"(?P<delimiter>[^(\s"]*)\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-zA-Z])\'(?:\\.|[^\'\\\n])+\''
+    r"|//+(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/",
+    re.DOTALL,
+)
+
+
+def cpp_comments(text):
+    """Each line's comment: line number, whether it stands alone on its line, text."""
+    for match in CPP_TOKEN.finditer(text):
+        said = match["line"] if match["line"] is not None else match["block"]
+        if said is not None:
+            before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            yield text.count("\n", 0, match.start()) + 1, not before.strip(), said
+
+
+def python_comments(text):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], not token.line[: token.start[1]].strip(), token.string.lstrip("#")
+
+
+def comments(file, text):
+    """First words of comments: a run of lines with nothing else is one, and so is one behind code."""
+    previous = None
+    for line, alone, said in (python_comments if file.suffix == ".py" else cpp_comments)(text):
+        if not (alone and previous == line - 1):
+            yield line, said.strip()
+        previous = line if alone else None
+
+
+def openers(project):
+    """The number of comments, and of each file those that open with one of the words."""
+    count, found = 0, Counter()
+    for file in sources(project, CPP | {".py"}):
+        said = [text for _, text in comments(file, (project / file).read_text())]
+        count += len(said)
+        found[str(file)] += sum(bool(OPENER.match(text)) for text in said)
+    return count, +found
+
+
+def test_comments_open_with_their_subject():
+    count, found = openers(PROJECT)
+    assert found.total() <= 0.03 * count, f"{found.total()} of {count} comments: {dict(found.most_common())}"
+
+
+def test_openers_are_really_found(tmp_path):
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "a.cc").write_text(
+        'f("// Of text");  // what follows code\n// Whether alone,\n// as one run\n\nint x = 1\'000;  // Whatever\n')
+    (tmp_path / "plots" / "a.py").write_text('"# Of text"\nx = 1  # Where\n# A run\n# of two\n')
+    assert openers(tmp_path) == (5, {"plots/a.cc": 2, "plots/a.py": 1})
