@@ -14,6 +14,7 @@
 #include "harness/io/text.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
+#include "harness/measure/stage_columns.h"
 #include "harness/results/append_file.h"
 #include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
@@ -175,13 +176,15 @@ void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t 
   evaluation.outputs.push_back(std::move(outputs));
 }
 
-void name_cell(measure::Cell& cell, const memory::RunContext& context) {
+void name_cell(measure::Cell& cell, const memory::RunContext& context, bool supported) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const std::string variant = io::as_utf8(cell.spec.print());  // a spec may hold a path
+  const ModelShape shape = cache_shape_of(*cell.workload);
   cell.key = "eval dump " + variant;
   results::CellResult& row = cell.result;
   row.cell = cell.key;
   row.variant = variant;
+  measure::set_stages(row, cell.spec, supported ? &shape : nullptr);
   row.device = context.device();
   row.threads = context.threads();
   row.experiment = "eval";
@@ -245,9 +248,9 @@ std::vector<results::CellResult> run_eval(const EvalOptions& options) {
     measure::Cell cell;
     cell.spec = spec;
     cell.workload = dump;
-    name_cell(cell, context);
     const std::string reason =
         workload::unsupported_reason(spec, "dump", cache_shape_of(*dump), context.gpu());
+    name_cell(cell, context, reason.empty());
     if (!reason.empty()) {
       cell.result.status = results::Status::kUnsupported;
       cell.result.reason = reason;

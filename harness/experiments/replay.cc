@@ -13,6 +13,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
+#include "harness/measure/stage_columns.h"
 #include "harness/planner/plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/csv.h"
@@ -157,6 +158,8 @@ CellResult identity(const measure::SweepPoint& point, const measure::PlannedCell
   row.cell = cell.key;
   row.variant = cell.variant;
   row.series = cell.series;
+  const ModelShape shape = config::shape_of(g, std::max<int64_t>(1, point.seq_len), point.batch);
+  measure::set_stages(row, cell.spec, cell.is_measured() ? &shape : nullptr);
   row.device = point.context->device();
   row.threads = 1;
   row.experiment = point.experiment->kind;

@@ -6,6 +6,7 @@
 
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
+#include "harness/measure/stage_columns.h"
 #include "harness/results/append_file.h"
 #include "harness/verify/policy_check.h"
 #include "kernels/format/encoding.h"
@@ -136,6 +137,13 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result.batch = point.batch;
   result.seq_len = point.seq_len;
   result.series = planned.series;
+  const ModelShape geometry = cache_shape(point, point.batch);
+  const ModelShape* shape = planned.is_measured() ? &geometry : nullptr;
+  if (!planned.peer.empty()) {
+    set_peer_codec(result, planned.spec, shape);
+  } else if (!planned.uncached && planned.variant == planned.spec.print()) {
+    set_stages(result, planned.spec, shape);
+  }
   if (planned.aa_test) result.verdict = results::CellResult::kAaVerdict;
   if (!planned.is_measured()) mark(*cell, planned.status, planned.reason);
   return cell;

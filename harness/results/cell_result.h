@@ -27,6 +27,9 @@ struct PredictionResult {
 struct CellResult : PredictionResult, ReplayResult, DraftResult, PeerResult {
   // Which cell it is.
   std::string cell, variant, device;
+  // Its stages, where it has a cache.
+  std::string placement, codec, retention, selection, layer_specs;
+  Number bits_per_value;
   Integer threads;
   std::string experiment, phase, workload;
   Integer layers, q_heads, kv_heads, head_dim, batch, seq_len;

@@ -24,6 +24,7 @@ std::string columns_json(const std::vector<Column>& columns) {
                                                                              {"aliases", c.aliases}});
     if (!c.experiments.empty()) column["experiments"] = words_of(c.experiments);
     if (!c.values.empty()) column["values"] = c.values;
+    if (c.stage) column["stage"] = true;
   }
   return all.dump(1) + "\n";
 }

@@ -22,6 +22,7 @@ struct Column {
   std::vector<std::string_view> aliases;
   std::string_view experiments = {};          // that write it, separated by spaces; empty of other tables
   std::vector<std::string_view> values = {};  // all of them, of a text that is one of a few
+  bool stage = false;                         // says what a variant is made of
 };
 
 // A field of a struct that is one of a list, which another table names: error metrics.
@@ -33,6 +34,8 @@ struct ListedNumber {
 
 // Files that an earlier version has written may lack the column.
 struct Later {};
+// The same, and the column says what a variant is made of.
+struct StageColumn : Later {};
 
 template <class Row>
 struct Field {
@@ -46,7 +49,7 @@ struct Field {
   Names aliases;                      // other names under which the column can be read and asked for
   std::string_view experiments = {};  // as of Column
   Names values = {};
-  bool later = false;
+  bool later = false, stage = false;
 
   Field(std::string_view name_, std::string_view unit_, Member member_, std::string_view meaning_,
         Names aliases_ = Names())
@@ -54,6 +57,11 @@ struct Field {
   Field(std::string_view name_, std::string_view unit_, Member member_, std::string_view meaning_, Later)
       : Field(name_, unit_, member_, meaning_) {
     later = true;
+  }
+  Field(std::string_view name_, std::string_view unit_, Member member_, std::string_view meaning_,
+        StageColumn)
+      : Field(name_, unit_, member_, meaning_, Later{}) {
+    stage = true;
   }
 
   Type type() const {
@@ -112,7 +120,7 @@ class Schema {
   std::vector<Column> columns() const {
     std::vector<Column> columns;
     for (const Field<Row>& f : fields_) {
-      columns.push_back({f.name, f.unit, f.type(), f.meaning, f.aliases, f.experiments, f.values});
+      columns.push_back({f.name, f.unit, f.type(), f.meaning, f.aliases, f.experiments, f.values, f.stage});
     }
     return columns;
   }
@@ -155,8 +163,8 @@ std::vector<Field<Row>> written_by(std::string_view experiments, std::vector<Fie
   return fields;
 }
 
-// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values"}, …], in order; the last two where there
-// are any.
+// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "stage"}, …], in order; the last three where
+// there are any.
 std::string columns_json(const std::vector<Column>& columns);
 
 }  // namespace kv::results

@@ -29,6 +29,14 @@ std::unique_ptr<Cache> build_cache(const Spec& spec, const CacheShape& shape, Me
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// K and V values that a sequence of shape.max_tokens keeps, and the bits that store them.
+struct StoredValues {
+  double values = 0, bits = 0;
+};
+// The codec's whole units alone, scales and zero points included, of each tier with its own codec. Raw rows of a residual
+// buffer count as encoded, and a placement's slack and tables are left out.
+StoredValues stored_values(const Spec& spec, const CacheShape& shape);
+
 // Of that, what one state of the spec's selection (one sequence, layer and kv head) holds to choose by.
 int64_t selection_bytes(const Spec& spec, const CacheShape& shape);
 

@@ -3,6 +3,7 @@
 
 #include <Eigen/Dense>
 #include <filesystem>
+#include <random>
 
 #include "tests/variants/contract.h"
 #include "variants/model_cache/build.h"
