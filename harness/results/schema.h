@@ -163,8 +163,8 @@ std::vector<Field<Row>> written_by(std::string_view experiments, std::vector<Fie
   return fields;
 }
 
-// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "stage"}, …], in order; the last three where
-// there are any.
+// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "stage", "axis", "title", "key"}, …], in
+// order; those from "experiments" on where there are any.
 std::string columns_json(const std::vector<Column>& columns);
 
 }  // namespace kv::results
