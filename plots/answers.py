@@ -13,7 +13,7 @@ from itertools import groupby
 
 import polars as pl
 from parts import Part, parts
-from prepare import DIMENSIONS, is_aa_test, with_absent, with_panel
+from prepare import is_aa_test, with_absent, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 Row = Mapping  # of cells.csv, with None where nothing was measured
@@ -126,7 +126,7 @@ def points(cells: pl.DataFrame) -> list[Point]:
     numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
     cells = with_absent(
         cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
-        [*DIMENSIONS, *PLACE, *numbers, "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
+        [*PLACE, *numbers, "bits_per_value", "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
          "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
          "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
         ["lengths", "arm", "noise", "versus", "verdict"],

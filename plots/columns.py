@@ -1,6 +1,5 @@
-"""The columns of a results file: type, unit and meaning, from columns.json where the folder has one.
-
-Folders of earlier versions have none. There a column is a number unless it is named here or its first value is a word.
+"""The columns of a results file: of cells.csv as columns.json describes them. Any other column is a number unless it is
+named here or its first value is a word.
 """
 
 from __future__ import annotations
@@ -10,11 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-TEXT = set(
-    """cell variant device experiment phase workload lengths arm kind status reason kernel bound cold_bound series versus
-    verdict prompt text full_text weights weights_type context host arrivals machine preempt clusters counts_from
-    times_from""".split()
-)
+TEXT = set("cell variant host kind prompt text full_text".split())
 TYPES = ("text", "integer", "number")
 
 
@@ -29,6 +24,10 @@ class Column:
     unit: str = ""
     meaning: str = ""
     aliases: tuple[str, ...] = ()  # names that it had in earlier versions
+    experiments: tuple[str, ...] = ()  # that write it
+    is_axis: bool = False  # a sweep can vary it
+    title: str = ""  # of an axis: how a panel's title says a value, as 'batch {}'; '' where values lie within a panel
+    key: str = ""  # of an axis: its key in a config
 
     @property
     def is_text(self) -> bool:
@@ -42,13 +41,15 @@ def read_columns(path: Path) -> dict[str, Column]:
     entries = read_json(path)
     try:
         columns = [
-            Column(e["name"], e["type"], e.get("unit") or "", e.get("meaning") or "", tuple(e.get("aliases") or ()))
+            Column(e["name"], e["type"], *(e.get(text) or "" for text in ("unit", "meaning")),
+                   *(tuple(e.get(names) or ()) for names in ("aliases", "experiments")), e.get("axis") is True,
+                   *(e.get(text) or "" for text in ("title", "key")))
             for e in entries
         ]
     except (KeyError, TypeError, AttributeError):
         columns = [Column("", type="")]
     for column in columns:
-        texts = (column.name, column.type, column.unit, column.meaning, *column.aliases)
+        texts = (column.name, column.type, column.unit, column.meaning, column.title, column.key, *column.aliases, *column.experiments)
         if not all(isinstance(text, str) for text in texts) or column.type not in TYPES:
             raise BadResults(f"{path}: needs an array of objects with name and type")
     return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}

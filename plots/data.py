@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 from columns import BadResults, Column, guessed, read_columns, read_json
+from known import STAGE_COLUMNS, learn
 
 # What every version has written. Any other column may be absent from an older folder.
 CELL_COLUMNS = """
@@ -49,7 +50,7 @@ class Run:
     heads: pl.DataFrame  # one row a query head of an eval
     moments: pl.DataFrame  # one row a stretch of a replay's time
     hits: pl.DataFrame  # one row a capacity of a prefix cache, of a replayed trace
-    columns: dict[str, Column]  # of cells.csv; none where the folder has no columns.json
+    columns: dict[str, Column]  # of cells.csv
     env: dict
     config: str  # the TOML as run, or ""
     host: str = ""  # of a merged run of several, the one whose part this is
@@ -95,6 +96,9 @@ def load_run(folder: Path, name: str) -> Run:
     cells = read_csv(folder / "cells.csv", CELL_COLUMNS, columns)
     if cells.is_empty():
         raise BadResults(f"{folder / 'cells.csv'}: a header and no rows; the run has not finished a cell yet")
+    if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
+        raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
+    learn(cells, columns)
     run = pl.lit(name).alias("run")
     return Run(
         name,

@@ -12,19 +12,14 @@ from pathlib import Path
 import polars as pl
 from columns import Column
 from data import Run, read_if_there
+from known import AXES, spec_of
 from tables import CELL
 
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE_COLUMNS = "cell kind step_us".split()
 BINS = 30
-# Axes of an experiment besides its variants: key of the config, column of cells.csv.
-AXES = {
-    "seq_len": "seq_len", "lengths": "lengths", "distance": "distance", "workload": "workload", "batch": "batch",
-    "chunk": "chunk_tokens", "threads": "threads", "kv_heads": "kv_heads", "head_dim": "head_dim",
-    "passage": "passage_tokens", "temperature": "temperature",
-}  # fmt: skip
-NO_CACHE = "recompute("  # stream's own: no variant of a config
-LENGTHS = {"batch": "lengths", "recall": "distance"}  # seq_len for the others
+# Axes of which an experiment has one in place of seq_len.
+LENGTHS = ("lengths", "distance")
 
 
 def cells_data(cells: pl.DataFrame, runs: list[Run], columns: Mapping[str, Column]) -> dict:
@@ -48,7 +43,7 @@ def commands(cells: pl.DataFrame, runs: list[Run]) -> list[str]:
     folders = {run.name: run.folder for run in runs}
     varying = {}
     for key, rows in cells.group_by("run", "experiment"):
-        varying[key] = {k for k, column in AXES.items() if column in rows.columns and rows[column].drop_nulls().n_unique() > 1}
+        varying[key] = {name for name in AXES if name in rows.columns and rows[name].drop_nulls().n_unique() > 1}
     return [
         command(row, folders[row["run"]], varying[row["run"], row["experiment"]]) for row in cells.iter_rows(named=True)
     ]
@@ -57,15 +52,14 @@ def commands(cells: pl.DataFrame, runs: list[Run]) -> list[str]:
 def command(row: Mapping, folder: Path, varying: set[str]) -> str:
     """The command for one cell and the one that it is compared with."""
     experiment = row["experiment"] or "decode"
-    length = LENGTHS.get(experiment, "seq_len")
-    lengths = set(LENGTHS.values()) | {"seq_len"}
+    length = next((name for name in LENGTHS if row.get(name) is not None), "seq_len")
     compared = [row["versus"]] if row.get("versus") and not row.get("arm") else []
-    variants = [v for v in dict.fromkeys([*compared, row["variant"]]) if not v.startswith(NO_CACHE)]
+    variants = [v for v in dict.fromkeys([*compared, row["variant"]]) if spec_of(v).is_cache]
     settings: dict[str, list] = {"variants": variants} if variants else {}
-    for key, column in AXES.items():
-        is_axis = key == length or (key in varying and key not in lengths)
-        if row.get(column) is not None and is_axis and not (key == "batch" and row.get("lengths")):
-            settings[key] = [tidy(row[column])]
+    for name, axis in AXES.items():
+        is_swept = name == length or (name in varying and name not in (*LENGTHS, "seq_len"))
+        if axis.key and row.get(name) is not None and is_swept and not (name == "batch" and row.get("lengths")):
+            settings[axis.key] = [tidy(row[name])]
     written = [f"experiment={experiment}", *(f"{experiment}.{key}={toml(value)}" for key, value in settings.items())]
     sets = " ".join(f"--set {shlex.quote(setting)}" for setting in written)
     return f"./kvlab run {shlex.quote(str(from_project(folder) / 'config.toml'))} {sets}"

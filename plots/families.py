@@ -6,56 +6,36 @@ panel it is in. A family is what has the same name there (`paged`, `q4_0`, `ring
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import altair as alt
 import polars as pl
+from known import SPECS, STAGES, Spec, name_of, numeric_parameters, parameters, spec_of, with_parameters
 from style import DASHES, HUES, INK, SHAPES, natural_order, shades
 
-STAGES = ("selection", "retention", "codec", "placement")  # in the order in which they decide
 MOST_IN_A_PANEL = 6  # besides the baseline
 MOST_IN_ONE = 8  # variants that one panel holds without a split
 LONGEST_NAME = 32  # characters of a label
-_PARAMETERS = r"\(([^()]*)\)"
-# Of `contiguous/x(…)` the name x says whether it is a codec or a retention; of a retention that is not known here, what
-# bounds its tokens does.
-_SELECTION = re.compile(r"(all|quest|topk)\b")
-_RETENTION = re.compile(r"(full|ring|h2o|tova|knorm|snapkv|duo|expected|ada|pyramid|random)\b|.*\b(budget|window|heavy|recent|sinks)=")
 
 
-@dataclass(frozen=True)
-class Spec:
-    """`placement(…)/codec(…)/retention(…)/selection(…)`, with the defaults of the stages that the name leaves out."""
-
-    placement: str
-    codec: str = "f32"
-    retention: str = "full"
-    selection: str = "all"
-
-
-def parse(variant: str) -> Spec:
-    placement, *rest = re.split(r"/(?![^(]*\))", variant)
-    selection = rest.pop() if rest and _SELECTION.match(rest[-1]) else "all"
-    if len(rest) == 1 and _RETENTION.match(rest[0]):
-        return Spec(placement, retention=rest[0], selection=selection)
-    return Spec(placement, *rest[:2], selection=selection)
-
-
-def name_of(part: str) -> str:
-    return part.partition("(")[0]
+def shown_stages(variant: str, baseline: str | None = None) -> list[str]:
+    """The stages that are not as by default; the placement only where no other stage is, or where it is not the baseline's."""
+    spec = spec_of(variant)
+    rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full"), (spec.selection, "all")) if part != default]
+    placed_alike = baseline is not None and spec.placement == spec_of(baseline).placement
+    return rest if rest and placed_alike else [spec.placement, *rest]
 
 
 def short(variant: str, baseline: str | None = None) -> str:
-    """Without the stages that are as by default, and without the baseline's placement where another stage is named."""
-    if variant.endswith("/f32"):
-        return variant  # another engine's: kvlab's own names leave f32 out
-    spec = parse(variant)
-    rest = [part for part, default in ((spec.codec, "f32"), (spec.retention, "full"), (spec.selection, "all")) if part != default]
-    placed_alike = baseline is not None and spec.placement == parse(baseline).placement
-    return "/".join(rest if rest and placed_alike else [spec.placement, *rest])
+    spec = spec_of(variant)
+    return "/".join(shown_stages(variant, baseline)) + exceptions(spec) if spec.is_cache else variant
+
+
+def exceptions(spec: Spec) -> str:
+    """' + 0-1,7 + sliding:ring(window=model)': layers with other stages; only what differs is said of them."""
+    return "".join(f" + {layers}:{own}" if own else f" + {layers}" for layers, own in spec.by_layer())
 
 
 def baseline_of(cells: pl.DataFrame) -> str | None:
@@ -72,11 +52,11 @@ def baseline_of(cells: pl.DataFrame) -> str | None:
 
 def commonest_placement(names: Iterable[str]) -> str:
     """What names can leave out where there is no baseline."""
-    return Counter(parse(name).placement for name in names).most_common(1)[0][0]
+    return Counter(spec_of(name).placement for name in names).most_common(1)[0][0]
 
 
 def deciding_stage(variant: str, baseline: str | None) -> str:
-    spec, against = parse(variant), parse(baseline or "")
+    spec, against = spec_of(variant), spec_of(baseline or "")
     for stage in STAGES[:-1]:
         if getattr(spec, stage) != getattr(against, stage):
             return stage
@@ -87,12 +67,12 @@ def families(names: list[str], baseline: str | None) -> dict[tuple[str, str], li
     """(stage, name): its variants. Few variants are families of one stage, the one in which most names differ."""
     stage = None
     if len(names) <= MOST_IN_ONE:
-        counts = {stage: len({name_of(getattr(parse(n), stage)) for n in names}) for stage in reversed(STAGES)}
+        counts = {stage: len({name_of(getattr(spec_of(n), stage)) for n in names}) for stage in reversed(STAGES)}
         stage = max(counts, key=counts.get)
     found: dict[tuple[str, str], list[str]] = {}
     for name in natural_order(names):
         of = stage or deciding_stage(name, baseline)
-        found.setdefault((of, name_of(getattr(parse(name), of))), []).append(name)
+        found.setdefault((of, name_of(getattr(spec_of(name), of))), []).append(name)
     order = {stage: at for at, stage in enumerate(reversed(STAGES))}
     return dict(sorted(found.items(), key=lambda item: order[item[0][0]]))
 
@@ -151,11 +131,15 @@ class VariantStyle:
     def short_names(self) -> dict[str, str]:
         """What labels call the variants: without parameters where the names still differ."""
         against = self.baseline if len(self.shown) > MOST_IN_ONE else None
-        full = {name: short(name, against if name != self.baseline else None) for name in self.names}
-        alike: dict[str, list[str]] = {}
-        for called in full.values():
-            alike.setdefault(re.sub(_PARAMETERS, "", called), []).append(called)
-        return {name: without_common(called, alike[re.sub(_PARAMETERS, "", called)]) for name, called in full.items()}
+        stages = {name: shown_stages(name, against if name != self.baseline else None) for name in self.names if spec_of(name).is_cache}
+        alike: dict[tuple[str, ...], list[list[str]]] = {}
+        for parts in stages.values():
+            alike.setdefault(tuple(map(name_of, parts)), []).append(parts)
+        found = {name: name for name in self.names}
+        for name, parts in stages.items():
+            others = alike[tuple(map(name_of, parts))]
+            found[name] = "/".join(map(without_common, parts, zip(*others))) + exceptions(spec_of(name))
+        return found
 
     def short(self) -> pl.Expr:
         """What labels have room for."""
@@ -192,18 +176,10 @@ class VariantStyle:
         return self._encode(alt.StrokeDash, 2)
 
 
-def without_common(called: str, alike: list[str]) -> str:
-    """A name without the parameters that all names have which are alike but for parameters."""
-    if len(alike) == 1:
-        return re.sub(_PARAMETERS, "", called)
-    every = [dict(re.findall(r"(\w+)" + _PARAMETERS, name)) for name in alike]
-
-    def own(found: re.Match) -> str:
-        common = set.intersection(*(set(parts.get(found[1], "").split(",")) for parts in every))
-        kept = [pair for pair in found[2].split(",") if pair not in common]
-        return f"{found[1]}({','.join(kept)})" if kept else found[1]
-
-    return re.sub(r"(\w+)" + _PARAMETERS, own, called)
+def without_common(part: str, alike: Iterable[str]) -> str:
+    """A stage without the parameters that all stages of the name have."""
+    every = [parameters(other).items() for other in alike]
+    return with_parameters(name_of(part), {k: v for k, v in parameters(part).items() if not all((k, v) in other for other in every)})
 
 
 def fitting(names: dict[str, str], longest: int) -> dict[str, str]:
@@ -217,17 +193,6 @@ def fitting(names: dict[str, str], longest: int) -> dict[str, str]:
     return found
 
 
-def numeric_parameters(part: str) -> dict[str, float]:
-    return {key: float(value) for key, value in re.findall(r"(\w+)=(-?\d+(?:\.\d+)?)(?=[,)])", part)}
-
-
-def without(part: str, key: str) -> str:
-    """'paged(block=8,order=shuffled)' without block: 'paged(order=shuffled)'."""
-    name, _, inside = part.rstrip(")").partition("(")
-    kept = [pair for pair in inside.split(",") if pair and not pair.startswith(f"{key}=")]
-    return f"{name}({','.join(kept)})" if kept else name
-
-
 @dataclass(frozen=True)
 class Parameter:
     """The one numeric parameter over which a run sweeps."""
@@ -239,15 +204,19 @@ class Parameter:
 
 def swept_parameter(names) -> Parameter | None:
     """The numeric parameter of which there are three values or more, if it is the only one of its kind."""
-    found: dict[tuple[int, str, str], dict[str, tuple[float, str]]] = {}
+    found: dict[tuple[str, str, str], dict[str, tuple[float, str]]] = {}
     for name in natural_order(names):
-        parts = astuple(parse(name))
-        for at, part in enumerate(parts):
+        spec = spec_of(name)
+        for stage in reversed(STAGES):
+            part = getattr(spec, stage)
             for key, value in numeric_parameters(part).items():
-                rest = "/".join([*parts[:at], without(part, key), *parts[at + 1 :]]).removesuffix("/all")
-                found.setdefault((at, name_of(part), key), {})[name] = value, rest
+                others = {other: text for other, text in parameters(part).items() if other != key}
+                rest = replace(spec, **{stage: with_parameters(name_of(part), others)})
+                line = "/".join(filter(None, astuple(rest)[:4])).removesuffix("/all") + exceptions(rest)
+                SPECS.setdefault(line, rest)
+                found.setdefault((stage, name_of(part), key), {})[name] = value, line
     swept = [(key, rows) for key, rows in found.items() if len({value for value, _ in rows.values()}) >= 3]
     if len(swept) != 1:
         return None
-    ((_, stage, key), rows), *_ = swept
-    return Parameter(f"{key} of {stage}", {n: value for n, (value, _) in rows.items()}, {n: rest for n, (_, rest) in rows.items()})
+    ((_, called, key), rows), *_ = swept
+    return Parameter(f"{key} of {called}", {n: value for n, (value, _) in rows.items()}, {n: line for n, (_, line) in rows.items()})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Callable
 
 import altair as alt
 import polars as pl
-from families import name_of, parse, short
+from families import short
+from known import spec_of
 from prepare import with_absent
 from style import bytes_text
 
@@ -71,12 +71,12 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
 
 
 def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
-    """The codec of 4 bits with the least `value` among those that keep every token, and whether the next one is statistically tied."""
-    specs = {name: parse(name) for name in set(rows["variant"])}
-    codecs = [name for name, spec in specs.items() if re.search(r"q4|bits=4", spec.codec) and spec.retention == "full"
-              and name_of(spec.codec) != "split"]  # fmt: skip
-    known = rows.filter(pl.col("variant").is_in(codecs) & (pl.col(value) > 0)).sort(value)
-    known = known.filter(~pl.col("variant").str.contains("read=copy"))  # the same bits, read in another way
+    """The codec of 4 to 5 stored bits a value that has the least of `value` among those that keep every token, and whether the
+    next one is statistically tied."""
+    keeps_all = [name for name in set(rows["variant"]) if spec_of(name).retention == "full"]
+    bits = pl.col("bits_per_value")
+    known = rows.filter(bits > 4, bits <= 5, pl.col("variant").is_in(keeps_all), pl.col(value) > 0).sort(value)
+    known = known.unique(value, keep="first", maintain_order=True)  # the same bits, placed or read in another way
     if known.height < 2:
         return None
     first, second = known.row(0, named=True), known.row(1, named=True)
@@ -85,8 +85,8 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
     between = f", {first[ends[0]]:.1g}–{first[ends[1]]:.1g}" if known_ends else ""
     apart = not known_ends or first[ends[1]] < (second[ends[0]] or 0)
     held = f" with {bytes_text(first['held_bytes_per_token'])} a token," if "held_bytes_per_token" in first else ""
-    said = "loses least" if apart else f"cannot be told apart from {parse(second['variant']).codec}"
-    return f"Of the 4-bit codecs {parse(first['variant']).codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
+    said = "loses least" if apart else f"cannot be told apart from {spec_of(second['variant']).codec}"
+    return f"Of the codecs that store 4 to 5 bits a value {spec_of(first['variant']).codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
 
 
 def count_of_verdicts(rows: pl.DataFrame) -> str:

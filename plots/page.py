@@ -21,7 +21,7 @@ from figures.figure import Figure
 from marks import fields_of
 from markupsafe import Markup
 from style import bytes_text
-from tables import CELL, generated, of_models, predictions, replays, summary, tiers
+from tables import CELL, generated, predictions, replays, summary, tiers
 from templating import render
 
 
@@ -58,9 +58,9 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         meaning=lambda *names: meaning(columns, *names),
         dictionary=sorted(set(columns.values()), key=lambda column: list(columns).index(column.name)),
         columns=vars(tables),
-        groups=list(summary(cells.filter(~of_models() & (pl.col("experiment") != "replay")))),
-        replays=list(replays(cells)),
-        predictions=list(predictions(cells)),
+        groups=list(summary(cells, columns)),
+        replays=list(replays(cells, columns)),
+        predictions=list(predictions(cells, columns)),
         tiers=list(tiers(cells)),
         generated=list(generated(runs)),
         cells_data=script_json(cells_data(cells, runs, columns)),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 
-from families import parse
+from known import spec_of
 from style import bytes_text, microseconds_text
 
 Row = Mapping
-# Bits of a code, where a variant does not say: those of the harness's `kvlab list`.
-CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "fp8": 8, "q8_0": 8, "q4_0": 4, "token": 8, "kivi": 4, "mxfp8": 8, "mxfp4": 4, "nvfp4": 4, "turbo": 4}
 COSTS = {
     "variant": ["variant"],
-    "bits a value": ["bytes_payload", "bytes_metadata"],
+    "bits a value": ["bits_per_value"],
     "kept tokens": ["kept_tokens"],
     "step, p50": ["step_p50_us", "step_ci_low_us", "step_ci_high_us"],
     "time of the baseline’s": ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "versus"],
@@ -34,39 +32,34 @@ class Part:
     rows: list[list[str]]
 
 
-def split(variant: str) -> tuple[str, str, str, str]:
-    """'paged(block=16)/f16' -> ('paged(block=16)', 'f16', 'full', 'all')."""
-    return astuple(parse(variant))
-
-
 def parts(rows: list[Row]) -> Iterator[Part]:
     """A table a part of which several were measured. Of prefill, whose arms differ, none."""
     if not rows or any(row["arm"] for row in rows):
         return
     error = next((c for c in ("err_rel_l2", "kl_mean") if any(row[c] is not None for row in rows)), None)
     time = "step_p50_us"
-    placements = alike(rows, 0)
+    placements = alike(rows, "placement")
     if len(placements) > 1:
         placements.sort(key=lambda row: row[time] or 0)
         yield table("Placements", against_baseline(placements), placements, skip=("bits a value", "kept tokens"))
-    codecs = alike(rows, 1)
+    codecs = alike(rows, "codec")
     if len(codecs) > 1 and error:
         codecs.sort(key=lambda row: row[error] or 0)
         yield table("Codecs, the most exact first", best_codecs(codecs, error), codecs, skip=("kept tokens",))
-    policies = [row for row in rows if split(row["variant"])[2] != "full"]
+    policies = [row for row in rows if spec_of(row["variant"]).retention != "full"]
     if len(policies) > 1 and error:
         policies.sort(key=lambda row: (row["kept_tokens"] or 0, row[error] or 0))
         title = "Retentions, by the tokens that they keep, the most exact first"
         yield table(title, best_policies(policies, error), policies, skip=("bits a value",))
 
 
-def alike(rows: list[Row], part: int) -> list[Row]:
-    """The largest group in which only this part differs; of equals the first."""
+def alike(rows: list[Row], stage: str) -> list[Row]:
+    """The largest group in which only this stage differs; of equals the first."""
     groups = defaultdict(list)
     for row in rows:
-        named = split(row["variant"])
-        if part != 1 or named[2:] == ("full", "all"):
-            groups[named[:part] + named[part + 1 :]].append(row)
+        spec = spec_of(row["variant"])
+        if stage != "codec" or (spec.retention, spec.selection) == ("full", "all"):
+            groups[replace(spec, **{stage: ""})].append(row)
     return max(groups.values(), key=len, default=[])
 
 
@@ -89,42 +82,25 @@ def ratio(row: Row) -> str:
 
 
 def best_codecs(rows: list[Row], error: str) -> str:
-    """Among those whose codes have as many bits, of 8 and fewer."""
+    """Among those that store about as many bits a value, of 9 and fewer."""
     groups: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        count = code_bits(split(row["variant"])[1])
-        if row[error] is not None and count and count <= 8:
-            groups[count].append(row)
+        bits = row["bits_per_value"]
+        if row[error] is not None and bits and bits <= 9:
+            groups[math.ceil(bits)].append(row)
     return " ".join(
-        f"Codes of {count} bits: {best_names(groups[count], error, 1)}."
-        for count in sorted(groups, reverse=True) if len(groups[count]) > 1
+        f"Of {most - 1} to {most} stored bits a value: {best_names(groups[most], error, 'codec')}."
+        for most in sorted(groups, reverse=True) if len(groups[most]) > 1
     )  # fmt: skip
 
 
-def code_bits(codec: str) -> int | None:
-    written = re.search(r"\bbits=(\d+)", codec)
-    own = re.search(r"k_bits|v_bits", codec)
-    return int(written[1]) if written else None if own else CODE_BITS.get(codec.partition("(")[0])
-
-
-def best_names(rows: list[Row], error: str, part: int) -> str:
+def best_names(rows: list[Row], error: str, stage: str) -> str:
     """Of rows in order: those that are equal as printed, and the error; one above 1 is larger than what it is of."""
     least = f"{rows[0][error]:.2g}"
-    names = list(dict.fromkeys(split(row["variant"])[part] for row in rows if f"{row[error]:.2g}" == least))
+    names = list(dict.fromkeys(getattr(spec_of(row["variant"]), stage) for row in rows if f"{row[error]:.2g}" == least))
     listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     large = ", an error larger than the output itself" if error == "err_rel_l2" and rows[0][error] > 1 else ""
     return f"{listed} lose{'s' * (len(names) == 1)} least ({least}{large})"
-
-
-def bits(row: Row) -> float | None:
-    """Stored for an element of K or V, with its share of scales and raw rows."""
-    sizes = [row[c] for c in ("layers", "kv_heads", "head_dim", "batch", "seq_len")]
-    if row["lengths"] or row["bytes_payload"] is None or not all(sizes):
-        return None
-    values = 2.0
-    for size in sizes:
-        values *= size
-    return 8 * (row["bytes_payload"] + (row["bytes_metadata"] or 0)) / values
 
 
 def best_policies(rows: list[Row], error: str) -> str:
@@ -133,7 +109,7 @@ def best_policies(rows: list[Row], error: str) -> str:
         if row[error] is not None and row["kept_tokens"]:
             groups[row["kept_tokens"]].append(row)
     return " ".join(
-        f"With {kept:.0f} tokens kept {best_names(group, error, 2)}." for kept, group in groups.items() if len(group) > 1
+        f"With {kept:.0f} tokens kept {best_names(group, error, 'retention')}." for kept, group in groups.items() if len(group) > 1
     )
 
 
@@ -150,7 +126,7 @@ def optional(column: str, write: Callable) -> Callable[[Row], str]:
 
 WRITERS: dict[str, Callable[[Row], str]] = {
     "variant": lambda row: row["variant"],
-    "bits a value": lambda row: "" if bits(row) is None else f"{bits(row):.3g}",
+    "bits a value": optional("bits_per_value", "{:.3g}".format),
     "kept tokens": optional("kept_tokens", "{:.0f}".format),
     "step, p50": optional("step_p50_us", microseconds_text),
     "time of the baseline’s": ratio,

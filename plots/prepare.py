@@ -8,30 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import polars as pl
-
-# What a sweep can vary besides variant and length, in the order in which a panel's title names it.
-DIMENSIONS = {
-    "run": "{}",
-    "device": "{}",
-    "experiment": "{}",
-    "phase": "{}",
-    "workload": "{}",
-    "layers": "{} layers",
-    "q_heads": "{} query heads",
-    "kv_heads": "{} KV heads",
-    "head_dim": "head dim {}",
-    "batch": "batch {}",
-    "threads": "{} threads",
-    "passage_tokens": "passage of {} tokens",
-    "arrivals": "{}",
-    "machine": "{} of memory",
-    "step_tokens": "steps of {} tokens",
-}
-# Experiments that run a model: nothing in them is a step of the cache alone.
-MODEL_EXPERIMENTS = ["quality", "recall", "generate", "stream"]
-# Experiments whose bytes and lengths no other has. They have figures of their own; any other one is in the common ones.
-OWN_FIGURES = ["budget", "checkpoint", "prefill", "batch", "eval", "model", "replay", *MODEL_EXPERIMENTS]
-
+from known import AXES, dimensions
 
 class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
@@ -57,7 +34,7 @@ def with_panel(
     when the workload makes no difference.
     """
     varying: list[str] = []
-    for dimension in (name for name in DIMENSIONS if name in rows.columns):
+    for dimension in dimensions(rows.columns):
         if rows.n_unique([*varying, dimension]) > (rows.n_unique(varying) if varying else 1):
             varying.append(dimension)
     for dimension in same_over:
@@ -77,7 +54,7 @@ def with_panel(
 
 
 def title_of(dimension: str, value) -> str:
-    title = DIMENSIONS[dimension].format(format_dimension(value))
+    title = (AXES[dimension].title if dimension in AXES else "{}").format(format_dimension(value))
     return title.removesuffix("s") if value == 1 else title  # 1 thread
 
 
@@ -85,14 +62,6 @@ def format_dimension(value) -> str:
     if value is None:
         return "not recorded"
     return f"{value:.0f}" if isinstance(value, float) else str(value)
-
-
-def stepped(cells: pl.DataFrame) -> pl.DataFrame:
-    """The cells that the common figures draw, over lengths. A growth run has steps of all lengths up to its own, and
-    figures of its own: it is among them only where nothing else was run."""
-    rows = cells.filter(~pl.col("experiment").is_in(OWN_FIGURES))
-    others = rows.filter(pl.col("experiment") != "growth")
-    return rows if others.is_empty() else others
 
 
 def drawable(cells: pl.DataFrame, *columns: str) -> pl.DataFrame:

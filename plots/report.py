@@ -20,7 +20,7 @@ from figures.list import FIGURES
 from marks import fields_of
 from page import Drawn, run_line, write_page
 from pictures import Pictures, formats, pixels, write_pictures
-from prepare import MODEL_EXPERIMENTS, NoData, measured
+from prepare import NoData, measured
 from style import CONFIG
 from vega import javascript
 
@@ -89,15 +89,20 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
 
 def tables_of(runs: list[Run]) -> Tables:
     cells = measured(pl.concat([run.cells for run in runs], how="diagonal_relaxed"))
-    in_common_figures = cells.filter(~pl.col("experiment").is_in(["budget", *MODEL_EXPERIMENTS]))
+    of = lambda figures: pl.col("experiment").is_in({name for figure in figures for name in figure.experiments})  # noqa: E731
+    common = cells.filter(~of(FIGURES))
+    if common.is_empty():
+        common = cells.filter(of(figure for figure in FIGURES if figure.also_common))
+    styled = cells.filter(~of(figure for figure in FIGURES if figure.own_style))
     return Tables(
         cells,
+        common,
         pl.concat([run.growth for run in runs], how="diagonal_relaxed"),
         pl.concat([run.positions for run in runs], how="diagonal_relaxed"),
         pl.concat([run.heads for run in runs], how="diagonal_relaxed"),
         pl.concat([run.moments for run in runs], how="diagonal_relaxed"),
         pl.concat([run.hits for run in runs], how="diagonal_relaxed"),
-        VariantStyle(set(in_common_figures["variant"]), baseline=baseline_of(in_common_figures)),
+        VariantStyle(set(styled["variant"]), baseline=baseline_of(styled)),
     )
 
 

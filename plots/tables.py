@@ -14,8 +14,9 @@ from itertools import groupby
 
 import polars as pl
 from data import Run
-from parts import split
-from prepare import MODEL_EXPERIMENTS, is_aa_test, with_panel
+from columns import Column
+from known import name_of, spec_of
+from prepare import is_aa_test, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 CELL = "cell_index"  # a row's place among the cells of the report
@@ -111,12 +112,18 @@ TIERS = [
 ]
 
 
-def of_models() -> pl.Expr:
-    return pl.col("experiment").is_in(MODEL_EXPERIMENTS)
+# A table is of the experiments that write this column; the summary is of all others.
+OF_PREDICTIONS, OF_TEXTS, OF_REPLAYS = "perplexity", "common_tokens_p50", "running_p50"
 
 
-def summary(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+def writers(columns: Mapping[str, Column], *names: str) -> list[str]:
+    """The experiments that write one of the columns."""
+    return [experiment for name in names if name in columns for experiment in columns[name].experiments]
+
+
+def summary(cells: pl.DataFrame, columns: Mapping[str, Column]) -> Iterator[tuple[str, list[dict]]]:
     """The table's groups, one a panel and length: (heading, rows)."""
+    cells = cells.filter(~pl.col("experiment").is_in(writers(columns, OF_PREDICTIONS, OF_TEXTS, OF_REPLAYS)))
     rows = with_panel(cells).with_columns(aa_test=is_aa_test(), first=pl.col(CELL).min().over("panel"))
     rows = rows.sort("first", "seq_len", maintain_order=True)
     for (panel, length), group in groupby(named_rows(rows), key=lambda row: (row["panel"], row["seq_len"])):
@@ -131,13 +138,13 @@ def named_rows(rows: pl.DataFrame) -> Iterator[Mapping]:
 
 def common(row: Mapping) -> dict:
     """The row, with the texts that all tables show; one that is not `ok` shows its reason in place of numbers."""
-    families = (part.partition("(")[0] for part in split(row["variant"] or ""))
+    spec = spec_of(row["variant"] or "")
     return {
         "row": row,
         "cell": row[CELL],
         "variant": row["variant"] or "no variant",
         "keeps_all": row["keeps_all"] == 1,
-        **dict(zip(("placement", "codec", "retention", "selection"), families)),
+        **{stage: name_of(getattr(spec, stage)) for stage in ("placement", "codec", "retention", "selection")},
         "status": (row["status"] or "no status").replace("_", " "),
         "ok": row["status"] == "ok",
         "reason": row["reason"] or "no reason recorded",
@@ -159,9 +166,9 @@ def tiers(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
         yield heading, [common(row) for row in group]
 
 
-def replays(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+def replays(cells: pl.DataFrame, columns: Mapping[str, Column]) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of replays, one a sweep point: (heading, rows)."""
-    rows = cells.filter(pl.col("experiment") == "replay")
+    rows = cells.filter(pl.col("experiment").is_in(writers(columns, OF_REPLAYS)))
     if rows.is_empty():
         return
     rows = with_panel(rows).sort("panel", maintain_order=True)
@@ -170,9 +177,9 @@ def replays(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
         yield panel or found[0]["workload"] or "", [common(row) for row in found]
 
 
-def predictions(cells: pl.DataFrame) -> Iterator[tuple[str, list[dict]]]:
+def predictions(cells: pl.DataFrame, columns: Mapping[str, Column]) -> Iterator[tuple[str, list[dict]]]:
     """The groups of the table of what models predict with the caches: (heading, rows)."""
-    for experiment in ("quality", "recall", "stream"):
+    for experiment in writers(columns, OF_PREDICTIONS):
         rows = cells.filter(pl.col("experiment") == experiment)
         if rows.is_empty():
             continue

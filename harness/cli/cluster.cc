@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "harness/cli/commands.h"
+#include "harness/cluster/add_stages.h"
 #include "harness/cluster/check_results.h"
 #include "harness/cluster/merge.h"
 #include "harness/cluster/slurm.h"
@@ -92,6 +93,8 @@ void add_options(CLI::App& app, SbatchCommand& options) {
 
 void add_options(CLI::App& app, CheckCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
+  app.add_flag("--add-stages", options.add_stages,
+               "check nothing: give cells.csv the columns of a variant's stages, which earlier versions did not write");
 }
 
 int merge(const MergeCommand& options) {
@@ -132,6 +135,11 @@ int sbatch(const SbatchCommand& command) {
 }
 
 int check_results(const CheckCommand& options) {
+  if (options.add_stages) {
+    const bool added = cluster::add_stages(options.folder);
+    std::printf("%s: cells.csv %s the columns of stages\n", options.folder.c_str(), added ? "now has" : "already had");
+    return 0;
+  }
   const cluster::Check check = cluster::check_results(options.folder);
   for (const std::string& finding : check.findings) std::printf("finding: %s\n", finding.c_str());
   for (const std::string& note : check.notes) std::printf("note: %s\n", note.c_str());

@@ -29,6 +29,7 @@ int sbatch(const SbatchCommand& options);
 
 struct CheckCommand {
   std::string folder;
+  bool add_stages = false;  // in place of the checks
 };
 void add_options(CLI::App& app, CheckCommand& options);
 // Prints what does not hold. Returns the exit code: 1 if anything does not.

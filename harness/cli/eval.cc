@@ -15,6 +15,7 @@
 #include "harness/io/text.h"
 #include "harness/measure/cell.h"
 #include "harness/measure/environment.h"
+#include "harness/measure/stage_columns.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/csv.h"
@@ -175,13 +176,15 @@ void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t 
   evaluation.outputs.push_back(std::move(outputs));
 }
 
-void name_cell(measure::Cell& cell, const memory::RunContext& context) {
+void name_cell(measure::Cell& cell, const memory::RunContext& context, bool supported) {
   const workload::WorkloadShape& s = cell.workload->shape();
   const std::string variant = io::as_utf8(cell.spec.print());  // a spec may hold a path
+  const ModelShape shape = cache_shape_of(*cell.workload);
   cell.key = "eval dump " + variant;
   results::Row& row = cell.result;
   row[results::kCell] = cell.key;
   row[results::kVariant] = variant;
+  measure::set_stages(row, cell.spec, supported ? &shape : nullptr);
   row[results::kDevice] = context.device();
   row[results::kThreads] = context.threads();
   row[results::kExperiment] = "eval";
@@ -245,9 +248,9 @@ std::vector<results::Row> run_eval(const EvalOptions& options) {
     measure::Cell cell;
     cell.spec = spec;
     cell.workload = dump;
-    name_cell(cell, context);
     const std::string reason =
         workload::unsupported_reason(spec, "dump", cache_shape_of(*dump), context.gpu());
+    name_cell(cell, context, reason.empty());
     if (!reason.empty()) {
       cell.result[results::kStatus] = results::Status::kUnsupported;
       cell.result[results::kReason] = reason;

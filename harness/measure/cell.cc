@@ -1,3 +1,4 @@
+#include "harness/measure/stage_columns.h"
 #include "harness/measure/cell.h"
 
 #include <algorithm>
@@ -143,6 +144,13 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result[results::kBatch] = point.batch;
   result[results::kSeqLen] = point.seq_len;
   result[results::kSeries] = planned.series;
+  const ModelShape geometry = cache_shape(point, point.batch);
+  const ModelShape* shape = planned.is_measured() ? &geometry : nullptr;
+  if (!planned.peer.empty()) {
+    set_peer_codec(result, planned.spec, shape);
+  } else if (!planned.uncached && planned.variant == planned.spec.print()) {
+    set_stages(result, planned.spec, shape);
+  }
   if (planned.aa_test) result[results::kVerdict] = results::kAaVerdict;
   if (!planned.is_measured()) mark(*cell, planned.status, planned.reason);
   return cell;

@@ -12,26 +12,38 @@ inline constexpr TextColumn kCell{"cell", "", "key: experiment, workload, batch,
 inline constexpr TextColumn kVariant{"variant", "",
                                      "canonical spec; of stream also recompute(…), which has no cache"};
 inline constexpr auto kDevice =
-    TextColumn{"device", "", "cpu or cuda: where the cache lives; which GPU, env.json says"}.one_of(
+    TextColumn{"device", "", "cpu or cuda: where the cache lives.axis("{}"); which GPU, env.json says"}.one_of(
         "cpu cuda");
-inline constexpr TextColumn kExperiment{"experiment", "", "as in the config"};
+inline constexpr auto kPlacement = TextColumn{"placement", "", "stage of the variant: where rows live"}.stage();
+inline constexpr auto kCodec =
+    TextColumn{"codec", "", "stage of the variant: which bits are stored; of another engine, the same bits"}.stage();
+inline constexpr auto kRetention = TextColumn{"retention", "", "stage of the variant: which tokens are kept"}.stage();
+inline constexpr auto kSelection =
+    TextColumn{"selection", "", "stage of the variant: which rows a query reads"}.stage();
+inline constexpr auto kLayerSpecs =
+    TextColumn{"layer_specs", "", "layers with other stages, as 0-1:contiguous/f16"}.stage();
+inline constexpr auto kBitsPerValue =
+    NumberColumn{"bits_per_value", "bits",
+                 "stored for a K or V value, scales and zero points included; the mean where layers differ"}
+        .stage();
+inline constexpr auto kExperiment = TextColumn{"experiment", "", "as in the config"}.axis("{}");
 inline constexpr auto kPhase =
-    TextColumn{"phase", "", "decode (one token a step) or prefill; times of the two are never mixed"}.one_of(
+    TextColumn{"phase", "", "decode (one token a step) or prefill.axis("{}"); times of the two are never mixed"}.one_of(
         "decode prefill");
-inline constexpr auto kWorkload = TextColumn{"workload", "", "where Q, K and V come from"}.axis("{}");
+inline constexpr auto kWorkload = TextColumn{"workload", "", "where Q, K and V come from"}.axis("{}").swept_by("workload");
 inline constexpr auto kLayers =
     IntegerColumn{"layers", "", "measured layers; bytes and times are of all of them together"}.axis(
         "{} layers");
 inline constexpr auto kQHeads = IntegerColumn{"q_heads", "", "query heads of a layer"}.axis("{} query heads");
 inline constexpr auto kKvHeads =
-    IntegerColumn{"kv_heads", "", "K and V heads of a layer"}.axis("{} KV heads");
-inline constexpr auto kHeadDim = IntegerColumn{"head_dim", "", "values of a head's row"}.axis("head dim {}");
-inline constexpr auto kThreads = IntegerColumn{"threads", "", "threads of the run"}.axis("{} threads");
-inline constexpr auto kBatch = IntegerColumn{"batch", "", "sequences of a step"}.axis("batch {}");
+    IntegerColumn{"kv_heads", "", "K and V heads of a layer"}.axis("{} KV heads").swept_by("kv_heads");
+inline constexpr auto kHeadDim = IntegerColumn{"head_dim", "", "values of a head's row"}.axis("head dim {}").swept_by("head_dim");
+inline constexpr auto kThreads = IntegerColumn{"threads", "", "threads of the run"}.axis("{} threads").swept_by("threads");
+inline constexpr auto kBatch = IntegerColumn{"batch", "", "sequences of a step"}.axis("batch {}").swept_by("batch");
 inline constexpr auto kSeqLen =
     IntegerColumn{"seq_len", "tokens",
                   "of a sequence at the end of the last step; of a ragged batch, of the longest"}
-        .axis("{} tokens", true);
+        .axis("{} tokens", true).swept_by("seq_len");
 inline constexpr auto kStatus =
     Column<Status>{"status", "", "ok, failed, unsupported or out_of_memory"}.one_of(
         "ok failed unsupported out_of_memory");
@@ -41,7 +53,7 @@ inline constexpr TextColumn kHost{"host", "", "name of the machine that measured
 inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config has it: the same at every {budget}"};
 inline constexpr auto kCellColumns =
-    column_list(kCell, kVariant, kDevice, kExperiment, kPhase, kWorkload, kLayers, kQHeads, kKvHeads,
+    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs, kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kQHeads, kKvHeads,
                 kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
 inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded K and V of kept tokens"};
@@ -88,8 +100,8 @@ inline constexpr auto kArm =
                "prefill: materialised, materialised_unmasked (no causal mask), materialised_chunked, "
                "chunked or tiled; of models: chunked"}
         .one_of("materialised materialised_unmasked materialised_chunked chunked tiled");
-inline constexpr IntegerColumn kChunkTokens{"chunk_tokens", "tokens",
-                                            "of a chunk: a step, or whose scores are in memory at once"};
+inline constexpr auto kChunkTokens = IntegerColumn{"chunk_tokens", "tokens",
+                                            "of a chunk: a step, or whose scores are in memory at once"}.axis("chunks of {} tokens", true).swept_by("chunk");
 inline constexpr auto kArmColumns = column_list(kArm, kChunkTokens);
 
 inline constexpr TextColumn kVersus{

@@ -24,6 +24,7 @@ struct AnyColumn {
   std::string_view aliases = {};  // names that earlier versions gave it, separated by spaces
   std::string_view title = {};    // of an axis: how a chart's panel says its value, as "batch {}"
   bool is_place = false;          // of an axis: it says where in a panel a point lies, as the length does
+  std::string_view key = {};      // of an axis: the config's key that sweeps it; empty: none does
   bool is_stage = false;          // a part of a cache's spec
 
   bool is_named(std::string_view wanted) const;
@@ -51,6 +52,11 @@ struct Column : AnyColumn {
     Column column = *this;
     column.title = title_;
     column.is_place = is_place_;
+    return column;
+  }
+  constexpr Column swept_by(std::string_view key_) const {
+    Column column = *this;
+    column.key = key_;
     return column;
   }
   constexpr Column stage() const {

@@ -102,8 +102,8 @@ std::string columns_json(const Table& table,
     if (!c->values.empty()) column["values"] = words_of(c->values);
     if (!c->title.empty()) {
       column["axis"] = true;
-      column["title"] = c->title;
-      if (c->is_place) column["place"] = true;
+      if (!c->is_place) column["title"] = c->title;
+      if (!c->key.empty()) column["key"] = c->key;
     }
     if (c->is_stage) column["stage"] = true;
   }

@@ -35,8 +35,9 @@ Table table_in(const std::filesystem::path& path, const Table& table);
 // Throws std::invalid_argument as table_in does, and for a value of the wrong type.
 std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table);
 
-// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "axis", "title", "place", "stage"}, …], in
-// order; the last six where there are any. `experiments`: those that write the column, by its name.
+// [{"name", "unit", "type", "meaning", "aliases", "experiments", "values", "axis", "title", "key", "stage"}, …], in order;
+// those from "experiments" on where there are any. An axis without a title says where in a panel a point lies.
+// `experiments`: those that write the column, by its name.
 std::string columns_json(const Table& table,
                          const std::map<std::string_view, std::vector<std::string_view>>& experiments);
 

@@ -8,7 +8,7 @@ from figures.figure import Tables, figure
 from marks import in_families, in_focus, line_and_points, panels, text, tips
 from families import short
 from messages import titled
-from prepare import NoData, stepped, with_absent, with_panel
+from prepare import NoData, with_absent, with_panel
 from style import INK, length_axis
 
 
@@ -20,7 +20,7 @@ from style import INK, length_axis
     "rows came from a nearer cache than the measurement of the bandwidth read.",
 )
 def bandwidth(tables: Tables):
-    rows = read_bandwidths(stepped(tables.cells))
+    rows = read_bandwidths(tables.common)
     style = tables.style.showing(rows["variant"])
     axis = alt.Y(
         "share_drawn:Q",

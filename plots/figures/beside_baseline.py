@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import altair as alt
 import polars as pl
-from families import name_of, numeric_parameters, parse, short
+from families import short
 from figures.figure import Tables, figure
 from figures.models import TINY, change_axis, series, task_read, versus_full
+from known import name_of, numeric_parameters, spec_of
 from marks import in_focus, interval, legend_focus, panels, text, tips
 from messages import titled
 from prepare import NoData, with_absent, with_panel
 from style import INK, QUIET, bytes_text
 
 VERDICTS = {"better": "#0072B2", "worse": "#D55E00", "not told apart": "#8a93a0"}
-BY_HEAD, BY_LAYER = r"/(ada|duo)\b", " + "
+BY_HEAD = ("ada", "duo")  # retentions whose heads keep different numbers of tokens
 SAME_BYTES = 0.03  # of the baseline's, on either side
 
 
@@ -73,20 +72,22 @@ def compared_rows(cells: pl.DataFrame) -> pl.DataFrame:
         text("loss_change", "{:+.2g}".format),
         interval("loss_change_ci_low", "loss_change_ci_high", "{:+.2g}".format),
         told=pl.when(pl.col("verdict").is_in(["better", "worse"])).then("verdict").otherwise(pl.lit("not told apart")),
-        budgeted=pl.col("spec").str.contains(BY_HEAD) | pl.col("spec").str.contains(BY_LAYER, literal=True),
+        budgeted=text_of("retention", name_of).is_in(BY_HEAD) | (pl.col("layer_specs").fill_null("") != ""),
         beside=pl.format("{} · KL {}", text_of("held_bytes_per_token", bytes_text), text_of("kl_mean", "{:.2g}".format)),
         panel=pl.when(pl.col("panel") == "").then("experiment").otherwise("panel"),
     )
 
 
-def in_short(spec: str) -> str:
+def in_short(variant: str) -> str:
     """What a variant is called beside others of its codec: what it keeps and reads. Budgets of layers as a list:
     'snapkv(budget=96)' or 'snapkv(budget=128/96/64)'; other mixes by their names, 'ring + duo + full'."""
-    parts = [re.sub(r"^[\w,-]+:", "", part) for part in spec.split(BY_LAYER)]
-    stages = [[stage for stage in (one.retention, one.selection) if stage != "all"] for one in map(parse, parts)]
-    kept = ["/".join(stage) for stage in stages]
+    spec = spec_of(variant)
+    if not spec.is_cache:
+        return variant
+    own = "/".join([spec.retention, *([spec.selection] if spec.selection != "all" else [])])
+    kept = [own, *(stages or "full" for _, stages in spec.by_layer())]
     if len(kept) == 1:
-        return kept[0] if kept[0] != "full" else short(spec)
+        return own if own != "full" else short(variant)
     names = list(dict.fromkeys(map(name_of, kept)))
     if len(names) > 1:
         return " + ".join(names)

@@ -26,6 +26,7 @@ MOST_NAMED = 4  # policies that are equally good before none of them stands out
     "tokens, evicted ones included. A policy that wins on one workload and loses on another rests on an assumption "
     "about attention that only the first one meets. Errors below 1e-9 are drawn at 1e-9.",
     at_one_length=True,
+    own_style=True,
 )
 def budget(tables: Tables):
     rows = of_experiment(tables.cells, "budget", "held_bytes_per_token").filter(pl.col("series").is_not_null())

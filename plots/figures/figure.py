@@ -19,6 +19,7 @@ class Tables:
     """The runs of one report: every cell that was measured, and what goes into more detail."""
 
     cells: pl.DataFrame
+    common: pl.DataFrame  # those of the experiments that have no figures of their own
     growth: pl.DataFrame
     positions: pl.DataFrame
     heads: pl.DataFrame
@@ -35,8 +36,11 @@ class Figure:
     draw: Callable[[Tables], alt.TopLevelMixin]
     at_one_length: bool = False  # drawn for the length that a menu chooses; its title says which
     warning: str = ""  # what goes with the figure wherever it is shown, under its title
+    also_common: bool = False  # the common figures draw its experiments, too, where nothing else was run
+    own_style: bool = False  # its experiments' lines are policies over budgets, in colours apart from those of other figures
+    experiments: tuple[str, ...] = ()  # whose it is, as list.py has it
 
 
 def figure(name: str, title: str, how_to_read: str, **more) -> Callable[[Callable], Figure]:
-    """Makes a drawing function the Figure of this name; `more` are at_one_length and warning."""
+    """Makes a drawing function the Figure of this name; `more` are Figure's other fields."""
     return lambda draw: Figure(name, title, how_to_read, draw, **more)

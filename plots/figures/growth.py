@@ -8,7 +8,8 @@ from figures.figure import Tables, figure
 from families import deciding_stage, short
 from marks import click_focus, doublings, in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import times, titled
-from prepare import DIMENSIONS, NoData, with_panel
+from known import dimensions
+from prepare import NoData, with_panel
 from style import length_axis, log_axis, microseconds_text
 
 MAX_POINTS = 2_400  # of all lines together: what a browser draws at once; the maxima always survive
@@ -22,6 +23,7 @@ NEIGHBOURS = 9
     "From an empty cache, one token at a time. A line is the median of a step over the repetitions, the band their "
     "range. A triangle with its length is a step that takes twice its neighbours in every repetition, as one that grows the "
     "buffer does; other spikes come from the machine. The longest run of each variant is drawn.",
+    also_common=True,
 )
 def growth(tables: Tables):
     rows = with_reallocations(median_steps(longest_growth(tables.growth, tables.cells)))
@@ -172,8 +174,7 @@ def longest_growth(growth: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     rows = growth.filter(pl.col("step_us") > 0).drop("variant").join(cells, on=["run", "cell"])
     if rows.is_empty():
         raise NoData("growth.csv has no steps of a finished cell")
-    dimensions = [name for name in DIMENSIONS if name in rows.columns]
-    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over("variant", *dimensions))
+    longest = rows.filter(pl.col("seq_len") == pl.col("seq_len").max().over("variant", *dimensions(rows.columns)))
     first = min(longest["token"].min(), 1)  # whether the file counts tokens from 0 or from 1
     rows = with_panel(longest).with_columns(length=pl.col("token") - first + 1)
     return rows.sort("length", maintain_order=True)  # within a length the panels keep their order

@@ -7,7 +7,7 @@ import polars as pl
 from figures.figure import Tables, figure
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, count_of_verdicts, place, slowest_and_fastest, titled
-from prepare import NoData, drawable, stepped, with_absent, with_panel
+from prepare import NoData, drawable, with_absent, with_panel
 from style import INK, QUIET, bytes_text, length_axis, log_axis, microseconds_text
 
 VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
@@ -20,7 +20,7 @@ VERDICTS = {"faster": "#0072B2", "slower": "#D55E00", "ambiguous": "#8a93a0"}
     "this run does not show which variant is faster. A ring marks times that something else on the machine disturbed.",
 )
 def latency(tables: Tables):
-    rows = drawable(stepped(tables.cells), "step_p50_us", "seq_len")
+    rows = drawable(tables.common, "step_p50_us", "seq_len")
     rows = with_panel(rows).with_columns(
         text("step_p50_us", microseconds_text),
         text("step_p99_us", microseconds_text),
@@ -70,7 +70,7 @@ def longest_message(rows: pl.DataFrame) -> str | None:
     at_one_length=True,
 )
 def ratio(tables: Tables):
-    rows = with_absent(stepped(tables.cells), ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "err_rel_l2"], ["versus"])
+    rows = with_absent(tables.common, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "err_rel_l2"], ["versus"])
     rows = rows.filter((pl.col("ratio_p50") > 0) & (pl.col("seq_len") > 0))
     if rows.is_empty():
         raise NoData("no variant was compared with a baseline")

@@ -8,7 +8,7 @@ from figures.figure import Tables, figure
 from marks import in_families, in_focus, legend_focus, length_choice, line_and_points, panels, scale, text, tips
 from messages import at_each_length, times, titled
 from families import short
-from prepare import drawable, stepped, with_panel
+from prepare import drawable, with_panel
 from style import KINDS, QUIET, binary_unit, bytes_axis, bytes_text, length_axis
 
 COLUMNS = ("bytes_payload", "bytes_metadata", "bytes_workspace_peak", "bytes_slack")  # in the order of KINDS
@@ -23,7 +23,7 @@ SAME_OVER = ("workload", "experiment", "phase", "threads")
     "Parallel lines differ by a constant factor; a flat line is a cache of bounded size, which evicts tokens.",
 )
 def memory(tables: Tables):
-    rows = drawable(stepped(tables.cells), "bytes_peak", "seq_len")
+    rows = drawable(tables.common, "bytes_peak", "seq_len")
     rows = with_panel(rows, SAME_OVER, COLUMNS).with_columns(
         text("bytes_peak", bytes_text),
         text("bytes_predicted", bytes_text),
@@ -64,7 +64,7 @@ def least(rows: pl.DataFrame, baseline: str | None) -> str:
     at_one_length=True,
 )
 def bytes_by_kind(tables: Tables):
-    rows = drawable(stepped(tables.cells), "bytes_payload", "seq_len", "batch")
+    rows = drawable(tables.common, "bytes_payload", "seq_len", "batch")
     rows = with_panel(rows, SAME_OVER, COLUMNS)
     unit, size = binary_unit(rows["bytes_per_token"].max())
     stacked = pl.concat(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 from figures.figure import Tables
-from prepare import MODEL_EXPERIMENTS
-from families import VariantStyle, baseline_of, short
+from families import VariantStyle, baseline_of
+from known import Spec, spec_of
+from prepare import with_absent
 
 TINY = (
     "Tiny models exaggerate the loss of quality: trust the order of the variants, not the size of the gaps, "
@@ -21,13 +22,13 @@ def series() -> pl.Expr:
 
 def model_style(tables: Tables, rows: pl.DataFrame) -> VariantStyle:
     """One colour and shape a policy over all figures of models."""
-    cells = tables.cells.filter(pl.col("experiment").is_in(MODEL_EXPERIMENTS))
+    cells = with_absent(tables.cells, ["loss"]).filter(pl.col("loss").is_not_null())
     return VariantStyle(set(cells.select(series()).to_series()), rows["variant"], baseline_of(cells))
 
 
 def versus_full() -> pl.Expr:
     """Whether losses are compared with the full f32 cache's, as they are where the config names no baseline."""
-    is_full = pl.col("versus").map_elements(lambda name: "/" not in short(name) and " + " not in name, return_dtype=pl.Boolean)
+    is_full = pl.col("versus").map_elements(lambda name: spec_of(name) == Spec(spec_of(name).placement), return_dtype=pl.Boolean)
     return is_full.fill_null(True)
 
 

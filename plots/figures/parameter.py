@@ -9,7 +9,7 @@ from figures.figure import Tables, figure
 from figures.growth import growth_totals, longest_growth
 from marks import in_families, in_focus, interval, length_choice, line_and_points, panels, text, tips
 from messages import at_each_length, titled
-from prepare import NoData, drawable, stepped, with_panel
+from prepare import NoData, drawable, with_panel
 from style import QUIET, bytes_axis, bytes_text, length_axis, log_axis, microseconds_text
 
 HOW = (
@@ -21,7 +21,7 @@ HOW = (
 @figure("parameter_time", "Step latency against a parameter of the variants",
         f"Lower is better. {HOW} Bars are 95 % intervals.", at_one_length=True)  # fmt: skip
 def parameter_time(tables: Tables):
-    rows = drawable(stepped(tables.cells), "step_p50_us", "seq_len").with_columns(
+    rows = drawable(tables.common, "step_p50_us", "seq_len").with_columns(
         text("step_p50_us", microseconds_text), interval("step_ci_low_us", "step_ci_high_us", microseconds_text)
     )
     ends = pl.concat([rows[end] for end in ("step_p50_us", "step_ci_low_us", "step_ci_high_us")]).drop_nulls()
@@ -33,7 +33,7 @@ def parameter_time(tables: Tables):
 
 @figure("parameter_memory", "Memory against a parameter of the variants", f"Lower is better. {HOW}", at_one_length=True)
 def parameter_memory(tables: Tables):
-    rows = drawable(stepped(tables.cells), "bytes_peak", "seq_len")
+    rows = drawable(tables.common, "bytes_peak", "seq_len")
     rows = with_panel(rows).with_columns(text("bytes_peak", bytes_text), interval=pl.lit("–"))
     axis = bytes_axis("bytes_peak", "peak memory, all layers", rows["bytes_peak"])
     return against_parameter(rows, tables.style.baseline, axis, "bytes_peak")

@@ -8,7 +8,7 @@ from figures.figure import Tables, figure
 from labels import with_point_labels
 from marks import click_focus, in_focus, length_choice, panel_height, panel_width, panels, point_names, room_below, text, tips
 from messages import at_each_length, titled
-from prepare import drawable, stepped, with_dominated, with_front, with_panel
+from prepare import drawable, with_dominated, with_front, with_panel
 from style import QUIET, bytes_text, log_axis, microseconds_text
 
 
@@ -22,7 +22,7 @@ from style import QUIET, bytes_text, log_axis, microseconds_text
     at_one_length=True,
 )
 def pareto(tables: Tables):
-    rows = drawable(stepped(tables.cells), "err_rel_l2", "bytes_per_token", "step_p50_us")
+    rows = drawable(tables.common, "err_rel_l2", "bytes_per_token", "step_p50_us")
     rows = with_panel(rows).with_columns(
         per_token=pl.col("bytes_per_token") / 1024, error=pl.col("err_rel_l2").clip(lower_bound=1e-9)
     )

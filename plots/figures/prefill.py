@@ -10,17 +10,7 @@ from figures.figure import Tables, figure
 from marks import in_focus, interval, legend_focus, panels, scale, text, tips
 from messages import place, times, titled
 from prepare import of_experiment, with_panel
-from style import (
-    COLOURS,
-    QUIET,
-    SHAPES,
-    bytes_axis,
-    bytes_text,
-    length_axis,
-    log_axis,
-    microseconds_text,
-    natural_order,
-)
+from style import COLOURS, QUIET, SHAPES, bytes_axis, bytes_text, length_axis, log_axis, microseconds_text, natural_order
 
 
 @figure(

@@ -29,6 +29,7 @@ NOTHING_CHANGED = "no variant's predictions differ from the full f32 cache's"
     "its budgets, a lone point a codec that keeps every token.",
     at_one_length=True,
     warning=TINY,
+    own_style=True,
 )
 def quality_kl(tables: Tables):
     quality = of_experiment(tables.cells, "quality", "kl_mean")

@@ -13,7 +13,6 @@ from prepare import NoData, with_absent, with_front, with_panel
 from style import QUIET, bytes_text, log_axis
 
 TITLE = "change of the mean loss [nats]"
-SELECTS = r"/(quest|topk)\b"
 NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
 
 
@@ -66,7 +65,7 @@ def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
     cells = with_absent(cells, ["bytes_read", "loss_change", "distance"], ["versus"])
     rows = cells.filter(pl.col("experiment").is_in(["quality", "recall"]), pl.col("bytes_read") > 0)
     rows = rows.filter(pl.col("loss_change").is_not_null(), versus_full())
-    selects = pl.col("variant").str.contains(SELECTS)
+    selects = (pl.col("selection") != "all").fill_null(False)
     if not rows.select(selects.any()).item():
         raise NoData("no model reads with a selection")
     rows = with_panel(rows.with_columns(experiment=task_read())).with_columns(
@@ -87,7 +86,7 @@ def reading_rows(cells: pl.DataFrame) -> pl.DataFrame:
 def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
     """What the selection loses that reads least of those in most panels, and how many points that read a part lose nothing
     that their intervals show."""
-    selections = rows.filter(pl.col("variant").str.contains(SELECTS))
+    selections = rows.filter(pl.col("selection") != "all")
     sums = selections.group_by("spec", "variant").agg(pl.col("per_token").sum(), panels=pl.len())
     named = sums.sort("panels", "per_token", "spec", descending=[True, False, False]).row(0, named=True)
     said = [

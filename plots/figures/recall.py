@@ -20,6 +20,7 @@ from style import QUIET, bytes_text, length_axis
     "cache that evicted the first copy cannot recall it; the policies of a panel keep equally many tokens. Bars are "
     "the mean and 1.96 standard errors.",
     warning=TINY,
+    own_style=True,
 )
 def recall(tables: Tables):
     rows = by_kept_tokens(with_panel(of_experiment(tables.cells, "recall", "loss", "distance")))

@@ -46,6 +46,39 @@ def where(rows: pl.DataFrame) -> str:
 
 
 @figure(
+    "replay_concurrency",
+    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most",
+    "More is better where requests wait. Of the time in which any sequence runs. Where nothing waits, more at once means only that "
+    "each takes longer.",
+)
+def replay_concurrency(tables: Tables):
+    rows = replays(tables, "running_p50", "running_p99")
+    rows = with_absent(rows, ["preemptions_per_1000", "waiting_p99", "good_share"], ["times_from"])
+    rows = rows.with_columns(
+        text("preemptions_per_1000", "{:,.1f}".format),
+        text("waiting_p99", "{:,.0f}".format),
+        text("good_share", "{:.1%}".format),
+    )
+    first = rows.filter(pl.col("panel") == rows.sort("waiting_p99", descending=True, nulls_last=True)["panel"][0])
+    first = first.sort("running_p50", "variant")
+    least, most = first.row(0, named=True), first.row(-1, named=True)
+    said = f"{place(first)}{short(most['variant'])} runs {most['running_p50']:,.0f} sequences at once in the median"
+    if first.height > 1:
+        said += f", {short(least['variant'])} {least['running_p50']:,.0f}"
+    variants = [name for name in tables.style.names if name in set(rows["variant"])]
+    base = alt.Chart().encode(
+        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
+        tooltip=tips(length=False, median="running_p50", p99="running_p99", most="running_peak", waiting_p99="waiting_p99_text",
+                     preempted_per_1000="preemptions_per_1000_text", good="good_share_text", times_are="times_from"),
+    )  # fmt: skip
+    at = lambda column: alt.X(f"{column}:Q", axis=alt.Axis(title="sequences that run at once", tickCount=6))  # noqa: E731
+    bars = base.mark_bar(color=COUNTS["running"], opacity=0.6).encode(at("running_p50"))
+    ticks = base.mark_tick(color=QUIET, thickness=2).encode(at("running_p99"))
+    most_at_once = base.mark_point(color=QUIET, size=40).encode(at("running_peak"))
+    return titled(panels(alt.layer(bars, ticks, most_at_once), rows, height=max(60, 24 * len(variants))), said)
+
+
+@figure(
     "replay_requests",
     "Requests that run and that wait, over time",
     "Means over equal stretches of the replay's clock, at the sweep point where most requests wait. A request waits until its "
@@ -114,39 +147,6 @@ def replay_memory(tables: Tables):
         tooltip=tips(length=False, until="time_s_text", kind="kind", held="bytes_text"),
     )
     return titled(panels(area.add_params(legend_focus("kind")), stacked, height=200), said)
-
-
-@figure(
-    "replay_concurrency",
-    "Sequences that run at once, by variant: the bar is their median, the tick the 99th percentile, the circle the most",
-    "More is better where requests wait. Of the time in which any sequence runs. Where nothing waits, more at once means only that "
-    "each takes longer.",
-)
-def replay_concurrency(tables: Tables):
-    rows = replays(tables, "running_p50", "running_p99")
-    rows = with_absent(rows, ["preemptions_per_1000", "waiting_p99", "good_share"], ["times_from"])
-    rows = rows.with_columns(
-        text("preemptions_per_1000", "{:,.1f}".format),
-        text("waiting_p99", "{:,.0f}".format),
-        text("good_share", "{:.1%}".format),
-    )
-    first = rows.filter(pl.col("panel") == rows.sort("waiting_p99", descending=True, nulls_last=True)["panel"][0])
-    first = first.sort("running_p50", "variant")
-    least, most = first.row(0, named=True), first.row(-1, named=True)
-    said = f"{place(first)}{short(most['variant'])} runs {most['running_p50']:,.0f} sequences at once in the median"
-    if first.height > 1:
-        said += f", {short(least['variant'])} {least['running_p50']:,.0f}"
-    variants = [name for name in tables.style.names if name in set(rows["variant"])]
-    base = alt.Chart().encode(
-        alt.Y("variant:N", sort=variants, axis=alt.Axis(title=None, labelFontSize=11)),
-        tooltip=tips(length=False, median="running_p50", p99="running_p99", most="running_peak", waiting_p99="waiting_p99_text",
-                     preempted_per_1000="preemptions_per_1000_text", good="good_share_text", times_are="times_from"),
-    )  # fmt: skip
-    at = lambda column: alt.X(f"{column}:Q", axis=alt.Axis(title="sequences that run at once", tickCount=6))  # noqa: E731
-    bars = base.mark_bar(color=COUNTS["running"], opacity=0.6).encode(at("running_p50"))
-    ticks = base.mark_tick(color=QUIET, thickness=2).encode(at("running_p99"))
-    most_at_once = base.mark_point(color=QUIET, size=40).encode(at("running_peak"))
-    return titled(panels(alt.layer(bars, ticks, most_at_once), rows, height=max(60, 24 * len(variants))), said)
 
 
 CURVES = {"least recently used": "#0072B2", "Belady's optimum": "#009E73", "without limit": "#5d6673"}

@@ -23,6 +23,7 @@ from style import QUIET, log_axis
     "cache.",
     at_one_length=True,
     warning=TINY,
+    own_style=True,
 )
 def stream(tables: Tables):
     rows = by_stretch(tables.positions, tables.cells).with_columns(

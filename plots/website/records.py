@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 from details import commands, tidy
-from parts import split
+from known import name_of, spec_of
 from prepare import is_aa_test, with_absent
 from website.collect import Folder, slug
 
@@ -33,10 +33,11 @@ def records(folder: Folder, number: int) -> Iterator[Record]:
     cells = with_absent(folder.run.cells, NUMBERS, TEXTS).with_columns(aa=is_aa_test())
     for at, row in enumerate(cells.iter_rows(named=True)):
         variant = row["variant"] or ""
-        parts = [part.partition("(")[0] for part in split(variant)]
+        spec = spec_of(variant)
+        stages = [name_of(stage) for stage in (spec.codec, spec.placement, spec.retention)]
         texts = [row[name] or "" for name in TEXTS]
         numbers = [rounded(row[name]) for name in NUMBERS]
-        yield Record(folder, variant, [number, at, row["cell"], *texts, *numbers, parts[1], parts[0], parts[2], int(row["aa"])])
+        yield Record(folder, variant, [number, at, row["cell"], *texts, *numbers, *stages, int(row["aa"])])
 
 
 def rounded(value: float | None):

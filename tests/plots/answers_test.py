@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 from answers import not_run, points
 from data import load_run
-from parts import code_bits, split
 from synthetic import MANY, synthetic_run
 from synthetic_models import budget_cells
+from synthetic_shape import learn_names, with_stages
 
 COLUMNS = ("variant", "time", "low", "high", "kib", "codec_error", "error", "kept")
 DECODE = [
@@ -28,7 +27,7 @@ def cells(rows=DECODE, **more) -> pl.DataFrame:
     for row in rows:
         c = dict(zip(COLUMNS, row))
         first = c["variant"] == rows[0][0]
-        made.append({
+        made.append(with_stages({
             "run": "a", "experiment": "decode", "workload": "gaussian", "variant": c["variant"], "status": "ok",
             "layers": 1, "kv_heads": 2, "head_dim": 64, "batch": 1, "seq_len": 1024, "step_p50_us": c["time"],
             "step_ci_low_us": c["low"], "step_ci_high_us": c["high"], "bytes_peak": 1024 * c["kib"],
@@ -37,7 +36,8 @@ def cells(rows=DECODE, **more) -> pl.DataFrame:
             "others_share": 0.02, "steal_share": 0.0, "verdict": "baseline" if first else "slower",
             "versus": None if first else rows[0][0], "ratio_p50": None if first else c["time"] / 100,
             "ratio_ci_low": None if first else c["low"] / 105, "ratio_ci_high": None if first else c["high"] / 95, **more,
-        })  # fmt: skip
+        }))  # fmt: skip
+    learn_names([row[0] for row in rows])
     return pl.DataFrame(made, infer_schema_length=None)
 
 
@@ -136,7 +136,7 @@ def test_a_budget_names_the_best_of_what_fits():
 def test_parts_say_what_each_costs():
     placement, codec, retention = points(cells())[0].parts
     assert placement.message.startswith("concat takes 4× (3.71 – 4.32) the time of contiguous.")
-    assert codec.message == "Codes of 4 bits: q4_0 loses least (0.5)."
+    assert codec.message == "Of 4 to 5 stored bits a value: q4_0 loses least (0.5)."
     assert [row[0] for row in codec.rows] == ["contiguous", "contiguous/f16", "contiguous/q4_0", "contiguous/token(bits=4)"]
     assert retention.message == "With 128 tokens kept tova(budget=128) loses least (1.5, an error larger than the output itself)."
 
@@ -173,35 +173,10 @@ def test_the_first_panel_and_its_longest_length_come_first(tmp_path):
 
 
 def test_a_point_without_times_is_answered_by_bytes_and_errors(tmp_path):
+    learn_names([cell["variant"] for cell in budget_cells("gaussian")])
     made = pl.DataFrame(budget_cells("gaussian"), infer_schema_length=None).with_columns(run=pl.lit("a"), bytes_peak="held_bytes_per_token")
     (point,) = points(made)
     assert point.front.kinds == ["bytes", "error"]
     assert [question for question, _ in point.within[0].answers] == ["Most exact"]
     assert point.quiet.lines == []
     assert "With 64 tokens kept tova(budget=64) loses least" in point.parts[-1].message
-
-
-@pytest.mark.parametrize(
-    ("variant", "parts"),
-    [
-        ("contiguous", ("contiguous", "f32", "full")),
-        ("paged(block=16)/f16", ("paged(block=16)", "f16", "full")),
-        ("contiguous/k8v16", ("contiguous", "k8v16", "full")),
-        ("contiguous/fifo(budget=16)", ("contiguous", "f32", "fifo(budget=16)")),
-        ("contiguous/k8v16/none", ("contiguous", "k8v16", "none")),
-        ("contiguous/ring(window=4,sinks=1)", ("contiguous", "f32", "ring(window=4,sinks=1)")),
-        ("contiguous/split(k=q8_0,v=q4_0)/h2o(heavy=1,recent=1)", ("contiguous", "split(k=q8_0,v=q4_0)", "h2o(heavy=1,recent=1)")),
-    ],
-)
-def test_a_variant_is_split_into_its_parts(variant, parts):
-    assert split(variant) == (*parts, "all")
-
-
-def test_a_selection_is_a_part_of_its_own():
-    assert split("contiguous/quest(top=0.25)") == ("contiguous", "f32", "full", "quest(top=0.25)")
-    assert split("paged/q8_0/topk(rows=8)") == ("paged", "q8_0", "full", "topk(rows=8)")
-    assert split("paged/q8_0/ring(window=4)/topk") == ("paged", "q8_0", "ring(window=4)", "topk")
-
-
-def test_bits_of_codes():
-    assert [code_bits(codec) for codec in ("q4_0", "kivi(read=copy)", "token(bits=3)", "kivi(k_bits=2,v_bits=4)", "new")] == [4, 4, 3, None, None]

@@ -1,4 +1,4 @@
-"""columns.json: types, meanings and earlier names of columns; and folders that have none."""
+"""columns.json: types, meanings and earlier names of columns; and folders of earlier versions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import json
 
 import pytest
 from data import BadResults, load_run
-from support import left_out, reported
+from support import first_line, left_out, reported
 from synthetic import synthetic_run, write_csv
+from synthetic_shape import STAGES, described as describe_all
 
 STEP = {"name": "step_p50_us", "unit": "us", "type": "number", "meaning": "append + <view> + attend", "aliases": []}
 
 
-def change(folder, describe=None, **columns):
-    """Adds columns to every cell, and writes a columns.json of these entries."""
+def change(folder, describe=(), **columns):
+    """Adds columns to every cell, and these entries to columns.json."""
     with (folder / "cells.csv").open() as file:
         rows = [{**row, **columns} for row in csv.DictReader(file)]
     write_csv(folder / "cells.csv", list(rows[0]), rows)
-    if describe is not None:
-        (folder / "columns.json").write_text(json.dumps(describe))
+    add_entries(folder, describe)
     return folder
+
+
+def add_entries(folder, entries):
+    names = {name for entry in entries for name in (entry["name"], *entry["aliases"])}
+    others = [entry for entry in describe_all() if entry["name"] not in names]
+    (folder / "columns.json").write_text(json.dumps([*others, *entries]))
 
 
 def entry(name, kind, *aliases):
@@ -33,11 +39,25 @@ def test_types_come_from_columns_json(tmp_path):
     assert (cells["label"][0], cells["hits"][0]) == ("42", 7)
 
 
-def test_a_folder_without_columns_json_is_read_too(tmp_path):
-    """A column that nothing names is a number, unless its first value is a word; and `lengths` is text even so."""
-    folder = change(synthetic_run(tmp_path / "run"), None, label="warm", hits="7", lengths="512")
-    cells = load_run(folder, "run").cells
-    assert (cells["label"][0], cells["hits"][0], cells["lengths"][0]) == ("warm", 7, "512")
+def test_a_column_that_columns_json_lacks_is_a_number_unless_its_first_value_is_a_word(tmp_path):
+    cells = load_run(change(synthetic_run(tmp_path / "run"), label="warm", hits="7"), "run").cells
+    assert (cells["label"][0], cells["hits"][0]) == ("warm", 7)
+
+
+@pytest.mark.parametrize("lacks", ["columns.json", "axes", "stages"])
+def test_a_folder_of_an_earlier_version_names_the_command_that_brings_it_up_to_date(tmp_path, lacks):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    if lacks == "columns.json":
+        (folder / lacks).unlink()
+    elif lacks == "axes":
+        (folder / "columns.json").write_text(json.dumps([entry("cell", "text")]))
+    else:
+        with (folder / "cells.csv").open() as file:
+            rows = [{name: value for name, value in row.items() if name not in STAGES} for row in csv.DictReader(file)]
+        write_csv(folder / "cells.csv", list(rows[0]), rows)
+    done = report(folder)
+    assert done.returncode == 2
+    assert first_line(done).endswith(f"run ./kvlab check-results --add-stages {folder}")
 
 
 def test_a_renamed_column_keeps_its_earlier_name(tmp_path):
@@ -46,7 +66,7 @@ def test_a_renamed_column_keeps_its_earlier_name(tmp_path):
     described = [entry("read_share", "number", "ceiling_share"), entry("state", "text", "status")]
     header = header.replace(",ceiling_share", ",read_share").replace(",status", ",state")
     (folder / "cells.csv").write_text(f"{header}\n{rest}")
-    (folder / "columns.json").write_text(json.dumps(described))
+    add_entries(folder, described)
     cells = load_run(folder, "run").cells
     assert cells["ceiling_share"].to_list() == cells["read_share"].to_list()
     reported(folder)

@@ -8,7 +8,8 @@ from figures.budget import best_policies
 from figures.models import by_kept_tokens
 from figures.prefill import prefill_arms
 from figures.recall import by_budget
-from prepare import measured, of_experiment, stepped, with_panel
+from prepare import measured, of_experiment, with_panel
+from report import tables_of
 from support import left_out, reported
 from synthetic import synthetic_run
 from synthetic_models import MODEL_SERIES
@@ -35,7 +36,7 @@ def test_prefill_has_a_line_an_arm(tmp_path):
     chunks = {"materialised, chunks of 64 tokens", "chunks of 64 tokens", "chunks of 128 tokens"}
     assert set(arms["arm_text"]) == {"materialised", "tiled", *chunks}
     assert arms["panel"].n_unique() == 1
-    assert set(stepped(measured(run.cells))["seq_len"]) == {256, 1024}
+    assert set(tables_of([run]).common["seq_len"]) == {256, 1024}
 
 
 def test_recall_is_drawn_against_distance_and_against_budget(tmp_path):

@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from families import MOST_IN_A_PANEL, Spec, VariantStyle, baseline_of, fitting, groups, parse, short, swept_parameter
+from figures.beside_baseline import in_short
+from families import MOST_IN_A_PANEL, VariantStyle, baseline_of, fitting, groups, short, swept_parameter
 from labels import spread, with_point_labels
 from marks import in_families
 from messages import count_of_verdicts, slowest_and_fastest, times
 from prepare import with_dominated
 from style import INK, log_axis, shades
 from synthetic import MANY, SWEPT
+from synthetic_shape import learn_names
 import altair as alt
 
 BASELINE = "contiguous/f32/full"
+EXCEPT = ["contiguous/f16/quest(top=0.06) + 0-1:contiguous/f16", "contiguous/f16/quest(top=0.25) + 0-1:contiguous/f16"]
+MIXED = "paged/f16/snapkv(budget=128) + 1:paged/f16/snapkv(budget=96) + 2,4:paged/f16/snapkv"
 
 
-@pytest.mark.parametrize(
-    ("variant", "spec"),
-    [
-        ("concat", Spec("concat", "f32", "full")),
-        ("paged(block=16)/kivi(bits=4,group=32)", Spec("paged(block=16)", "kivi(bits=4,group=32)", "full")),
-        ("contiguous/ring(window=48)", Spec("contiguous", "f32", "ring(window=48)")),
-        ("contiguous/f16/h2o(heavy=64,recent=64)", Spec("contiguous", "f16", "h2o(heavy=64,recent=64)")),
-        ("contiguous/full", Spec("contiguous")),
-        ("contiguous/full/all", Spec("contiguous")),
-        ("paged/f16/quest(page=8)", Spec("paged", "f16", "full", "quest(page=8)")),
-    ],
-)
-def test_a_name_is_read_with_its_defaults(variant, spec):
-    assert parse(variant) == spec
+@pytest.fixture(autouse=True)
+def names_known():
+    tiers = [f"tiered(hot=2048,warm=4096{rest})/f16" for rest in ("", ",io=direct", ",io=direct,link_gbps=1")]
+    blocks = [f"paged(block={block})/{codec}" for block in (1, 8, 64) for codec in ("kivi(bits=2)", "kivi(bits=4)", "kivi(bits=8)")]
+    others = ["contiguous/f16", "contiguous/q8_0/full", "paged/q8_0/full", "doubling", "doubling(read=copy)", "tiered(hot=128)"]
+    families = [f"paged(block={block})/q4_0/full" for block in range(100, 110)]
+    learn_names([*MANY, *SWEPT, *EXCEPT, MIXED, *tiers, *blocks, *others, *families, "paged/f16/unheard_of(rows=3)"])
+
+
+def test_stages_decide_the_panel_not_the_form_of_a_name():
+    names = [*MANY, *EXCEPT, "paged/f16/unheard_of(rows=3)"]
+    panels = {name: title for title, members in groups(names, BASELINE).items() for name in members}
+    assert panels["paged/f16/unheard_of(rows=3)"].startswith("retention: ") and "unheard_of" in panels["paged/f16/unheard_of(rows=3)"]
+    assert {panels[name] for name in EXCEPT} == {"selection: quest"}
+
+
+def test_layers_that_differ_are_named_with_what_differs():
+    assert short(EXCEPT[0]) == "contiguous/f16/quest(top=0.06) + 0-1"
+    assert short(MIXED) == "paged/f16/snapkv(budget=128) + 1:snapkv(budget=96) + 2,4:snapkv"
+    assert list(VariantStyle(EXCEPT).short_names().values()) == [f"contiguous/f16/quest(top={top}) + 0-1" for top in ("0.06", "0.25")]
+    assert in_short(MIXED) == "snapkv(budget=128/96/–)"
 
 
 def test_short_names_leave_out_what_is_as_by_default():

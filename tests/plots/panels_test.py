@@ -8,6 +8,7 @@ from data import load_run
 from prepare import measured, title_of, with_front, with_panel
 from style import bytes_text, natural_order
 from synthetic import MANY, SYNTHETIC, synthetic_run
+from synthetic_shape import learn_names
 
 
 def test_aa_tests_and_unmeasured_rows_are_not_drawn(tmp_path):
@@ -28,6 +29,7 @@ def test_panels_split_by_what_makes_a_difference(tmp_path):
 
 @pytest.mark.parametrize("value, title", [(1, "1 thread"), (2, "2 threads"), (16, "16 threads")])
 def test_panel_titles_count(value, title):
+    learn_names([])
     assert title_of("threads", value) == title
 
 
@@ -50,6 +52,7 @@ def test_pareto_front_is_what_nothing_beats(tmp_path):
 
 
 def test_variants_keep_distinct_styles():
+    learn_names(MANY)
     style = VariantStyle(MANY)
     ranges = [encoding["scale"]["range"] for encoding in (style.colour().to_dict(), style.shape().to_dict())]
     assert len(set(zip(*ranges))) == len(MANY) == 30

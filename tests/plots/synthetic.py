@@ -23,7 +23,7 @@ from synthetic_models import (
     text_rows,
     whole_model_cells,
 )
-from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS
+from synthetic_shape import HEAD_DIM, KV_HEADS, LAYERS, Q_HEADS, described, with_stages
 from synthetic_peers import peer_cells
 from synthetic_replay import hit_rows, moment_rows, replay_cells
 from synthetic_tiers import tier_cells
@@ -97,7 +97,9 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     ):
         cells.append(dict(cells[0], cell=status, variant=f"paged(block=16)/{status}", status=status, reason=reason,
                           step_p50_us="", verdict=""))  # fmt: skip
+    cells = [with_stages(cell) for cell in cells]
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "columns.json").write_text(json.dumps(described()))
     write_csv(folder / "cells.csv", list(dict.fromkeys(name for cell in cells for name in cell)), cells)
     tables = {"growth.csv": steps}
     if later:

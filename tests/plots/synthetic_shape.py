@@ -1,9 +1,10 @@
-"""The geometry of the synthetic model, and a cell of it."""
+"""The geometry of the synthetic model, a cell of it, and what the program says of variants and columns."""
 
 from __future__ import annotations
 
+import re
 
-
+import polars as pl
 
 LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 2, 8, 4, 64
 
@@ -15,3 +16,57 @@ def cell_without_times(experiment, variant, length, workload, **columns) -> dict
         "kv_heads": KV_HEADS, "head_dim": HEAD_DIM, "batch": 1, "seq_len": length, "status": "ok",
         "bytes_payload": 1000, "bytes_metadata": 0, "bytes_slack": 0, "bytes_workspace_peak": 0, **columns,
     }  # fmt: skip
+
+
+STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "bits_per_value"]
+SELECTIONS, CODECS = {"all", "quest", "topk"}, {"f32", "f16", "bf16", "q8_0", "q4_0", "fp8", "mxfp8", "token", "kivi"}
+BITS = {"f32": 32, "f16": 16, "q8_0": 8.5, "q4_0": 4.5, "token(bits=4)": 4.25, "token(bits=2)": 2.25,
+        "kivi(bits=4,group=32,residual=128)": 5}  # fmt: skip
+NO_CACHE = ("recompute", "no_cache", "padded", "unpadded")
+
+
+def with_stages(cell: dict) -> dict:
+    """With the stages of its variant, as the program writes them: this is what knows the form of a spec here."""
+    variant = cell["variant"]
+    spec, _, layers = variant.partition(" + ")
+    placement, *rest = re.split(r"/(?![^(]*\))", spec)
+    if cell.get("peer") or placement.startswith(NO_CACHE):
+        codec = rest[0] if cell.get("peer") and rest and rest[0] in BITS else ""
+        return {**cell, **dict.fromkeys(STAGES, ""), "codec": codec}
+    found = {"codec": "f32", "retention": "full", "selection": "all"}
+    for part in rest:
+        name = part.partition("(")[0]
+        found["selection" if name in SELECTIONS else "codec" if name in CODECS else "retention"] = part
+    return {**cell, "placement": placement, **found, "layer_specs": layers, "bits_per_value": BITS.get(found["codec"], "")}
+
+
+# Titles of a panel, by axis; None where values lie within a panel.
+AXES = {
+    "device": "{}", "experiment": "{}", "phase": "{}", "workload": "{}", "layers": "{} layers", "q_heads": "{} query heads",
+    "kv_heads": "{} KV heads", "head_dim": "head dim {}", "batch": "batch {}", "threads": "{} threads", "seq_len": None,
+    "lengths": None, "chunk_tokens": None, "distance": None, "passage_tokens": "passage of {} tokens", "temperature": None,
+    "arrivals": "{}", "machine": "{} of memory", "step_tokens": "steps of {} tokens",
+}  # fmt: skip
+WRITERS = {"perplexity": ["quality", "recall", "stream"], "common_tokens_p50": ["generate"], "running_p50": ["replay"]}
+TEXTS = """cell variant device experiment phase workload lengths arm status reason kernel bound cold_bound series versus verdict
+    weights weights_type context host arrivals machine preempt clusters counts_from times_from peer peer_versus peer_settings
+    peer_version noise tier_bound simulated""".split() + STAGES[:-1]
+
+
+def described() -> list[dict]:
+    """columns.json: what charts have to know of the columns."""
+    names = dict.fromkeys([*TEXTS, *AXES, *WRITERS])
+    return [
+        {"name": name, "type": "text" if name in TEXTS else "number", "experiments": WRITERS.get(name, []),
+         **({"axis": True} if name in AXES else {}), **({"title": AXES[name]} if AXES.get(name) else {})}
+        for name in sorted(names, key=lambda name: list(AXES).index(name) if name in AXES else -1)
+    ]  # fmt: skip
+
+
+def learn_names(names) -> None:
+    """As if a folder with these variants had been read."""
+    from columns import Column
+    from known import learn
+
+    axes = {name: Column(name, is_axis=True, title=title or "") for name, title in AXES.items()}
+    learn(pl.DataFrame([with_stages({"variant": name}) for name in ["contiguous", *names]], infer_schema_length=None), axes)

@@ -1,6 +1,7 @@
 // The closed forms, from the formats' sizes and the entries' own.
 #include "variants/cache/predicted_bytes.h"
 
+#include <array>
 #include "variants/cache/layout.h"
 #include "variants/list.h"
 #include "variants/placement/planes.h"
@@ -72,6 +73,31 @@ int64_t held_bytes(const Prediction& of, std::span<const int64_t> lengths, std::
 }
 
 }  // namespace
+
+StoredValues stored_values(const Spec& spec, const CacheShape& shape) {
+  const Prediction of(spec, shape);
+  const int64_t tokens = shape.max_tokens;
+  double kept = 0.0;
+  for (int head = 0; head < of.placed_heads(); ++head) kept += static_cast<double>(of.slots(tokens, 0, head));
+  if (of.context.head_units.empty()) kept *= shape.kv_heads;
+  const OuterTiers outer = of.outer_tiers(tokens);
+  const double unit_rows = static_cast<double>(of.context.unit.rows) * shape.kv_heads;
+  const double warm = unit_rows * static_cast<double>(outer.warm_units),
+               disk = unit_rows * static_cast<double>(outer.disk_units);
+  const std::array<double, 3> rows{kept - warm - disk, warm, disk};  // by tier
+  StoredValues all;
+  const std::vector<Codec> codecs = stored_codecs(spec);
+  for (size_t tier = 0; tier < codecs.size(); ++tier) {
+    Codec codec = codecs[tier];
+    if (shape.is_latent()) codec.v = codec.k;
+    const UnitLayout unit = unit_layout(codec, shape);
+    const double count = rows[tier] * shape.layers;
+    all.values += count * shape.head_dim * (shape.is_latent() ? 1 : 2);
+    for (const int64_t bytes : unit.bytes)
+      all.bits += count * 8.0 * static_cast<double>(bytes) / static_cast<double>(unit.rows);
+  }
+  return all;
+}
 
 int64_t selection_bytes(const Spec& spec, const CacheShape& shape) {
   const SelectionEntry& selection = selection_of(spec);

@@ -14,6 +14,14 @@ namespace kv {
 int64_t predicted_bytes(const Spec& spec, const CacheShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
 
+// K and V values that a sequence of shape.max_tokens keeps, and the bits that store them.
+struct StoredValues {
+  double values = 0, bits = 0;
+};
+// The codec's whole units alone, scales and zero points included, of each tier with its own codec. Raw rows of a residual
+// buffer count as encoded, and a placement's slack and tables are left out.
+StoredValues stored_values(const Spec& spec, const CacheShape& shape);
+
 // Bytes of one state (sequence, layer and kv head) of the spec's selection, included in predicted_bytes().
 int64_t selection_bytes(const Spec& spec, const CacheShape& shape);
 

@@ -264,14 +264,17 @@ const auto& checked_find(const Table& table, const Stage& stage) {
 
 }  // namespace
 
+StageTexts Spec::stages() const {
+  return {print_stage(placement, placement_of(*this)), print_stage(codec, codec_of(*this)),
+          print_stage(retention, retention_of(*this)), print_stage(selection, selection_of(*this))};
+}
+
 std::string Spec::print() const {
-  std::string text = print_stage(placement, placement_of(*this));
-  const std::string c = print_stage(codec, codec_of(*this));
-  const std::string r = print_stage(retention, retention_of(*this));
-  const std::string s = print_stage(selection, selection_of(*this));
-  if (c != kCodecs.front()->name) text += "/" + c;
-  if (r != kRetentions.front()->name) text += "/" + r;
-  if (s != kSelections.front()->name) text += "/" + s;
+  const StageTexts texts = stages();
+  std::string text = texts.placement;
+  if (texts.codec != kCodecs.front()->name) text += "/" + texts.codec;
+  if (texts.retention != kRetentions.front()->name) text += "/" + texts.retention;
+  if (texts.selection != kSelections.front()->name) text += "/" + texts.selection;
   return text;
 }
 

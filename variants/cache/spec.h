@@ -12,9 +12,17 @@
 
 namespace kv {
 
+// The canonical text of each stage.
+struct StageTexts {
+  std::string placement, codec, retention, selection;
+  friend bool operator==(const StageTexts&, const StageTexts&) = default;
+};
+
 struct Spec {
   Stage placement, codec, retention, selection;
 
+  // Every stage, also those that print() leaves out because they are the defaults.
+  StageTexts stages() const;
   // The canonical form: the key in every CSV, benchmark name and chart.
   std::string print() const;
   friend bool operator==(const Spec&, const Spec&) = default;

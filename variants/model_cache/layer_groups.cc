@@ -78,6 +78,17 @@ int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::s
   });
 }
 
+double bits_per_value(const LayerSpecs& specs, const ModelShape& shape) {
+  StoredValues all;
+  for (const LayerGroup& group : groups_of(specs, shape)) {
+    if (group.linear) continue;
+    const StoredValues own = stored_values(group.spec, shape_of(group, shape));
+    all.values += own.values;
+    all.bits += own.bits;
+  }
+  return all.values > 0 ? all.bits / all.values : 0.0;
+}
+
 int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
   return sum(specs, shape, [&](const LayerGroup& group) {
     return group.linear ? 0 : predicted_copies(group.spec, shape_of(group, shape), lengths);

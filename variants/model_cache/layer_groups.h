@@ -36,6 +36,9 @@ inline std::unique_ptr<Cache> build_cache(const Spec& spec, const ModelShape& sh
 // holds its state whatever the length.
 int64_t predicted_bytes(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                         std::span<const int64_t> prompts = {});
+// Bits that store a K or V value, the mean over all that stored_values() counts in a sequence of shape.max_tokens; 0 if no
+// layer keeps any.
+double bits_per_value(const LayerSpecs& specs, const ModelShape& shape);
 int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths);
 TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts = {});

@@ -169,11 +169,15 @@ std::string LayerException::selector() const {
   return text;
 }
 
-std::string LayerSpecs::print() const {
-  std::string text = fallback.print();
+std::string LayerSpecs::print_exceptions() const {
+  std::string text;
   for (const LayerException& e : exceptions)
-    text += std::string(kSeparator) + e.selector() + ":" + e.spec.print();
+    text += (text.empty() ? "" : std::string(kSeparator)) + e.selector() + ":" + e.spec.print();
   return text;
+}
+
+std::string LayerSpecs::print() const {
+  return fallback.print() + (is_one() ? "" : std::string(kSeparator) + print_exceptions());
 }
 
 size_t LayerSpecs::position(size_t index) const {

@@ -53,6 +53,8 @@ struct LayerSpecs {
   }
   // The canonical form: the key in every CSV, benchmark name and chart.
   std::string print() const;
+  // The exceptions alone, as print() has them: "0-1:contiguous/f16 + sliding:paged"; empty if there are none.
+  std::string print_exceptions() const;
   // Where exception `index` begins in print().
   size_t position(size_t index) const;
   friend bool operator==(const LayerSpecs&, const LayerSpecs&) = default;

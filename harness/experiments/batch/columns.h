@@ -8,7 +8,7 @@
 namespace kv::experiments {
 
 inline constexpr auto kLengths =
-    results::TextColumn{"lengths", "", "batch: what the lengths were drawn from"}.axis("lengths {}", true);
+    results::TextColumn{"lengths", "", "batch: what the lengths were drawn from"}.axis("lengths {}", true).swept_by("lengths");
 inline constexpr results::NumberColumn kMaskedShare{
     "masked_share", "1",
     "batch, padded: rows that attention reads and its mask gives no weight, of all it reads; "

@@ -9,7 +9,7 @@
 namespace kv::experiments {
 
 inline constexpr auto kTemperature =
-    results::NumberColumn{"temperature", "", "generate: 0 is greedy"}.axis("temperature {}", true);
+    results::NumberColumn{"temperature", "", "generate: 0 is greedy"}.axis("temperature {}", true).swept_by("temperature");
 inline constexpr results::IntegerColumn kGeneratedTokens{"generated_tokens", "tokens",
                                                          "generate: of each sequence, after its prompt"};
 inline constexpr results::NumberColumn kCommonTokensP50{

@@ -16,6 +16,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
+#include "harness/measure/stage_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
@@ -178,6 +179,8 @@ results::Row identity(const measure::SweepPoint& point, const measure::PlannedCe
   row[results::kCell] = cell.key;
   row[results::kVariant] = cell.variant;
   row[results::kSeries] = cell.series;
+  const ModelShape shape = config::shape_of(g, std::max<int64_t>(1, point.seq_len), point.batch);
+  measure::set_stages(row, cell.spec, cell.is_measured() ? &shape : nullptr);
   row[results::kDevice] = point.context->device();
   row[results::kThreads] = 1;
   row[results::kExperiment] = point.experiment->kind;

@@ -1,5 +1,8 @@
 """`kvlab check-results`: what it computes again, and that each kind of mistake is found."""
 
+import csv
+import io
+
 import pytest
 from program import HOME, assert_refused, change_json, change_row, cut_lines, kvlab, succeeded, table, write_table
 
@@ -89,3 +92,55 @@ def test_torn_and_foreign_folders(copy, tmp_path):
 @pytest.mark.parametrize("name", ["epyc-2core/quickstart", "xeon-2core/quickstart", "xeon-2core/mla", "xeon-2core/everything"])
 def test_committed_folders_hold(name):
     assert " 0 closed forms" not in holds(HOME / "results" / name)
+
+
+STAGES = ["placement", "codec", "retention", "selection", "layer_specs", "bits_per_value"]
+
+
+def without_stages(text):
+    """The table as an earlier version wrote it."""
+    header, *rows = csv.reader(io.StringIO(text, newline=""))
+    kept = [at for at, name in enumerate(header) if name not in STAGES]
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows([[row[at] for at in kept] for row in (header, *rows)])
+    return out.getvalue()
+
+
+def test_a_folder_of_an_earlier_version_gains_the_columns_of_stages(copy):
+    cells, columns = copy / "cells.csv", copy / "columns.json"
+    written, described = cells.read_bytes(), columns.read_bytes()
+    assert [row["codec"] for row in table(cells)][:2] == ["f32", "f32"]
+    cells.write_bytes(without_stages(written.decode()).encode())
+    columns.unlink()
+    for says in ("now has", "already had"):
+        done = kvlab("check-results", "--add-stages", copy)
+        assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
+        assert cells.read_bytes() == written, "as this version writes it, and no byte more the second time"
+        assert columns.read_bytes() == described
+    assert kvlab("check-results", copy).returncode == 0
+
+
+def test_no_other_byte_of_a_row_changes(copy):
+    cells = copy / "cells.csv"
+    header, *rows = without_stages(cells.read_text()).splitlines()
+    first = rows[0].split(",")
+    first[header.split(",").index("reason")] = '"quoted, of ""two""\nlines"'
+    first[header.split(",").index("host")] = '"plain"'
+    variant = header.split(",").index("variant")
+    first[0], first[variant] = first[0].replace(first[variant], "no_cache"), "no_cache"
+    cells.write_text("\n".join([header, ",".join(first), *rows[1:]]) + "\n")
+    before = cells.read_text()
+    assert kvlab("check-results", "--add-stages", copy).returncode == 0
+    after = cells.read_text()
+    left = after.replace("," + ",".join(STAGES), "", 1)
+    for row in csv.DictReader(io.StringIO(after, newline="")):
+        inserted = "," + ",".join(row[name] for name in STAGES)
+        left = left.replace(f"{row['variant']},cpu{inserted}", f"{row['variant']},cpu")
+    assert left == before
+    assert_refused_torn(copy)
+
+
+def assert_refused_torn(folder):
+    with (folder / "cells.csv").open("a") as file:
+        file.write("torn")
+    assert_refused(kvlab("check-results", "--add-stages", folder), "torn")

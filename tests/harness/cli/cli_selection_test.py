@@ -86,3 +86,9 @@ def test_the_list_has_the_stage():
     listed = kvlab("list").stdout
     assert "placement[/codec][/retention][/selection]" in listed
     assert "  quest  " in listed.partition("selections\n")[2]
+
+
+def test_stages_are_columns_with_their_defaults(cells):
+    row = cells["paged/f16/quest(top=0.01,least=3)"]
+    stages = [row[name] for name in ("placement", "codec", "retention", "selection", "layer_specs", "bits_per_value")]
+    assert stages == ["paged", "f16", "full", "quest(top=0.01,least=3)", "", "16"]

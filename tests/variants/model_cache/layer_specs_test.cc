@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "variants/cache/compatibility.h"
+#include "variants/model_cache/layer_groups.h"
 #include "variants/model_cache/resolve.h"
 
 namespace kv {
@@ -54,6 +55,45 @@ TEST(LayerSpecs, PrintedFormsParseBack) {
     EXPECT_EQ(parse_layer_specs(text).print(), text);
     EXPECT_EQ(parse_layer_specs(parse_layer_specs(text).print()), parse_layer_specs(text));
   }
+}
+
+TEST(LayerSpecs, StagesSayTheDefaultsToo) {
+  const auto stages = [](const char* text) { return parse_layer_specs(text).fallback.stages(); };
+  const auto exceptions = [](const char* text) { return parse_layer_specs(text).print_exceptions(); };
+  const char* mixed = "contiguous/f16/quest(top=0.01,least=16) + 0-1:contiguous/f16";
+  EXPECT_EQ(stages(mixed), (StageTexts{"contiguous", "f16", "full", "quest(top=0.01,least=16)"}));
+  EXPECT_EQ(exceptions(mixed), "0-1:contiguous/f16");
+  EXPECT_EQ(stages("paged(block=8)"), (StageTexts{"paged(block=8)", "f32", "full", "all"}));
+  EXPECT_EQ(exceptions("paged(block=8)"), "");
+  EXPECT_EQ(
+      stages("contiguous/knorm(budget=64)"),
+      (StageTexts{"contiguous", "f32", parse_spec("contiguous/knorm(budget=64)").print().substr(11), "all"}));
+  EXPECT_EQ(exceptions("concat + sliding:contiguous/f16/ring(window=model) + 7,0-1:contiguous/f16"),
+            "0-1,7:contiguous/f16 + sliding:contiguous/f16/ring(window=model)");
+}
+
+TEST(LayerSpecs, BitsPerValueAreTheUnitsOfAllLayers) {
+  const auto bits = [](const char* text, int value_dim = 0) {
+    const CacheShape shape{.layers = 2,
+                           .q_heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = 64,
+                           .max_tokens = 1000,
+                           .max_sequences = 3,
+                           .value_dim = value_dim};
+    return bits_per_value(parse_layer_specs(text), ModelShape(shape, {}));
+  };
+  EXPECT_EQ(bits("contiguous"), 32.0);
+  EXPECT_EQ(bits("paged(block=16)/f16/ring(window=100)"), 16.0);
+  EXPECT_EQ(bits("contiguous/q8_0"), 8.5);
+  EXPECT_EQ(bits("contiguous/q4_0"), 4.5);
+  EXPECT_EQ(bits("contiguous/split(k=q8_0,v=q4_0)"), 6.5);
+  EXPECT_EQ(bits("contiguous/q4_0", 32), 4.5);      // latent rows: K alone
+  EXPECT_EQ(bits("contiguous/kivi(bits=2)"), 3.0);  // a scale and a zero point of 16 bits for 32 codes
+  EXPECT_EQ(bits("contiguous + 1:contiguous/f16"), 24.0);
+  EXPECT_EQ(bits("contiguous + 1:contiguous/f16/ring(window=250)"), (1000 * 32.0 + 250 * 16.0) / 1250);
+  EXPECT_EQ(bits("tiered(hot=100,warm=0,disk_codec=q4_0)/f16"),
+            (488 * 16.0 + 512 * 4.5) / 1000);  // a chunk of 512 rows
 }
 
 TEST(LayerSpecs, OneMeaningHasOneForm) {
