@@ -12,8 +12,8 @@ inline constexpr TextColumn kCell{"cell", "", "key: experiment, workload, batch,
 inline constexpr TextColumn kVariant{"variant", "",
                                      "canonical spec; of stream also recompute(…), which has no cache"};
 inline constexpr auto kDevice =
-    TextColumn{"device", "", "cpu or cuda: where the cache lives.axis("{}"); which GPU, env.json says"}.one_of(
-        "cpu cuda");
+    TextColumn{"device", "", "cpu or cuda: where the cache lives; which GPU, env.json says"}.one_of(
+        "cpu cuda").axis("{}");
 inline constexpr auto kPlacement = TextColumn{"placement", "", "stage of the variant: where rows live"}.stage();
 inline constexpr auto kCodec =
     TextColumn{"codec", "", "stage of the variant: which bits are stored; of another engine, the same bits"}.stage();
@@ -28,8 +28,8 @@ inline constexpr auto kBitsPerValue =
         .stage();
 inline constexpr auto kExperiment = TextColumn{"experiment", "", "as in the config"}.axis("{}");
 inline constexpr auto kPhase =
-    TextColumn{"phase", "", "decode (one token a step) or prefill.axis("{}"); times of the two are never mixed"}.one_of(
-        "decode prefill");
+    TextColumn{"phase", "", "decode (one token a step) or prefill; times of the two are never mixed"}.one_of(
+        "decode prefill").axis("{}");
 inline constexpr auto kWorkload = TextColumn{"workload", "", "where Q, K and V come from"}.axis("{}").swept_by("workload");
 inline constexpr auto kLayers =
     IntegerColumn{"layers", "", "measured layers; bytes and times are of all of them together"}.axis(

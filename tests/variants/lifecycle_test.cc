@@ -1,6 +1,7 @@
 // Random operations on a cache and on a plain model of one: contents, ledger and reference counts must agree after each.
 #include <map>
 #include <optional>
+#include <random>
 
 #include "tests/variants/contract.h"
 #include "variants/cache/prefix_cache.h"

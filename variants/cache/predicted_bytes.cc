@@ -2,6 +2,8 @@
 #include "variants/cache/predicted_bytes.h"
 
 #include <array>
+
+#include "variants/cache/compatibility.h"
 #include "variants/cache/layout.h"
 #include "variants/list.h"
 #include "variants/placement/planes.h"

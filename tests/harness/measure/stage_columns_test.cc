@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/results/csv.h"
+#include "harness/results/cell_columns.h"
 
 namespace kv {
 namespace {
@@ -11,16 +11,16 @@ namespace {
 const CacheShape kSixLayers{.layers = 6, .q_heads = 2, .kv_heads = 1, .head_dim = 32, .max_tokens = 64};
 
 // The columns as cells.csv has them.
-std::string columns_of(const results::CellResult& row) {
+std::string columns_of(const results::Row& row) {
   std::string text = "|";
-  for (const results::Field<results::CellResult>& field : results::cell_schema().fields())
-    if (field.stage) text += field.text(row) + "|";
+  for (const results::AnyColumn* column : results::kCellColumns)
+    if (column->is_stage) text += row.text(*column) + "|";
   return text;
 }
 
 TEST(StageColumns, AreTheStagesOfTheVariant) {
   const ModelShape shape(kSixLayers, {});
-  results::CellResult row;
+  results::Row row;
   measure::set_stages(row, parse_layer_specs("contiguous/f16/quest(top=0.01,least=16) + 0-1:contiguous/f16"),
                       &shape);
   EXPECT_EQ(columns_of(row), "|contiguous|f16|full|quest(top=0.01,least=16)|0-1:contiguous/f16|16|");
@@ -31,7 +31,7 @@ TEST(StageColumns, AreTheStagesOfTheVariant) {
 
 TEST(StageColumns, AnotherEngineHasACodecAlone) {
   const ModelShape shape(kSixLayers, {});
-  results::CellResult row;
+  results::Row row;
   EXPECT_EQ(columns_of(row), "|||||||");
   measure::set_peer_codec(row, parse_layer_specs("contiguous/q8_0"), &shape);
   EXPECT_EQ(columns_of(row), "||q8_0||||8.5|");
