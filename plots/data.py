@@ -22,17 +22,20 @@ CELL_COLUMNS = """
     cell variant device experiment phase workload status verdict threads layers q_heads kv_heads head_dim batch seq_len
     bytes_payload bytes_metadata bytes_slack bytes_workspace_peak
 """.split()
-GROWTH_COLUMNS = "cell variant repetition token append_us view_us step_us".split()
-POSITION_COLUMNS = """
-    cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high
-    top1_agreement
-""".split()
-HEAD_COLUMNS = "cell variant layer q_head err_rel_l2".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
-MOMENT_COLUMNS = "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes".split()
-HIT_COLUMNS = "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any".split()
-TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
+# Tables beside cells.csv, by Run's name for them: the file, and the columns that are read.
+SIDE_TABLES = {
+    "growth": ("growth.csv", "cell variant repetition token append_us view_us step_us"),
+    "positions": (
+        "positions.csv",
+        "cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high top1_agreement",
+    ),
+    "texts": ("texts.csv", "cell variant prompt text full_text temperature sequence common_tokens"),
+    "heads": ("heads.csv", "cell variant layer q_head err_rel_l2"),
+    "moments": ("replay.csv", "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes"),
+    "hits": ("hits.csv", "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any"),
+}
 
 HOST = "host"
 
@@ -104,15 +107,10 @@ def load_run(folder: Path, name: str) -> Run:
         name,
         folder,
         with_memory(cells.with_columns(run)),
-        read_if_there(folder / "growth.csv", GROWTH_COLUMNS).with_columns(run),
-        read_if_there(folder / "positions.csv", POSITION_COLUMNS).with_columns(run),
-        read_if_there(folder / "texts.csv", TEXT_COLUMNS).with_columns(run),
-        read_if_there(folder / "heads.csv", HEAD_COLUMNS).with_columns(run),
-        read_if_there(folder / "replay.csv", MOMENT_COLUMNS).with_columns(run),
-        read_if_there(folder / "hits.csv", HIT_COLUMNS).with_columns(run),
-        columns,
-        read_env(folder / "env.json"),
-        read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
+        columns=columns,
+        env=read_env(folder / "env.json"),
+        config=read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
+        **{table: read_if_there(folder / file, names.split()).with_columns(run) for table, (file, names) in SIDE_TABLES.items()},
     )
 
 
