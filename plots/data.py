@@ -16,12 +16,11 @@ from pathlib import Path
 import polars as pl
 from columns import BadResults, Column, guessed, read_columns, read_json
 from known import STAGE_COLUMNS, learn
+from prepare import with_absent
 
-# What every version has written. Any other column may be absent from an older folder.
-CELL_COLUMNS = """
-    cell variant device experiment phase workload status verdict threads layers q_heads kv_heads head_dim batch seq_len
-    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak
-""".split()
+# Written by every experiment of every version.
+CELL_COLUMNS = "cell variant device experiment phase workload status threads layers q_heads kv_heads head_dim batch seq_len".split()
+BYTES = "bytes_payload bytes_metadata bytes_slack bytes_workspace_peak".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 # Tables beside cells.csv, by Run's name for them: the file, and the columns that are read.
@@ -102,6 +101,7 @@ def load_run(folder: Path, name: str) -> Run:
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
         raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
     learn(cells, columns)
+    cells = with_absent(cells, BYTES, ["verdict", "versus"])
     run = pl.lit(name).alias("run")
     return Run(
         name,
