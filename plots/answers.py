@@ -13,8 +13,8 @@ from itertools import groupby
 
 import polars as pl
 from parts import Part, parts
-from prepare import is_aa_test, with_absent, with_panel
-from style import bytes_text, length_text, microseconds_text
+from prepare import along, is_aa_test, place, with_absent, with_panel
+from style import bytes_text, microseconds_text
 
 Row = Mapping  # of cells.csv, with None where nothing was measured
 
@@ -51,8 +51,6 @@ MEASURES = [
     Measure("error", "Closest to the full cache’s predictions", "kl_mean", scientific, ("kl_mean_ci_low", "kl_mean_ci_high")),
     Measure("error", "Smallest change of the loss", "loss_change", scientific, ("loss_change_ci_low", "loss_change_ci_high")),
 ]  # fmt: skip
-# Where a sweep point lies, besides the panel.
-PLACE = ["seq_len", "lengths", "distance", "temperature"]
 TOLD = 8  # names in a sentence
 SEQUENCE_BYTES = ["bytes_payload", "bytes_metadata", "bytes_slack", "bytes_workspace_peak", "batch"]
 
@@ -126,18 +124,19 @@ def points(cells: pl.DataFrame) -> list[Point]:
     numbers = [column for measure in MEASURES for column in (measure.column, *(measure.interval or ()))]
     cells = with_absent(
         cells.with_columns(bytes_sequence=pl.col("bytes_peak") / pl.col("batch")),
-        [*PLACE, *numbers, "bits_per_value", "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
+        [*numbers, "bits_per_value", "bytes_payload", "bytes_metadata", "bytes_disk", "kept_tokens", "keeps_all",
          "err_codec_rel_l2", "err_retention_rel_l2", "chunk_tokens",
          "ratio_p50", "ratio_ci_low", "ratio_ci_high", "steal_share", "others_share"],
-        ["lengths", "arm", "noise", "versus", "verdict"],
+        ["arm", "noise", "versus", "verdict"],
     )  # fmt: skip
     rows = with_panel(cells.with_row_index("order")).with_columns(aa_test=is_aa_test()).sort("order")
+    axes = along(rows.columns)
     panels: dict[str, dict[tuple, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.iter_rows(named=True):
-        panels[row["panel"]][tuple(row[column] for column in PLACE)].append(row)
+        panels[row["panel"]][tuple(row[column] for column in axes)].append(row)
     found = []
     for at in panels.values():
-        longest_first = sorted(at.values(), key=lambda rows: [-(rows[0][c] or 0) for c in ("seq_len", "distance")])
+        longest_first = sorted(at.values(), key=lambda rows: [-(rows[0].get(c) or 0) for c in ("seq_len", "distance")])
         found += [point(rows) for rows in longest_first if any(row["status"] == "ok" for row in rows)]
     return [p for p in found if p.answers]
 
@@ -148,16 +147,6 @@ def point(rows: list[Row]) -> Point:
     first = rows[0]
     panel = first["panel"] or first["experiment"] or ""
     return Point(panel, place(first), answers, pareto(tested), list(within(tested)), quiet(rows), list(parts(tested)))
-
-
-def place(row: Row) -> str:
-    if row["distance"] is not None:
-        where = f"distance {row['distance']:.0f}"
-    elif row["lengths"]:
-        where = f"lengths {row['lengths']}"
-    else:
-        where = "length not recorded" if row["seq_len"] is None else f"{length_text(row['seq_len'])} tokens"
-    return where if row["temperature"] is None else f"{where} · temperature {row['temperature']:g}"
 
 
 def name_of(row: Row) -> str:

@@ -16,23 +16,25 @@ from pathlib import Path
 import polars as pl
 from columns import BadResults, Column, guessed, read_columns, read_json
 from known import STAGE_COLUMNS, learn
+from prepare import with_absent
 
-# What every version has written. Any other column may be absent from an older folder.
-CELL_COLUMNS = """
-    cell variant device experiment phase workload status verdict threads layers q_heads kv_heads head_dim batch seq_len
-    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak
-""".split()
-GROWTH_COLUMNS = "cell variant repetition token append_us view_us step_us".split()
-POSITION_COLUMNS = """
-    cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high
-    top1_agreement
-""".split()
-HEAD_COLUMNS = "cell variant layer q_head err_rel_l2".split()
+# Written by every experiment of every version.
+CELL_COLUMNS = "cell variant device experiment phase workload status threads layers q_heads kv_heads head_dim batch seq_len".split()
+BYTES = "bytes_payload bytes_metadata bytes_slack bytes_workspace_peak".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
-MOMENT_COLUMNS = "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes".split()
-HIT_COLUMNS = "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any".split()
-TEXT_COLUMNS = "cell variant prompt text full_text temperature sequence common_tokens".split()
+# Tables beside cells.csv, by Run's name for them: the file, and the columns that are read.
+SIDE_TABLES = {
+    "growth": ("growth.csv", "cell variant repetition token append_us view_us step_us"),
+    "positions": (
+        "positions.csv",
+        "cell variant seq_len position_first position_last predictions loss loss_se kl_mean kl_mean_ci_low kl_mean_ci_high top1_agreement",
+    ),
+    "texts": ("texts.csv", "cell variant prompt text full_text temperature sequence common_tokens"),
+    "heads": ("heads.csv", "cell variant layer q_head err_rel_l2"),
+    "moments": ("replay.csv", "cell variant time_s running waiting payload_bytes slack_bytes other_bytes cached_bytes"),
+    "hits": ("hits.csv", "cell variant capacity_bytes block_tokens capacity_blocks hit_rate belady_hit_rate hit_rate_at_any"),
+}
 
 HOST = "host"
 
@@ -99,20 +101,16 @@ def load_run(folder: Path, name: str) -> Run:
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
         raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
     learn(cells, columns)
+    cells = with_absent(cells, BYTES, ["verdict", "versus"])
     run = pl.lit(name).alias("run")
     return Run(
         name,
         folder,
         with_memory(cells.with_columns(run)),
-        read_if_there(folder / "growth.csv", GROWTH_COLUMNS).with_columns(run),
-        read_if_there(folder / "positions.csv", POSITION_COLUMNS).with_columns(run),
-        read_if_there(folder / "texts.csv", TEXT_COLUMNS).with_columns(run),
-        read_if_there(folder / "heads.csv", HEAD_COLUMNS).with_columns(run),
-        read_if_there(folder / "replay.csv", MOMENT_COLUMNS).with_columns(run),
-        read_if_there(folder / "hits.csv", HIT_COLUMNS).with_columns(run),
-        columns,
-        read_env(folder / "env.json"),
-        read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
+        columns=columns,
+        env=read_env(folder / "env.json"),
+        config=read_text(folder / "config.toml") if (folder / "config.toml").exists() else "",
+        **{table: read_if_there(folder / file, names.split()).with_columns(run) for table, (file, names) in SIDE_TABLES.items()},
     )
 
 

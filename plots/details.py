@@ -51,7 +51,7 @@ def commands(cells: pl.DataFrame, runs: list[Run]) -> list[str]:
 
 def command(row: Mapping, folder: Path, varying: set[str]) -> str:
     """The command for one cell and the one that it is compared with."""
-    experiment = row["experiment"] or "decode"
+    experiment = row["experiment"]
     length = next((name for name in LENGTHS if row.get(name) is not None), "seq_len")
     compared = [row["versus"]] if row.get("versus") and not row.get("arm") else []
     variants = [v for v in dict.fromkeys([*compared, row["variant"]]) if spec_of(v).is_cache]

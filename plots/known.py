@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -90,10 +91,4 @@ def with_parameters(name: str, pairs: Mapping[str, str]) -> str:
 
 
 def numeric_parameters(part: str) -> dict[str, float]:
-    found = {}
-    for key, value in parameters(part).items():
-        try:
-            found[key] = float(value)
-        except ValueError:
-            pass
-    return found
+    return {key: float(value) for key, value in parameters(part).items() if re.fullmatch(r"-?\d+(\.\d+)?", value)}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import altair as alt
 import polars as pl
 from families import short
-from known import spec_of
+from known import parameters, spec_of
 from prepare import with_absent
 from style import bytes_text
 
@@ -71,12 +71,13 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
 
 
 def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
-    """The codec of 4 to 5 stored bits a value that has the least of `value` among those that keep every token, and whether the
+    """The codec of 4 to 6 stored bits a value that has the least of `value` among those that keep every token, and whether the
     next one is statistically tied."""
-    keeps_all = [name for name in set(rows["variant"]) if spec_of(name).retention == "full"]
+    specs = {name: spec_of(name) for name in set(rows["variant"])}
+    # With read=copy the bits are the same.
+    codecs = [name for name, spec in specs.items() if spec.retention == "full" and parameters(spec.codec).get("read") != "copy"]
     bits = pl.col("bits_per_value")
-    known = rows.filter(bits > 4, bits <= 5, pl.col("variant").is_in(keeps_all), pl.col(value) > 0).sort(value)
-    known = known.unique(value, keep="first", maintain_order=True)  # the same bits, placed or read in another way
+    known = rows.filter(bits > 4, bits <= 6, pl.col("variant").is_in(codecs), pl.col(value) > 0).sort(value)
     if known.height < 2:
         return None
     first, second = known.row(0, named=True), known.row(1, named=True)
@@ -85,8 +86,8 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
     between = f", {first[ends[0]]:.1g}–{first[ends[1]]:.1g}" if known_ends else ""
     apart = not known_ends or first[ends[1]] < (second[ends[0]] or 0)
     held = f" with {bytes_text(first['held_bytes_per_token'])} a token," if "held_bytes_per_token" in first else ""
-    said = "loses least" if apart else f"cannot be told apart from {spec_of(second['variant']).codec}"
-    return f"Of the codecs that store 4 to 5 bits a value {spec_of(first['variant']).codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
+    said = "loses least" if apart else f"cannot be told apart from {specs[second['variant']].codec}"
+    return f"Of the codecs that store 4 to 6 bits a value {specs[first['variant']].codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
 
 
 def count_of_verdicts(rows: pl.DataFrame) -> str:

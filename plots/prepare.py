@@ -5,10 +5,11 @@ What only one family of charts needs is in its own file below figures/.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 from known import AXES, dimensions
+from style import length_text
 
 class NoData(Exception):
     """The runs hold nothing that this figure could draw; the message says what is absent."""
@@ -51,6 +52,20 @@ def with_panel(
         for key in rows.select(varying).iter_rows()
     ] or [""] * rows.height
     return rows.with_columns(panel=pl.Series(titles, dtype=pl.String)).sort(*varying, "variant", "seq_len")
+
+
+def along(names: Iterable[str]) -> list[str]:
+    """The axes whose values lie within a panel; a chunk's tokens are a part of a cell's arm."""
+    return [name for name, axis in AXES.items() if not axis.title and name in names and name != "chunk_tokens"]
+
+
+def place(row: Mapping) -> str:
+    """Where in its panel a row lies: '1K tokens', 'distance 320', 'lengths uniform', '1K tokens · temperature 0.8'."""
+    values = {name: row[name] for name in along(row) if name != "seq_len" and row[name] is not None}
+    said = [f"{name} {value}" if isinstance(value, str) else f"{name} {value:.10g}" for name, value in values.items()]
+    if not values.keys() & {"distance", "lengths"}:
+        said.insert(0, "length not recorded" if row["seq_len"] is None else f"{length_text(row['seq_len'])} tokens")
+    return " · ".join(said)
 
 
 def title_of(dimension: str, value) -> str:

@@ -97,11 +97,7 @@ def tables_of(runs: list[Run]) -> Tables:
     return Tables(
         cells,
         common,
-        pl.concat([run.growth for run in runs], how="diagonal_relaxed"),
-        pl.concat([run.positions for run in runs], how="diagonal_relaxed"),
-        pl.concat([run.heads for run in runs], how="diagonal_relaxed"),
-        pl.concat([run.moments for run in runs], how="diagonal_relaxed"),
-        pl.concat([run.hits for run in runs], how="diagonal_relaxed"),
+        *(pl.concat([getattr(run, table) for run in runs], how="diagonal_relaxed") for table in ("growth", "positions", "heads", "moments", "hits")),
         VariantStyle(set(styled["variant"]), baseline=baseline_of(styled)),
     )
 

@@ -16,7 +16,7 @@ import polars as pl
 from data import Run
 from columns import Column
 from known import name_of, spec_of
-from prepare import is_aa_test, with_panel
+from prepare import is_aa_test, place, with_panel
 from style import bytes_text, length_text, microseconds_text
 
 CELL = "cell_index"  # a row's place among the cells of the report
@@ -184,11 +184,8 @@ def predictions(cells: pl.DataFrame, columns: Mapping[str, Column]) -> Iterator[
         if rows.is_empty():
             continue
         rows = with_panel(rows).sort("panel", "seq_len", maintain_order=True)
-        keys = ("panel", "seq_len", "distance")
-        for key, group in groupby(named_rows(rows), key=lambda row: tuple(row[k] for k in keys)):
-            panel, length, distance = key
-            place = f"distance {distance:.0f}" if distance is not None else f"{length_text(length)} tokens"
-            heading = " · ".join(part for part in (experiment, place, panel) if part)
+        for (panel, at), group in groupby(named_rows(rows), key=lambda row: (row["panel"], place(row))):
+            heading = " · ".join(part for part in (experiment, at, panel) if part)
             yield heading, [common(row) for row in group]
 
 

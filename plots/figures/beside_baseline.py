@@ -92,8 +92,9 @@ def in_short(variant: str) -> str:
     if len(names) > 1:
         return " + ".join(names)
     values = [numeric_parameters(one) for one in kept]
-    varying = [key for key in values[0] if len({value.get(key) for value in values}) > 1]
-    listed = (f"{key}={'/'.join(f'{value[key]:g}' if key in value else '–' for value in values)}" for key in varying)
+    keys = dict.fromkeys(key for value in values for key in value)
+    varying = [key for key in keys if len({value.get(key) for value in values}) > 1]
+    listed = (f"{key}={'/'.join(f'{value[key]:g}' if key in value else 'default' for value in values)}" for key in varying)
     return f"{names[0]}({','.join(listed)})"
 
 

@@ -70,7 +70,7 @@ def longest_message(rows: pl.DataFrame) -> str | None:
     at_one_length=True,
 )
 def ratio(tables: Tables):
-    rows = with_absent(tables.common, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "err_rel_l2"], ["versus"])
+    rows = with_absent(tables.common, ["ratio_p50", "ratio_ci_low", "ratio_ci_high", "err_rel_l2"])
     rows = rows.filter((pl.col("ratio_p50") > 0) & (pl.col("seq_len") > 0))
     if rows.is_empty():
         raise NoData("no variant was compared with a baseline")

@@ -12,7 +12,7 @@ from marks import (
     click_focus, front_dots, front_line, in_families, in_focus, interval, length_choice, line_and_points, panel_width, panels, point_names, text, tips,
 )  # fmt: skip
 from messages import at_each_length, least_of_four_bits, titled
-from prepare import NoData, of_experiment, with_absent, with_front, with_panel
+from prepare import NoData, of_experiment, with_front, with_panel
 from style import bytes_text, length_axis, log_axis
 
 KL_TITLE = "KL(full f32 cache || variant), mean [nats]"
@@ -166,7 +166,7 @@ def quality_rows(tables: Tables, value: str) -> pl.DataFrame:
     if rows.is_empty():
         raise NoData(NOTHING_CHANGED)
     if value == "loss_change":
-        rows = with_absent(rows, [], ["versus"]).filter(versus_full())
+        rows = rows.filter(versus_full())
     if rows.is_empty():
         raise NoData("losses are compared with a baseline that the config names: see that chart")
     rows = with_panel(rows).with_columns(

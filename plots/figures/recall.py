@@ -9,7 +9,7 @@ from figures.figure import Tables, figure
 from figures.models import TINY, by_kept_tokens, drops_tokens, model_style, series, versus_full, with_loss_interval
 from marks import in_families, in_focus, interval, line_and_points, panels, text, tips
 from messages import titled
-from prepare import NoData, of_experiment, with_absent, with_panel
+from prepare import NoData, of_experiment, with_panel
 from style import QUIET, bytes_text, length_axis
 
 
@@ -105,7 +105,7 @@ def fewest_tokens(rows: pl.DataFrame) -> str:
 
 def full_cache(rows: pl.DataFrame) -> pl.DataFrame:
     """The full f32 cache's own rows."""
-    return with_absent(rows, [], ["versus"]).filter(pl.col("verdict") == "baseline", versus_full())
+    return rows.filter(pl.col("verdict") == "baseline", versus_full())
 
 
 def loss_axis(*shown: pl.Series) -> alt.Y:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from data import BadResults, load_run
-from support import first_line, left_out, reported
+from support import first_line, left_out, report, reported
 from synthetic import synthetic_run, write_csv
 from synthetic_shape import STAGES, described as describe_all
 
