@@ -5,9 +5,7 @@
 
 namespace kv::cli {
 
-inline constexpr experiments::ColumnGroup kEvalGroups[] = {
-    experiments::kCells,   experiments::kBytes,  {measure::kTierBytesColumns}, {results::kKeepsAllColumns},
-    experiments::kMetrics, experiments::kErrors, experiments::kSelectionErrors};
+inline constexpr auto kEvalGroups = experiments::joined(experiments::kOfCells, experiments::kOfOutputs);
 
 // A row a query head of a layer, with the metrics of outputs.
 inline constexpr results::IntegerColumn kLayer{"layer", "", "of the dump, from 0"};

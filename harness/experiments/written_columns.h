@@ -2,6 +2,8 @@
 // that several experiments share, with the runs that have them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -44,23 +46,36 @@ bool selects(const config::Config& config, const config::ExperimentConfig& sweep
 bool runs_on_gpu(const config::Config& config, const config::ExperimentConfig& sweep);
 bool reads_in_chunks(const config::Config& config, const config::ExperimentConfig& sweep);
 
-// Every experiment's first.
-inline constexpr ColumnGroup kCells{results::kCellColumns}, kBytes{results::kByteColumns},
-    kTierBytes{measure::kTierBytesColumns, has_tiers}, kKeepsAll{results::kKeepsAllColumns, evicts},
-    kKept{results::kKeptColumns};
-// Steps.
-inline constexpr ColumnGroup kSteps{measure::kStepColumns}, kTierReads{measure::kTierReadColumns, has_tiers},
-    kRoofline{measure::kRooflineColumns}, kRatios{measure::kRatioColumns},
-    kVerdicts{results::kVerdictColumns}, kRepetitions{measure::kRepetitionColumns},
-    kNoise{measure::kNoiseColumns};
-// Outputs against FP64.
-inline constexpr ColumnGroup kMetrics{verify::kMetricColumns}, kErrors{verify::kErrorSplitColumns},
-    kSelectionErrors{verify::kSelectionErrorColumns, selects},
-    kSelections{verify::kSelectionCheckColumns, selects}, kPositions{verify::kPositionColumns},
-    kPolicies{verify::kPolicyColumns, evicts};
-// Models that read.
-inline constexpr ColumnGroup kChunked{results::kArmColumns, reads_in_chunks}, kLosses{measure::kLossColumns},
-    kDivergences{measure::kDivergenceColumns}, kChunks{measure::kChunkColumns, reads_in_chunks},
-    kModelRuns{measure::kModelRunColumns}, kPeaks{measure::kPeakColumns};
+// Lists of groups, one after the other.
+template <size_t... Sizes>
+constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
+  std::array<ColumnGroup, (Sizes + ...)> all{};
+  size_t at = 0;
+  ((std::copy(lists.begin(), lists.end(), all.begin() + at), at += Sizes), ...);
+  return all;
+}
+
+inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
+                                     ColumnGroup{measure::kTierBytesColumns, has_tiers},
+                                     ColumnGroup{results::kKeepsAllColumns, evicts}};
+inline constexpr std::array kOfKept{ColumnGroup{results::kKeptColumns}};
+inline constexpr std::array kOfSteps{ColumnGroup{measure::kStepColumns},
+                                     ColumnGroup{measure::kTierReadColumns, has_tiers}};
+inline constexpr std::array kOfOutputs{ColumnGroup{verify::kMetricColumns},
+                                       ColumnGroup{verify::kErrorSplitColumns},
+                                       ColumnGroup{verify::kSelectionErrorColumns, selects}};
+inline constexpr std::array kOfChoices{ColumnGroup{verify::kPositionColumns},
+                                       ColumnGroup{verify::kSelectionCheckColumns, selects},
+                                       ColumnGroup{verify::kPolicyColumns, evicts}};
+inline constexpr std::array kOfComparisons{
+    ColumnGroup{results::kVerdictColumns}, ColumnGroup{measure::kRatioColumns},
+    ColumnGroup{measure::kRepetitionColumns}, ColumnGroup{measure::kNoiseColumns}};
+inline constexpr std::array kOfModelRuns{ColumnGroup{measure::kModelRunColumns}};
+inline constexpr std::array kOfReadings{ColumnGroup{results::kKeptColumns},
+                                        ColumnGroup{results::kArmColumns, reads_in_chunks},
+                                        ColumnGroup{measure::kPeakColumns},
+                                        ColumnGroup{measure::kLossColumns},
+                                        ColumnGroup{measure::kChunkColumns, reads_in_chunks},
+                                        ColumnGroup{results::kVerdictColumns}};
 
 }  // namespace kv::experiments

@@ -210,8 +210,7 @@ std::vector<results::Row> run_batch(const measure::SweepPoint& point, const meas
 // A list is the same batch whatever the axis says.
 bool place_lengths(measure::SweepPoint& point) {
   const std::string& lengths = point.axes[kLengths];
-  if (config::is_length_list(lengths) &&
-      point.batch != point.experiment->settings[config::kBatch].front())
+  if (config::is_length_list(lengths) && point.batch != point.experiment->settings[config::kBatch].front())
     return false;
   point.tokens = config::draw_lengths(lengths, point.batch, point.config->seed);
   point.batch = static_cast<int>(point.tokens.size());
@@ -240,10 +239,8 @@ Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<cons
   return with_pool(spec, std::max<int64_t>(1, blocks * shape.layers * times));
 }
 
-constexpr ColumnGroup kBatchGroups[] = {
-    kCells,   kBytes,  kTierBytes,       kKeepsAll, kSteps,  kTierReads,   {kBatchColumns},
-    kMetrics, kErrors, kSelectionErrors, kVerdicts, kRatios, kRepetitions, kNoise,
-};
+constexpr std::array kOwnOfBatch{ColumnGroup{kBatchColumns}};
+constexpr auto kBatchGroups = joined(kOfCells, kOfSteps, kOwnOfBatch, kOfOutputs, kOfComparisons);
 constexpr const results::Table* kBatchTables[] = {&measure::kSamples};
 
 const TableColumn kBatchTable[] = {

@@ -111,10 +111,8 @@ std::vector<results::Row> run_budget(const measure::SweepPoint& point, const mea
 
 }  // namespace
 
-constexpr ColumnGroup kBudgetGroups[] = {
-    kCells,           kBytes,  kTierBytes,       kKeepsAll,   kKept,      kMetrics,
-    {kBudgetColumns}, kErrors, kSelectionErrors, kSelections, kPositions, kPolicies,
-};
+constexpr std::array kOwnOfBudget{ColumnGroup{kBudgetColumns}};
+constexpr auto kBudgetGroups = joined(kOfCells, kOfKept, kOfOutputs, kOwnOfBudget, kOfChoices);
 
 constinit const Experiment kBudget{
     .info = {.name = "budget",

@@ -293,10 +293,9 @@ std::vector<results::Row> run_checkpoint(const measure::SweepPoint& point, const
 
 }  // namespace
 
-constexpr ColumnGroup kCheckpointGroups[] = {
-    kCells,  kBytes,           kTierBytes,  kKeepsAll,  kKept,     {kCheckpointColumns}, kMetrics,
-    kErrors, kSelectionErrors, kSelections, kPositions, kPolicies, kRepetitions,
-};
+constexpr std::array kOwnOfCheckpoint{ColumnGroup{kCheckpointColumns},
+                                      ColumnGroup{measure::kRepetitionColumns}};
+constexpr auto kCheckpointGroups = joined(kOfCells, kOfKept, kOwnOfCheckpoint, kOfOutputs, kOfChoices);
 constexpr const results::Table* kCheckpointTables[] = {&measure::kSamples};
 
 constinit const Experiment kCheckpoint{

@@ -191,33 +191,16 @@ void check_decode_keys(const config::Section& own, const config::ExperimentConfi
                           ", the tokens of a step that verifies " + std::to_string(draft));
 }
 
-constexpr ColumnGroup kDecodeGroups[] = {
-    kCells,
-    kBytes,
-    kTierBytes,
-    kKeepsAll,
-    kKept,
-    kSteps,
-    {measure::kColdColumns, is_timed_cold},
-    {measure::kGpuColumns, runs_on_gpu},
-    {measure::kDraftColumns, verifies_drafts},
-    kRoofline,
-    {measure::kColdRooflineColumns, is_timed_cold},
-    kTierReads,
-    {measure::kTierTimeColumns, has_tiers},
-    kMetrics,
-    kErrors,
-    kSelectionErrors,
-    kSelections,
-    kPositions,
-    kPolicies,
-    {measure::kPeerColumns, has_peers},
-    kVerdicts,
-    kRatios,
-    {measure::kColdRatioColumns, is_timed_cold},
-    kRepetitions,
-    kNoise,
-};
+constexpr std::array kOwnOfDecode{ColumnGroup{measure::kColdColumns, is_timed_cold},
+                                  ColumnGroup{measure::kGpuColumns, runs_on_gpu},
+                                  ColumnGroup{measure::kDraftColumns, verifies_drafts},
+                                  ColumnGroup{measure::kRooflineColumns},
+                                  ColumnGroup{measure::kColdRooflineColumns, is_timed_cold},
+                                  ColumnGroup{measure::kTierTimeColumns, has_tiers},
+                                  ColumnGroup{measure::kPeerColumns, has_peers},
+                                  ColumnGroup{measure::kColdRatioColumns, is_timed_cold}};
+constexpr auto kDecodeGroups =
+    joined(kOfCells, kOfKept, kOfSteps, kOwnOfDecode, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kDecodeTables[] = {&measure::kSamples};
 
 constinit const Experiment kDecode{.info = {.name = "decode",

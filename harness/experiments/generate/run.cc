@@ -258,9 +258,9 @@ std::vector<results::Row> run_generate(const measure::SweepPoint& point, const m
 }  // namespace
 
 constexpr const config::AnyKey* kGenerateKeys[] = {&kPromptKey, &kTemperatureKey, &kSamplesKey};
-constexpr ColumnGroup kGenerateGroups[] = {
-    kCells, kBytes, kTierBytes, kKeepsAll, kModelRuns, kPeaks, {kGenerateColumns}, {results::kVersusColumns},
-};
+constexpr std::array kOwnOfGenerate{ColumnGroup{measure::kPeakColumns}, ColumnGroup{kGenerateColumns},
+                                    ColumnGroup{results::kVersusColumns}};
+constexpr auto kGenerateGroups = joined(kOfCells, kOfModelRuns, kOwnOfGenerate);
 constexpr const results::Table* kGenerateTables[] = {&kTexts};
 
 // Generated tokens that are not those of the full cache's text.

@@ -171,10 +171,7 @@ std::vector<results::Row> run_growth(const measure::SweepPoint& point, const mea
 }  // namespace
 
 constexpr const config::AnyKey* kGrowthKeys[] = {&kAttendKey};
-constexpr ColumnGroup kGrowthGroups[] = {
-    kCells,           kBytes,      kTierBytes, kKeepsAll, kKept,     kSteps,  kTierReads,   kMetrics, kErrors,
-    kSelectionErrors, kSelections, kPositions, kPolicies, kVerdicts, kRatios, kRepetitions, kNoise,
-};
+constexpr auto kGrowthGroups = joined(kOfCells, kOfKept, kOfSteps, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
 
 constinit const Experiment kGrowth{

@@ -174,31 +174,11 @@ std::vector<results::Row> run_model(const measure::SweepPoint& point, const meas
 }  // namespace
 
 constexpr const config::AnyKey* kModelKeys[] = {&kContextKey};
-constexpr ColumnGroup kModelGroups[] = {
-    kCells,
-    kBytes,
-    kTierBytes,
-    kKeepsAll,
-    kKept,
-    kSteps,
-    kTierReads,
-    {measure::kPromptColumns},
-    kRoofline,
-    kModelRuns,
-    {kModelColumns},
-    {results::kStateBytesColumns},
-    {verify::kStateColumns},
-    kMetrics,
-    kErrors,
-    kSelectionErrors,
-    kSelections,
-    kPositions,
-    kPolicies,
-    kVerdicts,
-    kRatios,
-    kRepetitions,
-    kNoise,
-};
+constexpr std::array kOwnOfModel{ColumnGroup{measure::kPromptColumns}, ColumnGroup{measure::kRooflineColumns},
+                                 ColumnGroup{kModelColumns}, ColumnGroup{results::kStateBytesColumns},
+                                 ColumnGroup{verify::kStateColumns}};
+constexpr auto kModelGroups =
+    joined(kOfCells, kOfKept, kOfSteps, kOfModelRuns, kOwnOfModel, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kModelTables[] = {&measure::kSamples};
 
 const TableColumn kModelTable[] = {

@@ -298,21 +298,8 @@ std::vector<results::Row> run_prefill(const measure::SweepPoint& point, const me
 }  // namespace
 
 constexpr const config::AnyKey* kPrefillKeys[] = {&kChunkKey, &kUnmaskedKey};
-constexpr ColumnGroup kPrefillGroups[] = {
-    kCells,
-    kBytes,
-    kTierBytes,
-    kKeepsAll,
-    {results::kArmColumns},
-    {measure::kPromptColumns},
-    kMetrics,
-    kErrors,
-    kSelectionErrors,
-    kVerdicts,
-    kRatios,
-    kRepetitions,
-    kNoise,
-};
+constexpr std::array kOwnOfPrefill{ColumnGroup{results::kArmColumns}, ColumnGroup{measure::kPromptColumns}};
+constexpr auto kPrefillGroups = joined(kOfCells, kOwnOfPrefill, kOfOutputs, kOfComparisons);
 constexpr const results::Table* kPrefillTables[] = {&measure::kSamples};
 
 const TableColumn kPrefillTable[] = {

@@ -35,10 +35,8 @@ void check_windows(const measure::SweepPoint& point) {
 }
 
 constexpr const config::AnyKey* kQualityKeys[] = {&kPromptKey, &kStepTokensKey};
-constexpr ColumnGroup kQualityGroups[] = {
-    kCells,     kBytes, kTierBytes, kKeepsAll,    kKept,   kChunked,
-    kModelRuns, kPeaks, kLosses,    kDivergences, kChunks, kVerdicts,
-};
+constexpr std::array kOwnOfQuality{ColumnGroup{measure::kDivergenceColumns}};
+constexpr auto kQualityGroups = joined(kOfCells, kOfModelRuns, kOfReadings, kOwnOfQuality);
 constexpr const results::Table* kQualityTables[] = {&measure::kPositions};
 
 constinit const Experiment kQuality{

@@ -93,10 +93,8 @@ measure::Passages with_repeat(std::vector<int> ids, int sequences, const Recall&
           .first = Recall::kLead + recall.distance + Recall::kCue - 1};
 }
 
-constexpr ColumnGroup kRecallGroups[] = {
-    kCells,     kBytes, kTierBytes, kKeepsAll,    kKept,   {kRecallColumns}, kChunked,
-    kModelRuns, kPeaks, kLosses,    kDivergences, kChunks, kVerdicts,
-};
+constexpr std::array kOwnOfRecall{ColumnGroup{kRecallColumns}, ColumnGroup{measure::kDivergenceColumns}};
+constexpr auto kRecallGroups = joined(kOfCells, kOwnOfRecall, kOfModelRuns, kOfReadings);
 
 constinit const Experiment kRecall{
     .info = {.name = "recall",

@@ -308,11 +308,8 @@ int64_t longest_request(const config::Config& config) {
   return planner::room_of(config.served, 0, 0, 0).max_tokens;
 }
 
-constexpr ColumnGroup kReplayGroups[] = {
-    kCells,
-    kBytes,
-    {kReplayColumns},
-};
+constexpr std::array kOwnOfReplay{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
+                                  ColumnGroup{kReplayColumns}};
 constexpr const results::Table* kReplayTables[] = {&kMoments, &kHits};
 
 std::string good_text(const results::Row& row) {
@@ -347,7 +344,7 @@ constinit const Experiment kReplay{
              .takes_latent_rows = true},
     .place = place_requests,
     .check = check_replay,
-    .columns = kReplayGroups,
+    .columns = kOwnOfReplay,
     .tables = kReplayTables,
     .table = kReplayTable,
     .plan = plan_replay,

@@ -313,10 +313,8 @@ std::vector<double> recomputed_losses(const model::Model& model, std::span<const
 }
 
 constexpr const config::AnyKey* kStreamKeys[] = {&kStepTokensKey, &kRecomputeKey, &kStrideKey};
-constexpr ColumnGroup kStreamGroups[] = {
-    kCells,           kBytes,     kTierBytes, kKeepsAll, kKept,   kChunked,
-    {kStreamColumns}, kModelRuns, kPeaks,     kLosses,   kChunks, kVerdicts,
-};
+constexpr std::array kOwnOfStream{ColumnGroup{kStreamColumns}};
+constexpr auto kStreamGroups = joined(kOfCells, kOwnOfStream, kOfModelRuns, kOfReadings);
 constexpr const results::Table* kStreamTables[] = {&measure::kPositions};
 
 const TableColumn kStreamTable[] = {kTokenBytesText, kPerplexityText, kLossChangeText, kRateText,
