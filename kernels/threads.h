@@ -1,4 +1,4 @@
-// Whether a loop is long enough to be worth waking the threads for.
+// A loop forks only if its work is worth waking the threads.
 #pragma once
 
 #include <cstdint>

@@ -27,14 +27,14 @@ PREFIX = "variants/cache/prefix_cache.cc"
 PIECES = "variants/storage/gpu_pieces.cc"
 LANE, CHANNELS, WORDS = (f"kernels/cuda/attention/{name}.h" for name in ("decode_lane", "lane_channels", "words"))
 TIERED, LEVELS = "variants/placement/tiered.cc", "variants/placement/tier_levels.cc"
-PEERS = "harness/experiments/peer_cells.cc"
+PEERS = "harness/experiments/decode/peer_cells.cc"
 CHARTS = "drawn_data_test"
 INT8_SCORES, INT8_VALUES = "kernels/cpu/attention/int8_scores.cc", "kernels/cpu/attention/int8_values.cc"
 
 MUTANTS = [
     Mutant("harness/claims/check.cc", "s.check->ordering && found.measured_once", "false", "claims_test"),
     Mutant("harness/experiments/reading_run.cc", "predictions[i].loss - baseline.losses[i];", "predictions[i].loss;", "quality_cli_test"),
-    Mutant("harness/experiments/reading_run.cc", "if (cell.result.versus.empty()) forget_change(row);", "", "quality_cli_test"),
+    Mutant("harness/experiments/reading_run.cc", "if (cell.result[results::kVersus].empty()) forget_change(row);", "", "quality_cli_test"),
     # Statistics
     Mutant(STATS, "const double rank = p / 100 *", "const double rank = p / 110 *", "stats_test"),
     Mutant(STATS, "return percentile(samples, 50)", "return percentile(samples, 40)", "stats_test"),
@@ -64,19 +64,19 @@ MUTANTS = [
     Mutant(LEVELS, "for (int level = from; level < to; ++level) {\n        if", "for (int level = to - 1; level < to; ++level) {\n        if", "tier_codecs_test"),
     Mutant(ROWS, "if (passed-- == 0) break;", "", "tier_codecs_test"),
     # Times and verdicts of a cell
-    Mutant(CELL, "result.step_p90_us = math::percentile(all, 90)", "result.step_p90_us = math::percentile(all, 99)", "cli_recompute_test"),
-    Mutant(CELL, "result.step_p99_us = math::percentile(all, 99)", "result.step_p99_us = math::percentile(all, 90)", "cli_recompute_test"),
-    Mutant(CELL, "result.step_p50_us = math::median(medians)", "result.step_p50_us = math::median(all)", "cli_recompute_test"),
+    Mutant(CELL, "result[kStepP90Us] = math::percentile(all, 90)", "result[kStepP90Us] = math::percentile(all, 99)", "cli_recompute_test"),
+    Mutant(CELL, "result[kStepP99Us] = math::percentile(all, 99)", "result[kStepP99Us] = math::percentile(all, 90)", "cli_recompute_test"),
+    Mutant(CELL, "result[kStepP50Us] = math::median(medians)", "result[kStepP50Us] = math::median(all)", "cli_recompute_test"),
     Mutant(CELL, "math::median_interval(medians)", "math::median_interval(all)", "cli_recompute_test"),
-    Mutant(CELL, "result.step_ci_low_us = step.low", "result.step_ci_low_us = step.high", "cli_recompute_test"),
-    Mutant(CELL, "result.samples = static_cast<int64_t>(all.size())", "result.samples = static_cast<int64_t>(steps.size())", "cli_recompute_test"),
+    Mutant(CELL, "result[kStepCiLowUs] = step.low", "result[kStepCiLowUs] = step.high", "cli_recompute_test"),
+    Mutant(CELL, "result[kSampleCount] = static_cast<int64_t>(all.size())", "result[kSampleCount] = static_cast<int64_t>(steps.size())", "cli_recompute_test"),
     Mutant(CELL, "times.view_us += watch.lap()", "times.append_us += watch.lap()", "cli_recompute_test cli_run_test"),
     Mutant(CELL, "static_cast<double>(read_bytes) / attend * 1e-3", "static_cast<double>(read_bytes) / attend * 2e-3", "cli_recompute_test"),
-    Mutant(CELL, "result.cold_ci_low_us) = interval.low", "result.cold_ci_low_us) = step.low", "cli_recompute_test"),
+    Mutant(CELL, "result[kColdCiLowUs]) = interval.low", "result[kColdCiLowUs]) = step.low", "cli_recompute_test"),
     Mutant(CELL, "failure.empty() ? results::Status::kOk : results::Status::kFailed", "results::Status::kOk", "broken_variants_test"),
     Mutant(CELL, "errors.failure().empty() ? evictions.failure() : errors.failure()", "errors.failure()", "broken_variants_test"),
-    Mutant(CELL, "result.err_codec_rel_l2 = errors.codec_rel_l2", "result.err_codec_rel_l2 = errors.kernel_rel_l2", "experiments_test cli_run_test"),
-    Mutant(COMPARE, "if (!row.is_aa_test()) row.verdict", "row.verdict", "cli_recompute_test"),
+    Mutant(CELL, "result[verify::kErrCodecRelL2] = errors.codec_rel_l2", "result[verify::kErrCodecRelL2] = errors.kernel_rel_l2", "experiments_test cli_run_test"),
+    Mutant(COMPARE, "if (!results::is_aa_test(row)) row[results::kVerdict]", "row[results::kVerdict]", "cli_recompute_test"),
     Mutant(COMPARE, "ratio.interval(confidence);", "ratio.interval();", "cli_recompute_test"),
     Mutant(COMPARE, "math::ratio_of_medians(step_medians(*of.cell), step_medians(*of.baseline))", "math::ratio_of_medians(step_medians(*of.baseline), step_medians(*of.cell))", "cli_recompute_test"),
     Mutant("harness/measure/timing.cc", "random_interleaving=true", "random_interleaving=false", "cli_recompute_test"),
@@ -84,16 +84,16 @@ MUTANTS = [
     # Noise
     Mutant(NOISE, "time.total += f", "time.total = f", "noise_test"),
     Mutant(NOISE, "field[3] + field[4]", "field[3]", "noise_test"),
-    Mutant(NOISE, "*row.others_share > kMostOthersShare", "*row.others_share < kMostOthersShare", "noise_test"),
-    Mutant(NOISE, "*row.cold_ceiling_share > kMostCeilingShare", "*row.cold_ceiling_share > 2", "noise_test"),
+    Mutant(NOISE, "*row[kOthersShare] > kMostOthersShare", "*row[kOthersShare] < kMostOthersShare", "noise_test"),
+    Mutant(NOISE, "*row[kColdCeilingShare] > kMostCeilingShare", "*row[kColdCeilingShare] > 2", "noise_test"),
     Mutant(DRIVER, "if (retries > 0) results.drop_unfinished();", "", "claims_test cli_run_test"),
     # Bytes
     Mutant(LEDGER, "count.peak_bytes = std::max(count.peak_bytes, count.current_bytes)", "count.peak_bytes = count.current_bytes", "ledger_test"),
     Mutant(LEDGER, "copied_bytes_ += static_cast<int64_t>(bytes)", "copied_bytes_ += 1", "ledger_test placement_test"),
-    Mutant(ACCOUNT, "result.bytes_slack = payload - in_memory", "result.bytes_slack = payload", "experiments_test cli_run_test"),
-    Mutant(ACCOUNT, "result.bytes_copied = copied - read_back_bytes_", "result.bytes_copied = copied", "experiments_test cli_recompute_test cli_run_test"),
-    Mutant("harness/experiments/growth.cc", "row.bytes_slack = bytes_[t].slack", "row.bytes_slack = bytes_[t].payload", "cli_recompute_test"),
-    Mutant("harness/experiments/growth.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
+    Mutant(ACCOUNT, "result[results::kBytesSlack] = payload - in_memory", "result[results::kBytesSlack] = payload", "experiments_test cli_run_test"),
+    Mutant(ACCOUNT, "result[results::kBytesCopied] = copied - read_back_bytes_", "result[results::kBytesCopied] = copied", "experiments_test cli_recompute_test cli_run_test"),
+    Mutant("harness/experiments/growth/run.cc", "row[results::kBytesSlack] = bytes_[t].slack", "row[results::kBytesSlack] = bytes_[t].payload", "cli_recompute_test"),
+    Mutant("harness/experiments/growth/run.cc", "static_cast<int64_t>(t) + 1;", "static_cast<int64_t>(t);", "cli_recompute_test"),
     Mutant(RESIDUAL, "return residual_rows(codec) + codec.unit_rows();", "return residual_rows(codec) + 2 * codec.unit_rows();", "codec_test contract_test"),
     Mutant(RESIDUAL, "rows - residual_rows(codec)) / unit * unit", "rows - 2 * residual_rows(codec)) / unit * unit", "roofline_test codec_test snapshot_test"),
     Mutant("variants/placement/doubling.cc", "while (capacity < units)", "while (capacity <= units)", "placement_test"),
@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant("variants/retention/h2o.cc", "token[slot] > count() - recent_;", "token[slot] > count() - recent_ - 1;", "retention_policies_test retention_test"),
     Mutant("variants/retention/h2o.cc", "score[slot] += weights[slot]", "score[slot] = weights[slot]", "retention_policies_test"),
     # Folders
-    Mutant(RESULTS, "if (keep.count(row.cell)) text", "text", "results_test"),
+    Mutant(RESULTS, "return !keep.contains(row[kCell]);", "return false;", "results_test"),
     Mutant(RESULTS, 'read_whole(path / "config.toml") != config', 'read_whole(path / "config.toml") == config', "results_test cli_resume_test"),
     Mutant("harness/results/folder_lock.cc", "errno == EWOULDBLOCK", "errno == 0", "results_test"),
     # Formats
@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant("harness/measure/attend_work.cc", "if (selection_->weighs) {", "if (false) {", "cli_selection_test"),
     # More retentions
     Mutant("variants/retention/knorm.cc", "sum += double{x} * x;", "sum += x;", "retention_policies_test"),
-    Mutant("variants/retention/knorm.cc", "std::max_element(score.begin()", "std::min_element(score.begin()", "retention_policies_test"),
+    Mutant("variants/retention/knorm.cc", "std::ranges::max_element(scores())", "std::ranges::min_element(scores())", "retention_policies_test"),
     Mutant("variants/retention/tova.cc", "room - 1), .scored = false}", "room), .scored = false}", "retention_policies_test"),
     Mutant("variants/retention/prompt_cut.cc", "values[a] > values[b] : a < b;", "values[a] > values[b] : a > b;", "retention_policies_test retention_test"),
     Mutant("variants/retention/prompt_cut.cc", "reach = kernel / 2;", "reach = kernel;", "retention_policies_test"),
@@ -173,11 +173,11 @@ MUTANTS = [
     Mutant("harness/io/bytes.cc", "units == Units::kBinary ? 1024.0 : 1000.0", "1024.0", "bytes_test"),
     Mutant("harness/memory/machine.cc", "limit - std::max<int64_t>(0, use - reclaimable_bytes(group, files))", "limit - use", "machine_test"),
     Mutant("harness/memory/machine.cc", "least = std::min(least, group_available_bytes(root / path, files));", "least = group_available_bytes(root / path, files);", "machine_test"),
-    Mutant("harness/results/benchmark_json.cc", "= math::median(times);", "= times.front();", "cli_check_test"),
+    Mutant("harness/measure/benchmark_json.cc", "= math::median(times[key]);", "= times[key].front();", "cli_check_test"),
     Mutant(RESULTS, 'then[field] == now[field]) continue', 'then[field] != now[field]) continue', "cli_resume_test"),
     # Terminal
-    Mutant("harness/cli/summary.cc", "decided += *row->ratio_ci_low > 1.0 || *row->ratio_ci_high < 1.0;", "decided += *row->ratio_ci_low > 1.0;", "summary_test"),
-    Mutant("harness/cli/summary.cc", "noisy += !row->noise.empty();", "", "summary_test"),
+    Mutant("harness/cli/summary.cc", "decided += *(*row)[measure::kRatioCiLow] > 1.0 || *(*row)[measure::kRatioCiHigh] < 1.0;", "decided += *(*row)[measure::kRatioCiLow] > 1.0;", "summary_test"),
+    Mutant("harness/cli/summary.cc", "noisy += !(*row)[measure::kNoise].empty();", "", "summary_test"),
     Mutant("harness/cli/summary.cc", "constexpr size_t kOwnLines = 4;", "constexpr size_t kOwnLines = 0;", "summary_test"),
     # Roofline
     Mutant("harness/measure/roofline.cc", "compute_us > memory_us ?", "compute_us < memory_us ?", "roofline_test"),
@@ -216,7 +216,7 @@ MUTANTS = [
     Mutant("harness/model/linear_rows.cc", "std::copy(inputs.end() - past, inputs.end(), window.begin());", "",
            "linear_rows_test"),
     Mutant("harness/model/cached_model.cc", "layer = std::move(copies);", "layer.resize(copies.size());", "linear_rows_test"),
-    Mutant("harness/experiments/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
+    Mutant("harness/experiments/model/model_steps.cc", "window * (window + 1) / 2", "window * window / 2", "model_steps_cli_test"),
     Mutant("kernels/cpu/attention/token_values-inl.h", "HWY_UNROLL(4)", "", "registers_test"),
     # Sequences that live
     Mutant(RESIDUAL, "first_raw_ = std::max(first_raw_, rows - capacity_);", "", "truncation_test"),
@@ -235,9 +235,9 @@ MUTANTS = [
     Mutant("harness/measure/drafts.cc", "cache.truncate(ids[static_cast<size_t>(i)], step.keeps[static_cast<size_t>(i)]);", ";", "drafts_test"),
     Mutant("harness/planner/measured_steps.cc", "static_cast<double>(sequences), rows / layers_}", "static_cast<double>(sequences), rows}", "measured_steps_test"),
     # Planned, and done without
-    Mutant("variants/placement/planes.cc", "planes_bytes(copies.context_, units) : 0", "planes_bytes(context, units) : 0", "placement_test"),
-    Mutant("harness/experiments/decode.cc", "2 * measure::copied_bytes(point, cell.spec)", "0", "cli_run_test"),
-    Mutant("harness/experiments/uncached_rows.cc", "lay_out(prompts_[at].v, tokens_, tokens, width, step_.v);", "lay_out(prompts_[at].k, tokens_, tokens, width, step_.v);", "cli_run_test"),
+    Mutant("variants/placement/planes.cc", "planes_bytes(context, units) * repeats : 0", "planes_bytes(context, units) : 0", "placement_test"),
+    Mutant("harness/experiments/decode/run.cc", "2 * measure::copied_bytes(point, cell.spec)", "0", "cli_run_test"),
+    Mutant("harness/experiments/growth/uncached_rows.cc", "lay_out(prompts_[at].v, tokens_, tokens, width, step_.v);", "lay_out(prompts_[at].k, tokens_, tokens, width, step_.v);", "cli_run_test"),
     # Rotations
     Mutant("kernels/cpu/hadamard.cc", "to[i + 3] = a_b - c_d;", "to[i + 3] = a_b + c_d;", "hadamard_test"),
     Mutant("variants/cache/attender.cc", "if (stages_.hadamard) stages_.hadamard->restore(inputs);", "", "contract_test"),
@@ -256,7 +256,7 @@ MUTANTS = [
     Mutant("variants/storage/host_storage.cc", "if (!centred.empty()) raw.flush();", "", "contract_test"),
     # Intervals of errors, and budgets by layer
     Mutant(MEDIANS, "standard_error / mean, student_quantile", "standard_error, student_quantile", "medians_test coverage_test"),
-    Mutant("harness/experiments/budget.cc", "cell.errors(feed, t + 1, i, i + 1)", "cell.errors(feed, t + 1, 0, 1)", "experiments_test"),
+    Mutant("harness/experiments/budget/run.cc", "cell.errors(feed, t + 1, i, i + 1)", "cell.errors(feed, t + 1, 0, 1)", "experiments_test"),
     Mutant("harness/workload/sources.cc", "of_window(spec, i * tokens, tokens)", "of_window(spec, 0, tokens)", "quality_cli_test"),
     Mutant("variants/retention/pyramid.cc", "step * end * (end - 1) / 2.0", "step * end * end / 2.0", "layer_specs_test"),
     Mutant("plots/prepare.py", 'pl.coalesce(low, "error") <= certain', 'pl.col("error") <= certain', CHARTS),
