@@ -100,7 +100,7 @@ std::optional<math::ConfidenceInterval> interval_beside(const results::Row& cell
   return math::ConfidenceInterval{*cell.number(*low), *cell.number(*high)};
 }
 
-// What the quantity takes of each repetition of a cell's steps, those of its kind.
+// The median, sum or increases of each repetition of a cell's steps of the wanted kind.
 std::vector<double> take_steps(const std::vector<results::Row>& steps, const results::Row& cell,
                                const Quantity& q) {
   const results::AnyColumn& column = *experiments::step_column(q.metric);

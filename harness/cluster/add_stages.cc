@@ -71,7 +71,7 @@ void set_stages(results::Row& row, const config::Geometry& model) {
   }
 }
 
-// Where the record that begins at `at` has its field `number`; the record's end, a line feed, where it has fewer.
+// The position of field `number` in the record that begins at `at`; the record's end, a line feed, if it has fewer.
 size_t field_at(const std::string& text, size_t at, size_t number) {
   for (bool quoted = false; number > 0 && at < text.size(); ++at) {
     if (text[at] == '"') quoted = !quoted;

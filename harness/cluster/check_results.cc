@@ -59,7 +59,7 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
       const std::vector<std::string> values = results::words_of(column->values);
       if (values.empty() || text.empty() || std::ranges::count(values, text) > 0) continue;
       if (results::is_aa_test(row) && column->name == results::kVerdict.name)
-        continue;  // as earlier versions spelled it
+        continue;  // earlier versions spelled it otherwise
       check.findings.push_back("'" + row[results::kCell] + "': " + std::string(column->name) + " is '" +
                                text + "', which is none of its values");
     }
