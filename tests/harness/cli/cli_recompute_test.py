@@ -74,7 +74,7 @@ def samples_of(folder):
     """By cell and kind the repetitions: lists of samples, each in the order in which they were taken."""
     samples = {}
     for name in ("samples.csv", "growth.csv"):
-        for row in table(folder / name):
+        for row in table(folder / name) if (folder / name).exists() else []:
             by_repetition = samples.setdefault((row["cell"], row.get("kind", "step")), {})
             by_repetition.setdefault(int(row["repetition"]), []).append(row)
     return samples
