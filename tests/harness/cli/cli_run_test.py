@@ -43,8 +43,8 @@ def test_list_columns_says_what_every_table_holds(results):
             tables.append(line)
         elif line:
             listed.setdefault(tables[-1], []).append(line.split()[0])
-    assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "heads.csv",
-                      "replay.csv", "hits.csv"]
+    assert tables == ["cells.csv", "samples.csv", "growth.csv", "positions.csv", "texts.csv", "replay.csv", "hits.csv",
+                      "heads.csv"]
     columns = json.loads((results / "columns.json").read_text())
     headers = {name: (results / name).read_text().splitlines()[0].split(",") for name in ("cells.csv", "samples.csv", "growth.csv")}
     assert [column["name"] for column in columns] == headers["cells.csv"]
@@ -292,7 +292,7 @@ def test_the_largest_sizes_of_all_do_not_fit(config, tmp_path):
             "sweep.batch": 4096, "sweep.seq_len": 1 << 24}
     rows = cells_of(config, tmp_path / "out", most)
     assert len(rows) == 14 and {row["status"] for row in rows} == {"out_of_memory"}
-    assert table(tmp_path / "out" / "samples.csv") == table(tmp_path / "out" / "growth.csv") == []
+    assert [name for name in ("samples.csv", "growth.csv") if (tmp_path / "out" / name).exists() and table(tmp_path / "out" / name)] == []
 
 
 def test_without_a_terminal_progress_is_plain_lines(config, tmp_path):
