@@ -20,7 +20,12 @@ from prepare import with_absent
 
 # Written by every experiment of every version.
 CELL_COLUMNS = "cell variant device experiment phase workload status threads layers q_heads kv_heads head_dim batch seq_len".split()
-BYTES = "bytes_payload bytes_metadata bytes_slack bytes_workspace_peak".split()
+# Not measured where no experiment of a folder writes them.
+NUMBERS = """
+    bytes_payload bytes_metadata bytes_slack bytes_workspace_peak step_p50_us step_ci_low_us step_ci_high_us cold_attend_p50_us read_gbps ceiling_gbps
+    ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share err_rel_l2 kept_tokens
+""".split()
+TEXTS = "verdict versus noise".split()
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 # Tables beside cells.csv, by Run's name for them: the file, and the columns that are read.
@@ -101,7 +106,7 @@ def load_run(folder: Path, name: str) -> Run:
     if not {*STAGE_COLUMNS, "bits_per_value"} <= set(cells.columns) or not any(column.is_axis for column in columns.values()):
         raise BadResults(f"{folder}: an earlier version wrote it; run ./kvlab check-results --add-stages {folder}")
     learn(cells, columns)
-    cells = with_absent(cells, BYTES, ["verdict", "versus"])
+    cells = with_absent(cells, NUMBERS, TEXTS)
     run = pl.lit(name).alias("run")
     return Run(
         name,

@@ -8,7 +8,7 @@ from families import short
 from figures.figure import Tables, figure
 from marks import in_families, in_focus, interval, legend_focus, length_choice, line_and_points, panels, scale, text, tips
 from messages import at_each_length, place, slowest_and_fastest, titled
-from prepare import drawable, with_panel
+from prepare import drawable, with_absent, with_panel
 from style import INK, QUIET, length_axis, log_axis, microseconds_text
 
 # From dark to light, so that the parts keep their order in grey; the cache's are orange.
@@ -77,7 +77,7 @@ def longest_message(rows: pl.DataFrame) -> str:
     at_one_length=True,
 )
 def model_split(tables: Tables):
-    rows = drawable(tables.cells, "projections_p50_us", "step_p50_us", "seq_len")
+    rows = with_absent(drawable(tables.cells, "projections_p50_us", "step_p50_us", "seq_len"), ["state_p50_us"])
     rows = with_panel(rows).with_columns(store_us=pl.col("append_p50_us") + pl.col("view_p50_us"))
     stacked = pl.concat(
         rows.select(

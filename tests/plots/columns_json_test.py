@@ -123,3 +123,14 @@ def test_a_chart_of_a_column_that_is_absent_is_left_out(tmp_path):
     assert reasons["checkpoint"] == "no cell has fork_p50_us and seq_len"
     assert 'column "series"' in reasons["budget"]
     assert "memory" not in reasons
+
+
+def test_a_run_of_one_experiment_is_drawn_without_the_columns_of_others(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,), later=True)
+    with (folder / "cells.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["experiment"] == "budget"]
+    written = [name for name in rows[0] if any(row[name] for row in rows) or name in STAGES]
+    assert "step_p50_us" not in written and "verdict" not in written
+    write_csv(folder / "cells.csv", written, [{name: row[name] for name in written} for row in rows])
+    reported(folder)
+    assert "budget" not in left_out(folder)
