@@ -211,7 +211,7 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
                                  "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
                                      "\nvariants = " + quoted(options.variants) +
                                      "\nprompt = " + std::to_string(options.prompt) + "\n",
-                                 experiments::layout_of(kEvalGroups, {}), false);
+                                 experiments::layout_of("eval", kEvalGroups), false);
   try {
     results.write_environment(environment);
     io::write_safetensors(tensor_file.string(), evaluation.tensors);

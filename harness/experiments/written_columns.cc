@@ -20,16 +20,20 @@ void add_tables(std::span<const results::Table* const> tables, std::vector<const
   }
 }
 
-// columns.json, with the experiments that declare each column.
-std::string described(const results::Table& cells) {
-  std::map<std::string_view, std::vector<std::string_view>> writers;
-  for (const Experiment* experiment : experiments()) {
-    for (const ColumnGroup& group : experiment->columns) {
-      for (const results::AnyColumn* column : group.columns)
-        writers[column->name].push_back(experiment->info.name);
-    }
+using Writers = std::map<std::string_view, std::vector<std::string_view>>;
+
+void add_writer(std::string_view name, std::span<const ColumnGroup> groups, Writers& writers) {
+  for (const ColumnGroup& group : groups) {
+    for (const results::AnyColumn* column : group.columns) writers[column->name].push_back(name);
   }
-  return results::columns_json(cells, writers);
+}
+
+// The experiments that declare each column.
+Writers all_writers() {
+  Writers writers;
+  for (const Experiment* experiment : experiments())
+    add_writer(experiment->info.name, experiment->columns, writers);
+  return writers;
 }
 
 }  // namespace
@@ -63,23 +67,23 @@ results::Layout layout_of(const config::Config& config) {
     }
     add_tables(experiment.tables, layout.sides);
   }
-  layout.columns_json = described(layout.cells);
+  layout.columns_json = results::columns_json(layout.cells, all_writers());
   return layout;
 }
 
-results::Layout layout_of(std::span<const ColumnGroup> columns,
-                          std::span<const results::Table* const> tables) {
-  results::Layout layout{
-      .cells = {"cells.csv", {}}, .sides = {tables.begin(), tables.end()}, .columns_json = {}};
+results::Layout layout_of(std::string_view writer, std::span<const ColumnGroup> columns) {
+  results::Layout layout{.cells = {"cells.csv", {}}, .sides = {}, .columns_json = {}};
   for (const ColumnGroup& group : columns) layout.cells.add(group.columns);
-  layout.columns_json = described(layout.cells);
+  Writers writers = all_writers();
+  add_writer(writer, columns, writers);
+  layout.columns_json = results::columns_json(layout.cells, writers);
   return layout;
 }
 
 results::Layout layout_of(const results::Table& cells) {
   return {.cells = cells,
           .sides = {side_tables().begin(), side_tables().end()},
-          .columns_json = described(cells)};
+          .columns_json = results::columns_json(cells, all_writers())};
 }
 
 const results::AnyColumn* step_column(std::string_view name) {

@@ -26,10 +26,10 @@ namespace kv::experiments {
 // cells.csv with every column of every experiment: any results folder can be read with it.
 const results::Table& cell_table();
 std::span<const results::Table* const> side_tables();
-// What a run of this config writes; `kvlab eval`, whose columns are `columns`.
+// The tables of a run of this config.
 results::Layout layout_of(const config::Config& config);
-results::Layout layout_of(std::span<const ColumnGroup> columns,
-                          std::span<const results::Table* const> tables);
+// The tables of something beside the experiments, as `kvlab eval`: `writer` is its cells' experiment.
+results::Layout layout_of(std::string_view writer, std::span<const ColumnGroup> columns);
 // A folder's own tables, as those that put several together write them.
 results::Layout layout_of(const results::Table& cells);
 
