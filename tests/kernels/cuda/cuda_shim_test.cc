@@ -83,8 +83,8 @@ TEST(Shim, NoticesEveryLossInDecode) {
   // Not noticeable: blocks run one after the other, so no block sees another's count early; and lanes that load operands or find
   // rows together are in step without the barriers that order memory.
   const std::vector<std::string> expected = {"before one of them counts the block",
-                                             "lanes read what others copied",
-                                             "and the next copies overwrite it"};
+                                             "lanes read bytes that others copied",
+                                             "the next copies overwrite the tile"};
   for (const auto& lost :
        {unnoticed(decodes(cuda::find_kivi, coded)), unnoticed(decodes(cuda::find_plain, long_rows))}) {
     ASSERT_EQ(lost.size(), expected.size()) << testing::PrintToString(lost);
