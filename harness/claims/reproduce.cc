@@ -6,7 +6,6 @@
 #include "harness/claims/check.h"
 #include "harness/claims/quantities.h"
 #include "harness/experiments/experiment.h"
-#include "harness/experiments/replay/columns.h"
 #include "harness/io/json.h"
 #include "harness/measure/environment.h"
 #include "harness/memory/machine.h"

@@ -4,9 +4,6 @@
 #include <cstdio>
 #include <sstream>
 
-#include "harness/experiments/batch/columns.h"
-#include "harness/experiments/recall/columns.h"
-#include "harness/experiments/replay/columns.h"
 #include "harness/io/aligned_text.h"
 #include "harness/results/cell_columns.h"
 

@@ -24,7 +24,7 @@
 #include "harness/cli/plan.h"
 #include "harness/cli/tables.h"
 #include "harness/cli/typos.h"
-#include "harness/experiments/generate/sample.h"
+#include "harness/experiments/sample_documents.h"
 #include "harness/experiments/shard.h"
 #include "harness/io/json.h"
 #include "harness/io/text.h"

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "harness/cli/variants_option.h"
+#include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/io/token_count.h"
@@ -95,7 +96,8 @@ void set_memory(planner::PlanTable& table, const PlanOptions& o) {
 planner::QualityRun read_quality(const std::string& folder) {
   const std::filesystem::path cells = io::find_input(folder + "/cells.csv", "--quality");
   const std::filesystem::path name = std::filesystem::path(folder).lexically_normal();
-  return {results::read_csv(cells, experiments::cell_table()),
+  return {experiments::cells_with(&experiments::Experiment::reads_whole_windows,
+                                  results::read_csv(cells, experiments::cell_table())),
           (name.has_filename() ? name : name.parent_path()).filename().string()};
 }
 

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "harness/cluster/part.h"
-#include "harness/experiments/batch/columns.h"
-#include "harness/experiments/recall/columns.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/results/cell_columns.h"

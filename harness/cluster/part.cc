@@ -6,7 +6,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/experiments/replay/columns.h"
 #include "harness/experiments/shard.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/json.h"

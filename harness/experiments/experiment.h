@@ -40,6 +40,10 @@ struct Experiment {
   std::span<const TableColumn> table = kStepTable;
   const ErrorMeasure* error = &kOutputError;
   std::string (*sentence)(std::span<const results::Row* const> cells) = nullptr;
+  // All steps of a cell are at one length, so that a clock can follow their median.
+  bool has_steady_steps = false;
+  // Its losses are of whole windows of a text, so that they stand for a cache's quality.
+  bool reads_whole_windows = false;
   // Lists the point's cells, with what is decided of each (cell_plan.h).
   void (*plan)(measure::SweepPoint& point);
   // Measures a sweep point and returns its rows in order; samples go to `results` as they are taken. Empty if
@@ -51,6 +55,8 @@ struct Experiment {
 std::span<const Experiment* const> experiments();
 // Null where there is none, as for cells of `kvlab eval`.
 const Experiment* find_experiment(std::string_view name);
+// Keeps the cells of experiments that have a fact.
+std::vector<results::Row> cells_with(bool Experiment::*fact, std::vector<results::Row> cells);
 // Throws std::logic_error for a name that load_config would have refused.
 const Experiment& experiment_named(std::string_view name);
 const Experiment& experiment_of(const measure::SweepPoint& point);

@@ -23,6 +23,14 @@ const Experiment* find_experiment(std::string_view name) {
   return found == kExperiments.end() ? nullptr : *found;
 }
 
+std::vector<results::Row> cells_with(bool Experiment::*fact, std::vector<results::Row> cells) {
+  std::erase_if(cells, [&](const results::Row& cell) {
+    const Experiment* experiment = find_experiment(cell[results::kExperiment]);
+    return !experiment || !(experiment->*fact);
+  });
+  return cells;
+}
+
 const Experiment& experiment_named(std::string_view name) {
   if (const Experiment* found = find_experiment(name)) return *found;
   throw std::logic_error("no experiment '" + std::string(name) + "'");

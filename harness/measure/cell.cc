@@ -1,11 +1,10 @@
-#include "harness/measure/stage_columns.h"
 #include "harness/measure/cell.h"
+#include "harness/measure/stage_columns.h"
 
 #include <algorithm>
 #include <new>
 #include <stdexcept>
 
-#include "harness/experiments/model/columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"
 #include "harness/measure/peer_columns.h"
@@ -252,11 +251,10 @@ void Cell::summarise() {
     if (!on_gpu()) result[kReadGbps] = static_cast<double>(read_bytes) / attend * 1e-3;
   }
   if (steps.front().front().projections_us > 0.0) {
-    result[experiments::kProjectionsP50Us] =
-        phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
+    result[kProjectionsP50Us] = phase_median(steps, [](const StepTimes& t) { return t.projections_us; });
     const double state = phase_median(steps, [](const StepTimes& t) { return t.state_us; });
-    if (state > 0.0) result[experiments::kStateP50Us] = state;
-    result[experiments::kRestP50Us] = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
+    if (state > 0.0) result[kStateP50Us] = state;
+    result[kRestP50Us] = phase_median(steps, [](const StepTimes& t) { return t.rest_us; });
   }
   result[kStepP90Us] = math::percentile(all, 90);
   result[kStepP99Us] = math::percentile(all, 99);

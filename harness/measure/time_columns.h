@@ -91,4 +91,12 @@ inline constexpr results::NumberColumn kOthersShare{
 inline constexpr results::TextColumn kNoise{"noise", "", "what disturbed these times; empty for quiet ones"};
 inline constexpr auto kNoiseColumns = results::column_list(kStealShare, kOthersShare, kNoise);
 
+// A whole model's step, beside its attention.
+inline constexpr results::NumberColumn kProjectionsP50Us{"projections_p50_us", "us",
+                                                         "products with weights, the classifier's included"};
+inline constexpr results::NumberColumn kStateP50Us{
+    "state_p50_us", "us", "linear layers' recurrence, which updates and reads their states"};
+inline constexpr results::NumberColumn kRestP50Us{"rest_p50_us", "us",
+                                                  "of a step, what is neither projections nor the cache's"};
+
 }  // namespace kv::measure

@@ -24,9 +24,7 @@ std::string key_of(LayerSpecs specs) {
 
 QualityRun::QualityRun(std::vector<results::Row> cells, std::string name) : name_(std::move(name)) {
   for (results::Row& cell : cells) {
-    if (cell[results::kExperiment] != "quality" || cell[results::kStatus] != results::Status::kOk ||
-        !cell[measure::kLossChange])
-      continue;
+    if (cell[results::kStatus] != results::Status::kOk || !cell[measure::kLossChange]) continue;
     keys_.push_back(key_of(parse_layer_specs(cell[results::kVariant])));
     cells_.push_back(std::move(cell));
   }

@@ -55,14 +55,13 @@ bool FittedLine::is_beyond(std::span<const double> features) const {
 
 namespace {
 
-bool is_of(const results::Row& cell, const std::string& experiment, const config::Geometry& g,
-           const std::string& variant) {
-  return cell[results::kExperiment] == experiment && cell[results::kVariant] == variant &&
+bool is_of(const results::Row& cell, bool whole, const config::Geometry& g, const std::string& variant) {
+  return cell[measure::kProjectionsP50Us].has_value() == whole && cell[results::kVariant] == variant &&
          cell[results::kStatus] == results::Status::kOk && !results::is_aa_test(cell) &&
          cell[measure::kStepP50Us] && cell[results::kKeptTokens] && cell[results::kLayers] &&
          cell[results::kBatch] && cell[results::kQHeads] == g.q_heads &&
          cell[results::kKvHeads] == g.kv_heads && cell[results::kHeadDim] == g.head_dim &&
-         (experiment == "decode" || cell[results::kLayers] == g.layers);
+         (!whole || cell[results::kLayers] == g.layers);
 }
 
 // Rows that the queries of a prompt read, one after the other, of which `kept` stay.
@@ -92,10 +91,10 @@ MeasuredSteps::MeasuredSteps(std::span<const results::Row> cells, const config::
                              const std::string& variant, const std::string& name)
     : layers_(static_cast<double>(g.layers)) {
   std::set<std::string> machines;
-  for (const char* experiment : {"model", "decode"}) {
-    whole_ = std::string_view(experiment) == "model";
+  for (const bool whole : {true, false}) {
+    whole_ = whole;
     for (const results::Row& cell : cells) {
-      if (!is_of(cell, experiment, g, variant)) continue;
+      if (!is_of(cell, whole, g, variant)) continue;
       read(cell);
       machines.insert(cell[results::kHost] + " " + cell[results::kDevice] + ", threads " +
                       std::to_string(cell[results::kThreads].value_or(0)));

@@ -37,9 +37,9 @@ class FittedLine {
 
 class MeasuredSteps {
  public:
-  // From the cells of this variant over this geometry's heads: those of `model`, whole steps of as many layers and, where
-  // their model has read its prompts, these; or else of `decode`, which are attention alone, cold where that was measured,
-  // and are taken for each of the model's layers. `name`: of the folder, for messages. Throws std::invalid_argument where
+  // Takes this variant's cells over this geometry's heads, whose steps are at one length each: whole steps of as many layers,
+  // with prompts where the model read them; else steps of attention alone, cold where that was measured, which count for
+  // each of the model's layers. `name`: the folder's, for messages. Throws std::invalid_argument where
   // there are fewer than 2 batches and 2 lengths, or several machines or numbers of threads.
   MeasuredSteps(std::span<const results::Row> cells, const config::Geometry& geometry,
                 const std::string& variant, const std::string& name);

@@ -28,7 +28,7 @@ KVLAB_UNITY KVLAB_WARNINGS_ARE_ERRORS""".split()
 
 @dataclass
 class Addition:
-    file: str  # path of the newcomer's file
+    file: str  # path of the newcomer's file, or of its folder
     list: str = ""  # the list that names it; a claim needs none
     after: str = ""  # a line of that list
     line: str = ""  # text after it from now on
@@ -37,9 +37,10 @@ class Addition:
 ADDITIONS = [
     Addition("variants/retention/fifo.cc", "variants/list.h", "X(ring)", "  X(fifo) \\"),
     Addition("variants/codec/k8v16.cc", "variants/list.h", "X(q8_0)", "  X(k8v16) \\"),
-    Addition("harness/experiments/probe.cc", "harness/experiments/list.h", "EXPERIMENT(kBudget)", "  EXPERIMENT(kProbe) \\"),
+    Addition("harness/experiments/probe", "harness/experiments/list.h", "EXPERIMENT(kBudget)", "  EXPERIMENT(kProbe) \\"),
     Addition("harness/verify/metrics/mean_abs.cc", "harness/verify/metrics/list.h", "X(max_abs)", "  X(mean_abs) \\"),
     Addition("plots/figures/mean_abs.py", "plots/figures/list.py", '"memory": "",', '    "mean_abs": "",'),
+    Addition("plots/figures/probe.py", "plots/figures/list.py", '"budget": "budget",', '    "probe": "probe",'),
     Addition("configs/claims/newcomer.toml"),
 ]  # fmt: skip
 CONFIG = """
@@ -57,11 +58,14 @@ repetitions = 2
 retries = 0
 steps = 2
 cold_steps = 0
+[probe]
+tail = [1, 4]
 """
 
 
 def add(project, addition):
-    shutil.copy(NEW / Path(addition.file).name, project / addition.file)
+    new = NEW / Path(addition.file).name
+    (shutil.copytree if new.is_dir() else shutil.copy)(new, project / addition.file)
     if not addition.list:
         return
     path = project / addition.list
@@ -141,7 +145,7 @@ def project(tmp_path_factory):
     for addition in ADDITIONS:
         add(copy, addition)
     compiled = build(copy)
-    assert {a.file for a in ADDITIONS if a.file.endswith(".cc")} <= set(compiled)
+    assert {a.file for a in ADDITIONS if a.file.endswith(".cc")} | {"harness/experiments/probe/run.cc"} <= set(compiled)
     return copy
 
 
@@ -188,6 +192,22 @@ def test_a_retention_without_an_fp64_policy_says_so(results):
 def test_the_codecs_error_is_told(results):
     for row in cells(results):
         assert (1e-4 < float(row["err_codec_rel_l2"]) < 2e-2) == ("k8v16" in row["variant"])
+
+
+def test_the_experiments_axis_column_and_chart_are_found_everywhere(project, results):
+    rows = [row for row in cells(results) if row["experiment"] == "probe"]
+    assert [row["tail_tokens"] for row in rows] == ["1"] * 3 + ["4"] * 3
+    assert all(float(row["probe_norm"]) > 0 for row in rows)
+    assert {row["tail_tokens"] + row["probe_norm"] for row in cells(results) if row["experiment"] == "decode"} == {""}
+    columns = {column["name"]: column for column in json.loads((results / "columns.json").read_text())}
+    assert columns["tail_tokens"] | {"axis": True, "title": "last {} tokens", "key": "tail", "experiments": ["probe"]} == columns["tail_tokens"]
+    assert columns["probe_norm"]["experiments"] == ["probe"] and "axis" not in columns["probe_norm"]
+    summary = kvlab(project, "summary", results, "--table", "full").stdout
+    assert "last 4 tokens" in summary and re.search(r"variant\s+held\s+norm\s+error", summary), summary
+    assert "Norm of the last outputs" in (results / "report.html").read_text()
+    assert (results / "figures" / "probe.png").stat().st_size > 0
+    refused = kvlab(project, "run", project / "newcomer.toml", "--set", "decode.tail=[1]", "--out", project / "refused")
+    assert refused.returncode == 2 and "decode.tail is no key of decode, but of probe" in refused.stderr
 
 
 def test_the_metric_is_a_column_with_a_chart(results):

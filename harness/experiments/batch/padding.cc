@@ -1,5 +1,4 @@
 #include "harness/experiments/batch/padding.h"
-#include "harness/experiments/batch/columns.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +6,9 @@
 #include <memory>
 #include <utility>
 
+#include "harness/experiments/batch/columns.h"
 #include "harness/experiments/cell_plan.h"
-#include "harness/experiments/prefill/score_attention.h"
+#include "harness/experiments/score_attention.h"
 #include "harness/verify/reference/attention.h"
 #include "variants/cache/spec.h"
 

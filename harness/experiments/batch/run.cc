@@ -1,10 +1,10 @@
-#include "harness/experiments/batch/axes.h"
-#include "harness/experiments/batch/fitting_pool.h"
-
+// The batch experiment: ragged lengths, and the bytes that each variant reserves and does not use.
 #include <algorithm>
 #include <map>
 
+#include "harness/experiments/batch/axes.h"
 #include "harness/experiments/batch/columns.h"
+#include "harness/experiments/batch/fitting_pool.h"
 #include "harness/experiments/batch/padding.h"
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"

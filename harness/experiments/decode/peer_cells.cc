@@ -1,9 +1,9 @@
 #include "harness/experiments/decode/peer_cells.h"
-#include "harness/experiments/decode/axes.h"
 
 #include <algorithm>
 
 #include "harness/experiments/cell_plan.h"
+#include "harness/experiments/decode/axes.h"
 #include "harness/math/medians.h"
 #include "harness/measure/gpu_ceiling.h"
 #include "harness/measure/peer_columns.h"
@@ -67,7 +67,9 @@ class PeerTask : public measure::CellTask {
     for (size_t i = 0; i < times_us_.size(); ++i) {
       rows.push_back(measure::sample_of(cell_, repetition_, i, cold_ ? "cold" : "step"));
       results::Row& row = rows.back();
-      (!cold_ ? row[measure::kStepUs] : cell_.on_gpu() ? row[measure::kGpuUs] : row[measure::kAttendUs]) = times_us_[i];
+      (!cold_           ? row[measure::kStepUs]
+       : cell_.on_gpu() ? row[measure::kGpuUs]
+                        : row[measure::kAttendUs]) = times_us_[i];
       steps.push_back({.attend_us = times_us_[i]});
     }
     results_.add(measure::kSamples, rows);
@@ -170,20 +172,21 @@ void PeerCells::prepare(measure::Cell& cell, peers::Process& process) {
   const workload::WorkloadShape& w = point_.source->shape();
   const int64_t steps = point_.seq_len - base_;
   const Places at(point_, steps);
-  const nlohmann::json answer = process.ask(
-      {{"do", "prepare"},
-       {"format", peers::format_named(cell.peer).name},
-       {"batch", point_.batch},
-       {"q_heads", w.q_heads},
-       {"kv_heads", w.kv_heads},
-       {"head_dim", w.head_dim},
-       {"tokens", point_.seq_len},
-       {"steps", steps},
-       {"threads", point_.threads},
-       {"device", point_.context->device()},
-       {"cold_bytes",
-        point_.experiment->settings[kColdStepsKey] > 0 ? measure::beyond_cache_bytes(point_.context->gpu()) : 0},
-       {"places", {{"k", at.k}, {"v", at.v}, {"q", at.q}, {"out", at.out}, {"end", at.end}}}});
+  const nlohmann::json answer =
+      process.ask({{"do", "prepare"},
+                   {"format", peers::format_named(cell.peer).name},
+                   {"batch", point_.batch},
+                   {"q_heads", w.q_heads},
+                   {"kv_heads", w.kv_heads},
+                   {"head_dim", w.head_dim},
+                   {"tokens", point_.seq_len},
+                   {"steps", steps},
+                   {"threads", point_.threads},
+                   {"device", point_.context->device()},
+                   {"cold_bytes", point_.experiment->settings[kColdStepsKey] > 0
+                                      ? measure::beyond_cache_bytes(point_.context->gpu())
+                                      : 0},
+                   {"places", {{"k", at.k}, {"v", at.v}, {"q", at.q}, {"out", at.out}, {"end", at.end}}}});
   results::Row& row = cell.result;
   row[measure::kPeerVersion] = answer.at("version");
   row[measure::kPeerSettings] = answer.at("settings");

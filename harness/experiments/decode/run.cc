@@ -216,6 +216,7 @@ constinit const Experiment kDecode{.info = {.name = "decode",
                                        },
                                    .columns = kDecodeGroups,
                                    .tables = kDecodeTables,
+                                   .has_steady_steps = true,
                                    .plan = plan_decode,
                                    .run = run_decode};
 

@@ -1,12 +1,13 @@
-#include "harness/experiments/generate/axes.h"
-#include "harness/experiments/generate/sample.h"
-
+// The generate experiment: a model goes on from prompts with each variant, and the first token at which its text leaves the
+// full f32 cache's is found. The prompts are the beginnings of `batch` disjoint windows of the text; both texts draw the same
+// random numbers, so they part only where the cache has changed a choice.
 #include <algorithm>
 #include <exception>
 #include <map>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
+#include "harness/experiments/generate/axes.h"
 #include "harness/experiments/generate/columns.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/quality.h"
@@ -295,33 +296,5 @@ constinit const Experiment kGenerate{
     .error = &kTextError,
     .plan = plan_generate,
     .run = run_generate};
-
-std::string sample_documents(const SampleOptions& options) {
-  const model::Model model(io::find_model(options.model).string());
-  const model::Tokenizer tokenizer(io::find_input(options.tokenizer, "tokenizer").string(),
-                                   model.config().vocab_size);
-  if (options.tokens >= model.config().max_tokens) {
-    throw std::invalid_argument("--tokens " + std::to_string(options.tokens) +
-                                " and the mark before them are past the model's " +
-                                std::to_string(model.config().max_tokens) + " positions");
-  }
-  memory::Ledger ledger;
-  const auto cache = build_cache(parse_spec("contiguous"),
-                                 cache_shape(model.config(), options.documents, options.tokens + 1), ledger);
-  model::CachedModel writer(model, *cache, options.documents);
-  const std::vector<int> prompt = tokenizer.encode(options.prompt);
-  std::vector<int> prompts;
-  for (int d = 0; d < options.documents; ++d) prompts.insert(prompts.end(), prompt.begin(), prompt.end());
-  const std::vector<int> ids = model::continue_prompts(
-      writer, prompts, options.tokens + 1, {options.temperature, options.seed}, [] { return false; });
-  std::string text;
-  for (int d = 0; d < options.documents; ++d) {
-    const auto document =
-        std::span(ids).subspan(static_cast<size_t>(d) * static_cast<size_t>(options.tokens + 1),
-                               static_cast<size_t>(options.tokens + 1));
-    text += model::printable(tokenizer.decode(document)) + "\n<|endoftext|>\n";
-  }
-  return text;
-}
 
 }  // namespace kv::experiments

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "harness/measure/time_columns.h"
 #include "harness/results/column.h"
 
 namespace kv::experiments {
@@ -18,12 +19,6 @@ inline constexpr auto kContext =
                         "what precedes the timed steps: prefill, read by the model, or synthetic rows in the "
                         "cache"}
         .one_of("prefill synthetic");
-inline constexpr results::NumberColumn kProjectionsP50Us{"projections_p50_us", "us",
-                                                         "products with weights, the classifier's included"};
-inline constexpr results::NumberColumn kStateP50Us{
-    "state_p50_us", "us", "linear layers' recurrence, which updates and reads their states"};
-inline constexpr results::NumberColumn kRestP50Us{"rest_p50_us", "us",
-                                                  "of a step, what is neither projections nor the cache's"};
 inline constexpr results::NumberColumn kTokensPerSCiLow{"tokens_per_s_ci_low", "tokens/s",
                                                         "batch / step_ci_high_us"};
 inline constexpr results::NumberColumn kTokensPerSCiHigh{"tokens_per_s_ci_high", "tokens/s",
@@ -57,10 +52,10 @@ inline constexpr results::NumberColumn kStepBoundShare{"step_bound_share", "1",
                                                        "% of roofline: step_bound_us / step_p50_us"};
 inline constexpr results::NumberColumn kCacheShare{
     "cache_share", "1", "the cache's part of a step: (append + view + attend)_p50_us / step_p50_us"};
-inline constexpr auto kModelColumns =
-    results::column_list(kWeights, kWeightsType, kContext, kProjectionsP50Us, kStateP50Us, kRestP50Us,
-                         kTokensPerSCiLow, kTokensPerSCiHigh, kWeightBytesPerToken, kCacheBytesPerToken,
-                         kProjectionMultiplyAdds, kWeightsGbps, kProjectionsGbps, kProjectionsShare,
-                         kWeightsBoundUs, kStateBoundUs, kStepBoundUs, kStepBoundShare, kCacheShare);
+inline constexpr auto kModelColumns = results::column_list(
+    kWeights, kWeightsType, kContext, measure::kProjectionsP50Us, measure::kStateP50Us, measure::kRestP50Us,
+    kTokensPerSCiLow, kTokensPerSCiHigh, kWeightBytesPerToken, kCacheBytesPerToken, kProjectionMultiplyAdds,
+    kWeightsGbps, kProjectionsGbps, kProjectionsShare, kWeightsBoundUs, kStateBoundUs, kStepBoundUs,
+    kStepBoundShare, kCacheShare);
 
 }  // namespace kv::experiments

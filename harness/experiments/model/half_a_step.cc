@@ -1,10 +1,10 @@
 #include "harness/experiments/model/half_a_step.h"
-#include "harness/experiments/model/columns.h"
-#include "harness/results/cell_columns.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "harness/experiments/model/columns.h"
+#include "harness/results/cell_columns.h"
 namespace kv::experiments {
 namespace {
 

@@ -1,10 +1,10 @@
 #include "harness/experiments/model/model_steps.h"
-#include "harness/experiments/model/axes.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/experiments/model/axes.h"
 #include "harness/math/random.h"
 #include "harness/measure/sample_columns.h"
 #include "harness/memory/machine.h"

@@ -150,7 +150,8 @@ class ModelGroup : public TimedGroup {
     results::Row& row = cell.result;
     const double gbps = weights_->gbps();
     row[kWeightsGbps] = gbps;
-    row[kProjectionsGbps] = static_cast<double>(model.weight_bytes()) / *row[kProjectionsP50Us] * 1e-3;
+    row[kProjectionsGbps] =
+        static_cast<double>(model.weight_bytes()) / *row[measure::kProjectionsP50Us] * 1e-3;
     row[kProjectionsShare] = *row[kProjectionsGbps] / gbps;
     const double multiply_seconds =
         static_cast<double>(model.multiply_adds()) / roofline_->f32_multiply_adds_per_s();
@@ -210,6 +211,7 @@ constinit const Experiment kModel{
     .tables = kModelTables,
     .table = kModelTable,
     .sentence = half_a_step,
+    .has_steady_steps = true,
     .plan = plan_model,
     .run = run_model};
 

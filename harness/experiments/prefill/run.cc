@@ -16,7 +16,7 @@
 #include "harness/experiments/list.h"
 #include "harness/experiments/prefill/axes.h"
 #include "harness/experiments/prefill/check.h"
-#include "harness/experiments/prefill/score_attention.h"
+#include "harness/experiments/score_attention.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
 #include "harness/math/medians.h"

@@ -1,9 +1,9 @@
-#include "harness/experiments/quality.h"
-
+// The quality experiment: a cache's effect on a model's predictions, against the full f32 cache on the same tokens.
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/quality.h"
 #include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/written_columns.h"
@@ -49,6 +49,7 @@ constinit const Experiment kQuality{
     .tables = kQualityTables,
     .table = kReadingTable,
     .error = &kDivergenceError,
+    .reads_whole_windows = true,
     .plan = plan_quality,
     .run = run_quality};
 

@@ -1,14 +1,14 @@
-#include "harness/experiments/reading_keys.h"
-#include "harness/experiments/recall/axes.h"
-#include "harness/experiments/recall/passages.h"
-
+// The recall experiment: a passage comes again at a distance, and the loss on its second copy counts.
 #include <algorithm>
 #include <stdexcept>
 
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/reading_keys.h"
 #include "harness/experiments/reading_run.h"
+#include "harness/experiments/recall/axes.h"
 #include "harness/experiments/recall/columns.h"
+#include "harness/experiments/recall/passages.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/math/random.h"
 

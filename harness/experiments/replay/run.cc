@@ -1,6 +1,4 @@
-#include "harness/experiments/replay/axes.h"
-#include "harness/experiments/replay/longest_request.h"
-
+// The replay experiment: requests through each variant's own allocators on a simulated clock.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,7 +8,9 @@
 
 #include "harness/config/request_lengths.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/replay/axes.h"
 #include "harness/experiments/replay/columns.h"
+#include "harness/experiments/replay/longest_request.h"
 #include "harness/experiments/replay/rows.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/bytes.h"
@@ -70,7 +70,9 @@ bool place_requests(measure::SweepPoint& point) {
 std::vector<results::Row> clock_cells(const measure::SweepPoint& point) {
   const std::string& folder = settings(point)[kClockKey].measured;
   if (folder.empty()) return {};
-  return results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), cell_table());
+  return cells_with(
+      &Experiment::has_steady_steps,
+      results::read_csv(io::find_input(folder + "/cells.csv", "device.measured"), cell_table()));
 }
 
 planner::StepTime clock_of(const measure::SweepPoint& point, const std::vector<results::Row>& cells,

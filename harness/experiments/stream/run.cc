@@ -1,6 +1,4 @@
-#include "harness/experiments/stream/axes.h"
-#include "harness/experiments/stream/recomputed_losses.h"
-
+// The stream experiment: a model reads far past its trained context, with caches and with recomputed windows.
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -9,7 +7,9 @@
 #include "harness/experiments/cell_plan.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/reading_run.h"
+#include "harness/experiments/stream/axes.h"
 #include "harness/experiments/stream/columns.h"
+#include "harness/experiments/stream/recomputed_losses.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/measure/chunk_replay.h"
 #include "harness/measure/prediction.h"

@@ -12,7 +12,7 @@
 #include "harness/experiments/batch/fitting_pool.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
-#include "harness/experiments/prefill/score_attention.h"
+#include "harness/experiments/score_attention.h"
 #include "harness/measure/time_columns.h"
 #include "harness/memory/ledger.h"
 #include "harness/memory/machine.h"

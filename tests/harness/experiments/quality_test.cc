@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/experiments/generate/sample.h"
 #include "harness/experiments/reading_run.h"
 #include "harness/experiments/recall/passages.h"
+#include "harness/experiments/sample_documents.h"
 #include "harness/measure/prediction_columns.h"
 #include "harness/model/sampling.h"
 #include "tests/harness/math/numpy_random.h"

@@ -28,12 +28,12 @@ config::Geometry four_layers() {
 }
 
 // Steps of `layers` layers, on a line but for a relative error of every other cell.
-std::vector<results::Row> cells(const char* experiment, int layers, double error = 0.0) {
+std::vector<results::Row> cells(bool whole, int layers, double error = 0.0) {
   std::vector<results::Row> all;
   for (const int batch : {1, 4, 16}) {
     for (const int64_t kept : {256, 4096}) {
       results::Row& cell = all.emplace_back();
-      cell[results::kExperiment] = experiment;
+      if (whole) cell[measure::kProjectionsP50Us] = 1.0;
       cell[results::kVariant] = kVariant;
       cell[results::kStatus] = results::Status::kOk;
       cell[results::kQHeads] = 8;
@@ -52,7 +52,7 @@ std::vector<results::Row> cells(const char* experiment, int layers, double error
 
 // The same of a model that has read its prompts, of as many tokens as are kept.
 std::vector<results::Row> cells_with_prompts() {
-  std::vector<results::Row> all = cells("model", 4);
+  std::vector<results::Row> all = cells(true, 4);
   for (results::Row& cell : all) {
     const auto tokens = static_cast<double>(*cell[results::kKeptTokens]),
                batch = static_cast<double>(*cell[results::kBatch]);
@@ -69,7 +69,7 @@ MeasuredSteps steps_of(const std::vector<results::Row>& all) {
 
 TEST(MeasuredSteps, FindTheLineAgain) {
   for (const int layers : {1, 2, 4}) {
-    const MeasuredSteps steps = steps_of(cells("decode", layers));
+    const MeasuredSteps steps = steps_of(cells(false, layers));
     EXPECT_FALSE(steps.whole_steps());
     EXPECT_FALSE(steps.has_prompts());
     EXPECT_LT(steps.residual(), 1e-9);
@@ -82,13 +82,13 @@ TEST(MeasuredSteps, FindTheLineAgain) {
     EXPECT_TRUE(steps.decode(1, 4.0 * 16 * 4096 + 4).beyond);
     EXPECT_TRUE(steps.decode(1, 4.0 * 255).beyond);
   }
-  const double residual = steps_of(cells("decode", 1, 0.2)).residual();
+  const double residual = steps_of(cells(false, 1, 0.2)).residual();
   EXPECT_GT(residual, 0.03);
   EXPECT_LT(residual, 0.2);
 }
 
 TEST(MeasuredSteps, TakeAttentionColdWhereItWasMeasured) {
-  std::vector<results::Row> all = cells("decode", 1);
+  std::vector<results::Row> all = cells(false, 1);
   for (results::Row& cell : all) {
     cell[measure::kAppendP50Us] = 10.0;
     cell[measure::kColdAttendP50Us] = 3.0 * *cell[measure::kStepP50Us];
@@ -112,7 +112,7 @@ TEST(MeasuredSteps, FindThePromptsLineToo) {
 }
 
 TEST(MeasuredSteps, NeverGrowShorterWithMoreWork) {
-  std::vector<results::Row> all = cells("model", 4);
+  std::vector<results::Row> all = cells(true, 4);
   for (results::Row& cell : all)
     cell[measure::kStepP50Us] = 1000.0 - static_cast<double>(*cell[results::kBatch]);
   const MeasuredSteps steps = steps_of(all);
@@ -129,11 +129,11 @@ TEST(MeasuredSteps, RefuseWhatIsNoGridOfOneMachine) {
     }
     return std::string();
   };
-  EXPECT_EQ(refused(cells("decode", 1)), "");
+  EXPECT_EQ(refused(cells(false, 1)), "");
   EXPECT_NE(refused(cells("growth", 1)).find("has 0 cells"), std::string::npos);
-  EXPECT_NE(refused(cells("model", 3)), "") << "another model";
+  EXPECT_NE(refused(cells(true, 3)), "") << "another model";
   const auto changed = [&](const auto& change) {
-    std::vector<results::Row> all = cells("decode", 1);
+    std::vector<results::Row> all = cells(false, 1);
     for (size_t i = 0; i < all.size(); ++i) change(all[i], i);
     return refused(all);
   };
@@ -157,23 +157,23 @@ TEST(MeasuredSteps, AreKeptApartFromWhatIsStated) {
   };
   const StepWork decode{.tokens = 2, .decoding = 2, .decoded_kv_bytes = 1e9, .decoded_pairs = 4.0 * 2 * 500};
   const double attention = 4 * (kOnce + kEach * 2 + kRow * 1000);
-  const StepSeconds whole = parts(cells("model", 4), decode);
+  const StepSeconds whole = parts(cells(true, 4), decode);
   EXPECT_NEAR(whole.measured, attention, 1e-9);
   EXPECT_EQ(whole.assumed + whole.computed, 0.0);
   EXPECT_STREQ(whole.from(), "measured");
-  const StepSeconds alone = parts(cells("decode", 1), decode);
+  const StepSeconds alone = parts(cells(false, 1), decode);
   EXPECT_NEAR(alone.measured, attention, 1e-9);
   EXPECT_NEAR(alone.assumed, 1e-3, 1e-12) << "the weights, 1 MB at 1 GB/s";
   EXPECT_STREQ(alone.from(), "assumed");
   StepWork beyond = decode;
   beyond.decoding = beyond.tokens = 99;
-  const StepSeconds far = parts(cells("model", 4), beyond);
+  const StepSeconds far = parts(cells(true, 4), beyond);
   EXPECT_EQ(far.measured + far.assumed, 0.0);
   EXPECT_STREQ(far.from(), "computed");
   StepWork mixed = decode;
   mixed.tokens += 1000;
   mixed.pairs = 4.0 * 1000 * 500.5;
-  const StepSeconds both = parts(cells("model", 4), mixed);
+  const StepSeconds both = parts(cells(true, 4), mixed);
   EXPECT_NEAR(both.measured, attention, 1e-9);
   EXPECT_NEAR(both.assumed, (2.0 * 1000 * 1000 + 2.0 * 8 * 128 * mixed.pairs) / 1e9, 1e-9);
   const StepSeconds all = parts(cells_with_prompts(), mixed);

@@ -1,8 +1,4 @@
-// The generate experiment: a model goes on from prompts with each variant, and the first token at which its
-// text leaves the full f32 cache's is found. And `kvlab sample`, which prints what the full cache writes.
-//
-// The prompts are the beginnings of `batch` disjoint windows of the text; both texts draw the same random
-// numbers, so they part only where the cache has changed a choice.
+// `kvlab sample`: documents that a model writes with the full f32 cache.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "harness/experiments/prefill/score_attention.h"
+#include "harness/experiments/score_attention.h"
 
 #include <Eigen/Core>
 #include <cmath>
