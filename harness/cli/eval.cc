@@ -231,7 +231,7 @@ void write_results(const EvalOptions& options, const memory::RunContext& context
 std::vector<results::Row> run_eval(const EvalOptions& options) {
   std::vector<LayerSpecs> specs = parse_variants(options.variants);
   if (options.arithmetic == "int8")
-    for (LayerSpecs& spec : specs) spec = with_codec_parameter(spec, "arithmetic", "int8");
+    for (LayerSpecs& spec : specs) spec = with_int8_arithmetic(spec);
   const memory::RunContext context(options.device, options.isa, options.threads);
   const memory::ThreadCount threads(context.threads());
   const std::shared_ptr<const workload::Workload> dump = workload::open_dump(options.dump);

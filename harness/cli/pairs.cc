@@ -45,12 +45,6 @@ class Footnotes {
   std::vector<std::string> reasons_;
 };
 
-Stage defaults(const Entry& entry) {
-  Stage stage{std::string(entry.name), {}};
-  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
-  return stage;
-}
-
 // `set` puts an entry's stage into a spec whose other stages have their defaults.
 template <class Rows, class Columns, class SetRow, class SetColumn>
 std::string table(const std::string& corner, const Rows& rows, SetRow set_row, const Columns& columns,
@@ -65,8 +59,8 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
     text += "| " + std::string(row->name) + " |";
     for (const auto* column : columns) {
       Spec spec = default_spec();
-      set_row(spec) = defaults(*row);
-      set_column(spec) = defaults(*column);
+      set_row(spec) = default_stage(*row);
+      set_column(spec) = default_stage(*column);
       const std::string reason = unsupported_reason(spec);
       text += " " + (reason.empty() ? "yes" : notes.mark(reason, spec)) + " |";
     }
@@ -80,7 +74,7 @@ std::string head_dims() {
   std::string text = "| codec | head_dim |\n|---|---|\n";
   for (const auto* codec : kCodecs) {
     Spec spec = default_spec();
-    spec.codec = defaults(*codec);
+    spec.codec = default_stage(*codec);
     const std::string reason = unsupported_reason(spec, 8);
     text +=
         "| " + std::string(codec->name) + " | " + (reason.empty() ? "any multiple of 8" : reason) + " |\n";
@@ -95,14 +89,14 @@ std::string lives(Footnotes& notes) {
   std::string text = "| stage | what limits truncation | prefixes are shared |\n|---|---|---|\n";
   const auto add = [&](const Entry& entry, Stage Spec::*stage, const char* kind, std::string_view limit) {
     Spec spec = default_spec();
-    spec.placement = defaults(**sharing);
-    spec.*stage = defaults(entry);
+    spec.placement = default_stage(**sharing);
+    spec.*stage = default_stage(entry);
     const std::string reason = unshareable_reason(spec);
     text += "| " + std::string(entry.name) + " | " + std::string(limit) + " | " +
             (reason.empty() ? "yes" : notes.mark(reason, kind, std::string(entry.name))) + " |\n";
   };
   for (const auto* p : kPlacements) add(*p, &Spec::placement, "placement", "");
-  for (const auto* c : kCodecs) add(*c, &Spec::codec, "codec", irreversible(c->make(defaults(*c))));
+  for (const auto* c : kCodecs) add(*c, &Spec::codec, "codec", irreversible(c->make(default_stage(*c))));
   for (const auto* r : kRetentions)
     add(*r, &Spec::retention, "retention", r->keeps_all ? "" : r->irreversible);
   for (const auto* s : kSelections) add(*s, &Spec::selection, "selection", "");

@@ -22,7 +22,7 @@ LayerSpecs read_variant(const Section& section, const std::string& text) {
 
 // Of a codec that can multiply in 8 bits.
 LayerSpecs with_arithmetic(LayerSpecs specs, const Axes& axes) {
-  return axes.arithmetic == "int8" ? with_codec_parameter(std::move(specs), "arithmetic", "int8") : specs;
+  return axes.arithmetic == "int8" ? with_int8_arithmetic(std::move(specs)) : specs;
 }
 
 std::string at_budget(const Section& section, const std::string& written, int64_t budget) {

@@ -1,13 +1,13 @@
-// How much of the prompts a prefix cache of any size would have had already.
+// The share of prompts that a prefix cache of any size would have had already.
 //
 // A block is found by its own id and all that come before it, so the blocks of all prompts are the nodes of a
-// tree. Evicted is the least recently used block; a request touches its blocks from the last to the first, so
-// that a block never leaves before those that need it. Then a block is a hit in every cache of at least as many
+// tree. The least recently used block is evicted; a request touches its blocks from the last to the first, so
+// a block never leaves before its successors. Then a block is a hit in every cache of at least as many
 // blocks as its stack distance (Mattson et al. 1970): the distinct blocks touched since it was, itself included.
 // One pass gives all capacities, in O(n log n), with memory for the distinct blocks alone: a Fenwick tree over
 // the times of last touches, which are numbered again when they run out.
 //
-// The requests come one after another, as if none of them ran beside the next.
+// The requests come one after another: none of them overlaps the next.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class BlockTree {
  public:
   // `block_tokens`: of a block. Throws std::invalid_argument where it is no positive number.
   explicit BlockTree(int64_t block_tokens);
-  // The nodes of a prompt's blocks, in order; the last block may be partly filled. Where the trace's ids are for
-  // more tokens, a block takes (id, offset); where for fewer, all ids that lie in it. Empty for a request without
+  // The nodes of a prompt's blocks, in order; the last block may be partly filled. A block takes (id, offset) if the
+  // trace's ids are for more tokens, and all ids inside it if they are for fewer. Empty for a request without
   // ids. Throws std::invalid_argument where neither size divides the other.
   std::vector<int32_t> nodes(const io::Request& request);
   int64_t distinct() const { return count_; }
@@ -41,7 +41,7 @@ class BlockTree {
 
   const int64_t block_tokens_;
   std::unordered_map<Edge, int64_t, Hash> children_;
-  std::vector<int32_t> number_;  // of a node that ends a block, by node; -1 of those within one
+  std::vector<int32_t> number_;  // block number by node, for nodes that end a block; -1 within a block
   int32_t count_ = 0;
 };
 
@@ -51,7 +51,7 @@ class HitRates {
   void add(const std::vector<int32_t>& blocks);
   int64_t blocks() const { return blocks_; }
   int64_t distinct() const { return blocks_ - hits_at_any(); }
-  // Of all blocks that were added, those found in a cache of `capacity` blocks; in one without limit.
+  // Blocks found in a cache of `capacity` blocks, among all that were added; in a cache without limit.
   int64_t hits(int64_t capacity) const;
   int64_t hits_at_any() const;
   // The stack distances that occur, ascending: between two of them nothing changes.
@@ -66,7 +66,7 @@ class HitRates {
   std::vector<int32_t> block_at_;   // touched at a time; meaningless where it was touched again
   std::vector<int32_t> tree_;       // Fenwick, 1-based: 1 at the times of last touches
   int64_t now_ = 0, live_ = 0;      // the next time; blocks ever touched
-  std::vector<int64_t> histogram_;  // of stack distances
+  std::vector<int64_t> histogram_;  // stack distances
   int64_t blocks_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What caches do to a model, looked up in a run that has measured it.
+// The quality of a model with a cache, looked up in a run that has measured it.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ namespace kv::planner {
 class QualityRun {
  public:
   QualityRun() = default;
-  // The cells of a results folder with experiment `quality`; `name`: of the folder, for readers. Throws
-  // std::invalid_argument where it has none.
+  // The cells of a results folder with experiment `quality`; `name`: the folder's, for messages. Throws
+  // std::invalid_argument if there are none.
   QualityRun(std::vector<results::Row> cells, std::string name);
 
   const std::string& name() const { return name_; }
-  // The cell of the same codec and retention, with whatever placement: it changes no bit of what attention reads. Of several
-  // that with the most tokens of context. Null where there is none. A placement that encodes rows anew is not looked through.
+  // The cell of the same codec and retention with the most tokens of context, or null. Its placement may differ, since a
+  // placement changes no bit that attention reads, unless it re-encodes rows.
   const results::Row* find(const LayerSpecs& spec) const;
-  // Of which model and how long a context, as "another model (6 layers), 1,024 tokens".
+  // The cell's model and context, as "another model (6 layers), 1,024 tokens".
   std::string setting(const results::Row& cell, const config::Geometry& geometry) const;
 
  private:

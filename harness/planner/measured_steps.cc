@@ -83,7 +83,7 @@ void MeasuredSteps::read(const results::Row& cell) {
   if (!whole_ || !cell[measure::kPrefillP50Us] || !cell[measure::kPrefillTokensPerS]) return;
   const double seconds = *cell[measure::kPrefillP50Us] * 1e-6,
                tokens = std::round(*cell[measure::kPrefillTokensPerS] * seconds / batch);
-  // What a step finds kept is the prompt, or less where the retention drops some of it.
+  // A step finds the whole prompt, or less if the retention drops rows.
   prompt_steps_.push_back({{batch * tokens, batch * rows_of_prompt(tokens, std::max(kept, 1.0))}, seconds});
 }
 

@@ -1,5 +1,5 @@
-// Times of steps from cells that were measured on one machine: lines in what a step does. Published simulators find decode
-// linear in batch x kept tokens; the largest residual says how linear it is here.
+// Times of steps from cells measured on one machine: lines in the step's work. Published simulators find decode linear in
+// batch x kept tokens; the largest residual says how linear it is here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kv::planner {
 
-// seconds = sum of a coefficient, none below 0, times a feature.
+// seconds = sum of coefficients times features; no coefficient is negative.
 class FittedLine {
  public:
   struct Point {
@@ -24,7 +24,7 @@ class FittedLine {
   explicit FittedLine(std::span<const Point> points);
   explicit operator bool() const { return !coefficients_.empty(); }
   double seconds(std::span<const double> features) const;
-  // Whether a feature lies outside of those of all points.
+  // True if a feature lies outside the range of the points.
   bool is_beyond(std::span<const double> features) const;
   double coefficient(size_t feature) const { return coefficients_[feature]; }
   // The largest of |seconds / fitted - 1| over the points.
@@ -46,12 +46,12 @@ class MeasuredSteps {
 
   struct Time {
     double seconds = 0.0;
-    bool beyond = false;  // of what was measured: the line goes on
+    bool beyond = false;  // outside the measured range: the line is extrapolated
   };
   // `sequences` decode a token each and read `rows` rows, over all layers that keep any.
   Time decode(int64_t sequences, double rows) const;
   // Chunks of prompts of so many tokens, whose queries read `rows` rows; `alone`: no sequence decodes in the same step, so
-  // that it takes as long as an empty step at least. Where has_prompts().
+  // it takes at least as long as an empty step. Only if has_prompts().
   Time prompts(int64_t tokens, double rows, bool alone) const;
 
   bool whole_steps() const { return whole_; }
@@ -62,10 +62,10 @@ class MeasuredSteps {
   void read(const results::Row& cell);
 
   bool whole_ = false;
-  double layers_;  // of the model, that keep rows
+  double layers_;  // layers of the model that keep rows
   std::vector<FittedLine::Point> steps_, prompt_steps_;
-  FittedLine decode_;   // of 1, sequences, rows of a layer
-  FittedLine prompts_;  // of tokens, rows of a layer
+  FittedLine decode_;   // features: 1, sequences, rows of a layer
+  FittedLine prompts_;  // features: tokens, rows of a layer
 };
 
 }  // namespace kv::planner

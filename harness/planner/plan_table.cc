@@ -1,4 +1,4 @@
-// What a plan looks like: its columns, its table and the sentence that answers.
+// A plan on the terminal: its columns, its table and the sentence that answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

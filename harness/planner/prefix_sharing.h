@@ -14,12 +14,12 @@ class PrefixSharing : private BlockOwner {
  public:
   // Throws std::invalid_argument with the reason where rows cannot be shared so.
   PrefixSharing(RowAllocator& rows, int64_t unit_tokens);
-  // A sequence under the caller's number, and how many tokens it has of `units`, BlockTree's numbers; -1 where there is no room.
+  // Opens a sequence under the caller's number. Returns its tokens found in `units` (BlockTree's numbers), or -1 without room.
   int64_t open(int sequence, std::span<const int32_t> units);
-  // Its first tokens are of these units, and all rows of them are there.
+  // The sequence's first tokens are these units, and all their rows are there.
   void share(int sequence, std::span<const int32_t> units) { cache_.share(sequence, units); }
   void close(int sequence) { cache_.release(sequence); }
-  // As many units, or all that no sequence has.
+  // Evicts so many units, or all that no sequence has.
   void evict(int64_t units) { cache_.evict(units); }
 
  private:

@@ -85,7 +85,7 @@ bool RequestSource::read(io::Request& request) {
   return trace_->next(request);
 }
 
-// What is not wholly of the prefix is no other request's.
+// A block that is not wholly in the prefix belongs to this request alone.
 void RequestSource::draw_ids(io::Request& request) const {
   const int64_t unit = lengths_->id_tokens, alike = lengths_->prefix / unit;
   request.id_tokens = unit;

@@ -22,7 +22,7 @@ Arrivals parse_arrivals(const std::string& text);
 // Requests of drawn lengths, one after another and then from the first again. None of them is empty.
 struct DrawnLengths {
   std::vector<int64_t> prompt, output;
-  // Tokens with which all prompts begin, before their own, and of which one has an id: for `id_tokens` each, if that is not 0.
+  // Tokens that all prompts begin with, before their own. Ids are for `id_tokens` each, if that is not 0.
   int64_t prefix = 0, id_tokens = 0;
 };
 

@@ -83,7 +83,7 @@ RowAllocator::RowAllocator(const config::Geometry& geometry, const LayerSpecs& s
 }
 
 void RowAllocator::size_pools(const Room& room) {
-  // Of a usual sequence: what lies in pools, and what does not.
+  // Bytes of a usual sequence inside and outside pools.
   double pooled = 0.0, own = static_cast<double>(state_bytes_);
   for (const auto& g : groups_) {
     own += static_cast<double>(g->layers * g->own_bytes(room.typical_tokens));

@@ -1,9 +1,9 @@
 // Room for the rows of many sequences, from the placements that caches use, without the rows.
 //
-// Each group of layers that keep alike (variants/model_cache) has a placement of its own for one of its layers, and
-// every byte of it counts once a layer. The placement allocates through a Memory that counts and gives out addresses
-// with nothing behind them for what only kernels touch; block tables and free lists are real. So blocks, slack and
-// what is refused are the placement's own.
+// Each group of layers with one spec (variants/model_cache) has a placement for one of its layers, and each of its bytes
+// counts once a layer. The placement allocates through a Memory that counts; addresses of rows, which only kernels would
+// touch, have no memory behind them, while block tables and free lists are real. So blocks, slack and refusals are the
+// placement's own.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace kv::planner {
 
 struct Room {
   int64_t bytes = 0;           // for caches, beside the weights
-  int64_t max_tokens = 0;      // of a sequence; what contiguous caches reserve
-  int64_t typical_tokens = 0;  // of a sequence: groups that differ share out the pool by what these need
+  int64_t max_tokens = 0;      // longest sequence; contiguous caches reserve it
+  int64_t typical_tokens = 0;  // usual sequence; groups that differ divide the pool by its needs
   int max_sequences = 1;       // at once
 };
 
 class RowAllocator {
  public:
-  // Paged groups get pools of what the room leaves beside the tables of as many usual sequences as fit. Throws
+  // Groups with a pool get the room that is left beside the tables of as many usual sequences as fit. Throws
   // std::invalid_argument for specs that unsupported() gives a reason for.
   RowAllocator(const config::Geometry& geometry, const LayerSpecs& specs, const Room& room);
   ~RowAllocator();
@@ -36,11 +36,11 @@ class RowAllocator {
   // Empty, or why such caches cannot be replayed in this room.
   static std::string unsupported(const config::Geometry& geometry, const LayerSpecs& specs, const Room& room);
 
-  // A sequence of no tokens, under a small number of the caller's that is not open. False, and nothing is held, where
+  // Opens a sequence of no tokens, under a small number of the caller's that is not open. False, and nothing is held, if
   // there is no room for its tables and buffers.
   bool open(int sequence);
-  // The sequence has `tokens` now, at least as many as before. False where there is no room: what some layers took is
-  // there for the next attempt then, or goes with the sequence.
+  // Grows the sequence to `tokens`, at least as many as before. False if there is no room: blocks that some layers took stay
+  // for the next attempt, or go with the sequence.
   bool grow(int sequence, int64_t tokens) {
     return tokens <= covered_until_[static_cast<size_t>(sequence)] || grow_groups(sequence, tokens);
   }
@@ -49,39 +49,39 @@ class RowAllocator {
   // Sharing by content, in units of so many tokens: empty, or why they cannot be shared.
   std::string refuses_sharing(int64_t unit_tokens) const;
   void share_units_of(int64_t tokens) { unit_tokens_ = tokens; }
-  // A handle on a unit whose rows the sequence has; it counts once, whoever has it.
+  // A handle on a unit whose rows the sequence has; the unit counts once, however many sequences have it.
   SharedBlock hold(int sequence, int64_t unit);
-  // How many units have to go before the sequence can have so many tokens.
+  // Units to evict before the sequence can have so many tokens.
   int64_t missing_units(int sequence, int64_t tokens) const;
-  // As open(), of a sequence that begins with these units.
+  // open() for a sequence that begins with these units.
   bool open_with(int sequence, std::span<const SharedBlock> prefix);
-  // Of units that are held: rows counted by several sequences but there once, and of units that no sequence has.
+  // Bytes of held units: rows that several sequences count but that are there once, and units that no sequence has.
   double counted_again_bytes() const;
   double unused_bytes() const;
 
-  // Whether a sequence of so many tokens has room when it is alone.
+  // True if a sequence of so many tokens has room when it is alone.
   bool can_ever_hold(int64_t tokens) const;
-  // Whether the pools would have the share `watermark` of their blocks left beside such a sequence, if all units that no
-  // sequence has went.
+  // True if, with all unused units evicted, the pools would have the share `watermark` of their blocks left beside such a
+  // sequence.
   bool has_room(int64_t tokens, double watermark) const;
 
   int64_t room_bytes() const;
-  // Of all sequences: rows, block tables, buffers and what is reserved for each; free blocks left out.
+  // Bytes of all sequences: rows, block tables, buffers and reserves; free blocks left out.
   int64_t held_bytes() const;
-  // What attention finds of a sequence, by group.
+  // Rows of a sequence that attention finds, by group.
   struct Kept {
-    int64_t most_rows;  // of a layer; a window keeps no more, whatever the length
+    int64_t most_rows;  // a layer; a window keeps no more, whatever the length
     int64_t layers;
-    double row_bytes;  // of a layer, all heads, K and V
+    double row_bytes;  // a row of one layer, all heads, K and V
   };
   const std::vector<Kept>& kept() const { return kept_; }
   // Rows that are filled, in bytes: slack left out. Rows in a codec's buffer count as encoded ones.
   double payload_bytes(int64_t tokens) const;
-  // Rows that lie in what held_bytes() counts: of a sequence of so many tokens, without a codec's buffer of raw rows.
+  // Bytes of a sequence's rows that held_bytes() counts, without a codec's buffer of raw rows.
   double stored_bytes(int64_t tokens) const;
-  // Of held_bytes() what is reserved for rows, filled or not; the rest are tables, scores and buffers.
+  // The part of held_bytes() that is reserved for rows, filled or not; the rest are tables, scores and buffers.
   int64_t reserved_bytes() const;
-  // Of all paged groups, and those of them in use: as the placements count them.
+  // Blocks of all pools, and blocks in use: as the placements count them.
   int64_t pool_blocks() const;
   int64_t blocks_in_use() const;
 
@@ -98,7 +98,7 @@ class RowAllocator {
   std::unique_ptr<Budget> budget_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Kept> kept_;
-  int64_t state_bytes_ = 0;  // of a sequence, whatever its length: linear layers, codecs' buffers
+  int64_t state_bytes_ = 0;  // a sequence's, whatever its length: linear layers, codecs' buffers
   int64_t unit_tokens_ = 0;  // that are shared; 0: none
   int64_t units_used_ = 0, units_unused_ = 0, uses_ = 0;      // held units by whether a sequence has them
   std::vector<std::vector<std::shared_ptr<HeldUnit>>> held_;  // by sequence

@@ -1,4 +1,4 @@
-// What a RowAllocator is made of: a budget of bytes, a memory that counts them, and a group of layers that keep alike.
+// The parts of a RowAllocator: a budget of bytes, a memory that counts them, and a group of layers that keep alike.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 namespace kv::planner {
 
-// What all groups together may hold.
+// The bytes that all groups together may hold.
 struct RowAllocator::Budget {
   int64_t limit = 0, used = 0;
-  int64_t rows = 0;  // of `used`
+  int64_t rows = 0;  // the part of `used` for rows
   void take(int64_t bytes) {
     if (bytes > limit - used) throw std::bad_alloc();
     used += bytes;
   }
 };
 
-// Counts `times` each byte, for layers of which one stands for all.
+// Counts each byte `times` times: one layer stands for all.
 template <class Budget>
 class CountingMemory : public Memory {
  public:
@@ -74,7 +74,7 @@ class CountingMemory : public Memory {
 
   Budget& budget_;
   const int64_t times_;
-  // Of rows that nothing reads or writes: no machine has memory there.
+  // Addresses of rows that nothing reads or writes: no machine has memory there.
   std::byte* next_ = reinterpret_cast<std::byte*>(uintptr_t{1} << 60);
   std::unordered_map<std::byte*, Held> held_;
 };
@@ -83,17 +83,17 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct RowAllocator::Group {
   Spec spec;
-  CacheShape shape;  // of one layer
+  CacheShape shape;  // one layer's
   int64_t layers;
   Codec codec;
   bool buffered;  // the codec keeps the newest rows raw
   PlacementContext context;
   std::unique_ptr<CountingMemory<Budget>> memory;
   std::unique_ptr<Placement> placement;
-  int64_t block_units = 0;  // of a group with a pool; else 0
+  int64_t block_units = 0;  // 0 without a pool
   int64_t pool_blocks = 0, used_blocks = 0;
   std::vector<int64_t> units;  // by sequence, that have room
-  // The fewest blocks that the pool has refused since any came back: asking for as many again would only throw again.
+  // The fewest blocks that the pool has refused since any came back; asking for as many again would fail again.
   int64_t refused_blocks = std::numeric_limits<int64_t>::max();
 
   Group(const Spec& spec_, const CacheShape& shape_, int64_t layers_)
@@ -119,7 +119,7 @@ struct RowAllocator::Group {
   int64_t usual_blocks(int64_t tokens) const { return std::max<int64_t>(1, blocks_of(tokens)); }
   int64_t unit_bytes() const { return context.unit_bytes() * context.heads; }
   int64_t block_bytes() const { return unit_bytes() * block_units; }
-  // One layer's pool of so many blocks, with what the placement knows of them.
+  // One layer's pool of so many blocks, metadata included.
   int64_t pool_bytes(int64_t blocks) const {
     return placement_of(spec).shared_bytes(with_pool(spec, blocks).placement, context, {});
   }
@@ -127,7 +127,7 @@ struct RowAllocator::Group {
   int64_t own_bytes(int64_t tokens) const {
     return placement_of(spec).layer_bytes(spec.placement, context, units_of(tokens));
   }
-  // Codecs' buffers of raw rows, and what a retention and a selection know of their rows.
+  // Codecs' buffers of raw rows, and metadata of retention and selection.
   int64_t state_bytes() const {
     const int64_t buffer =
         buffered ? ResidualBuffer::bytes(codec, shape.kv_heads, shape.head_dim, shape.is_latent()) : 0;

@@ -1,4 +1,4 @@
-// Which caches serve requests in a machine's memory: each spec replayed over a trace, or counted for a number of users.
+// The caches that serve requests in a machine's memory: each spec replayed over a trace, or counted for a number of users.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct PlanTable {
   int64_t context = 0, users = 0;
 };
 
-// What the weights leave of so many bytes, for sequences up to the model's trained context.
+// The room that the weights leave of so many bytes, for sequences up to the model's trained context.
 Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typical_tokens, int max_sequences);
 
 // A row of the table as CSV.
@@ -42,14 +42,14 @@ struct PlanResult {
   results::Integer requests, refused, users_p50, users_peak, users_most, pool_blocks;
   results::Number slack_share, preemptions_per_1000, recomputed_share, hit_rate, hit_rate_at_any;
   std::string bytes_from, times_from;
-  // As a model's predictions with the cache, by `quality_from`.
+  // The loss of a model's predictions with the cache, by `quality_from`.
   results::Number perplexity_change, perplexity_change_ci_low, perplexity_change_ci_high;
   std::string quality_from;
   results::Number wait_p99_s, ttft_p50_s, ttft_p99_s, tpot_p50_ms, tpot_p99_ms, seconds, tokens_per_s;
 };
 const results::Schema<PlanResult>& plan_schema();
 
-// A row a variant, those that serve all first, by the bytes that a sequence takes.
+// A row a variant; variants that serve all requests come first, by the bytes that a sequence takes.
 std::vector<PlanResult> results_of(const PlanTable& table);
 // With a sentence that answers.
 io::TextTable text_table(const PlanTable& table, io::Units units);

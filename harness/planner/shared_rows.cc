@@ -1,4 +1,4 @@
-// What of a RowAllocator several sequences share.
+// Blocks that several sequences of a RowAllocator share.
 #include <algorithm>
 #include <utility>
 

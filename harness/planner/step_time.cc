@@ -22,7 +22,7 @@ StepSeconds StepTime::parts(const StepWork& work) const {
   };
   if (decodes) add(measured_->decode(work.decoding, work.decoded_pairs));
   if (prompts) add(measured_->prompts(chunks, work.pairs, work.decoding == 0));
-  // What is left. Where a whole step was measured, the weights have been read.
+  // The remaining work. A measured whole step has read the weights already.
   const bool weights_read = decodes && measured_->whole_steps();
   const int64_t tokens = (prompts ? 0 : chunks) + (decodes && measured_->whole_steps() ? 0 : work.decoding);
   const auto longer = [&](double bytes, double flops) {

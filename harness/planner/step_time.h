@@ -1,4 +1,4 @@
-// How long a step takes on the simulated clock, and where that is known from.
+// The time of a step on the simulated clock, and its source.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace kv::planner {
 
 // A machine as it is stated; 0 where it is not.
 struct Device {
-  double read_gbps = 0.0;  // of memory
+  double read_gbps = 0.0;  // memory's
   double flops = 0.0;      // per second; a multiply-add is two
   double link_gbps = 0.0;  // to the memory that swapping moves rows to
 };
 
-// What a step does. `pairs`: of a query and a row that it reads, over all layers. Those of tokens that decode, one each
-// sequence, are `decoding` and `decoded_*`, those of chunks of prompts the others.
+// The work of a step. `pairs`: a query and a row that it reads, over all layers. `decoding` and `decoded_*` count tokens
+// that decode, one a sequence; the others count chunks of prompts.
 struct StepWork {
   int64_t tokens = 0, decoding = 0;
   double kv_bytes = 0.0, pairs = 0.0, link_bytes = 0.0;

@@ -1,5 +1,5 @@
-// What a replay held and served over its time, in few points: means over bins of equal length, which double whenever there
-// would be too many.
+// Bytes held and requests served over a replay's time, in few points: means over bins of equal length, which double
+// whenever there would be too many.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace kv::planner {
 
-// Of a step, or means of a bin.
+// One step, or the means of a bin.
 struct Moment {
   double running = 0.0, waiting = 0.0;
-  double payload_bytes = 0.0, slack_bytes = 0.0, other_bytes = 0.0;  // as RowAllocator counts them
-  double cached_bytes = 0.0;                                         // of prefixes that no sequence uses
+  double payload_bytes = 0.0, slack_bytes = 0.0, other_bytes = 0.0;  // by RowAllocator's count
+  double cached_bytes = 0.0;                                         // prefixes that no sequence uses
 };
 
 class Timeline {

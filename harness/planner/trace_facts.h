@@ -1,4 +1,4 @@
-// What is known of a trace after reading it: its lengths, and how much of its prompts a prefix cache would have had.
+// Facts about a trace: its lengths, and the share of its prompts that a prefix cache would have had.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct TraceFacts {
   int64_t longest = 0;                 // tokens of a prompt and its answer
   int64_t typical = 0;                 // their mean
   bool sessions = false;               // requests say which belong together
-  std::vector<int64_t> block_tokens;   // of prefix blocks; empty where the trace has no ids
+  std::vector<int64_t> block_tokens;   // a prefix block's; empty if the trace has no ids
   std::vector<HitRates> hits;          // by block_tokens
 };
 // `block_tokens`: sizes to look at; none: the trace's own. Throws std::invalid_argument for a trace without ids where

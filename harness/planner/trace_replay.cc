@@ -98,7 +98,7 @@ class Replay {
     }
   }
 
-  // What nobody uses goes before anybody waits for room.
+  // Unused units are evicted before a sequence waits for room.
   bool grow(int sequence, int64_t tokens) {
     if (sharing_) sharing_->evict(rows_.missing_units(sequence, tokens));
     return rows_.grow(sequence, tokens);
@@ -183,7 +183,7 @@ class Replay {
     waiting_.push_front(std::move(live));
   }
 
-  // Nothing could be computed: the youngest makes room. What has no room alone never will have any.
+  // Nothing could be computed: the youngest sequence makes room. One that has no room alone is refused.
   void unblock() {
     if (running_.size() > 1) return preempt();
     if (!running_.empty()) {
@@ -222,7 +222,7 @@ class Replay {
                           .cached_bytes = cached});
   }
 
-  // What the step has generated, and who is done.
+  // Records the step's tokens and ends sequences that are done.
   void finish() {
     size_t kept = 0;
     for (Live& live : running_) {
@@ -299,7 +299,7 @@ class Replay {
   ReplayResult result_;
 };
 
-// Of numbers that were there for so many seconds each.
+// The largest number; number i was there for seconds[i].
 int64_t largest_of(const std::vector<double>& seconds) {
   for (size_t n = seconds.size(); n-- > 0;)
     if (seconds[n] > 0.0) return static_cast<int64_t>(n);

@@ -24,7 +24,7 @@ struct Scheduler {
   int max_running = 256;
   bool swap = false;  // else recomputation
   double watermark = 0.01;
-  int64_t share_tokens = 0;  // of a unit in which requests with ids share prefixes; 0: they do not
+  int64_t share_tokens = 0;  // a unit in which requests with ids share prefixes; 0: they do not
   double limit_ttft_s = 0.0, limit_tpot_s = 0.0;  // a request within both is good; 0: no limit
 };
 
@@ -33,7 +33,7 @@ struct Live {
   int64_t request = 0;  // in the order of arrival
   double arrival_s = 0.0, admitted_s = -1.0, first_token_s = -1.0;
   int64_t prompt = 0, output = 0;  // tokens
-  int sequence = -1;               // of the allocator, while it runs
+  int sequence = -1;               // the allocator's number, while it runs
   int64_t rows = 0;                // tokens that are stored
   int64_t target = 0;              // rows that must be there before it decodes
   int64_t generated = 0;
@@ -45,7 +45,7 @@ struct Live {
   bool shared = false;              // others may begin with them
 };
 
-// What a test watches. Called with nothing in between two steps, and once for each request.
+// A test's view of a replay: called between two steps, and once for each request.
 struct Watch {
   std::function<void(const std::vector<Live>& running, size_t waiting)> step;
   std::function<void(const Live& request, bool refused)> end;
@@ -54,19 +54,19 @@ struct Watch {
 struct ReplayResult {
   int64_t requests = 0, refused = 0, preemptions = 0, recomputed_tokens = 0, swapped_tokens = 0, steps = 0;
   int64_t prompt_tokens = 0, generated_tokens = 0;
-  int64_t found_tokens = 0;  // of prompts that were admitted, what the prefix cache had at the first time
-  double seconds = 0.0;      // of the simulated clock, first arrival to last answer
+  int64_t found_tokens = 0;       // prompt tokens that the prefix cache had at first admission
+  double seconds = 0.0;           // simulated clock, first arrival to last answer
   std::vector<double> running_s;  // seconds with so many sequences running
   std::vector<double> waiting_s;  // and with so many waiting
-  // Of each request that was served: to admission, to the first token, each further one.
+  // By served request: seconds to admission, to the first token, for each further one.
   std::vector<double> wait_s, ttft_s, tpot_s;
-  std::vector<double> good;  // of each request, refused ones too: 1 within the limits, else 0
+  std::vector<double> good;  // by request, refused ones too: 1 within the limits, else 0
   // Beside ttft_s, tpot_s and good: the session, or the minute of the arrival where the trace has none.
   std::vector<int64_t> cluster, tpot_cluster, good_cluster;
   int64_t peak_held_bytes = 0;
-  double slack_share = 0.0;  // of the bytes held, what is no filled row: mean over time
+  double slack_share = 0.0;  // share of the held bytes that is no filled row: mean over time
   Moment mean;               // over the time of all steps
-  StepSeconds times;         // of all steps
+  StepSeconds times;         // all steps
   Timeline timeline;
 
   // The fewest sequences that ran at most for the share `p` of the time in which any did; in percent.

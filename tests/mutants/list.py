@@ -167,6 +167,7 @@ MUTANTS = [
     Mutant("harness/planner/hit_rate.cc", "add(time, -1);", ";", "hit_rate_test"),
     Mutant("harness/planner/trace_replay.cc", "live.target = live.prompt + live.generated;", "live.target = live.prompt;", "trace_replay_test"),
     Mutant("harness/planner/trace_replay.cc", "waiting_.push_front(std::move(live));", "waiting_.push_back(std::move(live));", "trace_replay_test"),
+    Mutant("harness/planner/row_groups.h", "return placement_of(spec).shared_bytes(with_pool(spec, blocks).placement, context, {});", "return blocks * (block_bytes() + 8);", "second_pool_test"),
     Mutant("harness/planner/row_groups.h", "budget_.take(static_cast<int64_t>(bytes) * times_);", "budget_.take(static_cast<int64_t>(bytes));", "trace_replay_test"),
     Mutant("harness/config/request_lengths.cc", "static_cast<double>(b.max) + 1.0;", "static_cast<double>(b.max);", "config_test prefill_test"),
     Mutant("harness/io/bytes.cc", "step(units) - 0.5", "step(units)", "bytes_test"),

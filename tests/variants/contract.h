@@ -1,4 +1,4 @@
-// What the contract tests share: every spec worth testing, small workloads, and one way to drive a cache.
+// Shared by the contract tests: every spec worth testing, small workloads, and one way to drive a cache.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -314,7 +314,7 @@ inline Stored rows_read(const Cache& cache, SequenceId id, int layer, int head, 
   return some;
 }
 
-// What tests on small inputs hold a variant's attention to: tighter than what is declared for all.
+// The tolerance of a variant's attention on small inputs: tighter than the declared one.
 inline double attention_tolerance(const Spec& spec) {
   const double bound = kernel_error_bound(spec);
   return bound == kInt8AttentionError ? 0.05 : bound > kFloatAttentionError ? 1e-4 : 2e-6;

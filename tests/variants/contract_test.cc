@@ -24,7 +24,7 @@ constexpr CacheShape kShapes[] = {
      .rope = {.theta = 500, .pairs = RopePairs::kHalfSplit}},  // MQA
 };
 
-constexpr int64_t kTokens = 161;  // of a stream that grows token by token
+constexpr int64_t kTokens = 161;  // length of a stream that grows token by token
 
 // Around every border that caches have at these sizes: groups of 32, blocks of 16, tiles of 64.
 constexpr int64_t kLengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 161};
@@ -55,7 +55,7 @@ void expect_kept_in_spans(Cache& cache, SequenceId id, int64_t tokens) {
   }
 }
 
-// What is stored is the token that kept() names, within what the codec declares.
+// Each stored row is that of the token that kept() names, within the codec's declared interval.
 void expect_rows_within_interval(Cache& cache, SequenceId id, const Tokens& all) {
   const Codec codec = codec_of(cache.spec(0)).make(cache.spec(0).codec);
   const int head_dim = cache.shape().head_dim;
@@ -167,7 +167,7 @@ TEST_P(Contract, ChunksAreCausal) {
       last_of_split.insert(last_of_split.end(), s, s + shape.head_dim);
     }
     EXPECT_LT(relative_l2(last_of_whole, single), attention_tolerance(GetParam()));
-    // Where the length of the first chunk decides what is kept (snapkv), other chunks are another experiment.
+    // If the length of the first chunk decides which rows are kept (snapkv), other chunks are another experiment.
     const RetentionEntry& retention = retention_of(GetParam());
     const auto slots = [&](int64_t prompt) {
       return retention.slots(GetParam().retention, {shape.max_tokens, 100, prompt});
@@ -325,7 +325,7 @@ TEST_P(Contract, OutOfMemoryLosesNothing) {
   memory::Ledger unlimited;
   const auto whole = build_cache(GetParam(), shape, unlimited);
   const SequenceId reference = whole->add_sequence();
-  std::vector<std::vector<float>> outputs;  // of each token
+  std::vector<std::vector<float>> outputs;  // by token
   for (int64_t i = 0; i < 150; ++i) outputs.push_back(step(*whole, reference, all, i, 1));
   const int64_t peak = unlimited.peak_total_bytes();
   for (const int64_t limit : {peak / 3, peak / 2, peak * 3 / 4, peak - 1}) {

@@ -134,8 +134,8 @@ TEST_F(CudaCache, RaggedBatchesGoInOneLaunch) {
   }
 }
 
-// Of a step that is like the one before it, lengths and what is new go to the GPU, and no list of pages. All sequences'
-// rows go in one launch.
+// A step like the one before it sends lengths and new rows to the GPU, and no list of pages. All sequences' rows go in one
+// launch.
 TEST_F(CudaCache, AStepSendsWhatIsNewAndAppendsInOneLaunch) {
   for (const char* text : {"paged(block=2)/f16", "paged(block=32)/kivi(residual=32)"}) {
     SCOPED_TRACE(text);

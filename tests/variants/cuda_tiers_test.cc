@@ -32,7 +32,7 @@ struct Cached {
   std::unique_ptr<Cache> cache;
 };
 
-// What `n` tokens of each of a ragged batch's sequences give.
+// The outputs of `n` tokens of each sequence of a ragged batch.
 std::vector<float> outputs(const Spec& spec, cuda::Gpu* gpu, int64_t n) {
   Cached cached(spec, gpu);
   std::vector<Tokens> parts;
@@ -158,7 +158,7 @@ TEST(CudaTiers, FetchTheNextLayersFirstPieces) {
   SimtGpu plain;
   const Stepped want = steps("contiguous/f16", plain);
   // Copies of K and V of both layers' three pieces: in the first step two more for the one after it, later two of them are
-  // there. Where the third step moves a fourth piece to the host, what was brought is no longer taken.
+  // there. When the third step moves a fourth piece to the host, the prefetched ones are not used.
   const std::vector<int64_t> moved = {16, 12, 24, 16, 16}, still = {16, 12, 12, 12, 16};
   const std::vector<std::tuple<std::string, Late, std::vector<int64_t>>> runs = {
       {"hot=1", Late::kBoth, moved},

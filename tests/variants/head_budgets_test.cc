@@ -141,7 +141,7 @@ Tokens one_flat_head(int64_t n) {
   return all;
 }
 
-// By hand. Of the 128 largest votes, 5 are the first head's: token 5 and its neighbours.
+// By hand: 5 of the 128 largest votes are the first head's, those of token 5 and its neighbours.
 TEST(Ada, AHeadOfScatteredAttentionGetsTheRowsOfOneThatNeedsFewer) {
   const Tokens all = one_flat_head(400);
   for (const auto& [parameters, rows] : std::map<std::string, int64_t>{

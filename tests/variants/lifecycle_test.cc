@@ -18,7 +18,7 @@ constexpr int64_t kBlockBytes = kBlock * 2 * 8 * 4;
 
 using Ids = std::vector<int32_t>;
 
-// The key of the last of these tokens. As in a model it depends on all tokens before, so that rows shared with another
+// The key of the last of these tokens. It depends on all tokens before, like a model's, so that rows shared with another
 // prefix would show.
 std::vector<float> key_of(std::span<const int32_t> ids) {
   uint64_t hash = 1;
@@ -28,7 +28,7 @@ std::vector<float> key_of(std::span<const int32_t> ids) {
   return key;
 }
 
-// What a cache of blocks should do, in numbers of blocks alone. Without sharing only the ids count.
+// The expected behaviour of a cache of blocks, in numbers of blocks alone. Without sharing only the ids count.
 class Plain {
  public:
   struct Sequence {
@@ -56,7 +56,7 @@ class Plain {
     live_[to] = {live_.at(from).ids, {}, {}};
     for (const int block : live_.at(from).blocks) own(live_.at(to), block);
   }
-  // Whether there was room.
+  // False if there was no room.
   bool append(SequenceId id, const Ids& more) {
     Sequence& s = live_.at(id);
     const size_t length = s.ids.size() + more.size(), blocks = (length + kBlock - 1) / kBlock;
@@ -137,7 +137,7 @@ class Plain {
   int next_ = 0;
   int64_t now_ = 0;
   std::map<SequenceId, Sequence> live_;
-  std::map<int, int> owners_;  // of each block that lives
+  std::map<int, int> owners_;  // by live block
   std::map<Ids, Held> held_;   // by the whole prefix
 };
 
@@ -173,7 +173,7 @@ class Player {
 
  private:
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
-  // Of two symbols, the first more often, so that prefixes meet.
+  // Ids of two symbols, the first more often, so that prefixes meet.
   Ids some_ids(int64_t n) {
     Ids ids;
     for (int64_t i = 0; i < n; ++i) ids.push_back(below(8) == 0);
@@ -272,7 +272,7 @@ class Player {
     }
     check_held();
   }
-  // Where blocks are allocated one by one the ledger has exactly those that live; elsewhere the closed form holds.
+  // If blocks are allocated one by one, the ledger has exactly the live ones; else the closed form holds.
   void check_held() {
     if (prefixes_) {
       ASSERT_EQ(prefixes_->blocks(), plain_.held());

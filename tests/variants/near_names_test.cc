@@ -1,4 +1,4 @@
-// What is suggested in place of a name that there is not.
+// Suggestions for unknown names.
 #include "variants/cache/near_names.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// What each placement promises beyond the contract: what is shared, what is copied, and what happens when a
-// pool is used up.
+// Promises of each placement beyond the contract: sharing, copies, and refusals of a pool that is used up.
 #include "tests/variants/contract.h"
 
 #include <map>
@@ -159,7 +158,7 @@ TEST(Paged, ARefusedCopyOnWriteLeavesTheBlockShared) {
   EXPECT_EQ(cache->tokens(b, 0), 9);
 }
 
-// Of 4 segments of 2 blocks.
+// 4 segments of 2 blocks.
 TEST(Paged, APoolOfSegmentsGrowsShrinksAndCloses) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_spec("paged(pool=8,segment=2)"), kShape, ledger);
@@ -225,7 +224,7 @@ TEST(Placement, BlocksThatCutTheCodecsGroupsAreRefusedWithTheReason) {
   EXPECT_NE(reason("segmented(rows=33)"), "");
 }
 
-// What `spec` copies, and reallocates for K and V, while it grows to n tokens of one head of 8 channels.
+// The bytes that `spec` copies, and its reallocations for K and V, while it grows to n tokens of one head of 8 channels.
 struct Grown {
   int64_t copied_rows, allocations, capacity_rows;
 };
@@ -358,7 +357,7 @@ TEST(Repeat, ChangesNoBitWherePositionsAreTheCaches) {
             run("contiguous/f32/ring(window=16,sinks=2,positions=cache)"));
 }
 
-// Where the same head's next row lies.
+// The distance to the same head's next row.
 TEST(Layout, PutsARowOfAllHeadsSideBySide) {
   for (const char* name : {"contiguous", "concat", "doubling", "segmented", "paged"}) {
     for (const bool row_major : {false, true}) {

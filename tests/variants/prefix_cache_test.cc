@@ -214,7 +214,7 @@ TEST(PrefixCache, NeverFreesABlockInUse) {
   EXPECT_EQ(pool.prefixes.evict(10), 3);
 }
 
-// What is shared is written by nobody: who goes back into a shared block and on copies it.
+// Shared blocks are never written: a sequence that goes back into one and on copies it.
 TEST(PrefixCache, KeepsItsRowsWhenASequenceGoesBackIntoThem) {
   Pool pool(50);
   const SequenceId id = pool.live(counted(8));

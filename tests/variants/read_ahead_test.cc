@@ -94,7 +94,7 @@ TEST(ReadAhead, IsOverWhereverItsUserStops) {
   for (size_t until = 0; until < order.size(); ++until) slots.read(order, until);
 }
 
-// Where the kernel refuses a ring, as one of so many entries.
+// The kernel refuses a ring of so many entries.
 TEST(FileRequests, AreAnsweredWithoutARing) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

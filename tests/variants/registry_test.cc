@@ -1,4 +1,4 @@
-// What the registry's product has, and what is refused of it.
+// The registry's product, and its refusals.
 #include "tests/variants/contract.h"
 
 namespace kv {

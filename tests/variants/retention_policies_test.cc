@@ -1,4 +1,4 @@
-// What is special about each retention, on inputs made for it.
+// Properties of each retention, on inputs made for it.
 #include <array>
 
 #include "tests/variants/retention_scene.h"

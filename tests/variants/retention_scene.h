@@ -1,5 +1,5 @@
-// What the tests of retentions share: workloads, one way to observe what a cache keeps, and the input of the
-// FP64 policies.
+// Shared by the tests of retentions: workloads, one way to observe the kept tokens of a cache, and the input of the FP64
+// policies.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline constexpr CacheShape kShape{
     .layers = 1, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .max_tokens = 2048};
 
 // f32 kernels against FP64 on the same rows.
-inline constexpr double kKernelError = 2e-6;  // of f32 rows
+inline constexpr double kKernelError = 2e-6;  // f32 rows
 
 inline Tokens read_tokens(std::string_view family, const CacheShape& shape, int64_t n, uint64_t seed) {
   const auto workload = workload::make_synthetic(family,
@@ -45,8 +45,8 @@ inline Tokens read_tokens(std::string_view family, const CacheShape& shape, int6
   return t;
 }
 
-// What a cache gave for a whole sequence, and kept after each chunk (at the chunk's last token; other entries
-// are empty).
+// The outputs of a cache for a whole sequence, and the tokens kept after each chunk (at the chunk's last token; other
+// entries are empty).
 struct Observed {
   std::vector<float> out;  // [q_heads, n, head_dim]
   KeptTokens kept;

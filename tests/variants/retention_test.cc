@@ -108,7 +108,7 @@ TEST_P(Fp64, AgreesOnEveryChoiceAndEveryAnswer) {
     if (followed.disputed == 0) {
       EXPECT_EQ(reference::run_policy(policy, input).kept, followed.kept) << family;
     }
-    // What was evicted mattered: full attention answers otherwise.
+    // The evicted rows mattered: full attention answers otherwise.
     EXPECT_GT(change_by_eviction(policy, input, seen.out), 1e-3) << family;
   }
 }
@@ -212,8 +212,8 @@ double share_of_randoms_error(const std::string& retention, const char* family, 
          contract::relative_l2(tail("contiguous/random(budget=64)"), full);
 }
 
-// What each policy is for, and where it is no better than chance. Two-sided: one that does too well sees more
-// than it may.
+// The inputs that each policy is good at, and those on which it is no better than chance. Two-sided: a policy that does too
+// well sees more than it may.
 TEST(Worth, AgainstRandomAtTheSameNumberOfRows) {
   struct Case {
     const char *retention, *family;

@@ -1,4 +1,4 @@
-// Which rows a selection reads: the FP64 selection's, no others, however the tokens come.
+// The rows that a selection reads are the FP64 selection's, and no others, however the tokens come.
 #include <algorithm>
 #include <numeric>
 
@@ -228,7 +228,7 @@ TEST(Selection, StepsOfManyTokensAreStepsOfOne) {
   }
 }
 
-// As the authors have it: the first layers read everything.
+// The authors' setting: the first layers read everything.
 TEST(Selection, LayersMayDiffer) {
   memory::Ledger ledger;
   const auto cache = build_cache(parse_layer_specs("contiguous/f16/quest + 0:contiguous/f16"),

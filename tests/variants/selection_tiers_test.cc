@@ -1,4 +1,4 @@
-// Of rows in a tier's file only those that a selection chooses are read.
+// Only the chosen rows of a tier's file are read.
 #include "tests/variants/contract.h"
 
 namespace kv {

@@ -141,7 +141,7 @@ TEST_P(TierCodecs, BytesAreTheClosedForms) {
   EXPECT_EQ(ledger.tiers(), TierBytes());
 }
 
-// What is encoded anew for one that goes on stays as it was for the other; both are then as if alone.
+// A chunk that is re-encoded for one fork stays as it was for the other; both are then as if alone.
 TEST_P(TierCodecs, ForksDoNotAgeEachOther) {
   memory::Ledger ledger;
   const auto cache = build_cache(spec(), kShape, ledger);
@@ -209,7 +209,7 @@ TEST(TierError, LiesBetweenTwoBounds) {
   EXPECT_GT(disk, 4 * warm);
 }
 
-// What a run verifies of every cell: by its own account of the tiers, and not blind to them.
+// A run verifies this of every cell: by its own account of the tiers, and not blind to them.
 TEST(TierVerify, ComparesRowsWithTheirTiersCodecs) {
   const Spec spec = spec_of("f16", ",warm_codec=q8_0,disk_codec=q4_0");
   memory::Ledger ledger;

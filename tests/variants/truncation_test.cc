@@ -236,7 +236,7 @@ TEST(TruncationOfModels, IsRefusedByALinearLayersState) {
   EXPECT_EQ(cache->tokens(id, 0), 1);
 }
 
-// Where memory is full, a placement that would copy into less keeps what it has.
+// If memory is full, a placement that would copy into smaller buffers keeps its buffers.
 TEST(TruncationOfPlacements, NeedsNoMemoryWhereRowsStayInMemory) {
   const CacheShape shape{
       .layers = 1, .q_heads = 1, .kv_heads = 1, .head_dim = 8, .max_tokens = 128, .max_sequences = 1};

@@ -1,4 +1,4 @@
-// Appending: which of a step's tokens may be stored whole, room for them, and their rows into the storage.
+// Appending: the slices that a step's tokens are stored in, room for them, and their rows into the storage.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ class Appender {
   void store(int layer, std::span<const StepInput> inputs);
 
  private:
-  // What the inputs add to what is placed with this head, into growths_.
+  // The inputs' growths of the rows that are placed with this head, into growths_.
   void find_growths(int layer, int head, std::span<const StepInput> inputs);
 
   Stages& stages_;

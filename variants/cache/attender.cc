@@ -1,4 +1,4 @@
-// A step's attention, from views to what the retention keeps of them.
+// A step's attention, from views to the retention's observations.
 #include "variants/cache/attender.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace kv {
 namespace {
 
-// What of a step comes in pieces. Empty lists if nothing does.
+// Rows that this step must stream. Empty lists if there are none.
 StreamedRows streamed_rows(const Stages& stages, int layer, std::span<const StepInput> inputs) {
   const auto rows_of = [&](const StepInput& in) {
     return streamed_units(*stages.placement, in.sequence, layer) * stages.unit.rows;
@@ -56,7 +56,7 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
   if (!stages_.selection.reads_all()) select(layer, inputs);
   const bool scored = find_scored(layer, inputs);
   if (scored) stages_.storage->accumulate_weights(problems_, scored_);
-  // What a selection chooses is there already.
+  // Selected rows have been fetched already.
   const StreamedRows streamed =
       stages_.selection.reads_all() ? streamed_rows(stages_, layer, inputs) : StreamedRows{};
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
@@ -125,7 +125,7 @@ void Attender::write_latent_outputs(std::span<const StepInput> inputs) const {
   }
 }
 
-// Whether any slice is scored; the policies of those that are go into scored_.
+// Collects the policies of scored slices in scored_. Returns true if there is any.
 bool Attender::find_scored(int layer, std::span<const StepInput> inputs) {
   scored_.clear();
   bool any = false;

@@ -1,4 +1,4 @@
-// Attending: the views of a step, its queries, attention over them, and what the retention learns from it.
+// Attending: the views of a step, its queries, attention over them, and the retention's observations.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ class Attender {
  public:
   Attender(Stages& stages, Sequences& sequences) : stages_(stages), sequences_(sequences) {}
 
-  // As the functions of Cache.
+  // The functions of Cache.
   void view(int layer, std::span<const StepInput> inputs);
   void attend(int layer, std::span<const StepInput> inputs);
   // Rows have changed: the next attend() makes its views anew.
@@ -36,19 +36,19 @@ class Attender {
   Stages& stages_;
   Sequences& sequences_;
 
-  // Of the step in progress; kept between steps so that a steady state allocates nothing.
+  // The step in progress; kept between steps so that a steady state allocates nothing.
   int viewed_layer_ = -1;
   std::vector<std::span<const Span>> views_;  // [inputs, read_heads]
   std::vector<const Retention*> heads_;       // [inputs, read_heads]
   std::vector<const float*> queries_;         // [inputs]
   std::vector<HeadQueries> problems_;         // [inputs, read_heads]
-  Block latent_outputs_;                      // of latent rows: [inputs] of [q_heads, n, head_dim]
-  // Where the spec selects, [inputs, read_heads]:
+  Block latent_outputs_;                      // latent rows alone: [inputs] of [q_heads, n, head_dim]
+  // [inputs, read_heads], for specs that select:
   std::vector<HeadSelection*> selections_;
-  std::vector<int64_t> first_candidates_;  // where each head's scratch begins
-  std::vector<SpanList> selected_;         // what attention reads
+  std::vector<int64_t> first_candidates_;  // the begin of each head's scratch
+  std::vector<SpanList> selected_;         // rows that attention reads
   std::vector<int64_t> streamed_;          // [inputs] rows that come in pieces alone
-  std::vector<PieceRows> wanted_;          // of those, what is chosen, head by head
+  std::vector<PieceRows> wanted_;          // the chosen ones of them, head by head
   std::vector<Span> fetched_;              // [wanted_]
   Block candidates_;                       // f32 scores of all heads' candidates, then i32 as many
   std::vector<Retention*> scored_;         // [inputs, read_heads] null where the slice is not scored

@@ -52,10 +52,10 @@ struct StepInput {
   const float* k = nullptr;  // [kv_heads, n, head_dim], likewise
   const float* v = nullptr;  // [kv_heads, n, head_dim]; of latent rows not looked at
   float* out = nullptr;      // [q_heads, n, out_dim]
-  // As in HeadQueries (kernels/attention.h). Not on a GPU, whose attend throws std::invalid_argument.
+  // The same as in HeadQueries (kernels/attention.h). Not on a GPU, whose attend throws std::invalid_argument.
   const float* sink_logits = nullptr;  // [q_heads], or null
   float score_cap = 0.0f;
-  // Of linear layers alone (variants/model_cache/linear_cache.h, with the shapes of the others there).
+  // Linear layers alone (variants/model_cache/linear_cache.h has the shapes).
   const float* alpha = nullptr;
   const float* beta = nullptr;
 };
@@ -65,11 +65,10 @@ class Cache {
   virtual ~Cache() = default;
 
   virtual const CacheShape& shape() const = 0;
-  // Whether a layer keeps rows; a linear layer of a model has a state of constant size in their place, no spec and
-  // no spans.
+  // False for a linear layer of a model: it has a state of constant size in place of rows, no spec and no spans.
   virtual bool keeps_rows(int /*layer*/) const { return true; }
-  // Of one layer: caches of models have several (variants/model_cache). Throws std::logic_error for a layer
-  // that has none.
+  // The spec of one layer: caches of models have several (variants/model_cache). Throws std::logic_error for a layer
+  // without one.
   virtual const Spec& spec(int layer) const = 0;
 
   // A new empty sequence. Throws std::bad_alloc (or OutOfBlocks, a kind of it) and changes nothing when
@@ -100,8 +99,8 @@ class Cache {
   virtual SharedBlock hold(SequenceId, int64_t /*block*/) { throw std::logic_error(refuses_sharing()); }
   virtual SequenceId adopt(std::span<const SharedBlock>) { throw std::logic_error(refuses_sharing()); }
 
-  // Moves rows together where sequences that are gone have left gaps in memory that all share, so that it can be given
-  // back; the bytes that were moved. What sequences hold stays as it is, bit for bit; spans are void.
+  // Closes the gaps that released sequences have left in shared memory, so that it can be given back; returns the bytes
+  // moved. Stored rows stay the same, bit for bit; spans are void.
   virtual int64_t compact() { return 0; }
 
   // Setting a sequence aside, in a file (save, load) or in this process (snapshot, restore), and taking it up
@@ -143,8 +142,7 @@ class Cache {
   virtual std::vector<Span> spans(SequenceId sequence, int layer, int kv_head) = 0;
   // Those of spans() that lie in memory that kernels read, where they lie: nothing is brought or copied.
   virtual std::span<const Span> resident_spans(SequenceId sequence, int layer, int kv_head) = 0;
-  // What was subtracted from every key of spans(), which have gone through the codec's rotation before; [head_dim], or
-  // empty where nothing was.
+  // The mean subtracted from every key of spans(), after the codec's rotation; [head_dim], or empty where there is none.
   virtual std::span<const float> removed_mean(SequenceId, int /*layer*/, int /*kv_head*/) const { return {}; }
   // The token held by each row of spans(), in the same order.
   virtual std::vector<int64_t> kept(SequenceId sequence, int layer, int kv_head) const = 0;

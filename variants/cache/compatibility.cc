@@ -15,74 +15,48 @@
 namespace kv {
 namespace {
 
-// What stages, a geometry and a device bring to a cache.
-enum Trait : uint32_t {
-  kDropsTokens = 1 << 0,   // retention
-  kScoresTokens = 1 << 1,  // by attention or its queries
-  kCutsPrompt = 1 << 2,
-  kRagged = 1 << 3,
-  kRotatesAtRead = 1 << 4,
-  kGroupsRows = 1 << 5,  // codec
-  kKeepsRaw = 1 << 6,    // the newest rows wait unencoded
-  kRotatesChannels = 1 << 7,
-  kMultipliesInt8 = 1 << 8,
-  kDecodesCopy = 1 << 9,
-  kRemovesMean = 1 << 10,
-  kRepeatsRows = 1 << 11,  // placement
-  kTiered = 1 << 12,
-  kReencodes = 1 << 13,   // a tier stores rows otherwise than the cache's codec does
-  kLongPieces = 1 << 14,  // tiers move pieces of other lengths than attention's splits
-  kNoSharedBlocks = 1 << 15,
-  kSelects = 1 << 16,  // selection
-  kWeighsRows = 1 << 17,
-  kLatent = 1 << 18,  // geometry: MLA
-  kOnGpu = 1 << 19,   // device
-};
-
 struct Pairing {
   const Spec& spec;
   const CacheShape& shape;
   const cuda::Gpu* gpu;
-  const PlacementEntry& placement;
-  const RetentionEntry& retention;
-  const SelectionEntry& selection;
-  const std::vector<Codec> codecs;  // the cache's, then the tiers'
-  uint32_t traits = 0;
-
-  Pairing(const Spec& spec_, const CacheShape& shape_, const cuda::Gpu* gpu_)
-      : spec(spec_),
-        shape(shape_),
-        gpu(gpu_),
-        placement(placement_of(spec)),
-        retention(retention_of(spec)),
-        selection(selection_of(spec)),
-        codecs(stored_codecs(spec)) {
-    const auto stores_otherwise = [&](const Codec& c) { return c.k != codec().k || c.v != codec().v; };
-    const auto add = [&](bool has, Trait trait) { traits |= has ? uint32_t{trait} : 0; };
-    add(!retention.keeps_all, kDropsTokens);
-    add(retention.scores, kScoresTokens);
-    add(retention.cuts_prompt, kCutsPrompt);
-    add(retention.ragged, kRagged);
-    add(rotates_at_read(spec), kRotatesAtRead);
-    add(codec().unit_rows() > 1, kGroupsRows);
-    add(codec().residual > 0, kKeepsRaw);
-    add(codec().hadamard, kRotatesChannels);
-    add(codec().arithmetic == Arithmetic::kInt8, kMultipliesInt8);
-    add(codec().read_copy, kDecodesCopy);
-    add(codec().mean_rows > 0, kRemovesMean);
-    add(placement.read_mode(spec.placement) == ReadMode::kRepeat, kRepeatsRows);
-    add(placement.tiers, kTiered);
-    add(std::any_of(codecs.begin(), codecs.end(), stores_otherwise), kReencodes);
-    add(placement.tiers && placement.tiers->settings(spec.placement).piece_rows != kSplitRows, kLongPieces);
-    add(!placement.shares_blocks, kNoSharedBlocks);
-    add(!selection.reads_all(), kSelects);
-    add(selection.weighs, kWeighsRows);
-    add(shape.is_latent(), kLatent);
-    add(gpu, kOnGpu);
-  }
-
-  const Codec& codec() const { return codecs.front(); }
+  const PlacementEntry& placement = placement_of(spec);
+  const RetentionEntry& retention = retention_of(spec);
+  const SelectionEntry& selection = selection_of(spec);
+  const std::vector<Codec> codecs = stored_codecs(spec);  // the cache's, then the tiers'
+  const Codec& codec = codecs.front();
 };
+
+// A property of stages, a geometry or a device.
+using Trait = bool (*)(const Pairing& of);
+constexpr Trait kDropsTokens = [](const Pairing& of) { return !of.retention.keeps_all; };
+constexpr Trait kScoresTokens = [](const Pairing& of) { return of.retention.scores; };
+constexpr Trait kCutsPrompt = [](const Pairing& of) { return of.retention.cuts_prompt; };
+constexpr Trait kRagged = [](const Pairing& of) { return of.retention.ragged; };
+constexpr Trait kRotatesAtRead = [](const Pairing& of) { return rotates_at_read(of.spec); };
+constexpr Trait kGroupsRows = [](const Pairing& of) { return of.codec.unit_rows() > 1; };
+constexpr Trait kBuffersRows = [](const Pairing& of) { return ResidualBuffer::needed(of.codec); };
+constexpr Trait kRotatesChannels = [](const Pairing& of) { return of.codec.hadamard; };
+constexpr Trait kMultipliesInt8 = [](const Pairing& of) { return of.codec.arithmetic == Arithmetic::kInt8; };
+constexpr Trait kDecodesCopy = [](const Pairing& of) { return of.codec.read_copy; };
+constexpr Trait kRemovesMean = [](const Pairing& of) { return of.codec.mean_rows > 0; };
+constexpr Trait kRepeatsRows = [](const Pairing& of) {
+  return of.placement.read_mode(of.spec.placement) == ReadMode::kRepeat;
+};
+constexpr Trait kTiered = [](const Pairing& of) { return of.placement.tiers != nullptr; };
+constexpr Trait kReencodes = [](const Pairing& of) {
+  return std::ranges::any_of(of.codecs,
+                             [&](const Codec& c) { return c.k != of.codec.k || c.v != of.codec.v; });
+};
+constexpr Trait kLongPieces = [](const Pairing& of) {
+  return kTiered(of) && of.placement.tiers->settings(of.spec.placement).piece_rows != kSplitRows;
+};
+constexpr Trait kOwnsBlocks = [](const Pairing& of) { return !of.placement.shares_blocks; };
+constexpr Trait kSelects = [](const Pairing& of) { return !of.selection.reads_all(); };
+constexpr Trait kSelectsInFiles = [](const Pairing& of) { return kSelects(of) && kTiered(of); };
+constexpr Trait kWeighsRows = [](const Pairing& of) { return of.selection.weighs; };
+constexpr Trait kLatent = [](const Pairing& of) { return of.shape.is_latent(); };  // MLA
+constexpr Trait kOnGpu = [](const Pairing& of) { return of.gpu != nullptr; };
+constexpr Trait kAlways = [](const Pairing&) { return true; };
 
 // A number that only a model's layer can give: resolve() (variants/model_cache) has it.
 std::string unknown_number(const Pairing& of) {
@@ -106,11 +80,11 @@ std::string uneven_trade(const Pairing& of) {
 }
 
 std::string unplaceable(const Pairing& of) {
-  return of.placement.refuses ? of.placement.refuses(of.spec.placement, of.codec(), of.retention) : "";
+  return of.placement.refuses ? of.placement.refuses(of.spec.placement, of.codec, of.retention) : "";
 }
 
 std::string unselectable(const Pairing& of) {
-  const std::string reason = of.selection.refuses ? of.selection.refuses(of.codec(), of.retention) : "";
+  const std::string reason = of.selection.refuses ? of.selection.refuses(of.codec, of.retention) : "";
   return reason.empty() ? "" : "selection '{selection}' " + reason;
 }
 
@@ -129,10 +103,10 @@ std::string unencodable(const Pairing& of) {
 
 std::string unstorable(const Pairing& of) { return unstorable_reason(of.gpu, of.shape.head_dim); }
 
-// A cache with all traits of `asked` is refused where it has all of `lacking` as well, since those lack what the others
-// ask for. Or a reason is computed. Names and numbers of the cache stand in for {…}.
+// A cache with the trait `asked` is refused if it has `lacking`, which lacks what the other asks for. Or a reason is
+// computed. Names and numbers of the cache stand in for {…}.
 struct Refusal {
-  uint32_t asked = 0, lacking = 0;
+  Trait asked = nullptr, lacking = nullptr;
   const char* reason = nullptr;
   std::string (*computed)(const Pairing& of) = nullptr;
 };
@@ -143,7 +117,7 @@ constexpr Refusal kRefusals[] = {
     {kGroupsRows, kDropsTokens,
      "retention '{retention}' drops single tokens, but codec '{codec}' encodes groups of {unit_rows} rows "
      "together"},
-    {kKeepsRaw, kDropsTokens,
+    {kBuffersRows, kDropsTokens,
      "retention '{retention}' drops single tokens, but codec '{codec}' keeps its newest rows raw until newer "
      "ones come"},
     {kRotatesChannels, kRotatesAtRead,
@@ -151,8 +125,7 @@ constexpr Refusal kRefusals[] = {
      "longer in pairs"},
     {.computed = uneven_trade},
     {.computed = unplaceable},
-    {kRepeatsRows, kGroupsRows, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
-    {kRepeatsRows, kKeepsRaw, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
+    {kRepeatsRows, kBuffersRows, "read=repeat copies encoded rows, and the codec keeps its newest rows raw"},
     {kScoresTokens, kRepeatsRows,
      "retention '{retention}' adds up the weights of all queries of a kv head, which read=repeat separates"},
     {kScoresTokens, kSelects,
@@ -169,7 +142,7 @@ constexpr Refusal kRefusals[] = {
      "a time"},
     {kSelects, kReencodes,
      "selection '{selection}' chooses by rows as they are stored, and a tier's own codec stores them anew"},
-    {kSelects, kTiered | kDecodesCopy,
+    {kSelectsInFiles, kDecodesCopy,
      "selection '{selection}' reads single rows of a tier's file, and read=copy decodes those in memory "
      "alone"},
     {.computed = unselectable},
@@ -200,11 +173,10 @@ constexpr Refusal kRefusals[] = {
 
 // Sequences share blocks of equal rows, which stay as they were written.
 constexpr Refusal kUnshareable[] = {
-    {0, kNoSharedBlocks, "placement '{placement}' has no blocks that sequences could share"},
-    {0, kDropsTokens, "retention '{retention}' overwrites rows, and shared ones stay as they are"},
-    {0, kGroupsRows, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
-    {0, kKeepsRaw, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
-    {0, kReencodes,
+    {kAlways, kOwnsBlocks, "placement '{placement}' has no blocks that sequences could share"},
+    {kAlways, kDropsTokens, "retention '{retention}' overwrites rows, and shared ones stay as they are"},
+    {kAlways, kBuffersRows, "codec '{codec}' keeps a sequence's newest rows raw, outside all blocks"},
+    {kAlways, kReencodes,
      "a tier has a codec of its own, and rows that are encoded anew are not those that a sequence computes"},
 };
 
@@ -214,7 +186,7 @@ std::string filled_in(std::string text, const Pairing& of) {
       {"{codec}", of.spec.codec.name},
       {"{retention}", of.spec.retention.name},
       {"{selection}", of.spec.selection.name},
-      {"{unit_rows}", std::to_string(of.codec().unit_rows())},
+      {"{unit_rows}", std::to_string(of.codec.unit_rows())},
       {"{split_rows}", std::to_string(kSplitRows)},
   };
   for (const auto& [name, value] : names) {
@@ -226,11 +198,10 @@ std::string filled_in(std::string text, const Pairing& of) {
 
 std::string first_reason(const Pairing& of, std::span<const Refusal> refusals) {
   for (const Refusal& refusal : refusals) {
-    const uint32_t both = refusal.asked | refusal.lacking;
     std::string reason;
     if (refusal.computed) {
       reason = refusal.computed(of);
-    } else if ((of.traits & both) == both) {
+    } else if (refusal.asked(of) && refusal.lacking(of)) {
       reason = refusal.reason;
     }
     if (!reason.empty()) return filled_in(reason, of);
@@ -290,11 +261,11 @@ std::string_view irreversible(const Codec& codec) {
 }
 
 std::string unshareable_reason(const Spec& spec) {
-  return first_reason(Pairing(spec, CacheShape{}, nullptr), kUnshareable);
+  return first_reason({spec, CacheShape{}, nullptr}, kUnshareable);
 }
 
 std::string unsupported_reason(const Spec& spec, const CacheShape& shape, const cuda::Gpu* gpu) {
-  return first_reason(Pairing(spec, shape, gpu), kRefusals);
+  return first_reason({spec, shape, gpu}, kRefusals);
 }
 
 std::string unsupported_reason(const Spec& spec, int head_dim, const cuda::Gpu* gpu) {

@@ -1,4 +1,4 @@
-// What placements are told of a cache.
+// The facts about a cache that placements are told.
 #include "variants/cache/layout.h"
 
 namespace kv {

@@ -1,4 +1,4 @@
-// What somebody may have meant who wrote a name that there is not: variants, models, claims.
+// Suggestions for an unknown name of a variant, a model or a claim.
 #pragma once
 
 #include <span>

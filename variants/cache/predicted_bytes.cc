@@ -12,7 +12,7 @@
 namespace kv {
 namespace {
 
-// What the closed forms are computed from.
+// The inputs of the closed forms.
 struct Prediction {
   const Spec& spec;
   const CacheShape& shape;
@@ -33,7 +33,7 @@ struct Prediction {
 
   // Heads that the placement has each for itself, or one for all.
   int placed_heads() const { return context.head_units.empty() ? 1 : shape.kv_heads; }
-  // What the placement's closed forms are told of what such a head is placed with.
+  // The context that the placement's closed forms get for the rows placed with this head.
   PlacementContext context_of(int head) const {
     PlacementContext own = context;
     own.max_units = context.most_units(head);

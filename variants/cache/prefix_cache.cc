@@ -60,7 +60,7 @@ SequenceId PrefixCache::add_sequence(std::span<const int32_t> ids) {
   SequenceId id = -1;
   touch(last);
   if (last) {
-    leave(last);  // what the new sequence needs is not evicted for it
+    leave(last);  // blocks that the new sequence needs are not evicted for it
     ++last->users;
   }
   try {

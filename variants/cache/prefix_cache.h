@@ -1,11 +1,11 @@
-// Blocks of rows found again by the tokens that they are of, as in vLLM and SGLang (arXiv:2312.07104): a sequence that
+// Blocks of rows found again by their tokens, as in vLLM and SGLang (arXiv:2312.07104): a sequence that
 // begins like an earlier one starts with its blocks in place of computing them.
 //
 // Block i of a sequence is found by h(i) = hash(h(i-1), its ids), so only together with all before it; blocks of equal
-// hashes are told apart by their ids. Blocks are counted by the placement, once for each that lives; they stay when
-// their sequence goes, until they are evicted: the least recently used of the leaves, that is of those which no other
-// held block follows, and never one that a live sequence begins with. What is kept here to find them is not
-// counted: 4 bytes a token and some for each block, where a token's rows are kilobytes.
+// hashes are distinguished by their ids. The placement counts each live block once. Blocks stay when their sequence goes,
+// until they are evicted: the least recently used leaf first, which is a block that no other held block follows, and never
+// one that a live sequence begins with. The index is not counted: 4 bytes a token and some for each block, while a token's
+// rows take kilobytes.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 namespace kv {
 
-// Whose blocks a prefix cache shares: a cache's, or those of an allocator without rows.
+// The owner of the blocks that a prefix cache shares: a cache, or an allocator without rows.
 class BlockOwner {
  public:
   virtual ~BlockOwner() = default;
   virtual int64_t block_tokens() const = 0;
-  // Of a live sequence, in every layer.
+  // Tokens of a live sequence, in every layer.
   virtual int64_t tokens(SequenceId sequence) const = 0;
   virtual SharedBlock hold(SequenceId sequence, int64_t block) = 0;
   // A new sequence that begins with these blocks. Throws std::bad_alloc.
@@ -39,7 +39,7 @@ class PrefixCache {
   using Hash = uint64_t (*)(uint64_t before, std::span<const int32_t> ids);
   static uint64_t hash(uint64_t before, std::span<const int32_t> ids);
 
-  // Of a cache that outlives it. Throws std::invalid_argument with the reason where its blocks cannot be shared.
+  // The cache outlives it. Throws std::invalid_argument with the reason where its blocks cannot be shared.
   explicit PrefixCache(Cache& cache, Hash of_ids = hash);
   explicit PrefixCache(BlockOwner& owner, Hash of_ids = hash);
   PrefixCache(const PrefixCache&) = delete;
@@ -47,7 +47,7 @@ class PrefixCache {
   ~PrefixCache();
 
   // A new sequence that has the longest beginning of `ids` that is held, in whole blocks: the cache's tokens() says how
-  // many. (Who wants logits leaves out the last id, so that one token is left to compute.)
+  // many. (A caller that wants logits leaves out the last id, so that one token is left to compute.)
   SequenceId add_sequence(std::span<const int32_t> ids);
   // Holds the whole blocks of a sequence, live and of this cache, whose tokens in all layers are `ids`; those of which
   // equal ones are held already are left out. Throws std::invalid_argument if it has fewer tokens.
@@ -88,14 +88,14 @@ class PrefixCache {
   void enter(Node* node);
   void leave(Node* node);
 
-  const std::unique_ptr<BlockOwner> of_cache_;  // where it is a cache's
+  const std::unique_ptr<BlockOwner> of_cache_;  // null if the owner is the caller's
   BlockOwner& owner_;
   const Hash hash_;
   const int64_t block_tokens_;
   uint64_t now_ = 0;
   std::unordered_multimap<uint64_t, std::unique_ptr<Node>> nodes_;
   std::set<std::pair<uint64_t, Node*>> leaves_;      // by last use
-  std::unordered_map<SequenceId, Node*> last_used_;  // of live sequences
+  std::unordered_map<SequenceId, Node*> last_used_;  // by live sequence
 };
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// Of a step's problems only the rows that the spec's selection chooses.
+// Narrows a step's problems to the rows that the spec's selection chooses.
 #include <algorithm>
 
 #include "variants/cache/attender.h"
@@ -81,7 +81,8 @@ void Attender::find_streamed(int layer, std::span<const StepInput> inputs) {
     streamed_.push_back(streamed_units(*stages_.placement, in.sequence, layer) * stages_.unit.rows);
 }
 
-// Of a sequence that came from a file, or was long before its first step, no choice has seen the oldest rows.
+// Shows the oldest rows to choices that have not seen them: the sequence came from a file, or was long before its first
+// step.
 void Attender::show_streamed(int layer, std::span<const StepInput> inputs) {
   Placement& placement = *stages_.placement;
   const auto heads = static_cast<size_t>(stages_.shape.kv_heads);
@@ -114,7 +115,7 @@ void Attender::find_candidates() {
       static_cast<size_t>(first_candidates_.back()) * (sizeof(float) + sizeof(int32_t)));
 }
 
-// Of the rows that come in pieces those that are chosen, all heads' at once: the more requests, the sooner they are there.
+// Fetches the chosen rows that are streamed, of all heads at once: more requests in flight are faster.
 void Attender::fetch_selected(int layer, std::span<const StepInput> inputs) {
   wanted_.clear();
   for (size_t i = 0; i < problems_.size(); ++i) {
@@ -135,7 +136,7 @@ void Attender::fetch_selected(int layer, std::span<const StepInput> inputs) {
 void Attender::show_selected() {
   while (selected_.size() < problems_.size())
     selected_.emplace_back(WorkspaceAllocator<Span>(stages_.memory));
-  size_t next = 0;  // of fetched_
+  size_t next = 0;  // index into fetched_
   for (size_t i = 0; i < problems_.size(); ++i) {
     HeadQueries& p = problems_[i];
     const std::vector<RowRange>& read = selections_[i]->read;

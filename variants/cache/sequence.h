@@ -1,4 +1,4 @@
-// The sequences of a cache: what each has of its own, and how they come, fork and go.
+// The sequences of a cache: their state, and how they are added, forked and released.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,10 @@ struct HeadSpans {
   SpanList spans;
   size_t settled = 0;  // spans that the next append will not touch, and their rows
   int64_t settled_rows = 0;
-  int64_t moves = 0;  // of the placement, when they were made
+  int64_t moves = 0;  // Placement::moves() when they were made
 };
 
-// What attention reads of one head, where the spec selects.
+// The rows of one head that attention reads, in specs that select.
 struct HeadSelection {
   std::unique_ptr<Selection> chooser;
   std::vector<RowRange> read;  // by the newest attention; empty before the first
@@ -43,7 +43,7 @@ class Sequences {
  public:
   explicit Sequences(Stages& stages) : stages_(stages) {}
 
-  // As the functions of Cache.
+  // The functions of Cache.
   SequenceId add() { return adopt({}); }
   SequenceId adopt(std::span<const SharedBlock> prefix);
   SequenceId fork(SequenceId from);
@@ -64,7 +64,7 @@ class Sequences {
     return stored_units(s, layer, head, s.tokens[layer]);
   }
 
-  // As the function of Cache.
+  // The function of Cache.
   std::vector<int64_t> read_slots(SequenceId id, int layer, int head) const;
 
   // Placement::view of a layer's heads.

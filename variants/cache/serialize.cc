@@ -60,8 +60,7 @@ Spec spec_of_sequence(const Stages& stages) {
   return spec;
 }
 
-// What must be alike for a sequence to fit: the spec, and all of the shape but how many tokens and sequences there is
-// room for.
+// The text that must be equal for a sequence to fit: the spec, and all of the shape but the room for tokens and sequences.
 std::string identity(const Stages& stages) {
   const CacheShape& s = stages.shape;
   return spec_of_sequence(stages).print() + " with " + std::to_string(s.layers) + " layers, " +

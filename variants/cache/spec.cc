@@ -54,12 +54,6 @@ constexpr std::array kLater{
                [] { return names_of(kSelections); }},
 };
 
-Stage default_stage(const Entry& entry) {
-  Stage stage{std::string(entry.name), {}};
-  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
-  return stage;
-}
-
 // Reads a whole text as one number; false if it is none.
 template <class T>
 bool read_number(std::string_view text, T& number) {
@@ -241,7 +235,7 @@ class Parser {
   std::string_view text_;
   size_t at_;
   bool listed_;
-  size_t first_left_ = 0;  // of kLater, what may follow
+  size_t first_left_ = 0;  // the first of kLater that may follow
 };
 
 std::string print_stage(const Stage& stage, const Entry& entry) {

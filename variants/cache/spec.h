@@ -1,7 +1,7 @@
 // Spec strings: `placement['/'codec]['/'retention]['/'selection]`, a stage is `name` or `name(key=value,…)`.
 //
-// What is left out is `contiguous/f32/full/all`. The canonical form leaves out every stage and parameter that has
-// its default value, except the placement's name; parse(print(s)) == s.
+// Stages that are left out are `contiguous/f32/full/all`. The canonical form leaves out every stage and parameter with its
+// default value, except the placement's name; parse(print(s)) == s.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ const PlacementEntry& placement_of(const Spec& spec);
 const CodecEntry& codec_of(const Spec& spec);
 const RetentionEntry& retention_of(const Spec& spec);
 const SelectionEntry& selection_of(const Spec& spec);
-// Of no stage but the defaults.
+// All stages are the defaults.
 Spec default_spec();
 
 }  // namespace kv

@@ -18,18 +18,18 @@ struct Stages {
   Stages(const Stages&) = delete;
   Stages& operator=(const Stages&) = delete;
 
-  // Of the states of all kv heads, [layers, kv_heads].
+  // Index into the states of all kv heads, [layers, kv_heads].
   size_t index(int layer, int head) const { return static_cast<size_t>(layer) * shape.kv_heads + head; }
 
-  // Where the placement has a head's rows. It keeps all heads of a layer together, or, where they keep different numbers
-  // of rows, each head as a layer of its own, of one head.
+  // A head's place in the placement, which keeps all heads of a layer together or, if they keep different numbers of rows,
+  // each head as a layer of its own, of one head.
   struct Place {
     int layer, head;
   };
   Place place(int layer, int head) const {
     return retention.ragged ? Place{layer * shape.kv_heads + head, 0} : Place{layer, head};
   }
-  // Of the places of a layer's heads, the first head of each: 0 … this - 1.
+  // Placement layers per layer: kv_heads if ragged, else 1.
   int placed_heads() const { return retention.ragged ? shape.kv_heads : 1; }
   UnitAddress at(SequenceId sequence, int layer, int head, int64_t number) const {
     const Place to = place(layer, head);

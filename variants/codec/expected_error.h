@@ -10,7 +10,7 @@ struct GridSize {
   int fewest, most;
 };
 
-// Of rows of head_dim 32…512, which is what the error of a codec with a scale a row is declared for.
+// Rows of head_dim 32…512, for which codecs with a scale a row declare their errors.
 inline constexpr GridSize kWholeRow{32, 512};
 
 // `bits`-wide codes from the smallest to the largest number (affine), or of a step of absmax / (2^(bits-1) -

@@ -1,8 +1,8 @@
 // mxfp4: OCP's microscaling format, 32 E2M1 under one power of two (kernels/format/mx.h).
 //
-// 4.25 bits an element. Where the largest magnitude of a block lies between two powers of two is left to chance: E2M1's
-// steps are then up to twice as coarse as they need be, or what is above 6 scales is cut off. Over N(0,1) the error is
-// 0.115, where nvfp4's is 0.095.
+// 4.25 bits an element. The largest magnitude of a block lies anywhere between two powers of two: E2M1's steps are then up
+// to twice as coarse as necessary, or magnitudes above 6 scales saturate. Over N(0,1) the error is
+// 0.115; nvfp4's is 0.095.
 #include "variants/codec/parameters.h"
 #include "variants/list.h"
 

@@ -7,11 +7,9 @@
 namespace kv {
 
 // The codec of an entry's default parameters, for another codec that is made of it.
-inline Codec default_codec(const CodecEntry& entry) {
-  Stage defaults{std::string(entry.name), {}};
-  for (const Parameter& p : entry.parameters) defaults.values.emplace(p.name, p.fallback);
-  return entry.make(defaults);
-}
+inline Codec default_codec(const CodecEntry& entry) { return entry.make(default_stage(entry)); }
+// The same of an entry by its name, among those that store a row at a time and need no parameters.
+Codec row_codec(std::string_view name);
 
 // Two arms of every quantised codec: they tell the cost of codes from the cost of decoding inside attention.
 inline Parameter read_parameter() {
@@ -45,6 +43,7 @@ inline Parameter arithmetic_parameter() {
   return Parameter::choice("arithmetic", {"exact", "int8"},
                            "queries and weights of 16 bits where they meet codes, or of 8 (decode on a CPU)");
 }
+inline void use_int8_arithmetic(Stage& stage) { stage.values["arithmetic"] = "int8"; }
 inline Arithmetic arithmetic_of(const Stage& stage) {
   return stage.text("arithmetic") == "int8" ? Arithmetic::kInt8 : Arithmetic::kExact;
 }

@@ -12,8 +12,10 @@ const CodecEntry q4_0{{.name = "q4_0",
                        .help = "4-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
                        .parameters = block_code_parameters()},
-                      {.make = [](const Stage& stage) {
-                        return block_codes(stage, Format::kQ4_0, 4, {0.080, 0.097});
-                      }}};
+                      {.make =
+                           [](const Stage& stage) {
+                             return block_codes(stage, Format::kQ4_0, 4, {0.080, 0.097});
+                           },
+                       .use_int8 = use_int8_arithmetic}};
 
 }  // namespace kv::codec

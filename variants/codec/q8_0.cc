@@ -12,8 +12,10 @@ const CodecEntry q8_0{{.name = "q8_0",
                        .help = "8-bit codes, one f16 scale per 32 elements",
                        .source = "ggml (llama.cpp)",
                        .parameters = block_code_parameters()},
-                      {.make = [](const Stage& stage) {
-                        return block_codes(stage, Format::kQ8_0, 8, symmetric_error(8, {32, 32}));
-                      }}};
+                      {.make =
+                           [](const Stage& stage) {
+                             return block_codes(stage, Format::kQ8_0, 8, symmetric_error(8, {32, 32}));
+                           },
+                       .use_int8 = use_int8_arithmetic}};
 
 }  // namespace kv::codec

@@ -2,26 +2,26 @@
 //
 // Keys decide where attention looks and values what it sees there, and errors in the two cost differently;
 // llama.cpp has the same choice as --cache-type-k and --cache-type-v.
-#include <array>
 #include <stdexcept>
 
 #include "variants/codec/parameters.h"
 #include "variants/list.h"
 
-namespace kv::codec {
-namespace {
+namespace kv {
 
-const std::array kSides{&f16, &f32, &bf16, &fp8, &q8_0, &q4_0, &token};
-
-Codec split_side(const std::string& name) {
-  for (const CodecEntry* entry : kSides) {
+Codec row_codec(std::string_view name) {
+  for (const CodecEntry* entry :
+       {&codec::f32, &codec::f16, &codec::bf16, &codec::fp8, &codec::q8_0, &codec::q4_0, &codec::token}) {
     if (entry->name == name) return default_codec(*entry);
   }
-  throw std::logic_error("split has no side called '" + name + "'");
+  throw std::logic_error("no codec of single rows is called '" + std::string(name) + "'");
 }
 
+namespace codec {
+namespace {
+
 Codec make_split(const Stage& stage) {
-  const Codec k = split_side(stage.text("k")), v = split_side(stage.text("v"));
+  const Codec k = row_codec(stage.text("k")), v = row_codec(stage.text("v"));
   return {.k = k.k,
           .v = v.v,
           .read_copy = reads_copy(stage),
@@ -30,7 +30,7 @@ Codec make_split(const Stage& stage) {
           .v_error = v.v_error};
 }
 
-// kSides' names, written out: entries of other files may be initialised after this one.
+// The names of row_codec(), written out: entries of other files may be initialised after this one.
 Parameter side_parameter(std::string_view name, std::string_view help) {
   return Parameter::choice(name, {"f16", "f32", "bf16", "fp8", "q8_0", "q4_0", "token"}, help);
 }
@@ -45,4 +45,5 @@ const CodecEntry split{{.name = "split",
                                        rotate_parameter()}},
                        {.make = make_split}};
 
-}  // namespace kv::codec
+}  // namespace codec
+}  // namespace kv

@@ -1,4 +1,4 @@
-// Which bits are stored: the encodings of K and V, and how many of the newest rows wait unencoded.
+// The bits that are stored: the encodings of K and V, and the number of newest rows that wait unencoded.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ struct Codec {
   int64_t residual = 0;
   // Every read decodes all rows to an f32 copy first, instead of inside attention.
   bool read_copy = false;
-  // What attention multiplies codes with, on the CPU in steps of a few tokens.
+  // Arithmetic of attention over codes, on the CPU in steps of a few tokens.
   Arithmetic arithmetic = Arithmetic::kExact;
   // Rows are stored as the Hadamard transform makes them (kernels/hadamard.h), and encoded after it.
   bool hadamard = false;
-  // The rotation begins with random signs of the channels: it is then one that no row was made for.
+  // The rotation begins with random signs of the channels: no input is adversarial.
   bool random_signs = false;
   // From every key of a head the mean of its first so many is subtracted before it is encoded (SageAttention, Zhang et al.
   // 2024, arXiv:2410.02367): all scores of a query change by the same number, which softmax does not see. Those first

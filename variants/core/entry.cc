@@ -34,6 +34,12 @@ bool Stage::names_head(const std::string& key, int head, int heads) const {
 }
 const std::string& Stage::text(const std::string& key) const { return values.at(key); }
 
+Stage default_stage(const Entry& entry) {
+  Stage stage{std::string(entry.name), {}};
+  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
+  return stage;
+}
+
 std::string print_hundredths(int64_t hundredths) {
   std::string text = std::to_string(hundredths / 100);
   if (const int64_t rest = hundredths % 100; rest > 0) {

@@ -97,13 +97,16 @@ struct Parameter {
 std::string print_hundredths(int64_t hundredths);
 int64_t read_hundredths(std::string_view text);
 
-// What every kind of variant declares.
+// Declared by every kind of variant.
 struct Entry {
   std::string_view name;
   std::string_view help;    // one line
   std::string_view source;  // the paper or system it is known from; may be empty
   std::vector<Parameter> parameters;
 };
+
+// A stage of the entry's defaults.
+Stage default_stage(const Entry& entry);
 
 struct RetentionEntry;
 
@@ -118,14 +121,14 @@ struct PoolSettings {
 // warm tier) or than the newest hot_rows + warm_rows (to the file).
 struct TierSettings {
   int64_t hot_rows, warm_rows, piece_rows;
-  std::string folder;      // of the file
+  std::string folder;      // the file's
   bool direct_io = false;  // the file's reads and writes pass the page cache by
   double link_gbps = 0.0;  // reads of the file are slowed to this rate; 0: they are not
 };
 
 // Units of one layer outside the memory that rows are stored in first, and the bytes of all heads.
 struct OuterTiers {
-  int64_t warm_units = 0, disk_units = 0;  // of one head
+  int64_t warm_units = 0, disk_units = 0;  // one head's
   int64_t warm_bytes = 0, disk_bytes = 0;
 };
 
@@ -152,7 +155,7 @@ struct PlacementTraits {
   std::string (*refuses)(const Stage& stage, const Codec& codec, const RetentionEntry& retention) = nullptr;
   // Capabilities. Null or false: the placement has none of the kind.
   PoolSettings (*pool)(const Stage& stage) = nullptr;
-  void (*set_pool_blocks)(Stage& stage, int64_t blocks) = nullptr;  // of placements with a pool
+  void (*set_pool_blocks)(Stage& stage, int64_t blocks) = nullptr;  // with `pool`
   const TierTraits* tiers = nullptr;
   ReadMode (*read)(const Stage& stage) = nullptr;  // null: in place
   bool shares_blocks = false;                      // sequences can share blocks of equal rows
@@ -166,6 +169,8 @@ struct PlacementEntry : Entry, PlacementTraits {
 
 struct CodecTraits {
   Codec (*make)(const Stage& stage);
+  // Makes attention multiply in 8 bits. Null: it cannot.
+  void (*use_int8)(Stage& stage) = nullptr;
 };
 
 struct CodecEntry : Entry, CodecTraits {};

@@ -1,5 +1,4 @@
-// Where caches get their bytes. The harness's ledger implements this, so a variant cannot misreport what it
-// holds.
+// The source of all bytes of caches. The harness's ledger implements this, so a variant cannot misreport its bytes.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +34,7 @@ enum class ByteKind {
   kWorkspace,  // transient: partial results, decoded copies
 };
 
-// Where rows may lie: in the memory that kernels work in, or in a second pool of the host's memory.
+// Places for rows: the memory that kernels work in, or a second pool of the host's memory.
 enum class Tier { kHot, kWarm };
 
 // Bytes by where they lie: in these two, and in files.
@@ -44,7 +43,7 @@ struct TierBytes {
   friend bool operator==(const TierBytes&, const TierBytes&) = default;
 };
 
-// What a GPU has taken for attention, by its own clock.
+// Time that a GPU has taken for attention, by its own clock.
 struct GpuTime {
   double us = 0.0;
 };
@@ -62,9 +61,9 @@ class Memory {
   }
   // Whose memory that is; null where rows are the host's.
   virtual cuda::Gpu* gpu() const { return nullptr; }
-  // Where that is added up; null where nobody asks, since asking takes time.
+  // The sum of that time; null if it is not wanted, since asking takes time.
   virtual GpuTime* gpu_time() { return nullptr; }
-  // Whether kernels read rows of this tier where they lie. Otherwise they come to the kernels in pieces.
+  // True if kernels read rows of this tier where they lie. Otherwise rows come to the kernels in pieces.
   bool is_read_in_place(Tier tier) const { return tier == Tier::kHot || !gpu(); }
   // memcpy that is charged to the cache: growth and slicing copy through here.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;

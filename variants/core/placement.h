@@ -1,4 +1,4 @@
-// Where a slot's bytes live. A placement stores opaque units of four planes and never reads them.
+// The place of a slot's bytes. A placement stores opaque units of four planes and never reads them.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ enum Plane { kKData, kKMeta, kVData, kVMeta, kPlanes };
 // stores several of its own units, one after the other, inside it.
 struct UnitLayout {
   int64_t rows = 1;
-  std::array<int64_t, kPlanes> bytes{};   // of one unit, by plane; 0 where the codec has no such plane
+  std::array<int64_t, kPlanes> bytes{};   // a unit's, by plane; 0 where the codec has no such plane
   Encoding k, v;                          // V of latent rows (MLA) has no planes: it is read from K's
   std::array<int64_t, kPlanes> stride{};  // bytes between the encodings' own units inside a unit
 };
@@ -43,7 +43,7 @@ struct PlacementContext {
   UnitLayout unit;
   int head_dim;
   int group = 1;        // query heads that share a head's rows
-  bool latent = false;  // as in unit_layout
+  bool latent = false;  // see unit_layout()
   // Units of each head, [heads of a layer], where they differ; else empty. Each head is then placed as a layer of its own,
   // of one head: `layers` counts these and `heads` is 1.
   std::vector<int64_t> head_units = {};
@@ -61,8 +61,8 @@ struct PlacementContext {
 // Consecutive units of all heads, in the host's memory until the next visit returns.
 struct Piece {
   int64_t first_unit, units;
-  const UnitLayout* unit;                      // as they are stored
-  std::array<const std::byte*, kPlanes> base;  // of head 0's first unit
+  const UnitLayout* unit;                      // how they are stored
+  std::array<const std::byte*, kPlanes> base;  // head 0's first unit
   // Bytes; the units of a head lie one behind the other, and so do heads.
   std::array<int64_t, kPlanes> head_stride;
 };

@@ -18,7 +18,7 @@ namespace kv {
 struct RetentionContext {
   int64_t max_tokens;  // most tokens it will be given
   int head;            // layer * kv_heads + kv head, so that random choices differ from head to head
-  int kv_heads;        // of a layer
+  int kv_heads;        // a layer's
   const Rope* rope;    // by which queries and keys were rotated before they came, if they were
   Memory* memory;      // for metadata of slots (scores, token ids), as kMetadata
 };

@@ -23,7 +23,7 @@ double kept_by_yarn(const Rope& rope, int pair, int head_dim) {
   }
   first = std::max(first, 0.0);
   last = std::min(last, head_dim - 1.0);
-  if (first == last) last += 0.001;  // as transformers has it
+  if (first == last) last += 0.001;  // the same as in transformers
   return 1 - std::clamp((pair - first) / (last - first), 0.0, 1.0);
 }
 

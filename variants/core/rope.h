@@ -1,14 +1,14 @@
 // Rotary position embedding (Su et al. 2021, arXiv:2104.09864): each pair of a head's channels is rotated by
 // an angle proportional to the token's position, so that the product of a rotated query and a rotated key
-// depends on how far apart the two are, and not on where.
+// depends on their distance alone.
 #pragma once
 
 #include <cstdint>
 
 namespace kv {
 
-// Which channels are a pair. The same weights under the other convention are another, broken model, and
-// nothing in their shapes tells.
+// The channels of a pair. The same weights under the other convention are another, broken model, and their shapes do not
+// show it.
 enum class RopePairs : uint8_t {
   kInterleaved,  // 2i and 2i + 1: the paper, llama2.c
   kHalfSplit,    // i and i + head_dim / 2: Hugging Face, whose converted weights are permuted to fit
@@ -32,7 +32,7 @@ struct Rope {
   double factor = 1.0, low = 1.0, high = 4.0;
   int64_t trained_tokens = 0;
   RopeMix mix = RopeMix::kByRotations;
-  double amplitude = 1.0;  // of the rotated rows: YaRN's attention factor
+  double amplitude = 1.0;  // factor of the rotated rows: YaRN's attention factor
 
   // Radians a position.
   double frequency(int pair, int head_dim) const;

@@ -1,4 +1,4 @@
-// Transient room that grows with what a step needs and is kept for the next.
+// Scratch memory that grows with a step's needs and is kept for the next step.
 #pragma once
 
 #include <algorithm>

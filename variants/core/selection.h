@@ -1,7 +1,7 @@
-// Which of the kept rows a query reads: the state of one (sequence, layer, kv head).
+// The kept rows that a query reads: the state of one (sequence, layer, kv head).
 //
-// A selection chooses for each token of a step by itself, so that an answer does not depend on how tokens come in
-// steps. All query heads of a kv head read the same rows. What is not chosen costs attention nothing, and stays.
+// A selection chooses for each token of a step by itself, so an answer does not depend on how tokens are divided into
+// steps. All query heads of a kv head read the same rows. Rows that are not chosen cost attention nothing, and stay.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct RowRange {
 struct SelectionContext {
   int64_t max_tokens;  // most tokens of a sequence
   int head_dim;
-  Memory* memory;  // what is kept of rows to choose by comes from here, as kMetadata
+  Memory* memory;  // for metadata of rows to choose by, as kMetadata
 };
 
-// What a choice is made by.
+// The inputs of a choice.
 struct SelectionInput {
   const float* q;  // [group, head_dim] of the newest token, as they meet the stored keys
   int group;       // query heads
   std::span<const Span>
       spans;  // rows that are kept, in slot order, up to the newest; each row is a unit of its own
   int64_t rows;
-  // Scratch of the entry's candidates() numbers each. Where the entry has `weighs`, scores come as the attention weight
-  // of each row, summed over the group; else they are anything.
+  // Scratch of the entry's candidates() numbers each. If the entry has `weighs`, scores begin as the attention weight of
+  // each row, summed over the group; else they are not initialised.
   std::span<float> scores;
   std::span<int32_t> order;
 };
@@ -43,8 +43,8 @@ class Selection {
  public:
   virtual ~Selection() = default;
   virtual std::unique_ptr<Selection> clone() const = 0;
-  // Where some of the oldest rows come in pieces alone: of so many it knows what a choice asks for, and is shown the others
-  // before. `rows`: up to which the spans reach.
+  // For oldest rows that are streamed: the number of rows whose metadata it has. It is shown the others before it chooses.
+  // `rows`: the end of the shown spans.
   virtual int64_t known_rows() const { return INT64_MAX; }
   virtual void show(std::span<const Span> /*spans*/, int64_t /*rows*/) {}
   // The rows that the newest token's queries read: at least one, ascending, and apart from each other.

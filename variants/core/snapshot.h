@@ -1,7 +1,7 @@
 // A sequence as bytes: in process (Snapshot) or in a file.
 //
-// What the bytes are is decided where the state is: cache, Retention and ResidualBuffer write their own part,
-// in the order in which they read it back. This page only carries them, and keeps files whole.
+// The owners of the state decide its bytes: cache, Retention and ResidualBuffer write their own part, in the order in which
+// they read it back. This page only carries the bytes, and keeps files whole.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,7 @@ class Writer {
 class Reader {
  public:
   virtual ~Reader() = default;
-  // Exactly `bytes`; to ask for more than there are is a bug (std::logic_error), since files are checked
-  // first.
+  // Exactly `bytes`. Fewer left is a bug (std::logic_error), since files are checked first.
   virtual void read(std::byte* data, size_t bytes) = 0;
   virtual bool at_end() const { return true; }  // false where a file is known to hold more
 

@@ -22,7 +22,7 @@ struct ModelShape : CacheShape {
       : CacheShape(shape), kinds(std::move(kinds_)), linear(linear_) {}
 
   std::vector<ModelLayer> kinds;  // [layers]; empty where all are "full"
-  LinearShape linear;             // of the linear layers
+  LinearShape linear;             // the linear layers'
 };
 
 // One cache for all layers: a plain one where one spec is for all of them, else a ModelCache (model_cache.h). Throws
@@ -42,11 +42,11 @@ double bits_per_value(const LayerSpecs& specs, const ModelShape& shape);
 int64_t predicted_copies(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths);
 TierBytes predicted_tiers(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths,
                           std::span<const int64_t> prompts = {});
-// Whether some layers' placement has more than one tier.
+// True if some layers' placement has more than one tier.
 bool has_tiers(const LayerSpecs& specs);
 // The largest of the layers' bounds.
 double kernel_error_bound(const LayerSpecs& specs);
-// That of all layers: resolve() refuses those that differ.
+// All layers agree: resolve() refuses specs that differ.
 bool rotates_at_read(const LayerSpecs& specs);
 // Empty if the layers' stages can work together, else the reason. Throws as resolve().
 std::string unsupported_reason(const LayerSpecs& specs, const ModelShape& shape,

@@ -74,7 +74,7 @@ class Parser {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
 
-  // Whether another exception follows; then at its first character.
+  // True if another exception follows; the position is then its first character.
   bool next() {
     const size_t end = at_;
     skip_spaces();
@@ -186,9 +186,9 @@ size_t LayerSpecs::position(size_t index) const {
   return before.print().size() + kSeparator.size();
 }
 
-LayerSpecs with_codec_parameter(LayerSpecs specs, const std::string& name, const std::string& value) {
-  const auto set = [&](Spec& spec) {
-    if (const auto at = spec.codec.values.find(name); at != spec.codec.values.end()) at->second = value;
+LayerSpecs with_int8_arithmetic(LayerSpecs specs) {
+  const auto set = [](Spec& spec) {
+    if (const auto use_int8 = codec_of(spec).use_int8) use_int8(spec.codec);
   };
   set(specs.fallback);
   for (LayerException& e : specs.exceptions) set(e.spec);

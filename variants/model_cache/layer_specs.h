@@ -28,7 +28,7 @@ struct LayerException {
   Spec spec;
 
   bool names(int layer) const;
-  // What stands before the ':', as "0-1,7" or "sliding".
+  // The text before the ':', such as "0-1,7" or "sliding".
   std::string selector() const;
   friend bool operator==(const LayerException&, const LayerException&) = default;
 };
@@ -43,9 +43,9 @@ struct LayerSpecs {
   LayerSpecs(const Spec& spec)
       : fallback(spec) {}  // not explicit: one spec is the specs of layers that are alike
 
-  // Whether one spec is for all layers; it is `fallback` then.
+  // True if one spec is for all layers: `fallback`.
   bool is_one() const { return exceptions.empty(); }
-  // Whether `test` holds for the default or for an exception's spec.
+  // True if `test` holds for the default or for an exception's spec.
   template <class Test>
   bool any(Test test) const {
     return test(fallback) || std::any_of(exceptions.begin(), exceptions.end(),
@@ -55,13 +55,13 @@ struct LayerSpecs {
   std::string print() const;
   // The exceptions alone, as print() has them: "0-1:contiguous/f16 + sliding:paged"; empty if there are none.
   std::string print_exceptions() const;
-  // Where exception `index` begins in print().
+  // The position of exception `index` in print().
   size_t position(size_t index) const;
   friend bool operator==(const LayerSpecs&, const LayerSpecs&) = default;
 };
 
-// The same with this value of a codec's parameter (a checked one, as "int8" of "arithmetic") in every spec whose codec has it.
-LayerSpecs with_codec_parameter(LayerSpecs specs, const std::string& name, const std::string& value);
+// The same with attention in 8 bits in every spec whose codec has it.
+LayerSpecs with_int8_arithmetic(LayerSpecs specs);
 
 // Throws std::invalid_argument with the text and a caret under the mistake, as parse_spec does; also where two
 // exceptions name one layer's number, or one kind.

@@ -17,7 +17,7 @@ struct LinearShape {
   int value_dim = 0;
 };
 
-// Of one layer of one sequence.
+// Bytes of one layer of one sequence.
 int64_t linear_state_bytes(const LinearShape& shape);
 
 // A cache of `of.layers` such layers for `of.max_sequences` sequences. A step's inputs are q and k [key_heads, n,

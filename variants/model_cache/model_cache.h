@@ -36,9 +36,9 @@ class ModelCache : public Cache {
   void write(Writer& to, SequenceId id) const override;
   SequenceId read(Reader& from, const std::string& what) override;
 
-  // Of a layer that shares only its queries count. Its step comes after that of the layer it names, with the same
-  // tokens; where those were taken slice by slice, since a retention overwrote rows between them, std::logic_error
-  // says so, and tokens have to come one by one.
+  // A layer that shares reads its inputs' queries alone. Its step follows that of the layer it names, with the same tokens.
+  // Throws std::logic_error if those were taken slice by slice, because a retention overwrote rows between them; tokens
+  // then have to come one by one.
   void append(int layer, std::span<const StepInput> inputs) override;
   void view(int layer, std::span<const StepInput> inputs) override {
     of(layer).view(at(layer).layer, inputs);

@@ -1,4 +1,4 @@
-// What a cache has to know of one layer of a model, as the model's config says it.
+// The facts about one layer of a model that a cache needs, from the model's config.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which spec each layer of a model has.
+// The spec of each layer of a model.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace kv {
 
 struct ResolvedLayer {
-  Spec spec;         // of the cache that the layer reads; of no meaning for a linear layer
+  Spec spec;         // the cache that the layer reads; no meaning for a linear layer
   bool cut = false;  // to the layer's window, which the specs leave to the model
 };
 

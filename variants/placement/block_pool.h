@@ -1,8 +1,8 @@
-// The blocks of a pool: which are free, who holds each, and the memory in which their rows lie.
+// The blocks of a pool: the free ones, the owners of each, and the memory of their rows.
 //
-// All of it at once, or in segments of so many blocks: a segment's memory comes when the others are full, and goes
-// when its last block is given back. Blocks are taken from the first segment that has any, so that later ones empty; what
-// long-lived blocks keep open all the same, compact() moves together.
+// The memory is allocated at once, or in segments of so many blocks: a segment is allocated when the others are full, and
+// freed when its last block is given back. Blocks are taken from the first segment that has any, so that later segments
+// empty; compact() moves long-lived blocks out of segments that are almost empty.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class BlockPool {
   int64_t free() const { return free_count_; }
   bool moves_blocks() const { return shape_.segment > 0; }
   bool shared(int32_t block) const { return owners_[block] > 1; }
-  // So that as many can be taken. Throws std::bad_alloc, and nothing has changed.
+  // Allocates memory for so many calls of take(). Throws std::bad_alloc and changes nothing.
   void make_room(int64_t blocks);
   int32_t take();
   void add_owner(int32_t block) { ++owners_[block]; }
@@ -51,8 +51,8 @@ class BlockPool {
   // The block's bytes; null where there is no such plane.
   std::byte* data(int plane, int32_t block) const;
 
-  // Moves the blocks of the emptiest segments into the others, as long as that gives a segment back: from and to, in
-  // the order in which the bytes were copied. None where nothing is gained.
+  // Moves the blocks of the emptiest segments into the others, as long as that frees a segment. Returns from and to, in the
+  // order of the copies.
   std::vector<std::pair<int32_t, int32_t>> compact();
 
   // Bytes, for planes and metadata together, of a pool of which so many blocks were taken and none given back.
@@ -62,7 +62,7 @@ class BlockPool {
   struct Segment {
     std::array<Block, kPlanes> plane;
     bool held = false;
-    int64_t free = 0;  // of its part of free_
+    int64_t free = 0;  // entries of its part of free_
   };
   int64_t size_of(int64_t segment) const;
   int64_t segment_of(int32_t block) const { return block / segment_blocks_; }
@@ -76,7 +76,7 @@ class BlockPool {
   const int64_t segment_blocks_;
   Numbers owners_, free_;  // free_: a stack for each segment, in its place
   std::vector<Segment> segments_;
-  int64_t free_count_;      // of all, whether their memory is there or not
+  int64_t free_count_;      // free blocks, whether their memory is there or not
   int64_t free_held_ = 0;   // whose memory is there
   int64_t first_free_ = 0;  // no held segment before it has a free block
 };

@@ -1,5 +1,4 @@
-// Lists of chunks of equal size that are never moved and that forks share: what segmented is, and what tiered
-// moves from memory to memory.
+// Lists of chunks of equal size that forks share: segmented never moves them, and tiered moves them from memory to memory.
 //
 // A fork shares even the last, partly filled chunk; whichever sequence writes to it next copies it first. The
 // lists themselves are a pointer a chunk and are not counted.

@@ -77,7 +77,7 @@ class UringReads : public FileRequests {
     submit(request);
   }
 
-  // What the ring refuses is read without it: then it is known why, or done.
+  // A request that the ring refuses is read without it: that succeeds, or says why not.
   Done wait() override {
     while (refused_.empty()) {
       io_uring_cqe* entry = nullptr;

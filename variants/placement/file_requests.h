@@ -7,13 +7,13 @@
 
 namespace kv {
 
-// By io_uring where the project was built with liburing and the kernel allows it; else one pread after the other, in
-// the thread that waits. Of one thread.
+// By io_uring if the project was built with liburing and the kernel allows it; else one pread after the other, in the
+// thread that waits. For one thread.
 class FileRequests {
  public:
   struct Done {
     int64_t tag;
-    int error;  // of errno; 0 if all bytes are there
+    int error;  // errno; 0 if all bytes are there
     bool cut;   // the file ended before them
   };
 

@@ -1,4 +1,4 @@
-// Some rows of a spill file's slots, read alone: what a selection chooses of the rows in it.
+// Reads single rows of a spill file's slots: the rows that a selection chooses.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class PageReads {
  public:
   static constexpr int kMostInFlight = 64;  // pages are small: a disk needs many requests of 4 KiB to be busy
 
-  // File and layout outlive it. Buffers are workspace of `memory`. Of one thread at a time.
+  // File and layout outlive it. Buffers are workspace of `memory`. For one thread at a time.
   PageReads(Memory& memory, const SpillFile& file, const SlotLayout& layout)
       : memory_(memory), file_(file), layout_(layout) {}
 
@@ -31,10 +31,10 @@ class PageReads {
             std::vector<Span>& out);
 
  private:
-  // In a file that is read past the page cache, the aligned bytes around those that are asked for.
+  // One read. In a file that bypasses the page cache: the aligned bytes around the wanted ones.
   struct Part {
     int64_t offset, bytes;  // that are read
-    int64_t skip;           // of these, before the first that is asked for
+    int64_t skip;           // bytes before the first that is asked for
     int64_t place;          // in the buffer
     SpillFile::Clock::time_point asked;
   };
@@ -47,7 +47,7 @@ class PageReads {
   const SpillFile& file_;
   const SlotLayout& layout_;
   std::unique_ptr<FileRequests> requests_;
-  std::vector<Part> parts_;  // of all wanted rows, plane by plane
+  std::vector<Part> parts_;  // all wanted rows, plane by plane
   int64_t needed_ = 0;       // bytes of the buffer
   int64_t held_ = 0;
   SlotBuffer buffer_;

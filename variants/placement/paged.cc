@@ -25,7 +25,7 @@ namespace {
 constexpr int32_t kNone = -1;
 
 struct PoolShape {
-  int64_t block_units;   // of one head
+  int64_t block_units;   // one head's
   int64_t table_blocks;  // entries of a table
   int64_t pool_blocks;
 
@@ -229,7 +229,7 @@ class Paged : public Placement, private BlockSharing {
 
   int64_t blocks_of(int64_t units) const { return shape_.blocks_of(units); }
   BlockTable& table(int sequence, int layer) { return tables_[sequence][layer]; }
-  // Where a head's rows of the block begin.
+  // The first byte of a head's rows in the block.
   std::byte* head_rows(int plane, int32_t number, int head) const {
     return pool_.data(plane, number) + head * (row_major_ ? context_.unit.bytes[plane] : tile_[plane]);
   }
@@ -256,7 +256,7 @@ class Paged : public Placement, private BlockSharing {
   std::array<int64_t, kPlanes> tile_{};          // bytes of one (block, head)
   std::array<int64_t, kPlanes> unit_stride_{};   // bytes from one of a head's units to the next in its block
   std::vector<std::vector<BlockTable>> tables_;  // [sequence][layer]
-  std::vector<Need> needed_;                     // of the append in progress
+  std::vector<Need> needed_;                     // the append in progress
 };
 
 int64_t paged_shared_bytes(const Stage& stage, const PlacementContext& context,

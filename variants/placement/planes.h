@@ -1,5 +1,5 @@
-// Planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads, capacity]
-// units, or [capacity, heads] where the layout asks for the rows of a token side by side.
+// Planes: the storage that contiguous, concat and doubling share. One allocation a plane, [heads, capacity] units, or
+// [capacity, heads] if the layout keeps the rows of a token side by side.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace kv {
 
 enum class AxisOrder { kHeadMajor, kRowMajor };  // [B,H,S,D] or [B,S,H,D]
 
-// The parameter `layout` that placements share, and what a stage says of it.
+// The parameter `layout` that placements share, and a stage's value of it.
 Parameter layout_parameter();
 AxisOrder axis_order(const Stage& stage);
 
@@ -30,8 +30,8 @@ class Planes {
   int64_t capacity() const { return capacity_; }
   UnitAddress at(int head, int64_t unit) const;
   void spans(int head, int64_t from, int64_t rows, SpanList& out) const;
-  // Copies the first `units` units of every head from `other`, of the same order, to units [at, at + units).
-  // Where these planes have r times as many heads, r that follow one another are copies of one.
+  // Copies the first `units` units of every head from `other`, of the same order, to units [at, at + units). If these
+  // planes have r times as many heads, each r consecutive heads are copies of one.
   void copy_from(const Planes& other, int64_t units, int64_t at = 0);
 
  private:
@@ -47,10 +47,9 @@ class Planes {
 // The bytes of one layer's planes of `units`, all heads.
 int64_t planes_bytes(const PlacementContext& context, int64_t units);
 
-// What attention reads in place of the stored rows where a placement has `read=copy`: they are gathered into
-// fresh planes of the workspace at every view, as by a tensor library whose slices own their memory. And
-// `read=repeat`: K and V of a head are copied for each of its query heads, as code does that knows no grouped
-// reads (`repeat_kv`); nothing to do where every query head has its own.
+// Copies that attention reads in place of the stored rows. `read=copy` gathers rows into fresh planes of the workspace at
+// every view, like a tensor library whose slices own their memory. `read=repeat` copies K and V of a head for each of its
+// query heads, like code without grouped reads (`repeat_kv`); it copies nothing if every query head has its own K and V.
 class ReadCopies {
  public:
   ReadCopies(const Stage& stage, const PlacementContext& context);
@@ -78,7 +77,7 @@ class ReadCopies {
   std::vector<std::vector<Planes>> copies_;  // [sequence][layer]
 };
 
-// One Planes for every (sequence, layer), and what its users do alike; they differ in when they grow.
+// One Planes for every (sequence, layer). Its subclasses differ in when the planes grow.
 class PlanesPlacement : public Placement {
  public:
   // With the stage's `layout` and `read`.

@@ -12,8 +12,8 @@ constexpr int64_t kMostInFlight = 8;
 
 int64_t parts(int64_t bytes, int64_t part) { return (bytes + part - 1) / part; }
 
-// One is worked on, and one was before it. Of the others, half may be full while requests are in flight to the rest, so that
-// the disk goes on when a thread is kept from its work for a while.
+// One buffer is worked on, and one was before it. Half of the others may be full while requests are in flight to the rest,
+// so that the disk stays busy when a thread is descheduled.
 int64_t buffers_for(int64_t slot_bytes) {
   return slot_bytes > kBytesInFlight
              ? 3

@@ -19,7 +19,7 @@
 namespace kv {
 
 // One thread keeps requests of up to kMostRequestBytes in flight, two or more, as long as there are buffers; these are
-// used in turn. While its user works on one slot, the next ones come. Of one user at a time.
+// used in turn. While its user works on one slot, the next ones come. For one user at a time.
 class ReadAhead {
  public:
   static constexpr int64_t kMostRequestBytes = 4 << 20;
@@ -34,7 +34,7 @@ class ReadAhead {
   // A buffer of one slot while nothing is read.
   std::byte* idle_buffer();
 
-  // Reads slots in their order, from when it is made until it ends; what is in flight then is waited for.
+  // Reads slots in their order while it lives; its end waits for requests in flight.
   class Run {
    public:
     // `slots` outlive it. Throws std::bad_alloc.
@@ -43,9 +43,9 @@ class ReadAhead {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    // Whether the next slot is there already.
+    // True if the next slot is there already.
     bool is_there() const { return reader_.is_there(); }
-    // The next slot, waited for; it stays until give_back() was called once for each one before it and for itself. Throws
+    // Waits for the next slot, which stays until give_back() was called once for each slot before it and for itself. Throws
     // std::runtime_error in one line if it could not be read.
     const std::byte* next() { return reader_.next(); }
     void give_back() { reader_.give_back(); }
@@ -71,7 +71,7 @@ class ReadAhead {
   bool may_ask() const;
   void ask(int64_t request, int64_t slot);
   void receive(const FileRequests::Done& done);
-  // Of a request; all but a slot's last are alike.
+  // The first byte of a request in its slot; all requests but a slot's last have one size.
   int64_t first_byte(int64_t request) const { return request % requests_of_slot_ * kMostRequestBytes; }
   int64_t bytes_of(int64_t request) const;
   size_t asked_index(int64_t request) const { return static_cast<size_t>(request) % asked_at_.size(); }

@@ -1,4 +1,4 @@
-// Where rows lie in a slot of a spill file: [plane][head][unit], each plane with units of its own size.
+// The layout of rows in a slot of a spill file: [plane][head][unit], each plane with units of its own size.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@ namespace kv::placement {
 
 class SlotLayout {
  public:
-  // Of `units` units of each head. The context outlives it.
+  // A slot has `units` units of each head. The context outlives it.
   SlotLayout(const PlacementContext& context, int64_t units) : context_(context), units_(units) {}
 
   int64_t units() const { return units_; }
   const UnitLayout& unit() const { return context_.unit; }
-  int64_t plane_bytes(int plane) const { return context_.unit.bytes[plane] * units_; }  // of a head
+  int64_t plane_bytes(int plane) const { return context_.unit.bytes[plane] * units_; }  // a head's
   // From the slot's begin.
   int64_t offset(int plane, int head, int64_t unit) const {
     int64_t bytes = 0;

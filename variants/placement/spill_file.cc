@@ -93,7 +93,7 @@ void SpillFile::allocate_slot() {
   prepared_.reserve(prepared_.size() + 1);
   const int64_t slot = holes_.empty() ? slots_ : holes_.back();
   const int error = posix_fallocate(fd_, slot * slot_bytes_, slot_bytes_);
-  // Where a file system cannot reserve, a full disk shows when the slot is written.
+  // A file system that cannot reserve reports a full disk when the slot is written.
   if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
     throw error_of("no room for " + std::to_string(slot_bytes_) + " more bytes", error);
   }

@@ -1,5 +1,5 @@
-// A nameless file of equal slots, for rows that no longer fit in memory. Since it has no name, nothing is
-// left of it after any exit, a kill included.
+// A nameless file of equal slots, for rows that no longer fit in memory. Without a name it vanishes at any exit, a kill
+// included.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace kv {
 
 class SpillFile {
  public:
-  // What O_DIRECT asks of addresses, offsets and sizes on any disk in use.
+  // The alignment that O_DIRECT needs of addresses, offsets and sizes on any disk in use.
   static constexpr int64_t kAlignment = 4096;
   static int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -28,15 +28,15 @@ class SpillFile {
   static std::string refuses(const std::string& folder, bool direct);
 
   // A file in `folder` with slots of `slot_bytes`, a multiple of kAlignment. `direct`: reads and writes go
-  // past the page cache. `link_gbps`: GB/s (1e9 bytes) to which reads are slowed, all requests together; 0: as fast as
-  // they are. Throws std::runtime_error where the folder cannot have such a file.
+  // past the page cache. `link_gbps`: GB/s (1e9 bytes) that all reads together are slowed to; 0: not slowed.
+  // Throws std::runtime_error if the folder cannot have such a file.
   SpillFile(Memory& memory, const std::string& folder, bool direct, int64_t slot_bytes, double link_gbps = 0);
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
   ~SpillFile();
 
-  // Makes sure that the next `slots` calls of take() need no more disk; throws std::runtime_error, and holds
-  // no more than before, where the disk is full.
+  // Reserves disk for the next `slots` calls of take(). Throws std::runtime_error, and holds no more than before, if the disk
+  // is full.
   void prepare(int64_t slots);
   int64_t take();
   void give_back(int64_t slot) noexcept;
@@ -44,9 +44,9 @@ class SpillFile {
   // A whole slot from memory aligned to kAlignment. Throws std::runtime_error in one line.
   void write(int64_t slot, const std::byte* from);
 
-  // What reads of it are made with (read_ahead.h).
+  // For its readers (read_ahead.h).
   int64_t slot_bytes() const { return slot_bytes_; }
-  // What offsets and sizes of reads are multiples of.
+  // Offsets and sizes of reads are multiples of this.
   int64_t grain() const { return direct_ ? kAlignment : 1; }
   int64_t offset(int64_t slot) const { return slot * slot_bytes_; }
   std::unique_ptr<FileRequests> requests(int most_in_flight) const {

@@ -1,12 +1,10 @@
 #include "variants/placement/tier_levels.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <vector>
 
 #include "kernels/encode.h"
 #include "kernels/format/encoding.h"
-#include "variants/list.h"
 
 namespace kv {
 namespace {
@@ -15,20 +13,10 @@ constexpr const char* kKeys[] = {"warm_codec", "disk_codec"};
 constexpr const char* kSame = "same";
 constexpr int64_t kBatch = 64;  // rows that are decoded at once
 
-const std::array kRowCodecs{&codec::f32,  &codec::f16,  &codec::bf16, &codec::fp8,
-                            &codec::q8_0, &codec::q4_0, &codec::token};
-
-Codec named(const std::string& name) {
-  for (const CodecEntry* entry : kRowCodecs) {
-    if (entry->name == name) return default_codec(*entry);
-  }
-  throw std::logic_error("no tier has a codec called '" + name + "'");
-}
-
 // Rows of one side as one level stores them.
 struct EncodedRows {
   const std::byte *data, *meta;
-  std::vector<std::byte> own_data, own_meta;  // where they are no other's
+  std::vector<std::byte> own_data, own_meta;  // if they are not another's
 };
 
 EncodedRows encoded(const EncodedRows& from, const Encoding& as, const Encoding& to, int64_t rows,
@@ -62,8 +50,8 @@ Parameter TierLevels::parameter(std::string_view name, std::string_view help) {
 
 std::array<Codec, 2> TierLevels::codecs(const Stage& stage, const Codec& of_cache) {
   std::array<Codec, 2> codecs{of_cache, of_cache};
-  if (stage.text(kKeys[0]) != kSame) codecs[0] = codecs[1] = named(stage.text(kKeys[0]));
-  if (stage.text(kKeys[1]) != kSame) codecs[1] = named(stage.text(kKeys[1]));
+  if (stage.text(kKeys[0]) != kSame) codecs[0] = codecs[1] = row_codec(stage.text(kKeys[0]));
+  if (stage.text(kKeys[1]) != kSame) codecs[1] = row_codec(stage.text(kKeys[1]));
   return codecs;
 }
 
@@ -85,7 +73,7 @@ TierLevels::TierLevels(const Stage& stage, const PlacementContext& context)
     own = contexts_[static_cast<size_t>(level - 1)];
     const std::string& name = stage.text(kKeys[level - 1]);
     if (name == kSame) continue;
-    own.unit = unit_layout(named(name), context.head_dim, context.latent);
+    own.unit = unit_layout(row_codec(name), context.head_dim, context.latent);
   }
 }
 

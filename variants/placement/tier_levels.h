@@ -1,4 +1,4 @@
-// How rows are stored in each tier, where tiers have codecs of their own, and how rows get from one to the next.
+// The codecs of tiers that have their own, and the way of rows from one tier to the next.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 namespace kv {
 
 // A level is a tier's codec: 0 as the cache stores rows, 1 the warm tier, 2 the file. A row passes through every
-// level's codec in order, also where it skips a tier, so that its bits depend on the level alone. Where two levels
-// that follow one another store a side alike, it is copied as it is.
+// level's codec in order, also where it skips a tier, so that its bits depend on the level alone. A side that
+// two successive levels store alike is copied as it is.
 class TierLevels {
  public:
   static constexpr int kLevels = 3;

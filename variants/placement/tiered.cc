@@ -1,22 +1,21 @@
 // tiered: the newest rows in fast memory, older ones in a second pool, the oldest in a file.
 //
-// Rows lie in chunks of `chunk` rows, a multiple of the length of attention's partial results. A chunk is moved as a whole,
-// once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here,
-// other host memory) or the newest `hot + warm` (to the file). Attention then takes the file's chunks one
-// after the other while the next ones are being read (read_ahead.h), and rows that are in memory when none has come; since
-// all are whole splits, the output has the bits of every other placement. A GPU's kernels are given the second pool's chunks in the same way: what
-// lies in the host's memory passes through the GPU's, and the next layer's first chunks while a layer's last are computed.
+// Rows lie in chunks of `chunk` rows, a multiple of the length of attention's partial results. A chunk moves as a whole,
+// once all its rows are older than the newest `hot` (to the second pool: on a GPU, pinned host memory; here, other host
+// memory) or the newest `hot + warm` (to the file). Attention takes the file's chunks one after the other while the next
+// ones are being read (read_ahead.h), and rows in memory when none has come; all are whole splits, so the output has the
+// bits of every other placement. A GPU's kernels get the second pool's chunks in the same way: they pass through the GPU's
+// memory, and the next layer's first chunks come while a layer's last are computed.
 //
-// Reads are real. `io=buffered` goes through the page cache, which may well hold the file; `io=direct` passes
-// it by, so the two arms tell the page cache from the disk. `link_gbps` slows them to a stated rate, as of a link or
-// another disk. Disk for a chunk is reserved before the append
-// that will need it, so that a full disk refuses the append and loses nothing. Retentions that evict are refused:
-// their slots are not in order of age.
+// Reads are real. `io=buffered` goes through the page cache, which may hold the file; `io=direct` bypasses it, so the two
+// arms separate the page cache from the disk. `link_gbps` slows reads to a stated rate, as of a link or another disk. Disk
+// for a chunk is reserved before the append that needs it, so a full disk refuses the append and loses nothing. Retentions
+// that evict are refused: their slots are not in order of age.
 //
-// A tier may have a codec of its own: a chunk that moves there is then decoded and encoded anew, once
-// (tier_levels.h). Forks go on sharing chunks that are moved as they are; one that is encoded anew becomes the copy
-// of the sequence that moved it. Chunks that are shared by what is in them lie where the longest of their sequences
-// put them, and only where no tier encodes anew: a sequence that computed its rows would have other bits.
+// A tier may have a codec of its own: a chunk that moves there is then decoded and re-encoded, once (tier_levels.h). Forks
+// keep sharing chunks that are moved as they are; a re-encoded chunk becomes the copy of the sequence that moved it. The
+// longest sharer decides a chunk's tier. Prefixes are shared only if no tier re-encodes: a sequence that computed the rows
+// would have other bits.
 //
 // Hot and warm chunks are payload; the file is counted apart, as disk. Chunks that are read ahead are workspace.
 #include <algorithm>
@@ -220,7 +219,7 @@ class Tiered : public ChunksPlacement, private Tiers {
     for (int64_t c = first; c < borders.not_hot; ++c) {
       if (is_settled(tier_of(*chunks[c]), c < borders.cold)) continue;
       const int level = c < borders.cold ? 2 : 1;
-      // What is encoded anew stays as it is for a fork for which it is not as old.
+      // A shared chunk is re-encoded into a copy: for a fork it may not be as old.
       if (chunks[c].use_count() > 1 && levels_.differ(tier_of(*chunks[c]).level, level)) {
         const auto own = std::make_shared<TierChunk>(file_);
         move(tier_of(*chunks[c]), level, *own);
@@ -360,8 +359,7 @@ std::string tiered_refuses(const Stage& stage, const Codec& codec, const Retenti
   if (!retention.keeps_all) {
     return "retention '" + std::string(retention.name) +
            "' puts a new token's row where a dropped one's was, and a tier is chosen by age: new rows would "
-           "lie in the "
-           "file";
+           "lie in the file";
   }
   if (axis_order(stage) == AxisOrder::kRowMajor)
     return "pieces of a file are read head by head, so a head's rows have to lie side by side: layout=bhsd";

@@ -1,14 +1,15 @@
 // ada: heads compete for their layer's budget (Ada-KV, Feng et al. 2024, arXiv:2407.11550). A prompt is cut down once by
-// what its last queries look at, as snapkv cuts it (variants/retention/prompt_cut.h), to `budget` rows a head on average.
+// the votes of its last queries, like snapkv's (variants/retention/prompt_cut.h), to `budget` rows a head on average.
 //
-// Each head has its window. Of the other budget - window rows a head, B = kv_heads (budget - window) in all, the tokens
-// of the most votes of all heads together take one each: B_i* of head i. A share `floor` of the mean is every head's own;
-// the rest is dealt in proportion to B_i*, `step` rows at a time, by largest remainders (of equal ones the first head's).
-// So head i has close to floor B / kv_heads + (1 - floor) B_i* rows, as in the authors' code, and the layer has B.
+// Each head has its window. The layer has B = kv_heads (budget - window) other rows. The B tokens of the most votes, of all
+// heads together, take one row each: B_i* of head i. A share `floor` of the mean is every head's own; the rest is divided in
+// proportion to B_i*, `step` rows at a time, by largest remainders (of equal ones the first head's). So head i has close to
+// floor B / kv_heads + (1 - floor) B_i* rows, as in the authors' code, and the layer has B.
 //
-// Steps are what keeps bytes closed: where memory is taken by blocks of `step` rows, or of a divisor, heads of any lengths
-// hold as many blocks as heads of the mean. There is no positions=cache: a query would stand at another position in every
-// head. The authors' code lets every query head vote alone, and takes the largest of neighbouring votes, not their mean.
+// Steps keep the closed form of bytes exact: if memory is taken by blocks of `step` rows, or of a divisor, heads of any
+// lengths hold as many blocks as heads of the mean. positions=cache is missing, because a query would have another position
+// in every head. The authors' code lets every query head vote alone, and takes the largest of neighbouring votes, not
+// their mean.
 #include <algorithm>
 #include <numeric>
 
@@ -47,7 +48,7 @@ class Ada : public VotedCut {
   // Steps that a head can give away.
   int64_t most_steps() const { return voted_rows() * (100 - floor_hundredths_) / 100 / step_; }
 
-  // How many of the layer's tokens of the most votes are each head's.
+  // By head, the number of its tokens among the layer's tokens of the most votes.
   static std::vector<int64_t> winners(const std::vector<Ada*>& heads, int64_t rows) {
     std::vector<float> votes;
     for (const Ada* head : heads) votes.insert(votes.end(), head->votes_.begin(), head->votes_.end());
@@ -82,7 +83,7 @@ class Ada : public VotedCut {
   }
 
   int64_t step_, floor_hundredths_;
-  std::vector<float> votes_;  // of the prompt that is being cut
+  std::vector<float> votes_;  // the prompt that is being cut
 };
 
 std::vector<Parameter> ada_parameters() {

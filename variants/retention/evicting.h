@@ -67,7 +67,7 @@ class Evicting : public Retention {
   int64_t budget_;
   int64_t count_ = 0;
   bool scored_;
-  std::unique_ptr<SlotTable> table_;  // of `budget` slots
+  std::unique_ptr<SlotTable> table_;  // `budget` slots
 };
 
 inline Parameter budget_parameter() {

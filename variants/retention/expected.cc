@@ -56,7 +56,7 @@ class PairRotation {
     }
     return factors;
   }
-  // `row` [head_dim], of which `stride` apart.
+  // `row`: head_dim values, `stride` apart.
   void apply(const std::vector<std::complex<double>>& factors, double* row, int64_t stride) const {
     const bool halves = rope_.pairs == RopePairs::kHalfSplit;
     for (int pair = 0; pair < head_dim_ / 2; ++pair) {
@@ -73,7 +73,7 @@ class PairRotation {
   int head_dim_;
 };
 
-// Of the queries of one head.
+// Moments of one head's queries.
 struct Moments {
   Doubles mean;        // [head_dim]
   Doubles covariance;  // [head_dim, head_dim]

@@ -1,21 +1,21 @@
 // quest: the pages whose keys may score highest (Quest, Tang et al. 2024, arXiv:2406.10774, section 3).
 //
-// Of each page of `page` rows the smallest and the largest value of every key channel are kept. No key k of the page
+// Each page of `page` rows keeps the smallest and the largest value of every key channel. No key k of the page
 // scores more with a query q than sum over d of max(q_d * min_d, q_d * max_d), the page's bound. The pages of the
 // largest bounds are read, `top` of all, rounded up. The page that holds the newest row is always one of them, as in the
-// authors' code, whose budget includes the last page. Of equal bounds the older page is read.
+// authors' code, whose budget includes the last page. The older one of two pages with equal bounds is read.
 //
 // Query heads that share a kv head read the same pages: those of the largest sum of their bounds. A sum, and not the
 // largest, since a softmax does not change when all scores of a head do by as much, and so the choice must not either;
 // and the sum over a group costs as much as one head. (The paper's models have one query head a kv head.)
 //
-// Differences from the authors' setting: their budget is a number of tokens, as top=0.01 with `least` of its pages has it;
-// prompts are read in full there, and by
-// selection here; their first two layers select nothing, as `contiguous/f16//quest + 0-1:contiguous/f16` would say.
+// Differences from the authors' setting: their budget is a number of tokens, like top=0.01 with `least` of its pages; they
+// read prompts in full, and here prompts are read by selection; their first two layers select nothing, as in
+// `contiguous/f16//quest + 0-1:contiguous/f16`.
 //
-// The bounds are of keys as they are stored and decoded, in the order of channels that the codec stores. They can be
-// made anew from the rows at any time, so files, forks, truncation and shared prefixes need nothing of them. They are kept
-// in f16, rounded to nearest: exactly those of f16 rows, for others off by 2^-11 of their size.
+// The bounds are of stored and decoded keys, in the codec's order of channels. They can be made again from the rows at any
+// time, so files, forks, truncation and shared prefixes leave them out. They are f16, rounded to nearest: exact for f16
+// rows, for others off by 2^-11 of their size.
 #include <algorithm>
 #include <array>
 
@@ -68,7 +68,7 @@ class Quest : public Selection {
 
   std::vector<RowRange> choose(const SelectionInput& in) override {
     take_in(in.spans, in.rows);
-    // Of a positive q_d the larger product is that with max_d, of a negative one that with min_d.
+    // The larger product of a positive q_d is that with max_d, and of a negative q_d that with min_d.
     std::array<float, 2 * kMaxHeadDim> q{};  // [min, max] as a page has them
     for (int i = 0; i < in.group * head_dim_; ++i) {
       const int d = i % head_dim_;
@@ -93,7 +93,7 @@ class Quest : public Selection {
   void take_in(std::span<const Span> spans, int64_t rows) {
     std::array<float, kMaxHeadDim> key{};
     size_t next = spans.size();
-    int64_t first = rows;  // of span `next`
+    int64_t first = rows;  // first row of span `next`
     while (first > rows_) first -= spans[--next].rows;
     for (; rows_ < rows; first += spans[next++].rows) {
       for (; rows_ < first + spans[next].rows; ++rows_) {

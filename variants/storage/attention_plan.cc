@@ -43,7 +43,7 @@ void AttentionPlan::cut(const cuda::Gpu& gpu, Cut how) {
   }
   const cuda::Instance found = gpu.decode_instance(layout, most_queries);
   const bool apart = tails && !found.takes_tail;
-  // Of a problem, the same queries must meet in the blocks of both launches.
+  // Blocks of both launches must have the same queries of a problem.
   const bool fits = !apart || gpu.decode_instance(tail, most_queries).queries == found.queries;
   block_queries = how != Cut::kPlain && fits ? found.queries : 0;
   int64_t read = 0;

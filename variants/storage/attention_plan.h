@@ -21,7 +21,7 @@ struct ItemRange {
 struct AttentionPlan {
   static constexpr int32_t kPlainRows = kSplitRows;
 
-  cuda::Layout layout{}, tail{};  // of the pages that attention reads, and of the raw rows behind them
+  cuda::Layout layout{}, tail{};  // the pages that attention reads, and the raw rows behind them
   int32_t head_dim = 0, group = 1;
   // Their rows, tail_rows, n and visible; cut() adds splits and first_partial, and their owner the addresses.
   std::vector<cuda::Problem> problems;
@@ -30,8 +30,8 @@ struct AttentionPlan {
   enum class Cut { kEven, kWhole, kPlain };
   void cut(const cuda::Gpu& gpu, Cut how = Cut::kEven);
 
-  // What cut() makes.
-  // Where the fast kernel runs: what it takes in one launch, and the tails' where these need another.
+  // The results of cut().
+  // Work items of the fast kernel: of one launch, and the tails' if they need another.
   std::vector<cuda::WorkItem> items[2];
   int32_t block_queries = 0;  // that a block of it takes; 0: the plain kernel runs
   int32_t most_queries = 0, most_splits = 0;
@@ -41,7 +41,7 @@ struct AttentionPlan {
   // Zeros that the fast kernel needs.
   size_t counters() const;
 
-  // Where it lies on the GPU.
+  // Its addresses on the GPU.
   struct Placed {
     const cuda::Problem* problems = nullptr;
     const cuda::WorkItem* items[2] = {};

@@ -9,7 +9,7 @@ struct DeviceScores {
   int32_t* token;  // [budget] of the device
   float* score;    // [budget] of the device
   int32_t budget, recent;
-  bool newest_query;  // as in EvictionRule
+  bool newest_query;  // see EvictionRule
 };
 
 }  // namespace kv

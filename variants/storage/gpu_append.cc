@@ -9,7 +9,7 @@
 namespace kv {
 namespace {
 
-// As appends see pages of `units` units that lie so many bytes apart.
+// The layout of pages of `units` units that lie so many bytes apart, for appends.
 cuda::Layout append_layout(const UnitLayout& unit, const std::array<int64_t, kPlanes>& distance,
                            int64_t units, int head_dim) {
   const auto side = [&](const Encoding& e, int data, int meta) {
@@ -33,12 +33,12 @@ const std::byte* bytes_of(const float* rows) { return reinterpret_cast<const std
 }  // namespace
 
 void GpuAppend::store(std::span<const NewRows> rows) {
-  tasks_.clear();  // of a call that failed
+  tasks_.clear();  // left by a call that failed
   full_units_.clear();
   evicting_tasks_.clear();
   for (const NewRows& in : rows) {
     in.residual ? store_through_residual(in) : store_slots(in);
-    // Of prompts all together, the f32 rows would take too much memory.
+    // The f32 rows of all prompts together would take too much memory.
     constexpr size_t kMostTasks = 1 << 14;
     if (&in != &rows.back() && tasks_.size() < kMostTasks) continue;
     in.residual ? encode_raw_and_full() : encode(tasks_, context_.unit, false);
@@ -46,12 +46,12 @@ void GpuAppend::store(std::span<const NewRows> rows) {
   evict_and_encode();
 }
 
-// Where the GPU chooses the slots, there is one token.
+// If the GPU chooses the slots, there is one token.
 void GpuAppend::store_slots(const NewRows& in) {
   const int64_t d = context_.head_dim;
   for (int head = 0; head < context_.kv_heads; ++head) {
     Retention& policy = *in.heads[static_cast<size_t>(head)];
-    // Of several tokens for one slot only the last may be stored; launches have no order inside.
+    // Only the last of several tokens for one slot may be stored; launches have no order inside.
     std::map<int64_t, int64_t> token_of_slot;
     for (int64_t i = 0; i < in.n; ++i) {
       const int64_t row = (head * in.n + i) * d;

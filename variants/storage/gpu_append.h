@@ -22,7 +22,7 @@ struct EncodeTask {
   const std::byte *k, *v;
 };
 
-// Where a head's slots lie: in runs of `units` at equal distances, the first unit of each.
+// A head's slots: runs of `units` at equal distances, by the first unit of each.
 struct SlotRuns {
   int64_t units;
   std::array<int64_t, kPlanes> distance;  // bytes
@@ -42,7 +42,7 @@ class GpuAppend {
  public:
   explicit GpuAppend(const StorageContext& context) : context_(context), gpu_(*context.memory.gpu()) {}
 
-  // As Storage::store.
+  // Storage::store().
   void store(std::span<const NewRows> rows);
 
  private:

@@ -31,7 +31,7 @@ struct GpuAttention::Placed : AttentionPlan::Placed {
   float* const* weights = nullptr;
   const cuda::CopyJob* copies = nullptr;       // [problems] of the rows in memory
   const cuda::CopyJob* slot_copies = nullptr;  // [slots, heads]
-  const float* angles = nullptr;               // where keys are rotated
+  const float* angles = nullptr;               // if keys are rotated
   bool half_split = false;
   float* out = nullptr;
   float* logits = nullptr;
@@ -84,7 +84,7 @@ GpuBatch GpuAttention::pack(std::span<const HeadQueries> problems, const PieceSo
   return batch;
 }
 
-// As f32 pages, `rows` rows of a problem.
+// Adds `rows` rows of a problem as f32 pages.
 static void add_pages(const F32Rows& from, int64_t rows, int head_dim, std::vector<cuda::Page>& to) {
   const auto bytes_at = [&](float* rows_of, int64_t row) {
     return reinterpret_cast<std::byte*>(rows_of + row * head_dim);
@@ -93,8 +93,7 @@ static void add_pages(const F32Rows& from, int64_t rows, int head_dim, std::vect
     to.push_back({bytes_at(from.k, row), nullptr, bytes_at(from.v, row), nullptr});
 }
 
-// What attention reads: the slots that pieces will pass through and the pages that stay, or the copies of
-// both.
+// Pages that attention reads: the slots that pieces will pass through and the pages that stay, or the copies of both.
 std::vector<cuda::Page> GpuAttention::pages_of(const GpuBatch& batch, const PieceSlots& slots,
                                                int problem) const {
   std::vector<cuda::Page> pages;
@@ -131,7 +130,7 @@ void GpuAttention::place_copies(GpuBatch& batch, PieceSlots& slots) {
   }
 }
 
-// Where the lists of a batch begin in what is uploaded.
+// Offsets of a batch's lists in the upload.
 struct GpuAttention::Offsets {
   std::vector<size_t> q, pages, resident, residual,
       positions;  // [problems]; of positions if keys are rotated
@@ -278,7 +277,7 @@ cuda::CopyParams GpuAttention::copying(const GpuBatch& batch, const Placed& at,
   return {batch.encoded, batch.raw, jobs, at.angles, at.half_split};
 }
 
-// All that needs no piece. Where there are any, their first is on its way meanwhile.
+// The work that needs no piece. The first piece, if there is any, is on its way meanwhile.
 void GpuAttention::run_resident(const GpuBatch& batch, const Placed& at) {
   int32_t most_rows = 0;
   for (const ResidentRows& resident : batch.resident) most_rows = std::max(most_rows, resident.all());

@@ -1,5 +1,4 @@
-// Attention over rows where they lie: in a GPU's memory, or outside it, from where they pass through it piece
-// by piece (gpu_pieces.h).
+// Attention over rows in a GPU's memory, or outside it: those pass through it piece by piece (gpu_pieces.h).
 #pragma once
 
 #include <span>
@@ -17,7 +16,7 @@ namespace kv {
 // Keys that are rotated before attention reads them, in a copy (positions=cache). None of them is streamed.
 struct RotatedKeys {
   std::span<const float> angles;  // [positions, 2, head_dim / 2] of the host: more with time, else the same
-  bool half_split = false;        // which channels are pairs, as in variants/core/rope.h
+  bool half_split = false;        // the pairs of channels, see variants/core/rope.h
   std::vector<std::vector<int32_t>> positions;  // [problems] of each row, in the cache
 };
 
@@ -26,10 +25,10 @@ class GpuAttention {
   // The memory has a GPU. It holds what this needs while it works, as workspace.
   GpuAttention(Memory& memory, const Codec& codec, int head_dim);
 
-  // As kv::attend, for spans and attention weights of the GPU's memory; q and out are the host's. All
-  // problems have one group. Those of an input, one a kv head, lie one behind the other.
+  // kv::attend() for spans and attention weights in the GPU's memory; q and out are the host's. All problems have one
+  // group. The problems of an input, one a kv head, lie one behind the other.
   void attend(std::span<const HeadQueries> problems, const PieceSource* source, const RotatedKeys* rotated);
-  // Whether the last of them took the fast kernel.
+  // True if the last call took the fast kernel.
   bool fast() const { return fast_; }
 
  private:

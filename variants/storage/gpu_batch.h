@@ -1,5 +1,5 @@
-// A step's attention problems on their way to a GPU: which pages their rows are, how the work is cut, and
-// where in two blocks of memory all of it will lie. Addresses come last, in GpuAttention::place.
+// A step's attention problems on their way to a GPU: the pages of their rows, the cut of the work, and the offsets of both
+// in two blocks of memory. Addresses come last, in GpuAttention::place.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ namespace kv {
 // Arrays begin at multiples of this, in the GPU's memory.
 inline size_t aligned_for_gpu(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// As fit() of scratch.h, in the GPU's memory.
+// fit() of scratch.h, in the GPU's memory.
 inline std::byte* fit_on_gpu(Memory& memory, Block& block, size_t bytes) {
   if (block.size() < bytes) {
     block = Block();
@@ -27,7 +27,7 @@ inline std::byte* fit_on_gpu(Memory& memory, Block& block, size_t bytes) {
   return block.data();
 }
 
-// What goes to the GPU in one copy. Places are known before the address is.
+// Data that go to the GPU in one copy. Offsets are known before the address is.
 class Upload {
  public:
   template <class T>
@@ -47,7 +47,7 @@ class Upload {
     set(at, std::span<const T>(values));
     return at;
   }
-  // As add(), for values that will be given by set().
+  // add() for values that set() will give.
   template <class T>
   size_t reserve(size_t count) {
     const size_t at = bytes_.size();
@@ -79,7 +79,7 @@ struct F32Rows {
 struct ResidentRows {
   std::vector<cuda::Page> pages, residual;
   int32_t rows = 0, residual_rows = 0;
-  F32Rows copy{};  // of all of them, where attention reads one
+  F32Rows copy{};  // one copy of all rows, if attention reads one
   int32_t all() const { return rows + residual_rows; }
 };
 
@@ -89,9 +89,9 @@ struct GpuBatch {
   GpuBatch(std::span<const HeadQueries> from, const Codec& codec, int head_dim,
            std::vector<int64_t> streamed_rows, int heads, bool through_copies);
 
-  // Of what attention reads: rows as they are encoded or, where it reads them as f32, their copies.
+  // The plan for the rows that attention reads: encoded rows or, if it reads f32, their copies.
   AttentionPlan plan;
-  cuda::Layout encoded{}, raw{};  // as they are stored
+  cuda::Layout encoded{}, raw{};  // stored layouts
   bool copies = false;
   int heads = 1;                       // kv heads of an input
   std::vector<int64_t> streamed_rows;  // [inputs]
@@ -101,7 +101,7 @@ struct GpuBatch {
   Upload upload;
   std::vector<size_t> q_at;  // [problems]
   int32_t most_rows = 0;
-  int64_t outputs = 0, logits = 0;  // of all problems together
+  int64_t outputs = 0, logits = 0;  // all problems together
 
   // Cuts the plan.
   void cut(const cuda::Gpu& gpu);

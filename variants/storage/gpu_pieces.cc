@@ -1,4 +1,4 @@
-// Which piece is copied when, and what waits for it.
+// The order of copies of pieces, and the launches that wait for them.
 #include "variants/storage/gpu_pieces.h"
 
 #include <numeric>
@@ -69,7 +69,8 @@ void GpuPieces::overwrite(const PieceSlots& slots, size_t piece) {
   if (piece >= slots.count) gpu_.wait(Queue::kPrefetch, done_[piece % done_.size()]);
 }
 
-// Where the piece before came from is given up when this visit returns: so late, copies follow each other without a gap.
+// The source of the piece before is given up when this visit returns: so late that copies follow each other without a
+// gap.
 void GpuPieces::fetch(const PieceSlots& slots, size_t piece, const Piece& from) {
   for (int p = 0; p < kPlanes; ++p) {
     const auto bytes = static_cast<size_t>(slots.plane_bytes[p]);

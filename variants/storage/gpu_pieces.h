@@ -22,7 +22,7 @@ struct LayerKey {
 
 struct LayerPieces {
   LayerKey key;
-  std::function<void(const PieceRange&, const PieceVisitor&)> visit;  // as Placement::stream() does it
+  std::function<void(const PieceRange&, const PieceVisitor&)> visit;  // see Tiers::stream()
 };
 
 // Pieces of kPieceRows rows, of all heads of an input, before the rows of the problems' spans.
@@ -70,10 +70,10 @@ class GpuPieces {
   Memory& memory_;
   cuda::Gpu& gpu_;
   Block room_;
-  std::array<cuda::Gpu::Mark, kPrefetchedPieces + 1> done_{};  // what read the newest pieces
+  std::array<cuda::Gpu::Mark, kPrefetchedPieces + 1> done_{};  // launches that read the newest pieces
   cuda::Gpu::Mark copied_ = 0;                                 // the newest piece
   size_t run_ = 0;                                             // pieces of the layer that ran last
-  // What fetch_next() brought: of which layer, to which slots, and the input of each piece.
+  // Pieces that fetch_next() brought: their layer, slots and inputs.
   LayerKey ahead_;
   PieceSlots ahead_slots_;
   std::vector<size_t> ahead_inputs_;

@@ -1,4 +1,4 @@
-// What a storage does, by launches and copies.
+// The storage's functions, by launches and copies.
 #include "variants/storage/gpu_storage.h"
 
 #include <algorithm>
@@ -150,7 +150,7 @@ void GpuStorage::read_rows(Reader& from, std::byte* rows, size_t bytes) {
   gpu_.copy(rows, staged_.data(), bytes);
 }
 
-// As in "cuda90_decode/f16" or "cuda90_simple/f16". Results name what was read by these words.
+// For example "cuda90_decode/f16" or "cuda90_simple/f16". Results contain these words.
 std::string GpuStorage::kernel() const {
   const cuda::GpuInfo info = gpu_.info();
   const std::string name = "cuda" + std::to_string(info.major) + std::to_string(info.minor) +

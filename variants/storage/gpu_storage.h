@@ -36,7 +36,7 @@ class GpuStorage : public Storage {
   cuda::Gpu& gpu_;
   GpuAppend append_;
   GpuAttention attention_;
-  RotatedKeys rotated_keys_;              // of the step in progress, where there are any
+  RotatedKeys rotated_keys_;              // the step in progress, if keys are rotated
   Block host_weights_, weights_;          // attention weights of the host and of the GPU
   std::vector<std::byte> read_, staged_;  // the host's
 };

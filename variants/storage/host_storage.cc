@@ -1,4 +1,4 @@
-// What a storage does, by the CPU's kernels.
+// The storage's functions, by the CPU's kernels.
 #include "variants/storage/host_storage.h"
 
 #include <algorithm>
@@ -197,7 +197,7 @@ std::string HostStorage::kernel() const {
   return kernel_of(kPrefillTokens) + (decoded_steps_ ? " + " + kernel_of(1) : "");
 }
 
-// For steps of so many tokens. Results name what was read by these words.
+// For steps of so many tokens. Results contain these words.
 std::string HostStorage::kernel_of(int64_t tokens) const {
   const Codec& codec = context_.codec;
   const Encoding v = codec.read_copy ? Encoding{} : codec.v;

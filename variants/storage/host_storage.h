@@ -32,7 +32,7 @@ class HostStorage : public Storage {
       piece_decoded_;        // read=copy: what the views of a step and of a piece point into
   Block copy_, piece_copy_;  // read=copy: the decoded rows of both
   Block workspace_, weights_;
-  bool prefilled_ = false, decoded_steps_ = false;  // which paths of attention have run
+  bool prefilled_ = false, decoded_steps_ = false;  // paths of attention that have run
 };
 
 }  // namespace kv

@@ -1,5 +1,5 @@
-// What attention reads beside the rows (queries, lists of pages, the plan) stays on the GPU from step to step, for each
-// layer and set of sequences: of a step's, only what differs from the last one's is sent, lengths above all.
+// Lists that attention reads beside the rows (queries, pages, the plan) stay on the GPU from step to step, for each layer
+// and set of sequences: a step sends only the bytes that differ from the last step's, lengths above all.
 #pragma once
 
 #include <list>
@@ -14,16 +14,16 @@ class ResidentLists {
   struct Lists {
     const void* rows = nullptr;
     Block block;                  // on the GPU
-    std::vector<std::byte> sent;  // what it holds
+    std::vector<std::byte> sent;  // its content
   };
 
   // The memory has a GPU.
   explicit ResidentLists(Memory& memory) : memory_(memory) {}
 
-  // Those over rows of which the first lie there, with room for `bytes`. New ones take the place of those that were used
-  // longest ago, where there are many. May throw std::bad_alloc.
+  // The lists for rows whose first one lies there, with room for `bytes`. New lists replace the least recently used ones if
+  // there are many. May throw std::bad_alloc.
   Lists& of(const void* rows, size_t bytes);
-  // Makes them hold what is uploaded, for later launches. Kernels leave them as they were: counters are zeros again.
+  // Copies the upload into the lists, for later launches. Kernels leave lists unchanged: counters are zeros again.
   void send(const Upload& upload, Lists& to) const;
 
  private:

@@ -84,7 +84,7 @@ void ResidualBuffer::remove_mean(int head) {
     decode_row(kRaw, head_dim_, at(head, row, false), nullptr, 0, keys.data() + row * head_dim_);
   float* mean = mean_of(head);
   for (int i = 0; i < head_dim_; ++i) {
-    double sum = 0.0;  // of f16 exact, so in any order
+    double sum = 0.0;  // exact for f16, so the order is free
     for (int64_t row = 0; row < rows; ++row) sum += static_cast<double>(keys[row * head_dim_ + i]);
     mean[i] = static_cast<float>(sum / static_cast<double>(rows));
   }

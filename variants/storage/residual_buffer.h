@@ -5,9 +5,9 @@
 // `residual` rows plus one unit are filled, the oldest unit is encoded and its place is free. So it holds
 // residual … residual + unit - 1 rows, nothing is ever moved, and K and V are treated alike.
 //
-// Where the codec removes the mean of the first keys, it is taken of them when the last of them is there, as they lie here;
-// then it is subtracted from them, and from every later key before it comes here. So the mean, and every row, is the same
-// however the tokens come: one by one or in a prompt.
+// A codec that removes the mean of the first keys takes it from the rows here, when the last of those keys is there; then
+// it is subtracted from them, and from every later key before it comes here. So the mean and every row are the same, whether
+// tokens come one by one or in a prompt.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +26,21 @@ namespace kv {
 class ResidualBuffer {
  public:
   static bool needed(const Codec& codec) { return codec.unit_rows() > 1 || codec.residual > 0; }
-  // Of `rows` rows, those that are encoded; the rest is in the buffer.
+  // Encoded rows of `rows` rows; the rest is in the buffer.
   static int64_t encoded_rows(const Codec& codec, int64_t rows);
   // `latent`: one side alone, K, which is V as well (MLA).
   static int64_t bytes(const Codec& codec, int heads, int head_dim, bool latent);
-  // Of K and V of one token.
+  // Bytes of K and V of one token.
   static int64_t row_bytes(int heads, int head_dim, bool latent);
 
   ResidualBuffer(const Codec& codec, int heads, int head_dim, bool latent, Memory& memory);
   ResidualBuffer clone(Memory& memory) const;
 
-  // Where row `row` of the sequence lies; a unit's rows lie one behind the other.
+  // The address of row `row` of the sequence; a unit's rows lie one behind the other.
   UnitAddress address(int head, int64_t row) const {
     return {{at(head, row, false), nullptr, latent_ ? nullptr : at(head, row, true), nullptr}};
   }
-  // What is stored there, as a unit of one row.
+  // The buffer's rows as units of one row.
   static UnitLayout layout(int head_dim, bool latent);
 
   // Once the last of a head's keys that a mean is taken of is stored here, and not yet encoded: takes it, and subtracts it
@@ -48,7 +48,7 @@ class ResidualBuffer {
   void remove_mean(int head);
   // A key as it is stored as row `row`: itself, or in `to` without the mean. [head_dim]
   const float* without_mean(int head, int64_t row, const float* key, float* to) const;
-  // What is subtracted from every key, [head_dim]; empty where the codec removes no mean, and while keys are too few.
+  // The mean that is subtracted from every key, [head_dim]; empty if the codec removes none, and while keys are too few.
   std::span<const float> mean(int head) const;
 
   // Rows [first, first + n), as stored, to k and v [n, head_dim].

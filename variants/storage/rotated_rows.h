@@ -1,5 +1,4 @@
-// positions=cache: keys lie in the cache as they were before RoPE, and are rotated by their cache positions
-// when they are read; the query is rotated by its own position after them (StreamingLLM, Xiao et al. 2024,
+// positions=cache: keys are stored before RoPE, and rotated by their cache positions when they are read; the query is rotated by its own position after them (StreamingLLM, Xiao et al. 2024,
 // arXiv:2309.17453, section 3.2). The cache position of a key is the number of older tokens that are kept, so
 // no query ever looks farther back than the cache is long, however much has passed through it.
 //
@@ -25,9 +24,9 @@ class RotatedRows {
       : rope_(rope), head_dim_(head_dim), memory_(memory) {}
 
   // Makes each view, the rows of one kv head in slot order, show rotated copies of its keys. heads[i] knows
-  // the tokens of view i. What the views then show is valid until the next call.
+  // the tokens of view i. The views are valid until the next call.
   void rotate_keys(std::span<std::span<const Span>> views, std::span<const Retention* const> heads);
-  // Where keys are rotated elsewhere: the cache positions of a head's slots, and the cosines and sines of at
+  // For keys that are rotated elsewhere: the cache positions of a head's slots, and the cosines and sines of at
   // least `positions` positions, [positions, 2, head_dim / 2].
   static std::vector<int32_t> positions(const Retention& head);
   std::span<const float> angles_of(int64_t positions);
@@ -54,7 +53,7 @@ class RotatedRows {
   Memory& memory_;
   Block keys_, queries_, angles_;  // angles_: [positions, 2, head_dim / 2]
   int64_t positions_ = 0;          // that angles_ holds
-  std::vector<Span> spans_;        // what rotated views point into
+  std::vector<Span> spans_;        // targets of rotated views
 };
 
 }  // namespace kv

@@ -1,8 +1,8 @@
-// Where rows live and who computes on them: the host's memory and the CPU's kernels (host.h), or a GPU's
-// memory and its kernels (gpu.h). A cache knows this page alone.
+// A storage: the host's memory and the CPU's kernels (host_storage.h), or a GPU's memory and its kernels (gpu_storage.h). A
+// cache knows this page alone.
 //
-// Rows are stored by it, attended to by it and read back by it. Which slot a token gets (retention) and where
-// a slot's bytes are (placement) is asked of the other stages on the way.
+// It stores rows, attends to them and reads them back. It asks the retention for a token's slot, and the placement for a
+// slot's bytes.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@
 
 namespace kv {
 
-// What a storage works with; all of it outlives the storage.
+// The parts of a cache that a storage works with; they outlive it.
 struct StorageContext {
   Memory& memory;
   const Codec& codec;
@@ -33,7 +33,7 @@ struct StorageContext {
 
 // The new tokens of one sequence's layer, or of those of its heads that the placement has as a layer.
 struct NewRows {
-  int sequence, layer;                                // of the placement
+  int sequence, layer;                                // the placement's numbers
   int64_t first, n;                                   // tokens [first, first + n) of the sequence
   const float* k;                                     // [kv_heads, n, head_dim]
   const float* v;                                     // [kv_heads, n, head_dim]
@@ -56,18 +56,18 @@ class Storage {
   // has reserved the units.
   virtual void store(std::span<const NewRows> rows) = 0;
 
-  // Makes each view, one head's rows in slot order, show them as attention reads them: decoded where the
-  // codec has read=copy, keys rotated where the spec has positions=cache. heads[i] knows the tokens of view
-  // i. What the views then show is valid until the next call.
+  // Makes each view, one head's rows in slot order, show the rows that attention reads: decoded if the codec has read=copy,
+  // keys rotated if the spec has positions=cache. heads[i] knows the tokens of view i. The views are valid until the next
+  // call.
   virtual void view(std::span<std::span<const Span>> views, std::span<const Retention* const> heads) = 0;
 
-  // As kv::attend, over spans that view() has shown. The problems of an input, one a kv head, follow one
+  // kv::attend() over spans that view() has shown. The problems of an input, one a kv head, follow one
   // another. `streamed`: null if all rows are in the spans.
   virtual void attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) = 0;
 
-  // `scored` [problems]: the policies that want to know what their rows were given by attention; null where
-  // none does. First gives those problems somewhere to add the attention weights to, then, once attention has
-  // run, tells each policy the sums, unless it is the policy's own scores that they were added to.
+  // `scored` [problems]: the policies that observe attention weights, or null. accumulate_weights() gives their problems a
+  // place to add the weights to; once attention has run, observe_weights() tells each policy the sums, unless attention has
+  // added them to the policy's own scores.
   virtual void accumulate_weights(std::span<HeadQueries> problems, std::span<Retention* const> scored) = 0;
   virtual void observe_weights(std::span<const HeadQueries> problems, std::span<Retention* const> scored) = 0;
 
@@ -78,7 +78,7 @@ class Storage {
   virtual void write_rows(Writer& to, const std::byte* rows, size_t bytes) = 0;
   virtual void read_rows(Reader& from, std::byte* rows, size_t bytes) = 0;
 
-  // Of the attention kernels that have run, for example "avx3_zen4/f16".
+  // The attention kernels that have run, for example "avx3_zen4/f16".
   virtual std::string kernel() const = 0;
 };
 

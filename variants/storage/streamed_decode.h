@@ -23,7 +23,7 @@ void find_spans(const Piece& piece, int heads, std::vector<Span>& out);
 // that the reading needs. Threads that find nothing sleep.
 class StreamedDecode {
  public:
-  // Placement::stream() of the sequences that the problems belong to.
+  // Tiers::stream() of the sequences that the problems belong to.
   using Stream = std::function<void(const PieceVisitor& visit, const OtherWork& meanwhile)>;
 
   static size_t workspace_bytes(std::span<const HeadQueries> problems, int head_dim);
@@ -37,9 +37,9 @@ class StreamedDecode {
 
  private:
   struct Head {
-    PiecewiseAttention attention;  // of this problem alone
+    PiecewiseAttention attention;  // this problem alone
     bool busy = false;             // it works on one piece at a time
-    size_t next_span = 0;          // of the rows in memory
+    size_t next_span = 0;          // the rows in memory
     int64_t next_row;
   };
   struct Came {

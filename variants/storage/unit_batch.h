@@ -34,7 +34,7 @@ class UnitBatch {
     Side(const Encoding& e, int64_t rows, int64_t data_stride, int64_t bytes_of_meta)
         : encoding(e), units(rows / e.group), stride(data_stride), meta_stride(bytes_of_meta) {}
     Encoding encoding;
-    int64_t units, stride, meta_stride;  // of the encoding, in one unit of the cache
+    int64_t units, stride, meta_stride;  // the encoding's, in one unit of the cache
     size_t count = 0;
     std::array<UnitJob, 64> jobs;  // not initialised
   };

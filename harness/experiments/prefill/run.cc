@@ -1,4 +1,4 @@
-// The prefill experiment: a whole prompt into an empty cache, four ways.
+// The prefill experiment: a whole prompt into an empty cache, five ways.
 //
 //   materialised          the scores of all tokens against all, in memory at once: O(S^2) workspace
 //   materialised_chunked  the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)

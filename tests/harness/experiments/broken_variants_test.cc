@@ -26,18 +26,12 @@
 namespace kv {
 namespace {
 
-Stage defaults(const Entry& entry) {
-  Stage stage{std::string(entry.name), {}};
-  for (const Parameter& p : entry.parameters) stage.values.emplace(p.name, p.fallback);
-  return stage;
-}
-
 // A contiguous cache that swaps the rows of two neighbouring tokens, or only their V.
 template <bool kSwapsK>
 class Swapped : public Placement {
  public:
   explicit Swapped(const PlacementContext& context)
-      : inner_(placement::contiguous.make(defaults(placement::contiguous), context)),
+      : inner_(placement::contiguous.make(default_stage(placement::contiguous), context)),
         units_(context.max_units) {}
   void open(int sequence) override { inner_->open(sequence); }
   void close(int sequence) override { inner_->close(sequence); }
@@ -75,7 +69,7 @@ int64_t bytes_of_contiguous(const Stage& stage, const PlacementContext& context,
 
 // 8 bits a value with the interval of 16.
 Codec make_coarse(const Stage&) {
-  Codec codec = codec::fp8.make(defaults(codec::fp8));
+  Codec codec = codec::fp8.make(default_stage(codec::fp8));
   codec.k_error = codec.v_error = {1.2e-3, 2.4e-3};
   return codec;
 }
@@ -83,7 +77,7 @@ Codec make_coarse(const Stage&) {
 // The stage, evicting by h2o's rule instead of tova's.
 Stage as_h2o(const Stage& stage) {
   const int64_t budget = stage.integer("budget");
-  Stage h2o = defaults(retention::h2o);
+  Stage h2o = default_stage(retention::h2o);
   h2o.values["heavy"] = std::to_string(budget - 4);
   h2o.values["recent"] = "4";
   return h2o;

@@ -157,7 +157,7 @@ TEST_P(Latent, HoldsOneRowAToken) {
               predicted_bytes(spec_, shape, {&n, 1}))
         << n;
   }
-  // Of heads with K and V of their own, with one kv head, it would be twice that.
+  // Heads with K and V of their own, with one kv head, would take twice that.
   CacheShape both = shape;
   both.value_dim = 0;
   const int64_t n = s.n;

@@ -103,15 +103,13 @@ TEST(LayerSpecs, OneMeaningHasOneForm) {
             parse_layer_specs("concat + 1:contiguous/f16 + 5:contiguous"));
 }
 
-TEST(LayerSpecs, ACodecsParameterIsSetInEverySpecThatHasIt) {
+TEST(LayerSpecs, Int8ArithmeticIsSetInEverySpecWhoseCodecHasIt) {
   const LayerSpecs specs = parse_layer_specs(
       "paged/q8_0(residual=64) + 0:contiguous/f16 + 1:contiguous/q4_0 + "
       "2:contiguous/q4_0(arithmetic=int8)");
-  EXPECT_EQ(with_codec_parameter(specs, "arithmetic", "int8"),
+  EXPECT_EQ(with_int8_arithmetic(specs),
             parse_layer_specs("paged/q8_0(residual=64,arithmetic=int8) + 0:contiguous/f16 + "
                               "1-2:contiguous/q4_0(arithmetic=int8)"));
-  EXPECT_EQ(with_codec_parameter(specs, "arithmetic", "exact"),
-            parse_layer_specs("paged/q8_0(residual=64) + 0:contiguous/f16 + 1-2:contiguous/q4_0"));
 }
 
 TEST(LayerSpecs, ATextParameterMayHoldWhatSeparates) {

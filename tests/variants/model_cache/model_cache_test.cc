@@ -104,7 +104,7 @@ TEST_P(ModelCaches, HoldWhatTheClosedFormSays) {
   ledger.assert_balanced();
 }
 
-// Of every layer, from token 90 on.
+// Outputs of every layer, from token 90 on.
 std::vector<std::vector<float>> go_on(Cache& cache, SequenceId id, const ModelShape& shape) {
   std::vector<std::vector<float>> outputs;
   for (int layer = 0; layer < shape.layers; ++layer) {
