@@ -1,11 +1,12 @@
 #include "harness/claims/figure_result.h"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <vector>
 
+#include "harness/claims/claims_columns.h"
 #include "harness/claims/expression.h"
-#include "harness/io/csv.h"
-#include "harness/results/value.h"
 
 namespace kv::claims {
 namespace {
@@ -24,7 +25,7 @@ std::string quantity_text(const Quantity& quantity) {
   return text;
 }
 
-// The definitions that the expressions name, or that such a definition names.
+// The definitions that the expressions use, directly or through another definition.
 std::set<std::string> definitions_used(const Statement& s) {
   std::vector<std::string> expressions{s.computed, s.measured, s.tokens, s.batch, s.reserve};
   std::set<std::string> used;
@@ -58,7 +59,7 @@ std::string how_checked(const FigureResult& row) {
   return text;
 }
 
-// The runs that the statement takes values from, as TOML.
+// The configs of the runs whose values the statement uses, as TOML.
 std::string runs_of(const FigureResult& row) {
   std::set<std::string> names;
   for (const auto& [name, quantity] : row.statement->quantities) names.insert(quantity.run);
@@ -73,54 +74,44 @@ std::string runs_of(const FigureResult& row) {
   return text;
 }
 
-std::string csv_number(const std::optional<double>& value) {
-  return value ? results::text_of(results::Number(*value)) : "";
+results::Row row_of(const FigureResult& f) {
+  const Statement& s = *f.statement;
+  results::Row row;
+  row[kSource] = f.file->name;
+  row[kClaim] = f.claim->id;
+  row[kFigure] = s.name;
+  row[kCheck] = s.check->name;
+  row[kReplica] = s.exact ? "exact" : "qualitative";
+  row[kMachine] = s.depends_on_machine() ? "yes" : "no";
+  row[kPublished] = s.published.text;
+  row[kComputed] = f.computed;
+  row[kMeasured] = f.measured;
+  if (f.computed_value) row[kComputedValue] = *f.computed_value;
+  if (f.measured_value) row[kMeasuredValue] = *f.measured_value;
+  if (f.interval) {
+    row[kIntervalLow] = f.interval->low;
+    row[kIntervalHigh] = f.interval->high;
+  }
+  row[kVerdict] = f.verdict->name;
+  row[kReason] = f.reason;
+  row[kNote] = s.note;
+  row[kText] = f.claim->text;
+  row[kTitle] = f.file->title;
+  row[kDocument] = f.file->document;
+  row[kWhere] = f.claim->place;
+  row[kQuote] = f.claim->quote;
+  row[kSetting] = f.claim->setting;
+  row[kHow] = how_checked(f);
+  row[kRun] = runs_of(f);
+  return row;
 }
-
-struct Column {
-  const char* name;
-  std::string (*text)(const FigureResult& row);
-};
-using F = const FigureResult&;
-constexpr Column kCsvColumns[] = {
-    {"source", [](F f) { return f.file->name; }},
-    {"claim", [](F f) { return f.claim->id; }},
-    {"figure", [](F f) { return f.statement->name; }},
-    {"check", [](F f) { return std::string(f.statement->check->name); }},
-    {"replica", [](F f) -> std::string { return f.statement->exact ? "exact" : "qualitative"; }},
-    {"machine", [](F f) -> std::string { return f.statement->depends_on_machine() ? "yes" : "no"; }},
-    {"published", [](F f) { return f.statement->published.text; }},
-    {"computed", [](F f) { return f.computed; }},
-    {"measured", [](F f) { return f.measured; }},
-    {"computed_value", [](F f) { return csv_number(f.computed_value); }},
-    {"measured_value", [](F f) { return csv_number(f.measured_value); }},
-    {"interval_low", [](F f) { return f.interval ? csv_number(f.interval->low) : ""; }},
-    {"interval_high", [](F f) { return f.interval ? csv_number(f.interval->high) : ""; }},
-    {"verdict", [](F f) { return std::string(f.verdict->name); }},
-    {"reason", [](F f) { return f.reason; }},
-    {"note", [](F f) { return f.statement->note; }},
-    {"text", [](F f) { return f.claim->text; }},
-    {"title", [](F f) { return f.file->title; }},
-    {"document", [](F f) { return f.file->document; }},
-    {"where", [](F f) { return f.claim->place; }},
-    {"quote", [](F f) { return f.claim->quote; }},
-    {"setting", [](F f) { return f.claim->setting; }},
-    {"how", how_checked},
-    {"run", runs_of},
-};
 
 }  // namespace
 
 std::string claims_csv(std::span<const FigureResult> figures) {
-  io::CsvRecord head;
-  for (const Column& column : kCsvColumns) head.emplace_back(column.name);
-  std::string text = io::csv_line(head);
-  for (const FigureResult& figure : figures) {
-    io::CsvRecord fields;
-    for (const Column& column : kCsvColumns) fields.push_back(column.text(figure));
-    text += io::csv_line(fields);
-  }
-  return text;
+  std::vector<results::Row> rows;
+  std::ranges::transform(figures, std::back_inserter(rows), row_of);
+  return results::csv_text(kClaimTable, rows);
 }
 
 }  // namespace kv::claims

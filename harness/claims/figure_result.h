@@ -9,15 +9,14 @@
 
 namespace kv::claims {
 
-// The claim files must outlive it.
+// Claim files must outlive it.
 struct FigureResult : Outcome {
   const ClaimFile* file;
   const Claim* claim;
   const Statement* statement;
 };
 
-// claims.csv: everything that reports show, so that they need no claim file. The columns `how` and `run` are for readers who
-// want to check a figure again: the expressions with what their names stand for, and the sweep configs that they need.
+// The text of claims.csv: kClaimTable.
 std::string claims_csv(std::span<const FigureResult> figures);
 
 }  // namespace kv::claims

@@ -24,7 +24,7 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
+#include "harness/results/table.h"
 
 extern char** environ;
 

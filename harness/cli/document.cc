@@ -1,6 +1,7 @@
 #include "harness/cli/document.h"
 
 #include <filesystem>
+#include <limits>
 #include <stdexcept>
 
 #include "harness/cli/terminal.h"

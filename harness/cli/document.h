@@ -1,14 +1,14 @@
-// Where the tables of a command go, and in which format.
+// The destination and format of a command's tables.
 #pragma once
 
-#include <limits>
+#include <algorithm>
+#include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
-#include "harness/results/csv.h"
+#include "harness/results/table.h"
 
 namespace kv::cli {
 
@@ -19,41 +19,40 @@ struct TableOutput {
 
   io::Units shown_units() const { return units == "decimal" ? io::Units::kDecimal : io::Units::kBinary; }
   std::string chosen_format() const;
-  // A text table in that format, which is not csv.
+  // The table in the chosen format, which is not csv.
   std::string shown(const io::TextTable& table) const;
-  // Throws std::invalid_argument where `out` is there already.
+  // Throws std::invalid_argument if `out` exists.
   void refuse_existing() const;
-  // Writes the file, if one was asked for. Returns what is to be printed.
+  // Writes `out`, if it is set. Returns the text to print.
   std::string deliver(const std::string& text) const;
 };
 
-// "16GB (14.9 GiB)": as it was written, and in the tables' units where they are others.
+// "16GB (14.9 GiB)": the user's text, and the tables' unit in brackets if it differs.
 std::string with_units(const std::string& text, int64_t bytes, io::Units units);
 
-// Tables one after the other, in the format that was asked for. In CSV they are one.
-template <class Row>
+// Tables one after the other in the chosen format. In CSV they are one table.
 class Document {
  public:
-  Document(const TableOutput& output, const results::Schema<Row>& schema)
-      : output_(output), schema_(schema) {}
+  Document(const TableOutput& output, const results::Table& columns) : output_(output), columns_(columns) {}
 
+  // results_of(table) gives the rows for CSV, text_table(table, units) the table for the other formats.
   template <class Table>
   void add(const Table& table) {
     if (is_csv()) {
-      for (Row& row : results_of(table)) rows_.push_back(std::move(row));
+      std::ranges::move(results_of(table), std::back_inserter(rows_));
       return;
     }
     if (!text_.empty()) text_ += "\n";
     text_ += output_.shown(text_table(table, output_.shown_units()));
   }
-  std::string text() const { return is_csv() ? results::csv_text(schema_, rows_) : text_; }
+  std::string text() const { return is_csv() ? results::csv_text(columns_, rows_) : text_; }
 
  private:
   bool is_csv() const { return output_.chosen_format() == "csv"; }
 
   const TableOutput& output_;
-  const results::Schema<Row>& schema_;
-  std::vector<Row> rows_;
+  const results::Table& columns_;
+  std::vector<results::Row> rows_;
   std::string text_;
 };
 

@@ -12,15 +12,16 @@
 #include "harness/experiments/written_columns.h"
 #include "harness/io/paths.h"
 #include "harness/io/token_count.h"
+#include "harness/planner/plan_columns.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
-#include "harness/results/csv.h"
+#include "harness/results/table.h"
 #include "harness/tables/fit_table.h"
 
 namespace kv::cli {
 namespace {
 
-// "read_gbps=1008,flops=165e12,link_gbps=25", as a machine's data sheet has it.
+// Parses the rates of a data sheet: "read_gbps=1008,flops=165e12,link_gbps=25".
 planner::Device parse_device(const std::string& text) {
   planner::Device device;
   std::stringstream parts(text);
@@ -133,7 +134,7 @@ std::string run_plan(const PlanOptions& o) {
     results::write_whole(o.hit_curve,
                          results::csv_text(planner::kHitCurve, hit_curve(table.facts, table.open)));
   }
-  Document document(o.output, planner::plan_schema());
+  Document document(o.output, planner::kPlan);
   document.add(table);
   return o.output.deliver(document.text());
 }

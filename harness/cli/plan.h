@@ -1,4 +1,4 @@
-// `kvlab plan`: which caches serve a trace of requests, or a number of users, in a machine's memory.
+// `kvlab plan`: the caches that serve a trace of requests, or a number of users, in a machine's memory.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PlanOptions {
   TableOutput output;
 };
 
-// Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where a file cannot be written.
+// Returns the text to print. Throws std::invalid_argument, or std::runtime_error if a file cannot be written.
 std::string run_plan(const PlanOptions& options);
 
 }  // namespace kv::cli

@@ -12,6 +12,7 @@
 #include "harness/tables/fit_table.h"
 #include "harness/tables/memory_table.h"
 #include "harness/tables/model_memory.h"
+#include "harness/tables/table_columns.h"
 
 namespace kv::cli {
 namespace {
@@ -46,7 +47,7 @@ std::vector<int64_t> parse_lengths(const std::string& text) {
   return lengths;
 }
 
-// Where nobody asks for others, lengths end with the tokens that the model was trained for.
+// Default lengths end with the trained context.
 int64_t last_length(const config::Geometry& g) {
   constexpr int64_t kUsual = 131072;
   return g.max_positions > 0 ? std::min(g.max_positions, tables::kMostTokens) : kUsual;
@@ -69,7 +70,7 @@ std::vector<int64_t> fit_lengths(const config::Geometry& g) {
 }
 
 std::string growth(const TablesOptions& options, const std::vector<config::Geometry>& models) {
-  Document document(options.output, tables::memory_schema());
+  Document document(options.output, tables::kMemoryTable);
   const int64_t measured_up_to = io::parse_bytes(options.measure, "--measure");
   Progress progress(/*quiet=*/!isatty(STDERR_FILENO));
   for (const config::Geometry& geometry : models) {
@@ -104,14 +105,14 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
   }
 }
 
-// Where nobody asks for others: with room in files, caches that use it as well.
+// With --disk the default variants include tiered caches, which use it.
 std::string fit_variants(const TablesOptions& options) {
   if (options.disk.empty() || options.variants != TablesOptions().variants) return options.variants;
   return options.variants + "; tiered/f16; tiered(warm_codec=q8_0,disk_codec=q4_0)/f16";
 }
 
 std::string fits(const TablesOptions& options, const std::vector<config::Geometry>& models) {
-  Document document(options.output, tables::fit_schema());
+  Document document(options.output, tables::kFitTable);
   const io::Units units = options.output.shown_units();
   const int64_t budget = io::parse_bytes(options.budget, "--budget");
   for (const config::Geometry& geometry : models) {

@@ -20,8 +20,8 @@
 #include "harness/memory/run_context.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
+#include "harness/results/table.h"
 #include "variants/model_cache/layer_groups.h"
 
 namespace kv::cluster {

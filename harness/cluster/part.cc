@@ -12,8 +12,8 @@
 #include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
 #include "harness/results/results_folder.h"
+#include "harness/results/table.h"
 
 namespace kv::cluster {
 namespace {

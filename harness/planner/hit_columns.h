@@ -18,5 +18,6 @@ inline constexpr results::NumberColumn kHitRateAtAny{
     "hit_rate_at_any", "1", "in a cache without limit: (blocks - distinct) / blocks"};
 inline constexpr auto kHitColumns =
     results::column_list(kBlockTokens, kCapacityBlocks, kHitRate, kBeladyHitRate, kHitRateAtAny);
+inline const results::Table kHitCurve{"the hit-rate curve", {kHitColumns.begin(), kHitColumns.end()}};
 
 }  // namespace kv::planner

@@ -1,9 +1,10 @@
-// A plan on the terminal: its columns, its table and the sentence that answers.
+// A plan as text: its table and the sentence that answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "harness/math/stats.h"
+#include "harness/planner/plan_columns.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/tables/fit_table.h"
 
@@ -46,67 +47,68 @@ std::string load_of(const PlanTable& t) {
   return tables::grouped(t.users) + " users of " + tables::grouped(t.context) + " tokens";
 }
 
-std::string perplexity(const PlanResult& r, const char* unknown) {
-  return r.perplexity_change ? fixed(100.0 * *r.perplexity_change, "%+.2f %%") : unknown;
+std::string perplexity(const results::Row& r, const char* unknown) {
+  return r[kPerplexityChange] ? fixed(100.0 * *r[kPerplexityChange], "%+.2f %%") : unknown;
 }
 
-std::string quality_of(const PlanResult& r) {
-  if (!r.perplexity_change) return "Quality is unknown here";
+std::string quality_of(const results::Row& r) {
+  if (!r[kPerplexityChange]) return "Quality is unknown here";
   return "Perplexity with it changes by " + perplexity(r, "") + " (" +
-         fixed(100.0 * r.perplexity_change_ci_low.value_or(NAN), "%.2f") + " to " +
-         fixed(100.0 * r.perplexity_change_ci_high.value_or(NAN), "%.2f") + ") in " + r.quality_from;
+         fixed(100.0 * r[kPerplexityChangeCiLow].value_or(NAN), "%.2f") + " to " +
+         fixed(100.0 * r[kPerplexityChangeCiHigh].value_or(NAN), "%.2f") + ") in " + r[kQualityFrom];
 }
 
-// The sentence. `rows` are in order: those that serve all first.
-std::string answer(const PlanTable& t, const std::vector<PlanResult>& rows, io::Units units) {
+// The sentence that answers. `rows` begin with those that serve all requests.
+std::string answer(const PlanTable& t, const std::vector<results::Row>& rows, io::Units units) {
   const auto fits =
-      std::count_if(rows.begin(), rows.end(), [](const PlanResult& r) { return r.status == "fits"; });
+      std::count_if(rows.begin(), rows.end(), [](const results::Row& r) { return r[kPlanStatus] == "fits"; });
   const std::string begin = t.geometry.name + " in " + t.memory_text + ": ";
   if (fits == 0) return begin + "none of these serves " + load_of(t) + ".";
-  const PlanResult& first = rows.front();
+  const results::Row& first = rows.front();
   std::string text = begin + std::to_string(fits) + " of " + std::to_string(rows.size()) + " serve" +
                      (fits == 1 ? "s " : " ") + load_of(t) + "; with the least memory a sequence " +
-                     first.variant + ", " + io::human_bytes(*first.held_bytes, units);
-  if (first.users_peak)
-    text += " for up to " + count(first.users_peak) + " at once (median " + count(first.users_p50) + "), " +
-            fixed(*first.preemptions_per_1000, "%.0f") + " preemptions per 1,000 requests, p99 wait " +
-            seconds(first.wait_p99_s);
-  // A little longer is the last requests' own time.
-  if (first.seconds && *first.seconds > 1.1 * t.facts.seconds + 60.0)
-    text += "; but it falls behind, and needs " + seconds(first.seconds) + " for what comes in " +
+                     first[results::kVariant] + ", " + io::human_bytes(*first[kHeldBytes], units);
+  if (first[kUsersPeak])
+    text += " for up to " + count(first[kUsersPeak]) + " at once (median " + count(first[kUsersP50]) + "), " +
+            fixed(*first[kPreemptionsPer1000], "%.0f") + " preemptions per 1,000 requests, p99 wait " +
+            seconds(first[kWaitP99S]);
+  // The last requests' own time explains a small excess.
+  if (first[kSeconds] && *first[kSeconds] > 1.1 * t.facts.seconds + 60.0)
+    text += "; but it falls behind, and needs " + seconds(first[kSeconds]) + " for what comes in " +
             seconds(t.facts.seconds);
-  if (first.users_most) text += ", with room for " + count(first.users_most);
+  if (first[kUsersMost]) text += ", with room for " + count(first[kUsersMost]);
   return text + ". " + quality_of(first) +
          (t.device_text.empty() ? "." : ", and times are assumed: a machine of " + t.device_text + ".");
 }
 
-io::TextTable::Row shown(const PlanTable& table, const PlanResult& r, io::Units units, io::TextTable& text) {
+io::TextTable::Row shown(const PlanTable& table, const results::Row& r, io::Units units,
+                         io::TextTable& text) {
   const bool trace = !table.trace.empty();
-  const std::string held = r.held_bytes ? io::human_bytes(*r.held_bytes, units) : "-";
-  const std::string mark = r.reason.empty() ? "" : text.footnote(r.reason);
-  std::vector<io::TextTable::Field> fields{{r.status, mark}, {held}};
+  const std::string held = r[kHeldBytes] ? io::human_bytes(*r[kHeldBytes], units) : "-";
+  const std::string mark = r[results::kReason].empty() ? "" : text.footnote(r[results::kReason]);
+  std::vector<io::TextTable::Field> fields{{r[kPlanStatus], mark}, {held}};
   if (!table.quality.name().empty()) fields.push_back({perplexity(r, "unknown")});
   if (!trace) {
-    fields.insert(fields.end(), {{count(r.users_most)}, {milliseconds(r.tpot_p50_ms)}});
-    return {r.variant, fields};
+    fields.insert(fields.end(), {{count(r[kUsersMost])}, {milliseconds(r[kTpotP50Ms])}});
+    return {r[results::kVariant], fields};
   }
-  const auto per_1000 = r.preemptions_per_1000 ? fixed(*r.preemptions_per_1000, "%.1f") : "-";
-  fields.insert(fields.end(), {{count(r.users_p50)},
-                               {count(r.users_peak)},
-                               {percent(r.slack_share)},
+  const auto per_1000 = r[kPreemptionsPer1000] ? fixed(*r[kPreemptionsPer1000], "%.1f") : "-";
+  fields.insert(fields.end(), {{count(r[kUsersP50])},
+                               {count(r[kUsersPeak])},
+                               {percent(r[kSlackShare])},
                                {per_1000},
-                               {count(r.refused)},
-                               {percent(r.hit_rate)},
-                               {seconds(r.wait_p99_s)},
-                               {seconds(r.ttft_p99_s)},
-                               {milliseconds(r.tpot_p99_ms)}});
-  return {r.variant, fields};
+                               {count(r[kRefused])},
+                               {percent(r[kHitRate])},
+                               {seconds(r[kWaitP99S])},
+                               {seconds(r[kTtftP99S])},
+                               {milliseconds(r[kTpotP99Ms])}});
+  return {r[results::kVariant], fields};
 }
 
 }  // namespace
 
 io::TextTable text_table(const PlanTable& table, io::Units units) {
-  const std::vector<PlanResult> rows = results_of(table);
+  const std::vector<results::Row> rows = results_of(table);
   const bool trace = !table.trace.empty();
   io::TextTable text;
   text.title = answer(table, rows, units);
@@ -128,7 +130,7 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
                                          {"per token", "p99"}});
   else
     text.heads.insert(text.heads.end(), {{"room for", "users"}, {"per token"}});
-  for (const PlanResult& row : rows) text.rows.push_back(shown(table, row, units, text));
+  for (const results::Row& row : rows) text.rows.push_back(shown(table, row, units, text));
   text.notes.push_back(
       {"",
        trace
@@ -145,51 +147,6 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
                  ", against an f32 cache that keeps all, whatever the placement, which changes no bit; "
                  "of that run's model and text. Unknown: it has none."});
   return text;
-}
-
-const results::Schema<PlanResult>& plan_schema() {
-  using F = PlanResult;
-  static const results::Schema<F> schema(
-      "the plan",
-      {{"model", "", &F::model, "whose geometry it is"},
-       {"variant", "", &F::variant, "canonical spec"},
-       {"status", "", &F::status, "fits; refuses: some requests; too_large: for so many users; unsupported"},
-       {"reason", "", &F::reason, "why it is unsupported"},
-       {"trace", "", &F::trace, "the requests' file; empty for users of one context"},
-       {"memory_bytes", "bytes", &F::memory_bytes, "of the machine"},
-       {"weights_bytes", "bytes", &F::weights_bytes, "of that"},
-       {"room_bytes", "bytes", &F::room_bytes, "what is left for caches"},
-       {"held_bytes", "bytes", &F::held_bytes, "of sequences, at the peak; slack and tables included"},
-       {"bytes_from", "", &F::bytes_from, "computed: by allocators without rows, or by the closed form"},
-       {"requests", "", &F::requests, "that came"},
-       {"refused", "", &F::refused, "of these, that would not fit alone"},
-       {"users_p50", "", &F::users_p50, "sequences that ran at once, median over the time in which any did"},
-       {"users_peak", "", &F::users_peak, "and the most"},
-       {"users_most", "", &F::users_most, "of one context, for which there is room"},
-       {"pool_blocks", "", &F::pool_blocks, "of paged groups, all layers"},
-       {"slack_share", "1", &F::slack_share, "of the bytes held, what is no filled row; mean over time"},
-       {"preemptions_per_1000", "", &F::preemptions_per_1000, "requests"},
-       {"recomputed_share", "1", &F::recomputed_share,
-        "rows dropped and computed again / tokens of all requests"},
-       {"hit_rate", "1", &F::hit_rate,
-        "of a prefix cache of room_bytes, least recently used, one request after another"},
-       {"hit_rate_at_any", "1", &F::hit_rate_at_any, "of one without limit"},
-       {"perplexity_change", "1", &F::perplexity_change, "perplexity / that with a full f32 cache - 1"},
-       {"perplexity_change_ci_low", "1", &F::perplexity_change_ci_low, "its 95 % interval"},
-       {"perplexity_change_ci_high", "1", &F::perplexity_change_ci_high, "its upper end"},
-       {"quality_from", "", &F::quality_from,
-        "whose perplexity: a run, its model and context; unknown: it has no such codec and retention; empty: "
-        "not asked"},
-       {"times_from", "", &F::times_from, "assumed: the roofline of the stated machine; empty: no times"},
-       {"wait_p99_s", "s", &F::wait_p99_s, "from arrival to admission"},
-       {"ttft_p50_s", "s", &F::ttft_p50_s, "from arrival to the first token"},
-       {"ttft_p99_s", "s", &F::ttft_p99_s, "likewise"},
-       {"tpot_p50_ms", "ms", &F::tpot_p50_ms,
-        "of each further token, mean of a request; of users: of a step"},
-       {"tpot_p99_ms", "ms", &F::tpot_p99_ms, "likewise"},
-       {"seconds", "s", &F::seconds, "until the last answer"},
-       {"tokens_per_s", "tokens/s", &F::tokens_per_s, "generated"}});
-  return schema;
 }
 
 }  // namespace kv::planner

@@ -5,6 +5,7 @@
 
 #include "harness/math/stats.h"
 #include "harness/measure/prediction_columns.h"
+#include "harness/planner/plan_columns.h"
 #include "harness/tables/fit_table.h"
 #include "harness/tables/model_memory.h"
 
@@ -15,58 +16,58 @@ double share(int64_t part, int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
 }
 
-PlanResult row_of(const PlanTable& table, const LayerSpecs& spec) {
-  PlanResult row;
-  row.model = table.geometry.name;
-  row.variant = spec.print();
-  row.trace = table.trace;
-  row.memory_bytes = table.memory_bytes;
-  row.weights_bytes = table.weights_bytes;
-  row.room_bytes = table.memory_bytes - table.weights_bytes;
-  row.bytes_from = "computed";
+results::Row row_of(const PlanTable& table, const LayerSpecs& spec) {
+  results::Row row;
+  row[tables::kModel] = table.geometry.name;
+  row[results::kVariant] = spec.print();
+  row[kTrace] = table.trace;
+  row[kMemoryBytes] = table.memory_bytes;
+  row[tables::kWeightsBytes] = table.weights_bytes;
+  row[kRoomBytes] = table.memory_bytes - table.weights_bytes;
+  row[kBytesFrom] = "computed";
   if (table.quality.name().empty()) return row;
   const results::Row* cell = table.quality.find(spec);
-  row.quality_from =
+  row[kQualityFrom] =
       cell ? table.quality.name() + ": " + table.quality.setting(*cell, table.geometry) : "unknown";
   if (!cell) return row;
   const auto change = [](const results::Number& loss) {
     return loss ? results::Number(std::expm1(*loss)) : results::Number();
   };
-  row.perplexity_change = change((*cell)[measure::kLossChange]);
-  row.perplexity_change_ci_low = change((*cell)[measure::kLossChangeCiLow]);
-  row.perplexity_change_ci_high = change((*cell)[measure::kLossChangeCiHigh]);
+  row[kPerplexityChange] = change((*cell)[measure::kLossChange]);
+  row[kPerplexityChangeCiLow] = change((*cell)[measure::kLossChangeCiLow]);
+  row[kPerplexityChangeCiHigh] = change((*cell)[measure::kLossChangeCiHigh]);
   return row;
 }
 
-void set_hit_rate(const PlanTable& table, const RowAllocator& rows, PlanResult& row) {
+void set_hit_rate(const PlanTable& table, const RowAllocator& rows, results::Row& row) {
   if (table.facts.hits.empty()) return;
   const HitRates& hits = table.facts.hits.front();
   const double block = rows.payload_bytes(table.facts.block_tokens.front());
-  row.hit_rate =
+  row[kHitRate] =
       share(hits.hits(static_cast<int64_t>(static_cast<double>(rows.room_bytes()) / block)), hits.blocks());
-  row.hit_rate_at_any = share(hits.hits_at_any(), hits.blocks());
+  row[kHitRateAtAny] = share(hits.hits_at_any(), hits.blocks());
 }
 
-void set_times(const ReplayResult& result, PlanResult& row) {
-  row.times_from = "assumed";
-  row.seconds = result.seconds;
-  if (result.seconds > 0.0) row.tokens_per_s = static_cast<double>(result.generated_tokens) / result.seconds;
+void set_times(const ReplayResult& result, results::Row& row) {
+  row[kPlanTimesFrom] = "assumed";
+  row[kSeconds] = result.seconds;
+  if (result.seconds > 0.0) row[kTokensPerS] = static_cast<double>(result.generated_tokens) / result.seconds;
   if (result.ttft_s.empty()) return;
-  row.wait_p99_s = math::percentile(result.wait_s, 99.0);
-  row.ttft_p50_s = math::percentile(result.ttft_s, 50.0);
-  row.ttft_p99_s = math::percentile(result.ttft_s, 99.0);
+  row[kWaitP99S] = math::percentile(result.wait_s, 99.0);
+  row[kTtftP50S] = math::percentile(result.ttft_s, 50.0);
+  row[kTtftP99S] = math::percentile(result.ttft_s, 99.0);
   if (result.tpot_s.empty()) return;
-  row.tpot_p50_ms = 1e3 * math::percentile(result.tpot_s, 50.0);
-  row.tpot_p99_ms = 1e3 * math::percentile(result.tpot_s, 99.0);
+  row[kTpotP50Ms] = 1e3 * math::percentile(result.tpot_s, 50.0);
+  row[kTpotP99Ms] = 1e3 * math::percentile(result.tpot_s, 99.0);
 }
 
-PlanResult replayed(const PlanTable& table, const LayerSpecs& spec) {
-  PlanResult row = row_of(table, spec);
+results::Row replayed(const PlanTable& table, const LayerSpecs& spec) {
+  results::Row row = row_of(table, spec);
   const Room room = room_of(table.geometry, table.memory_bytes - table.weights_bytes, table.facts.typical,
                             table.scheduler.max_running);
-  row.reason = RowAllocator::unsupported(table.geometry, spec, room);
-  if (!row.reason.empty()) {
-    row.status = "unsupported";
+  row[results::kReason] = RowAllocator::unsupported(table.geometry, spec, room);
+  if (!row[results::kReason].empty()) {
+    row[kPlanStatus] = "unsupported";
     return row;
   }
   RowAllocator rows(table.geometry, spec, room);
@@ -74,46 +75,45 @@ PlanResult replayed(const PlanTable& table, const LayerSpecs& spec) {
   const ReplayResult result =
       replay([&](io::Request& request) { return source.next(request); }, rows,
              StepTime(table.geometry, table.weights_bytes, table.device), table.scheduler);
-  row.requests = result.requests;
-  row.refused = result.refused;
-  row.status = result.refused == 0 ? "fits" : "refuses";
+  row[kRequests] = result.requests;
+  row[kRefused] = result.refused;
+  row[kPlanStatus] = result.refused == 0 ? "fits" : "refuses";
   set_times(result, row);
   if (result.refused == result.requests) return row;
-  row.users_p50 = result.running_percentile(50.0);
-  row.users_peak = result.peak_running();
-  if (rows.pool_blocks() > 0) row.pool_blocks = rows.pool_blocks();
-  row.held_bytes = result.peak_held_bytes;
-  row.slack_share = result.slack_share;
-  row.preemptions_per_1000 = 1e3 * share(result.preemptions, result.requests);
-  row.recomputed_share = share(result.recomputed_tokens, result.prompt_tokens + result.generated_tokens);
+  row[kUsersP50] = result.running_percentile(50.0);
+  row[kUsersPeak] = result.peak_running();
+  if (rows.pool_blocks() > 0) row[kPoolBlocks] = rows.pool_blocks();
+  row[kHeldBytes] = result.peak_held_bytes;
+  row[kSlackShare] = result.slack_share;
+  row[kPreemptionsPer1000] = 1e3 * share(result.preemptions, result.requests);
+  row[kRecomputedShare] = share(result.recomputed_tokens, result.prompt_tokens + result.generated_tokens);
   set_hit_rate(table, rows, row);
   return row;
 }
 
-// By the closed form: how many users of so many tokens there is room for.
-PlanResult counted(const PlanTable& table, const LayerSpecs& spec) {
-  PlanResult row = row_of(table, spec);
+// Counts the users of `context` tokens that fit, by the closed form.
+results::Row counted(const PlanTable& table, const LayerSpecs& spec) {
+  results::Row row = row_of(table, spec);
   const tables::ModelMemory memory(table.geometry, spec, {table.context, static_cast<int>(table.users)});
-  row.reason = memory.unsupported();
-  if (!row.reason.empty()) {
-    row.status = "unsupported";
+  row[results::kReason] = memory.unsupported();
+  if (!row[results::kReason].empty()) {
+    row[kPlanStatus] = "unsupported";
     return row;
   }
-  row.held_bytes = memory.predicted_bytes();
-  row.users_most = tables::largest_batch(table.geometry, spec, table.context, {*row.room_bytes}).most;
-  row.status = *row.users_most >= table.users ? "fits" : "too_large";
+  row[kHeldBytes] = memory.predicted_bytes();
+  row[kUsersMost] = tables::largest_batch(table.geometry, spec, table.context, {*row[kRoomBytes]}).most;
+  row[kPlanStatus] = *row[kUsersMost] >= table.users ? "fits" : "too_large";
   if (table.device.read_gbps == 0.0) return row;
-  // One token of each user.
-  // A pool's tables take memory and time, so it is no larger than twice what these users hold.
+  // A pool's tables take memory and time, so the pool has no more than twice the bytes of these users.
   const RowAllocator rows(
       table.geometry, spec,
-      {.bytes = 2 * *row.held_bytes, .max_tokens = table.context, .typical_tokens = table.context});
-  StepWork work{.tokens = table.users};
+      {.bytes = 2 * *row[kHeldBytes], .max_tokens = table.context, .typical_tokens = table.context});
+  StepWork work{.tokens = table.users};  // one token of each user
   for (const RowAllocator::Kept& kept : rows.kept())
     work.pairs += static_cast<double>(table.users * kept.layers * std::min(table.context, kept.most_rows));
   work.kv_bytes = static_cast<double>(table.users) * rows.payload_bytes(table.context);
-  row.times_from = "assumed";
-  row.tpot_p50_ms = 1e3 * StepTime(table.geometry, table.weights_bytes, table.device).seconds(work);
+  row[kPlanTimesFrom] = "assumed";
+  row[kTpotP50Ms] = 1e3 * StepTime(table.geometry, table.weights_bytes, table.device).seconds(work);
   return row;
 }
 
@@ -128,17 +128,19 @@ Room room_of(const config::Geometry& geometry, int64_t room_bytes, int64_t typic
           .max_sequences = max_sequences};
 }
 
-std::vector<PlanResult> results_of(const PlanTable& table) {
-  std::vector<PlanResult> rows;
+std::vector<results::Row> results_of(const PlanTable& table) {
+  std::vector<results::Row> rows;
   for (const LayerSpecs& spec : table.variants)
     rows.push_back(table.trace.empty() ? counted(table, spec) : replayed(table, spec));
-  // A cache that is full holds as much as any other, for fewer at once.
-  const auto bytes_each = [](const PlanResult& row) {
-    const int64_t sequences = std::max<int64_t>(row.users_peak.value_or(1), 1);
-    return static_cast<double>(row.held_bytes.value_or(0)) / static_cast<double>(sequences);
+  // Full caches hold equal bytes, so bytes a sequence rank them.
+  const auto bytes_each = [](const results::Row& row) {
+    const int64_t sequences = std::max<int64_t>(row[kUsersPeak].value_or(1), 1);
+    return static_cast<double>(row[kHeldBytes].value_or(0)) / static_cast<double>(sequences);
   };
-  const auto rank = [](const PlanResult& row) { return row.status == "fits" ? 0 : row.held_bytes ? 1 : 2; };
-  std::stable_sort(rows.begin(), rows.end(), [&](const PlanResult& a, const PlanResult& b) {
+  const auto rank = [](const results::Row& row) {
+    return row[kPlanStatus] == "fits" ? 0 : row[kHeldBytes] ? 1 : 2;
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](const results::Row& a, const results::Row& b) {
     if (rank(a) != rank(b)) return rank(a) < rank(b);
     return bytes_each(a) < bytes_each(b);
   });

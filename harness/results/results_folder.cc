@@ -12,7 +12,7 @@
 #include "harness/io/json.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
+#include "harness/results/table.h"
 
 namespace kv::results {
 namespace {

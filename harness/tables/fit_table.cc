@@ -7,14 +7,15 @@
 #include "harness/io/text.h"
 #include "harness/tables/memory_table.h"
 #include "harness/tables/model_memory.h"
+#include "harness/tables/table_columns.h"
 
 namespace kv::tables {
 namespace {
 
 using Try = std::function<ModelMemory(int64_t)>;  // the cache of so many tokens or sequences
 
-// The largest n for which the cache holds no more than `bytes`. Caches never shrink as n grows, and what is
-// unsupported stays so.
+// The largest n for which the cache fits into `room`. Caches never shrink as n grows, and an unsupported n has no supported
+// one above it.
 Fit largest(int64_t most, const Room& room, const Try& cache) {
   const auto fits = [&](int64_t n) {
     const ModelMemory c = cache(n);
@@ -58,24 +59,24 @@ std::string weights_sentence(const FitTable& table, io::Units units) {
                    : "and nothing remains for caches.");
 }
 
-FitResult result_of(const FitTable& table, const LayerSpecs& spec, const Fit& fit, int64_t most) {
-  FitResult row;
-  row.model = table.geometry.name;
-  row.variant = spec.print();
-  row.budget_bytes = table.budget_bytes;
-  if (table.weights_bytes) row.weights_bytes = *table.weights_bytes;
-  row.weights_from = table.weights_from;
-  row.status = fit.most == 0 ? "none" : fit.most == most ? "unbounded" : "fits";
-  row.reason = fit.reason;
-  row.bytes = fit.bytes;
-  if (table.disk_bytes) row.disk_budget_bytes = *table.disk_bytes;
-  row.bytes_hot = fit.tiers.hot;
-  row.bytes_warm = fit.tiers.warm;
-  row.bytes_disk = fit.tiers.disk;
+results::Row result_of(const FitTable& table, const LayerSpecs& spec, const Fit& fit, int64_t most) {
+  results::Row row;
+  row[kModel] = table.geometry.name;
+  row[results::kVariant] = spec.print();
+  row[kBudgetBytes] = table.budget_bytes;
+  if (table.weights_bytes) row[kWeightsBytes] = *table.weights_bytes;
+  row[kWeightsFrom] = table.weights_from;
+  row[kFitStatus] = fit.most == 0 ? "none" : fit.most == most ? "unbounded" : "fits";
+  row[results::kReason] = fit.reason;
+  row[kBytes] = fit.bytes;
+  if (table.disk_bytes) row[kDiskBudgetBytes] = *table.disk_bytes;
+  row[kBytesHot] = fit.tiers.hot;
+  row[kBytesWarm] = fit.tiers.warm;
+  row[kBytesDisk] = fit.tiers.disk;
   return row;
 }
 
-// Beyond the tokens that the model was trained for, the figure is marked, not cut: a model can be extended.
+// A context beyond the trained one is marked, not cut: a model can be extended.
 io::TextTable::Field context_field(const FitTable& table, const Fit& fit, io::TextTable& text) {
   io::TextTable::Field shown = field(fit, kMostTokens, text);
   const int64_t trained = table.geometry.max_positions;
@@ -144,45 +145,21 @@ io::TextTable text_table(const FitTable& table, io::Units units) {
   return text;
 }
 
-const results::Schema<FitResult>& fit_schema() {
-  using F = FitResult;
-  static const results::Schema<F> schema(
-      "the budget table",
-      {{"model", "", &F::model, "whose geometry it is"},
-       {"variant", "", &F::variant, "canonical spec"},
-       {"budget_bytes", "bytes", &F::budget_bytes, "of weights and caches"},
-       {"weights_bytes", "bytes", &F::weights_bytes, "empty where they are not known, and so not counted"},
-       {"weights_from", "", &F::weights_from,
-        "given (--weights), stated (in the model's file) or computed (from the shapes there)"},
-       {"asked", "", &F::asked, "longest_context or largest_batch"},
-       {"seq_len", "tokens", &F::seq_len, "of each sequence"},
-       {"batch", "", &F::batch, "sequences"},
-       {"status", "", &F::status, "fits; unbounded: at least this many; none: not even one"},
-       {"reason", "", &F::reason, "why more is not possible, if it is not for want of memory"},
-       {"bytes", "bytes", &F::bytes, "of the caches then, in memory"},
-       {"disk_budget_bytes", "bytes", &F::disk_budget_bytes, "of files; empty: any number"},
-       {"bytes_hot", "bytes", &F::bytes_hot,
-        "of the caches then: in the memory that rows are stored in first"},
-       {"bytes_warm", "bytes", &F::bytes_warm, "in the second pool of memory"},
-       {"bytes_disk", "bytes", &F::bytes_disk, "in files"}});
-  return schema;
-}
-
-std::vector<FitResult> results_of(const FitTable& table) {
-  std::vector<FitResult> rows;
+std::vector<results::Row> results_of(const FitTable& table) {
+  std::vector<results::Row> rows;
   const Room left = left_for_caches(table);
   for (const LayerSpecs& spec : table.variants) {
     const Fit context = longest_context(table.geometry, spec, table.batch, left);
-    FitResult& longest = rows.emplace_back(result_of(table, spec, context, kMostTokens));
-    longest.asked = "longest_context";
-    longest.seq_len = context.most;
-    longest.batch = table.batch;
+    results::Row& longest = rows.emplace_back(result_of(table, spec, context, kMostTokens));
+    longest[kAsked] = "longest_context";
+    longest[kSeqLen] = context.most;
+    longest[results::kBatch] = table.batch;
     for (const int64_t tokens : table.lengths) {
       const Fit batch = largest_batch(table.geometry, spec, tokens, left);
-      FitResult& most = rows.emplace_back(result_of(table, spec, batch, kMostSequences));
-      most.asked = "largest_batch";
-      most.seq_len = tokens;
-      most.batch = batch.most;
+      results::Row& most = rows.emplace_back(result_of(table, spec, batch, kMostSequences));
+      most[kAsked] = "largest_batch";
+      most[kSeqLen] = tokens;
+      most[results::kBatch] = batch.most;
     }
   }
   return rows;

@@ -1,4 +1,4 @@
-// Caches that fit into a budget of memory: the longest context and the largest batch of each variant.
+// The budget table: the longest context and the largest batch of each variant whose caches fit into a budget of memory.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
-#include "harness/results/schema.h"
+#include "harness/results/row.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::tables {
@@ -31,7 +31,7 @@ struct Room {
   int64_t disk_bytes = INT64_MAX;  // in files
 };
 
-// The most tokens for which `batch` sequences' caches have room; the most sequences of `tokens` tokens. By the closed
+// The most tokens for which `batch` sequences' caches have room, and the most sequences of `tokens` tokens, by the closed
 // form.
 Fit longest_context(const config::Geometry& geometry, const LayerSpecs& spec, int batch, const Room& room);
 Fit largest_batch(const config::Geometry& geometry, const LayerSpecs& spec, int64_t tokens, const Room& room);
@@ -42,10 +42,10 @@ struct FitTable {
   std::vector<int64_t> lengths;  // tokens
   int batch = 1;
   int64_t budget_bytes = 0;
-  std::optional<int64_t> weights_bytes = {};  // that take part of the budget, if they are known
-  std::string budget_text, weights_text;      // in the words of the user
-  std::string weights_from = {};              // see FitResult::weights_from
-  std::optional<int64_t> disk_bytes = {};     // that files may take; none: any number
+  std::optional<int64_t> weights_bytes = {};  // part of the budget; none: unknown
+  std::string budget_text, weights_text;      // as the user wrote them
+  std::string weights_from = {};              // see kWeightsFrom
+  std::optional<int64_t> disk_bytes = {};     // limit of files; none: unlimited
   std::string disk_text = {};
 };
 
@@ -54,18 +54,7 @@ std::string grouped(int64_t n);
 
 io::TextTable text_table(const FitTable& table, io::Units units);
 
-// A row of the table as CSV.
-struct FitResult {
-  std::string model, variant;
-  results::Integer budget_bytes, weights_bytes;
-  std::string weights_from;
-  std::string asked;
-  results::Integer seq_len, batch;
-  std::string status, reason;
-  results::Integer bytes;
-  results::Integer disk_budget_bytes, bytes_hot, bytes_warm, bytes_disk;
-};
-const results::Schema<FitResult>& fit_schema();
-std::vector<FitResult> results_of(const FitTable& table);
+// The rows of kFitTable.
+std::vector<results::Row> results_of(const FitTable& table);
 
 }  // namespace kv::tables

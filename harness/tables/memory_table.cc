@@ -6,6 +6,7 @@
 
 #include "harness/memory/machine.h"
 #include "harness/tables/model_memory.h"
+#include "harness/tables/table_columns.h"
 
 namespace kv::tables {
 namespace {
@@ -15,12 +16,12 @@ const char* status_name(MemoryCell::Status status) {
   return kNames[static_cast<size_t>(status)];
 }
 
-// A cache that forgets most of what it is given is small and still takes long to fill. At this much more than
-// the largest cache it is the codecs of 2 bits, at that size, that just pass.
+// Bytes of tokens that may be fed to a cache / bytes of the largest cache to build. A cache that evicts most tokens is small
+// and still slow to fill. Codecs of 2 bits just pass.
 constexpr double kFillingShare = 8.0;
 
 bool worth_building(const ModelMemory& cache, const MemoryCell& cell, int64_t measured_up_to) {
-  // Files would be as large on this machine's disk.
+  // Building a cache writes its files to this machine's disk.
   return cell.bytes + cell.disk_bytes <= measured_up_to &&
          cache.filling_bytes() <= kFillingShare * static_cast<double>(measured_up_to);
 }
@@ -39,12 +40,12 @@ MemoryCell compute_cell(const ModelMemory& cache, int64_t measured_up_to) {
     cache.ledger_bytes();
     cell.status = MemoryCell::Status::kMeasured;
   } catch (const std::bad_alloc&) {
-    // Then it does not fit this machine, and stays computed.
+    // The cache exceeds this machine's memory, so the cell stays computed.
   }
   return cell;
 }
 
-// A note on the context that the model was trained for, if the table reaches it.
+// Notes the trained context if the table reaches it.
 std::string note_on_training(const MemoryTable& table) {
   const int64_t trained = table.geometry.max_positions,
                 longest = *std::max_element(table.lengths.begin(), table.lengths.end());
@@ -141,40 +142,23 @@ io::TextTable text_table(const MemoryTable& table, io::Units units) {
   return text;
 }
 
-const results::Schema<MemoryResult>& memory_schema() {
-  using M = MemoryResult;
-  static const results::Schema<M> schema(
-      "the memory table",
-      {{"model", "", &M::model, "whose geometry it is"},
-       {"batch", "", &M::batch, "sequences"},
-       {"seq_len", "tokens", &M::seq_len, "of each sequence; caches are made for no more"},
-       {"variant", "", &M::variant, "canonical spec"},
-       {"status", "", &M::status,
-        "measured: ledger and closed form agree; computed: closed form only; unsupported"},
-       {"reason", "", &M::reason, "why it is unsupported"},
-       {"bytes", "bytes", &M::bytes, "payload, metadata and slack"},
-       {"bytes_per_token", "bytes", &M::bytes_per_token, "of each token of a sequence"},
-       {"disk_bytes", "bytes", &M::disk_bytes, "in files besides"}});
-  return schema;
-}
-
-std::vector<MemoryResult> results_of(const MemoryTable& table) {
-  std::vector<MemoryResult> rows;
+std::vector<results::Row> results_of(const MemoryTable& table) {
+  std::vector<results::Row> rows;
   for (size_t i = 0; i < table.lengths.size(); ++i) {
     for (size_t j = 0; j < table.variants.size(); ++j) {
       const MemoryCell& cell = table.cells[i][j];
-      MemoryResult& row = rows.emplace_back();
-      row.model = table.geometry.name;
-      row.batch = table.batch;
-      row.seq_len = table.lengths[i];
-      row.variant = table.variants[j].print();
-      row.status = status_name(cell.status);
-      row.reason = cell.reason;
+      results::Row& row = rows.emplace_back();
+      row[kModel] = table.geometry.name;
+      row[results::kBatch] = table.batch;
+      row[kSeqLen] = table.lengths[i];
+      row[results::kVariant] = table.variants[j].print();
+      row[kMemoryStatus] = status_name(cell.status);
+      row[results::kReason] = cell.reason;
       if (cell.status == MemoryCell::Status::kUnsupported) continue;
-      row.bytes = cell.bytes;
-      row.bytes_per_token =
+      row[kBytes] = cell.bytes;
+      row[kBytesPerToken] =
           static_cast<double>(cell.bytes) / (static_cast<double>(table.lengths[i]) * table.batch);
-      row.disk_bytes = cell.disk_bytes;
+      row[kDiskBytes] = cell.disk_bytes;
     }
   }
   return rows;

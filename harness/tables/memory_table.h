@@ -1,4 +1,4 @@
-// How a model's cache grows: bytes by sequence length and variant.
+// The memory table: a model cache's bytes by sequence length and variant.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "harness/config/geometry.h"
 #include "harness/io/bytes.h"
 #include "harness/io/text_table.h"
-#include "harness/results/schema.h"
+#include "harness/results/row.h"
 #include "variants/model_cache/layer_specs.h"
 
 namespace kv::tables {
@@ -31,31 +31,20 @@ struct MemoryTable {
   std::vector<std::vector<MemoryCell>> cells;  // [length][variant]
 };
 
-// Fills `cells`. Each cache of at most `measured_up_to` bytes that can be built is built, filled and counted;
-// std::logic_error if the count is not the closed form's. `progress`: cells done, of how many, and what is
-// next.
+// Fills `cells`. Builds, fills and counts each cache of at most `measured_up_to` bytes that this machine can build; throws
+// std::logic_error if the count differs from the closed form. `progress` gets the cells done, their total and the next one.
 void compute(MemoryTable& table, const std::function<void(int, int, const std::string&)>& progress);
 
-// The stages of a spec, `without` its placement where that is given: "contiguous", "kivi(bits=2)", "ring". A placement
-// alone would not say that it stores f32.
+// The stages of a spec but the placement `without`: "contiguous", "kivi(bits=2)", "ring". The default codec is spelled out
+// as f32.
 std::vector<std::string> stages(const LayerSpecs& spec, const std::string& without = "");
 
-// The placement of several variants that share one, else empty. Said once, it makes tables narrower: one, and not two, in
-// a terminal of 80 columns.
+// The placement of several variants that share one, else empty. A table that names it once fits a terminal of 80 columns.
 std::string common_placement(const std::vector<LayerSpecs>& variants);
 
 io::TextTable text_table(const MemoryTable& table, io::Units units);
 
-// A row of the table as CSV.
-struct MemoryResult {
-  std::string model;
-  results::Integer batch, seq_len;
-  std::string variant, status, reason;
-  results::Integer bytes;
-  results::Number bytes_per_token;
-  results::Integer disk_bytes;
-};
-const results::Schema<MemoryResult>& memory_schema();
-std::vector<MemoryResult> results_of(const MemoryTable& table);
+// The rows of kMemoryTable.
+std::vector<results::Row> results_of(const MemoryTable& table);
 
 }  // namespace kv::tables

@@ -4,12 +4,15 @@
 
 #include <string>
 
-#include "harness/planner/hit_columns.h"
+#include "harness/planner/plan_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
 
 namespace kv::experiments {
 
+using planner::kRoomBytes, planner::kRequests, planner::kRefused, planner::kPoolBlocks,
+    planner::kPreemptionsPer1000, planner::kWaitP99S, planner::kTtftP50S, planner::kTtftP99S,
+    planner::kTpotP50Ms, planner::kTpotP99Ms;
 inline constexpr auto kArrivals =
     results::TextColumn{"arrivals", "",
                         "when requests come: trace, its own times; or drawn: poisson(requests a second), "
@@ -18,7 +21,6 @@ inline constexpr auto kArrivals =
 inline constexpr auto kMachine =
     results::TextColumn{"machine", "", "memory of the machine, as the config has it"}.axis("{} of memory");
 inline constexpr results::IntegerColumn kWeightsHeldBytes{"weights_held_bytes", "bytes", "of that"};
-inline constexpr results::IntegerColumn kRoomBytes{"room_bytes", "bytes", "what is left for caches"};
 inline constexpr auto kStepTokens =
     results::IntegerColumn{"step_tokens", "tokens",
                            "of a step at most: one of each that decodes, the rest prompts"}
@@ -26,7 +28,6 @@ inline constexpr auto kStepTokens =
 inline constexpr auto kPreempt =
     results::TextColumn{"preempt", "", "what becomes of the rows of a sequence that gives up its room"}
         .one_of("recompute swap");
-inline constexpr results::IntegerColumn kRequests{"requests", "", "that came"};
 inline constexpr results::NumberColumn kTraceS{"trace_s", "s", "from the first request to the last"};
 inline constexpr results::IntegerColumn kPromptP50Tokens{"prompt_p50_tokens", "tokens",
                                                          "of the requests, served or not"};
@@ -44,8 +45,6 @@ inline constexpr auto kClusters =
         .one_of("sessions minutes");
 inline constexpr results::IntegerColumn kClusterCount{"cluster_count", "",
                                                       "of these; fewer than 5 give no interval"};
-inline constexpr results::IntegerColumn kRefused{
-    "refused", "", "requests longer than the context, or than the memory alone"};
 inline constexpr results::IntegerColumn kRunningP50{
     "running_p50", "", "sequences that ran at once, median over the time of all steps"};
 inline constexpr results::IntegerColumn kRunningP99{"running_p99", "", "the 99th percentile"};
@@ -53,7 +52,6 @@ inline constexpr results::IntegerColumn kRunningPeak{"running_peak", "", "and th
 inline constexpr results::IntegerColumn kWaitingP50{"waiting_p50", "", "requests that waited, likewise"};
 inline constexpr results::IntegerColumn kWaitingP99{"waiting_p99", "", "the 99th percentile"};
 inline constexpr results::IntegerColumn kWaitingPeak{"waiting_peak", "", "and the most"};
-inline constexpr results::IntegerColumn kPoolBlocks{"pool_blocks", "", "of paged groups, all layers"};
 inline constexpr results::IntegerColumn kHeldPeakBytes{
     "held_peak_bytes", "bytes",
     "of sequences: rows, what is reserved for them, tables and buffers; free blocks left out"};
@@ -70,7 +68,6 @@ inline constexpr results::NumberColumn kFragmentationShare{
     "internal fragmentation: slack_mean_bytes / (slack_mean_bytes + payload_mean_bytes)"};
 inline constexpr results::IntegerColumn kPreemptions{"preemptions", "",
                                                      "how often a sequence gave up its room"};
-inline constexpr results::NumberColumn kPreemptionsPer1000{"preemptions_per_1000", "", "requests"};
 inline constexpr results::IntegerColumn kRecomputedTokens{"recomputed_tokens", "tokens",
                                                           "rows dropped and computed again"};
 inline constexpr results::IntegerColumn kSwappedTokens{"swapped_tokens", "tokens",
@@ -99,25 +96,18 @@ inline constexpr results::NumberColumn kClockAssumedShare{"clock_assumed_share",
 inline constexpr results::NumberColumn kServedS{"served_s", "s", "until the last answer"};
 inline constexpr results::NumberColumn kServedTokensPerS{"served_tokens_per_s", "tokens/s",
                                                          "generated / served_s"};
-inline constexpr results::NumberColumn kWaitP99S{"wait_p99_s", "s", "from arrival to admission"};
 inline constexpr results::NumberColumn kWaitP99SCiLow{"wait_p99_s_ci_low", "s",
                                                       "95 % interval (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kWaitP99SCiHigh{"wait_p99_s_ci_high", "s", "its upper end"};
-inline constexpr results::NumberColumn kTtftP50S{"ttft_p50_s", "s",
-                                                 "from arrival to the first token, median of the requests"};
 inline constexpr results::NumberColumn kTtftP50SCiLow{"ttft_p50_s_ci_low", "s",
                                                       "95 % interval (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kTtftP50SCiHigh{"ttft_p50_s_ci_high", "s", "its upper end"};
-inline constexpr results::NumberColumn kTtftP99S{"ttft_p99_s", "s", "the 99th percentile"};
 inline constexpr results::NumberColumn kTtftP99SCiLow{"ttft_p99_s_ci_low", "s",
                                                       "95 % interval (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kTtftP99SCiHigh{"ttft_p99_s_ci_high", "s", "its upper end"};
-inline constexpr results::NumberColumn kTpotP50Ms{
-    "tpot_p50_ms", "ms", "each further token, mean of a request; median of the requests"};
 inline constexpr results::NumberColumn kTpotP50MsCiLow{"tpot_p50_ms_ci_low", "ms",
                                                        "95 % interval (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kTpotP50MsCiHigh{"tpot_p50_ms_ci_high", "ms", "its upper end"};
-inline constexpr results::NumberColumn kTpotP99Ms{"tpot_p99_ms", "ms", "the 99th percentile"};
 inline constexpr results::NumberColumn kTpotP99MsCiLow{"tpot_p99_ms_ci_low", "ms",
                                                        "95 % interval (bootstrap over clusters)"};
 inline constexpr results::NumberColumn kTpotP99MsCiHigh{"tpot_p99_ms_ci_high", "ms", "its upper end"};

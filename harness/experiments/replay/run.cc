@@ -21,7 +21,7 @@
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
 #include "harness/results/cell_columns.h"
-#include "harness/results/csv.h"
+#include "harness/results/table.h"
 
 namespace kv::experiments {
 namespace {
