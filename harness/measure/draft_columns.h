@@ -1,4 +1,4 @@
-// The columns of steps that verify drafts at once and truncate those refused, beside steps of one token.
+// The columns of steps that verify drafts at once and truncate refused ones, beside steps of one token.
 #pragma once
 
 #include <string>

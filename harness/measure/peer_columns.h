@@ -1,4 +1,4 @@
-// The columns of other engines' attention, against kvlab's own variant of the codec that the peer's file names.
+// The columns of other engines' attention, compared with kvlab's variant of the same codec.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The columns of the roofline of attention: what it reads and multiplies, and how fast the machine can.
+// The columns of attention's roofline: bytes read, multiply-adds, and the machine's peaks.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// samples.csv: every timed step or operation. Side tables name the cell that a row is of.
+// samples.csv: every timed step or operation. Side tables name each row's cell.
 #pragma once
 
 #include "harness/results/cell_columns.h"

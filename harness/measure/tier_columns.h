@@ -1,4 +1,4 @@
-// The columns of placements with several tiers. Figures that tiers do not split stay where they are: bytes_disk, read_gbps.
+// The columns of placements with several tiers. bytes_disk and read_gbps, which tiers do not split, are elsewhere.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The columns of times of steps and prompts, of their comparison with a baseline, and of what disturbed them.
+// The columns of step and prompt times, their comparison with a baseline, and disturbances.
 #pragma once
 
 #include <string>
