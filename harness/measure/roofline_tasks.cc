@@ -111,7 +111,8 @@ std::string PeakTask::name() const {
   return kind_ == Kind::kFloats ? "multiply-add peak, f32" : "multiply-add peak, 16-bit integers";
 }
 
-// Wakes the threads. The first call also finds how many rounds take a millisecond, long enough to hide the waking.
+// Wakes the threads. The first call also finds how many rounds take a millisecond, which makes the waking
+// negligible.
 void PeakTask::begin(int repetition) {
   if (repetition > 0) return static_cast<void>(multiply_adds());
   Stopwatch watch;

@@ -1,5 +1,5 @@
-// The columns of errors against FP64: the split by cause, and the checks of evictions and selections. Each error metric has its
-// own column (verify/metrics).
+// The columns of errors against FP64: the split by cause, and the checks of evictions and selections. Each error
+// metric has its own column (verify/metrics).
 #pragma once
 
 #include <array>
@@ -66,7 +66,7 @@ inline constexpr results::NumberColumn kErrStateRelL2{
     "outputs of linear layers' states against the FP64 recurrence over the same inputs"};
 inline constexpr auto kStateColumns = results::column_list(kErrStateRelL2);
 
-// The error metrics, a column each.
+// One column an error metric.
 #define KVLAB_COLUMN(name) &metric::name.column,
 inline constexpr std::array<const results::AnyColumn*, kMetrics.size()> kMetricColumns{
     KVLAB_METRICS(KVLAB_COLUMN)};

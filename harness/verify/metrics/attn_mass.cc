@@ -1,5 +1,5 @@
-// How much of FP64's attention over all tokens lies on those that the cache's attention read. A NaN anywhere makes
-// it NaN.
+// The share of FP64's attention over all tokens that lies on the tokens read by the cache's attention. A NaN anywhere
+// makes it NaN.
 #include "harness/verify/metrics/list.h"
 
 namespace kv::verify::metric {
