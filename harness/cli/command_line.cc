@@ -39,7 +39,7 @@ struct CompletionOptions {
   std::string shell;
 };
 
-// A command that the launcher carries out before it comes to this program.
+// A command that the launcher carries out before this program starts.
 struct LauncherCommand {
   const char *name, *help;
 };
@@ -251,7 +251,7 @@ int list(const ListOptions& options) {
   return print(options.what.empty() ? listing() : columns_listing());
 }
 
-// The commands, each with its options and what it does.
+// The commands with their options and actions.
 class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {
@@ -292,10 +292,10 @@ class Commands {
         throw std::invalid_argument(std::string(of.name) + " is the launcher's: ./kvlab " + of.name);
       });
     }
-    help_ = app.help();  // once a command is chosen, it is that command's
+    help_ = app.help();  // a chosen command has its own help
   }
 
-  // Runs the one that was asked for.
+  // Runs the chosen command.
   int run_chosen() const {
     for (const auto& [command, action] : commands_) {
       if (*command) return action();
@@ -329,29 +329,29 @@ class Commands {
   PlanOptions plan_;
 };
 
-// The library's own words for a path that the system refuses are its function's name and three quotations.
+// The library's message for a path that the system refuses is its function's name and three quotations.
 std::string words_of(const std::exception& e) {
   const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
   return refused ? "cannot use " + refused->path1().string() + ": " + refused->code().message() : e.what();
 }
 
-// The exit code for an exception, which is said in one line.
+// Reports an exception in one line and returns its exit code.
 int report(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e)) {
     std::fprintf(stderr, "kvlab: out of memory\n");
     return kUserError;
   }
-  // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.
+  // invalid_argument is the user's mistake; any other logic_error is our bug and says so.
   const bool bug =
       dynamic_cast<const std::logic_error*>(&e) && !dynamic_cast<const std::invalid_argument*>(&e);
   std::fprintf(stderr, "kvlab: %s%s\n", bug ? "internal error: " : "", io::as_message(words_of(e)).c_str());
   return bug ? 1 : kUserError;
 }
 
-// Files opened later would take the numbers of streams that the caller has closed, and get what is printed.
+// Keeps standard streams open: files opened later would take a closed stream's number and get its output.
 void open_standard_streams() {
   while (true) {
-    const int fd = open("/dev/null", O_RDONLY);  // so that writing to it is still an error
+    const int fd = open("/dev/null", O_RDONLY);  // keeps writing to it an error
     if (fd < 0) return;
     if (fd > STDERR_FILENO) {
       close(fd);
@@ -364,7 +364,7 @@ void open_standard_streams() {
 
 int command_line(int argc, char** argv) {
   open_standard_streams();
-  // A file that may not grow is then an error like a full disk, and not a signal.
+  // A file that may not grow then gives an error like a full disk instead of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
   app.failure_message([](const CLI::App* of, const CLI::Error& error) {

@@ -1,4 +1,4 @@
-// Where the tables of a command go, and in which format.
+// Destination and format of a command's tables.
 #pragma once
 
 #include <limits>
@@ -14,23 +14,23 @@ namespace kv::cli {
 
 struct TableOutput {
   std::string units = "binary";  // or decimal
-  std::string format;            // terminal, csv, markdown or latex; empty: by the name of `out`
-  std::string out;               // a file that is not there yet; empty: standard output
+  std::string format;            // terminal, csv, markdown or latex; empty: from the name of `out`
+  std::string out;               // a new file; empty: standard output
 
   io::Units shown_units() const { return units == "decimal" ? io::Units::kDecimal : io::Units::kBinary; }
   std::string chosen_format() const;
-  // A text table in that format, which is not csv.
+  // A text table in the chosen format, except CSV.
   std::string shown(const io::TextTable& table) const;
-  // Throws std::invalid_argument where `out` is there already.
+  // Throws std::invalid_argument if `out` exists.
   void refuse_existing() const;
-  // Writes the file, if one was asked for. Returns what is to be printed.
+  // Writes the file, if requested. Returns the text to print.
   std::string deliver(const std::string& text) const;
 };
 
-// "16GB (14.9 GiB)": as it was written, and in the tables' units where they are others.
+// "16GB (14.9 GiB)": the original text, and the bytes in the tables' units if these differ.
 std::string with_units(const std::string& text, int64_t bytes, io::Units units);
 
-// Tables one after the other, in the format that was asked for. In CSV they are one.
+// Consecutive tables in the requested format. CSV has a single table.
 template <class Row>
 class Document {
  public:

@@ -1,4 +1,4 @@
-// The columns of `kvlab eval`, which measures tensors of a file without a config: those of cells.csv, and heads.csv.
+// The columns of `kvlab eval`, which measures a file's tensors without a config: those of cells.csv and heads.csv.
 #pragma once
 
 #include "harness/experiments/written_columns.h"

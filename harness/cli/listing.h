@@ -1,4 +1,4 @@
-// What `kvlab list` shows: made from the registry, the config folder, the families and the metrics table.
+// The output of `kvlab list`, made from the registry, the config folder, the families and the metrics table.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace kv::cli {
 
 std::string listing();
 
-// `kvlab list columns`: name, unit and meaning of every column of a results folder, from the schemas.
+// `kvlab list columns`: name, unit and meaning of every column of a results folder.
 std::string columns_listing();
 
 }  // namespace kv::cli

@@ -19,7 +19,7 @@
 namespace kv::cli {
 namespace {
 
-// "read_gbps=1008,flops=165e12,link_gbps=25", as a machine's data sheet has it.
+// "read_gbps=1008,flops=165e12,link_gbps=25", from a machine's data sheet.
 planner::Device parse_device(const std::string& text) {
   planner::Device device;
   std::stringstream parts(text);

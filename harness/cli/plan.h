@@ -1,4 +1,4 @@
-// `kvlab plan`: which caches serve a trace of requests, or a number of users, in a machine's memory.
+// `kvlab plan` finds the caches that serve a trace of requests, or a number of users, in a machine's memory.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kv::cli {
 
 struct PlanOptions {
   std::string model = "llama-3.1-8b";  // a preset, or the path of a config.json
-  std::string memory, weights;         // weights empty: as the model's file has it
+  std::string memory, weights;         // weights empty: the model file's
   std::string variants = "contiguous/f16; paged/f16; paged/q8_0; paged(block=32)/kivi(bits=2)";
   std::string trace, arrivals, device, context, hit_curve, quality;
   std::string preempt = "recompute";
@@ -24,7 +24,7 @@ struct PlanOptions {
   TableOutput output;
 };
 
-// Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where a file cannot be written.
+// Returns the text to print. Throws std::invalid_argument, or std::runtime_error if a file cannot be written.
 std::string run_plan(const PlanOptions& options);
 
 }  // namespace kv::cli

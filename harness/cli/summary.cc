@@ -32,7 +32,7 @@ std::string aa_line(const Cells& cells) {
          " comparisons of the baseline with itself found a difference (5 % are to be expected)\n";
 }
 
-// How quiet the machine was.
+// Reports how quiet the machine was.
 std::string noise_line(const Cells& cells) {
   int timed = 0, noisy = 0;
   std::optional<double> steal, others;
@@ -52,7 +52,7 @@ std::string noise_line(const Cells& cells) {
   return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
 }
 
-// What could not be measured, and why the first of it could not.
+// Counts the cells that could not be measured, with the first reason.
 std::string left_out_line(const Cells& cells) {
   size_t ok = 0;
   std::string counts;
@@ -71,7 +71,7 @@ std::string left_out_line(const Cells& cells) {
          (*first)[results::kCell] + ": " + (*first)[results::kReason] + "\n";
 }
 
-// Variants that "win" since their policy had nothing to do.
+// Names variants that "win" because their policy evicted nothing.
 std::string keeps_all_line(const Cells& cells) {
   const auto idle = [](const results::Row* row) { return (*row)[results::kKeepsAll] == 1; };
   const auto first = std::find_if(cells.begin(), cells.end(), idle);
@@ -82,7 +82,7 @@ std::string keeps_all_line(const Cells& cells) {
          (**first)[results::kCell] + "\n";
 }
 
-// Sentences that experiments say about their cells together.
+// Sentences of experiments about all of their cells.
 std::string sentences(const Cells& cells) {
   std::string text;
   for (const auto& [name, own] :
@@ -93,7 +93,7 @@ std::string sentences(const Cells& cells) {
   return text;
 }
 
-// Peers' bytes are not counted as caches' are.
+// Peers' bytes are counted differently from caches'.
 std::string peers_line(const Cells& cells) {
   const auto is_peer = [](const results::Row* row) {
     return (*row)[measure::kPeerBytesReported].has_value();
@@ -111,9 +111,9 @@ std::string point_tables(const Groups& points, size_t width) {
   return text;
 }
 
-// A row a variant; of one experiment alone at least as many rows as there is room for.
+// One row a variant. A single experiment gets at least the rows that fit.
 std::string range_tables(const Groups& experiments, size_t width, size_t most_lines) {
-  constexpr size_t kOwnLines = 4;  // a blank one, its name, its head, and how many rows are left out
+  constexpr size_t kOwnLines = 4;  // blank line, name, header, number of omitted rows
   const size_t most_rows =
       experiments.size() == 1 ? most_lines - std::min(most_lines, kOwnLines) : size_t{1} << 30;
   std::string text;
@@ -141,7 +141,7 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
                     options.width);
   const size_t room = kSummaryLines - std::min(kSummaryLines - 1, lines_of(end) + lines_of(pointer) + 1);
   const std::string answer = "\n" + answers(cells, options.width, room);
-  constexpr size_t kOwnLines = 3;  // a blank one, its name, its head
+  constexpr size_t kOwnLines = 3;  // blank line, name, header
   if (options.full || lines_of(answer + end) + cells.size() + kOwnLines * points.size() <= kSummaryLines) {
     const std::string text = answer + point_tables(points, options.width) + end;
     if (options.full || lines_of(text) <= kSummaryLines) return text;

@@ -46,7 +46,7 @@ std::vector<int64_t> parse_lengths(const std::string& text) {
   return lengths;
 }
 
-// Where nobody asks for others, lengths end with the tokens that the model was trained for.
+// By default, lengths end with the context that the model was trained for.
 int64_t last_length(const config::Geometry& g) {
   constexpr int64_t kUsual = 131072;
   return g.max_positions > 0 ? std::min(g.max_positions, tables::kMostTokens) : kUsual;
@@ -104,7 +104,7 @@ void add_weights(tables::FitTable& table, const std::string& option, io::Units u
   }
 }
 
-// Where nobody asks for others: with room in files, caches that use it as well.
+// The default variants: with a disk budget, also caches that use files.
 std::string fit_variants(const TablesOptions& options) {
   if (options.disk.empty() || options.variants != TablesOptions().variants) return options.variants;
   return options.variants + "; tiered/f16; tiered(warm_codec=q8_0,disk_codec=q4_0)/f16";

@@ -1,4 +1,4 @@
-// `kvlab tables`: what models' caches hold, and what fits into a budget.
+// `kvlab tables`: the bytes of models' caches, and the caches that fit into a budget.
 #pragma once
 
 #include <string>
@@ -13,21 +13,20 @@ struct TablesOptions {
   std::string variants =
       "contiguous/f32; contiguous/f16; contiguous/q8_0; contiguous/q4_0; contiguous/kivi(bits=2); "
       "contiguous/f16/ring(window=4096)";
-  // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: up to those that the model was trained for.
+  // Tokens: "1024,4096", or "1024..131072" for each doubling. Empty: up to the trained context.
   std::string lengths;
   int batch = 1;
   TableOutput output;
-  std::string measure = "256MiB";  // larger caches are computed only
-  std::string budget;              // not empty: what fits, instead of how it grows
-  std::string weights;             // of the budget; empty: as the model's file has it
-  std::string disk;                // not empty: what files may take
+  std::string measure = "256MiB";  // larger caches are only computed
+  std::string budget;              // not empty: lists caches that fit instead of growth
+  std::string weights;             // of the budget; empty: the model file's
+  std::string disk;                // not empty: largest size of files
 };
 
-// Returns what is to be printed. Throws std::invalid_argument, or std::runtime_error where `out` cannot be
-// written.
+// Returns the text to print. Throws std::invalid_argument, or std::runtime_error if `out` cannot be written.
 std::string run_tables(const TablesOptions& options);
 
-// The presets and what they keep, for `kvlab list --models`.
+// The presets and their caches, for `kvlab list --models`.
 std::string model_listing();
 
 }  // namespace kv::cli

@@ -1,5 +1,5 @@
-// The columns that every experiment writes: which cell it is, how it ended, what its cache holds. Small groups beside them are for
-// those experiments that name them.
+// The columns of every experiment: the cell's identity, its status, its cache's bytes. Experiments name the small
+// groups beside them if they write those.
 #pragma once
 
 #include <string>
@@ -12,12 +12,16 @@ inline constexpr TextColumn kCell{"cell", "", "key: experiment, workload, batch,
 inline constexpr TextColumn kVariant{"variant", "",
                                      "canonical spec; of stream also recompute(…), which has no cache"};
 inline constexpr auto kDevice =
-    TextColumn{"device", "", "cpu or cuda: where the cache lives; which GPU, env.json says"}.one_of(
-        "cpu cuda").axis("{}");
-inline constexpr auto kPlacement = TextColumn{"placement", "", "stage of the variant: where rows live"}.stage();
+    TextColumn{"device", "", "cpu or cuda: where the cache lives; which GPU, env.json says"}
+        .one_of("cpu cuda")
+        .axis("{}");
+inline constexpr auto kPlacement =
+    TextColumn{"placement", "", "stage of the variant: where rows live"}.stage();
 inline constexpr auto kCodec =
-    TextColumn{"codec", "", "stage of the variant: which bits are stored; of another engine, the same bits"}.stage();
-inline constexpr auto kRetention = TextColumn{"retention", "", "stage of the variant: which tokens are kept"}.stage();
+    TextColumn{"codec", "", "stage of the variant: which bits are stored; of another engine, the same bits"}
+        .stage();
+inline constexpr auto kRetention =
+    TextColumn{"retention", "", "stage of the variant: which tokens are kept"}.stage();
 inline constexpr auto kSelection =
     TextColumn{"selection", "", "stage of the variant: which rows a query reads"}.stage();
 inline constexpr auto kLayerSpecs =
@@ -28,22 +32,28 @@ inline constexpr auto kBitsPerValue =
         .stage();
 inline constexpr auto kExperiment = TextColumn{"experiment", "", "as in the config"}.axis("{}");
 inline constexpr auto kPhase =
-    TextColumn{"phase", "", "decode (one token a step) or prefill; times of the two are never mixed"}.one_of(
-        "decode prefill").axis("{}");
-inline constexpr auto kWorkload = TextColumn{"workload", "", "where Q, K and V come from"}.axis("{}").swept_by("workload");
+    TextColumn{"phase", "", "decode (one token a step) or prefill; times of the two are never mixed"}
+        .one_of("decode prefill")
+        .axis("{}");
+inline constexpr auto kWorkload =
+    TextColumn{"workload", "", "where Q, K and V come from"}.axis("{}").swept_by("workload");
 inline constexpr auto kLayers =
     IntegerColumn{"layers", "", "measured layers; bytes and times are of all of them together"}.axis(
         "{} layers");
 inline constexpr auto kQHeads = IntegerColumn{"q_heads", "", "query heads of a layer"}.axis("{} query heads");
 inline constexpr auto kKvHeads =
     IntegerColumn{"kv_heads", "", "K and V heads of a layer"}.axis("{} KV heads").swept_by("kv_heads");
-inline constexpr auto kHeadDim = IntegerColumn{"head_dim", "", "values of a head's row"}.axis("head dim {}").swept_by("head_dim");
-inline constexpr auto kThreads = IntegerColumn{"threads", "", "threads of the run"}.axis("{} threads").swept_by("threads");
-inline constexpr auto kBatch = IntegerColumn{"batch", "", "sequences of a step"}.axis("batch {}").swept_by("batch");
+inline constexpr auto kHeadDim =
+    IntegerColumn{"head_dim", "", "values of a head's row"}.axis("head dim {}").swept_by("head_dim");
+inline constexpr auto kThreads =
+    IntegerColumn{"threads", "", "threads of the run"}.axis("{} threads").swept_by("threads");
+inline constexpr auto kBatch =
+    IntegerColumn{"batch", "", "sequences of a step"}.axis("batch {}").swept_by("batch");
 inline constexpr auto kSeqLen =
     IntegerColumn{"seq_len", "tokens",
                   "of a sequence at the end of the last step; of a ragged batch, of the longest"}
-        .axis("{} tokens", true).swept_by("seq_len");
+        .axis("{} tokens", true)
+        .swept_by("seq_len");
 inline constexpr auto kStatus =
     Column<Status>{"status", "", "ok, failed, unsupported or out_of_memory"}.one_of(
         "ok failed unsupported out_of_memory");
@@ -53,8 +63,9 @@ inline constexpr TextColumn kHost{"host", "", "name of the machine that measured
 inline constexpr TextColumn kSeries{"series", "",
                                     "the variant as the config has it: the same at every {budget}"};
 inline constexpr auto kCellColumns =
-    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs, kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kQHeads, kKvHeads,
-                kHeadDim, kThreads, kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
+    column_list(kCell, kVariant, kDevice, kPlacement, kCodec, kRetention, kSelection, kLayerSpecs,
+                kBitsPerValue, kExperiment, kPhase, kWorkload, kLayers, kQHeads, kKvHeads, kHeadDim, kThreads,
+                kBatch, kSeqLen, kStatus, kReason, kKernel, kHost, kSeries);
 
 inline constexpr IntegerColumn kBytesPayload{"bytes_payload", "bytes", "encoded K and V of kept tokens"};
 inline constexpr IntegerColumn kBytesMetadata{"bytes_metadata", "bytes",
@@ -100,8 +111,10 @@ inline constexpr auto kArm =
                "prefill: materialised, materialised_unmasked (no causal mask), materialised_chunked, "
                "chunked or tiled; of models: chunked"}
         .one_of("materialised materialised_unmasked materialised_chunked chunked tiled");
-inline constexpr auto kChunkTokens = IntegerColumn{"chunk_tokens", "tokens",
-                                            "of a chunk: a step, or whose scores are in memory at once"}.axis("chunks of {} tokens", true).swept_by("chunk");
+inline constexpr auto kChunkTokens =
+    IntegerColumn{"chunk_tokens", "tokens", "of a chunk: a step, or whose scores are in memory at once"}
+        .axis("chunks of {} tokens", true)
+        .swept_by("chunk");
 inline constexpr auto kArmColumns = column_list(kArm, kChunkTokens);
 
 inline constexpr TextColumn kVersus{
@@ -119,7 +132,7 @@ inline constexpr IntegerColumn kBytesState{
     "bytes_state", "bytes", "of bytes_payload, what linear layers keep whatever the length: their states"};
 inline constexpr auto kStateBytesColumns = column_list(kBytesState);
 
-// The baseline measured a second time; older tables say "null".
+// Verdict of the baseline measured a second time; older tables say "null".
 inline constexpr const char* kAaVerdict = "aa_test";
 inline bool is_aa_test(const Row& cell) { return cell[kVerdict] == kAaVerdict || cell[kVerdict] == "null"; }
 
@@ -128,7 +141,7 @@ inline void fail(Row& cell, Status how, std::string why) {
   cell[kReason] = std::move(why);
 }
 
-// The beginning of a side table's row: the cell that it is of.
+// The beginning of a side table's row: its cell's identity.
 Row row_of(const Row& cell);
 
 }  // namespace kv::results

@@ -1,4 +1,4 @@
-// Tables of results as CSV: the one place where values become text, and text values.
+// Tables of results as CSV: the one conversion between values and text.
 #pragma once
 
 #include <filesystem>
@@ -39,8 +39,8 @@ std::string csv_text(const Schema<Row>& schema, const std::vector<Row>& rows) {
   return csv_header(schema) + csv_lines<Row>(schema, rows);
 }
 
-// Where a file's header has each of the fields: its column, or -1 where an earlier version had none. Throws
-// std::invalid_argument if it is no header of this schema.
+// Each field's column in a file's header, or -1 if an earlier version lacked the field. Throws std::invalid_argument
+// for the header of another schema.
 template <class Row>
 std::vector<int> columns_in(const std::filesystem::path& path, const io::CsvRecord& header,
                             const Schema<Row>& schema) {
@@ -62,7 +62,7 @@ std::vector<int> columns_in(const std::filesystem::path& path, const io::CsvReco
   return columns;
 }
 
-// Throws std::invalid_argument if the file is no table of this schema; a torn last line is dropped.
+// Throws std::invalid_argument for a file of another schema; drops a torn last line.
 template <class Row>
 std::vector<Row> read_csv(const std::filesystem::path& path, const Schema<Row>& schema) {
   const io::CsvTable table = io::read_csv(path);

@@ -1,5 +1,5 @@
-// The schema of a table of results: one list of fields a struct. The CSV header, writing and reading,
-// `kvlab list columns`, columns.json and every look-up by a column's name come from it.
+// The schema of a results table: one list of fields a struct. The CSV header, writing, reading, `kvlab list columns`,
+// columns.json and every look-up of a column by name come from it.
 #pragma once
 
 #include <stdexcept>
@@ -13,14 +13,14 @@
 
 namespace kv::results {
 
-// A field of a struct that is one of a list, which another table names: error metrics.
+// A field that is one of a list kept by another table: error metrics.
 template <class Row>
 struct ListedNumber {
   std::vector<Number> Row::*list;
   size_t index;
 };
 
-// Files that an earlier version has written may lack the column.
+// Marks a column that files of earlier versions may lack.
 struct Later {};
 
 template <class Row>
@@ -32,8 +32,8 @@ struct Field {
   std::string_view unit;
   Member member;
   std::string_view meaning;
-  Names aliases;                      // other names under which the column can be read and asked for
-  std::string_view experiments = {};  // as of Column
+  Names aliases;                      // other names for reading and look-up
+  std::string_view experiments = {};  // same as Column's
   Names values = {};
   bool later = false;
 
@@ -57,11 +57,11 @@ struct Field {
     return false;
   }
 
-  // As the CSV file has it.
+  // The text in the CSV file.
   std::string text(const Row& row) const {
     return visit(row, [](const auto& value) { return text_of(value); });
   }
-  // Absent where there is none, and of a text.
+  // Absent for a missing value and for text.
   Number number(const Row& row) const {
     return visit(row, [](const auto& value) -> Number {
       if constexpr (std::is_same_v<decltype(value), const Number&>) return value;
@@ -70,7 +70,7 @@ struct Field {
       return {};
     });
   }
-  // False if the text is no value of the field.
+  // Returns false if the text is no value of the field.
   bool read(Row& row, const std::string& text) const {
     return visit(row, [&](auto& value) { return parse(text, value); });
   }
@@ -98,14 +98,14 @@ class Schema {
 
   std::string_view table() const { return table_; }
   const std::vector<Field<Row>>& fields() const { return fields_; }
-  // By name or alias; null where there is none.
+  // Looks up by name or alias; null if there is none.
   const Field<Row>* find(std::string_view name) const {
     for (const Field<Row>& field : fields_) {
       if (field.is_named(name)) return &field;
     }
     return nullptr;
   }
-  // Throws std::invalid_argument where there is none.
+  // Throws std::invalid_argument for an unknown name.
   const Field<Row>& at(std::string_view name) const {
     if (const Field<Row>* field = find(name)) return *field;
     throw std::invalid_argument("'" + std::string(name) + "' is no column of " + std::string(table_) +
@@ -119,15 +119,15 @@ class Schema {
   std::vector<Field<Row>> fields_;
 };
 
-// A field that holds one of these texts or is empty. None may be a word that readers of CSV take for a missing
-// value: "none", "null", "NA", … (tests/harness/results).
+// An enumerated text, or empty. No value may be a word that CSV readers take for a missing one: "none", "null", "NA",
+// … (tests/harness/results).
 template <class Row>
 Field<Row> one_of(Field<Row> field, typename Field<Row>::Names values) {
   field.values = std::move(values);
   return field;
 }
 
-// Fields that these experiments fill in.
+// Fields of these experiments alone.
 template <class Row>
 std::vector<Field<Row>> written_by(std::string_view experiments, std::vector<Field<Row>> fields) {
   for (Field<Row>& field : fields) {
