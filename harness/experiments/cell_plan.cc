@@ -17,7 +17,7 @@ std::string series_of(const config::Axes& axes, const LayerSpecs& spec) {
   return at < axes.series.size() ? axes.series[at] : spec.print();
 }
 
-// Throws std::invalid_argument for a spec that names layers which there are not.
+// Throws std::invalid_argument for a spec that names layers which do not exist.
 void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, const ModelShape& shape) {
   try {
     groups_of(spec, shape);
@@ -26,7 +26,7 @@ void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, co
   }
 }
 
-// Empty if the cell can run.
+// The reason that the cell cannot run, or empty.
 std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpecs& spec) {
   const ModelShape shape = measure::cache_shape(point, point.batch);
   require_layers(point, spec, shape);

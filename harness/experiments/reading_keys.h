@@ -1,4 +1,4 @@
-// The keys of experiments whose model reads texts.
+// The keys of experiments in which a model reads texts.
 #pragma once
 
 #include "harness/config/axes.h"

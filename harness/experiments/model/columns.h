@@ -1,4 +1,4 @@
-// The columns of a whole model's decode step: what it takes beside attention, and its own roofline.
+// The columns of a whole model's decode step: its parts beside attention, and its roofline.
 #pragma once
 
 #include <string>

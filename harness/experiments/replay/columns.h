@@ -1,5 +1,5 @@
-// The columns of replays: requests through caches' own allocators on a simulated clock. Bytes, blocks and counts are computed;
-// times_from says where times come from.
+// The columns of replays: requests through caches' own allocators on a simulated clock. Bytes, blocks and counts are
+// computed; times_from names the source of times.
 #pragma once
 
 #include <string>
@@ -145,7 +145,7 @@ inline constexpr auto kReplayColumns = results::column_list(
     kTpotP50MsCiHigh, kTpotP99Ms, kTpotP99MsCiLow, kTpotP99MsCiHigh, kLimitTtftS, kLimitTpotMs, kGoodShare,
     kGoodShareCiLow, kGoodShareCiHigh, kGoodputPerS, kGoodputPerSCiLow, kGoodputPerSCiHigh);
 
-// replay.csv: a row a stretch of a replay's time. Values are means over the stretch.
+// replay.csv: one row a stretch of a replay's time. Values are means over the stretch.
 inline constexpr results::NumberColumn kTimeS{
     "time_s", "s", "on the replay's clock, the end of the stretch; values are means over it"};
 inline constexpr results::NumberColumn kRunning{"running", "",
@@ -163,7 +163,7 @@ inline const results::Table kMoments{
     {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kTimeS, &kRunning, &kWaiting,
      &kPayloadBytes, &kSlackBytes, &kOtherBytes, &kCachedBytes}};
 
-// hits.csv: a row a point of a trace's hit-rate curve.
+// hits.csv: one row a point of a trace's hit-rate curve.
 inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes",
                                                        "rows of capacity_blocks, of this variant"};
 inline const results::Table kHits{
