@@ -12,7 +12,7 @@
 namespace kv::experiments {
 
 // The requests' file, empty for drawn ones. A row has its name as `workload`.
-inline constexpr results::TextColumn kTraceFile{"trace", "", "the requests' file"};
+inline constexpr results::TextColumn kTraceFile{"trace", "", "file of the requests"};
 
 extern const config::Axis<std::string> kTraceAxis, kArrivalsAxis, kMemoryAxis;
 extern const config::Axis<int64_t> kReplayStepTokensAxis;

@@ -32,10 +32,9 @@ double compute_attn_recall(std::span<const double> got, std::span<const double> 
 }  // namespace
 
 const Metric attn_recall{
-    .column =
-        {"err_attn_recall", "1",
-         "of the k tokens with the most FP64 attention, the share among the k that were read, mean over "
-         "heads; 1 is best"},
+    .column = {"err_attn_recall", "1",
+               "share of the k tokens with the most FP64 attention that are among the k tokens read, mean "
+               "over heads; 1 is best"},
     .better = "higher",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,
