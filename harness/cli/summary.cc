@@ -29,7 +29,7 @@ std::string aa_line(const Cells& cells) {
   }
   if (tests == 0) return "";
   return "A/A test: " + std::to_string(decided) + " of " + std::to_string(tests) +
-         " comparisons of the baseline with itself found a difference (5 % are to be expected)\n";
+         " comparisons of the baseline with itself found a difference (5 % expected)\n";
 }
 
 // Reports how quiet the machine was.
@@ -78,7 +78,7 @@ std::string keeps_all_line(const Cells& cells) {
   if (first == cells.end()) return "";
   return "Warning: " + std::to_string(std::count_if(cells.begin(), cells.end(), idle)) + " of " +
          std::to_string(cells.size()) +
-         " cells keep every token, since the budget is not below the sequence [keeps all], as " +
+         " cells keep every token because the budget is not below the sequence [keeps all], as " +
          (**first)[results::kCell] + "\n";
 }
 
@@ -99,9 +99,8 @@ std::string peers_line(const Cells& cells) {
     return (*row)[measure::kPeerBytesReported].has_value();
   };
   return std::any_of(cells.begin(), cells.end(), is_peer)
-             ? "* other engines (sweep.peers): bytes as they say themselves; peer_ratio_p50 in cells.csv "
-               "compares each with "
-               "kvlab's variant of the same bits\n"
+             ? "* other engines (sweep.peers) report their own bytes; peer_ratio_p50 in cells.csv "
+               "compares each with kvlab's variant of the same bits\n"
              : "";
 }
 
@@ -118,7 +117,7 @@ std::string range_tables(const Groups& experiments, size_t width, size_t most_li
       experiments.size() == 1 ? most_lines - std::min(most_lines, kOwnLines) : size_t{1} << 30;
   std::string text;
   for (const auto& [name, own] : experiments)
-    text += "\n" + name + ": what a variant's cells range over\n" + experiment_table(own, width, most_rows);
+    text += "\n" + name + ": ranges over a variant's cells\n" + experiment_table(own, width, most_rows);
   return text;
 }
 

@@ -69,7 +69,7 @@ void add_uncached(measure::SweepPoint& point) {
   cell.uncached = true;
   if (point.context->gpu()) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "without a cache steps run on the CPU alone";
+    cell.reason = "steps without a cache run on the CPU only";
   }
   point.cells.push_back(std::move(cell));
 }

@@ -147,7 +147,7 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     }
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
-      options.note(describe_point(point) + ": measured again, since " + first_noise(rows));
+      options.note(describe_point(point) + ": measured again because " + first_noise(rows));
   }
   results.add_cells(rows);
   note_rows(rows, options);

@@ -87,7 +87,7 @@ std::string noise_of(const results::Row& row) {
   add_interval(text, "the step's", row[kStepCiLowUs], row[kStepCiHighUs]);
   add_interval(text, "the prompt's", row[kPrefillCiLowUs], row[kPrefillCiHighUs]);
   if (row[kColdCeilingShare] && *row[kColdCeilingShare] > kMostCeilingShare)
-    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of what memory delivers");
+    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of measured read bandwidth");
   return text;
 }
 

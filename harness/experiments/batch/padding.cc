@@ -75,7 +75,7 @@ void add_padding_arms(measure::SweepPoint& point) {
     cell.variant = cell.series = name;
     if (cell.is_measured() && point.context->gpu()) {
       cell.status = results::Status::kUnsupported;
-      cell.reason = "its scores are computed by the CPU";
+      cell.reason = "the CPU computes its scores";
     }
   }
 }

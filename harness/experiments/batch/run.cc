@@ -252,7 +252,7 @@ const TableColumn kBatchTable[] = {
     kRatioText};
 
 constinit const Experiment kBatch{.info = {.name = "batch",
-                                           .help = "ragged batches: what padding and fragmentation waste",
+                                           .help = "ragged batches: bytes lost to padding and fragmentation",
                                            .axes = kBatchAxes,
                                            .keys = kBatchKeys},
                                   .place = place_lengths,

@@ -113,14 +113,13 @@ std::vector<results::Row> run_budget(const measure::SweepPoint& point, const mea
 constexpr std::array kOwnOfBudget{ColumnGroup{kBudgetColumns}};
 constexpr auto kBudgetGroups = joined(kOfCells, kOfKept, kOfOutputs, kOwnOfBudget, kOfChoices);
 
-constinit const Experiment kBudget{
-    .info = {.name = "budget",
-             .help =
-                 "error against bytes, means over the last tokens; retentions at equally many kept tokens"},
-    .fixed_tokens = 4000.0,
-    .check = check_budget,
-    .columns = kBudgetGroups,
-    .plan = plan_budget,
-    .run = run_budget};
+constinit const Experiment kBudget{.info = {.name = "budget",
+                                            .help = "error against bytes, averaged over the last tokens; "
+                                                    "retentions at equal numbers of kept tokens"},
+                                   .fixed_tokens = 4000.0,
+                                   .check = check_budget,
+                                   .columns = kBudgetGroups,
+                                   .plan = plan_budget,
+                                   .run = run_budget};
 
 }  // namespace kv::experiments

@@ -211,7 +211,7 @@ class CheckpointRun {
     for (const auto& [name, copy] : copies) {
       cell.step(one, point_.seq_len - 1, {&copy, 1}, true);
       if (!alike(cell, all, one, copy))
-        return std::string("after ") + name + " a sequence does not go on as the one it came from";
+        return std::string("after ") + name + " a sequence does not continue like its source";
       cell.cache->release(copy);
     }
     subject.snapshot.reset();  // not the cache's own

@@ -57,7 +57,7 @@ class PeerTask : public measure::CellTask {
                     .get<std::vector<double>>();
     if (std::ssize(times_us_) != iterations_ ||
         std::ranges::any_of(times_us_, [](double t) { return !(t > 0); }))
-      throw std::runtime_error("the peer told the times of " + std::to_string(times_us_.size()) +
+      throw std::runtime_error("the peer reported the times of " + std::to_string(times_us_.size()) +
                                " steps, not of " + std::to_string(iterations_));
   }
   double run() override { return times_us_[next_++] * 1e-6; }

@@ -283,7 +283,7 @@ const TableColumn kGenerateTable[] = {
 
 constinit const Experiment kGenerate{
     .info = {.name = "generate",
-             .help = "a model writes on: where its text leaves the full f32 cache's",
+             .help = "generated text: first difference from the full f32 cache's",
              .keys = kGenerateKeys,
              .needs_model = true},
     .check = check_windows,

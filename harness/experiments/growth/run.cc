@@ -176,7 +176,7 @@ constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
 
 constinit const Experiment kGrowth{
     .info = {.name = "growth",
-             .help = "from an empty cache to a length, one token at a time, every step",
+             .help = "growth of an empty cache to a length, one token at a time",
              .keys = kGrowthKeys,
              .takes_latent_rows = true,
              .runs_uncached = true},

@@ -79,11 +79,11 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const LayerSpecs& spec
   if (cell.is_measured() && !arms(point)[arm].by_cache &&
       spec.any([](const Spec& s) { return retention_of(s).scores; })) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
+    cell.reason = "its eviction depends on its own attention, which only the chunked and tiled arms run";
   }
   if (cell.is_measured() && !arms(point)[arm].by_cache && point.context->gpu()) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "its scores are computed by the CPU; with --device cuda only chunked and tiled run";
+    cell.reason = "the CPU computes its scores; with --device cuda only chunked and tiled run";
   }
   return cell;
 }

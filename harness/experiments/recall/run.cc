@@ -23,7 +23,7 @@ std::string recall_suffix(const measure::SweepPoint& point) {
 void check_recall(const measure::SweepPoint& point) {
   if (*point.axes[kPassageTokens] <= Recall::kCue) {
     throw std::invalid_argument(where(point) + "passage must be more than the " +
-                                std::to_string(Recall::kCue) + " tokens that tell a copy, not " +
+                                std::to_string(Recall::kCue) + " tokens that identify a copy, not " +
                                 std::to_string(*point.axes[kPassageTokens]));
   }
   if (*point.axes[kDistance] < *point.axes[kPassageTokens]) {
@@ -98,7 +98,7 @@ constexpr auto kRecallGroups = joined(kOfCells, kOwnOfRecall, kOfModelRuns, kOfR
 
 constinit const Experiment kRecall{
     .info = {.name = "recall",
-             .help = "a passage comes again at a distance: the loss on its second copy",
+             .help = "a passage repeats at a distance: loss on its second copy",
              .axes = kRecallAxes,
              .keys = kRecallKeys,
              .needs_model = true},

@@ -125,7 +125,7 @@ void check_replay(const measure::SweepPoint& point) {
     refuse_config(point, "memory " + point.axes[kMachine] + " has no room for caches: the weights take " +
                              io::human_bytes(weights_bytes(point)));
   if (point.axes[kTraceFile].empty() && point.axes[kArrivals] == "trace")
-    refuse_config(point, "arrivals \"trace\" are those of a trace, and none is given");
+    refuse_config(point, "arrivals \"trace\" needs a trace");
   try {
     clock_cells(point);
     planner::RequestSource source = requests_of(point)();
@@ -243,7 +243,7 @@ class ReplayRun {
                                                  .limit_tpot_s = r[kLimitKey].tpot_ms / 1e3});
     if (control_.stop()) return;
     if (result.refused == result.requests)
-      return results::fail(row, results::Status::kOutOfMemory, "no request has room, even alone");
+      return results::fail(row, results::Status::kOutOfMemory, "no request fits, even alone");
     row[results::kStatus] = results::Status::kOk;
     set_counts(row, result, rows);
     set_times(row, result);
@@ -336,7 +336,7 @@ const TableColumn kReplayTable[] = {
 constinit const Experiment kReplay{
     .info = {.name = "replay",
              .help =
-                 "requests of a trace, or drawn ones, through the caches' allocators on a simulated clock",
+                 "a trace's or drawn requests through the caches' allocators on a simulated clock",
              .axes = kReplayAxes,
              .keys = kReplayKeys,
              .check = check_replay_keys,

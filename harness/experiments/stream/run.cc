@@ -320,18 +320,17 @@ constexpr const results::Table* kStreamTables[] = {&measure::kPositions};
 const TableColumn kStreamTable[] = {kTokenBytesText, kPerplexityText, kLossChangeText, kRateText,
                                     kVerdictText};
 
-constinit const Experiment kStream{
-    .info = {.name = "stream",
-             .help = "a model reads on, far past its trained context: perplexity by position",
-             .keys = kStreamKeys,
-             .needs_model = true},
-    .beyond_trained_context = true,
-    .check = check_stream,
-    .columns = kStreamGroups,
-    .tables = kStreamTables,
-    .table = kStreamTable,
-    .error = &kLossError,
-    .plan = plan_stream,
-    .run = run_stream};
+constinit const Experiment kStream{.info = {.name = "stream",
+                                            .help = "perplexity by position, far past the trained context",
+                                            .keys = kStreamKeys,
+                                            .needs_model = true},
+                                   .beyond_trained_context = true,
+                                   .check = check_stream,
+                                   .columns = kStreamGroups,
+                                   .tables = kStreamTables,
+                                   .table = kStreamTable,
+                                   .error = &kLossError,
+                                   .plan = plan_stream,
+                                   .run = run_stream};
 
 }  // namespace kv::experiments
