@@ -17,14 +17,14 @@ using experiments::exactly;
 using experiments::Measured;
 using experiments::within;
 
-// Of the baseline's time: repetitions drift together, so the ratio of times says more than a time.
+// Time relative to the baseline's. Repetitions drift together, so ratios are more exact than times.
 Measured pace_of(const Cell& row) {
   if (row[results::kVerdict] == "baseline" && (row[measure::kStepP50Us] || row[measure::kPrefillP50Us]))
     return exactly(1.0);
   return within(row[measure::kRatioP50], row[measure::kRatioCiLow], row[measure::kRatioCiHigh]);
 }
 
-// Of prefill, whose caches all hold the same prompt, the scratch buffers.
+// Bytes held, or for prefill, whose caches all hold the same prompt, scratch buffers.
 Measured size_of(const Cell& row) {
   if (row[results::kPhase] != "prefill") return exactly(row[results::kHeldBytesPerToken]);
   return exactly(row[results::kBytesWorkspacePeak]
@@ -63,8 +63,8 @@ constexpr std::array kQuestions{Question{"fastest", pace_of, pace_text},
                                 Question{"smallest", size_of, size_text},
                                 Question{"most exact", error_of, error_text}};
 
-// The variant with the smallest value, "+ n" where n others are as good: alike, or with an interval that
-// reaches it. Null if none was measured.
+// The variant with the smallest value, "+ n" if n others are tied: equal, or with an interval that reaches it. Null
+// if none was measured.
 const Cell* best_of(const Cells& cells, const Question& question, int& as_good) {
   const Cell* best = nullptr;
   for (const Cell* row : cells) {
@@ -97,7 +97,7 @@ std::vector<Strings> answer_rows(const std::string& point, const Cells& all) {
   return rows;
 }
 
-// "decode, 2048 tokens"; with its workload where several are shown, or which of them it is.
+// "decode, 2048 tokens", with its workload if several are shown, or its number among them.
 std::string point_text(const Cell& row, size_t shown, size_t points) {
   using results::text_of;
   return row[results::kExperiment] +

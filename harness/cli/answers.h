@@ -1,4 +1,4 @@
-// The answer of a run, before its tables: which variant is fastest, smallest and most exact.
+// The answer of a run, before its tables: the fastest, the smallest and the most exact variant.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kv::cli {
 
-// A line each for the fastest, the smallest and the most exact variant, at the longest length of each experiment.
-// Of several sweep points there, as many as fit into `most_lines`; of each experiment at least one.
+// One line each for the fastest, the smallest and the most exact variant, at the longest length of each experiment.
+// Prints as many sweep points as fit into `most_lines`, at least one an experiment.
 std::string answers(const Cells& cells, size_t width, size_t most_lines);
 
 }  // namespace kv::cli

@@ -23,7 +23,7 @@ size_t widest_in(const std::vector<Strings>& table, size_t column) {
   return widest;
 }
 
-// Makes the widest column of names narrower, by as much as the table is too wide. False if none may be.
+// Narrows the widest column of names by the table's excess width. Returns false if none may shrink.
 bool narrow_names(std::vector<Strings>& table, size_t name_columns, size_t shortest, size_t excess) {
   size_t column = 0;
   for (size_t i = 1; i < name_columns; ++i) {

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a command prints, without its line end. Throws std::invalid_argument where it fails: its own words are on the
-// terminal by then.
+// A command's output without its line end. Throws std::invalid_argument if it fails, after its own message is on the
+// terminal.
 std::string output_of(const std::vector<std::string>& words) {
   const std::string command = cluster::command_text(words);
   FILE* pipe = popen(command.c_str(), "r");
@@ -49,7 +49,7 @@ std::vector<std::string> launcher_environment() {
 cluster::SlurmOptions slurm_options(const SbatchCommand& command) {
   config::Overrides overrides;
   overrides.set = command.set;
-  experiments::load_config(command.config, overrides);  // a mistake is said here, not on every node
+  experiments::load_config(command.config, overrides);  // reports a mistake here rather than on every node
   cluster::SlurmOptions slurm{.config = fs::absolute(io::find_input(command.config, "config")),
                               .out = fs::absolute(command.out),
                               .home = io::project_home(),
@@ -94,7 +94,8 @@ void add_options(CLI::App& app, SbatchCommand& options) {
 void add_options(CLI::App& app, CheckCommand& options) {
   app.add_option("results", options.folder, "a results folder")->required();
   app.add_flag("--add-stages", options.add_stages,
-               "check nothing: give cells.csv the columns of a variant's stages, which earlier versions did not write");
+               "check nothing: give cells.csv the columns of a variant's stages, which earlier versions did "
+               "not write");
 }
 
 int merge(const MergeCommand& options) {
@@ -137,7 +138,8 @@ int sbatch(const SbatchCommand& command) {
 int check_results(const CheckCommand& options) {
   if (options.add_stages) {
     const bool added = cluster::add_stages(options.folder);
-    std::printf("%s: cells.csv %s the columns of stages\n", options.folder.c_str(), added ? "now has" : "already had");
+    std::printf("%s: cells.csv %s the columns of stages\n", options.folder.c_str(),
+                added ? "now has" : "already had");
     return 0;
   }
   const cluster::Check check = cluster::check_results(options.folder);

@@ -13,26 +13,26 @@ struct MergeCommand {
   bool partial = false, no_plots = false;
 };
 void add_options(CLI::App& app, MergeCommand& options);
-// Returns the exit code: 1 if hosts disagree on what does not depend on them.
+// Returns the exit code: 1 if hosts disagree on results that must not depend on them.
 int merge(const MergeCommand& options);
 
 struct SbatchCommand {
   std::string config, out;
-  std::vector<std::string> set, options;  // of `kvlab run`; of sbatch
+  std::vector<std::string> set, options;  // for `kvlab run`; for sbatch
   std::string partition, time;
-  int nodes = 1, shards = 0;  // 0: as many as nodes
+  int nodes = 1, shards = 0;  // 0: one shard a node
   bool submit = false;
 };
 void add_options(CLI::App& app, SbatchCommand& options);
-// Prints what it would submit; with `submit`, writes and submits it.
+// Prints the jobs; with `submit`, writes and submits them.
 int sbatch(const SbatchCommand& options);
 
 struct CheckCommand {
   std::string folder;
-  bool add_stages = false;  // in place of the checks
+  bool add_stages = false;  // instead of the checks
 };
 void add_options(CLI::App& app, CheckCommand& options);
-// Prints what does not hold. Returns the exit code: 1 if anything does not.
+// Prints every violation. Returns the exit code: 1 if there is any.
 int check_results(const CheckCommand& options);
 
 }  // namespace kv::cli

@@ -39,7 +39,7 @@ struct CompletionOptions {
   std::string shell;
 };
 
-// A command that the launcher carries out before it comes to this program.
+// A command that the launcher carries out before this program starts.
 struct LauncherCommand {
   const char *name, *help;
 };
@@ -58,7 +58,7 @@ struct ListOptions {
 void add_table_option(CLI::App& app, bool& full) {
   app.add_option_function<std::string>(
          "--table", [&full](const std::string& kind) { full = kind == "full"; },
-         "short (the answer, and what fits into 40 lines) or full (a table for every sweep point)")
+         "short (the answer, and tables within 40 lines) or full (a table for every sweep point)")
       ->check(one_of({"short", "full"}));
 }
 
@@ -75,20 +75,20 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--isa", options.overrides.isa,
                  "instruction set of the kernels; `kvlab list` shows this machine's");
   app.add_option("--arithmetic", options.overrides.arithmetic,
-                 "exact, or int8: where queries and weights meet the codes of q8_0 and q4_0")
+                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
       ->check(one_of({"exact", "int8"}));
-  app.add_option("--device", options.overrides.device, "where caches live: cpu or cuda")
+  app.add_option("--device", options.overrides.device, "device that holds the caches: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
   app.add_option("--model", options.overrides.workload.model,
                  "llama2.c weights or a Hugging Face folder: measure on a real model's K and V");
   app.add_option("--tokenizer", options.overrides.workload.tokenizer,
                  "llama2.c tokenizer of that model; none for token ids");
   app.add_option("--text", options.overrides.workload.text,
-                 "what the model reads: text, or token ids (.npy, .u16, .u32)");
-  app.add_flag("--resume", options.resume, "go on with an interrupted run in --out");
+                 "text for the model, or token ids (.npy, .u16, .u32)");
+  app.add_flag("--resume", options.resume, "resume an interrupted run in --out");
   app.add_option("--shard", options.shard, "only the i-th of n parts of the sweep points, as 2/4");
   app.add_option("--list-shards", options.list_shards,
-                 "only list the points of so many shards, with estimated times")
+                 "only list the points of this many shards, with estimated times")
       ->check(CLI::Range(1, experiments::kMostShards));
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
   add_table_option(app, options.full);
@@ -97,13 +97,12 @@ void add_options(CLI::App& app, RunOptions& options) {
 void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("name", options.names,
                  "claim files of configs/claims, as 003 or 003/update, or a path (default: all)");
-  app.add_flag("--list", options.list,
-               "only list the claims, those with all the words that are given as names");
+  app.add_flag("--list", options.list, "only list the claims that contain all words given as names");
   app.add_option("--out", options.out,
                  "results folder (default: results/local/reproduce-TIME in the project folder)");
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_flag("--quick", options.quick,
-               "leave out what is timed: verdicts that do not depend on the machine");
+               "skip timed claims: only verdicts that do not depend on the machine");
   app.add_flag("--no-plots", options.no_plots, "leave the report out");
 }
 
@@ -111,7 +110,7 @@ void add_output_options(CLI::App& app, TableOutput& output) {
   app.add_option("--units", output.units, "binary (GiB) or decimal (GB)")
       ->check(one_of({"binary", "decimal"}));
   app.add_option("--format", output.format,
-                 "terminal, csv, markdown or latex (default: by the name of --out, else terminal)")
+                 "terminal, csv, markdown or latex (default: from the name of --out, else terminal)")
       ->check(one_of({"terminal", "csv", "markdown", "latex"}));
   app.add_option("--out", output.out, "file, as table.csv, table.md or table.tex (default: standard output)");
 }
@@ -123,56 +122,59 @@ void add_options(CLI::App& tables, TablesOptions& options) {
           "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
       ->delimiter(',');
   tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
-  tables.add_option(
-      "--lengths", options.lengths,
-      "tokens: 1024,4096, or 1K..128K for each doubling (default: up to what the model was trained for)");
+  tables.add_option("--lengths", options.lengths,
+                    "tokens: 1024,4096, or 1K..128K for each doubling (default: up to the trained context)");
   tables.add_option("--batch", options.batch, "sequences of each length (default: 1)")
       ->check(CLI::Range(1, 65536));
   tables.add_option(
       "--measure", options.measure,
       "build, fill and count caches up to this size (default: 256MiB); larger ones are computed");
-  tables.add_option("--budget", options.budget, "what fits into 16GiB (or 16GB), instead of how caches grow");
-  tables.add_option("--weights", options.weights,
-                    "of the budget, as in 13.5GB (default: parameters x dtype of the model's file)");
+  tables.add_option("--budget", options.budget, "list what fits into 16GiB (or 16GB) instead of growth");
+  tables.add_option(
+      "--weights", options.weights,
+      "weights' part of the budget, as 13.5GB (default: parameters x dtype of the model's file)");
   tables.add_option("--disk", options.disk,
-                    "that files of tiers may take beside the budget, as in 100GB (default: any number)");
+                    "most disk space for files of tiers, as 100GB (default: no limit)");
   add_output_options(tables, options.output);
 }
 
 void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
       ->capture_default_str();
-  app.add_option("--memory", options.memory, "of the machine, as in 24GB: weights and caches")->required();
+  app.add_option("--memory", options.memory, "memory of the machine for weights and caches, as 24GB")
+      ->required();
   app.add_option("--weights", options.weights,
-                 "of that memory, as in 8.5GB (default: parameters x dtype of the model's file)");
+                 "weights' part of that memory, as 8.5GB (default: parameters x dtype of the model's file)");
   app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
       ->capture_default_str();
   app.add_option("--trace", options.trace, "requests: a file of Azure, BurstGPT, Mooncake or Qwen-Bailian");
   app.add_option("--arrivals", options.arrivals,
-                 "when they come: poisson(RATE) or gamma(RATE,CV), a second (default: as in the trace)");
-  app.add_option("--requests", options.requests, "how many (default: the trace's)")
+                 "arrivals a second: poisson(RATE) or gamma(RATE,CV) (default: the trace's)");
+  app.add_option("--requests", options.requests, "number of requests (default: the trace's)")
       ->check(CLI::PositiveNumber);
   app.add_option("--context", options.context, "instead of a trace: tokens of each user, as 128K");
-  app.add_option("--users", options.users, "and how many at once")->check(CLI::Range(1, 65536));
+  app.add_option("--users", options.users, "with --context: users at once")->check(CLI::Range(1, 65536));
   app.add_option("--device", options.device,
-                 "the machine that times are assumed for: read_gbps=1008,flops=165e12,link_gbps=25");
-  app.add_option("--step-tokens", options.scheduler.step_tokens, "of a step: decode, then chunks of prompts")
+                 "machine whose times are assumed: read_gbps=1008,flops=165e12,link_gbps=25");
+  app.add_option("--step-tokens", options.scheduler.step_tokens,
+                 "tokens of a step: decode, then chunks of prompts")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  app.add_option("--max-running", options.scheduler.max_running, "sequences at once")
+  app.add_option("--max-running", options.scheduler.max_running, "most sequences at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  app.add_option("--preempt", options.preempt, "recompute or swap: what happens to the youngest without room")
+  app.add_option("--preempt", options.preempt, "recompute or swap the youngest sequence if memory runs out")
       ->check(one_of({"recompute", "swap"}))
       ->capture_default_str();
   app.add_option("--prefix-blocks", options.prefix_blocks,
                  "tokens of a block of a prefix cache; the first is the table's (default: the trace's)")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
-  app.add_option("--hit-curve", options.hit_curve, "file: its hit rates over all capacities, as CSV");
+  app.add_option("--hit-curve", options.hit_curve,
+                 "CSV file for the prefix cache's hit rates over all capacities");
   app.add_option("--quality", options.quality,
                  "results folder of a quality run, as results/xeon-2core/quality: each variant's perplexity");
-  app.add_option("--seed", options.seed, "of drawn arrivals")->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of drawn arrivals")->capture_default_str();
   add_output_options(app, options.output);
 }
 
@@ -182,16 +184,16 @@ void add_options(CLI::App& app, EvalOptions& options) {
       ->required();
   app.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each")
       ->required();
-  app.add_option("--prompt", options.prompt, "tokens that come as one causal prefill, as 192 or 4K")
+  app.add_option("--prompt", options.prompt, "first tokens as one causal prefill, as 192 or 4K")
       ->transform(token_count())
       ->check(CLI::NonNegativeNumber);
   app.add_option("--out", options.out, "results folder")->required();
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_option("--isa", options.isa, "instruction set of the kernels");
   app.add_option("--arithmetic", options.arithmetic,
-                 "exact, or int8: where queries and weights meet the codes of q8_0 and q4_0")
+                 "exact, or int8: queries and weights times the codes of q8_0 and q4_0 in 8 bits")
       ->check(one_of({"exact", "int8"}));
-  app.add_option("--device", options.device, "where caches live: cpu or cuda")
+  app.add_option("--device", options.device, "device that holds the caches: cpu or cuda")
       ->check(one_of({"cpu", "cuda"}));
   app.add_flag("--no-plots", options.no_plots, "leave the charts out");
 }
@@ -204,18 +206,18 @@ void add_options(CLI::App& app, SummaryCommand& options) {
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
   app.add_option("--tokenizer", options.tokenizer, "its tokenizer")->required();
-  app.add_option("--documents", options.documents, "how many")
+  app.add_option("--documents", options.documents, "number of documents")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--tokens", options.tokens, "of each document")
+  app.add_option("--tokens", options.tokens, "tokens of each document")
       ->transform(token_count())
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--prompt", options.prompt, "what each document begins with");
-  app.add_option("--temperature", options.temperature, "0 is greedy")
+  app.add_option("--prompt", options.prompt, "beginning of each document");
+  app.add_option("--temperature", options.temperature, "sampling temperature; 0 is greedy")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the draws")->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the draws")->capture_default_str();
 }
 
 void add_options(CLI::App& app, model::LogitsOptions& options) {
@@ -226,11 +228,10 @@ void add_options(CLI::App& app, model::LogitsOptions& options) {
 }
 
 void add_options(CLI::App& app, ListOptions& options) {
-  app.add_option("what", options.what, "columns: what the columns of result tables mean, and in which unit")
+  app.add_option("what", options.what, "columns: meaning and unit of the columns of result tables")
       ->check(one_of({"columns"}));
-  app.add_flag("--pairs", options.pairs,
-               "which placements, codecs and retentions work together, as Markdown");
-  app.add_flag("--models", options.models, "the models of configs/models and what they keep");
+  app.add_flag("--pairs", options.pairs, "placements, codecs and retentions that work together, as Markdown");
+  app.add_flag("--models", options.models, "the models of configs/models and their caches");
 }
 
 void add_options(CLI::App& app, CompletionOptions& options) {
@@ -251,7 +252,7 @@ int list(const ListOptions& options) {
   return print(options.what.empty() ? listing() : columns_listing());
 }
 
-// The commands, each with its options and what it does.
+// The commands with their options and actions.
 class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {
@@ -292,10 +293,10 @@ class Commands {
         throw std::invalid_argument(std::string(of.name) + " is the launcher's: ./kvlab " + of.name);
       });
     }
-    help_ = app.help();  // once a command is chosen, it is that command's
+    help_ = app.help();  // a chosen command has its own help
   }
 
-  // Runs the one that was asked for.
+  // Runs the chosen command.
   int run_chosen() const {
     for (const auto& [command, action] : commands_) {
       if (*command) return action();
@@ -329,29 +330,29 @@ class Commands {
   PlanOptions plan_;
 };
 
-// The library's own words for a path that the system refuses are its function's name and three quotations.
+// The library's message for a path that the system refuses is its function's name and three quotations.
 std::string words_of(const std::exception& e) {
   const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e);
   return refused ? "cannot use " + refused->path1().string() + ": " + refused->code().message() : e.what();
 }
 
-// The exit code for an exception, which is said in one line.
+// Reports an exception in one line and returns its exit code.
 int report(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e)) {
     std::fprintf(stderr, "kvlab: out of memory\n");
     return kUserError;
   }
-  // invalid_argument is the user's; any other logic_error is a bug of ours, and says so.
+  // invalid_argument is the user's mistake; any other logic_error is our bug and says so.
   const bool bug =
       dynamic_cast<const std::logic_error*>(&e) && !dynamic_cast<const std::invalid_argument*>(&e);
   std::fprintf(stderr, "kvlab: %s%s\n", bug ? "internal error: " : "", io::as_message(words_of(e)).c_str());
   return bug ? 1 : kUserError;
 }
 
-// Files opened later would take the numbers of streams that the caller has closed, and get what is printed.
+// Keeps standard streams open: files opened later would take a closed stream's number and get its output.
 void open_standard_streams() {
   while (true) {
-    const int fd = open("/dev/null", O_RDONLY);  // so that writing to it is still an error
+    const int fd = open("/dev/null", O_RDONLY);  // keeps writing to it an error
     if (fd < 0) return;
     if (fd > STDERR_FILENO) {
       close(fd);
@@ -364,7 +365,7 @@ void open_standard_streams() {
 
 int command_line(int argc, char** argv) {
   open_standard_streams();
-  // A file that may not grow is then an error like a full disk, and not a signal.
+  // A file that may not grow then gives an error like a full disk instead of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("kvlab: measures KV caches, and what they cost a model", "kvlab");
   app.failure_message([](const CLI::App* of, const CLI::Error& error) {

@@ -34,7 +34,7 @@ namespace {
 volatile std::sig_atomic_t g_stop = 0;
 
 void on_signal(int) {
-  if (g_stop) std::_Exit(kStopped);  // asked twice
+  if (g_stop) std::_Exit(kStopped);  // second request
   g_stop = 1;
 }
 
@@ -50,7 +50,7 @@ std::filesystem::path default_out(const std::string& name) {
   return io::project_home() / "results" / "local" / (name + "-" + stamp);
 }
 
-// Whether a cell's outputs failed their verification.
+// True if the outputs of any cell failed verification.
 bool any_failed(std::span<const results::Row> cells) {
   return std::any_of(cells.begin(), cells.end(), [](const results::Row& cell) {
     return cell[results::kStatus] == results::Status::kFailed;
@@ -59,7 +59,7 @@ bool any_failed(std::span<const results::Row> cells) {
 
 }  // namespace
 
-// The charts are Python's; the launcher says where it is.
+// Python draws the charts; the launcher passes its path.
 int draw(const std::string& out) {
   const char* python = std::getenv("KVLAB_PYTHON");
   if (!python || !*python) {
@@ -110,7 +110,7 @@ int run(const RunOptions& options) {
   }
   std::printf("\nresults: %s\n", folder.string().c_str());
   std::fflush(stdout);
-  // A shard is a part: `kvlab merge` comes first.
+  // A shard is only a part: `kvlab merge` comes first.
   const int drawn = options.no_plots || shard.of > 1 ? 0 : draw(folder.string());
   return any_failed(outcome.cells) ? kCellFailed : drawn;
 }

@@ -1,4 +1,4 @@
-// What `kvlab run`, `eval`, `summary` and `reproduce` do, and the exit codes of all commands.
+// The commands `kvlab run`, `eval`, `summary` and `reproduce`, and the exit codes of all commands.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace kv::cli {
 
-// 0 is done.
+// 0: done.
 inline constexpr int kCellFailed = 1, kUserError = 2, kStopped = 130;
 
 struct RunOptions {
@@ -19,9 +19,9 @@ struct RunOptions {
   std::string out;  // empty: a new folder in results/local
   config::Overrides overrides;
   bool resume = false, no_plots = false;
-  bool full = false;    // all tables, as SummaryOptions::full
+  bool full = false;    // all tables, same as SummaryOptions::full
   std::string shard;    // "2/4"; empty: all
-  int list_shards = 0;  // only list what so many shards hold
+  int list_shards = 0;  // only list the points of this many shards
 };
 // Measures, prints, draws. Returns the exit code.
 int run(const RunOptions& options);
@@ -36,12 +36,12 @@ struct SummaryCommand {
   bool full = false;
 };
 int print_summary(const SummaryCommand& options);
-// The summary for this terminal, of cells that are in `folder`.
+// The terminal's summary of cells in `folder`.
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full);
 
 struct ReproduceOptions {
-  std::vector<std::string> names;  // of claim files, or with `list` words; none: all
-  std::string out;                 // as RunOptions::out
+  std::vector<std::string> names;  // of claim files; with `list`, words; none: all
+  std::string out;                 // same as RunOptions::out
   bool list = false, quick = false, no_plots = false;
   int threads = 0;
 };

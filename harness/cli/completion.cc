@@ -8,10 +8,10 @@ namespace kv::cli {
 namespace {
 
 struct Choice {
-  std::string name;  // "--out"; empty of an argument without one
+  std::string name;  // "--out"; empty for a positional argument
   std::string help;
   bool takes_value;
-  std::string values;  // separated by spaces; empty where any text is one
+  std::string values;  // separated by spaces; empty: any text
 };
 
 struct Command {
@@ -49,7 +49,7 @@ std::string sh_quoted(const std::string& text) {
   return out + "'";
 }
 
-// fish knows a backslash inside of them.
+// fish treats a backslash in single quotes as an escape.
 std::string fish_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += (c == '\'' || c == '\\') ? std::string{'\\', c} : std::string(1, c);
@@ -64,7 +64,7 @@ std::string names_of(const std::vector<Choice>& choices) {
   return names;
 }
 
-// What may stand where no option is: the values of the arguments without a name.
+// Words that may stand in place of an option: the values of positional arguments.
 std::string arguments_of(const std::vector<Choice>& choices) {
   std::string values;
   for (const Choice& choice : choices) {

@@ -1,4 +1,4 @@
-// Scripts that complete commands, options and their values in a shell, made from the command line's own table.
+// Scripts that complete commands, options and values in a shell, generated from the command line's own table.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -14,8 +14,8 @@ namespace kv::cli {
 
 struct TableOutput {
   std::string units = "binary";  // or decimal
-  std::string format;            // terminal, csv, markdown or latex; empty: by the name of `out`
-  std::string out;               // a file that is not there yet; empty: standard output
+  std::string format;            // terminal, csv, markdown or latex; empty: from the name of `out`
+  std::string out;               // a new file; empty: standard output
 
   io::Units shown_units() const { return units == "decimal" ? io::Units::kDecimal : io::Units::kBinary; }
   std::string chosen_format() const;

@@ -49,7 +49,7 @@ std::vector<Layer> read_layers(const workload::Workload& dump) {
   return layers;
 }
 
-// Runs tokens [first, first + n) of a layer as one step and puts the outputs where they belong.
+// Runs tokens [first, first + n) of a layer as one step and stores the outputs at their positions.
 void step_layer(Cache& cache, SequenceId id, int index, const Layer& layer, int64_t total, int64_t first,
                 int64_t n, float* outputs) {
   const CacheShape& s = cache.shape();
@@ -77,7 +77,7 @@ void set_output_errors(results::Row& row, std::span<const double> got, std::span
   }
 }
 
-// The last token's errors by cause, and all tokens' against FP64; these by head, too.
+// Writes the last token's errors by cause and all tokens' errors against FP64, the latter also by head.
 void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
                   int64_t n, std::span<results::Row> heads) {
   const CacheShape& s = cell.cache->shape();
@@ -102,7 +102,7 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
   }
   const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last, cell.prompt);
   measure::set_errors(cell.result, errors);
-  // By cause only the last token's can be told; the totals are of every token.
+  // Causes are known for the last token only; totals cover every token.
   std::vector<double> want;
   for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
   const std::vector<double> got(outputs.begin(), outputs.end());
@@ -118,7 +118,7 @@ void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const s
   cell.result[results::kReason] = errors.failure();
 }
 
-// What is written of all variants together.
+// Results of all variants together.
 struct Evaluation {
   std::vector<results::Row> rows;
   std::vector<results::Row> heads;
@@ -126,7 +126,7 @@ struct Evaluation {
   std::vector<std::vector<float>> outputs;  // the tensors' values
 };
 
-// Of all layers.
+// A row a query head, over all layers.
 std::vector<results::Row> heads_of(const results::Row& row) {
   std::vector<results::Row> heads;
   for (int64_t layer = 0; layer < *row[results::kLayers]; ++layer) {
@@ -139,7 +139,7 @@ std::vector<results::Row> heads_of(const results::Row& row) {
   return heads;
 }
 
-// Of one sequence of the whole dump.
+// The cache's shape for one sequence of the whole dump.
 ModelShape cache_shape_of(const workload::Workload& dump) {
   const workload::WorkloadShape& s = dump.shape();
   return {{.layers = s.layers,
@@ -198,7 +198,7 @@ void name_cell(measure::Cell& cell, const memory::RunContext& context, bool supp
   row[results::kSeqLen] = cell.workload->max_tokens();
 }
 
-// All of it or nothing.
+// Writes every file or none.
 void write_results(const EvalOptions& options, const memory::RunContext& context,
                    const Evaluation& evaluation) {
   const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors",

@@ -1,4 +1,4 @@
-// `kvlab eval`: a user's own tensors through variants, token by token.
+// `kvlab eval` runs a user's own tensors through variants, token by token.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kv::cli {
 struct EvalOptions {
   std::string dump;
   std::string variants;  // specs, separated by ';'
-  int64_t prompt = 0;    // the first tokens, as one causal prefill; the rest come one at a time
+  int64_t prompt = 0;    // the first tokens, as one causal prefill; later ones come singly
   std::string out;
   int threads = 0;
   std::string isa = "auto";
@@ -21,10 +21,10 @@ struct EvalOptions {
   bool no_plots = false;
 };
 
-// Token t attends to all that the variant has kept of tokens <= t. Writes cells.csv, heads.csv with the errors of
-// each layer's query heads, and outputs.safetensors with one f32 tensor [layers, q_heads, n, head_dim] a spec,
-// under the canonical spec. Returns the cells.
-// Throws std::invalid_argument, or std::runtime_error where the disk refuses; nothing is left behind then.
+// Token t attends to the kept tokens <= t. Writes cells.csv, heads.csv with the errors of each layer's query heads,
+// and outputs.safetensors with one f32 tensor [layers, q_heads, n, head_dim] a spec, under the canonical spec.
+// Returns the cells. Throws std::invalid_argument, or std::runtime_error if the disk refuses; then it leaves no
+// files.
 std::vector<results::Row> run_eval(const EvalOptions& options);
 
 }  // namespace kv::cli

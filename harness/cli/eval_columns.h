@@ -1,4 +1,4 @@
-// The columns of `kvlab eval`, which measures tensors of a file without a config: those of cells.csv, and heads.csv.
+// The columns of `kvlab eval`, which measures a file's tensors without a config: those of cells.csv and heads.csv.
 #pragma once
 
 #include "harness/experiments/written_columns.h"
@@ -8,7 +8,7 @@ namespace kv::cli {
 inline constexpr auto kEvalGroups = experiments::joined(experiments::kOfCells, experiments::kOfOutputs);
 
 // A row a query head of a layer, with the metrics of outputs.
-inline constexpr results::IntegerColumn kLayer{"layer", "", "of the dump, from 0"};
+inline constexpr results::IntegerColumn kLayer{"layer", "", "layer of the dump, from 0"};
 inline constexpr results::IntegerColumn kQHead{"q_head", "", "query head of the layer, from 0"};
 inline const results::Table kHeads{"heads.csv", [] {
                                      results::ColumnList columns{&results::kCell,  &results::kVariant,

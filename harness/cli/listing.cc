@@ -21,7 +21,7 @@
 namespace kv::cli {
 namespace {
 
-// Two spaces at least before what comes next.
+// Pads with at least two spaces.
 std::string padded(std::string_view text, size_t width) {
   std::string out(text);
   out.resize(std::max(width, text.size() + 2), ' ');

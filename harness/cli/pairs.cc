@@ -9,15 +9,15 @@
 namespace kv::cli {
 namespace {
 
-// Each reason once, whichever stage it names, numbered in the order in which it is first met.
+// Lists each reason once, whichever stage it names, numbered by first appearance.
 class Footnotes {
  public:
-  // As mark(), for the table of pairs: of what such a cell is about, retention and selection lose their names.
+  // Same as mark() below, for the table of pairs: drops the names of the cell's retention and selection.
   std::string mark(const std::string& reason, const Spec& spec) {
     const std::string named = without(reason, "retention", spec.retention.name);
     return number(without(named, "selection", spec.selection.name));
   }
-  // `stage` is the one whose name is left out, of this kind.
+  // Drops the name `stage` of this kind.
   std::string mark(const std::string& reason, const std::string& kind, const std::string& stage) {
     return number(without(reason, kind, stage));
   }
@@ -69,7 +69,7 @@ std::string table(const std::string& corner, const Rows& rows, SetRow set_row, c
   return text + "\n";
 }
 
-// A head_dim that is a multiple of 8 and of no larger power of two shows which codecs ask for more.
+// A head_dim that is a multiple of 8 but of no larger power of two reveals which codecs require more.
 std::string head_dims() {
   std::string text = "| codec | head_dim |\n|---|---|\n";
   for (const auto* codec : kCodecs) {
@@ -82,7 +82,7 @@ std::string head_dims() {
   return text + "\n";
 }
 
-// What sequences of each stage can do, the others being of a cache that can do all of it.
+// The operations that sequences of each stage support, if all other stages support every operation.
 std::string lives(Footnotes& notes) {
   const auto sharing = std::find_if(kPlacements.begin(), kPlacements.end(),
                                     [](const PlacementEntry* p) { return p->shares_blocks; });

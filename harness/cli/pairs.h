@@ -1,4 +1,4 @@
-// Which pairs of variants work, as Markdown: variants/README.md is what this returns.
+// The pairs of variants that work together, as Markdown: the text of variants/README.md.
 #pragma once
 
 #include <string>

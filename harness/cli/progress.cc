@@ -32,7 +32,7 @@ Progress::Progress(bool quiet)
 
 void Progress::update(int done, int total, const std::string& what, double weight_done, double weight_total) {
   if (quiet_) return;
-  // What an earlier run had finished is no measure of this one's speed.
+  // Work of an earlier run does not count towards this run's speed.
   if (weight_at_start_ < 0.0) weight_at_start_ = weight_done;
   const double now = now_seconds(), elapsed = now - started_, own = weight_done - weight_at_start_;
   constexpr double kBarSeconds = 0.2, kLineSeconds = 30.0;

@@ -1,4 +1,4 @@
-// `kvlab run --list-shards`: which sweep points each shard would measure.
+// `kvlab run --list-shards` lists each shard's sweep points.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kv::cli {
 
-// A line a point: its shard, estimated time and name; then a line a shard. Throws as run_config.
+// One line a point: its shard, estimated time and name; then one line a shard. Throws as run_config does.
 std::string shards_listing(const config::Config& config, int shards);
 
 }  // namespace kv::cli

@@ -29,10 +29,10 @@ std::string aa_line(const Cells& cells) {
   }
   if (tests == 0) return "";
   return "A/A test: " + std::to_string(decided) + " of " + std::to_string(tests) +
-         " comparisons of the baseline with itself found a difference (5 % are to be expected)\n";
+         " comparisons of the baseline with itself found a difference (5 % expected)\n";
 }
 
-// How quiet the machine was.
+// Reports how quiet the machine was.
 std::string noise_line(const Cells& cells) {
   int timed = 0, noisy = 0;
   std::optional<double> steal, others;
@@ -52,7 +52,7 @@ std::string noise_line(const Cells& cells) {
   return text + (first ? ", as " + (*first)[results::kCell] + ": " + (*first)[measure::kNoise] : "") + "\n";
 }
 
-// What could not be measured, and why the first of it could not.
+// Counts the cells that could not be measured, with the first reason.
 std::string left_out_line(const Cells& cells) {
   size_t ok = 0;
   std::string counts;
@@ -71,18 +71,18 @@ std::string left_out_line(const Cells& cells) {
          (*first)[results::kCell] + ": " + (*first)[results::kReason] + "\n";
 }
 
-// Variants that "win" since their policy had nothing to do.
+// Names variants that "win" because their policy evicted nothing.
 std::string keeps_all_line(const Cells& cells) {
   const auto idle = [](const results::Row* row) { return (*row)[results::kKeepsAll] == 1; };
   const auto first = std::find_if(cells.begin(), cells.end(), idle);
   if (first == cells.end()) return "";
   return "Warning: " + std::to_string(std::count_if(cells.begin(), cells.end(), idle)) + " of " +
          std::to_string(cells.size()) +
-         " cells keep every token, since the budget is not below the sequence [keeps all], as " +
+         " cells keep every token because the budget is not below the sequence [keeps all], as " +
          (**first)[results::kCell] + "\n";
 }
 
-// Sentences that experiments say about their cells together.
+// Sentences of experiments about all of their cells.
 std::string sentences(const Cells& cells) {
   std::string text;
   for (const auto& [name, own] :
@@ -93,15 +93,14 @@ std::string sentences(const Cells& cells) {
   return text;
 }
 
-// Peers' bytes are not counted as caches' are.
+// Peers' bytes are counted differently from caches'.
 std::string peers_line(const Cells& cells) {
   const auto is_peer = [](const results::Row* row) {
     return (*row)[measure::kPeerBytesReported].has_value();
   };
   return std::any_of(cells.begin(), cells.end(), is_peer)
-             ? "* other engines (sweep.peers): bytes as they say themselves; peer_ratio_p50 in cells.csv "
-               "compares each with "
-               "kvlab's variant of the same bits\n"
+             ? "* other engines (sweep.peers) report their own bytes; peer_ratio_p50 in cells.csv "
+               "compares each with kvlab's variant of the same bits\n"
              : "";
 }
 
@@ -111,14 +110,14 @@ std::string point_tables(const Groups& points, size_t width) {
   return text;
 }
 
-// A row a variant; of one experiment alone at least as many rows as there is room for.
+// One row a variant. A single experiment gets at least the rows that fit.
 std::string range_tables(const Groups& experiments, size_t width, size_t most_lines) {
-  constexpr size_t kOwnLines = 4;  // a blank one, its name, its head, and how many rows are left out
+  constexpr size_t kOwnLines = 4;  // blank line, name, header, number of omitted rows
   const size_t most_rows =
       experiments.size() == 1 ? most_lines - std::min(most_lines, kOwnLines) : size_t{1} << 30;
   std::string text;
   for (const auto& [name, own] : experiments)
-    text += "\n" + name + ": what a variant's cells range over\n" + experiment_table(own, width, most_rows);
+    text += "\n" + name + ": ranges over a variant's cells\n" + experiment_table(own, width, most_rows);
   return text;
 }
 
@@ -141,7 +140,7 @@ std::string summary(std::span<const results::Row> rows, const SummaryOptions& op
                     options.width);
   const size_t room = kSummaryLines - std::min(kSummaryLines - 1, lines_of(end) + lines_of(pointer) + 1);
   const std::string answer = "\n" + answers(cells, options.width, room);
-  constexpr size_t kOwnLines = 3;  // a blank one, its name, its head
+  constexpr size_t kOwnLines = 3;  // blank line, name, header
   if (options.full || lines_of(answer + end) + cells.size() + kOwnLines * points.size() <= kSummaryLines) {
     const std::string text = answer + point_tables(points, options.width) + end;
     if (options.full || lines_of(text) <= kSummaryLines) return text;

@@ -1,4 +1,4 @@
-// What a run prints at its end: the answer first, then as many tables as fit.
+// A run's final output: the answer first, then the tables that fit.
 #pragma once
 
 #include <span>
@@ -11,17 +11,17 @@ namespace kv::cli {
 inline constexpr size_t kSummaryWidth = 120, kSummaryLines = 36;
 
 struct SummaryOptions {
-  bool full = false;  // every sweep point's table, however many lines they take
+  bool full = false;  // every sweep point's table, at any length
   size_t width = kSummaryWidth;
   std::string more = {};  // the command that shows all tables
 };
 
 // At most kSummaryLines lines of at most `width` characters: the fastest, smallest and most exact variant at the
-// longest length of each experiment, then a table a sweep point, or, where these have no room, a table an
-// experiment. What has no room is in the report, in cells.csv and in the full tables.
+// longest length of each experiment, then a table a sweep point, or a table an experiment if those do not fit. The
+// report, cells.csv and the full tables have the rest.
 std::string summary(std::span<const results::Row> cells, const SummaryOptions& options = {});
 
-// kSummaryWidth, or as wide as a narrower terminal is.
+// kSummaryWidth, or the width of a narrower terminal.
 size_t summary_width();
 
 }  // namespace kv::cli

@@ -38,7 +38,7 @@ Strings table_row(const results::Row& row) {
   return fields;
 }
 
-// "0.42–0.97" of what is there.
+// "0.42–0.97" over the values present.
 std::string range(const Cells& cells, const char* pattern, results::Number (*value)(const results::Row&)) {
   results::Number low, high;
   for (const results::Row* row : cells) {
@@ -52,7 +52,7 @@ std::string range(const Cells& cells, const char* pattern, results::Number (*val
   return from == to ? from : from + "–" + to;
 }
 
-// What a variant's cells of one experiment range over.
+// The ranges of a variant's cells of one experiment.
 Strings variant_row(const std::string& name, const Cells& cells) {
   using Cell = results::Row;
   const auto ok = std::count_if(cells.begin(), cells.end(), [](const Cell* row) {
@@ -66,7 +66,7 @@ Strings variant_row(const std::string& name, const Cells& cells) {
           range(cells, "%+.2g", [](const Cell& row) { return row[measure::kLossChange]; })};
 }
 
-// Which come first where not all have room: the fastest of what was timed, else the most exact.
+// Sort key if rows must be left out: time if timed, else error.
 double order_of(const Cells& cells) {
   double order = 1e300;
   for (const results::Row* row : cells) {
@@ -91,7 +91,8 @@ std::vector<Strings> without_empty_columns(std::vector<Strings> table) {
   return table;
 }
 
-// "256.0 KiB, 12.6, 10 %": what a step reads of a tier, how fast in GB/s, and that as a share of its ceiling.
+// "256.0 KiB, 12.6, 10 %": bytes that a step reads from a tier, their rate in GB/s, and its share of the tier's
+// ceiling.
 std::string tier_text(const results::Integer& bytes, const results::Number& gbps,
                       const results::Number& share) {
   if (!bytes) return "-";
@@ -99,7 +100,7 @@ std::string tier_text(const results::Integer& bytes, const results::Number& gbps
          (share ? ", " + percent(share) : "");
 }
 
-// A narrow terminal keeps the last column.
+// Columns in the order to drop: a narrow terminal keeps the last.
 Strings tiers_row(const results::Row& row) {
   return {
       row_name(row),
@@ -112,7 +113,7 @@ Strings tiers_row(const results::Row& row) {
       tier_text(row[measure::kReadDiskBytes], row[measure::kDiskReadGbps], row[measure::kDiskCeilingShare])};
 }
 
-// Of cells whose placement has several tiers.
+// Table of the cells whose placement has several tiers.
 std::string tiers_table(const Cells& cells, size_t width) {
   std::vector<Strings> table{
       {"a step reads, GB/s, % of ceiling", "hot", "warm", "bound, us", "from a device", "disk"}};
@@ -123,7 +124,7 @@ std::string tiers_table(const Cells& cells, size_t width) {
   return table.size() == 1 ? "" : fitted(without_empty_columns(std::move(table)), width);
 }
 
-// Of cells that have verified drafts, and below it why others cannot.
+// Table of the cells that verified drafts; below it, the reasons of those that cannot.
 std::string drafts_table(const Cells& cells, size_t width) {
   std::vector<Strings> table;
   std::string refused;

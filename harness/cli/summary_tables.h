@@ -7,11 +7,11 @@
 
 namespace kv::cli {
 
-// A row a cell of one sweep point; below it, a row of each whose placement has several tiers.
+// One row a cell of a sweep point; below it, one row a cell whose placement has several tiers.
 std::string sweep_point_table(const Cells& cells, size_t width);
 
-// Of one experiment, a row a variant, with what its cells range over. Of more than `most_rows`, those that are
-// fastest, or without times most exact.
+// One row a variant of an experiment, with the ranges of its cells. Keeps `most_rows` rows: the fastest, or without
+// times the most exact.
 std::string experiment_table(const Cells& cells, size_t width, size_t most_rows);
 
 }  // namespace kv::cli

@@ -1,11 +1,11 @@
-// The terminal that is written to.
+// The terminal on standard output.
 #pragma once
 
 #include <cstddef>
 
 namespace kv::cli {
 
-// Its columns; no limit where standard output is none. $COLUMNS goes first.
+// Its width in columns; unlimited if standard output is no terminal. $COLUMNS takes precedence.
 size_t terminal_width();
 
 }  // namespace kv::cli

@@ -69,7 +69,7 @@ std::string mistake_in(const CLI::App& app, const CLI::Error& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   if (!extras || rest.empty() || chosen.empty()) return error.what();
-  // The value of an unknown option is unexpected, too.
+  // The value of an unknown option is also unexpected.
   const auto option =
       std::find_if(rest.begin(), rest.end(), [](const std::string& a) { return a.starts_with("-"); });
   return unexpected(*chosen.front(), option == rest.end() ? rest.front() : *option);

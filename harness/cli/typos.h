@@ -1,4 +1,4 @@
-// Mistakes on the command line, each with what was probably meant.
+// Mistakes on the command line, each with the probable correction.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -8,14 +8,14 @@
 
 namespace kv::cli {
 
-// A value that is one of these.
+// Accepts one of these values.
 CLI::Validator one_of(std::vector<std::string> values);
-// A number of tokens, as 131072 or 128K, which becomes digits.
+// Accepts a number of tokens, 131072 or 128K, and converts it to digits.
 CLI::Validator token_count();
 
 // Throws CLI::ParseError if the first argument names no command.
 void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv);
-// What is wrong, in one line: CLI11's words, but for arguments that the command does not have.
+// The mistake in one line, in CLI11's words except for arguments that the command does not have.
 std::string mistake_in(const CLI::App& app, const CLI::Error& error);
 
 }  // namespace kv::cli

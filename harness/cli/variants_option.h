@@ -1,4 +1,4 @@
-// What `--variants` takes.
+// The syntax of `--variants`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace kv::cli {
 
-// Specs, which may be per layer, separated by ';', with lists in braces (config/braces.h). Throws std::invalid_argument for none, and for one that is there twice.
+// Parses specs, which may be per layer, separated by ';', with lists in braces (config/braces.h). Throws
+// std::invalid_argument for no spec and for one given twice.
 std::vector<LayerSpecs> parse_variants(const std::string& text);
 
 }  // namespace kv::cli

@@ -20,7 +20,7 @@ LayerSpecs read_variant(const Section& section, const std::string& text) {
   }
 }
 
-// Of a codec that can multiply in 8 bits.
+// Sets the arithmetic of every codec that can multiply in 8 bits.
 LayerSpecs with_arithmetic(LayerSpecs specs, const Axes& axes) {
   return axes.arithmetic == "int8" ? with_int8_arithmetic(std::move(specs)) : specs;
 }
@@ -41,7 +41,7 @@ std::vector<std::string> without_lists(const Section& section, const std::string
   }
 }
 
-// Each variant, for each item of its lists, at each budget if it depends on it.
+// Expands each variant's lists, and each budget if the variant depends on it.
 void expand_variants(const Section& section, Axes& axes) {
   axes.variants.clear();
   axes.series.clear();
@@ -83,7 +83,7 @@ void order_by_baseline(Section& section, Axes& axes) {
   try {
     wanted = with_arithmetic(parse_layer_specs(wanted), axes).print();
   } catch (const std::invalid_argument&) {
-    // A text that is no spec is none of the variants either: what is near says more than a parser.
+    // A text that is no spec matches no variant: the nearest variant helps more than a parser's message.
   }
   const auto at = std::find(names.begin(), names.end(), wanted) - names.begin();
   if (at == std::ssize(names)) {
@@ -119,7 +119,7 @@ void read_workloads(Section& section, const std::vector<std::string>& known,
   }
 }
 
-// Each of an experiment's axes and keys.
+// Calls `use` for each of an experiment's axes and keys.
 template <class Use>
 void each_key(const ExperimentInfo& experiment, const Use& use) {
   for (const AnyAxis* axis : experiment.axes) use(axis->key());

@@ -14,7 +14,7 @@ namespace kv::config {
 
 inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
 
-// Overrides those of the shared axes that the section has. Throws std::invalid_argument.
+// Overrides the shared axes that the section has. Throws std::invalid_argument.
 void read_axes(Section& section, Axes& axes, const Catalog& catalog);
 
 // Reads every experiment's keys that this shared table may hold.
@@ -23,13 +23,13 @@ void read_shared_keys(Section& section, SharedTable table, const Catalog& catalo
 // Reads the experiment's keys in its own table.
 void read_own_keys(Section& own, const ExperimentInfo& experiment, Settings& settings);
 
-// Throws std::invalid_argument if the experiment's own table has a key of another experiment that nobody has read.
+// Throws std::invalid_argument if the experiment's own table has an unread key of another experiment.
 void refuse_foreign_keys(const Section& own, const ExperimentInfo& experiment, const Catalog& catalog);
 
-// The table that a key belongs in, for messages: "[model]", "[sweep] …"; empty for a key of none.
+// The table of a key, for messages: "[model]", "[sweep] …"; empty for an unknown key.
 std::string table_of(std::string_view key, const Catalog& catalog);
 
-// A value that comes twice would be two cells of one name.
+// Throws for a value that comes twice, which would give two cells one name.
 template <class Value>
 void refuse_repeats(const Section& section, const std::string& key, std::vector<Value> values) {
   std::sort(values.begin(), values.end());

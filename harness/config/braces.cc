@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kMostVariants = 1000;
 
-// What lies between the commas that no parentheses hold.
+// The parts between commas outside parentheses.
 std::vector<std::string> items_of(const std::string& inside) {
   std::vector<std::string> items(1);
   int depth = 0;

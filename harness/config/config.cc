@@ -18,13 +18,13 @@
 namespace kv::config {
 namespace {
 
-// The table in which a misplaced key belongs, for messages.
+// The table that a misplaced key belongs in, for messages.
 std::function<std::string(std::string_view key)> placing(const Catalog& catalog) {
   return [&catalog](std::string_view key) { return table_of(key, catalog); };
 }
 
-// `whole`: all layers of a model, whose weights are to be made; else those that are measured. `served` is the model
-// with all of its layers, of which a config that gives the numbers has as many as it measures.
+// `whole`: create weights for all of the model's layers; else for the measured ones. `served` is the model with all
+// of its layers; a config that gives the numbers serves as many as it measures.
 Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry& served) {
   const bool preset = model.has("preset"), file = model.has("config");
   const bool numbers = model.has("q_heads") || model.has("kv_heads") || model.has("head_dim");
@@ -118,7 +118,7 @@ void require(bool present, const std::string& path, const std::string& what) {
   if (!present) throw std::invalid_argument(path + ": " + what);
 }
 
-// The axes kv_heads and head_dim replace the model's own, so they have to be possible beside its query heads.
+// The axes kv_heads and head_dim replace the model's, so they must suit its query heads.
 void require_shapes(const Config& config, const ExperimentConfig& experiment) {
   const Axes& axes = experiment.axes;
   if (axes.kv_heads.empty() && axes.head_dim.empty()) return;
@@ -141,7 +141,7 @@ void require_shapes(const Config& config, const ExperimentConfig& experiment) {
   }
 }
 
-// Of a model with latent rows (MLA) the axes give heads in their place; and not every experiment takes such rows.
+// For a model with latent rows (MLA) the axes give heads instead; not every experiment takes latent rows.
 void require_latent_rows_taken(const Config& config, const ExperimentConfig& experiment,
                                const ExperimentInfo& info) {
   if (config.geometry.latent_dim == 0) return;
@@ -172,14 +172,14 @@ void require_model(const Section& top, const ExperimentConfig& experiment) {
   }
 }
 
-// Random weights take time like others, but what they compute says nothing.
+// Random weights cost the same time as real ones, but their outputs mean nothing.
 void require_real_weights(Section& top, const WorkloadConfig& workload, const ExperimentInfo& info) {
   if (workload.weights != "random" || info.runs_random_weights) return;
   top.fail("experiment", "'" + std::string(info.name) +
                              "' needs a model's own weights: workload.weights = \"random\" is for 'model'");
 }
 
-// Whether anything is of the geometry in [model].
+// True if any experiment uses the geometry in [model].
 bool any_synthetic(const std::vector<ExperimentConfig>& experiments, const Catalog& catalog) {
   for (const ExperimentConfig& experiment : experiments) {
     if (!info_of(catalog, experiment.kind).has_workload) return true;
@@ -190,8 +190,8 @@ bool any_synthetic(const std::vector<ExperimentConfig>& experiments, const Catal
   return false;
 }
 
-// The sweeps of one experiment: its table overrides [sweep] and [measure] for it alone, and several are as
-// many sweeps.
+// The sweeps of one experiment. Its table overrides [sweep] and [measure] for it alone; several tables are several
+// sweeps.
 std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo& info,
                                               const ExperimentConfig& defaults, const Catalog& catalog) {
   std::vector<ExperimentConfig> sweeps;
@@ -211,7 +211,7 @@ std::vector<ExperimentConfig> read_own_tables(Section& top, const ExperimentInfo
   return sweeps;
 }
 
-// [sweep] and [measure]: what every experiment starts from.
+// Reads [sweep] and [measure], every experiment's defaults.
 ExperimentConfig read_defaults(Section& top, const Config& config, const Catalog& catalog) {
   ExperimentConfig defaults;
   defaults.axes.arithmetic = config.arithmetic;
@@ -232,7 +232,7 @@ std::vector<std::string_view> names_of(const Catalog& catalog) {
   return names;
 }
 
-// The tables of experiments that can do without a cache.
+// The tables of experiments that can run without a cache.
 std::string uncached_names(const Catalog& catalog) {
   std::string names;
   for (const ExperimentInfo& info : catalog.experiments)
@@ -249,7 +249,7 @@ std::vector<ExperimentConfig> read_experiments(Section& top, const Config& confi
   require(!kinds.empty(), config.path,
           "experiment is missing; it is one of " + names + ", or an array of them");
   refuse_repeats(top, "experiment", kinds);
-  // A table may be there for an experiment that is not run.
+  // A table may belong to an experiment that is not run.
   std::map<std::string, std::vector<ExperimentConfig>> known;
   for (const ExperimentInfo& info : catalog.experiments)
     known[std::string(info.name)] = read_own_tables(top, info, defaults, catalog);
@@ -305,7 +305,7 @@ Config load_config(const std::string& given_path, const Overrides& overrides, co
     top.fail("arithmetic", "must be exact or int8, not '" + config.arithmetic + "'");
   config.workload = read_workload(top.section("workload"), catalog);
   config.experiments = read_experiments(top, config, catalog);
-  // A real model and a dump bring their own shape.
+  // A real model and a dump have their own shape.
   Section model = top.section("model");
   const bool random = config.workload.weights == "random";
   if (random || any_synthetic(config.experiments, catalog))

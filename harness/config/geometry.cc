@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// What config.json files of a family leave out, since it is the default of the family's class.
+// Keys that config.json files of a family omit because the family's class has defaults.
 const std::map<std::string, json>& class_defaults() {
   static const std::map<std::string, json> table{
       {"gemma", {{"head_dim", 256}}},
@@ -56,14 +56,14 @@ const std::map<std::string, json>& class_defaults() {
   return table;
 }
 
-// Keys of models that keep something which Geometry cannot say.
+// Keys of models that keep something beyond Geometry.
 constexpr std::array kForeignKeys{
     "block_types",          "_block_types",       "attn_layer_indices", "hybrid_layer_ids",
     "layers_block_type",    "attn_type_list",     "block_configs",      "hybrid_override_pattern",
     "index_head_dim",       "global_head_dim",    "is_encoder_decoder", "cross_attention_layers",
     "attention_chunk_size", "linear_attn_config", "layer_group_size",   "global_attn_every_n_layers"};
 
-// The other names that a fact goes by in older families: GPT-2's and Falcon's.
+// Other names of a fact in older families: GPT-2's and Falcon's.
 const std::vector<const char*> kLayers{"num_hidden_layers", "n_layer"};
 const std::vector<const char*> kHeads{"num_attention_heads", "n_head"};
 const std::vector<const char*> kHidden{"hidden_size", "n_embd"};
@@ -81,7 +81,7 @@ class ConfigFile {
     const auto family = class_defaults().find(text("model_type"));
     if (family == class_defaults().end()) return;
     for (const auto& [key, value] : family->second.items()) {
-      // An explicit null stays: it is how a family's file turns its windows off.
+      // An explicit null stays: a family's file turns its windows off with it.
       if (!config_.contains(key)) config_[key] = value;
     }
   }
@@ -115,7 +115,7 @@ class ConfigFile {
  private:
   [[noreturn]] void fail(const std::string& what) const { throw std::invalid_argument(path_ + ": " + what); }
 
-  // The text model of a multimodal one; how weights are stored and how many there are is said outside of it.
+  // Uses the text model of a multimodal one; the outer level has the dtype and count of the weights.
   void use_text_config() {
     json text_model = config_["text_config"];
     for (const char* key : {"torch_dtype", "dtype", "quantization_config", "num_parameters"}) {
@@ -125,7 +125,7 @@ class ConfigFile {
     has_other_weights_ = true;
   }
 
-  // "config" says nothing: such a file is named after its folder.
+  // A file called "config" takes the name of its folder.
   std::string model_name() const {
     const std::filesystem::path file = std::filesystem::absolute(path_);
     const std::string stem = file.stem().string(), folder = file.parent_path().filename().string();
@@ -145,7 +145,7 @@ class ConfigFile {
     return has(key) && config_[key].is_string() ? config_[key].get<std::string>() : "";
   }
 
-  // A positive integer under the first of these keys that is there.
+  // A positive integer under the first of these keys that exists.
   int64_t positive(const std::vector<const char*>& keys, int64_t most = 100'000'000) const {
     const char* key = any_of(keys);
     if (!key) fail("'" + std::string(keys.front()) + "' is missing; a Hugging Face config.json has it");
@@ -165,12 +165,12 @@ class ConfigFile {
 
   int kv_heads(int q_heads) const {
     if (any_of(kKvHeads) && !is("multi_query", true)) return static_cast<int>(positive(kKvHeads));
-    // Falcon's first architecture: one head, whatever num_kv_heads says. Its second has num_kv_heads.
+    // Falcon's first architecture has one head regardless of num_kv_heads; its second has num_kv_heads.
     if (is("multi_query", true) && !is("new_decoder_architecture", true)) return 1;
     return any_of(kKvHeads) ? static_cast<int>(positive(kKvHeads)) : q_heads;
   }
 
-  // Since Mistral and Gemma, head_dim is a number of its own; only older configs leave it to be divided out.
+  // Since Mistral and Gemma head_dim is independent; older configs imply it by division.
   int head_dim(int q_heads) const {
     if (has("head_dim")) return static_cast<int>(positive({"head_dim"}));
     const int64_t hidden = positive(kHidden);
@@ -200,7 +200,7 @@ class ConfigFile {
     read_linear(g);
   }
 
-  // Gemma 3n: each of the last layers reads the cache of the last one before them that is of its kind.
+  // Gemma 3n: each of the last layers reads the cache of the last earlier layer of its kind.
   void read_shared_layers(Geometry& g) const {
     const int64_t sharing = has("num_kv_shared_layers") ? count("num_kv_shared_layers") : 0;
     if (sharing >= g.model_layers)
@@ -245,7 +245,7 @@ class ConfigFile {
     return below ? "full" : "sliding";
   }
 
-  // Integers that may be 0.
+  // An integer that may be 0.
   int64_t count(const char* key) const { return has(key) && config_[key] == 0 ? 0 : positive({key}); }
   int64_t offset() const { return count("attn_layer_offset"); }
   // Qwen2: the layers before this one see all tokens.
@@ -273,7 +273,7 @@ class ConfigFile {
       g.parameters = count_parameters(config_);
       g.parameters_computed = g.parameters > 0;
     }
-    // Of quantised weights the dtype says nothing.
+    // The dtype does not apply to quantised weights.
     if (has("quantization_config")) return;
     if (g.dtype == "bfloat16" || g.dtype == "float16") g.weights_bytes = 2 * g.parameters;
     if (g.dtype == "float32") g.weights_bytes = 4 * g.parameters;
@@ -281,7 +281,7 @@ class ConfigFile {
 
   std::string path_;
   json config_;
-  bool has_other_weights_ = false;  // than the text model's: those of a multimodal one
+  bool has_other_weights_ = false;  // a multimodal model's other weights
 };
 
 // "; did you mean 'mistral-7b'?", or nothing.
@@ -295,7 +295,7 @@ std::filesystem::path preset_folder() { return io::project_home() / "configs" / 
 
 namespace {
 
-// What the layers without K and V keep.
+// Describes the layers without K and V.
 std::string others_text(const Geometry& g) {
   const auto sharing =
       std::count_if(g.kinds.begin(), g.kinds.end(), [](const ModelLayer& l) { return l.shares >= 0; });

@@ -1,5 +1,5 @@
-// What a config may say: keys of its tables, and the axes that a sweep multiplies. Both are declared once, by the
-// experiment that has them or by those that share them, and read, checked and described from their declaration alone.
+// A config's vocabulary: keys of its tables, and the axes that a sweep multiplies. Each is declared once, by its
+// experiment or its sharers. Reading, checking and description follow from the declaration alone.
 #pragma once
 
 #include <any>
@@ -19,7 +19,7 @@ class AnyKey;
 template <class T>
 class Axis;
 
-// The values that a config gives to keys.
+// Values of keys in a config.
 class Settings {
  public:
   template <class Key>
@@ -40,7 +40,7 @@ class Settings {
   std::map<const AnyKey*, std::any> values_;
 };
 
-// The table that all experiments share and may hold the key beside their own; kOwn: theirs alone.
+// The table, shared by all experiments, that may hold the key beside their own tables; kOwn: none.
 enum class SharedTable { kSweep, kMeasure, kOwn };
 
 class AnyKey {
@@ -48,7 +48,7 @@ class AnyKey {
   AnyKey(std::string_view name_, SharedTable table_, std::string_view help_)
       : name(name_), table(table_), help(help_) {}
   virtual ~AnyKey() = default;
-  // Overrides the value where the section has the key. Throws std::invalid_argument for one that is not allowed.
+  // Overrides the value if the section has the key. Throws std::invalid_argument for a forbidden value.
   virtual void read(Section& section, Settings& settings) const = 0;
 
   const std::string_view name;
@@ -56,7 +56,7 @@ class AnyKey {
   const std::string_view help;
 };
 
-// Reads the value under a key, `fallback` where there is none.
+// Reads the value under a key, or `fallback` without one.
 template <class T>
 using Reader = std::function<T(Section& section, const std::string& key, const T& fallback)>;
 
@@ -76,33 +76,33 @@ class Key : public AnyKey {
   const Reader<T> reader_;
 };
 
-// The values that a reader allows.
+// Readers, each with the values that it allows.
 Reader<int64_t> tokens(int64_t least, int64_t most);
 Reader<int64_t> count(int64_t least, int64_t most);
 Reader<double> number(double least, double most);
 Reader<bool> flag();
 Reader<std::string> choice(std::vector<std::string> known);
-// Texts that `check` throws std::invalid_argument for; it may be null.
+// Text that passes `check`, which throws std::invalid_argument and may be null.
 Reader<std::string> text(void (*check)(const std::string& text) = nullptr);
-// One or several, each once.
+// One or several values, each once.
 Reader<std::vector<int64_t>> token_list();
 Reader<std::vector<double>> number_list(double least, double most);
 Reader<std::vector<std::string>> text_list(void (*check)(const std::string& text) = nullptr);
 
-// An axis of a sweep: a key with several values, each of which makes sweep points, with its column.
+// An axis of a sweep: a key with several values and its column. Each value makes sweep points.
 class AnyAxis {
  public:
   AnyAxis(const results::AnyColumn& column_, std::string_view example_)
       : column(column_), example(example_) {}
   virtual ~AnyAxis() = default;
   virtual const AnyKey& key() const = 0;
-  // Each of the points at each of the axis's values.
+  // Combines each of the points with each of the axis's values.
   virtual std::vector<results::Row> multiplied(const std::vector<results::Row>& points,
                                                const Settings& settings) const = 0;
   bool has_values(const Settings& settings) const { return !multiplied({{}}, settings).empty(); }
 
   const results::AnyColumn& column;
-  const std::string_view example;  // of its values, for messages; empty: it has a default
+  const std::string_view example;  // of its values, for messages; empty: the axis has a default
 };
 
 // T: int64_t or std::string.
@@ -113,8 +113,8 @@ class Axis : public AnyAxis {
   using Column =
       results::Column<std::conditional_t<std::is_same_v<T, std::string>, std::string, results::Integer>>;
 
-  Axis(const Column& column_, std::string_view name, SharedTable table, Values fallback, Reader<Values> reader,
-       std::string_view help, std::string_view example_ = "")
+  Axis(const Column& column_, std::string_view name, SharedTable table, Values fallback,
+       Reader<Values> reader, std::string_view help, std::string_view example_ = "")
       : AnyAxis(column_, example_),
         values(name, table, std::move(fallback), std::move(reader), help),
         typed_(column_) {}

@@ -29,7 +29,7 @@ void override_value(toml::table& root, const std::string& key, const toml::node&
   at->insert_or_assign(part, value);
 }
 
-// TOML, in which [4K,128K] needs no quotes; what is none is text.
+// TOML, in which [4K,128K] needs no quotes; anything else is text.
 toml::table value_of(const std::string& text) {
   static const std::regex bare_count(R"(([\[,]\s*)(\d+[KkMm])(?=\s*[\],]))");
   for (const std::string& value : {text, std::regex_replace(text, bare_count, "$1\"$2\"")}) {
@@ -42,7 +42,7 @@ toml::table value_of(const std::string& text) {
   return toml::table{{"value", text}};
 }
 
-// `a.b.c=value`: the value is TOML, or else taken as text.
+// `a.b.c=value`: the value is TOML, or else text.
 void apply_override(toml::table& root, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -55,8 +55,8 @@ void apply_override(toml::table& root, const std::string& assignment) {
   override_value(root, key, *parsed.get("value"));
 }
 
-// A file's place, whole, so that the config as run means the same wherever it is run from. The project's own
-// files are found from everywhere, and keep their names on every machine.
+// Makes a file's path absolute, so that the config as run means the same from any folder. The project's own files are
+// found from every folder and keep their names on every machine.
 void settle_path(toml::table& root, const char* section, const char* key) {
   toml::table* table = root[section].as_table();
   const auto path = table ? (*table)[key].value<std::string>() : std::nullopt;
@@ -98,7 +98,7 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
     if (!text.empty()) override_value(root, key, toml::value<std::string>(text));
   };
   if (toml::table* old = root["workload"].as_table(); old && !w.model.empty()) {
-    // Another model's tokenizer and text are not this one's.
+    // Another model's tokenizer and text do not fit this one.
     old->erase("tokenizer");
     old->erase("text");
     old->erase("weights");
@@ -108,7 +108,7 @@ void apply_overrides(toml::table& root, const Overrides& overrides, const std::s
   set_text("workload.tokenizer", w.tokenizer);
   set_text("workload.text", w.text);
   if (!w.model.empty()) {
-    // Who names a model on the command line wants it measured, whatever the config sweeps over.
+    // A model on the command line is to be measured, whatever the config sweeps over.
     set_text("sweep.workload", "model");
     for (const ExperimentInfo& experiment : catalog.experiments) {
       for (toml::table* own : tables_under(root, experiment.own_table())) own->erase("workload");

@@ -1,5 +1,5 @@
-// What the command line changes of a config, before it is read: the options become keys of the TOML, so that
-// the config as run holds all that was asked for.
+// Command-line overrides of a config before it is read. Options become keys of the TOML, so that the config as run
+// holds everything that was asked for.
 #pragma once
 
 #include <toml++/impl/forward_declarations.h>
@@ -10,7 +10,7 @@
 
 namespace kv::config {
 
-// `name`: of a config that gives itself none. Throws std::invalid_argument for an option that fits nowhere.
+// `name`: for a config without one. Throws std::invalid_argument for an option that fits nowhere.
 void apply_overrides(toml::table& root, const Overrides& overrides, const std::string& name,
                      const Catalog& catalog);
 

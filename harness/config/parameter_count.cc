@@ -12,10 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-// What its files do not say of a family, as it is fixed in its class.
+// Properties of a family that its class fixes and its files omit.
 struct Family {
   std::string_view type;
-  bool tied;  // what tie_word_embeddings is where the file leaves it out
+  bool tied;  // tie_word_embeddings if the file omits it
   int norms;  // of the hidden size, in a layer
   bool qkv_bias = false, head_norms = false, router_bias = false;
 };
@@ -37,7 +37,7 @@ constexpr std::array kFamilies{
     Family{"deepseek_v3", false, 2, false, false, true},
 };
 
-// Sums are in floating point, which is exact up to 2^53 and cannot overflow: the file may say anything.
+// Sums are floating point, exact up to 2^53 and free of overflow: the file may say anything.
 class Count {
  public:
   Count(const json& config, const Family& family) : config_(config), family_(family) {}
@@ -57,7 +57,7 @@ class Count {
   bool flag(const char* key, bool fallback) const {
     return has(key) && config_[key].is_boolean() ? config_[key].get<bool>() : fallback;
   }
-  // An integer from 0; anything else makes the count unknown.
+  // An integer of at least 0; anything else makes the count unknown.
   double need(const char* key) {
     if (has(key) && config_[key].is_number_integer() && config_[key].get<int64_t>() >= 0)
       return config_[key].get<double>();
@@ -76,7 +76,7 @@ class Count {
            (all_biases && !family_.qkv_bias ? hidden() : 0) + (family_.head_norms ? 2 * dim : 0);
   }
 
-  // MLA: q, k and v go through low ranks, each with a norm; RoPE has dimensions of its own.
+  // MLA: q, k and v pass through low ranks, each with a norm; RoPE has dimensions of its own.
   double latent_attention() {
     const double heads = need("num_attention_heads"), rank = need("kv_lora_rank"),
                  rope = need("qk_rope_head_dim"), nope = need("qk_nope_head_dim"), v = need("v_head_dim"),
@@ -104,7 +104,7 @@ class Count {
                config_["mlp_only_layers"].end();
   }
 
-  // Routed and shared ones, and the router.
+  // Routed and shared experts, and the router.
   double experts() {
     const double routed = need(experts_key()),
                  width =

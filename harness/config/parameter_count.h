@@ -1,4 +1,4 @@
-// How many parameters a model has, from the shapes that its config.json states.
+// The number of a model's parameters, from the shapes in its config.json.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace kv::config {
 
-// Embeddings (once where they are tied), attention, MLP or experts, norms: what the family's class in Hugging Face's
-// transformers allocates. 0 where the family is not known here, or the file leaves a number out that it takes.
-// The counts of published models are in the tests, to the last parameter.
+// Counts embeddings (once if tied), attention, MLP or experts, and norms: all that the family's class in Hugging
+// Face's transformers allocates. 0 for an unknown family, or if the file lacks a needed number. Tests hold the counts
+// of published models, to the last parameter.
 int64_t count_parameters(const nlohmann::json& config);
 
 }  // namespace kv::config

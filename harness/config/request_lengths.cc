@@ -19,7 +19,7 @@ constexpr int64_t kMaxLength = int64_t{1} << 24;
   throw std::invalid_argument("'" + text + "' " + what);
 }
 
-// The text between the brackets of `name(…)`; empty where it is not of that form.
+// The text between the brackets of `name(…)`; empty for another form.
 std::string argument(const std::string& text, const std::string& name) {
   if (text.rfind(name + "(", 0) != 0 || text.back() != ')') return "";
   return text.substr(name.size() + 1, text.size() - name.size() - 2);
@@ -53,7 +53,7 @@ Bounds bounds(const std::string& text, const std::string& list) {
   return {values[0], values[1]};
 }
 
-// Rounded down, a length whose logarithm is uniform falls on l with the share log(1 + 1 / l).
+// A length whose logarithm is uniform, rounded down, is l with probability proportional to log(1 + 1 / l).
 int64_t log_uniform(const Bounds& b, double u) {
   const double low = static_cast<double>(b.min), high = static_cast<double>(b.max) + 1.0;
   return std::min(static_cast<int64_t>(low * std::pow(high / low, u)), b.max);

@@ -1,5 +1,4 @@
-// A TOML table that knows where it is: every complaint names file, line and key, and a key that nobody asked
-// for is one.
+// A TOML table with its place: every error names file, line and key, and a key that nobody reads is an error.
 #pragma once
 
 #include <toml++/impl/forward_declarations.h>
@@ -14,13 +13,12 @@
 
 namespace kv::config {
 
-// Throws std::invalid_argument with file and line for what is not TOML, or too deep.
+// Throws std::invalid_argument with file and line if the text is not TOML, or nested too deeply.
 toml::table parse_toml_file(const std::string& path);
 // `path`: of the text, for messages.
 toml::table parse_toml(std::string_view text, const std::string& path);
 
-// Every function that reads a key throws std::invalid_argument for a value of another kind, and says what
-// would be right.
+// Reads keys. Every reading function throws std::invalid_argument for a value of another kind, with the correction.
 class Section {
  public:
   Section(const toml::table& table, std::string file, std::string path);
@@ -30,7 +28,7 @@ class Section {
 
   // `what` follows the key, as in "must be text in quotes".
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
-  // About the table as a whole.
+  // Refuses the table as a whole.
   [[noreturn]] void refuse(const std::string& what) const;
 
   std::string text(const std::string& key, const std::string& fallback);
@@ -53,30 +51,29 @@ class Section {
                                   int64_t max);
   std::vector<std::string> texts(const std::string& key, const std::vector<std::string>& fallback);
 
-  // Text, or a whole number as text. Other numbers are refused: reading them would lose digits that were
-  // written.
+  // Text, or a whole number as text. Other numbers are refused: reading them would lose digits.
   std::string verbatim(const std::string& key, const std::string& fallback);
-  // Rows of as many such values as `columns`.
+  // Rows of `columns` such values.
   std::vector<std::vector<std::string>> verbatim_rows(const std::string& key, size_t columns);
   // Every key of this table with its value, read verbatim.
   std::map<std::string, std::string> all_verbatim();
 
-  // The table under a key; an empty one where there is none.
+  // The table under a key, or an empty one.
   Section section(const std::string& key);
-  // [[key]]: one section each, named by its `id` where it has one.
+  // [[key]]: one section each, named by its `id` if it has one.
   std::vector<Section> sections(const std::string& key);
-  // [key] or [[key]]: at least one section, an empty one where there is none.
+  // [key] or [[key]]: at least one section, which may be empty.
   std::vector<Section> section_or_sections(const std::string& key);
-  // Every table inside this one, by its key.
+  // Every nested table, by its key.
   std::map<std::string, Section> subsections();
 
-  // The keys that nobody has asked for.
+  // Keys that nobody has read.
   std::vector<std::string> unread() const;
-  // Call when all keys have been asked for. `table_of` says in which table a key belongs, if in any.
+  // Call after all keys have been read. `table_of` names the table that a key belongs in, if any.
   void refuse_the_rest(const std::function<std::string(std::string_view key)>& table_of = nullptr) const;
 
   const toml::table& table() const { return *table_; }
-  // "file.toml:12: claim.name", for messages of what is found out later.
+  // "file.toml:12: claim.name", for later messages.
   std::string place() const;
 
  private:

@@ -1,4 +1,4 @@
-// The axes that experiments share: sequences of a step and their length.
+// The axes that experiments share: a step's number of sequences and their length.
 #pragma once
 
 #include <array>

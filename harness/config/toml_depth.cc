@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kMostParts = 16, kMostNested = 64;
 
-// Where the string that begins at `at` ends, or the text where it does not.
+// The end of the string that begins at `at`, or of the text if the string does not end.
 size_t string_end(std::string_view text, size_t at) {
   const char quote = text[at];
   const std::string three(3, quote);

@@ -1,5 +1,5 @@
-// TOML's own parser makes a table of each part of a dotted key, and a table is printed and freed by recursion: a key of
-// 40,000 parts would overflow the stack. So depth is looked at before the text is parsed.
+// Limits the depth of TOML before parsing. TOML's parser makes a table of each part of a dotted key and frees tables
+// by recursion: a key of 40,000 parts would overflow the stack.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kv::config {
 
-// Throws std::invalid_argument, which begins with `path` and the line, for a key of more than 16 parts, and for brackets in
-// more than 64 others. Leaves all other mistakes to the parser.
+// Throws std::invalid_argument, beginning with `path` and the line, for a key of more than 16 parts and for brackets
+// nested more than 64 deep. Leaves all other mistakes to the parser.
 void refuse_deep_toml(std::string_view text, const std::string& path);
 
 }  // namespace kv::config

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Families whose MLP has no gate, and those whose classifier is the embedding unless the file says otherwise.
+// Families whose MLP has no gate, and families whose classifier is the embedding by default.
 constexpr std::array<std::string_view, 3> kUngated{"gpt2", "falcon", "phi"};
 constexpr std::array<std::string_view, 6> kTied{"gemma",   "gemma2", "gemma3_text",
                                                 "smollm3", "gpt2",   "falcon"};
@@ -51,7 +51,7 @@ class File {
     s.recurrent_out = values;
     s.convolved = 2 * keys + values;
     s.convolution_kernel =
-        config_.contains("linear_conv_kernel_dim") ? count("linear_conv_kernel_dim") : 4;  // as in Qwen3-Next
+        config_.contains("linear_conv_kernel_dim") ? count("linear_conv_kernel_dim") : 4;  // Qwen3-Next's
     return s;
   }
 

@@ -17,7 +17,7 @@ std::string series_of(const config::Axes& axes, const LayerSpecs& spec) {
   return at < axes.series.size() ? axes.series[at] : spec.print();
 }
 
-// Throws std::invalid_argument for a spec that names layers which there are not.
+// Throws std::invalid_argument for a spec that names layers which do not exist.
 void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, const ModelShape& shape) {
   try {
     groups_of(spec, shape);
@@ -26,7 +26,7 @@ void require_layers(const measure::SweepPoint& point, const LayerSpecs& spec, co
   }
 }
 
-// Empty if the cell can run.
+// The reason that the cell cannot run, or empty.
 std::string unsupported_reason(const measure::SweepPoint& point, const LayerSpecs& spec) {
   const ModelShape shape = measure::cache_shape(point, point.batch);
   require_layers(point, spec, shape);
@@ -69,7 +69,7 @@ void add_uncached(measure::SweepPoint& point) {
   cell.uncached = true;
   if (point.context->gpu()) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "without a cache steps run on the CPU alone";
+    cell.reason = "steps without a cache run on the CPU only";
   }
   point.cells.push_back(std::move(cell));
 }

@@ -1,5 +1,4 @@
-// What experiments plan their cells with: each is listed once, with what is decided of it before anything is
-// measured.
+// Plans an experiment's cells: each is listed once, with every decision that needs no measurement.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +9,28 @@
 
 namespace kv::experiments {
 
-// Adds a cell; it is marked as unsupported already if no cache of this spec can run here, or not at this
-// length. The reference lasts until the next is added.
+// Adds a cell, marked as unsupported if no cache of this spec can run here or at this length. The reference is valid
+// until the next cell is added.
 measure::PlannedCell& add_cell(measure::SweepPoint& point, const LayerSpecs& spec,
                                const std::string& suffix = "");
-// A cell a variant. With an A/A test the first is there twice, side by side so that the two are in one group.
+// Adds a cell a variant. An A/A test adds the first twice, side by side so that both are in one group.
 void add_variants(measure::SweepPoint& point, const std::string& suffix = "");
 void add_variants_and_aa_test(measure::SweepPoint& point, const std::string& suffix = "");
-// A cell without a cache, if the config asks for one.
+// Adds a cell without a cache, if the config asks for one.
 void add_uncached(measure::SweepPoint& point);
 // The suffix of an A/A test's key.
 std::string aa_suffix(const std::string& suffix);
 
 using BytesOf = std::function<int64_t(const measure::PlannedCell& cell)>;  // at its peak
 
-// Marks the cell as out of memory, with the figures, if its caches need more than they may use, or with what is
-// `shared` more than the run may, or their files more than the disk has free: false then.
+// Marks the cell as out of memory, with the figures, and returns false if its caches exceed their limit, if they and
+// the `shared` bytes exceed the run's, or if its files exceed the disk's free space.
 bool fit(const measure::SweepPoint& point, measure::PlannedCell& cell, int64_t needed_bytes,
          int64_t shared_bytes = 0);
-// Cells that are measured one after another.
+// Decides memory for cells that are measured one after another.
 void fit_alone(measure::SweepPoint& point, const BytesOf& needed_bytes);
-// Cells that are measured side by side, in groups where not all fit; each group holds `shared_bytes` besides.
+// Decides memory for cells that are measured side by side, in several groups if not all fit; each group also holds
+// `shared_bytes`.
 void fit_side_by_side(measure::SweepPoint& point, int64_t shared_bytes, const BytesOf& needed_bytes);
 
 }  // namespace kv::experiments

@@ -18,7 +18,7 @@ using results::Row;
 
 const results::Number& output_error(const Row& row) { return row[verify::metric::rel_l2.column]; }
 
-// Another engine's bytes as it says itself, marked as such.
+// Another engine's bytes as it reports them, marked as such.
 std::string held_text(const Row& row) {
   if (row[measure::kPeerBytesReported]) return io::human_bytes(*row[measure::kPeerBytesReported]) + " *";
   return io::human_bytes(row[results::kBytesPayload].value_or(0) + row[results::kBytesMetadata].value_or(0) +
@@ -30,7 +30,7 @@ std::string step_text(const Row& row) {
                        "%.1f");
 }
 
-// The interval of the share is that of the time: the slower, the smaller.
+// The share's interval is the time's, reversed: the slower, the smaller.
 std::string cold_share(const Row& row) {
   const std::optional<double> share = row[measure::kColdCeilingShare], time = row[measure::kColdAttendP50Us],
                               low = row[measure::kColdCiLowUs], high = row[measure::kColdCiHighUs];

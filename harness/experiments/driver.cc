@@ -34,7 +34,7 @@ std::string utc_now() {
   return text;
 }
 
-// The file or folder, where a model is run; else whose geometry it is.
+// The model's file or folder if a model runs; else the name of its geometry.
 std::string model_name(const config::Config& config) {
   const std::filesystem::path path(config.workload.model);
   if (path.empty() || !config.geometry.name.empty()) return config.geometry.name;
@@ -68,9 +68,9 @@ bool is_finished(const measure::SweepPoint& point, const results::ResultsFolder&
                      [&](const measure::PlannedCell& cell) { return results.has_cell(cell.key); });
 }
 
-// A line for each cell, but one for all of those where more than a few have the same reason.
+// Prints one line a cell, but one line for all cells with the same reason if there are more than a few.
 void note_rows(const std::vector<results::Row>& rows, const RunOptions& options) {
-  std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by what is said of them
+  std::vector<std::pair<std::string, std::set<std::string>>> cells_of;  // by text
   for (const results::Row& row : rows) {
     if (row[results::kStatus] == results::Status::kOk) continue;
     const std::string said = text_of(row[results::kStatus]) + ": " + row[results::kReason];
@@ -99,8 +99,8 @@ std::string describe_point(const measure::SweepPoint& point) {
   return text;
 }
 
-// The point's rows. What ended all of its cells ends no other point's, unless it is the user's mistake or results
-// cannot be written.
+// The point's rows. An exception fails this point and the sweep continues, except for a user's mistake or results
+// that cannot be written.
 std::vector<results::Row> measure_point(const measure::SweepPoint& point, const measure::RunControl& control,
                                         results::ResultsFolder& results) {
   try {
@@ -123,10 +123,10 @@ std::string first_noise(const std::vector<results::Row>& rows) {
   return row == rows.end() ? "" : (*row)[measure::kNoise];
 }
 
-// False if it was stopped.
+// Returns false if stopped.
 bool run_point(const measure::SweepPoint& point, const measure::RunControl& control,
                const RunOptions& options, results::ResultsFolder& results) {
-  // Cells are only comparable if they were measured together, so a half-written sweep point is measured again.
+  // Only cells that were measured together are comparable, so a half-written sweep point is measured again.
   std::vector<std::string> keys;
   for (const measure::PlannedCell& cell : point.cells) keys.push_back(cell.key);
   results.drop_cells(keys);
@@ -135,8 +135,8 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
   bool noisy = true;
   for (int retries = 0; noisy && retries <= point.experiment->measure.retries; ++retries) {
     if (retries > 0) results.drop_unfinished();
-    // The published speed-ups of in-place growth lie between the two, so the state is part of a result. What earlier
-    // points kept goes back first: it would count against this one's memory.
+    // The published speed-ups of in-place growth depend on this state, so it is part of a result. Memory kept by
+    // earlier points is returned first: it would count against this point's.
     memory::keep_freed_memory(point.experiment->measure.allocator == "warm");
     const measure::NoiseMeter meter;
     rows = measure_point(point, control, results);
@@ -147,14 +147,14 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     }
     noisy = measure::mark_noise(rows, meter);
     if (noisy && retries < point.experiment->measure.retries)
-      options.note(describe_point(point) + ": measured again, since " + first_noise(rows));
+      options.note(describe_point(point) + ": measured again because " + first_noise(rows));
   }
   results.add_cells(rows);
   note_rows(rows, options);
   return true;
 }
 
-// Leaves the shard's points.
+// Keeps only the shard's points.
 void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points) {
   const std::vector<int> shard_of = assign_shards(points, shard.of);
   std::vector<measure::SweepPoint> kept;
@@ -164,7 +164,7 @@ void keep_shard(const Shard& shard, std::vector<measure::SweepPoint>& points) {
   points = std::move(kept);
 }
 
-// True if every sweep point is on disk; false if it was stopped before.
+// True if every sweep point is on disk; false if stopped before.
 bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions& options,
                 results::ResultsFolder& results) {
   double total = 0.0, done = 0.0;
@@ -184,7 +184,7 @@ bool run_points(const std::vector<measure::SweepPoint>& points, const RunOptions
   return true;
 }
 
-// Files of all cells of a group are there at once, so the most of any sweep point is an upper end.
+// Notes the most disk space that any sweep point takes: files of all cells of a group exist at once.
 void note_disk(const Sweep& sweep, const RunOptions& options) {
   measure::DiskNeed most;
   for (const measure::SweepPoint& point : sweep.points) {
@@ -210,7 +210,7 @@ void note_disk(const Sweep& sweep, const RunOptions& options) {
 RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   const memory::RunContext context(config.device, config.isa, config.threads);
   const memory::ThreadCount threads(context.threads());
-  // Everything that a user can have got wrong is checked before anything is written.
+  // Every possible mistake of the user is checked before anything is written.
   Sweep sweep = plan_sweep(config, context);
   keep_shard(options.shard, sweep.points);
   note_disk(sweep, options);

@@ -1,7 +1,7 @@
-// Runs a config: for every cell verify, then time, then record.
+// Runs a config. For every cell it verifies, then times, then records.
 //
-// The caches of one sweep point live side by side and their repetitions are interleaved in random order, with
-// the loops that measure read bandwidth among them, so that what drifts on the machine hits all alike.
+// The caches of one sweep point are alive together. Their repetitions are interleaved in random order with each other
+// and with the loops that measure read bandwidth, so that drift of the machine affects all alike.
 #pragma once
 
 #include <filesystem>
@@ -16,19 +16,19 @@ namespace kv::experiments {
 struct RunOptions {
   std::filesystem::path out;
   bool resume = false;
-  Shard shard = {};                                   // of the sweep's points; all
-  std::function<bool()> stop;                         // asked between repetitions; true ends the run early
-  std::function<void(const std::string& line)> note;  // what a reader of the terminal should know
+  Shard shard = {};                                   // by default all of the sweep's points
+  std::function<bool()> stop;                         // called between repetitions; true ends the run early
+  std::function<void(const std::string& line)> note;  // prints a line on the terminal
   std::function<void(int done, int total, const std::string& what, double weight_done, double weight_total)>
       progress;
 };
 
 struct RunOutcome {
   bool finished = false;
-  std::vector<results::Row> cells;  // all of the folder's
+  std::vector<results::Row> cells;  // all cells of the folder
 };
 
-// Throws std::invalid_argument for what the user can fix, std::runtime_error where the disk refuses.
+// Throws std::invalid_argument for a mistake that the user can fix, std::runtime_error if the disk refuses.
 RunOutcome run_config(const config::Config& config, const RunOptions& options);
 
 }  // namespace kv::experiments

@@ -1,4 +1,5 @@
-// What an experiment is, and how the table of list.h is asked. Who asks is not compiled again when an experiment is added.
+// An experiment's description, and access to the table of list.h. Callers need no recompilation when an experiment is
+// added.
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace kv::experiments {
 
-// Columns that come together; a run has them when one of its sweeps does, or always where that is not said.
+// Columns that belong together. A run has them if one of its sweeps satisfies `when`, or always without `when`.
 struct ColumnGroup {
   std::span<const results::AnyColumn* const> columns;
   bool (*when)(const config::Config& config, const config::ExperimentConfig& sweep) = nullptr;
@@ -20,48 +21,48 @@ struct ColumnGroup {
 
 struct Experiment {
   config::ExperimentInfo info;
-  // Sets what follows from the values of the point's axes, as its length; false for a combination that is another's again.
+  // Derives the rest of a point, such as its length, from its axes' values; returns false if another combination
+  // gives the same point.
   bool (*place)(measure::SweepPoint& point) = nullptr;
-  // Its sequences may be longer than the context that the model was trained for.
+  // Its sequences may exceed the model's trained context.
   bool beyond_trained_context = false;
-  // What a cell takes beside reading its tokens, as so many tokens, for the time left: roughly.
+  // Rough cost of a cell beside reading its tokens, in tokens, for the estimate of remaining time.
   double fixed_tokens = 0.0;
-  // Tokens of a sequence before its steps of one token, each of which is a row of a table that times steps. Null where steps
-  // are others.
+  // Tokens of a sequence before its steps of one token, each of which is a row of a table of timed steps. Null: its
+  // steps are different.
   int64_t (*prompt_tokens)(const measure::SweepPoint& point) = nullptr;
-  // Throws std::invalid_argument, before anything is written, for a sweep point that the model or its text
-  // cannot give. Null where any will do.
+  // Throws std::invalid_argument, before anything is written, for a sweep point that the model or its text cannot
+  // provide. Null: any point will do.
   void (*check)(const measure::SweepPoint& point) = nullptr;
-  // The columns of cells.csv that it writes, in order, and its tables beside cells.csv.
+  // The columns of cells.csv that it writes, in order, and its side tables.
   std::span<const ColumnGroup> columns;
   std::span<const results::Table* const> tables = {};
-  // The columns of a sweep point's table on the terminal, how exact a cell is, and a sentence about all cells; empty where there
-  // is none to say.
+  // The columns of a sweep point's table on the terminal, the measure of exactness, and a sentence about all cells,
+  // which may be empty.
   std::span<const TableColumn> table = kStepTable;
   const ErrorMeasure* error = &kOutputError;
   std::string (*sentence)(std::span<const results::Row* const> cells) = nullptr;
   // All steps of a cell are at one length, so that a clock can follow their median.
   bool has_steady_steps = false;
-  // Its losses are of whole windows of a text, so that they stand for a cache's quality.
+  // Its losses cover whole windows of a text, so that they stand for a cache's quality.
   bool reads_whole_windows = false;
-  // Lists the point's cells, with what is decided of each (cell_plan.h).
+  // Lists the point's cells with the decisions on each (cell_plan.h).
   void (*plan)(measure::SweepPoint& point);
-  // Measures a sweep point and returns its rows in order; samples go to `results` as they are taken. Empty if
-  // it was stopped.
+  // Measures a sweep point and returns its rows in order; samples go to `results` at once. Empty if stopped.
   std::vector<results::Row> (*run)(const measure::SweepPoint& point, const measure::RunControl& control,
                                    results::ResultsFolder& results);
 };
 
 std::span<const Experiment* const> experiments();
-// Null where there is none, as for cells of `kvlab eval`.
+// Null for an unknown name, such as that of `kvlab eval`'s cells.
 const Experiment* find_experiment(std::string_view name);
 // Keeps the cells of experiments that have a fact.
 std::vector<results::Row> cells_with(bool Experiment::*fact, std::vector<results::Row> cells);
-// Throws std::logic_error for a name that load_config would have refused.
+// Throws std::logic_error for a name that load_config would refuse.
 const Experiment& experiment_named(std::string_view name);
 const Experiment& experiment_of(const measure::SweepPoint& point);
 
-// What a config may name: these experiments, and the workloads that there are.
+// The names that a config may use: these experiments and all workloads.
 config::Catalog catalog();
 config::Config load_config(const std::string& path, const config::Overrides& overrides);
 

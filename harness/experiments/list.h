@@ -1,12 +1,12 @@
-// The table of experiments: what a config's `experiment` can name. A new one is one file that defines its row,
-// and one line here. Nothing else names an experiment.
+// The table of experiments, the values of a config's `experiment`. A new experiment is a folder whose run.cc defines
+// its row, and one line here. Nothing else names an experiment.
 #pragma once
 
 #include "harness/experiments/experiment.h"
 
 namespace kv::experiments {
 
-// One a line: the row's name is its name with a k before it.
+// One row a line, named k and its name.
 #define KVLAB_EXPERIMENTS(EXPERIMENT) \
   EXPERIMENT(kDecode)                 \
   EXPERIMENT(kGrowth)                 \

@@ -13,7 +13,7 @@
 namespace kv::experiments {
 namespace {
 
-// Every combination of the experiment's own axes, and what follows from them.
+// Every combination of the experiment's own axes, with its derived values.
 void plan_axes(const measure::SweepPoint& start, std::vector<measure::SweepPoint>& points) {
   const Experiment& experiment = experiment_of(start);
   std::vector<results::Row> values(1);
@@ -28,7 +28,7 @@ void plan_axes(const measure::SweepPoint& start, std::vector<measure::SweepPoint
   }
 }
 
-// The model's shape with an experiment's own kv_heads and head_dim in place of it, and how cells say so.
+// The model's shape with an experiment's kv_heads and head_dim, and its text for cells.
 struct Shape {
   config::Geometry geometry;
   int threads;
@@ -50,14 +50,14 @@ std::vector<Shape> shapes(const config::Config& config, const config::Axes& axes
   };
   expand(axes.kv_heads, "kv", [](Shape& shape, int value) {
     shape.geometry.kv_heads = value;
-    shape.geometry.latent_dim = shape.geometry.value_dim = 0;  // heads in place of latent rows
+    shape.geometry.latent_dim = shape.geometry.value_dim = 0;  // heads replace latent rows
   });
   expand(axes.head_dim, "d", [](Shape& shape, int value) { shape.geometry.head_dim = value; });
   expand(axes.threads, "t", [](Shape& shape, int value) { shape.threads = value; });
   return all;
 }
 
-// Every combination of the axes, without its cells.
+// Every combination of the axes, without cells.
 Sweep multiply_axes(const config::Config& config, const memory::RunContext& context) {
   Sweep sweep;
   std::map<std::string, workload::Source*> opened;
@@ -95,7 +95,7 @@ Sweep multiply_axes(const config::Config& config, const memory::RunContext& cont
   return sweep;
 }
 
-// Several sweeps of one experiment may meet in a cell, which then could not be distinguished from the other's.
+// Refuses several sweeps of one experiment that give two cells the same name.
 void refuse_cells_of_one_name(const config::Config& config, const std::vector<measure::SweepPoint>& points) {
   std::set<std::string> seen;
   for (const measure::SweepPoint& point : points) {
@@ -107,7 +107,7 @@ void refuse_cells_of_one_name(const config::Config& config, const std::vector<me
   }
 }
 
-// What the device, or the machine, has left once models and dumps are open.
+// Memory that the device, or the machine, has left after opening models and dumps.
 int64_t available_bytes(const memory::RunContext& context) {
   return context.gpu() ? static_cast<int64_t>(context.gpu()->info().free_bytes)
                        : memory::available_memory_bytes();

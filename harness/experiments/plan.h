@@ -1,4 +1,4 @@
-// Plans a sweep: multiplies a config's axes into sweep points and lets each one's experiment list its cells.
+// Plans a sweep: multiplies a config's axes into sweep points; each point's experiment lists its cells.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ struct Sweep {
   std::vector<std::unique_ptr<workload::Source>> sources;
 };
 
-// Throws std::invalid_argument for what the user can have got wrong and was not seen when the config was read.
+// Throws std::invalid_argument for user mistakes that reading the config could not see.
 Sweep plan_sweep(const config::Config& config, const memory::RunContext& context);
 
-// Roughly how long a sweep point takes, for the time left: in tokens of a sequence of one cell.
+// Rough time of a sweep point, for the remaining time: in tokens of a sequence of one cell.
 double weight(const measure::SweepPoint& point);
 
 }  // namespace kv::experiments

@@ -1,4 +1,4 @@
-// The keys of experiments whose model reads texts.
+// The keys of experiments in which a model reads texts.
 #pragma once
 
 #include "harness/config/axes.h"
@@ -11,6 +11,6 @@ inline const config::Key<int64_t> kStepTokensKey{
     "tokens of a step: 1 is decode, more is the faster chunked mode"};
 inline const config::Key<int64_t> kPromptKey{"prompt", config::SharedTable::kMeasure, 0,
                                              config::tokens(0, config::kMaxTokens),
-                                             "tokens of a sequence that come first, as one step"};
+                                             "tokens of a sequence's first step"};
 
 }  // namespace kv::experiments

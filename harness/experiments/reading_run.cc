@@ -14,7 +14,7 @@
 namespace kv::experiments {
 namespace {
 
-constexpr int64_t kFirstBucket = 16;  // positions; every further bucket is as long as all before it
+constexpr int64_t kFirstBucket = 16;  // positions; each later bucket is as long as all earlier ones together
 
 measure::StepSchedule schedule_of(const measure::SweepPoint& point) {
   const config::Settings& settings = point.experiment->settings;
@@ -23,7 +23,7 @@ measure::StepSchedule schedule_of(const measure::SweepPoint& point) {
 
 Spec full_f32() { return parse_spec("contiguous"); }
 
-// A cell and what reads for it.
+// A cell and its reader.
 struct ReadingCell {
   std::unique_ptr<measure::Cell> cell;
   std::optional<measure::Reading> reading;
@@ -34,7 +34,7 @@ class ReadingRun {
   ReadingRun(const measure::SweepPoint& point, const measure::RunControl& control, measure::Passages passages)
       : point_(point), control_(control), model_(*point.source->model()), passages_(std::move(passages)) {}
 
-  // False if it was stopped.
+  // Returns false if stopped.
   bool run(std::vector<ReadingCell>& cells) {
     measure::PointProgress progress(
         control_, static_cast<double>(passages_.length) * static_cast<double>(cells.size()));
@@ -100,7 +100,7 @@ class ReadingRun {
     if (point_.experiment->settings[kStepTokensKey] > 1) check_chunks(c);
   }
 
-  // The first sequence again, token by token.
+  // Reads the first sequence again, token by token.
   void check_chunks(ReadingCell& c) const {
     const measure::StepSchedule chunked = schedule_of(point_);
     measure::Passages first = passages_;
@@ -126,8 +126,8 @@ class ReadingRun {
   const measure::Passages passages_;
 };
 
-// Equivalence comes before difference: with paired differences an interval can leave out 0 by a millionth. A change of
-// the mean loss whose interval lies within this on either side, 0.1 % of the perplexity, is called negligible.
+// Equivalence is tested before difference: with paired differences an interval can exclude 0 by a millionth. A change
+// of the mean loss counts as negligible if its interval lies within ± this value, 0.1 % of the perplexity.
 constexpr double kNegligible = 1e-3;  // nats
 
 std::string verdict_of(const measure::PredictionSummary& s) {
@@ -137,7 +137,7 @@ std::string verdict_of(const measure::PredictionSummary& s) {
   return low > 0 ? "worse" : "better";
 }
 
-// The columns that cells and position buckets share.
+// Sets the columns shared by cells and position buckets.
 void write_summary(results::Row& row, const measure::PredictionSummary& s) {
   row[measure::kPredictions] = s.count;
   row[measure::kLoss] = s.loss;
@@ -157,15 +157,15 @@ void write_summary(results::Row& row, const measure::PredictionSummary& s) {
   row[measure::kPChangeRms] = s.p_change_rms;
 }
 
-// What losses are compared with: the variant that the config names, else the full f32 cache. KL is always from the latter.
+// The baseline of losses: the variant that the config names, else the full f32 cache. KL is always from the latter.
 struct LossBaseline {
-  std::string variant;         // empty where the one that is named has no losses
-  std::vector<double> losses;  // [sequences, length]; none where the predictions have been compared already
+  std::string variant;         // empty if the named variant has no losses
+  std::vector<double> losses;  // [sequences, length]; empty if the predictions are compared already
 };
 
 LossBaseline loss_baseline(const measure::SweepPoint& point, const std::vector<ReadingCell>& cells) {
   if (point.experiment->axes.baseline.empty()) return {.variant = full_f32().print(), .losses = {}};
-  const ReadingCell& first = cells.front();  // where the config's reader has put it
+  const ReadingCell& first = cells.front();  // the config's reader puts the baseline first
   if (!first.reading || !measure::runs(*first.cell)) return {};
   LossBaseline baseline{.variant = first.cell->spec.print(), .losses = {}};
   for (const measure::Prediction& p : first.reading->predictions) baseline.losses.push_back(p.loss);
@@ -268,7 +268,7 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
   if (check == "by_design" || difference <= kRounding) return;
   check = "answers";
   const double answers = replay(),
-               bound = 2 * kernel_error_bound(cell.spec);  // each way has the kernel's error
+               bound = 2 * kernel_error_bound(cell.spec);  // both ways have the kernel's error
   if (answers <= bound) return;
   results::fail(cell.result, results::Status::kFailed,
                 "reading in chunks changes a loss by " + verify::in_short(difference) +
@@ -277,8 +277,7 @@ void record_chunks(measure::Cell& cell, int64_t step, double difference,
 }
 
 void fit_readings(measure::SweepPoint& point) {
-  // What a step makes of the vocabulary: the reference's distributions, and each thread's logits and
-  // distribution.
+  // A step's distributions over the vocabulary: the reference's, and each thread's logits and distribution.
   const measure::StepSchedule schedule = schedule_of(point);
   const double rows = static_cast<double>(point.batch) *
                       static_cast<double>(std::min(std::max(schedule.prompt, schedule.step), point.seq_len));

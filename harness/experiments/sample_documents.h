@@ -8,14 +8,13 @@ namespace kv::experiments {
 
 struct SampleOptions {
   std::string model, tokenizer;
-  std::string prompt;  // text that every document begins with
+  std::string prompt;  // the beginning of every document
   int documents = 1;
-  int64_t tokens = 256;  // of each document, its prompt included
+  int64_t tokens = 256;  // of each document, prompt included
   double temperature = 1.0;
   uint64_t seed = 1;
 };
-// Documents that the model writes, each followed by a line `<|endoftext|>`. Throws
-// std::invalid_argument.
+// Documents that the model writes, each followed by a line `<|endoftext|>`. Throws std::invalid_argument.
 std::string sample_documents(const SampleOptions& options);
 
 }  // namespace kv::experiments

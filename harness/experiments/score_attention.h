@@ -1,5 +1,5 @@
-// Attention with its scores in memory, as frameworks without a fused kernel compute it: q k^T, softmax, times
-// v, each a whole matrix. The plain arm that the prefill experiment compares the tiled kernels with.
+// Attention with scores in memory, as frameworks without a fused kernel compute it: q k^T, softmax, times v, each a
+// whole matrix. The prefill experiment compares the tiled kernels with this plain arm.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kv::experiments {
 
-// n tokens of a prompt, from token `first` on, and the rows they read.
+// n tokens of a prompt, from token `first` on, and the rows that they read.
 struct PromptQueries {
   const float* q;      // [q_heads, n, head_dim]
   float* out;          // [q_heads, n, head_dim]
@@ -19,11 +19,11 @@ struct PromptQueries {
   bool causal = true;           // false: every query sees all rows
 };
 
-// f32. The scores of all heads, [q_heads, n, first + n], come from `memory` as workspace; throws
-// std::bad_alloc where they do not fit.
+// f32. The scores of all heads, [q_heads, n, first + n], are workspace of `memory`; throws std::bad_alloc if they do
+// not fit.
 void attend_with_scores(const PromptQueries& prompt, const workload::WorkloadShape& shape, Memory& memory);
 
-// The bytes of those scores. In floating point, since they may be more than any machine has.
+// Bytes of the scores. Floating point, since they may exceed any machine's memory.
 double score_bytes(const workload::WorkloadShape& shape, int64_t n, int64_t rows);
 
 }  // namespace kv::experiments

@@ -17,17 +17,17 @@
 namespace kv::experiments {
 namespace {
 
-// Two estimates within a factor of two rank alike: then a small change of one moves nothing.
+// Two estimates within a factor of two rank alike, so that a small change moves no point.
 int size_class(double weight) { return weight > 0 ? std::ilogb(weight) : -1; }
 
-// What a shard may take, of points that take `total`: an eighth to a third more than an equal part, in steps, so that
-// another point does not move it each time and with it the points at its edge.
+// A shard's capacity for points of `total` time: an eighth to a third above an equal part, in steps, so that a new
+// point seldom changes it and moves the points at its edge.
 double room_of_a_shard(double total, size_t shards) {
-  constexpr double kSteps = 4.0;  // of a factor of two
+  constexpr double kSteps = 4.0;  // steps a factor of two
   return std::exp2(std::ceil(std::log2(1.125 * total / static_cast<double>(shards)) * kSteps) / kSteps);
 }
 
-// The shard, from 0, that the point's hash ranks first among those with room for it; where none has, among the emptiest.
+// The shard, from 0, that the point's hash ranks first among those with room, or among the emptiest if none has.
 size_t choose(uint64_t hash, double weight, double room, const std::vector<double>& taken) {
   room = std::max(room, *std::min_element(taken.begin(), taken.end()) + weight);
   size_t chosen = 0;
@@ -41,7 +41,7 @@ size_t choose(uint64_t hash, double weight, double room, const std::vector<doubl
   return chosen;
 }
 
-// From 1 to the end of the text; 0 for what is no such number.
+// Parses the whole text as a number; 0 if it is none.
 int number_in(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -84,7 +84,7 @@ std::vector<int> assign_shards(std::span<const WeighedPoint> points, int shards)
   double total = 0.0, room = 0.0;
   int last_class = std::numeric_limits<int>::max();
   for (const size_t i : order) {
-    // Long points have to be spread before short ones fill the gaps.
+    // Long points are spread before short ones fill the gaps.
     if (const int now = size_class(points[i].weight); now != last_class) {
       total += total_of[now];
       room = room_of_a_shard(total, taken.size());

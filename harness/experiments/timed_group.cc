@@ -11,8 +11,8 @@
 namespace kv::experiments {
 
 bool TimedGroup::run(const std::vector<measure::Cell*>& group) {
-  // What an earlier group kept goes back, since none of it is planned for. What this one's verification frees stays: without
-  // it the first repetition would be no warm one.
+  // Memory kept by an earlier group is returned, since the plan excludes it. Memory freed by this group's
+  // verification stays: without it the first repetition would not be warm.
   memory::keep_freed_memory(point_.experiment->measure.allocator == "warm");
   for (measure::Cell* cell : group) {
     if (control_.stop()) return false;
@@ -45,8 +45,7 @@ void TimedGroup::prepare(measure::Cell& cell) {
 
 int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed) {
   const workload::WorkloadShape& w = point.source->shape();
-  const int64_t values =
-      point.seq_len * w.head_dim;  // of K of a head; those of the checked heads are read at once
+  const int64_t values = point.seq_len * w.head_dim;  // K of a head; all checked heads are read at once
   const int64_t heads =
       std::clamp<int64_t>(verify::kMostCheckedValues / std::max<int64_t>(1, values), 1, w.kv_heads);
   const double verified =

@@ -1,5 +1,5 @@
-// What decode and growth have in common: the cells of a sweep point that fit into memory together are
-// verified one after another, then timed interleaved, then compared with the first.
+// The common part of decode and growth: the cells of a sweep point that fit into memory together are verified one
+// after another, timed interleaved, and compared with the first.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace kv::experiments {
 
-// One group of cells, measured side by side.
+// A group of cells measured side by side.
 class TimedGroup {
  public:
   using Tasks = std::vector<std::unique_ptr<measure::TimedTask>>;
@@ -21,20 +21,20 @@ class TimedGroup {
       : point_(point), control_(control), results_(results) {}
   virtual ~TimedGroup() = default;
 
-  // False if it was stopped.
+  // Returns false if stopped.
   bool run(const std::vector<measure::Cell*>& group);
 
  protected:
-  // What the cell is measured on.
+  // The cell's workload.
   virtual std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) {
     return point_.source->workload(cell.spec, point_.seq_len);
   }
-  // Verifies and accounts the cell, whose workload is there.
+  // Verifies and accounts the cell, whose workload is set.
   virtual void verify(measure::Cell& cell) = 0;
-  // Opens the cache that is timed.
+  // Opens the cache to be timed.
   virtual void make_ready(measure::Cell& cell) = 0;
   virtual void add_tasks(measure::Cell& cell, Tasks& tasks) = 0;
-  // What the cells are compared with, measured between them.
+  // Adds the tasks that the cells are compared with, measured between them.
   virtual void add_comparisons(const std::vector<measure::Cell*>& /*group*/, Tasks& /*tasks*/) {}
   virtual void summarise(measure::Cell& cell) { cell.summarise(); }
 
@@ -49,11 +49,11 @@ class TimedGroup {
   results::ResultsFolder& results_;
 };
 
-// What a point holds whatever the variant: the `fed` tokens that are ready at a time, and the rows that an
-// output is verified against.
+// Bytes that a point holds regardless of the variant: `fed` tokens loaded at a time, and the rows that verify an
+// output.
 int64_t shared_bytes(const measure::SweepPoint& point, int64_t fed);
 
-// Compares each cell with the first, where both were measured side by side; the rows of all.
+// Compares each cell with the first, if both were measured side by side; returns all rows.
 std::vector<results::Row> compared_rows(const measure::Cells& cells);
 
 template <class Group>

@@ -1,5 +1,5 @@
-// The columns and tables that experiments write: of one run, and of all experiments together. And the groups of columns
-// that several experiments share, with the runs that have them.
+// The columns and tables that experiments write, for one run and for all experiments; and the groups of columns that
+// several experiments share, with their conditions.
 #pragma once
 
 #include <algorithm>
@@ -23,30 +23,30 @@
 
 namespace kv::experiments {
 
-// cells.csv with every column of every experiment: any results folder can be read with it.
+// cells.csv with every column of every experiment; it can read any results folder.
 const results::Table& cell_table();
 std::span<const results::Table* const> side_tables();
 // The tables of a run of this config.
 results::Layout layout_of(const config::Config& config);
-// The tables of something beside the experiments, as `kvlab eval`: `writer` is its cells' experiment.
+// The tables of a program beside the experiments, as `kvlab eval`: `writer` is its cells' experiment.
 results::Layout layout_of(std::string_view writer, std::span<const ColumnGroup> columns);
-// A folder's own tables, as those that put several together write them.
+// A folder's own tables, for programs that join several folders.
 results::Layout layout_of(const results::Table& cells);
 
-// The rows of a folder's tables that time steps, one table after another.
+// The rows of a folder's tables of timed steps, one table after another.
 std::vector<results::Row> timed_steps(const std::filesystem::path& folder);
 
-// A column of these tables by its name; null where none has it.
+// A column of these tables by its name; null if none has it.
 const results::AnyColumn* step_column(std::string_view name);
 
-// When a run has a group of columns.
+// Conditions for a group of columns.
 bool has_tiers(const config::Config& config, const config::ExperimentConfig& sweep);
 bool evicts(const config::Config& config, const config::ExperimentConfig& sweep);
 bool selects(const config::Config& config, const config::ExperimentConfig& sweep);
 bool runs_on_gpu(const config::Config& config, const config::ExperimentConfig& sweep);
 bool reads_in_chunks(const config::Config& config, const config::ExperimentConfig& sweep);
 
-// Lists of groups, one after the other.
+// Concatenates lists of groups.
 template <size_t... Sizes>
 constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
   std::array<ColumnGroup, (Sizes + ...)> all{};

@@ -1,4 +1,4 @@
-// What one attend reads and does, counted from the spans.
+// Counts the bytes and multiply-adds of one attend from the spans.
 #include <algorithm>
 #include <optional>
 
@@ -12,7 +12,7 @@
 namespace kv::measure {
 namespace {
 
-// Adds up what one attend of a cache reads and does, head by head.
+// Sums the work of one attend, head by head.
 class WorkCount {
  public:
   WorkCount(const CacheShape& shape, const memory::Ledger& ledger) : shape_(shape), ledger_(ledger) {}
@@ -26,7 +26,7 @@ class WorkCount {
   }
   bool in_files() const { return in_files_; }
 
-  // All rows of a head, of which the slots `read` are read.
+  // Adds all rows of a head; attention reads only the slots `read`.
   void add(std::span<const Span> spans, std::span<const int64_t> read) {
     int64_t first = 0;
     for (const Span& span : spans) {
@@ -48,7 +48,7 @@ class WorkCount {
   const AttendWork& work() const { return work_; }
 
  private:
-  // Of which `read` rows are read.
+  // Counts a span's bytes; attention reads `read` of its rows.
   int64_t held(const Span& span, int64_t read) {
     return held(span.k, span.rows, read) +
            (shape_.is_latent() ? 0 : held(span.v, span.rows, read));  // else they are the same
@@ -58,7 +58,7 @@ class WorkCount {
                   meta = units(side, rows) * unit_meta_bytes(side.encoding, shape_.head_dim);
     work_.payload += data;
     work_.metadata += meta;
-    // Where only some are read, rows are units of their own.
+    // A selection that reads some rows reads them one by one: each row is a unit.
     const int64_t read = read_rows == rows ? data + meta : (data + meta) / rows * read_rows;
     work_.read += read;
     const std::optional<Tier> tier = ledger_.tier_at(side.data);
@@ -80,7 +80,7 @@ class WorkCount {
   const CacheShape& shape_;
   const memory::Ledger& ledger_;
   AttendWork work_;
-  // Of the layer; rows in no tier are a file's where in_files_.
+  // the layer's; rows in no tier are in a file if in_files_
   const SelectionEntry* selection_ = nullptr;
   const Stage* stage_ = nullptr;
   bool decoded_ = false, rotated_ = false, in_files_ = false;

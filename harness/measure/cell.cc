@@ -102,7 +102,7 @@ bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   return failure.empty();
 }
 
-// Of every group of layers; the first that fails says so for all.
+// Checks every group of layers; the first failure is reported for all.
 verify::PolicyCheck Cell::check_policies() const {
   verify::PolicyCheck all;
   for (const LayerGroup& layers : kv::groups_of(spec, shape())) {
@@ -247,7 +247,7 @@ void Cell::summarise() {
   result[kViewP50Us] = phase_median(steps, [](const StepTimes& t) { return t.view_us; });
   if (attend > 0.0) {
     result[kAttendP50Us] = attend;
-    // The host's time has uploads and launches in it.
+    // The host's time includes uploads and launches.
     if (!on_gpu()) result[kReadGbps] = static_cast<double>(read_bytes) / attend * 1e-3;
   }
   if (steps.front().front().projections_us > 0.0) {
@@ -259,7 +259,7 @@ void Cell::summarise() {
   result[kStepP90Us] = math::percentile(all, 90);
   result[kStepP99Us] = math::percentile(all, 99);
   result[kStepMaxUs] = *std::max_element(all.begin(), all.end());
-  // A repetition is the unit of statistics: the median that is reported is the one whose interval is.
+  // The repetition is the unit of statistics: the reported median belongs to the reported interval.
   const std::vector<double> medians = step_medians(*this);
   const math::ConfidenceInterval step = math::median_interval(medians);
   result[kStepP50Us] = math::median(medians);

@@ -1,4 +1,4 @@
-// What a cell's cache holds and reads, by the ledger and by the closed forms, which have to agree.
+// Bytes that a cell's cache holds and reads, by the ledger and by the closed forms; both must agree.
 #include <numeric>
 #include <stdexcept>
 
@@ -13,7 +13,7 @@
 namespace kv::measure {
 namespace {
 
-// Payload among `bytes` of whole units: the rest of them are scales and zero points.
+// Payload of `bytes` of whole units; the rest is scales and zero points.
 int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t bytes) {
   const Codec codec = codec_for(spec, shape);
   const int head_dim = shape.head_dim;
@@ -27,7 +27,7 @@ int64_t payload_of_units(const Spec& spec, const CacheShape& shape, int64_t byte
   return bytes / all * data;
 }
 
-// Payload in files: of what each group of layers has there.
+// Payload in files, summed over the groups of layers.
 int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::span<const int64_t> lengths) {
   int64_t bytes = 0;
   for (const LayerGroup& group : kv::groups_of(specs, shape)) {
@@ -38,7 +38,7 @@ int64_t payload_on_disk(const LayerSpecs& specs, const ModelShape& shape, std::s
   return bytes;
 }
 
-// Of linear layers, in memory.
+// Bytes of the linear layers' states in memory.
 int64_t state_bytes(const LayerSpecs& specs, const ModelShape& shape, int64_t sequences) {
   int64_t bytes = 0;
   for (const LayerGroup& group : kv::groups_of(specs, shape)) {
@@ -47,7 +47,7 @@ int64_t state_bytes(const LayerSpecs& specs, const ModelShape& shape, int64_t se
   return bytes;
 }
 
-// Whether a policy that could evict has had no reason to, in any of the sequences.
+// True if no sequence gave an evicting policy a reason to evict.
 results::Integer keeps_all(const Cache& cache, std::span<const int64_t> lengths,
                            std::span<const int64_t> prompts) {
   results::Integer kept = {};
@@ -77,7 +77,7 @@ std::string tier_text(const TierBytes& bytes) {
 
 void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> prompts) {
   ledger->assert_balanced();
-  // Reading rows back slices them in read=copy variants: copies of ours, not of the variant's steps.
+  // Variants with read=copy slice rows that are read back. These copies are the harness's, not the step's.
   const int64_t workspace_peak = ledger->workspace().peak_bytes, copied = ledger->copied_bytes();
   result[results::kBytesCopied] = copied - read_back_bytes_;
   const AttendWork used = attend_work(*cache, ids, *ledger);
@@ -92,7 +92,7 @@ void Cell::account(std::span<const int64_t> lengths, std::span<const int64_t> pr
   }
   account_tiers(used, lengths, prompts.empty() ? alike : prompts);
   const int64_t disk = ledger->disk().current_bytes;
-  // The spans show rows in files too. On a GPU all are copies, and all rows are stored alike.
+  // Spans show rows in files too. On a GPU all spans are copies and all rows are stored alike.
   const int64_t states = state_bytes(spec, shape(), std::ssize(lengths));
   const int64_t in_files = ledger->gpu() ? payload_on_disk(spec, shape(), lengths) : used.payload_in_files;
   const int64_t in_memory = used.payload - in_files + states;
@@ -128,7 +128,7 @@ void Cell::account_tiers(const AttendWork& used, std::span<const int64_t> length
   if (!has_tiers(spec)) return;
   result[kBytesHot] = held.hot;
   result[kBytesWarm] = held.warm;
-  if (ledger->gpu()) return;  // its spans are shown as copies, which lie in no tier
+  if (ledger->gpu()) return;  // a GPU's spans are copies, which lie in no tier
   result[kReadHotBytes] = used.hot;
   result[kReadWarmBytes] = used.warm;
   result[kReadDiskBytes] = step_disk_bytes;

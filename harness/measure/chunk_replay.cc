@@ -30,7 +30,7 @@ double relative_difference(const std::vector<float>& got, const std::vector<floa
   return difference == 0.0 ? 0.0 : std::sqrt(difference / norm);
 }
 
-// The cache that takes one token at a time what another one took in chunks.
+// A cache that takes, one token at a time, the tokens that another took in chunks.
 class SingleTokens {
  public:
   SingleTokens(Cache& chunked, Cache& single, int sequences) : chunked_(chunked), single_(single) {
@@ -94,7 +94,7 @@ double replay_difference(const model::Model& model, const Passages& passages, in
                          const StepSchedule& schedule, const LayerSpecs& spec, model::Rotary rotary,
                          cuda::Gpu* gpu) {
   const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
-  memory::Ledger ledger(INT64_MAX, gpu);  // of both caches
+  memory::Ledger ledger(INT64_MAX, gpu);  // serves both caches
   const auto chunked = build_cache(spec, shape, ledger), single = build_cache(spec, shape, ledger);
   model::CachedModel reader(model, *chunked, passages.sequences, rotary);
   SingleTokens tokens(*chunked, *single, passages.sequences);

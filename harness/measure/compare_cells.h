@@ -14,8 +14,9 @@ struct Comparison {
   std::string versus;    // the baseline's name
 };
 
-// Of one sweep point: the ratios of times and their verdicts, where both sides were timed. Their intervals are wide
-// enough that all verdicts are right together with a probability of 95 % (Holm's method); an A/A test is for itself.
+// Sets the ratios of times and their verdicts for one sweep point, if both sides were timed. The intervals are wide
+// enough that all verdicts are right together with a probability of 95 % (Holm's method); the A/A test is not counted
+// among them.
 void compare_cells(std::span<const Comparison> comparisons);
 
 }  // namespace kv::measure

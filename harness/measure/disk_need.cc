@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kBeyondAnyDisk = 1e18;
 
-// Of all sequences at the point's length.
+// Bytes in files of all sequences at the point's length.
 int64_t file_bytes(const SweepPoint& point, const LayerSpecs& spec) {
-  // The closed form, in whole numbers, could overflow.
+  // The closed form in integers could overflow.
   const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
                                                     static_cast<double>(point.seq_len));
   if (floats > 1e15) return static_cast<int64_t>(std::min(floats, kBeyondAnyDisk));

@@ -1,4 +1,4 @@
-// What a cell's files take on a disk, before any is made.
+// Disk space for a cell's files, known before any file is made.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace kv::measure {
 
-// The most that a file which measures a disk's ceiling takes.
+// Largest file that measures a disk's ceiling.
 inline constexpr int64_t kMostCeilingBytes = int64_t{1} << 30;
 
 struct DiskNeed {
-  std::string folder;      // empty where a variant keeps no files
-  int64_t bytes = 0;       // at the point's length, with the file that the tier is compared with
-  int64_t free_bytes = 0;  // what the folder's file system has
+  std::string folder;      // empty: the variant keeps no files
+  int64_t bytes = 0;       // at the point's length, including the file that the tier is compared with
+  int64_t free_bytes = 0;  // of the folder's file system
 };
 DiskNeed disk_need(const SweepPoint& point, const LayerSpecs& spec);
 
-// The layers' spec that has several tiers: the first, where they have several such. Null: none has.
+// The first of the layers' specs with several tiers; null: none has.
 const Spec* spec_with_tiers(const LayerSpecs& specs);
 
 }  // namespace kv::measure

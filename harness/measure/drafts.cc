@@ -62,7 +62,7 @@ double DraftSteps::mean_stays() const {
   return static_cast<double>(stays_) / static_cast<double>(std::ssize(steps_) * sequences_);
 }
 
-// What is refused is not what comes there in the end: the rows with their signs turned.
+// Refused tokens differ from the rows that finally stand there: their signs are flipped.
 void DraftSteps::fill(const workload::Workload& workload, int64_t stays, int64_t first, int sequence,
                       int layer, std::vector<float>& rows) const {
   const int64_t n = settings_.drafts + 1, d = shape_.head_dim;

@@ -1,4 +1,4 @@
-// What ran: the machine, the build and the clock, as env.json records it.
+// The machine, the build and the clock of a run, for env.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,11 +10,11 @@ class Gpu;
 
 namespace kv::measure {
 
-// This machine's name, as the system has it.
+// This machine's host name.
 std::string host_name();
 // kvlab, compiler, flags, cpu, os and memory. Nothing here depends on a config.
 nlohmann::json describe_environment();
-// The device that caches live on.
+// Describes the device that holds the caches.
 nlohmann::json describe_device(const cuda::Gpu* gpu);  // null: the CPU
 
 }  // namespace kv::measure

@@ -15,7 +15,7 @@ int64_t beyond_cache_bytes(const cuda::Gpu* gpu) {
 
 int64_t ceiling_bytes(const cuda::Gpu& gpu) { return 4 * beyond_cache_bytes(&gpu); }
 
-// The sum that a read may write lies behind what it reads.
+// A read may write its sum behind the bytes that it reads.
 GpuCeilingTask::GpuCeilingTask(cuda::Gpu& gpu)
     : gpu_(gpu),
       ledger_(INT64_MAX, &gpu),

@@ -1,4 +1,4 @@
-// A GPU's read bandwidth and clock, measured between the repetitions of the cells that are compared with them.
+// Measures a GPU's read bandwidth and clock between the repetitions of the cells that are compared with them.
 #pragma once
 
 #include <string>
@@ -10,13 +10,12 @@
 
 namespace kv::measure {
 
-// Bytes to read between two reads of the same rows, so that these have left the last-level cache: the GPU's L2, or the CPU's
-// if `gpu` is null.
+// Bytes that evict rows from the last-level cache when read: the GPU's L2, or the CPU's cache if `gpu` is null.
 int64_t beyond_cache_bytes(const cuda::Gpu* gpu);
-// Bytes of which the L2 holds at most a sixteenth.
+// Bytes so many that the L2 holds at most a sixteenth.
 int64_t ceiling_bytes(const cuda::Gpu& gpu);
 
-// Reads ceiling_bytes() with each of several numbers of blocks. The GPU outlives this.
+// Reads ceiling_bytes() with several numbers of blocks. The GPU must outlive the task.
 class GpuCeilingTask : public TimedTask {
  public:
   explicit GpuCeilingTask(cuda::Gpu& gpu);
@@ -26,9 +25,9 @@ class GpuCeilingTask : public TimedTask {
   double run() override;
   void end() override {}
 
-  // The best number of blocks' median.
+  // The median with the best number of blocks.
   double gbps() const;
-  // Fills the ceiling's and the clock's columns of a cell that has been timed.
+  // Fills a timed cell's columns of the ceiling and the clock.
   void write(Cell& cell) const;
 
  private:

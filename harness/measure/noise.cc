@@ -49,7 +49,7 @@ void add_interval(std::string& text, const char* of, const results::Number& low,
 std::optional<CpuTime> cpu_time(const std::filesystem::path& stat) {
   std::ifstream file(stat);
   std::string cpu;
-  // user nice system idle iowait irq softirq steal; guests' time is in user's already
+  // Fields: user nice system idle iowait irq softirq steal; user already includes guests' time.
   int64_t field[8] = {};
   file >> cpu;
   for (int64_t& f : field) file >> f;
@@ -87,7 +87,7 @@ std::string noise_of(const results::Row& row) {
   add_interval(text, "the step's", row[kStepCiLowUs], row[kStepCiHighUs]);
   add_interval(text, "the prompt's", row[kPrefillCiLowUs], row[kPrefillCiHighUs]);
   if (row[kColdCeilingShare] && *row[kColdCeilingShare] > kMostCeilingShare)
-    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of what memory delivers");
+    add(text, "cold reads at " + percent(*row[kColdCeilingShare]) + " of measured read bandwidth");
   return text;
 }
 

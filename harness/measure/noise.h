@@ -1,7 +1,6 @@
-// How quiet the machine was while a sweep point was measured, from /proc/stat and the times themselves.
+// Measures how quiet the machine was during a sweep point, from /proc/stat and the times themselves.
 //
-// The A/A test does not see all of it: a neighbour that slows down every cell alike leaves its ratios as they are, and
-// its times wrong.
+// The A/A test misses a part of it: another tenant that slows every cell alike leaves ratios right and times wrong.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +15,33 @@ namespace kv::measure {
 
 // CPU time of all processors since the system started, in its ticks.
 struct CpuTime {
-  int64_t total = 0, idle = 0;  // idle or waiting for a disk
-  int64_t stolen = 0;           // the hypervisor gave it to another machine
+  int64_t total = 0, idle = 0;  // idle: also waiting for a disk
+  int64_t stolen = 0;           // given to another machine by the hypervisor
 };
-// Of a file like /proc/stat; empty where there is none.
+// Reads a file like /proc/stat; empty if there is none.
 std::optional<CpuTime> cpu_time(const std::filesystem::path& stat);
 
-// Shares of all processors' time, from construction on. Empty where the system does not say.
+// Shares of all processors' time since construction. Empty if the system does not report it.
 class NoiseMeter {
  public:
   NoiseMeter();
   results::Number steal_share() const;
-  results::Number others_share() const;  // of other processes
+  results::Number others_share() const;  // used by other processes
 
  private:
   std::optional<CpuTime> start_;
   double own_seconds_;
 };
 
-// Above these a cell's times are noisy.
+// Limits above which a cell's times are noisy.
 inline constexpr double kMostStealShare = 0.02, kMostOthersShare = 0.10;
-inline constexpr double kWidestInterval = 1.5;     // its upper end over its lower
-inline constexpr double kMostCeilingShare = 1.05;  // cold reads faster than memory: the ceiling was disturbed
+inline constexpr double kWidestInterval = 1.5;     // upper end over lower end
+inline constexpr double kMostCeilingShare = 1.05;  // cold reads above the ceiling: it was disturbed
 
-// What disturbed a cell's times; empty for a quiet one, and for one without times.
+// Names what disturbed a cell's times; empty for a quiet cell and for one without times.
 std::string noise_of(const results::Row& row);
 
-// Fills the rows' columns on noise. True if the times of any row are noisy.
+// Fills the rows' noise columns. Returns true if the times of any row are noisy.
 bool mark_noise(std::span<results::Row> rows, const NoiseMeter& meter);
 
 }  // namespace kv::measure

@@ -1,6 +1,6 @@
-// What the harness itself costs in a timed step: virtual calls, the ledger, span lists, clocks, recording and
-// the merge of partial results, measured by leaving the attention kernel out. `ctest` does not run this;
-// build and run `overhead_benchmark`.
+// Measures the harness's own cost in a timed step: virtual calls, the ledger, span lists, clocks, recording and the
+// merge of partial results, with the attention kernel left out. `ctest` does not run this; build and run
+// `overhead_benchmark`.
 #include <benchmark/benchmark.h>
 
 #include "harness/measure/cell.h"

@@ -7,7 +7,7 @@
 namespace kv::measure {
 namespace {
 
-// Sums over stretches of positions, none of which crosses from one sequence into the next.
+// Sums over stretches of positions; no stretch crosses from one sequence into the next.
 template <class Get>
 std::vector<math::Stretch> stretches(std::span<const Prediction> predictions, int64_t length, int64_t first,
                                      int64_t last, Get get) {
@@ -45,7 +45,7 @@ Prediction compare_predictions(const Distribution& got, const Distribution& refe
     kl += std::exp(reference.log_p[i]) * (reference.log_p[i] - got.log_p[i]);
   return {.loss = -got.log_p[token],
           .loss_change = reference.log_p[token] - got.log_p[token],
-          .kl = std::max(0.0, kl),  // rounding can take a divergence of nothing below nothing
+          .kl = std::max(0.0, kl),  // rounding can make a zero divergence negative
           .p_change = std::exp(got.log_p[token]) - std::exp(reference.log_p[token]),
           .same_top = got.top == reference.top};
 }

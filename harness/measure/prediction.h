@@ -1,4 +1,4 @@
-// What a cache does to next-token predictions: the numbers at one position, and their summary with intervals.
+// The effect of a cache on next-token predictions: the numbers at one position, and their summary with intervals.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace kv::measure {
 // Log-probabilities of the next token, nats.
 struct Distribution {
   std::vector<double> log_p;  // [vocab_size]
-  int top = 0;                // the likeliest token, the first of equals
+  int top = 0;                // the likeliest token; the first of equals
 };
 Distribution distribution_of(std::span<const float> logits);
 
-// One position, against the full f32 cache's distribution there.
+// One position, compared with the full f32 cache's distribution there.
 struct Prediction {
-  double loss = 0;         // -log p of the token that came, nats
-  double loss_change = 0;  // over the reference's
+  double loss = 0;         // -log p of the actual token, nats
+  double loss_change = 0;  // minus the reference's loss
   double kl = 0;           // KL(reference || this), nats
-  double p_change = 0;     // of the token that came
+  double p_change = 0;     // of the actual token's probability
   bool same_top = true;
 };
 Prediction compare_predictions(const Distribution& got, const Distribution& reference, int came);
 
-// Neighbouring tokens' losses go together, so stretches of this many positions of a sequence, not tokens, are
-// what standard errors and bootstraps take as independent.
+// Losses of neighbouring tokens are correlated. Standard errors and bootstraps take stretches of this many positions
+// as independent, not tokens.
 inline constexpr int64_t kStretch = 64;
 
 struct Mean {
@@ -37,13 +37,13 @@ struct Mean {
 
 struct PredictionSummary {
   int64_t count = 0;
-  double loss = 0, loss_error = 0;  // mean and its standard error
+  double loss = 0, loss_error = 0;  // mean and standard error
   Mean loss_change, kl, same_top;
   double kl_median = 0, kl_p99 = 0, kl_max = 0;
   double p_change_rms = 0;
 };
 
-// `predictions` [sequences, length]; positions [first, last) of each sequence are taken, at least one.
+// `predictions`: [sequences, length]. Summarises positions [first, last) of each sequence, at least one.
 PredictionSummary summarise(std::span<const Prediction> predictions, int64_t length, int64_t first,
                             int64_t last);
 

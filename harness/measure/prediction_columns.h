@@ -9,61 +9,65 @@
 namespace kv::measure {
 
 inline constexpr results::IntegerColumn kPredictions{
-    "predictions", "", "quality, recall, stream: scored next-token predictions, of all sequences"};
-inline constexpr results::NumberColumn kLoss{"loss", "nats", "mean of -log p of the token that came"};
+    "predictions", "", "quality, recall, stream: scored next-token predictions of all sequences"};
+inline constexpr results::NumberColumn kLoss{"loss", "nats", "mean of -log p of the actual token"};
 inline constexpr results::NumberColumn kLossSe{"loss_se", "nats",
-                                               "its standard error, over stretches of 64 positions"};
+                                               "standard error of loss, over stretches of 64 positions"};
 inline constexpr results::NumberColumn kPerplexity{"perplexity", "", "exp(loss)"};
-inline constexpr results::NumberColumn kPerplexitySe{"perplexity_se", "", "its standard error"};
+inline constexpr results::NumberColumn kPerplexitySe{"perplexity_se", "", "standard error of perplexity"};
 inline constexpr results::NumberColumn kLossChange{
     "loss_change", "nats", "mean change of the loss against `versus` on the same predictions, paired"};
 inline constexpr results::NumberColumn kLossChangeCiLow{
-    "loss_change_ci_low", "nats", "95 % bootstrap interval over stretches of 64 positions"};
-inline constexpr results::NumberColumn kLossChangeCiHigh{"loss_change_ci_high", "nats", "its upper end"};
+    "loss_change_ci_low", "nats",
+    "lower end of the 95 % interval of loss_change (bootstrap over stretches of 64 positions)"};
+inline constexpr results::NumberColumn kLossChangeCiHigh{"loss_change_ci_high", "nats",
+                                                         "upper end of the 95 % interval of loss_change"};
 inline constexpr auto kLossColumns =
     results::column_list(kPredictions, kLoss, kLossSe, kPerplexity, kPerplexitySe, kLossChange,
                          kLossChangeCiLow, kLossChangeCiHigh);
 
-inline constexpr results::NumberColumn kKlMean{"kl_mean", "nats",
-                                               "KL(full f32 cache || variant) of the next token"};
+inline constexpr results::NumberColumn kKlMean{
+    "kl_mean", "nats", "KL(full f32 cache || variant) of the next token, mean over predictions"};
 inline constexpr results::NumberColumn kKlMeanCiLow{"kl_mean_ci_low", "nats",
-                                                    "95 % bootstrap interval of kl_mean"};
-inline constexpr results::NumberColumn kKlMeanCiHigh{"kl_mean_ci_high", "nats", "its upper end"};
-inline constexpr results::NumberColumn kKlMedian{"kl_median", "nats",
-                                                 "the median of this KL over predictions"};
-inline constexpr results::NumberColumn kKlP99{"kl_p99", "nats", "its 99th percentile"};
-inline constexpr results::NumberColumn kKlMax{"kl_max", "nats", "its largest"};
+                                                    "lower end of the 95 % interval of kl_mean (bootstrap)"};
+inline constexpr results::NumberColumn kKlMeanCiHigh{"kl_mean_ci_high", "nats",
+                                                     "upper end of the 95 % interval of kl_mean"};
+inline constexpr results::NumberColumn kKlMedian{
+    "kl_median", "nats", "KL(full f32 cache || variant) of the next token, median over predictions"};
+inline constexpr results::NumberColumn kKlP99{
+    "kl_p99", "nats", "KL(full f32 cache || variant) of the next token, 99th percentile over predictions"};
+inline constexpr results::NumberColumn kKlMax{
+    "kl_max", "nats", "KL(full f32 cache || variant) of the next token, maximum over predictions"};
 inline constexpr results::NumberColumn kTop1Agreement{
-    "top1_agreement", "1", "share of predictions whose most likely token is that of the full f32 cache"};
-inline constexpr results::NumberColumn kTop1AgreementCiLow{"top1_agreement_ci_low", "1",
-                                                           "95 % bootstrap interval of top1_agreement"};
-inline constexpr results::NumberColumn kTop1AgreementCiHigh{"top1_agreement_ci_high", "1", "its upper end"};
+    "top1_agreement", "1", "share of predictions whose likeliest token is that of the full f32 cache"};
+inline constexpr results::NumberColumn kTop1AgreementCiLow{
+    "top1_agreement_ci_low", "1", "lower end of the 95 % interval of top1_agreement (bootstrap)"};
+inline constexpr results::NumberColumn kTop1AgreementCiHigh{
+    "top1_agreement_ci_high", "1", "upper end of the 95 % interval of top1_agreement"};
 inline constexpr results::NumberColumn kPChangeRms{
-    "p_change_rms", "1", "root mean square of the change of the correct token's probability"};
+    "p_change_rms", "1", "root mean square change of the actual token's probability"};
 inline constexpr auto kDivergenceColumns =
     results::column_list(kKlMean, kKlMeanCiLow, kKlMeanCiHigh, kKlMedian, kKlP99, kKlMax, kTop1Agreement,
                          kTop1AgreementCiLow, kTop1AgreementCiHigh, kPChangeRms);
 
 inline constexpr results::NumberColumn kChunkMaxDiff{
     "chunk_max_diff", "nats",
-    "chunked: largest change of a loss of the first sequence against token by token"};
+    "chunked: largest difference of a loss of the first sequence from token-by-token reading"};
 inline constexpr auto kChunkCheck =
     results::TextColumn{
         "chunk_check", "",
-        "chunked: losses: compared with token by token; answers: those to the same q, k and v, "
-        "where rounding of K and V alone decides what is evicted or encoded; by_design: chunks "
-        "differ"}
+        "chunked: losses: compared with token-by-token reading; answers: outputs compared for the same q, k "
+        "and v, because rounding of K and V alone decides evictions or codes; by_design: chunks differ"}
         .one_of("losses answers by_design");
 inline constexpr auto kChunkColumns = results::column_list(kChunkMaxDiff, kChunkCheck);
 
 inline constexpr auto kForwardDevice =
     results::TextColumn{"forward_device", "",
-                        "where the model's forward pass ran; its caches' attention ran on `device`"}
+                        "device of the model's forward pass; the caches' attention ran on `device`"}
         .one_of("cpu");
 inline constexpr results::NumberColumn kTokensPerS{
     "tokens_per_s", "tokens/s",
-    "read or generated by one thread, the model included; model: batch / step_p50_us, on all "
-    "threads"};
+    "tokens read or generated by one thread, the model included; model: batch / step_p50_us, on all threads"};
 inline constexpr auto kModelRunColumns = results::column_list(kForwardDevice, kTokensPerS);
 
 inline constexpr results::IntegerColumn kPeakBytes{"peak_bytes", "bytes",
@@ -72,8 +76,9 @@ inline constexpr auto kPeakColumns = results::column_list(kPeakBytes);
 
 // positions.csv: a row a bucket of positions.
 inline constexpr results::IntegerColumn kPositionFirst{
-    "position_first", "tokens", "tokens before the first prediction of the bucket, less one"};
-inline constexpr results::IntegerColumn kPositionLast{"position_last", "tokens", "and before the last"};
+    "position_first", "tokens", "position of the bucket's first prediction: tokens before it, less one"};
+inline constexpr results::IntegerColumn kPositionLast{
+    "position_last", "tokens", "position of the bucket's last prediction: tokens before it, less one"};
 inline const results::Table kPositions{"positions.csv",
                                        {&results::kCell,
                                         &results::kVariant,

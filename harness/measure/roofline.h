@@ -1,27 +1,27 @@
-// The roofline of attention: it takes at least as long as the machine takes to read the stored rows, and at
-// least as long as it takes to do the multiply-adds (Williams, Waterman and Patterson, CACM 2009).
+// The roofline of attention (Williams, Waterman and Patterson, CACM 2009): attention takes at least the time to read
+// the stored rows, and at least the time of its multiply-adds.
 #pragma once
 
 #include <cstdint>
 
 namespace kv::measure {
 
-// A score takes head_dim of them for each query head and kept row, and its weighted value as many.
+// Each query head and kept row takes head_dim multiply-adds for the score and as many for the weighted value.
 struct MultiplyAdds {
   int64_t floats = 0;  // in f32
-  int64_t codes = 0;   // of 16-bit integers: rows of integer codes
+  int64_t codes = 0;   // in 16-bit integers: rows of integer codes
   int64_t total() const { return floats + codes; }
 };
 
-// How many the machine does in a second, in registers and nothing else.
+// Multiply-adds that the machine does in a second, in registers and nothing else.
 struct MultiplyAddPeaks {
   double floats = 0, codes = 0;
 };
 
-// At these peaks. A kind that there is none of needs no peak.
+// Time at these peaks. A kind with no work needs no peak.
 double seconds_of(const MultiplyAdds& work, const MultiplyAddPeaks& peaks);
 
-// The longer of the two times, and which one it is: "memory" or "compute".
+// The longer of the two times, and its name: "memory" or "compute".
 struct Roofline {
   const char* limit;
   double us;

@@ -16,23 +16,23 @@
 namespace kv::measure {
 namespace {
 
-// Reading this much is what "cold" is compared with: well over twice the last-level cache.
+// The read size that defines "cold": well over twice the last-level cache.
 int64_t cold_bytes() { return std::max<int64_t>(3 * memory::last_level_cache_bytes(), int64_t{256} << 20); }
 
-// What one attend reads, or up to an eighth more, so that cells of about the same size share a task; the
-// cold one where that is out of any cache anyway.
+// Bytes that one attend reads, or up to an eighth more, so that cells of similar size share a task. Sizes beyond any
+// cache use the cold task.
 int64_t hot_bytes(const Cell& cell) {
   const auto bytes = static_cast<uint64_t>(std::max<int64_t>(4096, cell.read_bytes));
   const uint64_t step = std::max<uint64_t>(4096, std::bit_floor(bytes) / 8);
   return std::min(static_cast<int64_t>((bytes + step - 1) / step * step), cold_bytes());
 }
 
-// Enough that a repetition takes about a millisecond.
+// Makes a repetition last about a millisecond.
 int iterations_of(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 3, 200));
 }
 
-constexpr int64_t kLongest = 16 << 10;  // of a stretch, so that threads share them out evenly
+constexpr int64_t kLongest = 16 << 10;  // of a stretch, so that threads share them evenly
 
 // `units` of `unit_bytes`, `stride` apart.
 void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int64_t stride,
@@ -77,7 +77,7 @@ std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> 
 
 int RowsBandwidthTask::iterations() const { return iterations_of(cell_.read_bytes); }
 
-// Where the rows lie may have changed since the last repetition.
+// The rows may have moved since the last repetition.
 void RowsBandwidthTask::begin(int) {
   rows_ = stored_rows(*cell_.cache, cell_.ids);
   parts_ = cpu::share_out(rows_, static_cast<size_t>(omp_get_max_threads()));
@@ -111,8 +111,8 @@ std::string PeakTask::name() const {
   return kind_ == Kind::kFloats ? "multiply-add peak, f32" : "multiply-add peak, 16-bit integers";
 }
 
-// Wakes the threads; the first time it also finds how many rounds take a millisecond, in which that would be
-// lost.
+// Wakes the threads. The first call also finds how many rounds take a millisecond, which makes the waking
+// negligible.
 void PeakTask::begin(int repetition) {
   if (repetition > 0) return static_cast<void>(multiply_adds());
   Stopwatch watch;

@@ -1,5 +1,4 @@
-// What attention is compared with, measured between its repetitions: how fast the machine reads, and how fast
-// it multiplies and adds.
+// Measures, between the repetitions of attention, how fast the machine reads and how fast it multiplies and adds.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace kv::measure {
 
-// Reading `bytes` and nothing else, on all threads.
+// Reads `bytes` and nothing else, on all threads.
 class ReadBandwidthTask : public TimedTask {
  public:
   explicit ReadBandwidthTask(int64_t bytes);
@@ -35,14 +34,14 @@ class ReadBandwidthTask : public TimedTask {
   TimedReads reads_;
 };
 
-// The stored rows that attention over these sequences reads: whole units of K and V with their scales and zero points,
-// head by head in the order of the spans, in stretches of 16 KiB at most.
+// Stored rows that attention over these sequences reads: whole units of K and V with their scales and zero points,
+// head by head in span order, in stretches of at most 16 KiB.
 std::vector<cpu::Stretch> stored_rows(Cache& cache, std::span<const SequenceId> ids);
 
-// The same of one span.
+// Adds one span's rows.
 void add_span(const Span& span, const CacheShape& shape, std::vector<cpu::Stretch>& rows);
 
-// Reading a cell's own rows and nothing else, on all threads. The rows must be read in place.
+// Reads a cell's own rows and nothing else, on all threads. The rows must be readable in place.
 class RowsBandwidthTask : public CellTask {
  public:
   explicit RowsBandwidthTask(Cell& cell) : CellTask(cell) {}
@@ -60,7 +59,7 @@ class RowsBandwidthTask : public CellTask {
   TimedReads reads_;
 };
 
-// Multiply-adds in registers and nothing else, on all threads.
+// Does multiply-adds in registers and nothing else, on all threads.
 class PeakTask : public TimedTask {
  public:
   enum class Kind { kFloats, kCodes };  // as in MultiplyAdds
@@ -71,23 +70,23 @@ class PeakTask : public TimedTask {
   double run() override;
   void end() override {}
   double per_second() const;
-  double spread() const;  // the fastest repetition over the slowest
+  double spread() const;  // fastest repetition over slowest
 
  private:
-  double multiply_adds() const;  // does some, and says how many
+  double multiply_adds() const;  // does some and returns their number
 
   const Kind kind_;
   int64_t rounds_ = 1000;
   std::vector<double> per_second_;
 };
 
-// The tasks that a group of cells is compared with. They belong to the list that they were added to, and this
-// to a group.
+// Tasks whose results a group's cells are compared with. The list they were added to owns them; this object belongs
+// to one group.
 class RooflineTasks {
  public:
-  // `cold`: out of the caches as well.
+  // `cold`: also measures reads from beyond the caches.
   RooflineTasks(const std::vector<Cell*>& group, bool cold, std::vector<std::unique_ptr<TimedTask>>& tasks);
-  // Fills the roofline columns of a cell that has been timed.
+  // Fills a timed cell's roofline columns.
   void write(Cell& cell) const;
   double f32_multiply_adds_per_s() const { return floats_->per_second(); }
 
@@ -97,7 +96,7 @@ class RooflineTasks {
   bool cold_;
   std::map<const Cell*, const RowsBandwidthTask*> rows_;
   std::map<int64_t, const ReadBandwidthTask*> reads_;        // by bytes: cold, and those of instead_
-  std::map<const Cell*, const ReadBandwidthTask*> instead_;  // of rows that are not read in place
+  std::map<const Cell*, const ReadBandwidthTask*> instead_;  // for rows that cannot be read in place
   const PeakTask *floats_, *codes_;
 };
 

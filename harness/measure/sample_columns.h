@@ -1,4 +1,4 @@
-// samples.csv: every timed step or operation. Side tables name the cell that a row is of.
+// samples.csv: every timed step or operation. Side tables name each row's cell.
 #pragma once
 
 #include "harness/results/cell_columns.h"
@@ -6,8 +6,9 @@
 
 namespace kv::measure {
 
-inline constexpr results::IntegerColumn kRepetition{"repetition", "", "from 0"};
-inline constexpr results::IntegerColumn kSample{"sample", "", "of the repetition, from 0"};
+inline constexpr results::IntegerColumn kRepetition{"repetition", "", "number of the repetition, from 0"};
+inline constexpr results::IntegerColumn kSample{"sample", "",
+                                                "number of the sample in its repetition, from 0"};
 inline constexpr auto kKind =
     results::TextColumn{"kind", "",
                         "step, prefill, cold (attention alone over rotating caches), draft (a step that "
@@ -16,7 +17,7 @@ inline constexpr auto kKind =
 inline constexpr results::NumberColumn kAppendUs{"append_us", "us", "storing one token a sequence"};
 inline constexpr results::NumberColumn kViewUs{"view_us", "us", "making the kept rows readable"};
 inline constexpr results::NumberColumn kAttendUs{
-    "attend_us", "us", "attention over what is kept; empty where the run measures the cache update alone"};
+    "attend_us", "us", "attention over the kept rows; empty if the run measures the cache update alone"};
 inline constexpr results::NumberColumn kStepUs{
     "step_us", "us", "append + view + attend + projections + state + rest, or the operation"};
 inline constexpr results::NumberColumn kProjectionsUs{"projections_us", "us", "products with weights"};

@@ -1,4 +1,4 @@
-// The columns that say what a cell's cache is made of: a chart reads them and parses no spec.
+// The columns that name a cache's stages, so that a chart parses no spec.
 #pragma once
 
 #include "harness/results/cell_columns.h"
@@ -6,10 +6,10 @@
 
 namespace kv::measure {
 
-// A cache of these specs: its stages, its exceptions by layer, and for a shape its bits per value. The rows of a cell
-// without a cache keep these columns empty.
+// Sets the stages and exceptions by layer of these specs, and with a shape their bits per value. Cells without a
+// cache leave these columns empty.
 void set_stages(results::Row& row, const LayerSpecs& specs, const ModelShape* shape);
-// Another engine's cell: the codec alone, that of kvlab's cache of the same bits.
+// Sets another engine's codec: that of kvlab's cache with the same bits.
 void set_peer_codec(results::Row& row, const LayerSpecs& stored, const ModelShape* shape);
 
 }  // namespace kv::measure

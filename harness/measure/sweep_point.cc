@@ -32,7 +32,7 @@ namespace {
 
 template <class Predict>
 int64_t bytes_of(const SweepPoint& point, const Predict& predict) {
-  // The closed form, in whole numbers, could overflow.
+  // The closed form in integers could overflow.
   const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
                                                     static_cast<double>(point.seq_len));
   if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));

@@ -1,6 +1,5 @@
-// A sweep point: one value of every axis, whose cells (the variants) are measured together. All that can be
-// known of it beforehand is decided where the sweep is planned, once: its cells' keys, whether each can run,
-// whether it fits into memory and beside which others.
+// A sweep point: one value of every axis. Its cells (the variants) are measured together. The planner decides once,
+// before any measurement: the cells' keys, whether each can run and fits into memory, and its group.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,13 @@ namespace kv::measure {
 struct PlannedCell {
   std::string key;  // in cells.csv
   LayerSpecs spec;
-  std::string variant;    // as tables name it: the spec, where a cache is behind it
-  std::string series;     // the config's text that it comes from
-  size_t arm = 0;         // of those that the experiment itself compares, if it does
-  bool aa_test = false;   // the first variant a second time
-  bool uncached = false;  // no cache at all; then there is no spec
+  std::string variant;    // as tables name it: the spec, if it has a cache
+  std::string series;     // the config's text that it was expanded from
+  size_t arm = 0;         // index among the arms that the experiment compares, if any
+  bool aa_test = false;   // the first variant measured a second time
+  bool uncached = false;  // neither cache nor spec
   std::string peer = {};  // another engine, as "ggml/q8_0"; `spec` then stores the same bits
-  results::Status status = results::Status::kNone;  // why it is not measured; kNone if it is
+  results::Status status = results::Status::kNone;  // the reason it is not measured; kNone: it is
   std::string reason = {};
   int64_t needed_bytes = 0;  // at its peak
   size_t group = 0;          // cells of one group are measured side by side
@@ -41,14 +40,14 @@ struct SweepPoint {
   workload::Source* source;
   std::string workload;
   int threads;
-  // What the axes kv_heads, head_dim and threads make of it: for the cells' keys.
+  // The axes kv_heads, head_dim and threads as text for the cells' keys.
   std::string shape = {};
   int batch = 0;
   int64_t seq_len = 0;
-  results::Row axes = {};            // the values of the experiment's axes, by their columns
-  std::vector<int64_t> tokens = {};  // of each sequence of a ragged batch, of which seq_len is the longest
-  int64_t memory_bytes = 0;          // what a run may use
-  int64_t cache_bytes = 0;           // and of it the caches of one cell
+  results::Row axes = {};            // values of the experiment's axes, by column
+  std::vector<int64_t> tokens = {};  // tokens of each sequence of a ragged batch; seq_len is their maximum
+  int64_t memory_bytes = 0;          // memory that a run may use
+  int64_t cache_bytes = 0;           // the part of it for one cell's caches
   std::vector<PlannedCell> cells = {};
 
   std::string key(const LayerSpecs& spec, const std::string& suffix = "") const {
@@ -58,22 +57,21 @@ struct SweepPoint {
 };
 
 ModelShape cache_shape(const SweepPoint& point, int sequences);
-// Values of all of a point's heads, sequences and layers. In floating point, since a config may ask for
-// absurdly many.
+// Values of all heads, sequences and layers of a point. Floating point, since a config may ask for absurdly many.
 double value_count(const SweepPoint& point, double heads, double tokens);
-// Payload, metadata and slack of a variant at the point's length; beyond any machine's memory, roughly.
+// Payload, metadata and slack of a variant at the point's length; approximate beyond any machine's memory.
 int64_t held_bytes(const SweepPoint& point, const LayerSpecs& spec);
-// What attention reads in place of them where a variant copies its rows for every read.
+// Bytes that attention reads instead if the variant copies its rows for every read.
 int64_t copied_bytes(const SweepPoint& point, const LayerSpecs& spec);
 
-// What a run is asked and told while it goes on.
+// Callbacks during a run.
 struct RunControl {
-  std::function<bool()> stop;  // asked between steps; true ends the sweep point early
-  // Told now and then what part of a long sweep point is done; one call at a time.
+  std::function<bool()> stop;  // called between steps; true ends the sweep point early
+  // Called now and then with the finished share of a long sweep point; one call at a time.
   std::function<void(double part)> progress = [](double) {};
 };
 
-// What is done of a sweep point whose cells run side by side; threads may share one.
+// Progress of a sweep point whose cells run side by side; threads may share it.
 class PointProgress {
  public:
   PointProgress(const RunControl& control, double total) : control_(control), total_(total) {}

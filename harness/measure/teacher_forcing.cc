@@ -94,7 +94,7 @@ std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const
                                                 const StepSchedule& schedule,
                                                 std::span<const LayerSpecs> specs, cuda::Gpu* gpu) {
   const ModelShape shape = cache_shape(model.config(), passages.sequences, passages.length);
-  memory::Ledger ledger(INT64_MAX, gpu);  // of all caches
+  memory::Ledger ledger(INT64_MAX, gpu);  // serves all caches
   const auto full = build_cache(parse_spec("contiguous"), shape, ledger);
   Reading reference(model, *full, passages);
   std::vector<std::unique_ptr<Cache>> caches;

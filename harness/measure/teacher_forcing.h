@@ -1,9 +1,9 @@
-// Teacher forcing: caches under test read the same tokens side by side, and every prediction is compared with
-// that of the full f32 cache at the same place.
+// Teacher forcing: caches under test read the same tokens side by side. Every prediction is compared with that of the
+// full f32 cache at the same position.
 //
-// All caches of a group take a step before any takes the next, so that a reference distribution is compared
-// and forgotten, however long the text is, and what drifts on the machine hits all alike. Every cache's step
-// runs on one thread; the caches are what is shared out over threads.
+// All caches of a group take a step before any takes the next. A reference distribution is compared and discarded,
+// however long the text is, and drift of the machine affects all caches alike. Each cache's step runs on one thread;
+// threads share out the caches.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace kv::measure {
 
-// What is read: sequences of equal length, and where their predictions count.
+// The tokens to read: sequences of equal length, and the positions whose predictions count.
 struct Passages {
   int sequences = 1;
-  int64_t length = 1;    // tokens that a sequence reads
+  int64_t length = 1;    // tokens that each sequence reads
   std::vector<int> ids;  // [sequences, length + 1]: the last is only predicted
   int64_t first = 0;     // predictions of tokens first + 1, first + 2, … count
 
@@ -31,17 +31,17 @@ struct Passages {
 // Tokens [first, first + n) of every sequence: [sequences, n].
 std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t n);
 
-// How it is read. With 1 token a step this is decode; more tokens a step are faster, and the same wherever a
-// query may see only what decode would show it (agrees_in_chunks).
+// The steps of a reading. One token a step is decode. More tokens a step are faster, and the same if no query sees
+// more than decode would show it (agrees_in_chunks).
 struct StepSchedule {
-  int64_t prompt = 0;  // tokens of the first step; 0: as all others
+  int64_t prompt = 0;  // tokens of the first step; 0: the same as all others
   int64_t step = 1;
   int64_t tokens(int64_t first) const { return first == 0 && prompt > 0 ? prompt : step; }
 };
 
-// Whether a cache must answer steps of several tokens as it answers the same q, k and v in decode: not if rows
-// are encoded a group at a time (a chunk's first queries then see encoded what decode would still have raw), or if
-// the first step is cut as a prompt.
+// True if a cache must answer steps of several tokens as it answers the same q, k and v in decode. False if rows are
+// encoded in groups, since a chunk's first queries see encoded rows that decode would still hold raw, and if the
+// first step is cut as a prompt.
 bool agrees_in_chunks(const LayerSpecs& specs);
 
 struct Reading {
@@ -51,16 +51,16 @@ struct Reading {
 
   model::CachedModel decoder;
   std::vector<Prediction> predictions;  // [sequences, length]
-  double seconds = 0;                   // in the model and its cache
-  std::exception_ptr failure;           // why it stopped early
+  double seconds = 0;                   // of the model and its cache
+  std::exception_ptr failure;           // the reason for stopping early
 };
 
-// After every step `go_on` is asked, with the step's tokens of a sequence; returns false where it did.
-// Readers that run out of memory stop alone; the reference's std::bad_alloc is thrown.
+// Calls `go_on` after every step with its tokens of a sequence; returns false if go_on did. A reader that runs out of
+// memory stops alone; the reference's std::bad_alloc is thrown.
 bool read_together(const Passages& passages, const StepSchedule& schedule, Reading& reference,
                    std::span<Reading* const> readings, const std::function<bool(int64_t tokens)>& go_on);
 
-// Predictions [sequences, length] of each spec, from the specs alone, with caches on a GPU if there is one. Throws std::bad_alloc.
+// Predictions [sequences, length] of each spec alone, with caches on a GPU if there is one. Throws std::bad_alloc.
 std::vector<std::vector<Prediction>> read_specs(const model::Model& model, const Passages& passages,
                                                 const StepSchedule& schedule,
                                                 std::span<const LayerSpecs> specs, cuda::Gpu* gpu = nullptr);

@@ -23,14 +23,14 @@ namespace {
 
 constexpr const char* kTierNames[] = {"hot", "warm"};
 
-// Enough that a repetition takes some milliseconds.
+// Makes a repetition last some milliseconds.
 int reads_of_a_repetition(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 1, 100));
 }
 
 }  // namespace
 
-// The rows of one tier in memory: read and nothing else, or attended to.
+// Reads the rows of one tier in memory and nothing else, or attends to them.
 class TierRowsTask : public CellTask {
  public:
   enum class What { kRead, kAttend };
@@ -42,7 +42,7 @@ class TierRowsTask : public CellTask {
   }
   int iterations() const override { return reads_of_a_repetition(bytes_); }
 
-  // Where the rows lie may have changed since the last repetition.
+  // The rows may have moved since the last repetition.
   void begin(int) override {
     find_rows();
     if (what_ == What::kAttend) find_problems();
@@ -55,7 +55,7 @@ class TierRowsTask : public CellTask {
   double gbps() const { return reads_.gbps(); }
 
  private:
-  // The spans of this tier, head by head, and their stretches.
+  // Finds the spans of this tier, head by head, and their stretches.
   void find_rows() {
     spans_.clear();
     rows_.clear();
@@ -78,7 +78,7 @@ class TierRowsTask : public CellTask {
     for (const cpu::Stretch& stretch : rows_) bytes_ += static_cast<int64_t>(stretch.bytes);
   }
 
-  // One query a query head; its values do not matter to the time.
+  // One query a query head; its values do not affect the time.
   void find_problems() {
     const CacheShape& shape = cell_.cache->shape();
     const int64_t values = int64_t{shape.group()} * shape.head_dim;
@@ -119,8 +119,8 @@ class TierRowsTask : public CellTask {
   TimedReads reads_;
 };
 
-// A file in the same folder, opened alike, read from its beginning to its end as the cache reads its own: by requests of
-// the same size, as many in flight. And nothing is done with what they bring.
+// Reads a file in the same folder from beginning to end as the cache reads its own: opened alike, requests of the
+// same size, as many in flight. The bytes are not used.
 class DiskReadTask : public CellTask {
  public:
   DiskReadTask(Cell& cell, int64_t bytes, int64_t mean_request) : CellTask(cell) {
@@ -165,7 +165,7 @@ class DiskReadTask : public CellTask {
 
 namespace {
 
-// Over all requests of a repetition; the median of the repetitions.
+// Over all requests of a repetition; median of the repetitions.
 results::Number disk_gbps(const Cell& cell) {
   std::vector<double> all;
   for (const auto& repetition : cell.steps) {
@@ -179,7 +179,7 @@ results::Number disk_gbps(const Cell& cell) {
   return all.empty() ? results::Number() : math::median(all);
 }
 
-// Of the time that requests took, what attention did not wait for: the median of the repetitions.
+// Share of the requests' time in which attention did not wait: median of the repetitions.
 results::Number hidden_share(const Cell& cell) {
   std::vector<double> all;
   for (const auto& repetition : cell.steps) {
@@ -197,7 +197,7 @@ void write_share(const results::Number& gbps, const results::Number& ceiling, re
   if (gbps && ceiling) share = *gbps / *ceiling;
 }
 
-// Hot and warm share the memory bus, the disk has its own, and all of it may overlap.
+// Hot and warm share the memory bus; the disk has its own; all may overlap.
 void write_bound(results::Row& row) {
   const auto us = [](const results::Integer& bytes, const results::Number& gbps) {
     return bytes && gbps ? static_cast<double>(*bytes) / *gbps * 1e-3 : 0.0;

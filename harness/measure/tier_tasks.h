@@ -1,5 +1,5 @@
-// What a tier's bandwidth is compared with, measured between the steps: attention over the rows of one tier in memory
-// alone, reading these rows and nothing else, and reading a file as the cache reads its own.
+// Measures, between the steps, the bandwidths that a tier is compared with: attention over one memory tier's rows,
+// reading these rows and nothing else, and reading a file as the cache reads its own.
 #pragma once
 
 #include <map>
@@ -15,19 +15,19 @@ namespace kv::measure {
 class TierRowsTask;
 class DiskReadTask;
 
-// The tasks of a group's cells that have tiers, on the CPU. They belong to the list that they were added to, and this
-// to a group.
+// Tasks of a group's cells that have tiers, on the CPU. The list they were added to owns them; this object belongs to
+// one group.
 class TierTasks {
  public:
   TierTasks(const std::vector<Cell*>& group, std::vector<std::unique_ptr<TimedTask>>& tasks);
-  // Fills the columns of a cell's tiers, once it has been timed and its roofline is there.
+  // Fills a timed cell's tier columns; its roofline must be set.
   void write(Cell& cell) const;
 
  private:
   struct OfCell {
-    // Of hot and warm; null where the tier holds no rows, or no others than a decoded copy is attended to.
+    // Hot and warm; null if the tier holds no rows, or only rows that are attended to as a decoded copy.
     const TierRowsTask *attend[2]{}, *read[2]{};
-    const DiskReadTask* disk = nullptr;  // null where nothing is read from a file
+    const DiskReadTask* disk = nullptr;  // null if nothing is read from a file
   };
 
   std::map<const Cell*, OfCell> cells_;

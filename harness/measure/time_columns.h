@@ -1,4 +1,4 @@
-// The columns of times of steps and prompts, of their comparison with a baseline, and of what disturbed them.
+// The columns of step and prompt times, their comparison with a baseline, and disturbances.
 #pragma once
 
 #include <string>
@@ -11,84 +11,97 @@ inline constexpr results::NumberColumn kAppendP50Us{"append_p50_us", "us",
                                                     "storing one token a sequence; p50 is a median"};
 inline constexpr results::NumberColumn kViewP50Us{
     "view_p50_us", "us", "making the kept rows readable; copies only in read=copy variants"};
-inline constexpr results::NumberColumn kAttendP50Us{"attend_p50_us", "us", "attention over what is kept"};
+inline constexpr results::NumberColumn kAttendP50Us{"attend_p50_us", "us", "attention over the kept rows"};
 inline constexpr results::NumberColumn kStepP50Us{
-    "step_p50_us", "us", "append + view + attend; of a whole model also its projections and the rest"};
-inline constexpr results::NumberColumn kStepP90Us{"step_p90_us", "us", "the 90th percentile of all steps"};
-inline constexpr results::NumberColumn kStepP99Us{"step_p99_us", "us", "the 99th"};
-inline constexpr results::NumberColumn kStepMaxUs{"step_max_us", "us", "the slowest step"};
+    "step_p50_us", "us", "append + view + attend; for a whole model also its projections and the rest"};
+inline constexpr results::NumberColumn kStepP90Us{"step_p90_us", "us", "90th percentile of all steps"};
+inline constexpr results::NumberColumn kStepP99Us{"step_p99_us", "us", "99th percentile of all steps"};
+inline constexpr results::NumberColumn kStepMaxUs{"step_max_us", "us", "slowest step"};
 inline constexpr results::NumberColumn kStepCiLowUs{
-    "step_ci_low_us", "us", "95 % interval of the median step (Student's, over repetitions)"};
-inline constexpr results::NumberColumn kStepCiHighUs{"step_ci_high_us", "us", "its upper end"};
+    "step_ci_low_us", "us", "lower end of the 95 % interval of step_p50_us (Student's, over repetitions)"};
+inline constexpr results::NumberColumn kStepCiHighUs{"step_ci_high_us", "us",
+                                                     "upper end of the 95 % interval of step_p50_us"};
 inline constexpr results::NumberColumn kReadGbps{
     "read_gbps", "GB/s",
-    "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us; "
-    "empty with device = cuda, whose attend_p50_us is the host's"};
+    "stored bytes of K, V, scales and zero points that one attend reads / attend_p50_us; empty with device = "
+    "cuda, which times attend_p50_us on the host"};
 inline constexpr auto kStepColumns =
     results::column_list(kAppendP50Us, kViewP50Us, kAttendP50Us, kStepP50Us, kStepP90Us, kStepP99Us,
                          kStepMaxUs, kStepCiLowUs, kStepCiHighUs, kReadGbps);
 
 inline constexpr results::NumberColumn kColdAttendP50Us{
     "cold_attend_p50_us", "us", "attention rotating over enough caches to leave the last-level cache"};
-inline constexpr results::NumberColumn kColdCiLowUs{"cold_ci_low_us", "us", "its 95 % interval"};
-inline constexpr results::NumberColumn kColdCiHighUs{"cold_ci_high_us", "us", "its upper end"};
+inline constexpr results::NumberColumn kColdCiLowUs{"cold_ci_low_us", "us",
+                                                    "lower end of the 95 % interval of cold_attend_p50_us"};
+inline constexpr results::NumberColumn kColdCiHighUs{"cold_ci_high_us", "us",
+                                                     "upper end of the 95 % interval of cold_attend_p50_us"};
 inline constexpr auto kColdColumns = results::column_list(kColdAttendP50Us, kColdCiLowUs, kColdCiHighUs);
 
 inline constexpr results::NumberColumn kGpuP50Us{
     "gpu_p50_us", "us",
-    "attention on cold rows by the GPU's events around its launches, which the host gives "
-    "before the first begins; with device = cuda, in place of cold_attend_p50_us"};
-inline constexpr results::NumberColumn kGpuCiLowUs{"gpu_ci_low_us", "us", "its 95 % interval"};
-inline constexpr results::NumberColumn kGpuCiHighUs{"gpu_ci_high_us", "us", "its upper end"};
+    "attention on cold rows by GPU events around its launches, all queued before the first begins; replaces "
+    "cold_attend_p50_us with device = cuda"};
+inline constexpr results::NumberColumn kGpuCiLowUs{"gpu_ci_low_us", "us",
+                                                   "lower end of the 95 % interval of gpu_p50_us"};
+inline constexpr results::NumberColumn kGpuCiHighUs{"gpu_ci_high_us", "us",
+                                                    "upper end of the 95 % interval of gpu_p50_us"};
 inline constexpr results::IntegerColumn kGpuSmMhzLeast{
     "gpu_sm_mhz_least", "MHz",
-    "the GPU's clock beside these times, by a kernel that counts it: of the slowest "
-    "repetition"};
-inline constexpr results::IntegerColumn kGpuSmMhzMost{"gpu_sm_mhz_most", "MHz", "and of the fastest"};
+    "GPU clock beside these times, counted by a kernel, in the slowest repetition"};
+inline constexpr results::IntegerColumn kGpuSmMhzMost{
+    "gpu_sm_mhz_most", "MHz", "GPU clock beside these times, counted by a kernel, in the fastest repetition"};
 inline constexpr auto kGpuColumns =
     results::column_list(kGpuP50Us, kGpuCiLowUs, kGpuCiHighUs, kGpuSmMhzLeast, kGpuSmMhzMost);
 
 inline constexpr results::NumberColumn kPrefillP50Us{
     "prefill_p50_us", "us",
-    "storing and attending the whole prompt, all layers and sequences; model: reading it, up "
-    "to the first token's logits"};
+    "storing and attending the whole prompt, all layers and sequences; model: reading it, up to the first "
+    "token's logits"};
 inline constexpr results::NumberColumn kPrefillCiLowUs{
-    "prefill_ci_low_us", "us", "95 % interval of the median (Student's, over repetitions)"};
-inline constexpr results::NumberColumn kPrefillCiHighUs{"prefill_ci_high_us", "us", "its upper end"};
+    "prefill_ci_low_us", "us",
+    "lower end of the 95 % interval of prefill_p50_us (Student's, over repetitions)"};
+inline constexpr results::NumberColumn kPrefillCiHighUs{"prefill_ci_high_us", "us",
+                                                        "upper end of the 95 % interval of prefill_p50_us"};
 inline constexpr results::NumberColumn kPrefillTokensPerS{"prefill_tokens_per_s", "tokens/s",
                                                           "tokens of all sequences / prefill_p50_us"};
 inline constexpr auto kPromptColumns =
     results::column_list(kPrefillP50Us, kPrefillCiLowUs, kPrefillCiHighUs, kPrefillTokensPerS);
 
 inline constexpr results::NumberColumn kRatioP50{
-    "ratio_p50", "1", "median step / that of `versus`, over the interleaved repetitions"};
+    "ratio_p50", "1", "median step / median step of `versus`, over the interleaved repetitions"};
 inline constexpr results::NumberColumn kRatioCiLow{
     "ratio_ci_low", "1",
-    "its interval; wide enough that all verdicts of the sweep point are right together with "
-    "95 % (Holm)"};
-inline constexpr results::NumberColumn kRatioCiHigh{"ratio_ci_high", "1", "its upper end"};
+    "lower end of the interval of ratio_p50, so wide that all verdicts of the sweep point are right together "
+    "with 95 % (Holm)"};
+inline constexpr results::NumberColumn kRatioCiHigh{"ratio_ci_high", "1",
+                                                    "upper end of the interval of ratio_p50"};
 inline constexpr results::NumberColumn kRatioConfidence{
-    "ratio_confidence", "1", "of this interval alone: 0.95 for one comparison, else more"};
+    "ratio_confidence", "1",
+    "confidence of the interval of ratio_p50 alone: 0.95 for one comparison, else more"};
 inline constexpr auto kRatioColumns =
     results::column_list(kRatioP50, kRatioCiLow, kRatioCiHigh, kRatioConfidence);
 
-inline constexpr results::NumberColumn kColdRatioP50{"cold_ratio_p50", "1",
-                                                     "the same of cold_attend_p50_us or gpu_p50_us"};
-inline constexpr results::NumberColumn kColdRatioCiLow{"cold_ratio_ci_low", "1",
-                                                       "its interval, as wide as that of ratio_p50"};
-inline constexpr results::NumberColumn kColdRatioCiHigh{"cold_ratio_ci_high", "1", "its upper end"};
+inline constexpr results::NumberColumn kColdRatioP50{
+    "cold_ratio_p50", "1",
+    "median of cold_attend_p50_us or gpu_p50_us / that of `versus`, over the interleaved repetitions"};
+inline constexpr results::NumberColumn kColdRatioCiLow{
+    "cold_ratio_ci_low", "1",
+    "lower end of the interval of cold_ratio_p50, with the confidence of ratio_p50's"};
+inline constexpr results::NumberColumn kColdRatioCiHigh{"cold_ratio_ci_high", "1",
+                                                        "upper end of the interval of cold_ratio_p50"};
 inline constexpr auto kColdRatioColumns =
     results::column_list(kColdRatioP50, kColdRatioCiLow, kColdRatioCiHigh);
 
-inline constexpr results::IntegerColumn kRepetitions{"repetitions", "", "interleaved repetitions"};
-inline constexpr results::IntegerColumn kSampleCount{"samples", "", "steps in all"};
+inline constexpr results::IntegerColumn kRepetitions{"repetitions", "", "number of interleaved repetitions"};
+inline constexpr results::IntegerColumn kSampleCount{"samples", "",
+                                                     "number of timed steps in all repetitions"};
 inline constexpr auto kRepetitionColumns = results::column_list(kRepetitions, kSampleCount);
 
 inline constexpr results::NumberColumn kStealShare{
-    "steal_share", "1", "of the processors' time, what the hypervisor gave to other machines meanwhile"};
+    "steal_share", "1", "share of the processors' time that the hypervisor gave to other machines meanwhile"};
 inline constexpr results::NumberColumn kOthersShare{
-    "others_share", "1", "of the processors' time, what other processes took meanwhile"};
-inline constexpr results::TextColumn kNoise{"noise", "", "what disturbed these times; empty for quiet ones"};
+    "others_share", "1", "share of the processors' time that other processes took meanwhile"};
+inline constexpr results::TextColumn kNoise{"noise", "", "disturbance of these times; empty for quiet ones"};
 inline constexpr auto kNoiseColumns = results::column_list(kStealShare, kOthersShare, kNoise);
 
 // A whole model's step, beside its attention.

@@ -1,4 +1,4 @@
-// Reads that are timed: what bandwidths are measured with.
+// Timed reads, the basis of measured bandwidths.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace kv::measure {
 
-// Times reads, and keeps how fast each was.
+// Times reads and keeps the rate of each.
 class TimedReads {
  public:
-  // read() returns a sum of what it reads. In seconds.
+  // Calls read(), which returns a sum of the bytes read. Returns seconds.
   template <class Read>
   double run(int64_t bytes, Read read) {
     Stopwatch watch;
@@ -22,7 +22,7 @@ class TimedReads {
     gbps_.push_back(static_cast<double>(bytes) / seconds * 1e-9);
     return seconds;
   }
-  // The same before a measurement: into the caches, with the threads awake.
+  // Reads once before a measurement: fills the caches and wakes the threads.
   template <class Read>
   void warm_up(Read read) {
     sum_ = sum_ + read();
@@ -30,7 +30,7 @@ class TimedReads {
   double gbps() const { return math::median(gbps_); }
 
  private:
-  volatile uint64_t sum_ = 0;  // volatile, so that the reads cannot be left out
+  volatile uint64_t sum_ = 0;  // volatile, so that the compiler keeps the reads
   std::vector<double> gbps_;
 };
 

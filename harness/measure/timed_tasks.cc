@@ -9,7 +9,7 @@
 namespace kv::measure {
 namespace {
 
-// Decode steps on a fork of the base sequences, so that every repetition starts from the same state.
+// Decode steps on a fork of the base sequences: every repetition starts from the same state.
 class StepTask : public CellTask {
  public:
   StepTask(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
@@ -75,8 +75,8 @@ bool shares_storage(Cache& cache, SequenceId a, SequenceId b) {
   return !first.empty() && !second.empty() && first[0].k.data == second[0].k.data;
 }
 
-// Attention alone, each time over another copy of the cache, so that its rows have left the last-level cache. On a GPU
-// by its own clock: what is uploaded before its launches and fetched after them is not timed.
+// Attention alone, each time over another copy of the cache, so that its rows have left the last-level cache. A GPU
+// times itself: uploads before the launches and fetches after them are not timed.
 class ColdTask : public CellTask {
  public:
   ColdTask(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends, int replicas,
@@ -139,8 +139,8 @@ class ColdTask : public CellTask {
     return ids;
   }
 
-  // Sequences of their own bytes that hold what the first ones do: forks where a fork copies, else from
-  // snapshots. Filling them again would replay every eviction.
+  // Copies sequences into bytes of their own: by forks if a fork copies, else from snapshots. Filling them again
+  // would replay every eviction.
   void add_copies(int copies) {
     const std::vector<SequenceId> first = ids_.front();
     const SequenceId fork = cache_->fork(first.front());

@@ -1,4 +1,4 @@
-// What is timed of a cell: decode steps, and attention on cold caches.
+// Timed tasks of a cell: decode steps, and attention on cold caches.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kv::measure {
 
-// A task of one cell: what it throws ends that cell, and no other.
+// A task of one cell: an exception ends that cell only.
 class CellTask : public TimedTask {
  public:
   explicit CellTask(Cell& cell) : cell_(cell) {}
@@ -25,13 +25,12 @@ class CellTask : public TimedTask {
 
 results::Row sample_of(const Cell& cell, int repetition, size_t sample, const char* kind);
 
-// Decode steps base … base + steps - 1, on forks of the cell's sequences, so that every repetition starts
-// from the same state.
+// Decode steps base … base + steps - 1 on forks of the cell's sequences: every repetition starts from the same state.
 std::unique_ptr<TimedTask> step_task(Cell& cell, workload::TokenFeed& feed, int64_t base, int64_t steps,
                                      results::ResultsFolder& results);
 
-// Attention alone at `tokens` tokens, each time over another of `replicas` copies of the cache, so that its
-// rows have left the last-level cache. Throws std::bad_alloc where the copies do not fit.
+// Attention alone at `tokens` tokens, each time over another of `replicas` copies of the cache, so that its rows have
+// left the last-level cache. Throws std::bad_alloc if the copies do not fit.
 std::unique_ptr<TimedTask> cold_task(Cell& cell, workload::TokenFeed& feed, int64_t tokens, int attends,
                                      int replicas, results::ResultsFolder& results);
 

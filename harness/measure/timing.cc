@@ -8,7 +8,7 @@
 namespace kv::measure {
 namespace {
 
-// The samples are the tasks' own; Google Benchmark's table is not wanted on the terminal.
+// Keeps Google Benchmark's table off the terminal; the tasks have the samples.
 class Silent : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -54,8 +54,8 @@ bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repe
         }
       };
       attempt([&] { tasks[i]->begin(repetition[i]++); });
-      // Google Benchmark aborts where a repetition has fewer iterations than another, so those of one that has ended are
-      // counted as well.
+      // Google Benchmark aborts if repetitions differ in their number of iterations, so an ended task's are counted
+      // as well.
       for (auto _ : state) {
         double seconds = 1e-9;
         attempt([&] { seconds = tasks[i]->run(); });

@@ -9,8 +9,7 @@
 
 namespace kv::measure {
 
-// One thing that is timed. Each repetition is begin, `iterations` times run, end; only what run() reports
-// counts.
+// One timed task. Each repetition is begin, `iterations` times run, end; only the seconds that run() returns count.
 class TimedTask {
  public:
   virtual ~TimedTask() = default;
@@ -19,19 +18,19 @@ class TimedTask {
   virtual void begin(int repetition) = 0;
   virtual double run() = 0;  // seconds
   virtual void end() = 0;
-  virtual bool goes_on() const { return true; }  // false: its repetitions to come are left out
-  // Called while an exception of begin, run or end is handled. What this throws ends all tasks.
+  virtual bool goes_on() const { return true; }  // false: skips its remaining repetitions
+  // Called while an exception of begin, run or end is handled. An exception from here ends all tasks.
   virtual void handle_exception() { throw; }
 };
 
-// All repetitions of all tasks, in random order. Between any two, `stop` is asked: true ends it early.
-// Returns false if it was ended. An exception that a task does not handle ends it too, and is thrown again here.
+// Runs all repetitions of all tasks in random order. Asks `stop` between any two; true ends the run, and the function
+// returns false. An exception that a task does not handle ends the run and is rethrown.
 bool run_interleaved(std::span<const std::unique_ptr<TimedTask>> tasks, int repetitions,
                      const std::function<bool()>& stop);
 
 class Stopwatch {
  public:
-  // Seconds since the last call, or since this was made.
+  // Seconds since the last call or construction.
   double lap() {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();

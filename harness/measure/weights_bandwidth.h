@@ -1,4 +1,4 @@
-// What the projections of a model's step are compared with: reading its weights, and nothing else.
+// Reads a model's weights and nothing else: the bound on a step's projections.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace kv::measure {
 
-// Reads what a step multiplies with, each matrix once, on all threads.
+// Reads each matrix that a step multiplies with once, on all threads.
 class WeightsBandwidthTask : public TimedTask {
  public:
   explicit WeightsBandwidthTask(const model::ModelWeights& weights);

@@ -1,5 +1,5 @@
-// Counting happens twice on purpose: the public functions keep a sum for each kind, take/give_back keep the
-// allocator's own total and know nothing of kinds. assert_balanced compares the two.
+// Bytes are counted twice on purpose: the public functions keep a sum for each kind; take and give_back keep the
+// allocator's total and know no kinds. assert_balanced compares the two.
 #include "harness/memory/ledger.h"
 
 #include <sys/mman.h>
@@ -20,15 +20,15 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Blocks of this size and more are asked for in huge pages: with pages of 4 KiB one core read 25 GB/s, with
-// these 31 to 35 (kernels/README.md). Smaller blocks would waste too large a part of one.
+// Blocks of at least this size use huge pages: one core read 25 GB/s with pages of 4 KiB and 31 to 35 with huge ones
+// (kernels/README.md). Smaller blocks would waste too large a part of a page.
 constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 4 * kHugePage;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Not aligned_alloc: glibc asks for more than the size there and gives the ends back, so that a freed block is too small for
-// the next of its size, and a growing cache took new pages at every step although freed ones were kept. The pointer that malloc gave
-// stands before the block.
+// Replaces aligned_alloc. glibc's requests more than the size and returns the ends, so a freed block is too small for
+// the next of its size, and a growing cache took new pages at every step although freed ones were kept. The pointer
+// from malloc stands before the block.
 void* take_aligned(size_t bytes, size_t alignment) {
   void* given = std::malloc(bytes + alignment + sizeof given);
   if (!given) return nullptr;
@@ -41,7 +41,7 @@ void* take_aligned(size_t bytes, size_t alignment) {
 void* take_pages(size_t bytes) {
   if (bytes < kHugeFrom) return take_aligned(round_up(bytes, kAlignment), kAlignment);
   void* p = take_aligned(round_up(bytes, kHugePage), kHugePage);
-  if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // advice: where it is not taken, small pages
+  if (p) madvise(p, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // a hint: without it, small pages
   return p;
 }
 
@@ -57,8 +57,7 @@ cuda::Gpu::Place gpu_place(bool pinned) {
 
 }  // namespace
 
-// The pages are left untouched: whoever writes them first faults them in, so that resident memory follows
-// real use.
+// Leaves the pages untouched: the first writer faults them in, so resident memory follows real use.
 std::byte* Ledger::take(size_t bytes, Place place) {
   if (bytes > static_cast<size_t>(limit_bytes_ - allocator_bytes_)) throw std::bad_alloc();
   if (bytes > PTRDIFF_MAX - kHugePage) throw std::bad_alloc();

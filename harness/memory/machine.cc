@@ -22,8 +22,8 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
-// In the form of Linux ("32768K"). glibc's sysconf divides what CPUID says
-// by thread counts that virtual machines make up, and can be ten times off.
+// Reads Linux's form ("32768K"). glibc's sysconf divides CPUID's size by thread counts that virtual machines invent,
+// and can be ten times off.
 int64_t cache_bytes(int level) {
   for (int i = 0; i < 8; ++i) {
     const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
@@ -51,14 +51,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// File names of a control group's version.
+// File names in a control group, by version.
 struct GroupFiles {
   const char *limit, *use, *reclaimable;
 };
 constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"},
     kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 
-// Pages of files that can be dropped count as use, and are no lack of memory.
+// File pages that can be dropped count as used but are available.
 int64_t reclaimable_bytes(const fs::path& group, const GroupFiles& files) {
   std::ifstream statistics(group / "memory.stat");
   std::string name;
@@ -69,13 +69,14 @@ int64_t reclaimable_bytes(const fs::path& group, const GroupFiles& files) {
 }
 
 int64_t group_available_bytes(const fs::path& group, const GroupFiles& files) {
-  int64_t limit = 0, use = 0;  // the limit is no number ("max") where there is none
+  int64_t limit = 0, use = 0;  // the limit is no number ("max") if there is none
   if (!(std::ifstream(group / files.limit) >> limit) || !(std::ifstream(group / files.use) >> use))
     return INT64_MAX;
   return std::max<int64_t>(0, limit - std::max<int64_t>(0, use - reclaimable_bytes(group, files)));
 }
 
-// The least that a group and all groups around it leave, up to the root. In a container the path may be the host's, which is not there.
+// The least that a group and its parents leave, up to the root. In a container the path may be the host's, which does
+// not exist there.
 int64_t least_available_bytes(const fs::path& root, fs::path path, const GroupFiles& files) {
   int64_t least = INT64_MAX;
   for (path = path.relative_path();; path = path.parent_path()) {
@@ -86,7 +87,7 @@ int64_t least_available_bytes(const fs::path& root, fs::path path, const GroupFi
 
 }  // namespace
 
-// A line is "0::/path" in version 2, and "4:memory:/path" or "4:cpu,memory:/path" in version 1.
+// A line is "0::/path" in version 2, "4:memory:/path" or "4:cpu,memory:/path" in version 1.
 int64_t cgroup_available_bytes(const fs::path& membership, const fs::path& root) {
   int64_t least = INT64_MAX;
   std::ifstream file(membership);
@@ -116,7 +117,8 @@ std::optional<int64_t> device_read_bytes() {
 
 void keep_freed_memory([[maybe_unused]] bool keep) {
 #ifdef __GLIBC__
-  const int from = keep ? std::numeric_limits<int>::max() : 128 * 1024;  // bytes; the latter is glibc's own
+  const int from =
+      keep ? std::numeric_limits<int>::max() : 128 * 1024;  // bytes; the latter is glibc's default
   mallopt(M_MMAP_THRESHOLD, from);
   mallopt(M_TRIM_THRESHOLD, from);
   malloc_trim(0);

@@ -1,5 +1,5 @@
-// The machine of a run: the device that its caches live on, the instruction set of the CPU's kernels, and its threads. Code that
-// makes caches is given it.
+// The machine of a run: the device that holds the caches, the CPU kernels' instruction set, and the threads. Code
+// that builds caches takes it as an argument.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@ namespace kv::memory {
 
 class RunContext {
  public:
-  // `device`: "cpu" or "cuda"; `isa`: a name of available_isas(), or "auto" for the best; `threads`: 0 for one a
-  // core. The kernels hold their instruction set themselves, so the last context made decides it. Throws
-  // std::invalid_argument with one line for what this machine does not have.
+  // `device`: "cpu" or "cuda". `isa`: a name of available_isas(), or "auto" for the best. `threads`: 0 for one a
+  // core. The kernels hold their instruction set themselves, so the newest context decides it. Throws
+  // std::invalid_argument with one line if this machine lacks any of them.
   explicit RunContext(std::string_view device = "cpu", std::string_view isa = "auto", int threads = 0);
-  // With this GPU in place of one that is opened.
+  // Uses this GPU instead of opening one.
   explicit RunContext(std::unique_ptr<cuda::Gpu> gpu);
   ~RunContext();
   RunContext(const RunContext&) = delete;
   RunContext& operator=(const RunContext&) = delete;
 
-  cuda::Gpu* gpu() const { return gpu_.get(); }  // null on the CPU; lives as long as this
+  cuda::Gpu* gpu() const { return gpu_.get(); }  // null on the CPU; lives as long as this object
   const char* device() const { return gpu_ ? "cuda" : "cpu"; }
   int threads() const { return threads_; }
 
@@ -32,7 +32,7 @@ class RunContext {
   int threads_;
 };
 
-// How many threads OpenMP uses, until this goes.
+// Sets the number of OpenMP threads for its lifetime.
 class ThreadCount {
  public:
   explicit ThreadCount(int threads);

@@ -26,7 +26,7 @@ FOLDER = Path(sys.prefix) / "ggml"  # the libraries
 NEEDS = ["numpy"]
 TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "i64": 27}
 POINTER = ctypes.c_void_p
-os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is then the last line
+os.environ["GGML_NO_BACKTRACE"] = "1"  # makes a failed assertion the last line
 
 
 def is_built():

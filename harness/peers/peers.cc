@@ -15,7 +15,7 @@
 namespace kv::peers {
 namespace {
 
-// The inline script metadata at the head of a file, without its comment marks.
+// The inline script metadata at the top of a file, without comment marks.
 std::string head_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line, head;
@@ -30,7 +30,7 @@ std::string head_of(const std::filesystem::path& path) {
                               "; a format is as f32 = { stored = \"f32\", tolerance = 1e-5 }");
 }
 
-// Reads formats in the file's order, which TOML's tables do not keep.
+// Reads formats in the file's order, which TOML's tables lose.
 void read_formats(const std::filesystem::path& path, const std::string& head, std::vector<Format>& all) {
   try {
     const toml::table root = toml::parse(head);
@@ -78,7 +78,7 @@ Format format_named(std::string_view text) {
 }
 
 std::string why_absent(const std::string& peer) {
-  static std::map<std::string, bool> installed;  // asked once a run
+  static std::map<std::string, bool> installed;  // checked once a run
   const auto [found, is_new] = installed.emplace(peer, false);
   if (is_new) found->second = is_installed(peer);
   return found->second ? "" : "install it with: ./kvlab peers install " + peer;

@@ -1,5 +1,5 @@
-// Peers: other engines' attention, which decode measures beside kvlab's own caches. A peer is one file of this folder, NAME.py;
-// its head lists its dependencies and formats (README.md).
+// Peers: other engines' attention, measured by decode beside kvlab's own caches. A peer is one file of this folder,
+// NAME.py; its head lists its dependencies and formats (README.md).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace kv::peers {
 
 struct Format {
-  std::string peer;    // "ggml"
-  std::string name;    // "q8_0"
-  std::string stored;  // kvlab's codec of the same bits: outputs are compared with FP64 over its stored rows
-  std::string versus;  // kvlab's codec to compare times with; `stored` unless the file names another
+  std::string peer;      // "ggml"
+  std::string name;      // "q8_0"
+  std::string stored;    // kvlab's codec of the same bits: its stored rows are the FP64 reference for outputs
+  std::string versus;    // kvlab's codec to compare times with; `stored` unless the file names another
   double tolerance = 0;  // largest relative L2 difference from that FP64
 
   std::string text() const { return peer + "/" + name; }  // the name in results

@@ -25,18 +25,19 @@ namespace {
 
 constexpr int kFloats = 3;  // the file of shared floats in the child
 
-// $KVLAB_PEERS_PYTHON, else the Python of the environment that `kvlab peers install` makes.
+// $KVLAB_PEERS_PYTHON, else the Python installed by `kvlab peers install`.
 std::string python() {
   const char* chosen = std::getenv("KVLAB_PEERS_PYTHON");
   return chosen && *chosen ? chosen : (io::project_home() / ".venv-peers" / "bin" / "python").string();
 }
 
-// -I leaves out the user's packages and this folder, whose files have the names of the modules that they import.
+// -I hides the user's packages and this folder, whose files share the names of modules that they import.
 std::vector<std::string> command(const std::string& peer, const std::string& what) {
   return {python(), "-I", "-B", (io::project_home() / "harness" / "peers" / "serve.py").string(), peer, what};
 }
 
-// The words of a child's command, allocated before the fork: the child must not allocate, since a thread may hold the lock.
+// A child's argument strings, allocated before the fork: the child must not allocate, since a thread may hold the
+// lock.
 struct Words {
   explicit Words(const std::vector<std::string>& from) : texts(from) {
     for (std::string& text : texts) pointers.push_back(text.data());
@@ -46,7 +47,7 @@ struct Words {
   std::vector<char*> pointers;
 };
 
-// A child's environment: ours, with its number of threads; its waiting threads sleep as soon as ours do.
+// A child's environment: ours, with its number of threads. Its waiting threads sleep as soon as ours do.
 std::vector<std::string> environment(int threads) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry; ++entry) {
@@ -57,10 +58,10 @@ std::vector<std::string> environment(int threads) {
   return all;
 }
 
-// Runs in the child after fork, with async-signal-safe calls alone.
+// Runs in the child after fork and uses async-signal-safe calls only.
 [[noreturn]] void become(const Words& words, const Words& variables, int in, int out, int errors,
                          int floats) {
-  setpgid(0, 0);  // Ctrl-C is for kvlab, which ends its children itself
+  setpgid(0, 0);  // Ctrl-C goes to kvlab, which ends its children
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(in, 0);
   dup2(out, 1);
@@ -137,7 +138,7 @@ Process::Process(const std::string& peer, const SharedFloats& floats, int thread
 Process::~Process() {
   if (pid_ > 0) {
     kill(-pid_, SIGKILL);
-    kill(pid_, SIGKILL);  // in case it has no group of its own yet
+    kill(pid_, SIGKILL);  // in case its process group does not exist yet
     waitpid(pid_, nullptr, 0);
   }
   for (const int file : {to_, from_, errors_}) close(file);
@@ -187,11 +188,11 @@ std::string Process::read_line() {
 
 void Process::fail(const std::string& what) {
   const std::string words = last_words();
-  kill(-pid_, SIGKILL);  // others are measured next
+  kill(-pid_, SIGKILL);  // ends it before others are measured
   throw std::runtime_error("peer '" + peer_ + "' " + what + (words.empty() ? "" : ": " + words));
 }
 
-// The last line that the peer wrote to standard error.
+// The last line on the peer's standard error.
 std::string Process::last_words() const {
   char bytes[4096];
   const off_t size = lseek(errors_, 0, SEEK_END);

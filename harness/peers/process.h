@@ -1,5 +1,5 @@
-// A running peer: a Python process with another engine's cache. A request and its answer are a line of JSON each; tensors are in
-// memory that both processes map.
+// A running peer: a Python process with another engine's cache. Requests and answers are single lines of JSON; both
+// processes map the tensors' memory.
 #pragma once
 
 #include <sys/types.h>
@@ -41,8 +41,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Returns the answer. Throws std::runtime_error with one line if the peer fails, ends, or takes longer than `patience`,
-  // std::invalid_argument if it does not support the request, and std::bad_alloc if it has no memory.
+  // Returns the answer. Throws std::runtime_error with one line if the peer fails, ends, or takes longer than
+  // `patience`; std::invalid_argument if it does not support the request; std::bad_alloc if it lacks memory.
   nlohmann::json ask(const nlohmann::json& request);
 
  private:
@@ -54,7 +54,7 @@ class Process {
   std::chrono::seconds patience_;
   pid_t pid_ = -1;
   int to_ = -1, from_ = -1, errors_ = -1;
-  std::string read_;  // but not yet returned
+  std::string read_;  // not returned yet
 };
 
 }  // namespace kv::peers

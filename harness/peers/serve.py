@@ -255,7 +255,7 @@ def serve(name: str) -> None:
             answer = {"error": "ran out of memory", "kind": "memory"}
         except Unsupported as why:
             answer = {"error": one_line(why), "kind": "unsupported"}
-        except Exception as why:  # noqa: BLE001  # one cell's end, not the run's
+        except Exception as why:  # ends one cell, not the run
             answer = {"error": f"{type(why).__name__}: {one_line(why)}"}
             if type(why).__name__ == "OutOfMemoryError":  # a GPU's
                 answer["kind"] = "memory"

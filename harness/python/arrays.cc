@@ -37,7 +37,7 @@ std::string shape_of(const Any& array) {
   return "(" + text + (array.ndim() == 1 ? ",)" : ")");
 }
 
-// The layout of a dimension of size 1 is of no meaning.
+// A dimension of size 1 may have any stride.
 template <class Any>
 bool in_c_order(const Any& array) {
   int64_t stride = 1;

@@ -1,4 +1,4 @@
-// Arrays of Python as the cache takes them: read where they lie, through the buffer protocol or DLPack, never copied.
+// Python's arrays as the cache takes them: read in place through the buffer protocol or DLPack, never copied.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,11 +11,11 @@
 
 namespace kv::python {
 
-// The dimension that a call decides: the tokens of a step.
+// A dimension that the call determines: the tokens of a step.
 inline constexpr int64_t kAnyTokens = -1;
 
-// One argument that has to be an array: what messages call it, and its shape, as in
-// {{"kv_heads", 8}, {"n", kAnyTokens}, {"head_dim", 128}}.
+// An argument that must be an array: its name in messages, and its shape, as in {{"kv_heads", 8}, {"n", kAnyTokens},
+// {"head_dim", 128}}.
 struct Wanted {
   struct Dimension {
     const char* name;
@@ -28,12 +28,12 @@ struct Wanted {
 // An f32 array in C order on the CPU. Keeps Python's object alive.
 class Array {
  public:
-  // Throws nb::type_error for what is no array or not of f32, and std::invalid_argument for a wrong shape or layout, for one in
-  // a GPU's memory, and for a read-only one if it has to be `writable`: each with one line.
+  // Throws nb::type_error for an object that is no f32 array, and std::invalid_argument for a wrong shape or layout,
+  // a GPU's memory, or a read-only array that must be `writable`; each with one line.
   Array(nanobind::handle object, const Wanted& wanted, bool writable = false);
 
   float* data() const { return data_; }
-  int64_t tokens() const { return tokens_; }  // the size of the dimension that was kAnyTokens
+  int64_t tokens() const { return tokens_; }  // size of the dimension kAnyTokens
 
  private:
   nanobind::ndarray<nanobind::ro> read_;
@@ -42,7 +42,7 @@ class Array {
   int64_t tokens_ = 0;
 };
 
-// A new NumPy array of f32, not set.
+// A new, uninitialised NumPy array of f32.
 nanobind::ndarray<nanobind::numpy, float> new_array(const std::vector<size_t>& shape);
 
 }  // namespace kv::python

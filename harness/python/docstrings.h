@@ -1,4 +1,4 @@
-// What Python's help() says of a cache.
+// Texts of Python's help() for a cache.
 #pragma once
 
 namespace kv::python {

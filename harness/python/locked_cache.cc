@@ -19,7 +19,7 @@ std::string within(const char* what, int64_t value, int64_t end) {
          std::to_string(end - 1);
 }
 
-// Sizes are products of these; beyond this they would not fit into 64 bits.
+// Sizes are products of these; larger values would overflow 64 bits.
 void check_sizes(const Options& o) {
   constexpr double kMostNumbers = 1e15;
   const double numbers = double(o.layers) * o.q_heads * o.head_dim * double(o.max_tokens) * o.max_sequences;
@@ -109,7 +109,7 @@ void LockedCache::check_step(Cache& cache, const Step& step, bool adds_tokens) c
     if (adds_tokens && step.n > options_.max_tokens - tokens)
       refuse(whose + std::to_string(step.layer) + "; " + std::to_string(step.n) +
              " more are past max_tokens = " + std::to_string(options_.max_tokens));
-    // A step's queries are its newest tokens; those that were evicted or taken back cannot ask.
+    // A step's queries are its newest tokens; evicted or removed tokens cannot query.
     if (!adds_tokens && step.n > std::ssize(cache.kept(sequence, step.layer, 0)))
       refuse(whose + std::to_string(step.layer) + " and keeps fewer than the " + std::to_string(step.n) +
              " that q asks for; append them first, or use step()");
@@ -180,9 +180,8 @@ void LockedCache::attend(const Step& step) {
     check_step(cache, step, false);
     const std::vector<StepInput> inputs = inputs_of(step);
     try {
-      cache.view(
-          step.layer,
-          inputs);  // attend() alone would take the view of the call before, perhaps of other sequences
+      cache.view(step.layer,
+                 inputs);  // attend() alone would use the previous call's view, perhaps of other sequences
       cache.attend(step.layer, inputs);
     } catch (const std::logic_error& error) {
       refuse(error.what());

@@ -1,5 +1,5 @@
-// A cache as Python's threads may have it: each call holds a lock, is checked first, and throws in place of undefined
-// behaviour.
+// A cache that is safe for Python's threads: each call takes a lock, checks its arguments, and throws instead of
+// undefined behaviour.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Options {
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int64_t max_tokens = 0;
   int max_sequences = 1;
-  std::vector<int64_t> windows;  // [layers], 0 for a layer without one; empty where no layer has one
+  std::vector<int64_t> windows;  // [layers], 0 for a layer without one; empty if no layer has one
   double rope_theta = 10000.0;   // of specs with positions=cache
   bool half_split = true;
-  int threads = 0;  // 0: as many as OpenMP would take
+  int threads = 0;  // 0: OpenMP's default
 };
 
 // A step of one layer for several sequences, of n tokens each.
@@ -42,13 +42,13 @@ struct HeldBytes {
   int64_t payload, metadata, workspace, disk, peak;
 };
 
-// Memory is short; in one line, where std::bad_alloc has none.
+// Lack of memory, with one line of text, which std::bad_alloc lacks.
 class MemoryShort : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Every call throws std::invalid_argument for what a caller did wrong, and once the cache is closed.
+// Every call throws std::invalid_argument for a caller's mistake and after the cache is closed.
 class LockedCache {
  public:
   LockedCache(const std::string& spec, const Options& options);
@@ -71,13 +71,13 @@ class LockedCache {
   std::string kernel();
   bool closed();
 
-  // What it was made with, closed or not.
+  // The spec it was built from, also after closing.
   const std::string& spec() const { return spec_; }
   const Options& options() const { return options_; }
   bool rotates() const { return rotates_; }
 
  private:
-  // Runs `work(cache)` under the lock, with the cache's number of threads.
+  // Runs `work(cache)` under the lock with the cache's number of threads.
   template <class Work>
   auto locked(Work work);
   void check_sequence(int sequence) const;

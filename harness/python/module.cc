@@ -1,4 +1,4 @@
-// The extension module kvlab._kvlab: LockedCache as the class Cache. What Python adds is in the .py files beside this one.
+// The extension module kvlab._kvlab: LockedCache as the class Cache. The .py files beside this one add the rest.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -21,7 +21,7 @@ using namespace nb::literals;
 namespace kv::python {
 namespace {
 
-// One sequence, whose arrays have no dimension for it, or several.
+// One sequence, whose arrays lack that dimension, or several.
 struct Chosen {
   std::vector<int> sequences;
   bool several = false;
@@ -47,7 +47,7 @@ struct Chosen {
   }
 };
 
-// Where outputs go: `given`, or a new array of the same shape.
+// The outputs' array: `given`, or a new one of the same shape.
 class Output {
  public:
   Output(nb::handle given, const Chosen& chosen, const Options& o, int64_t tokens) {
@@ -71,7 +71,7 @@ class Output {
   nb::object object_;
 };
 
-// Without the interpreter's lock, so that other threads go on.
+// Releases the interpreter's lock so that other threads continue.
 template <class Work>
 auto unlocked(Work work) {
   const nb::gil_scoped_release release;
@@ -254,7 +254,7 @@ void add_facts(nb::class_<LockedCache>& type) {
 
 }  // namespace
 
-// The names and one-line descriptions of a list of variants/list.h.
+// Names and one-line descriptions from a list of variants/list.h.
 nb::dict described(const auto& entries) {
   nb::dict found;
   for (const auto* entry : entries)

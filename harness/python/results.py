@@ -20,7 +20,7 @@ import polars as pl
 from kvlab import charts
 
 PACKAGE = Path(__file__).parent
-# As the launcher sets them, and for its reasons: threads that wait sleep soon, and large blocks lie in huge pages.
+# The launcher's settings, for the same reasons: waiting threads sleep soon, and large blocks use huge pages.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 CELL_FAILED, USER_ERROR = 1, 2
 
@@ -49,7 +49,7 @@ class Results:
     columns: dict[str, tuple[str, str]]
     env: dict[str, Any]
     config: str
-    summary: str = ""  # what the run printed
+    summary: str = ""  # output of the run
 
     @cached_property
     def plot(self) -> charts.Plots:
@@ -98,7 +98,7 @@ def run(
             command += ["--set", f"{key}={toml_value(value)}"]
         settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
         environment = {**os.environ, **settings, "KVLAB_HOME": str(project_home()), "KVLAB_PYTHON": ""}
-        if not (project_home() / ".venv-peers").is_dir():  # `pip install '.[peers]'` has put them beside the package
+        if not (project_home() / ".venv-peers").is_dir():  # `pip install '.[peers]'` has its own
             environment.setdefault("KVLAB_PEERS_PYTHON", sys.executable)
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
     if done.returncode not in (0, CELL_FAILED):

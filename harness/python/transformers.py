@@ -50,7 +50,7 @@ class KvlabCache(HuggingFaceCache):
         self.cache: Cache | None = None
         self.sequences: list[int] = []
         self.windows: list[int] = []
-        self.waiting: torch.Tensor | None = None  # keys that no attention of ours has taken yet
+        self.waiting: torch.Tensor | None = None  # keys that our attention has not taken yet
 
     def __repr__(self) -> str:
         return f"KvlabCache({self.cache or self.wanted!r})"
@@ -91,7 +91,7 @@ class KvlabCache(HuggingFaceCache):
         return self.cache.tokens(self.sequences[0], layer_idx) if self.cache else 0
 
     def get_mask_sizes(self, query_length: int | torch.Tensor, layer_idx: int = 0) -> tuple[int, int]:
-        new = query_length if isinstance(query_length, int) else len(query_length)  # before 5.0, the tokens' positions
+        new = query_length if isinstance(query_length, int) else len(query_length)  # before 5.0: positions
         return self.get_seq_length(layer_idx) + new, 0
 
     def get_max_length(self, layer_idx: int | None = None) -> int:

@@ -41,8 +41,7 @@ void AppendFile::append(const std::string& text) {
 }
 
 void AppendFile::sync() {
-  // Pipes and some network file systems cannot sync; they report EINVAL, and then there is nothing more to
-  // do.
+  // Pipes and some network file systems cannot sync and report EINVAL; the write is then as safe as it can be.
   if (fsync(fd_) != 0 && errno != EINVAL)
     throw WriteError("cannot write " + path_.string() + ": " + system_reason());
 }

@@ -7,12 +7,12 @@
 
 namespace kv::results {
 
-// Results that cannot be kept: path and the system's reason.
+// A failed write: path and the system's reason.
 struct WriteError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Text that only grows, and never by half a line: what could not be written whole is taken back.
+// Text that only grows, by whole lines: a partial write is undone.
 class AppendFile {
  public:
   explicit AppendFile(const std::filesystem::path& path);
@@ -28,10 +28,10 @@ class AppendFile {
   int fd_;
 };
 
-// Written under another name, synced, and renamed.
+// Writes under another name, syncs, and renames.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 
-// All of a file; empty where there is none.
+// The whole file; empty if it does not exist.
 std::string read_whole(const std::filesystem::path& path);
 
 }  // namespace kv::results

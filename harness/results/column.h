@@ -1,5 +1,5 @@
-// A column of a table of results: declared once, beside whoever fills it in. The CSV header, writing and reading,
-// `kvlab list columns`, columns.json, charts and claims know a column from its declaration alone.
+// A column of a results table, declared once beside the code that fills it. The CSV header, writing, reading, `kvlab
+// list columns`, columns.json, charts and claims use this declaration alone.
 //
 //   inline constexpr auto kBound = TextColumn{"bound", "", "which takes longer"}.one_of("memory compute");
 #pragma once
@@ -14,17 +14,17 @@
 
 namespace kv::results {
 
-// A column whatever its type. Texts last as long as the program.
+// A column of any type. Its texts live as long as the program.
 struct AnyColumn {
   std::string_view name;
   std::string_view unit;  // empty for texts and pure numbers
   std::string_view meaning;
   Type type;
-  std::string_view values = {};   // of a text that is one of a few: all of them, separated by spaces
-  std::string_view aliases = {};  // names that earlier versions gave it, separated by spaces
-  std::string_view title = {};    // of an axis: how a chart's panel says its value, as "batch {}"
-  bool is_place = false;          // of an axis: it says where in a panel a point lies, as the length does
-  std::string_view key = {};      // of an axis: the config's key that sweeps it; empty: none does
+  std::string_view values = {};   // all values of an enumerated text, separated by spaces
+  std::string_view aliases = {};  // names in earlier versions, separated by spaces
+  std::string_view title = {};    // of an axis: its value in a chart panel's title, as "batch {}"
+  bool is_place = false;          // of an axis: position of a point in a panel, as the length is
+  std::string_view key = {};      // of an axis: the config key that sweeps it; empty: none
   bool is_stage = false;          // a part of a cache's spec
 
   bool is_named(std::string_view wanted) const;
@@ -36,7 +36,7 @@ struct Column : AnyColumn {
   constexpr Column(std::string_view name_, std::string_view unit_, std::string_view meaning_)
       : AnyColumn{name_, unit_, meaning_, type_of()} {}
 
-  // None of the values may be a word that readers of CSV take for a missing one: "none", "null", "NA".
+  // No value may be a word that CSV readers take for a missing one: "none", "null", "NA".
   constexpr Column one_of(std::string_view words) const {
     Column column = *this;
     column.values = words;
@@ -47,7 +47,7 @@ struct Column : AnyColumn {
     column.aliases = names;
     return column;
   }
-  // A config sweeps it, or the geometry that a config names has it.
+  // Marks an axis: a config sweeps it, or the config's geometry has it.
   constexpr Column axis(std::string_view title_, bool is_place_ = false) const {
     Column column = *this;
     column.title = title_;
@@ -79,16 +79,16 @@ using NumberColumn = Column<Number>;
 
 using ColumnList = std::vector<const AnyColumn*>;
 
-// Columns that come together, in order.
+// Consecutive columns, in order.
 template <class... Columns>
 constexpr std::array<const AnyColumn*, sizeof...(Columns)> column_list(const Columns&... columns) {
   return {&columns...};
 }
 
-// A value of an axis as its title says it: "batch 4".
+// An axis's value by its title: "batch 4".
 std::string titled(const AnyColumn& axis, const std::string& value);
 
-// The words of a text, as `values` and `aliases` have them.
+// Words of a text such as `values` and `aliases`.
 std::vector<std::string> words_of(std::string_view text);
 
 }  // namespace kv::results

@@ -1,12 +1,11 @@
-// One writer a results folder.
+// Allows one writer a results folder.
 #pragma once
 
 #include <filesystem>
 
 namespace kv::results {
 
-// One program at a time writes to a folder. The system gives the lock back when a program ends, however it
-// does.
+// A lock on a folder. The system releases it however the program ends.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& path);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The table with the rows of `keep`'s cells alone, ready for more.
+// Rewrites the table with the rows of `keep`'s cells and opens it for more.
 std::unique_ptr<AppendFile> reopen(const fs::path& folder, const Table& table,
                                    const std::set<std::string>& keep) {
   const fs::path path = folder / table.file;
@@ -43,11 +43,11 @@ void require_new_folder(const fs::path& path) {
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status))
     throw std::invalid_argument("--out " + path.string() + " is a file; a folder is needed");
-  // What a run leaves that was killed in its first moment is no file of others.
+  // Leftovers of a run killed in its first moment do not count as foreign files.
   const bool others = std::ranges::any_of(fs::directory_iterator(path, error), [](const auto& entry) {
     return entry.path().filename() != "config.toml.part";
   });
-  // Asked after the listing: a run that begins at the same moment makes this file first.
+  // Checked after the listing: a run that starts at the same moment creates this file first.
   if (fs::exists(path / "config.toml", error))
     throw std::invalid_argument("--out " + path.string() +
                                 " already holds results; `kvlab run` goes on with them with --resume, or "
@@ -102,7 +102,7 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, co
   if (!holds_a_run()) require_new_folder(path);
   made_folder_ = fs::create_directories(path, error);
   if (error) throw std::invalid_argument("cannot make the folder " + path.string() + ": " + error.message());
-  // What is here belongs to whoever holds the lock, so it is looked at again behind it.
+  // The lock's holder may have changed the folder, so it is checked again under the lock.
   lock_.emplace(path);
   goes_on_ = holds_a_run();
   if (!goes_on_) require_new_folder(path);
@@ -111,7 +111,7 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, co
                                 " was made with another config; --resume needs the same config and options");
   }
   try {
-    // The config first: whatever else a killed run leaves, it can be resumed.
+    // The config is written first: a run killed at any later moment can be resumed.
     if (!goes_on_) write_whole(path / "config.toml", config);
     if (fs::exists(path / "cells.csv")) cells_ = read_csv(path / "cells.csv", layout_.cells);
     open_tables();

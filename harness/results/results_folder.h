@@ -1,4 +1,4 @@
-// A results folder: what is in it, how rows get there, and how an interrupted run goes on.
+// A results folder: its files, the writing of rows, and the resumption of an interrupted run.
 //
 //   cells.csv      one row a cell, written when its sweep point is done
 //   samples.csv …  side tables of the experiments, written as their rows are taken
@@ -23,21 +23,21 @@
 
 namespace kv::results {
 
-// Throws std::invalid_argument unless a new run may write to `path`: nothing is there, or an empty folder.
+// Throws std::invalid_argument unless `path` is absent or an empty folder.
 void require_new_folder(const std::filesystem::path& path);
 
-// env.json as it was written; discarded, in nlohmann's words, where there is none.
+// The folder's env.json; "discarded" in nlohmann's sense if there is none.
 nlohmann::json environment_in(const std::filesystem::path& folder);
 
-// What differs of these JSON pointers, where both have them: "isa was … and is …"; empty if nothing.
+// Differences at JSON pointers that both have: "isa was … and is …"; empty if none.
 std::string environment_differences(const nlohmann::json& then, const nlohmann::json& now,
                                     std::span<const char* const> fields);
 
-// Throws std::invalid_argument with what differs if the run in `path` was begun by another build, with other
-// instructions or threads, or on another kind of machine than `now` describes: cells of one table are compared.
+// Throws std::invalid_argument with the differences if `now` describes another build, other instructions or threads,
+// or another kind of machine than began the run in `path`: cells of one table are compared.
 void require_same_environment(const std::filesystem::path& path, const nlohmann::json& now);
 
-// The tables that a run may write.
+// The tables of a run.
 struct Layout {
   Table cells;
   std::vector<const Table*> sides;
@@ -46,36 +46,35 @@ struct Layout {
 
 class ResultsFolder {
  public:
-  // A new folder, or one that already holds a part of the same config's run and `resume` is set: then its
-  // finished cells stay, and what was sampled of unfinished ones goes. Throws std::invalid_argument if the
-  // folder holds other results.
+  // Opens a new folder, or with `resume` one with a part of the same config's run: finished cells stay, samples of
+  // unfinished ones are dropped. Throws std::invalid_argument if the folder holds other results.
   ResultsFolder(const std::filesystem::path& path, const std::string& config, const Layout& layout,
                 bool resume);
 
   const std::filesystem::path& path() const { return path_; }
   bool has_cell(const std::string& key) const;
-  // Finished cells of the earlier part and of this one, in order.
+  // Finished cells of the earlier run and of this one, in order.
   const std::vector<Row>& cells() const { return cells_; }
 
-  // Rows of one of the layout's side tables, as they are taken.
+  // Appends rows to one of the layout's side tables.
   void add(const Table& side, std::span<const Row> rows);
-  // A sweep point's cells, all or none, on disk when this returns.
+  // Writes a sweep point's cells, all or none; they are on disk when this returns.
   void add_cells(std::span<const Row> rows);
-  // Forgets what was measured of cells that are not in cells.csv (yet).
+  // Drops samples of cells that are not yet in cells.csv.
   void drop_unfinished();
-  // Forgets these cells and their samples, where there are any.
+  // Drops these cells and their samples, if any.
   void drop_cells(const std::vector<std::string>& keys);
-  // When the run began that this one goes on with, if it does.
+  // Start time of the run that this one resumes, if any.
   std::optional<std::string> started() const;
   void write_environment(const nlohmann::json& environment);
-  // Takes back what was written by a new run of which no cell is finished: one that could not begin leaves no
-  // folder behind. What an earlier run wrote stays.
+  // Removes the files of a new run without finished cells, so that a run that cannot begin leaves no folder. An
+  // earlier run's files stay.
   void discard_if_empty();
-  // A file beside the tables, written whole.
+  // Writes a file beside the tables, whole.
   void write(const std::string& name, const std::string& text);
 
  private:
-  // Rewrites the tables with the rows of finished cells alone, and opens them for more.
+  // Rewrites the tables with the rows of finished cells and opens them for more.
   void open_tables();
 
   std::filesystem::path path_;
@@ -84,7 +83,7 @@ class ResultsFolder {
   Layout layout_;
   std::vector<Row> cells_;
   std::unique_ptr<AppendFile> cells_file_;
-  std::map<std::string_view, std::unique_ptr<AppendFile>> side_files_;  // those that are there
+  std::map<std::string_view, std::unique_ptr<AppendFile>> side_files_;  // existing ones
   std::set<std::string> written_;
 };
 

@@ -1,4 +1,4 @@
-// A row of a table of results: values by column. A value that nobody set is absent, and a file has nothing for it.
+// A row of a results table: values by column. An unset value is absent and leaves its field in the file empty.
 //
 //   row[kStepP50Us] = median;   if (row[kRatioP50]) …   row[kStatus] = Status::kOk;
 #pragma once
@@ -23,17 +23,17 @@ class Row {
   const T& operator[](const Column<T>& column) const {
     return get<T>(column.name);
   }
-  // Of a column that is known by its name alone, as an error metric's. Throws std::logic_error for one of another type.
+  // A column known by name alone, such as an error metric's. Throws std::logic_error for one of another type.
   Number& number(std::string_view name) { return get<Number>(name); }
   const Number& number(std::string_view name) const { return get<Number>(name); }
 
-  // The value as a CSV file has it; empty where it is absent.
+  // The value's text in a CSV file; empty if absent.
   std::string text(const AnyColumn& column) const;
-  // The value as a number; absent for a text.
+  // The value as a number; absent for text.
   Number number(const AnyColumn& column) const;
-  // Sets the value that a file's text stands for; false where it stands for none of the column's type.
+  // Sets the value from a file's text; returns false if the text does not fit the column's type.
   bool read(const AnyColumn& column, const std::string& text);
-  // Takes the other row's value of each of these columns.
+  // Copies the other row's values of these columns.
   void copy(const Row& from, const ColumnList& columns);
 
  private:
@@ -57,7 +57,7 @@ class Row {
     throw std::logic_error("the column " + std::string(name) + " has another type");
   }
 
-  std::map<std::string_view, Value> values_;  // by the column's name, which lasts as long as the program
+  std::map<std::string_view, Value> values_;  // by column name, which lives as long as the program
 };
 
 }  // namespace kv::results

@@ -9,7 +9,7 @@
 namespace kv::results {
 namespace {
 
-// The table's column under each name of a file's header.
+// The table's column for each name in a file's header.
 ColumnList columns_of(const std::filesystem::path& path, const io::CsvRecord& header, const Table& table) {
   ColumnList columns;
   for (const std::string& name : header) {

@@ -1,6 +1,6 @@
-// What a field of a result can be: a text, a whole number, a number or a status, absent where there is none.
+// The value of a result's field: a text, an integer, a number or a status; each may be absent.
 //
-// Text is made here, when a file is written, and read here, when one is read again; nothing else converts.
+// Only this file converts values to text when a file is written, and text to values when it is read.
 #pragma once
 
 #include <cmath>
@@ -13,11 +13,11 @@ namespace kv::results {
 
 using Integer = std::optional<int64_t>;
 
-// A number that was measured. What is not finite counts as absent: a file has nothing to write for it.
+// A measured number. A number that is not finite counts as absent, since a file has no text for it.
 class Number : public std::optional<double> {
  public:
   Number() = default;
-  Number(double value) {  // implicit, as std::optional's
+  Number(double value) {  // implicit, like std::optional's
     if (std::isfinite(value)) emplace(value);
   }
   friend bool operator==(const Number& a, const Number& b) {
@@ -25,19 +25,19 @@ class Number : public std::optional<double> {
   }
 };
 
-// How a cell ended; kNone while it is measured.
+// A cell's outcome; kNone while it is measured.
 enum class Status { kNone, kOk, kFailed, kUnsupported, kOutOfMemory };
 
 enum class Type { kText, kInteger, kNumber, kStatus };
-std::string_view type_name(Type type);  // as columns.json has it
+std::string_view type_name(Type type);  // its name in columns.json
 
-// Empty where there is no value. Numbers keep the nine digits that tell them apart.
+// Empty for an absent value. Numbers keep nine significant digits.
 inline std::string text_of(const std::string& text) { return text; }
 std::string text_of(const Integer& value);
 std::string text_of(const Number& value);
 std::string text_of(Status status);
 
-// The value that a text stands for; false where it stands for none.
+// Sets the value that a text stands for; returns false if the text does not fit the type.
 inline bool parse(const std::string& text, std::string& value) { return value = text, true; }
 bool parse(const std::string& text, Integer& value);
 bool parse(const std::string& text, Number& value);

@@ -9,7 +9,7 @@
 namespace kv::verify {
 namespace {
 
-constexpr int64_t kRows = 256;  // at least; the intervals are wider than what so few are off by chance
+constexpr int64_t kRows = 256;  // at least; the intervals cover the scatter of so few rows
 
 std::string side_failure(const char* side, const Encoding& encoding, const Interval& stated, int head_dim) {
   const int64_t units = (kRows + encoding.group - 1) / encoding.group;

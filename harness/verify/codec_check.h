@@ -1,7 +1,7 @@
-// Whether a codec is as good as it says: rows of N(0,1) come back with an error inside its interval.
+// Checks that a codec is as exact as it states: rows of N(0,1) come back with an error inside its interval.
 //
-// How far a workload's rows are off has no such limit, since a large channel may cost all others their bits. So a
-// codec is judged by rows for which it states the error, and each stored row by what that codec makes of it
+// A workload's rows have no such limit, since one large channel may cost all others their bits. A codec is therefore
+// judged by rows for which it states the error, and each stored row by the codec's own encoding of its token
 // (misplaced_row).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace kv::verify {
 
-// Empty if the codec keeps what it states, which it does for head_dim 32…512, else what does not.
+// Returns the codec's broken statement, or empty if all hold, as they do for head_dim 32…512.
 std::string codec_failure(const Codec& codec, int head_dim);
 
 }  // namespace kv::verify

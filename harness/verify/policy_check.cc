@@ -61,10 +61,10 @@ struct Observed {
   reference::KeptTokens kept;
 };
 
-// The cache's answers, and what it keeps after the prompt and after each token that follows.
+// The cache's outputs, and the tokens it keeps after the prompt and after each later token.
 Observed observe(const Spec& spec, const Heads& heads, int64_t prompt, cuda::Gpu* gpu) {
   const CacheShape& shape = heads.shape;
-  // Thousands of steps too small to share out: on a busy machine, threads that wait for one another at each
+  // Each step is too small to share among threads: on a busy machine, threads that wait for one another at each step
   // would take ten times as long.
   const memory::ThreadCount one_thread(1);
   memory::Ledger ledger(INT64_MAX, gpu);
@@ -97,7 +97,7 @@ int64_t place_of(std::string_view choice, const std::vector<std::string_view>& c
   return std::find(choices.begin(), choices.end(), choice) - choices.begin();
 }
 
-// The spec for a cache of the first KV heads alone: of heads that it names by number, those.
+// Restricts the spec to the first KV heads, and the heads that it names by number to those.
 Spec of_first_heads(Spec spec, int kv_heads) {
   for (const Parameter& parameter : retention_of(spec).parameters) {
     std::string& value = spec.retention.values.at(std::string(parameter.name));
@@ -107,22 +107,22 @@ Spec of_first_heads(Spec spec, int kv_heads) {
       if (("+" + value + "+").find("+" + std::to_string(head) + "+") != std::string::npos)
         named += (named.empty() ? "" : "+") + std::to_string(head);
     }
-    value = named.empty() ? "0.01" : named;  // a share that is none of so few
+    value = named.empty() ? "0.01" : named;  // a share that selects none of so few heads
   }
   return spec;
 }
 
-// As many of `most` tokens as kPolicyCheckWork allows. Each attends to itself and what is kept of those
-// before.
+// At most `most` tokens, as many as kPolicyCheckWork allows. Each token attends to itself and to the kept earlier
+// tokens.
 int64_t affordable_tokens(const Spec& spec, const workload::WorkloadShape& w, int64_t max_tokens,
                           int64_t prompt) {
   const int heads = std::min(w.kv_heads, kCheckedKvHeads) * (w.q_heads / w.kv_heads);
   const RetentionEntry& retention = retention_of(spec);
   double work = 0.0;
-  int64_t n = 0;  // every head is counted as the one with the most rows
+  int64_t n = 0;  // every head counts as the one with the most rows
   while (n < max_tokens && work < kPolicyCheckWork) {
     ++n;
-    // A prompt that is cut is attended to in full until its end.
+    // A prompt that is cut is attended to in full until it ends.
     const int64_t rows =
         n < prompt ? n : retention.slots(spec.retention, {max_tokens, n, std::min(n, prompt)});
     work += 2.0 * heads * w.head_dim * static_cast<double>(rows);
@@ -170,7 +170,7 @@ PolicyCheck check_policy(const Spec& spec, const reference::Policy& policy,
   PolicyCheck check;
   check.kernel_bound = kernel_error_bound(spec);
   const RetentionEntry& retention = retention_of(spec);
-  if (!retention.cuts_prompt) prompt = 0;  // for the others it makes no difference
+  if (!retention.cuts_prompt) prompt = 0;  // other retentions do not depend on it
   const int64_t most = std::min(max_tokens, workload.max_tokens());
   const int64_t n = affordable_tokens(spec, workload.shape(), most, prompt);
   bool evicts = false;

@@ -21,13 +21,13 @@ namespace kv::verify {
 namespace {
 
 constexpr int64_t kChunk = 4096;                                   // tokens that are read at once
-constexpr Encoding kResidual{.format = Format::kF16, .bits = 16};  // of rows that wait in a residual buffer
+constexpr Encoding kResidual{.format = Format::kF16, .bits = 16};  // rows in a residual buffer
 
 bool finite(std::span<const float> rows) {
   return std::all_of(rows.begin(), rows.end(), [](float x) { return std::isfinite(x); });
 }
 
-// Whether magnitudes up to `most` of both signs come back finite from a unit, however they lie in it.
+// True if magnitudes up to `most`, of both signs, come back finite from a unit in any arrangement.
 bool holds(const Encoding& encoding, int head_dim, float most) {
   const int64_t rows = encoding.group;
   std::vector<float> unit(static_cast<size_t>(rows * head_dim)), decoded(unit.size());
@@ -43,7 +43,7 @@ bool holds(const Encoding& encoding, int head_dim, float most) {
   return finite(decoded);
 }
 
-// The magnitude from which on values are not held.
+// The smallest magnitude that the encoding cannot hold.
 float limit_of(const Encoding& encoding, int head_dim) {
   float held = 1.0f, lost = std::numeric_limits<float>::max();
   for (float next; (next = held + (lost - held) / 2) > held && next < lost;)
@@ -61,14 +61,14 @@ int64_t first_lost(const Side& side, int64_t rows, int head_dim) {
   return -1;
 }
 
-// Rows as a cache of the codec encodes them.
+// Rotates rows as a cache of the codec does before encoding.
 void rotate(const Codec& codec, int head_dim, std::vector<float>& rows) {
   const int64_t count = std::ssize(rows) / head_dim;
   if (codec.random_signs) flip_signs(rows.data(), count, head_dim);
   if (codec.hadamard) hadamard_rows(rows.data(), count, head_dim, rows.data());
 }
 
-// Such rows as they came.
+// Rotates them back.
 void rotate_back(const Codec& codec, int head_dim, std::vector<float>& rows) {
   if (codec.hadamard) reference::hadamard(rows, head_dim);
   if (codec.random_signs) reference::flip_signs(rows, head_dim);
@@ -81,9 +81,8 @@ HeadRows before_encoding(HeadRows rows, const Spec& spec, int head_dim) {
   return rows;
 }
 
-// Subtracts from `keys`, of these tokens, what the codec takes from them: the mean of the head's first keys, each rounded as
-// it lies in the residual buffer, where those are once more rounded without it. `first_keys`: those,
-// rotated.
+// Subtracts from these tokens' `keys` the codec's mean of the head's first keys. The first
+// keys count as the residual buffer rounds them. `first_keys`: rotated.
 void subtract_mean(const Codec& codec, int head_dim, const std::vector<float>& first_keys,
                    std::span<const int64_t> tokens, std::vector<float>& keys) {
   const auto d = static_cast<size_t>(head_dim), first = static_cast<size_t>(codec.mean_rows);
@@ -101,13 +100,13 @@ void subtract_mean(const Codec& codec, int head_dim, const std::vector<float>& f
   }
 }
 
-// A place that values of a side pass through.
+// A format that values of a side pass through.
 struct Stored {
   Encoding encoding;
   const char* where;
 };
 
-// The rows of a unit share what overflowed: the largest of them is named.
+// Names the largest of a unit's rows, which share the overflow.
 std::string named(char side, std::span<const int64_t> tokens, const std::vector<float>& all, int head_dim,
                   std::span<const Stored> places) {
   const auto magnitude = [&](int64_t token) {
@@ -129,7 +128,7 @@ std::string named(char side, std::span<const int64_t> tokens, const std::vector<
                   encoding_name(place.encoding).c_str(), place.where, static_cast<double>(limit));
     return text;
   }
-  return "";  // not the codec's doing
+  return "";  // the codec is not the cause
 }
 
 }  // namespace
@@ -223,8 +222,8 @@ std::vector<float> as_stored(const Codec& codec, const Encoding& side, int head_
 
 namespace {
 
-// The first row of a side, counted from its row `first`, that is not what the encodings make of the row that `came`,
-// one after the other; -1 if all are. The last of them is the side's own.
+// The first row of a side, counted from its row `first`, that differs from the row that `came` after all encodings in
+// turn; -1 if none does. The last encoding is the side's own.
 int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float>& came, int head_dim,
                         std::span<const Encoding> encodings) {
   std::vector<float> want = came;
@@ -242,8 +241,8 @@ int64_t first_misplaced(const Side& side, int64_t first, const std::vector<float
 
 }  // namespace
 
-// What a side of row `row` of `rows` has passed through when a placement encodes rows anew: chunks, once
-// all of them are older than the newest `hot`, and again beyond the next `warm`.
+// Encodings that a side of row `row` of `rows` has passed through in a placement that re-encodes rows: each chunk
+// once all of it is older than the newest `hot` rows, and again beyond the next `warm`.
 std::vector<Encoding> tier_encodings(const Spec& spec, int64_t row, int64_t rows, bool is_v) {
   const TierSettings tiers = *tier_settings(spec);
   const int64_t hot = tiers.hot_rows, warm = tiers.warm_rows, chunk = tiers.piece_rows;
@@ -254,7 +253,7 @@ std::vector<Encoding> tier_encodings(const Spec& spec, int64_t row, int64_t rows
     if (passed-- == 0) break;
     const Encoding& next = is_v ? codec.v : codec.k;
     if (encodings.empty() || next != encodings.back())
-      encodings.push_back(next);  // else it is moved as it is
+      encodings.push_back(next);  // else the row moves unchanged
   }
   return encodings;
 }

@@ -1,4 +1,4 @@
-// Compares what linear layers answer with the FP64 recurrence over the same inputs.
+// Compares the outputs of linear layers with the FP64 recurrence over the same inputs.
 #pragma once
 
 #include <map>
@@ -13,14 +13,15 @@ namespace kv::verify {
 
 class StateCheck {
  public:
-  // Of a model of `layers` layers, linear or not. At most about kMaxCheckedHeads (verify.h) heads are kept, spread evenly.
+  // `layers`: the model's layers, linear or not. Keeps about kMaxCheckedHeads (verify.h) heads, spread evenly.
   StateCheck(const LinearShape& shape, int layers);
 
-  // The next tokens of one sequence in a linear layer, from its first on, with their outputs where they have any.
+  // Records the next tokens of one sequence in a linear layer, from its first on, with their outputs if they have
+  // any.
   void record(int layer, const StepInput& in);
-  // ||a - b|| / ||b|| of the last token's outputs; none where nothing was recorded.
+  // ||a - b|| / ||b|| of the last token's outputs; empty if nothing was recorded.
   std::optional<double> error() const;
-  // Above it the arithmetic is wrong: f32 throughout, as attention over f32 rows.
+  // Largest error of correct arithmetic: f32 throughout, as in attention over f32 rows.
   static constexpr double kBound = 1e-5;
 
  private:
@@ -31,7 +32,7 @@ class StateCheck {
   };
 
   LinearShape shape_;
-  int every_;                                 // which heads are kept
+  int every_;                                 // every so many heads, one is kept
   std::map<std::pair<int, int>, Head> kept_;  // by layer and value head
 };
 

@@ -23,7 +23,7 @@ struct Collected {
   int heads = 0;
   SelectionCheck selection;
   std::string overflow;   // of the first head that has one
-  std::string misstored;  // what is wrong with the stored rows of the first head where they are not right
+  std::string misstored;  // the first fault in stored rows
 };
 
 std::string head_of(int layer, int kv_head) {
@@ -42,7 +42,7 @@ void require_set(std::vector<int64_t> kept, int64_t tokens) {
   }
 }
 
-// From each of `tokens` to the newest of them, in cache positions.
+// Cache positions from each of `tokens` to the newest of them.
 std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
   std::vector<int64_t> sorted = tokens, distance;
   std::sort(sorted.begin(), sorted.end());
@@ -51,13 +51,13 @@ std::vector<int64_t> distances(const std::vector<int64_t>& tokens) {
   return distance;
 }
 
-// The first token that attention should see.
+// The first token that attention may see.
 int64_t first_seen(const Output& output, const std::vector<int64_t>& kept, int64_t tokens) {
   const int64_t first = output.window > 0 ? std::max<int64_t>(0, tokens - output.window) : 0;
   return std::all_of(kept.begin(), kept.end(), [&](int64_t token) { return token >= first; }) ? first : 0;
 }
 
-// FP64's weights of all tokens and of those that were read, the latter first; a sink's lies between.
+// FP64's weights of all tokens and of those read, the latter first; a sink's weight lies between.
 void add_attention(const reference::HeadResult& full, const reference::HeadResult& stored, bool has_sink,
                    std::span<const int64_t> read, int64_t first, Collected& c) {
   std::vector<double> reference_p, cache_p(stored.probabilities.begin(), stored.probabilities.end());
@@ -74,22 +74,21 @@ void add_attention(const reference::HeadResult& full, const reference::HeadResul
     if (!is_read[i]) reference_p.push_back(full.probabilities[static_cast<Eigen::Index>(i)]);
   }
   cache_p.resize(reference_p.size(), 0.0);
-  // KL(cache || reference): finite also where the cache dropped tokens, whose share of its own attention is
-  // 0.
+  // KL(cache || reference) is finite even for dropped tokens: their share of the cache's attention is 0.
   for (size_t i = 0; i < c.attention.size(); ++i) {
     const Metric& m = *metrics()[i];
     if (m.of == Metric::Of::kAttention) c.attention[i] += m.compute(reference_p, cache_p);
   }
 }
 
-// `all` are the tokens of its kv head as they came, `encoded` those that are stored.
+// `all`: the tokens of its KV head before encoding; `encoded`: the stored rows.
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
-  const int width = cache.shape().out_dim();  // of latent rows, which hold V, the rest is no output
+  const int width = cache.shape().out_dim();  // latent rows hold V first; the rest is no output
   const std::span<const float> q(output.q + q_head * d, static_cast<size_t>(d));
   const std::vector<int64_t> kept = cache.kept(output.sequence, output.layer, kv_head);
-  // Attention to rows whose tokens are these.
+  // Attends to the rows of these tokens.
   const bool rotates = rotates_at_read(cache.spec(output.layer));
   const reference::RotationTable rotations =
       rotates ? reference::RotationTable(rotation_of(cache.shape().rope, d), tokens)
@@ -129,8 +128,8 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
   ++c.heads;
 }
 
-// Some query heads of an output, in ascending order. `output` says where in `cache` the rows are that it saw,
-// `of` which of the workload's they are.
+// Checks some query heads of an output, ascending. `output` gives the place of its rows in `cache`, `of` their place
+// in the workload.
 void check_heads(Cache& cache, const Output& output, const Output& of, std::span<const int> heads,
                  const workload::Workload& workload, int64_t tokens, Collected& c) {
   const int group = cache.shape().group();
@@ -139,7 +138,7 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
   const auto rows = read_heads(workload, of.workload_sequence, of.layer, tokens, wanted);
   HeadRows stored;
   int stored_head = -1;
-  for (const int h : heads) {  // those of a kv head follow each other
+  for (const int h : heads) {  // heads of a KV head are adjacent
     const int kv_head = h / group;
     const HeadRows& all = rows[static_cast<size_t>(kv_head)];
     if (kv_head != std::exchange(stored_head, kv_head)) {
@@ -160,7 +159,7 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
   }
 }
 
-// Of each output, ascending.
+// Checked heads of each output, ascending.
 std::vector<std::vector<int>> checked_heads(const CacheShape& shape, int64_t tokens, size_t outputs) {
   const int64_t q_heads = shape.q_heads, total = static_cast<int64_t>(outputs) * q_heads;
   const int64_t most =
@@ -180,7 +179,7 @@ std::vector<std::vector<int>> checked_heads(const CacheShape& shape, int64_t tok
   return heads;
 }
 
-// "0 1 16 17"; empty if they are all.
+// "0 1 16 17"; empty if all heads.
 std::string sample_text(const std::vector<int>& heads, int q_heads) {
   if (std::ssize(heads) == q_heads) return "";
   std::string text;
@@ -288,7 +287,7 @@ Errors mean_of(std::span<const Errors> errors) {
 }
 
 std::string Errors::failure() const {
-  // Before all others, since no arithmetic makes numbers of what was lost.
+  // Overflow comes first: no arithmetic recovers lost values.
   if (!overflow.empty()) return overflow;
   // Written so that NaN fails.
   if (!(kernel_rel_l2 <= kernel_bound)) {

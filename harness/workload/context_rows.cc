@@ -7,7 +7,7 @@
 namespace kv::workload {
 namespace {
 
-constexpr uint64_t kPool = 4099;  // a prime, so that heads, layers and sequences read it in different phases
+constexpr uint64_t kPool = 4099;  // prime, so that heads, layers and sequences read it in different phases
 // Offsets of Q, K and V in the pool.
 constexpr uint64_t kPhaseQ = 0, kPhaseK = 1361, kPhaseV = 2741;
 

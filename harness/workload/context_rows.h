@@ -1,4 +1,4 @@
-// Rows for a whole model's caches: synthetic ones in place of a context's, and the model's own for the tokens that follow.
+// Rows for a whole model's caches: synthetic ones for the context, the model's own for the tokens after it.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@ namespace kv::workload {
 
 class ContextRows : public Workload {
  public:
-  // Tokens of any sequence are rows of N(0, 1) from a pool, so that 128K of them are there at once; but those from
-  // `synthetic` on which were recorded.
+  // Rows of any sequence come from a pool of N(0, 1), so that 128K tokens are available at once; rows from token
+  // `synthetic` on are the recorded ones.
   ContextRows(const WorkloadShape& shape, int64_t synthetic, uint64_t seed);
 
-  // The next tokens of sequence 0 in a layer, as the model gave them to its cache.
+  // Records the next tokens of sequence 0 in a layer, as the model gave them to its cache.
   void record(int layer, const StepInput& in);
 
   const WorkloadShape& shape() const override { return shape_; }

@@ -1,5 +1,5 @@
-// Tensors that a user recorded from a model of his own, checked whole before anything is measured on them:
-// one NaN in a cache poisons every later softmax, and is cheaper to name here than to find there.
+// Tensors that a user recorded from a model, checked completely before any measurement: one NaN in a cache poisons
+// every later softmax and is cheaper to name here.
 #include <algorithm>
 #include <climits>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Records what passes between a model and its attention, and reads it back.
+// Records the tensors between a model and its attention, and reads them back.
 #include "harness/workload/model_workload.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A workload's first tokens, held in memory for callers that read each of them many times.
+// A workload's first tokens in memory, for callers that read each of them many times.
 #pragma once
 
 #include "harness/workload/workload.h"
@@ -13,7 +13,7 @@ struct RecordedLayer {
 
 class RecordedWorkload : public Workload {
  public:
-  // Tokens [0, tokens) of sequences 0 … sequences - 1. Reading others is a bug (std::logic_error).
+  // Holds tokens [0, tokens) of sequences 0 … sequences - 1. Reading others is a bug (std::logic_error).
   RecordedWorkload(const Workload& workload, int sequences, int64_t tokens);
 
   const WorkloadShape& shape() const override { return shape_; }

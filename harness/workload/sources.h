@@ -1,4 +1,4 @@
-// Opens the workload that a config names, and hands each variant its tokens.
+// Opens the workload that a config names and gives each variant its tokens.
 #pragma once
 
 #include <memory>
@@ -21,23 +21,23 @@ class Source {
   virtual ~Source() = default;
   virtual const WorkloadShape& shape() const = 0;
   virtual int64_t max_tokens() const = 0;
-  // The workload for `spec`, with at least `tokens` tokens. Synthetic tokens and dumps are the same for
-  // every variant; a model's K and V are those that it computes with this very cache, sequence i reading the
-  // i-th of `windows` stretches of its text.
+  // The workload for `spec`, with at least `tokens` tokens. Synthetic tokens and dumps are the same for every
+  // variant. A model computes its K and V with this very cache; sequence i reads the i-th of `windows` stretches of
+  // its text.
   virtual std::shared_ptr<const Workload> workload(const LayerSpecs& spec, int64_t tokens,
                                                    int windows = 1) = 0;
-  // For the workload "model": the model, the tokenizer of its text where it has one, and the text's ids.
+  // For the workload "model": the model, its text's tokenizer if any, and the text's ids.
   virtual const model::Model* model() const { return nullptr; }
   virtual const model::Tokenizer* tokenizer() const { return nullptr; }
   virtual std::span<const int> text() const { return {}; }
 };
 
-// Why a cache of this spec cannot be measured on such a workload, or empty if it can. Synthetic families have
-// no RoPE: their rows are what a cache rotates, where it rotates rows, and else what it stores.
+// The reason that a cache of this spec cannot be measured on such a workload, or empty. Synthetic families have no
+// RoPE: their rows count as rotated unless the cache rotates rows itself.
 std::string unsupported_reason(const LayerSpecs& spec, const std::string& family, const ModelShape& shape,
                                const cuda::Gpu* gpu);
 
-// `family` is a synthetic family, "dump" or "model", whose K and V are computed with caches on `gpu` if there is
+// `family`: a synthetic family, "dump" or "model". A model's K and V are computed with caches on `gpu` if there is
 // one. Throws std::invalid_argument.
 std::unique_ptr<Source> open_source(const std::string& family, const config::Config& config,
                                     const config::Geometry& g, cuda::Gpu* gpu = nullptr);

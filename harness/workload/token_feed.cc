@@ -91,8 +91,7 @@ void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId>
     chunk = std::max<int64_t>(1, last - first);
   const WorkloadShape& s = workload.shape();
   const size_t tokens = static_cast<size_t>(std::min(chunk, std::max<int64_t>(0, last - first)));
-  // Queries whose outputs are not wanted matter only to retentions that score keys, and making them costs more
-  // than K and V do.
+  // Queries without wanted outputs matter only to retentions that score keys, and cost more to make than K and V.
   std::vector<float> q;
   if (any_retention(cache, [](const RetentionEntry& r) { return r.scores; }))
     q.resize(tokens * static_cast<size_t>(s.q_heads * s.head_dim));

@@ -1,4 +1,4 @@
-// Tokens of a workload, laid out so that a timed step only passes pointers.
+// A workload's tokens, laid out so that a timed step only passes pointers.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,15 @@
 
 namespace kv::workload {
 
-// Every cache sequence i is fed the workload's sequence i: from its first token on, or in a ragged batch from
-// the token offsets[i] on, which is then token 0 here.
+// Feeds every cache sequence i the workload's sequence i: from its first token on, or in a ragged batch from token
+// offsets[i] on, which then counts as token 0.
 class TokenFeed {
  public:
   TokenFeed(const Workload& workload, int sequences, std::vector<int64_t> offsets = {});
 
-  // Makes tokens [first, first + n) of every sequence and layer ready for inputs().
+  // Prepares tokens [first, first + n) of every sequence and layer for inputs().
   void load(int64_t first, int64_t n);
-  // One loaded token of all sequences, as a step of one layer. Outputs go to out(); all is valid until the
-  // next load().
+  // One loaded token of all sequences as a step of one layer. Outputs go to out(). Valid until the next load().
   std::span<const StepInput> inputs(int layer, int64_t token, std::span<const SequenceId> ids);
   const float* out(int layer, int sequence) const;  // [q_heads, head_dim] of the last step
   const float* q(int layer, int sequence, int64_t token) const;
@@ -39,8 +38,8 @@ class TokenFeed {
   std::vector<StepInput> inputs_;
 };
 
-// Gives sequences ids[i] the tokens [first, last) of the workload's sequence first_sequence + i, as prefill
-// whose outputs are not wanted, `chunk` tokens a step unless the retention cuts prompts.
+// Prefills sequences ids[i] with tokens [first, last) of the workload's sequence first_sequence + i and discards the
+// outputs; `chunk` tokens a step unless the retention cuts prompts.
 void prefill(Cache& cache, const Workload& workload, std::span<const SequenceId> ids, int64_t first,
              int64_t last, int first_sequence = 0, int64_t chunk = 1024);
 

@@ -1,36 +1,34 @@
-// The synthetic families. Every row begins as iid N(0, 1), written g below, and a family then changes it in
-// place; d is head_dim, t the token's position, u a unit vector that each (layer, kv head) has of its own,
-// and g⊥ is g without its part along u. A score is q·k / sqrt(d).
+// The synthetic families. Every row begins as iid N(0, 1), written g below; a family then changes it in place. d is
+// head_dim, t the token's position, u a unit vector of each (layer, KV head), and g⊥ is g without its part along u. A
+// score is q·k / sqrt(d).
 //
 // gaussian: q, k, v = g. Scores are N(0, 1): attention is nearly flat, the worst case for eviction.
 //
-// outliers: k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40];
-// the same channels for all tokens of a kv head, as KIVI (arXiv 2402.02750) finds in real models. Queries
-// shrink by as much as keys grow, so scores stay N(0, 1) and only a codec's error on K differs from
-// gaussian.
+// outliers: k[c] = f_c g[c] and q[c] = g[c] / f_c for max(1, d/32) channels c, f_c log-uniform in [12, 40]. All
+// tokens of a KV head share the channels, as KIVI (arXiv 2402.02750) finds in real models. Queries shrink by the
+// factor by which keys grow, so scores stay N(0, 1) and only a codec's error on K differs from gaussian.
 //
-// offsets: k[c] = g[c] + o_c for max(1, d/32) channels c, o_c of either sign and of a size log-uniform in [12, 40]; the same
-// for all tokens of a kv head, as SageAttention (arXiv 2410.02367) finds in real models. o·q is added to all scores of
-// a query alike, so that attention is the same as with gaussian, and only a codec's error on K differs. With the mean of K
-// subtracted, K is gaussian's.
+// offsets: k[c] = g[c] + o_c for max(1, d/32) channels c, o_c of either sign and of a size log-uniform in [12, 40].
+// All tokens of a KV head share them, as SageAttention (arXiv 2410.02367) finds in real models. o·q is added to all
+// scores of a query alike, so attention equals gaussian's and only a codec's error on K differs. Without its mean, K
+// is gaussian's.
 //
-// sinks: the first 4 tokens draw 0.6 of the mass of every later query (StreamingLLM, arXiv 2309.17453).
-// k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with
-// s_t = ln(0.6 / 0.4) + 1/2 + ln(max(t - 3, 1) / 4). The logarithm keeps the share level as rivals grow in
-// number, and 1/2 is ln E exp(N(0, 1)), what one rival weighs.
+// sinks: the first 4 tokens take 0.6 of the attention weight of every later query (StreamingLLM, arXiv 2309.17453).
+// k_t = sqrt(d) u + 0.1 g and v_t = 0.1 g for t < 4, k_t = g⊥ after; q_t = g⊥ + s_t u with s_t = ln(0.6 / 0.4) + 1/2
+// + ln(max(t - 3, 1) / 4). The logarithm keeps the share constant as rivals grow in number; 1/2 is ln E exp(N(0, 1)),
+// one rival's weight.
 //
-// heavy: heavy hitters that persist (H2O, arXiv 2306.14048). k_t = g⊥ + e_t u, q = g⊥ + sqrt(d) u with
-// e_t = -1.2 ln x_t, x_t uniform in (0, 1). A token then weighs x_t^-1.2 for every query, and the weights of
-// n tokens, ranked, follow Zipf's law (n / rank)^1.2.
+// heavy: persistent heavy hitters (H2O, arXiv 2306.14048). k_t = g⊥ + e_t u, q = g⊥ + sqrt(d) u with e_t = -1.2 ln
+// x_t, x_t uniform in (0, 1). A token then weighs x_t^-1.2 for every query, and the ranked weights of n tokens follow
+// Zipf's law (n / rank)^1.2.
 //
-// local: near tokens score higher. k_t = φ_t + g/2, q_t = (2 / sqrt(d)) ln(64 + t) φ_t + g/2, where φ_t holds
-// cos and sin of w_i t + p_i for d/2 frequencies w_i and phases p_i. So φ_s·φ_t is a kernel of distance
-// alone; with w_i from strata of a logistic distribution it decays as x / sinh(x), x = |s - t| / 16, and the
-// logarithm holds far tokens down as they grow in number. The more frequencies the lower the ripple far away,
-// so this family means little below d = 32.
+// local: near tokens score higher. k_t = φ_t + g/2, q_t = (2 / sqrt(d)) ln(64 + t) φ_t + g/2; φ_t holds cos and sin
+// of w_i t + p_i for d/2 frequencies w_i and phases p_i. So φ_s·φ_t is a kernel of distance alone. With w_i from
+// strata of a logistic distribution it decays as x / sinh(x), x = |s - t| / 16; the logarithm offsets the growing
+// number of far tokens. More frequencies lower the ripple far away, so this family means little below d = 32.
 //
-// The noise has the same bits on every machine (harness/math/random.h). The one logarithm or power that a row
-// or a channel takes is libm's, in FP64 and then rounded to f32.
+// The noise has the same bits on every machine (harness/math/random.h). A row or channel takes one logarithm or
+// power, from libm in FP64, rounded to f32.
 #include "harness/workload/workload.h"
 
 #include <algorithm>
@@ -62,10 +60,10 @@ enum Stream : uint64_t {
 struct Row {
   size_t head;  // layer * kv_heads + kv head, the index of per-head traits
   int64_t token;
-  uint64_t key;  // this row's own, apart from the stream that filled it
+  uint64_t key;  // this row's own, different from the key of the stream that filled it
 };
 
-// Changes rows that begin as iid N(0, 1) into those of a family.
+// Turns rows of iid N(0, 1) into a family's.
 class Family {
  public:
   virtual ~Family() = default;
@@ -74,8 +72,7 @@ class Family {
   virtual void shape_v(const Row&, std::span<float>) const {}
 };
 
-// Traits that are fixed for a head whatever the sequence, as a model's weights are: [layers * kv_heads,
-// width].
+// Traits of a head, the same for every sequence as a model's weights are: [layers * kv_heads, width].
 class HeadTable {
  public:
   HeadTable(const WorkloadShape& shape, size_t width)
@@ -126,7 +123,7 @@ class Gaussian : public Family {
   Gaussian(const WorkloadShape&, uint64_t) {}
 };
 
-// A value a channel: log-uniform in [12, 40] for max(1, d/32) channels of each head, 1 for the others.
+// One value a channel: log-uniform in [12, 40] for max(1, d/32) channels of each head, 1 for the others.
 HeadTable outlier_factors(const WorkloadShape& shape, uint64_t seed) {
   HeadTable table(shape, static_cast<size_t>(shape.head_dim));
   const size_t dim = static_cast<size_t>(shape.head_dim), count = std::max<size_t>(1, dim / 32);
@@ -155,7 +152,7 @@ class Outliers : public Family {
   }
 
  private:
-  HeadTable factors_;  // 1 where a channel is ordinary
+  HeadTable factors_;  // 1 for an ordinary channel
 };
 
 class Offsets : public Family {
@@ -172,7 +169,7 @@ class Offsets : public Family {
   void shape_k(const Row& row, std::span<float> k) const override { add_scaled(k, 1.0, offsets_[row.head]); }
 
  private:
-  HeadTable offsets_;  // 0 where a channel is ordinary
+  HeadTable offsets_;  // 0 for an ordinary channel
 };
 
 class Sinks : public Family {
@@ -221,8 +218,7 @@ class Local : public Family {
       const uint64_t frequency = math::random::key({seed, kFrequency, head}),
                      phase = math::random::key({seed, kPhase, head});
       for (size_t i = 0; i < pairs_; ++i) {
-        // |w| of the logistic distribution of scale 1 / (16 pi), one draw from each of `pairs` equally likely
-        // strata.
+        // |w| of the logistic distribution of scale 1 / (16 pi), one draw from each of `pairs` equally likely strata.
         const double p =
             (static_cast<double>(i) + math::random::uniform(frequency, i)) / static_cast<double>(pairs_);
         const double w = std::log((1 + p) / (1 - p)) / (16 * std::numbers::pi);

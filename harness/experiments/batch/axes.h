@@ -15,6 +15,6 @@ inline const config::Axis<std::string> kLengthsAxis{kLengths,
                                                     "tokens of each sequence: a list, or how they are drawn",
                                                     "lengths = [\"16,32,500\", \"uniform(16,512)\"]"};
 inline const config::Key<bool> kPaddingKey{"padding", config::SharedTable::kMeasure, false, config::flag(),
-                                           "also the time of padding to the longest, with a mask"};
+                                           "true: also times padding to the longest length"};
 
 }  // namespace kv::experiments

@@ -32,7 +32,7 @@ class Scores {
   void attend(int layer, std::span<const StepInput> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const StepInput& in = inputs[i];
-      // One span a head, and max_tokens rows from one head to the next: a contiguous cache.
+      // A contiguous cache: one span a head, and max_tokens rows from one head to the next.
       const Span rows = cache_.spans(in.sequence, layer, 0).front();
       attend_with_scores({.q = in.q,
                           .out = in.out,
@@ -58,7 +58,7 @@ class Scores {
   Block mask_;  // [sequences, max_tokens]
 };
 
-// Of one query head, against FP64.
+// Error of one query head against FP64.
 double head_error(const float* q, const float* out, std::span<const float> k, std::span<const float> v,
                   int64_t rows, size_t head_dim) {
   const auto want = reference::attend({q, head_dim}, k, v, rows).out;
@@ -75,7 +75,7 @@ void add_padding_arms(measure::SweepPoint& point) {
     cell.variant = cell.series = name;
     if (cell.is_measured() && point.context->gpu()) {
       cell.status = results::Status::kUnsupported;
-      cell.reason = "its scores are computed by the CPU";
+      cell.reason = "the CPU computes its scores";
     }
   }
 }

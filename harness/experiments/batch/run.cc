@@ -18,14 +18,15 @@
 namespace kv::experiments {
 namespace {
 
-// Specs that differ from layer to layer keep the pools that they state.
+// Sets default pools; specs that differ from layer to layer keep their own.
 LayerSpecs fitted(const measure::SweepPoint& point, const LayerSpecs& written, int times) {
   if (!written.is_one()) return written;
   return with_fitting_pool(written.fallback, measure::cache_shape(point, times * point.batch), point.tokens,
                            times);
 }
 
-// Of the larger of the two caches. In floating point first: the closed form, in whole numbers, could overflow.
+// Bytes of the larger of the two caches. Floating point comes first, since the closed form in integers could
+// overflow.
 int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& written) {
   const double padded = sizeof(float) * measure::value_count(point, 2.0 * point.source->shape().kv_heads,
                                                              static_cast<double>(point.seq_len));
@@ -35,7 +36,7 @@ int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& written
   return predicted_bytes(fitted(point, written, 2), measure::cache_shape(point, 2 * point.batch), twice);
 }
 
-// All cells wait side by side to be timed.
+// All cells are timed side by side.
 void plan_batch(measure::SweepPoint& point) {
   add_variants_and_aa_test(point, point.axes[kLengths]);
   if (point.experiment->settings[kPaddingKey]) add_padding_arms(point);
@@ -52,13 +53,13 @@ class BatchRun {
   BatchRun(const measure::SweepPoint& point, const measure::RunControl& control,
            results::ResultsFolder& results)
       : point_(point), control_(control), results_(results) {
-    // All sequences take the same number of timed steps, so the shortest one bounds it.
+    // All sequences take the same number of timed steps, so the shortest limits it.
     steps_ = std::min<int64_t>(point.experiment->measure.steps,
                                *std::min_element(point.tokens.begin(), point.tokens.end()));
     for (const int64_t tokens : point.tokens) prompts_.push_back(tokens - steps_);
   }
 
-  // False if it was stopped.
+  // Returns false if stopped.
   bool run(const measure::Cells& cells) {
     for (const auto& cell : cells) {
       if (control_.stop()) return false;
@@ -76,8 +77,8 @@ class BatchRun {
   }
 
  private:
-  // First a cache for the batch and nothing else, which is verified and accounted; then one with room for the
-  // forks that the timed steps run on.
+  // Builds a cache for the batch alone, which is verified and accounted, and then one with room for the forks of the
+  // timed steps.
   void prepare(measure::Cell& cell) {
     const LayerSpecs written = cell.spec;
     measure::attempt(cell, [&] {
@@ -93,7 +94,7 @@ class BatchRun {
     });
   }
 
-  // The batch before its timed steps, in a cache with room for it `times` over.
+  // Opens a cache with room for the batch `times` over and fills it up to the timed steps.
   void start(measure::Cell& cell, const LayerSpecs& written, int times) {
     cell.attend_with = nullptr;
     cell.cache.reset();
@@ -112,7 +113,7 @@ class BatchRun {
     }
   }
 
-  // Rows of padding are held and read like others, but nobody has asked for them.
+  // Padding rows are held and read like others, but count as slack.
   void account(measure::Cell& cell) const {
     std::vector<int64_t> lengths = point_.tokens, prompts = prompts_;
     const std::vector<int64_t> padding = padding_of(point_, cell.arm);
@@ -151,7 +152,7 @@ class BatchRun {
     return *feed;
   }
 
-  // Every sequence at its own length; the columns get the worst.
+  // Checks every sequence at its own length; the columns get the worst.
   void check(measure::Cell& cell) {
     verify::Errors worst;
     workload::TokenFeed& tokens = feed(cell);
@@ -197,7 +198,7 @@ std::vector<results::Row> run_batch(const measure::SweepPoint& point, const meas
   if (!run.run(cells)) return {};
   std::vector<measure::Comparison> comparisons;
   for (const auto& cell : cells) {
-    // What padding costs is told against the same attention without.
+    // The padded arm's baseline is the same attention without padding.
     const measure::Cell* baseline = cell->arm == kPadded ? std::prev(&cell)->get() : cells.front().get();
     comparisons.push_back({cell.get(), baseline, baseline->result[results::kVariant]});
   }
@@ -207,7 +208,7 @@ std::vector<results::Row> run_batch(const measure::SweepPoint& point, const meas
   return rows;
 }
 
-// A list is the same batch whatever the axis says.
+// A list is the same batch for every value of the axis.
 bool place_lengths(measure::SweepPoint& point) {
   const std::string& lengths = point.axes[kLengths];
   if (config::is_length_list(lengths) && point.batch != point.experiment->settings[config::kBatch].front())
@@ -230,7 +231,7 @@ Spec with_fitting_pool(const Spec& spec, const CacheShape& shape, std::span<cons
   const int64_t block = pool->block_rows;
   int64_t blocks = 0;
   for (const int64_t tokens : lengths) {
-    // A prompt that is cut is stored whole before.
+    // A prompt that is cut is first stored whole.
     for (int64_t rows : placed_rows(spec, shape, tokens)) {
       if (retention_of(spec).cuts_prompt) rows = tokens;
       blocks += (rows + block - 1) / block;
@@ -251,7 +252,7 @@ const TableColumn kBatchTable[] = {
     kRatioText};
 
 constinit const Experiment kBatch{.info = {.name = "batch",
-                                           .help = "ragged batches: what padding and fragmentation waste",
+                                           .help = "ragged batches: bytes lost to padding and fragmentation",
                                            .axes = kBatchAxes,
                                            .keys = kBatchKeys},
                                   .place = place_lengths,

@@ -1,6 +1,5 @@
-// The budget experiment: the error of retentions and codecs against the bytes that they hold, as means over the
-// last tokens. Sequences of a batch are drawn each for itself, of a text they are its windows: what they differ by is
-// the error's interval.
+// The budget experiment: the error of retentions and codecs against their bytes, averaged over the last tokens. A
+// batch's sequences are independent draws, or windows of a text; the scatter between them gives the error's interval.
 #include <algorithm>
 
 #include "harness/experiments/budget/columns.h"
@@ -15,7 +14,7 @@
 namespace kv::experiments {
 namespace {
 
-// All of the workload, twice while it is recorded. In floating point, since a config may ask for absurdly many.
+// Bytes of the whole workload, twice while it is recorded. Floating point, since a config may ask for absurdly many.
 int64_t recorded_bytes(const measure::SweepPoint& point) {
   const workload::WorkloadShape& w = point.source->shape();
   const double values =
@@ -81,7 +80,7 @@ class BudgetRun {
     result[kErrCiHigh] = interval.high;
   }
 
-  // Every position reads all tokens before it, and variants of synthetic families read the same ones.
+  // Every position reads all earlier tokens, and variants of synthetic families read the same ones.
   std::shared_ptr<const workload::Workload> recorded(
       const std::shared_ptr<const workload::Workload>& workload) {
     if (workload != source_) {
@@ -92,7 +91,7 @@ class BudgetRun {
   }
 
   const measure::SweepPoint& point_;
-  const int64_t first_;  // of the tokens that are compared with FP64
+  const int64_t first_;  // of the tokens compared with FP64
   std::shared_ptr<const workload::Workload> source_, recording_;
 };
 
@@ -114,14 +113,13 @@ std::vector<results::Row> run_budget(const measure::SweepPoint& point, const mea
 constexpr std::array kOwnOfBudget{ColumnGroup{kBudgetColumns}};
 constexpr auto kBudgetGroups = joined(kOfCells, kOfKept, kOfOutputs, kOwnOfBudget, kOfChoices);
 
-constinit const Experiment kBudget{
-    .info = {.name = "budget",
-             .help =
-                 "error against bytes, means over the last tokens; retentions at equally many kept tokens"},
-    .fixed_tokens = 4000.0,
-    .check = check_budget,
-    .columns = kBudgetGroups,
-    .plan = plan_budget,
-    .run = run_budget};
+constinit const Experiment kBudget{.info = {.name = "budget",
+                                            .help = "error against bytes, averaged over the last tokens; "
+                                                    "retentions at equal numbers of kept tokens"},
+                                   .fixed_tokens = 4000.0,
+                                   .check = check_budget,
+                                   .columns = kBudgetGroups,
+                                   .plan = plan_budget,
+                                   .run = run_budget};
 
 }  // namespace kv::experiments

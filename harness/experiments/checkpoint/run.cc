@@ -1,8 +1,7 @@
-// The checkpoint experiment: what it costs to save a sequence and load it, to take a snapshot and restore it, to
-// fork it, and to compact a pool that has a gap as large as the sequence, against length.
+// The checkpoint experiment: the cost, against length, of saving and loading a sequence, taking and restoring a
+// snapshot, forking, and compacting a pool with a gap as large as the sequence.
 //
-// Before anything is timed, a copy that each operation made must go on bit for bit as the sequence it came
-// from.
+// Each operation's copy must first continue bit for bit like its source; only then is it timed.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,21 +25,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCopies = 5;  // loaded, restored, forked, and two for a gap, beside the sequence itself
+constexpr int kCopies = 5;  // loaded, restored, forked, two for a gap; beside the sequence
 
 void plan_checkpoint(measure::SweepPoint& point) {
   add_variants(point);
-  // Each of the copies, the snapshot, and a growing placement's old and new buffer.
+  // Counts each of the copies, the snapshot, and a growing placement's old and new buffer.
   fit_alone(point, [&](const measure::PlannedCell& cell) {
     return (kCopies + 4) * measure::held_bytes(point, cell.spec);
   });
 }
 
-// A folder that is gone when this is.
+// A folder that is removed with this object.
 class ScratchFolder {
  public:
   explicit ScratchFolder(fs::path path) : path_(std::move(path)) {
-    fs::remove_all(path_);  // of a run that was killed
+    fs::remove_all(path_);  // left by a run that was killed
     fs::create_directories(path_);
   }
   ~ScratchFolder() {
@@ -55,7 +54,7 @@ class ScratchFolder {
   fs::path path_;
 };
 
-// A sequence of a cache and where it is set aside.
+// A sequence of a cache and the places it is saved to.
 struct Subject {
   Cache& cache;
   SequenceId id;
@@ -68,9 +67,9 @@ struct Subject {
 struct Operation {
   const char* name;
   results::NumberColumn p50_us;
-  // Returns the sequence that it made, or -1.
+  // Returns the new sequence, or -1.
   SequenceId (*run)(Subject& subject);
-  // Not timed, before each.
+  // Runs before each, untimed.
   void (*prepare)(Subject& subject) = nullptr;
 };
 
@@ -105,7 +104,7 @@ SequenceId run_operation(const Operation& operation, Subject& subject) {
   return operation.run(subject);
 }
 
-// Compaction is of pools that come in segments.
+// Only pools with segments can be compacted.
 bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
   return !operation.prepare || specs.any([](const Spec& spec) {
     const std::optional<PoolSettings> pool = pool_settings(spec);
@@ -113,7 +112,7 @@ bool is_wanted(const Operation& operation, const LayerSpecs& specs) {
   });
 }
 
-// One operation again and again. What it made is released, and its memory is back, before the next.
+// Times one operation again and again. Its result is released, and the memory is back, before the next.
 class OperationTask : public measure::CellTask {
  public:
   OperationTask(measure::Cell& cell, const Operation& operation, Subject& subject, int iterations,
@@ -168,7 +167,7 @@ class CheckpointRun {
                 results::ResultsFolder& results)
       : point_(point), control_(control), results_(results), folder_(results.path() / "checkpoint.part") {}
 
-  // False if it was stopped.
+  // Returns false if stopped.
   bool measure(measure::Cell& cell) {
     bool finished = true;
     measure::attempt(cell, [&] {
@@ -186,7 +185,7 @@ class CheckpointRun {
   }
 
  private:
-  // All tokens but the last, which shows whether a copy goes on alike.
+  // Fills all tokens but the last, which shows whether a copy continues alike.
   void fill(measure::Cell& cell) {
     cell.workload = point_.source->workload(cell.spec, point_.seq_len);
     measure::open_cache(cell, point_, point_.batch + kCopies);
@@ -195,8 +194,8 @@ class CheckpointRun {
     workload::prefill(*cell.cache, *cell.workload, cell.ids, 0, cell.prompt);
   }
 
-  // Empty, or what differs. Leaves the sequence at its full length, the columns of bytes and errors filled
-  // in, and a file and a snapshot of that length.
+  // Returns the difference, or empty. Leaves the sequence at its full length, the columns of bytes and errors set,
+  // and a file and a snapshot of that length.
   std::string resumes_exactly(measure::Cell& cell, Subject& subject) {
     std::vector<std::pair<const char*, SequenceId>> copies;
     for (const Operation& operation : kOperations) {
@@ -212,12 +211,11 @@ class CheckpointRun {
     for (const auto& [name, copy] : copies) {
       cell.step(one, point_.seq_len - 1, {&copy, 1}, true);
       if (!alike(cell, all, one, copy))
-        return std::string("after ") + name + " a sequence does not go on as the one it came from";
+        return std::string("after ") + name + " a sequence does not continue like its source";
       cell.cache->release(copy);
     }
     subject.snapshot.reset();  // not the cache's own
-    cell.cache
-        ->compact();  // what the copies left free between blocks, of which the closed form knows nothing
+    cell.cache->compact();     // closes gaps left by the copies, which the closed form excludes
     cell.account(std::vector<int64_t>(cell.ids.size(), point_.seq_len));
     cell.check(all, point_.seq_len);
     for (const Operation& operation : kOperations) {
@@ -240,7 +238,7 @@ class CheckpointRun {
     return cell.ledger->payload().current_bytes + cell.ledger->metadata().current_bytes;
   }
 
-  // The last step's outputs of the first sequence and of its copy, and what both keep.
+  // Compares the first sequence with its copy: the last step's outputs and the kept tokens.
   static bool alike(measure::Cell& cell, const workload::TokenFeed& all, const workload::TokenFeed& one,
                     SequenceId copy) {
     const CacheShape& s = cell.cache->shape();

@@ -17,7 +17,7 @@ inline const config::Key<double> kAcceptKey{"accept", config::SharedTable::kMeas
 inline const config::Key<int64_t> kPeerTimeoutKey{"peer_timeout", config::SharedTable::kMeasure, 300,
                                                   config::count(1, 100000),
                                                   "seconds in which a peer has to answer"};
-// A peer's name stands for all of its formats.
+// A peer's name selects all of its formats.
 extern const config::Key<std::vector<std::string>> kPeersKey;
 
 }  // namespace kv::experiments

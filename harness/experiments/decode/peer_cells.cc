@@ -19,10 +19,10 @@
 namespace kv::experiments {
 namespace {
 
-constexpr int64_t kEngineBytes = int64_t{400} << 20;  // of a process that has loaded PyTorch
+constexpr int64_t kEngineBytes = int64_t{400} << 20;  // of a process with PyTorch loaded
 
-// Where the tensors lie among the shared floats: K and V [batch, kv_heads, tokens, head_dim], Q of the steps
-// [batch, q_heads, steps, head_dim], outputs [batch, q_heads, head_dim].
+// Positions of the tensors in the shared floats: K and V [batch, kv_heads, tokens, head_dim], the steps' Q [batch,
+// q_heads, steps, head_dim], outputs [batch, q_heads, head_dim].
 struct Places {
   Places(const measure::SweepPoint& point, int64_t steps)
       : rows(point.seq_len * point.source->shape().head_dim),
@@ -39,7 +39,7 @@ struct Places {
   int64_t k, v, q, out, end;
 };
 
-// Repetitions that a peer runs by itself when it is asked: it tells how long each step took.
+// Repetitions that a peer runs by itself on request; it reports each step's time.
 class PeerTask : public measure::CellTask {
  public:
   PeerTask(measure::Cell& cell, peers::Process& process, bool cold, int iterations,
@@ -57,7 +57,7 @@ class PeerTask : public measure::CellTask {
                     .get<std::vector<double>>();
     if (std::ssize(times_us_) != iterations_ ||
         std::ranges::any_of(times_us_, [](double t) { return !(t > 0); }))
-      throw std::runtime_error("the peer told the times of " + std::to_string(times_us_.size()) +
+      throw std::runtime_error("the peer reported the times of " + std::to_string(times_us_.size()) +
                                " steps, not of " + std::to_string(iterations_));
   }
   double run() override { return times_us_[next_++] * 1e-6; }
@@ -86,7 +86,7 @@ class PeerTask : public measure::CellTask {
   std::vector<double> times_us_;
 };
 
-// Against the group's first variant of the codec that the peer's file names.
+// Compares with the group's first variant of the codec that the peer's file names.
 void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
   const Spec wanted = parse_spec("contiguous/" + peers::format_named(cell.peer).versus);
   const auto own = std::ranges::find_if(group, [&](const measure::Cell* other) {
@@ -108,7 +108,7 @@ void compare(measure::Cell& cell, const std::vector<measure::Cell*>& group) {
   row[measure::kPeerColdRatioCiHigh] = cold.interval(math::kConfidence).high;
 }
 
-// Empty if the peer can run at this point.
+// The reason that the peer cannot run at this point, or empty.
 std::string why_not(const measure::SweepPoint& point, const std::string& peer) {
   const workload::WorkloadShape& w = point.source->shape();
   if (w.layers != 1 || w.value_dim != 0 || w.row_layers() != 1)
@@ -195,7 +195,8 @@ void PeerCells::prepare(measure::Cell& cell, peers::Process& process) {
   if (answer.at("cold").get<bool>()) cold_.insert(&cell);
 }
 
-// By the same oracle as kvlab's own: FP64 over all tokens, and over the rows as kvlab's codec of the same bits stores them.
+// Uses the same oracle as kvlab's own caches: FP64 over all tokens, and over the rows as kvlab's codec of the same
+// bits stores them.
 void PeerCells::check(measure::Cell& cell, double tolerance) const {
   const workload::WorkloadShape& w = point_.source->shape();
   const Places at(point_, point_.seq_len - base_);
@@ -231,7 +232,7 @@ void PeerCells::summarise(measure::Cell& cell, const std::vector<measure::Cell*>
   cell.summarise();
   compare(cell, group);
   results::Row& row = cell.result;
-  // A step is timed whole, and what it reads is not known.
+  // A step is timed whole, and its bytes read are unknown.
   for (results::Number* unknown :
        {&row[measure::kAppendP50Us], &row[measure::kViewP50Us], &row[measure::kAttendP50Us],
         &row[measure::kReadGbps], &row[measure::kColdReadGbps]})

@@ -1,5 +1,5 @@
-// The decode experiment: steady-state decode steps at a given length, on rows that may lie in the caches of
-// the CPU (hot), and attention alone on rows that have left them (cold).
+// The decode experiment: steady-state decode steps at a given length, on rows that may lie in the CPU's caches (hot),
+// and attention alone on rows outside of them (cold).
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -33,7 +33,8 @@ void plan_decode(measure::SweepPoint& point) {
   fit_side_by_side(point, shared_bytes(point, m.steps) + PeerCells::tokens_bytes(point) + ceiling,
                    [&](const measure::PlannedCell& cell) {
                      if (!cell.peer.empty()) return PeerCells::bytes(point, cell.spec);
-                     // Base, fork and what either grows from, the cold copies, and what attention reads of base and fork.
+                     // Base, fork and the buffers that either grows from, the cold copies, and the rows that
+                     // attention reads of base and fork.
                      const int64_t once = measure::held_bytes(point, cell.spec);
                      return 3 * once + (cold ? once + measure::beyond_cache_bytes(gpu) : 0) +
                             2 * measure::copied_bytes(point, cell.spec);
@@ -58,7 +59,7 @@ class DecodeGroup : public TimedGroup {
         peers_(point, base_) {}
 
  private:
-  // Leaves the cache at the length before the timed steps, with room for their forks.
+  // Leaves the cache at the length before the timed steps, with room for the steps' forks.
   void verify(measure::Cell& cell) override {
     if (!cell.peer.empty()) return peers_.verify(cell);
     open_and_fill(cell, point().batch);
@@ -90,7 +91,7 @@ class DecodeGroup : public TimedGroup {
   void add_comparisons(const std::vector<measure::Cell*>& group, Tasks& tasks) override {
     peers_.forget_tokens();
     group_ = group;
-    if (cuda::Gpu* const gpu = point().context->gpu()) {  // the others are the CPU's
+    if (cuda::Gpu* const gpu = point().context->gpu()) {  // the other ceilings are the CPU's
       if (cold_steps_ == 0) return;
       auto ceiling = std::make_unique<measure::GpuCeilingTask>(*gpu);
       ceiling_ = ceiling.get();
@@ -121,7 +122,7 @@ class DecodeGroup : public TimedGroup {
     cell.prompt = base_;
   }
 
-  // The feed still has the outputs of verify()'s last step.
+  // The feed still holds the outputs of verify()'s last step.
   void check_drafts(measure::Cell& cell) {
     const int64_t end = point().seq_len - 1;
     auto drafts =
@@ -139,7 +140,7 @@ class DecodeGroup : public TimedGroup {
     if (cell.result[measure::kDraftRefused].empty()) drafts_[&cell] = std::move(drafts);
   }
 
-  // Cells that read the same workload share it.
+  // Cells with the same workload share its feed.
   workload::TokenFeed& feed(const measure::Cell& cell) {
     auto& feed = feeds_[cell.workload.get()];
     if (!feed) {
@@ -159,7 +160,7 @@ class DecodeGroup : public TimedGroup {
   std::map<const measure::Cell*, std::unique_ptr<measure::DraftSteps>> drafts_;
   std::optional<measure::RooflineTasks> roofline_;
   std::optional<measure::TierTasks> tiers_;
-  const measure::GpuCeilingTask* ceiling_ = nullptr;  // of the group's tasks, on a GPU
+  const measure::GpuCeilingTask* ceiling_ = nullptr;  // among the group's tasks, on a GPU
 };
 
 std::vector<results::Row> run_decode(const measure::SweepPoint& point, const measure::RunControl& control,

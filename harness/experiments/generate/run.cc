@@ -36,25 +36,24 @@ std::string suffix(double temperature) {
   return "temperature " + text;
 }
 
-// A cell a temperature and variant.
+// Plans a cell a temperature and variant.
 void plan_generate(measure::SweepPoint& point) {
   const std::vector<double>& temperatures = point.experiment->settings[kTemperatureKey];
   for (size_t arm = 0; arm < temperatures.size(); ++arm) {
     for (const LayerSpecs& spec : point.experiment->axes.variants)
       add_cell(point, spec, suffix(temperatures[arm])).arm = arm;
   }
-  // As many caches are alive as there are threads; growing holds the old and the new buffer.
+  // One cache a thread is alive; growing holds the old and the new buffer.
   fit_alone(point, [&](const measure::PlannedCell& cell) {
     return 2 * point.threads * point.experiment->settings[kSamplesKey] *
            measure::held_bytes(point, cell.spec);
   });
 }
 
-// Payload of the sequences' rows that lies where a sequence before has rows too.
+// Payload of the sequences' rows stored where an earlier sequence also has rows.
 int64_t shared_row_bytes(Cache& cache, std::span<const SequenceId> ids) {
   const CacheShape& s = cache.shape();
-  std::map<const std::byte*, int64_t>
-      stored;  // where rows begin, and the most bytes that are read from there
+  std::map<const std::byte*, int64_t> stored;  // beginnings of rows, and the most bytes read from there
   int64_t read = 0;
   const auto add = [&](const Side& side, int64_t rows) {
     const int64_t bytes = measure::units(side, rows) * unit_data_bytes(side.encoding, s.head_dim);
@@ -74,7 +73,7 @@ int64_t shared_row_bytes(Cache& cache, std::span<const SequenceId> ids) {
   return read;
 }
 
-// What one variant wrote at one temperature.
+// A variant's text at one temperature.
 struct Writing {
   std::unique_ptr<measure::Cell> cell;
   model::Sampling sampling;
@@ -92,8 +91,7 @@ class GenerateRun {
     }
   }
 
-  // Empty if it was stopped. The full f32 cache writes first; then all variants side by side, each on one
-  // thread.
+  // Empty if stopped. The full f32 cache writes first, then all variants side by side, each on one thread.
   std::vector<results::Row> run() {
     std::vector<results::Row> rows;
     const std::vector<double>& temperatures = point_.experiment->settings[kTemperatureKey];
@@ -125,7 +123,7 @@ class GenerateRun {
 
   int texts() const { return point_.batch * point_.experiment->settings[kSamplesKey]; }
 
-  // Every sequence's next tokens, with the cache behind `model`, until the run is stopped.
+  // Generates every sequence's next tokens with the cache behind `model` until the run is stopped.
   std::vector<int> continue_with(model::CachedModel& model, const model::Sampling& sampling) {
     const auto stop = [&] {
       progress_.add(1);
@@ -172,12 +170,12 @@ class GenerateRun {
     });
   }
 
-  // The last token that was chosen has not been read.
+  // The last chosen token has not been read.
   void account(measure::Cell& cell, const model::CachedModel& model) const {
     const std::span<const SequenceId> ids = model.sequences();
     const int samples = point_.experiment->settings[kSamplesKey];
     if (samples > 1) account_samples(cell, ids);
-    // Of each prompt the first goes on to be counted, as if it had been alone.
+    // The first sample of each prompt is counted as if it had been alone.
     cell.ids.clear();
     for (size_t t = 0; t < ids.size(); ++t) {
       if (t % static_cast<size_t>(samples) == 0) {
@@ -191,13 +189,13 @@ class GenerateRun {
     cell.account(std::vector<int64_t>(cell.ids.size(), model.tokens()));
   }
 
-  // What all samples hold, and how many bytes of their rows are also those of a sample before them.
+  // Bytes of all samples, and the part of their rows that they share with earlier samples.
   void account_samples(measure::Cell& cell, std::span<const SequenceId> ids) const {
     cell.result[kSamplesPerPrompt] = point_.experiment->settings[kSamplesKey];
     cell.result[kSamplesHeldBytes] =
         cell.ledger->payload().current_bytes + cell.ledger->metadata().current_bytes;
     const int64_t copied = cell.ledger->copied_bytes(), shared = shared_row_bytes(*cell.cache, ids);
-    // Copies that are made to be read say nothing of where rows are stored.
+    // Copies made for reading say nothing about stored rows.
     const bool in_place = cell.ledger->copied_bytes() == copied && cell.ledger->disk().current_bytes == 0;
     if (in_place && !point_.context->gpu()) cell.result[kSamplesSharedBytes] = shared;
   }
@@ -218,7 +216,7 @@ class GenerateRun {
       row[kSequence] = s / w.sampling.samples;
       row[kTextSample] = s % w.sampling.samples;
       if (leaves < written) row[kCommonTokens] = static_cast<int64_t>(leaves);
-      // A model may write a part of a character, and the report reads UTF-8.
+      // A model may write part of a character; the report reads UTF-8.
       row[kPrompt] = io::as_utf8(text_of(got.first(static_cast<size_t>(prompt))));
       row[kText] = io::as_utf8(text_of(got.subspan(static_cast<size_t>(prompt))));
       row[kFullText] = io::as_utf8(text_of(want.subspan(static_cast<size_t>(prompt))));
@@ -235,7 +233,7 @@ class GenerateRun {
     cell[results::kVersus] = parse_spec("contiguous").print();
   }
 
-  // Ids, where the text came without a tokenizer.
+  // Ids if the text has no tokenizer.
   std::string text_of(std::span<const int> ids) const {
     if (const model::Tokenizer* tokenizer = point_.source->tokenizer())
       return model::printable(tokenizer->decode(ids));
@@ -264,7 +262,7 @@ constexpr std::array kOwnOfGenerate{ColumnGroup{measure::kPeakColumns}, ColumnGr
 constexpr auto kGenerateGroups = joined(kOfCells, kOfModelRuns, kOwnOfGenerate);
 constexpr const results::Table* kGenerateTables[] = {&kTexts};
 
-// Generated tokens that are not those of the full cache's text.
+// Generated tokens beyond those in common with the full cache's text.
 const ErrorMeasure kTextError{
     [](const results::Row& row) {
       return row[kCommonTokensP50]
@@ -286,7 +284,7 @@ const TableColumn kGenerateTable[] = {
 
 constinit const Experiment kGenerate{
     .info = {.name = "generate",
-             .help = "a model writes on: where its text leaves the full f32 cache's",
+             .help = "generated text: first difference from the full f32 cache's",
              .keys = kGenerateKeys,
              .needs_model = true},
     .check = check_windows,

@@ -5,11 +5,11 @@
 
 namespace kv::experiments {
 
-inline constexpr results::IntegerColumn kToken{"token", "tokens", "of a sequence after this step"};
+inline constexpr results::IntegerColumn kToken{"token", "tokens", "tokens of a sequence after this step"};
 inline constexpr results::IntegerColumn kBytesWorkspace{"bytes_workspace", "bytes",
                                                         "scratch buffers after this step"};
 inline constexpr results::IntegerColumn kBytesMoved{"bytes_copied", "bytes",
-                                                    "moved by growth and slicing since the first step"};
+                                                    "bytes moved by growth and slicing since the first step"};
 
 inline const results::Table kGrowthSteps{
     "growth.csv",

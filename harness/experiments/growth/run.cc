@@ -1,4 +1,4 @@
-// The growth experiment: from an empty cache to a length, one token at a time, every step recorded.
+// The growth experiment: an empty cache grows to a length one token at a time; every step is recorded.
 #include <algorithm>
 #include <map>
 
@@ -18,9 +18,9 @@
 namespace kv::experiments {
 namespace {
 
-constexpr int64_t kLoadedTokens = 256;  // made ready at a time
+constexpr int64_t kLoadedTokens = 256;  // loaded at a time
 
-// Bytes held after each token, alike in every repetition.
+// Bytes held after each token, equal in every repetition.
 struct GrowthBytes {
   int64_t payload = 0, metadata = 0, slack = 0, workspace = 0, copied = 0;
 };
@@ -28,7 +28,7 @@ struct GrowthBytes {
 void plan_growth(measure::SweepPoint& point) {
   add_variants_and_aa_test(point);
   add_uncached(point);
-  // Growing holds the old and the new buffer, and a slice; what attention reads may be a copy.
+  // Growing holds the old and the new buffer, and a slice; attention may read a copy.
   fit_side_by_side(point, shared_bytes(point, kLoadedTokens), [&](const measure::PlannedCell& cell) {
     if (cell.uncached) return UncachedRows::bytes(point);
     return 3 * measure::held_bytes(point, cell.spec) + measure::copied_bytes(point, cell.spec);
@@ -38,7 +38,7 @@ void plan_growth(measure::SweepPoint& point) {
 // One iteration is a whole run from an empty cache.
 class GrowthTask : public measure::CellTask {
  public:
-  // Steps of `uncached` in place of the cell's cache, if there are any.
+  // Steps `uncached` instead of the cell's cache if it is not null.
   GrowthTask(measure::Cell& cell, UncachedRows* uncached, int batch, bool attend,
              const std::vector<GrowthBytes>& bytes, results::ResultsFolder& results)
       : CellTask(cell),
@@ -106,7 +106,7 @@ class GrowthGroup : public TimedGroup {
   using TimedGroup::TimedGroup;
 
  private:
-  // Without a cache, rows are a model's own.
+  // Without a cache, rows are the model's own.
   std::shared_ptr<const workload::Workload> workload_of(const measure::Cell& cell) override {
     return cell.uncached ? point().source->workload(LayerSpecs(parse_spec("contiguous")), point().seq_len)
                          : TimedGroup::workload_of(cell);
@@ -120,7 +120,7 @@ class GrowthGroup : public TimedGroup {
     const bool attend = point().experiment->settings[kAttendKey];
     for (int64_t t = 0; t < point().seq_len; ++t) {
       if (t % kLoadedTokens == 0) tokens.load(t, std::min(kLoadedTokens, point().seq_len - t));
-      // Unless every step attends, only the last one does, to be checked.
+      // Unless every step attends, only the last one does, for the check.
       cell.step(tokens, t, cell.ids, attend || t + 1 == point().seq_len);
       cell.account(std::vector<int64_t>(cell.ids.size(), t + 1));
       bytes.push_back({.payload = *cell.result[results::kBytesPayload],
@@ -176,7 +176,7 @@ constexpr const results::Table* kGrowthTables[] = {&kGrowthSteps};
 
 constinit const Experiment kGrowth{
     .info = {.name = "growth",
-             .help = "from an empty cache to a length, one token at a time, every step",
+             .help = "growth of an empty cache to a length, one token at a time",
              .keys = kGrowthKeys,
              .takes_latent_rows = true,
              .runs_uncached = true},

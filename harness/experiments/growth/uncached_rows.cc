@@ -8,7 +8,7 @@
 namespace kv::experiments {
 namespace {
 
-// The first `tokens` of [heads, from_tokens, width], side by side.
+// Packs the first `tokens` of [heads, from_tokens, width].
 void lay_out(const std::vector<float>& from, int64_t from_tokens, int64_t tokens, int64_t width,
              std::vector<float>& to) {
   const int64_t heads = std::ssize(from) / (from_tokens * width);
@@ -22,7 +22,7 @@ void lay_out(const std::vector<float>& from, int64_t from_tokens, int64_t tokens
 UncachedRows::UncachedRows(measure::Cell& cell, const measure::SweepPoint& point)
     : cell_(cell), tokens_(point.seq_len), sequences_(point.batch) {
   cell.ledger = std::make_unique<memory::Ledger>(point.cache_bytes);
-  // Appends to an empty sequence take just the rows that come.
+  // Appends to an empty sequence allocate exactly the new rows.
   cache_ = build_cache(parse_spec("concat"), measure::cache_shape(point, point.batch), *cell.ledger);
   cell.result[results::kKernel] = cache_->kernel();
   const workload::WorkloadShape& s = cell.workload->shape();
@@ -40,7 +40,7 @@ UncachedRows::UncachedRows(measure::Cell& cell, const measure::SweepPoint& point
 int64_t UncachedRows::bytes(const measure::SweepPoint& point) {
   const workload::WorkloadShape& s = point.source->shape();
   const auto tokens = static_cast<double>(point.seq_len);
-  // All inputs, those of one step, the outputs, and the rows of a layer of a sequence.
+  // All inputs, one step's inputs, the outputs, and the rows of a layer of a sequence.
   const double inputs = measure::value_count(point, s.q_heads + 2.0 * s.kv_heads, tokens),
                outputs = measure::value_count(point, s.q_heads, tokens),
                one = tokens * s.head_dim * (s.q_heads + 4.0 * s.kv_heads);

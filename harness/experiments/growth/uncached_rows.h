@@ -1,6 +1,6 @@
-// Growth without a cache: a step at T tokens is given K and V of all T again, as a model without a cache projects them
-// anew, and attends with all T queries, since every layer's output goes into the next layer's rows. Nothing is kept
-// between steps.
+// Growth without a cache. A step at T tokens gets K and V of all T again, as a model without a cache recomputes them,
+// and attends with all T queries, since every layer's output feeds the next layer's rows. Nothing is kept between
+// steps.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace kv::experiments {
 
 class UncachedRows {
  public:
-  // Reads the point's tokens of all sequences and layers, and lets `cell` have the ledger that their rows are counted
-  // in. Throws std::bad_alloc.
+  // Reads the point's tokens of all sequences and layers, and gives `cell` the ledger that counts their rows. Throws
+  // std::bad_alloc.
   UncachedRows(measure::Cell& cell, const measure::SweepPoint& point);
-  // What the inputs of the largest step take, and its rows.
+  // Bytes of the largest step's inputs and rows.
   static int64_t bytes(const measure::SweepPoint& point);
 
-  // append: rows come; attend: all queries of all tokens. Inputs are laid out outside of the times.
+  // append: new rows; attend: all queries of all tokens. Inputs are laid out outside the timed part.
   measure::StepTimes step(int64_t tokens, bool attend);
-  // Held for the last layer of the last step while it ran; none of it between steps.
+  // Bytes held for the last layer of the last step while it ran; none remain between steps.
   int64_t step_bytes() const { return step_bytes_; }
-  // Of the newest token's outputs, after a step of all tokens.
+  // Errors of the newest token's outputs, after a step of all tokens.
   verify::Errors errors();
 
  private:
   struct Rows {  // of all heads
     std::vector<float> q, k, v;
   };
-  // Of prompts_[at], the first `tokens`; valid until the next.
+  // The first `tokens` of prompts_[at]; valid until the next call.
   StepInput input(size_t at, int64_t tokens, SequenceId id);
 
   measure::Cell& cell_;
@@ -38,8 +38,8 @@ class UncachedRows {
   const int sequences_;
   std::unique_ptr<Cache> cache_;  // empty between steps
   std::vector<Rows> prompts_;     // [layers, sequences]
-  Rows step_;                     // of one of them, [heads, tokens, head_dim]
-  std::vector<float> out_;        // likewise
+  Rows step_;                     // of one prompt, [heads, tokens, head_dim]
+  std::vector<float> out_;        // [heads, tokens, head_dim]
   int64_t step_bytes_ = 0;
 };
 

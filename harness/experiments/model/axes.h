@@ -7,6 +7,6 @@ namespace kv::experiments {
 
 inline const config::Key<std::string> kContextKey{
     "context", config::SharedTable::kMeasure, "prefill", config::choice({"prefill", "synthetic"}),
-    "the model reads what precedes the timed steps, or synthetic rows stand for it"};
+    "context before the timed steps: read by the model, or synthetic rows"};
 
 }  // namespace kv::experiments

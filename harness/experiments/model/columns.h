@@ -1,4 +1,4 @@
-// The columns of a whole model's decode step: what it takes beside attention, and its own roofline.
+// The columns of a whole model's decode step: its parts beside attention, and its roofline.
 #pragma once
 
 #include <string>
@@ -9,34 +9,37 @@
 namespace kv::experiments {
 
 inline constexpr auto kWeights =
-    results::TextColumn{"weights", "",
-                        "file: the model's own; random: of its geometry alone, which take as long"}
+    results::TextColumn{
+        "weights", "",
+        "file: the model's own weights; random: weights of its geometry, which take the same time"}
         .one_of("file random");
 inline constexpr results::TextColumn kWeightsType{"weights_type", "",
-                                                  "of the matrices, as they are stored: f32, f16 or bf16"};
+                                                  "stored type of the weight matrices: f32, f16 or bf16"};
 inline constexpr auto kContext =
-    results::TextColumn{"context", "",
-                        "what precedes the timed steps: prefill, read by the model, or synthetic rows in the "
-                        "cache"}
+    results::TextColumn{
+        "context", "",
+        "tokens before the timed steps: prefill (read by the model) or synthetic rows in the cache"}
         .one_of("prefill synthetic");
-inline constexpr results::NumberColumn kTokensPerSCiLow{"tokens_per_s_ci_low", "tokens/s",
-                                                        "batch / step_ci_high_us"};
-inline constexpr results::NumberColumn kTokensPerSCiHigh{"tokens_per_s_ci_high", "tokens/s",
-                                                         "batch / step_ci_low_us"};
+inline constexpr results::NumberColumn kTokensPerSCiLow{
+    "tokens_per_s_ci_low", "tokens/s",
+    "lower end of the 95 % interval of tokens_per_s: batch / step_ci_high_us"};
+inline constexpr results::NumberColumn kTokensPerSCiHigh{
+    "tokens_per_s_ci_high", "tokens/s",
+    "upper end of the 95 % interval of tokens_per_s: batch / step_ci_low_us"};
 inline constexpr results::NumberColumn kWeightBytesPerToken{
     "weight_bytes_per_token", "bytes",
-    "of the matrices that a step multiplies with / batch; counted where they are multiplied"};
+    "bytes of the matrices that a step multiplies with / batch; counted at each product"};
 inline constexpr results::NumberColumn kCacheBytesPerToken{
     "cache_bytes_per_token", "bytes", "K, V, scales and zero points that a step's attention reads / batch"};
 inline constexpr results::IntegerColumn kProjectionMultiplyAdds{
     "projection_multiply_adds", "",
-    "of a step's products with weights; without a cache those of all tokens again"};
+    "multiply-adds of a step's products with weights; without a cache, of all tokens again"};
 inline constexpr results::NumberColumn kWeightsGbps{
     "weights_gbps", "GB/s",
     "measured read bandwidth of the weights: reading the same bytes in the same order, and "
     "nothing else"};
 inline constexpr results::NumberColumn kProjectionsGbps{"projections_gbps", "GB/s",
-                                                        "bytes of weights of a step / projections_p50_us"};
+                                                        "weight bytes of a step / projections_p50_us"};
 inline constexpr results::NumberColumn kProjectionsShare{"projections_share", "1",
                                                          "projections_gbps / weights_gbps"};
 inline constexpr results::NumberColumn kWeightsBoundUs{
@@ -46,12 +49,11 @@ inline constexpr results::NumberColumn kWeightsBoundUs{
 inline constexpr results::NumberColumn kStateBoundUs{
     "state_bound_us", "us", "roofline of the states: bytes_state, read once, at weights_gbps"};
 inline constexpr results::NumberColumn kStepBoundUs{
-    "step_bound_us", "us",
-    "roofline of a step: weights_bound_us + bound_us, that of attention, + state_bound_us"};
+    "step_bound_us", "us", "roofline of a step: weights_bound_us + bound_us (attention) + state_bound_us"};
 inline constexpr results::NumberColumn kStepBoundShare{"step_bound_share", "1",
                                                        "% of roofline: step_bound_us / step_p50_us"};
 inline constexpr results::NumberColumn kCacheShare{
-    "cache_share", "1", "the cache's part of a step: (append + view + attend)_p50_us / step_p50_us"};
+    "cache_share", "1", "the cache's share of a step: (append + view + attend)_p50_us / step_p50_us"};
 inline constexpr auto kModelColumns = results::column_list(
     kWeights, kWeightsType, kContext, measure::kProjectionsP50Us, measure::kStateP50Us, measure::kRestP50Us,
     kTokensPerSCiLow, kTokensPerSCiHigh, kWeightBytesPerToken, kCacheBytesPerToken, kProjectionMultiplyAdds,

@@ -9,12 +9,13 @@ namespace kv::experiments {
 namespace {
 
 std::string tokens_text(double tokens) {
-  // Two digits: more than the shares are known to.
+  // Two digits: the shares are not known better.
   const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(tokens)) - 1));
   return format("%.0f", std::round(tokens / unit) * unit);
 }
 
-// Of a variant's cells of one batch, at ascending contexts; empty where the cache takes less than half at all of them.
+// The crossing of a variant's cells of one batch, at ascending contexts; empty if the cache takes less than half at
+// all of them.
 std::string crossing(const Cells& cells) {
   const auto tokens = [](const results::Row* row) { return static_cast<double>(*(*row)[results::kSeqLen]); };
   const results::Row* before = nullptr;
@@ -44,7 +45,7 @@ std::string half_a_step(std::span<const results::Row* const> cells) {
     return *(*a)[results::kSeqLen] < *(*b)[results::kSeqLen];
   });
   std::string text;
-  const results::Row* most = nullptr;  // of those that stay below
+  const results::Row* most = nullptr;  // the largest share below a half
   int below = 0;
   for (const auto& [name, own] : grouped(timed, [](const results::Row& row) {
          return row[results::kVariant] + ", batch " + results::text_of(row[results::kBatch]);

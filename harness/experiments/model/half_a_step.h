@@ -1,4 +1,4 @@
-// Of a run of whole models: at which context the cache takes half of a step.
+// The context at which the cache takes half of a whole model's step.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kv::experiments {
 
-// One line, "" where no model was timed: "The cache takes half of a step: contiguous/f16, batch 1 from about 21000 tokens;
-// …". Between two measured contexts the share is taken as linear in the logarithm of the context.
+// One line, or empty if no model was timed: "The cache takes half of a step: contiguous/f16, batch 1 from about 21000
+// tokens; …". Between two measured contexts the share is interpolated linearly in the logarithm of the context.
 std::string half_a_step(std::span<const results::Row* const> cells);
 
 }  // namespace kv::experiments

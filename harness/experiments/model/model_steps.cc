@@ -18,7 +18,7 @@
 namespace kv::experiments {
 namespace {
 
-constexpr int64_t kPromptChunk = 512;  // tokens that a model reads at a time
+constexpr int64_t kPromptChunk = 512;  // read at a time
 
 class StepTask : public measure::CellTask {
  public:
@@ -84,10 +84,10 @@ class PromptTask : public measure::CellTask {
   int repetition_ = 0;
 };
 
-// A state holds as much whatever it was given: so many synthetic tokens fill it.
+// A state's size does not depend on its inputs; this many synthetic tokens fill it.
 constexpr int64_t kStateTokens = 16;
 
-// Synthetic tokens of a linear layer: keys of about length 1, decays of 0.9, steps of 1/2.
+// Synthetic tokens of a linear layer: keys of length about 1, decays of 0.9, steps of 1/2.
 class LinearTokens {
  public:
   LinearTokens(const LinearShape& s, int64_t n, uint64_t key)
@@ -128,7 +128,7 @@ int64_t context_tokens(const measure::SweepPoint& point) {
 
 int64_t uncached_bytes(const measure::SweepPoint& point) {
   const model::ModelConfig& m = point.source->model()->config();
-  // Of a layer: the residual and its norm, queries, keys and values twice, and the feed-forward's three.
+  // Floats of a layer: the residual and its norm; queries, keys and values twice; three of the feed-forward's.
   const double floats = 4.0 * m.dim + 3.0 * m.hidden_dim + 4.0 * (m.q_heads + m.kv_heads) * m.head_dim();
   const double activations = sizeof(float) * floats * point.batch * static_cast<double>(point.seq_len);
   return static_cast<int64_t>(std::min(activations, 1e18)) +
@@ -178,7 +178,7 @@ void ModelSteps::give_context(workload::ContextRows& rows) {
 }
 
 void ModelSteps::give_synthetic_context(workload::ContextRows& rows) {
-  // In few steps, since there are placements that copy all at each.
+  // Few large steps, since some placements copy everything at each.
   const int64_t context = context_tokens(point_);
   workload::prefill(*cell_.cache, rows, cell_.ids, 0, context, 0, std::max<int64_t>(1024, context / 8));
   const workload::WorkloadShape& shape = point_.source->shape();
@@ -196,7 +196,7 @@ void ModelSteps::give_synthetic_context(workload::ContextRows& rows) {
 }
 
 std::unique_ptr<model::Decoder> ModelSteps::new_decoder() const {
-  // Any position: how long a step takes does not depend on what a model was trained for.
+  // Any position will do: a step's time does not depend on the trained context.
   const model::Model& model = *point_.source->model();
   if (cell_.uncached) {
     return std::make_unique<model::UncachedModel>(model, *cell_.ledger, point_.batch, point_.seq_len,
@@ -205,8 +205,8 @@ std::unique_ptr<model::Decoder> ModelSteps::new_decoder() const {
   return std::make_unique<model::CachedModel>(model, *cell_.cache, point_.batch, model::Rotary::kBeyond);
 }
 
-// Sequence i reads the text from token i * seq_len on, from its start again where it ends; a model with random weights
-// reads random tokens.
+// Sequence i reads the text from token i * seq_len on and wraps around at its end; a model with random weights reads
+// random tokens.
 std::vector<int> ModelSteps::ids(int64_t first, int64_t n) const {
   const std::span<const int> text = point_.source->text();
   const auto vocabulary = static_cast<uint64_t>(point_.source->model()->config().vocab_size);
@@ -249,7 +249,7 @@ measure::StepTimes ModelSteps::step() {
 }
 
 verify::Errors ModelSteps::errors(const workload::ContextRows& rows) const {
-  // Without a cache: what one would hold of the rows that were computed.
+  // Without a cache: counts the bytes that one would hold of the computed rows.
   memory::Ledger ledger;
   std::unique_ptr<Cache> instead;
   SequenceId sequence = cell_.uncached ? 0 : cell_.ids.front();
@@ -297,7 +297,8 @@ void ModelSteps::account_uncached() const {
   row[results::kBytesDevicePeak] = ledger.device().peak_bytes;
   row[results::kRssPeakBytes] = memory::peak_rss_bytes();
   row[results::kHeldBytesPerToken] = static_cast<double>(held) / static_cast<double>(point_.batch * tokens());
-  // What attention of all tokens reads at least, each row once, and does: a token sees itself and those before it.
+  // The least that attention of all tokens reads, each row once, and multiplies: a token sees itself and earlier
+  // ones.
   const model::ModelConfig& m = point_.source->model()->config();
   cell_.read_bytes = 0;
   cell_.multiply_adds = {};

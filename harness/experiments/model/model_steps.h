@@ -1,4 +1,5 @@
-// A whole model that decodes with a cell's cache, or without any: its context, its steps, and the tasks that time them.
+// A whole model that decodes with a cell's cache or without any: its context, its steps, and the tasks that time
+// them.
 #pragma once
 
 #include <memory>
@@ -10,32 +11,32 @@
 
 namespace kv::experiments {
 
-// Tokens before the timed steps, of which there are `steps` a repetition. Sequences are not forked: a fork of 128K tokens
-// would be a copy of them, so the steps of a repetition go on where those of the last one ended, up to seq_len.
+// Tokens before the timed steps; each repetition has `steps`. Sequences are not forked, since a fork of 128K tokens
+// would copy them: each repetition's steps continue after the last one's, up to seq_len.
 int64_t context_tokens(const measure::SweepPoint& point);
 
 class ModelSteps {
  public:
-  // Gives the cell's cache its context and its first step, and records what sequence 0's cache is given in `rows`.
-  // Without a cache the context is read, and the rows are those that the first step computes again.
+  // Gives the cell's cache its context and its first step, and records the inputs of sequence 0's cache in `rows`.
+  // Without a cache the context is read, and the rows are those that the first step recomputes.
   ModelSteps(measure::Cell& cell, const measure::SweepPoint& point, workload::ContextRows& rows);
 
-  // The errors of the last step's outputs of sequence 0.
+  // Errors of the last step's outputs of sequence 0.
   verify::Errors errors(const workload::ContextRows& rows) const;
   // Decodes one token of each sequence.
   measure::StepTimes step();
-  // Reads the context once more, as new sequences that are gone then: seconds to the first token's logits.
+  // Reads the context again as new sequences, which are then dropped. Returns seconds to the first token's logits.
   double read_prompt() const;
 
-  // Fills the cell's byte columns, and throws std::logic_error if they do not agree with the closed form.
+  // Fills the cell's byte columns; throws std::logic_error if they disagree with the closed form.
   void account() const;
 
   int64_t tokens() const { return decoder_->tokens(); }
   int64_t weight_bytes() const { return weight_bytes_; }    // of a step
-  int64_t multiply_adds() const { return multiply_adds_; }  // of its projections
+  int64_t multiply_adds() const { return multiply_adds_; }  // of a step's projections
 
  private:
-  // One sequence 0's layer of the verified step.
+  // The outputs of one layer of sequence 0 in the verified step.
   struct Answer {
     int layer = 0;
     std::vector<float> q, out;
@@ -52,18 +53,18 @@ class ModelSteps {
   const measure::SweepPoint& point_;
   std::unique_ptr<model::Decoder> decoder_;
   std::vector<Answer> answers_;  // [layers that keep rows]
-  verify::StateCheck states_;    // of the others
+  verify::StateCheck states_;    // for all other layers
   int64_t weight_bytes_ = 0, multiply_adds_ = 0;
 };
 
-// Bytes that a cell without a cache needs at most: its ids, what all tokens of a step are multiplied with at a time, and
-// the rows that its first step is verified with.
+// Upper bound on the bytes of a cell without a cache: its ids, a step's activations, and the rows that verify its
+// first step.
 int64_t uncached_bytes(const measure::SweepPoint& point);
 
-// `steps` steps a repetition.
+// Runs `steps` steps a repetition.
 std::unique_ptr<measure::TimedTask> model_step_task(measure::Cell& cell, ModelSteps& model, int steps,
                                                     results::ResultsFolder& results);
-// The prompt, once a repetition; its times go to `seconds`.
+// Reads the prompt once a repetition; the times go to `seconds`.
 std::unique_ptr<measure::TimedTask> prompt_task(measure::Cell& cell, const ModelSteps& model,
                                                 std::vector<double>& prompt_us,
                                                 results::ResultsFolder& results);

@@ -1,6 +1,5 @@
-// The model experiment: decode steps of a whole model, with one cache swapped for another. Each step is split into
-// projections, append, view, attention and the rest, and compared with the time that reading its weights and its cache
-// takes at least.
+// The model experiment: decode steps of a whole model with different caches. Each step is split into projections,
+// append, view, attention and the rest, and compared with the least time to read its weights and its cache.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -46,7 +45,8 @@ void plan_model(measure::SweepPoint& point) {
   fit_side_by_side(point, shared_bytes(point, recorded), [&](const measure::PlannedCell& cell) {
     if (cell.uncached) return uncached_bytes(point);
     const int64_t held = measure::held_bytes(point, cell.spec);
-    // What grows is there twice while it is copied, a layer at a time; a prompt is read beside the sequences that are timed.
+    // A growing cache is held twice while it is copied, a layer at a time; a prompt is read beside the timed
+    // sequences.
     return held * (reads_prompt(point) ? 2 : 1) + 2 * held / point.source->shape().row_layers() +
            measure::copied_bytes(point, cell.spec);
   });
@@ -57,7 +57,7 @@ std::string type_of(const model::ModelWeights& weights) {
   return kNames[static_cast<int>(weights.layers.front().up.type())];
 }
 
-// What is timed of a cell beside its steps.
+// Timed tasks of a cell beside its steps.
 struct Timed {
   std::shared_ptr<workload::ContextRows> rows;
   std::optional<ModelSteps> model;
@@ -93,7 +93,7 @@ class ModelGroup : public TimedGroup {
     cell.workload.reset();
     timed.rows.reset();
   }
-  void make_ready(measure::Cell&) override {}  // its sequences go on
+  void make_ready(measure::Cell&) override {}  // its sequences continue
 
   void add_tasks(measure::Cell& cell, Tasks& tasks) override {
     Timed& timed = timed_[&cell];
@@ -126,7 +126,7 @@ class ModelGroup : public TimedGroup {
     row[kWeightsType] = type_of(point().source->model()->weights());
     row[kContext] = cell.uncached ? "prefill" : point().experiment->settings[kContextKey];
     row[measure::kTokensPerS] = batch / *row[measure::kStepP50Us] * 1e6;
-    if (row[measure::kStepCiLowUs] && row[measure::kStepCiHighUs]) {  // few repetitions have no interval
+    if (row[measure::kStepCiLowUs] && row[measure::kStepCiHighUs]) {  // too few repetitions have no interval
       row[kTokensPerSCiLow] = batch / *row[measure::kStepCiHighUs] * 1e6;
       row[kTokensPerSCiHigh] = batch / *row[measure::kStepCiLowUs] * 1e6;
     }
@@ -198,7 +198,7 @@ const TableColumn kModelTable[] = {
 
 constinit const Experiment kModel{
     .info = {.name = "model",
-             .help = "decode of a whole model: tokens a second, and what a step's time goes to",
+             .help = "decode of a whole model: tokens a second, and a step's time by part",
              .keys = kModelKeys,
              .needs_model = true,
              .runs_random_weights = true,

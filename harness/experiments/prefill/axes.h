@@ -8,6 +8,6 @@ namespace kv::experiments {
 inline const config::Key<std::vector<int64_t>> kChunkKey{
     "chunk", config::SharedTable::kSweep, {512}, config::token_list(), "tokens of a chunk"};
 inline const config::Key<bool> kUnmaskedKey{"unmasked", config::SharedTable::kMeasure, false, config::flag(),
-                                            "also without a causal mask"};
+                                            "true: also measures without a causal mask"};
 
 }  // namespace kv::experiments

@@ -20,7 +20,7 @@ std::vector<float> last_rows(const std::vector<float>& from, int64_t n, int64_t 
   }
 }
 
-// Of token t of a chunk, which sees `rows` rows.
+// Error of token t of a chunk, which sees `rows` rows.
 double token_error(const Prompt::Chunk& chunk, int64_t t, int64_t rows, int head, size_t head_dim,
                    std::span<const float> k, std::span<const float> v) {
   const size_t at = static_cast<size_t>(head * chunk.n + t) * head_dim;
@@ -55,7 +55,7 @@ void PromptCheck::add(size_t chunk) {
   const auto d = static_cast<size_t>(shape().head_dim);
   std::vector<float> k, v;
   for (int layer = 0; layer < shape().layers; ++layer) {
-    // Where rows were dropped, most of what these queries saw is gone.
+    // A retention that dropped rows has lost most of the rows that these queries saw.
     if (stored_ && !retention_of(cell_.cache->spec(layer)).keeps_all) continue;
     const Prompt::Chunk& c = prompts_[static_cast<size_t>(layer)].chunks[chunk];
     for (const int head : {0, shape().q_heads - 1}) {

@@ -1,4 +1,4 @@
-// What the prefill experiment feeds a cache, and how its outputs are compared with FP64.
+// The prompts of the prefill experiment, and the comparison of outputs with FP64.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kv::experiments {
 
-// A prompt as the steps of an arm are given it: of one sequence's layer.
+// A prompt of one sequence's layer, cut for the steps of an arm.
 struct Prompt {
   struct Chunk {
     int64_t first, n;
@@ -20,23 +20,23 @@ struct Prompt {
   std::vector<Chunk> chunks;
   std::vector<float> k, v;  // [kv_heads, tokens, head_dim]
 
-  // Its first `tokens` tokens, `chunk` at a time.
+  // Takes the first `tokens` tokens, `chunk` at a time.
   Prompt(const workload::Workload& workload, int sequence, int layer, int64_t tokens, int64_t chunk);
 };
 
-// Compares outputs of a prompt with FP64 over the rows that they attended to: the first, the middle and the last token
-// of every chunk of the first sequence, and the last token of all sequences with all the causes of its error.
+// Compares a prompt's outputs with FP64 over the rows that they attended to: the first, middle and last token of
+// every chunk of the first sequence, and the last token of all sequences, whose error is split by cause.
 class PromptCheck {
  public:
-  // `prompts` [sequences, layers]. `stored`: they attend to the rows as stored in the cell's cache, else to their own;
-  // those have no causes to tell. `causal`: a token sees those before it, else all of the prompt.
+  // `prompts`: [sequences, layers]. `stored`: outputs attend to the rows stored in the cell's cache; else to the
+  // prompt's own, whose error has no split. `causal`: a token sees itself and earlier ones; else the whole prompt.
   PromptCheck(const measure::Cell& cell, std::span<const Prompt> prompts, bool stored, bool causal = true)
       : cell_(cell), prompts_(prompts), stored_(stored), causal_(causal) {}
 
-  // Once all layers of the first sequence have taken this chunk, and none the next: a codec may encode rows later that
-  // these queries saw raw.
+  // Call when all layers of the first sequence have taken this chunk and none the next: a codec may later encode rows
+  // that these queries saw raw.
   void add(size_t chunk);
-  // Once all have taken all.
+  // Call when every sequence has taken the whole prompt.
   verify::Errors finish() const;
 
  private:

@@ -1,14 +1,14 @@
 // The prefill experiment: a whole prompt into an empty cache, five ways.
 //
-//   materialised          the scores of all tokens against all, in memory at once: O(S^2) workspace
-//   materialised_chunked  the prompt in chunks of C tokens, the scores of one chunk in memory: O(C S)
-//   materialised_unmasked the first without a causal mask: every token sees the whole prompt, as in encoders and prefix
-//                         models; only where `unmasked` asks for it
+//   materialised          scores of all tokens against all in memory at once: O(S^2) workspace
+//   materialised_chunked  chunks of C tokens, scores of one chunk in memory: O(C S)
+//   materialised_unmasked materialised without a causal mask: every token sees the whole prompt, as in encoders and
+//                         prefix models; only if `unmasked` asks for it
 //   chunked               the cache's own attention, C tokens a step: O(1)
-//   tiled                 the same, the whole prompt in one step: its scores never leave a tile
+//   tiled                 the same with the whole prompt in one step: scores never leave a tile
 //
-// All store the prompt in the variant's cache; the first two attend to the prompt's own rows, as frameworks do,
-// and the others to the rows as stored. Times are of storing and attending together.
+// All store the prompt in the variant's cache. Materialised arms attend to the prompt's own rows, as frameworks do;
+// the others to the rows as stored. Times cover storing and attending together.
 #include <algorithm>
 #include <functional>
 
@@ -33,15 +33,15 @@ namespace {
 
 struct Arm {
   const char* name;
-  bool by_cache;      // attends with the cache's own attention to the rows as stored
-  int64_t step;       // tokens a step; without the cache, their scores are in memory at once
+  bool by_cache;      // by the cache's own attention, to the rows as stored
+  int64_t step;       // tokens a step; without the cache, scores in memory at once
   bool whole = true;  // the prompt is one step
   bool causal = true;
 };
 
 constexpr const char* kMaterialised = "materialised";
 
-// A chunk that is no shorter than the prompt would be an arm of the whole prompt again.
+// A chunk as long as the prompt would repeat the arm of the whole prompt.
 std::vector<Arm> arms(const measure::SweepPoint& point) {
   std::vector<Arm> arms{{kMaterialised, false, point.seq_len}};
   if (point.experiment->settings[kUnmaskedKey])
@@ -59,8 +59,8 @@ std::string suffix(const Arm& arm) {
   return std::string(arm.name) + (arm.whole ? "" : " c" + std::to_string(arm.step));
 }
 
-// The cache, the prompt with its outputs, and the scores. In floating point first: the closed form, in whole
-// numbers, could overflow.
+// Bytes of the cache, the prompt with its outputs, and the scores. Floating point comes first, since the closed form
+// in integers could overflow.
 int64_t needed_bytes(const measure::SweepPoint& point, const LayerSpecs& spec, const Arm& arm) {
   const workload::WorkloadShape& s = point.source->shape();
   const double prompt = sizeof(float) * measure::value_count(point, 2.0 * s.q_heads + 4.0 * s.kv_heads,
@@ -79,16 +79,16 @@ measure::PlannedCell& add_arm(measure::SweepPoint& point, const LayerSpecs& spec
   if (cell.is_measured() && !arms(point)[arm].by_cache &&
       spec.any([](const Spec& s) { return retention_of(s).scores; })) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "what it keeps depends on its own attention, which only the chunked and the tiled arm run";
+    cell.reason = "its eviction depends on its own attention, which only the chunked and tiled arms run";
   }
   if (cell.is_measured() && !arms(point)[arm].by_cache && point.context->gpu()) {
     cell.status = results::Status::kUnsupported;
-    cell.reason = "its scores are computed by the CPU; with --device cuda only chunked and tiled run";
+    cell.reason = "the CPU computes its scores; with --device cuda only chunked and tiled run";
   }
   return cell;
 }
 
-// The variants' arms in their order, the A/A test next to what it is a copy of.
+// The variants' arms in order, the A/A test next to its original.
 void plan_prefill(measure::SweepPoint& point) {
   for (const LayerSpecs& spec : point.experiment->axes.variants) {
     const std::vector<Arm> all = arms(point);
@@ -218,7 +218,7 @@ class PrefillCell {
   std::vector<Prompt> prompts_;  // [sequences, layers]
 };
 
-// A prompt into a new cache, several times a repetition where it is short.
+// A prompt into a new cache; a short prompt repeats within a repetition.
 class PrefillTask : public measure::CellTask {
  public:
   PrefillTask(PrefillCell& prefill, results::ResultsFolder& results)
@@ -261,7 +261,7 @@ class PrefillTask : public measure::CellTask {
 
 using PrefillCells = std::vector<std::unique_ptr<PrefillCell>>;
 
-// False if it was stopped.
+// Returns false if stopped.
 bool time_prefill(const measure::SweepPoint& point, const measure::RunControl& control,
                   results::ResultsFolder& results, const PrefillCells& cells) {
   std::vector<std::unique_ptr<measure::TimedTask>> tasks;
@@ -284,7 +284,7 @@ std::vector<results::Row> run_prefill(const measure::SweepPoint& point, const me
   std::vector<measure::Comparison> comparisons;
   PrefillCell* baseline = nullptr;
   for (const auto& c : cells) {
-    // Every variant's arms are compared with its own materialised one, its first.
+    // Each variant's arms are compared with its own materialised arm, its first.
     if (!baseline || !(c->cell().spec == baseline->cell().spec)) baseline = c.get();
     c->summarise();
     comparisons.push_back({&c->cell(), &baseline->cell(), kMaterialised});

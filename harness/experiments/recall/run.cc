@@ -23,7 +23,7 @@ std::string recall_suffix(const measure::SweepPoint& point) {
 void check_recall(const measure::SweepPoint& point) {
   if (*point.axes[kPassageTokens] <= Recall::kCue) {
     throw std::invalid_argument(where(point) + "passage must be more than the " +
-                                std::to_string(Recall::kCue) + " tokens that tell a copy, not " +
+                                std::to_string(Recall::kCue) + " tokens that identify a copy, not " +
                                 std::to_string(*point.axes[kPassageTokens]));
   }
   if (*point.axes[kDistance] < *point.axes[kPassageTokens]) {
@@ -40,7 +40,7 @@ void plan_recall(measure::SweepPoint& point) {
   fit_readings(point);
 }
 
-// Every sequence of its own, from the seed alone; ids below 3 are the tokenizer's marks.
+// Draws every sequence independently from the seed; ids below 3 are the tokenizer's marks.
 std::vector<int> random_ids(const measure::SweepPoint& point, int64_t count) {
   constexpr uint64_t kStream = 0x7265'63616c6c;  // "recall"
   constexpr int kMarks = 3;
@@ -69,7 +69,7 @@ std::vector<results::Row> run_recall(const measure::SweepPoint& point, const mea
   return run_reading(point, control, recall_passages(point), nullptr);
 }
 
-// The length follows from what is repeated where.
+// Derives the length from passage and distance.
 bool place_recall(measure::SweepPoint& point) {
   point.seq_len = Recall{*point.axes[kDistance], *point.axes[kPassageTokens]}.length();
   return true;
@@ -98,7 +98,7 @@ constexpr auto kRecallGroups = joined(kOfCells, kOwnOfRecall, kOfModelRuns, kOfR
 
 constinit const Experiment kRecall{
     .info = {.name = "recall",
-             .help = "a passage comes again at a distance: the loss on its second copy",
+             .help = "a passage repeats at a distance: loss on its second copy",
              .axes = kRecallAxes,
              .keys = kRecallKeys,
              .needs_model = true},

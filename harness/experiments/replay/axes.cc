@@ -42,7 +42,7 @@ LimitConfig read_limit(Section& section, const std::string& key, const LimitConf
 }  // namespace
 
 const config::Axis<std::string> kTraceAxis{
-    kTraceFile, "trace", kOwn, {""}, config::text_list(), "files of requests; none: drawn lengths"};
+    kTraceFile, "trace", kOwn, {""}, config::text_list(), "files of requests; none: requests are drawn"};
 const config::Axis<std::string> kArrivalsAxis{
     kArrivals, "arrivals",          kOwn,
     {""},      config::text_list(), "\"poisson(2)\", \"gamma(2,1.5)\"; none: the trace's own"};
@@ -51,10 +51,10 @@ const config::Axis<std::string> kMemoryAxis{kMachine,
                                             kOwn,
                                             {},
                                             config::text_list(check_bytes),
-                                            "bytes of the machine",
+                                            "memory of the machine",
                                             "memory = [\"24GB\"], the machine's"};
 const config::Axis<int64_t> kReplayStepTokensAxis{
-    kStepTokens, "step_tokens", kOwn, {2048}, config::token_list(), "tokens of a step at most"};
+    kStepTokens, "step_tokens", kOwn, {2048}, config::token_list(), "largest number of tokens in a step"};
 
 const config::Key<std::string> kPromptLengthsKey{
     "prompt", kOwn, "zipf(64,8192)", config::text(config::check_lengths), "tokens of drawn prompts"};
@@ -64,29 +64,29 @@ const config::Key<std::string> kPreemptKey{
     "preempt", kOwn, "recompute", config::choice({"recompute", "swap"}),
     "a preempted sequence's rows are computed again, or moved over a link"};
 const config::Key<int64_t> kPrefixKey{"prefix", kOwn, 0, config::tokens(0, config::kMaxTokens),
-                                      "tokens with which all drawn prompts begin, before their own"};
+                                      "common first tokens of all drawn prompts, before `prompt`"};
 const config::Key<int64_t> kRequestsKey{"requests", kOwn, 0, config::count(1, 1000000000),
                                         "requests served; 0: the trace's, or 2000 drawn ones"};
 const config::Key<int64_t> kWeightsKey{"weights", kOwn, 0,
                                        [](Section& section, const std::string& key, const int64_t& fallback) {
                                          return section.bytes(key, fallback, 1, INT64_MAX);
                                        },
-                                       "bytes of the weights; 0: as the model's file has it"};
+                                       "bytes of the weights; 0: from the model's file"};
 const config::Key<int64_t> kMaxRunningKey{"max_running", kOwn, 256, config::count(1, 65536),
                                           "sequences that run at once at most"};
 const config::Key<int64_t> kShareKey{"share", kOwn, 0, config::tokens(0, config::kMaxTokens),
-                                     "tokens of a unit in which prefixes are shared; 0: they are not"};
+                                     "tokens of a shared block of prefixes; 0: nothing is shared"};
 const config::Key<double> kWatermarkKey{"watermark", kOwn, 0.01, config::number(0.0, 1.0),
                                         "share of the pool's blocks that admission leaves free"};
 const config::Key<std::vector<int64_t>> kPrefixBlocksKey{
     "prefix_blocks", kOwn, {}, config::token_list(), "blocks of hit-rate curves; none: the trace's own"};
-const config::Key<ClockConfig> kClockKey{"device", kOwn, {}, read_clock, "where a step's time comes from"};
+const config::Key<ClockConfig> kClockKey{"device", kOwn, {}, read_clock, "source of a step's time"};
 const config::Key<LimitConfig> kLimitKey{"limit", kOwn, {}, read_limit, "limits of a good request"};
 
 void check_replay_keys(const Section& own, const config::ExperimentConfig& sweep) {
   const config::Settings& r = sweep.settings;
   const bool drawn = r[kTraceAxis].front().empty(), has_prefix = r[kPrefixKey] > 0;
-  if (has_prefix && !drawn) own.fail("prefix", "is of drawn requests; those of a trace begin as it says");
+  if (has_prefix && !drawn) own.fail("prefix", "applies to drawn requests only, not to a trace");
   if (r[kShareKey] > 0 && drawn && !has_prefix)
     own.fail("share", "needs a trace with ids of blocks, or drawn requests with a prefix in common");
   if (r[kPreemptKey] == "swap" && r[kClockKey].link_gbps == 0.0)

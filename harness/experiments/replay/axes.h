@@ -1,4 +1,4 @@
-// The axes and keys of replay: requests, the machine that serves them, and what is swept. None is shared.
+// The axes and keys of replay: requests, the machine that serves them, and the swept values. None is shared.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@
 namespace kv::experiments {
 
 // The requests' file, empty for drawn ones. A row has its name as `workload`.
-inline constexpr results::TextColumn kTraceFile{"trace", "", "the requests' file"};
+inline constexpr results::TextColumn kTraceFile{"trace", "", "file of the requests"};
 
 extern const config::Axis<std::string> kTraceAxis, kArrivalsAxis, kMemoryAxis;
 extern const config::Axis<int64_t> kReplayStepTokensAxis;
 
-// A step's time: the cells of a results folder, and a machine as it is stated, each rate 0 where it is not.
+// The source of a step's time: the cells of a results folder, and the rates of a stated machine, 0 if not stated.
 struct ClockConfig {
   std::string measured;
   double read_gbps = 0.0, flops = 0.0, link_gbps = 0.0;
 };
-// A request within both is goodput.
+// A request within both limits is goodput.
 struct LimitConfig {
   double ttft_s = 10.0, tpot_ms = 100.0;
 };

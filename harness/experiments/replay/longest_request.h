@@ -1,4 +1,5 @@
-// The replay experiment: requests of a trace, or drawn ones, through each variant's own allocators on a simulated clock.
+// The replay experiment: requests from a trace, or drawn ones, pass through each variant's own allocators on a
+// simulated clock.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace kv::experiments {
 
-// The longest request that a replay of this config takes, tokens: the model's trained context, or 128K.
+// The longest request, in tokens, of a replay of this config: the model's trained context, or 128K.
 int64_t longest_request(const config::Config& config);
 
 }  // namespace kv::experiments

@@ -27,7 +27,7 @@ namespace kv::experiments {
 namespace {
 
 constexpr int64_t kDrawnRequests = 2000;
-constexpr int64_t kIdTokens = 16;  // of drawn requests with a prefix, where nothing is shared
+constexpr int64_t kIdTokens = 16;  // of drawn requests with a prefix, if nothing is shared
 
 const config::Settings& settings(const measure::SweepPoint& point) { return point.experiment->settings; }
 
@@ -54,7 +54,7 @@ bool has_first_arrivals(const measure::SweepPoint& point) {
   return first.empty() || point.axes[kArrivals] == first;
 }
 
-// Requests come from a trace, or are drawn where there is none.
+// Takes requests from a trace, or draws them without one.
 bool place_requests(measure::SweepPoint& point) {
   const bool drawn = point.axes[kTraceFile].empty();
   if (point.axes[kArrivals].empty()) point.axes[kArrivals] = drawn ? "poisson(1)" : "trace";
@@ -66,7 +66,7 @@ bool place_requests(measure::SweepPoint& point) {
   return true;
 }
 
-// Of the folder that a run has made; none where no such is given.
+// The cells of the clock's results folder; empty without one.
 std::vector<results::Row> clock_cells(const measure::SweepPoint& point) {
   const std::string& folder = settings(point)[kClockKey].measured;
   if (folder.empty()) return {};
@@ -93,7 +93,7 @@ planner::StepTime clock_of(const measure::SweepPoint& point, const std::vector<r
           std::move(steps)};
 }
 
-// What opens the point's requests, each time from the first.
+// Opens the point's requests, each time from the first.
 planner::OpenRequests requests_of(const measure::SweepPoint& point) {
   const config::Settings& r = settings(point);
   const planner::Arrivals arrivals = arrivals_of(point);
@@ -127,7 +127,7 @@ void check_replay(const measure::SweepPoint& point) {
     refuse_config(point, "memory " + point.axes[kMachine] + " has no room for caches: the weights take " +
                              io::human_bytes(weights_bytes(point)));
   if (point.axes[kTraceFile].empty() && point.axes[kArrivals] == "trace")
-    refuse_config(point, "arrivals \"trace\" are those of a trace, and none is given");
+    refuse_config(point, "arrivals \"trace\" needs a trace");
   try {
     clock_cells(point);
     planner::RequestSource source = requests_of(point)();
@@ -159,7 +159,7 @@ void plan_replay(measure::SweepPoint& point) {
         .key = point.key(spec), .spec = spec, .variant = spec.print(), .series = axes.series[i]};
     try {
       cell.reason = planner::RowAllocator::unsupported(point.config->served, spec, room_of(point, 1));
-    } catch (const std::invalid_argument& e) {  // layers that there are not
+    } catch (const std::invalid_argument& e) {  // layers that do not exist
       refuse_config(point, std::string("variants have a mistake: ") + e.what());
     }
     try {
@@ -215,7 +215,7 @@ class ReplayRun {
         facts_(planner::read_facts(open_, settings(point)[kPrefixBlocksKey])),
         timed_(clock_cells(point)),
         progress_(control, static_cast<double>(point.cells.size()) * static_cast<double>(facts_.requests)) {
-    // The curve does not depend on the machine.
+    // The hit-rate curve does not depend on the machine.
     const config::Settings& r = settings(point);
     if (!facts_.hits.empty() && point.axes[kMachine] == r[kMemoryAxis].front() &&
         *point.axes[kStepTokens] == r[kReplayStepTokensAxis].front() && has_first_arrivals(point))
@@ -227,7 +227,7 @@ class ReplayRun {
     planner::RowAllocator rows(point_.config->served, spec, room_of(point_, facts_.typical));
     const config::Settings& r = settings(point_);
     const planner::StepTime clock = clock_of(point_, timed_, row);
-    // Of a cache that cannot share, every request has rows of its own.
+    // A cache that cannot share keeps each request's rows separately.
     const int64_t share =
         !facts_.hits.empty() && rows.refuses_sharing(r[kShareKey]).empty() ? r[kShareKey] : 0;
     planner::RequestSource source = open_();
@@ -245,7 +245,7 @@ class ReplayRun {
                                                  .limit_tpot_s = r[kLimitKey].tpot_ms / 1e3});
     if (control_.stop()) return;
     if (result.refused == result.requests)
-      return results::fail(row, results::Status::kOutOfMemory, "no request has room, even alone");
+      return results::fail(row, results::Status::kOutOfMemory, "no request fits, even alone");
     row[results::kStatus] = results::Status::kOk;
     set_counts(row, result, rows);
     set_times(row, result);
@@ -278,7 +278,7 @@ class ReplayRun {
   results::ResultsFolder& results_;
   const planner::OpenRequests open_;
   const planner::TraceFacts facts_;
-  const std::vector<results::Row> timed_;  // that the clock follows
+  const std::vector<results::Row> timed_;  // the clock's cells
   measure::PointProgress progress_;
   std::vector<results::Row> curve_;
 };
@@ -293,7 +293,7 @@ std::vector<results::Row> run_replay(const measure::SweepPoint& point, const mea
     try {
       run.serve(row, cell.spec);
     } catch (const std::invalid_argument&) {
-      throw;  // of the trace
+      throw;  // the trace's
     } catch (const results::WriteError&) {
       throw;
     } catch (const std::bad_alloc&) {
@@ -338,7 +338,7 @@ const TableColumn kReplayTable[] = {
 constinit const Experiment kReplay{
     .info = {.name = "replay",
              .help =
-                 "requests of a trace, or drawn ones, through the caches' allocators on a simulated clock",
+                 "a trace's or drawn requests through the caches' allocators on a simulated clock",
              .axes = kReplayAxes,
              .keys = kReplayKeys,
              .check = check_replay_keys,

@@ -10,9 +10,9 @@ inline const config::Key<std::vector<int64_t>> kRecomputeKey{
     config::SharedTable::kMeasure,
     {},
     config::token_list(),
-    "windows that are read again for every `stride` tokens"};
+    "lengths of windows that are recomputed for every `stride` tokens"};
 inline const config::Key<int64_t> kStrideKey{"stride", config::SharedTable::kMeasure, 32,
                                              config::tokens(1, config::kMaxTokens),
-                                             "tokens between two such readings"};
+                                             "tokens between two recomputations of a window"};
 
 }  // namespace kv::experiments

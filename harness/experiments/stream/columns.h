@@ -8,7 +8,7 @@
 namespace kv::experiments {
 
 inline constexpr results::IntegerColumn kTrainedTokens{"trained_tokens", "tokens",
-                                                       "stream: the context that the model was trained for"};
+                                                       "stream: context that the model was trained for"};
 inline constexpr auto kStreamColumns = results::column_list(kTrainedTokens);
 
 }  // namespace kv::experiments

@@ -21,10 +21,10 @@
 namespace kv::experiments {
 namespace {
 
-// Of what was read in chunks, so many tokens are read again, one by one: enough for windows to be used up.
+// Tokens read in chunks that are read again one by one: enough to fill windows.
 constexpr int64_t kProvenTokens = 1024;
 
-// Points of the chart, of whole stretches.
+// Points of the chart; each covers whole stretches.
 constexpr int64_t kBuckets = 20;
 
 int64_t bucket_tokens(int64_t length) {
@@ -36,7 +36,7 @@ double loss_of(std::span<const float> logits, int came) {
   return -measure::distribution_of(logits).log_p[static_cast<size_t>(came)];
 }
 
-// A recomputation keeps what this cache keeps.
+// This cache keeps the same tokens as a recomputation.
 Spec window_spec(int64_t window) {
   return parse_spec("contiguous/ring(window=" + std::to_string(window) + ")");
 }
@@ -51,7 +51,7 @@ std::string recompute_suffix(const measure::SweepPoint& point) {
 
 struct StreamCell {
   std::unique_ptr<measure::Cell> cell;
-  int64_t recomputed = 0;                             // the window, in tokens; 0: read with a cache
+  int64_t recomputed = 0;                             // recomputed window, tokens; 0: read with a cache
   std::vector<measure::Prediction> predictions = {};  // [batch, seq_len]: losses, and their changes
 };
 
@@ -64,7 +64,7 @@ class StreamRun {
         passages_(text_windows(point, point.seq_len)),
         progress_(control, static_cast<double>(cells) * point.batch * static_cast<double>(point.seq_len)) {}
 
-  // False if it was stopped. Every cell runs on one thread.
+  // Returns false if stopped. Every cell runs on one thread.
   bool run(std::vector<StreamCell>& cells) {
     std::vector<std::exception_ptr> thrown(cells.size());
 #pragma omp parallel for schedule(dynamic, 1)
@@ -133,7 +133,7 @@ class StreamRun {
 
   int64_t proven_tokens() const { return std::min(kProvenTokens, passages_.length); }
 
-  // The largest of a loss, over the first tokens again, one by one.
+  // Largest difference of a loss when the first tokens are read again one by one.
   double difference_from_decode(const StreamCell& c) const {
     const int64_t length = proven_tokens();
     memory::Ledger ledger(point_.cache_bytes, point_.context->gpu());
@@ -183,7 +183,7 @@ class StreamRun {
   measure::PointProgress progress_;
 };
 
-// What losses are compared with: the first window that is recomputed, or else the first variant.
+// The baseline of losses: the first recomputed window, or else the first variant.
 const StreamCell* baseline_of(const std::vector<StreamCell>& cells) {
   const auto found =
       std::find_if(cells.begin(), cells.end(), [](const StreamCell& c) { return c.recomputed > 0; });
@@ -250,10 +250,10 @@ void check_stream(const measure::SweepPoint& point) {
   }
 }
 
-// A cell a variant, then one a window that is recomputed: its arm counts those from 1.
+// Plans a cell a variant, then one a recomputed window, whose arm counts from 1.
 void plan_stream(measure::SweepPoint& point) {
   add_variants(point);
-  // As many caches are alive as there are threads; growing holds the old and the new buffer.
+  // One cache a thread is alive; growing holds the old and the new buffer.
   fit_alone(point, [&](const measure::PlannedCell& cell) {
     return 2 * point.threads * measure::held_bytes(point, cell.spec);
   });
@@ -320,18 +320,17 @@ constexpr const results::Table* kStreamTables[] = {&measure::kPositions};
 const TableColumn kStreamTable[] = {kTokenBytesText, kPerplexityText, kLossChangeText, kRateText,
                                     kVerdictText};
 
-constinit const Experiment kStream{
-    .info = {.name = "stream",
-             .help = "a model reads on, far past its trained context: perplexity by position",
-             .keys = kStreamKeys,
-             .needs_model = true},
-    .beyond_trained_context = true,
-    .check = check_stream,
-    .columns = kStreamGroups,
-    .tables = kStreamTables,
-    .table = kStreamTable,
-    .error = &kLossError,
-    .plan = plan_stream,
-    .run = run_stream};
+constinit const Experiment kStream{.info = {.name = "stream",
+                                            .help = "perplexity by position, far past the trained context",
+                                            .keys = kStreamKeys,
+                                            .needs_model = true},
+                                   .beyond_trained_context = true,
+                                   .check = check_stream,
+                                   .columns = kStreamGroups,
+                                   .tables = kStreamTables,
+                                   .table = kStreamTable,
+                                   .error = &kLossError,
+                                   .plan = plan_stream,
+                                   .run = run_stream};
 
 }  // namespace kv::experiments

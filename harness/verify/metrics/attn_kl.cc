@@ -1,8 +1,7 @@
-// Kullback-Leibler divergence of attention distributions, KL(want || got) in nats. A NaN anywhere makes it
-// NaN.
+// Kullback-Leibler divergence of attention distributions, KL(want || got) in nats. A NaN anywhere makes it NaN.
 //
-// A zero of `want` adds nothing; a zero of `got` under a positive `want` makes it infinite, as it should be
-// for a token that was needed and evicted.
+// A zero of `want` adds nothing. A zero of `got` under a positive `want` makes it infinite: a needed token was
+// evicted.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// How much of FP64's attention over all tokens lies on those that the cache's attention read. A NaN anywhere makes
-// it NaN.
+// The share of FP64's attention over all tokens that lies on the tokens read by the cache's attention. A NaN anywhere
+// makes it NaN.
 #include "harness/verify/metrics/list.h"
 
 namespace kv::verify::metric {
@@ -15,10 +15,9 @@ double compute_attn_mass(std::span<const double> got, std::span<const double> wa
 }  // namespace
 
 const Metric attn_mass{
-    .column =
-        {"err_attn_mass", "1",
-         "share of FP64's attention over all tokens that lies on those that were read, mean over heads; 1 is "
-         "best"},
+    .column = {"err_attn_mass", "1",
+               "share of FP64's attention over all tokens that lies on the tokens read, mean over heads; 1 "
+               "is best"},
     .better = "higher",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,

@@ -1,5 +1,5 @@
-// Recall of the true top k: of the k tokens that FP64's attention over all tokens weighs most, how many are among the k
-// that were read. A NaN among FP64's makes it NaN.
+// Recall of the true top k: the share of the k tokens with FP64's largest attention weights that are among the k
+// tokens read. A NaN among FP64's weights makes it NaN.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@ double compute_attn_recall(std::span<const double> got, std::span<const double> 
   std::iota(order.begin(), order.end(), size_t{0});
   const auto read = std::count_if(order.begin(), order.end(), is_read);
   if (read == 0) return 0;
-  // Of equal weights those that were read come first: either is a true top k.
+  // Equal weights rank read tokens first: either is a true top k.
   std::nth_element(order.begin(), order.begin() + (read - 1), order.end(), [&](size_t a, size_t b) {
     if (got[a] != got[b]) return got[a] > got[b];
     return is_read(a) && !is_read(b);
@@ -32,10 +32,9 @@ double compute_attn_recall(std::span<const double> got, std::span<const double> 
 }  // namespace
 
 const Metric attn_recall{
-    .column =
-        {"err_attn_recall", "1",
-         "of the k tokens with the most FP64 attention, the share among the k that were read, mean over "
-         "heads; 1 is best"},
+    .column = {"err_attn_recall", "1",
+               "share of the k tokens with the most FP64 attention that are among the k tokens read, mean "
+               "over heads; 1 is best"},
     .better = "higher",
     .of = Metric::Of::kAttention,
     .over = Metric::Over::kMean,

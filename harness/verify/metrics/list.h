@@ -1,5 +1,5 @@
-// The one table of error metrics: a new metric is one new file and one line here, in the order of their columns
-// in cells.csv.
+// The one table of error metrics. A new metric is one new file and one line here, in the order of the columns in
+// cells.csv.
 #pragma once
 
 #include <array>

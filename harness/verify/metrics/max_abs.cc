@@ -17,8 +17,9 @@ double compute_max_abs(std::span<const double> got, std::span<const double> want
 }  // namespace
 
 const Metric max_abs{
-    .column = {"err_max_abs", "1",
-               "largest absolute difference of the attention output from FP64 over all tokens as they came"},
+    .column =
+        {"err_max_abs", "1",
+         "largest absolute difference of the attention output from FP64 over all tokens before encoding"},
     .better = "lower",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kLargest,

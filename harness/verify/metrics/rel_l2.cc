@@ -11,7 +11,7 @@ double compute_rel_l2(std::span<const double> got, std::span<const double> want)
   const auto size = static_cast<Eigen::Index>(got.size());
   const Eigen::Map<const Eigen::ArrayXd> a(got.data(), size), b(want.data(), size);
   const double difference = (a - b).matrix().stableNorm(), norm = b.matrix().stableNorm();
-  return difference == 0 ? 0 : difference / norm;  // infinite where all of `want` is zero
+  return difference == 0 ? 0 : difference / norm;  // infinite if all of `want` is zero
 }
 
 }  // namespace

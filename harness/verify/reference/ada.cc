@@ -1,6 +1,6 @@
-// ada: a prompt is cut as snapkv cuts it, but the rows of a layer go to its heads by their votes (arXiv:2407.11550). Of
-// the rows that are voted into, budget - window a head, all heads' tokens of the most votes claim one each; a share
-// `floor` of the mean is every head's, and the rest is dealt by claims, `step` rows at a time, largest remainders first.
+// ada (arXiv:2407.11550): cuts a prompt like snapkv, but divides a layer's rows among its heads by their votes. The
+// votes fill budget - window rows a head. Over all heads, the tokens with the most votes claim one row each. Every
+// head gets a share `floor` of the mean; claims divide the rest, `step` rows at a time, largest remainders first.
 #include <algorithm>
 #include <cmath>
 
@@ -32,8 +32,8 @@ class Ada : public Rule {
     return cut;
   }
 
-  // A near tie between heads that f32 orders otherwise can move a step from one head to another; a cache that is
-  // followed then breaks the rule. That takes two of a layer's votes to be alike to 6 digits, at the very threshold.
+  // f32 may order a near tie between heads otherwise, which moves a step from one head to another; a followed cache
+  // then breaks the rule. That needs two votes of a layer equal to 6 digits, at the very threshold.
   void settle(std::vector<Cut>& cuts) const override {
     const int64_t mean = budget_ - window_;
     const std::vector<int64_t> claims = claims_of(cuts, mean * static_cast<int64_t>(cuts.size()));
@@ -62,7 +62,7 @@ class Ada : public Rule {
   }
 
  private:
-  // Of all heads' votes, how many of the `rows` largest are each head's; of equal ones the first head's first.
+  // Counts each head's share of the `rows` largest votes of all heads; equal votes rank the first head first.
   std::vector<int64_t> claims_of(const std::vector<Cut>& cuts, int64_t rows) const {
     struct Vote {
       double votes;

@@ -1,5 +1,4 @@
-// Plain attention in FP64. Rows are widened a chunk at a time, so that a long f32 cache is never held twice
-// in memory.
+// Plain attention in FP64. Rows are widened a chunk at a time, so that memory never holds a long f32 cache twice.
 #include "harness/verify/reference/attention.h"
 
 #include <algorithm>
@@ -53,15 +52,15 @@ void rotate_back(const RotationTable& rotations, int64_t distance, Eigen::Ref<Ei
   }
 }
 
-// Rows [first, first + count) of x [rows, dim] in FP64. A plain copy: Eigen's cast calls two functions a number where
-// nothing is inlined, as under the sanitizers, and took half of their tests' time.
+// Rows [first, first + count) of x [rows, dim] in FP64. A plain copy: without inlining, as under the sanitizers,
+// Eigen's cast calls two functions a number and took half of their tests' time.
 template <typename Number>
 void widen(std::span<const Number> x, Index dim, Index first, Index count, RowMatrix& wide) {
   wide.resize(count, dim);
   std::copy_n(x.data() + first * dim, count * dim, wide.data());
 }
 
-// change(keys, first): what to make of a chunk of widened keys, whose rows begin with row `first`.
+// change(keys, first) modifies a chunk of widened keys whose first row is row `first`.
 template <typename Number, typename Change>
 HeadResult attend_rows(std::span<const float> q, std::span<const Number> k, std::span<const Number> v,
                        int64_t rows, const SoftmaxTerms& terms, Change change) {
@@ -139,7 +138,7 @@ RotationTable::RotationTable(const Rotation& rotation, int64_t distances)
       fine_(table(rotation, std::min(kFine, distances), 1)),
       coarse_(table(rotation, (distances + kFine - 1) / kFine, kFine)) {}
 
-// Row r: back by r * step positions.
+// Row r rotates back by r * step positions.
 RotationTable::Table RotationTable::table(const Rotation& rotation, int64_t rows, int64_t step) {
   Table back(rows, static_cast<Index>(rotation.frequency.size()));
   for (Index r = 0; r < back.rows(); ++r) {

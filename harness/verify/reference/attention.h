@@ -1,5 +1,4 @@
-// The FP64 oracle, in Eigen. Shares no code with kernels/ or variants/, and must not: it is what they are
-// judged by.
+// The FP64 oracle, in Eigen. It judges kernels/ and variants/ and must share no code with them.
 #pragma once
 
 #include <Eigen/Core>
@@ -17,16 +16,17 @@ using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::R
 struct HeadResult {
   Eigen::VectorXd out;            // [head_dim]
   Eigen::VectorXd probabilities;  // [rows], sums to 1 - sink
-  double sink = 0;                // a sink's probability
+  double sink = 0;                // the sink's probability
 };
 
-// What a model's softmax has beside the rows' scores.
+// Terms of a model's softmax beside the rows' scores.
 struct SoftmaxTerms {
-  std::optional<double> sink{};  // one more score, which has no value (gpt-oss)
-  double cap = 0;  // scores s become cap * tanh(s / cap), the sink's does not; 0: none (Gemma 2)
+  std::optional<double> sink{};  // one more score without a value (gpt-oss)
+  double cap = 0;                // scores s become cap * tanh(s / cap), except the sink's; 0: none (Gemma 2)
 };
 
-// q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout; rows that many queries read may come in FP64.
+// q [head_dim], k and v [rows, head_dim], rows >= 1. f32 in, FP64 throughout; rows that many queries read may be
+// FP64.
 HeadResult attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, int64_t rows,
                   const SoftmaxTerms& terms = {});
 HeadResult attend(std::span<const float> q, std::span<const double> k, std::span<const double> v,
@@ -35,13 +35,13 @@ HeadResult attend(std::span<const float> q, std::span<const double> k, std::span
 // RoPE.
 struct Rotation {
   std::vector<double> frequency;  // of each pair of channels, radians a position
-  bool half_split = false;        // pair i is channels i and i + pairs; else 2i and 2i + 1, interleaved
+  bool half_split = false;        // pair i is channels i and i + pairs; else interleaved: 2i and 2i + 1
 };
 // theta^(-2i / head_dim), as in the paper (arXiv:2104.09864).
 Rotation plain_rotation(double theta, int head_dim, bool half_split);
 
-// What a rotation does over 0, 1, … distances - 1 positions. Sines take longer than all else in a replay of
-// many steps, so they are made once: of the distances below kFine, and of the multiples of kFine.
+// A rotation over 0, 1, … distances - 1 positions. Sines dominate a replay of many steps, so they are computed once:
+// for distances below kFine and for multiples of kFine.
 class RotationTable {
  public:
   RotationTable() = default;
@@ -64,9 +64,8 @@ class RotationTable {
   Table fine_, coarse_;  // [distances, pairs]
 };
 
-// attend() where q and k are as they were before RoPE, and the key of row i stands distance[i] positions
-// before the query: only distances matter, so each key is rotated back by its own. `rotations`: at least as
-// long as the largest.
+// attend() with q and k from before RoPE. Only distances matter, so each key is rotated back by its own: the key of
+// row i stands distance[i] positions before the query. `rotations` must reach the largest distance.
 HeadResult attend_rotated(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                           const RotationTable& rotations, std::span<const int64_t> distance,
                           const SoftmaxTerms& terms = {});
@@ -74,8 +73,8 @@ HeadResult attend_rotated(std::span<const float> q, std::span<const double> k, s
                           const RotationTable& rotations, std::span<const int64_t> distance,
                           const SoftmaxTerms& terms = {});
 
-// A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]; query head h reads kv head
-// h / (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].
+// A whole causal sequence: q [q_heads, n, head_dim], k, v [kv_heads, n, head_dim]. Query head h reads KV head h /
+// (q_heads / kv_heads); token t sees tokens 0…t. Returns [q_heads, n, head_dim].
 std::vector<double> attend_causal(std::span<const float> q, std::span<const float> k,
                                   std::span<const float> v, int q_heads, int kv_heads, int64_t n,
                                   int head_dim);

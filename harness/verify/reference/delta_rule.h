@@ -1,4 +1,4 @@
-// The gated delta rule in FP64, as papers write it: one matrix product after another.
+// The gated delta rule in FP64, as papers write it: a sequence of matrix products.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// duo: a retrieval head keeps all; any other the first `sinks` tokens and the newest `recent` (arXiv:2410.10819).
+// duo (arXiv:2410.10819): a retrieval head keeps every token; any other keeps the first `sinks` and the newest
+// `recent`.
 #include <string>
 
 #include "harness/verify/reference/list.h"

@@ -1,6 +1,7 @@
-// expected: a prompt is cut to the tokens that a normal query of the prompt's mean and covariance is expected to attend
-// to, times the norm of their values (arXiv:2510.00636); the first `sinks` tokens stay and are left out of the moments.
-// With `future`, queries are taken back to before RoPE, and the mean rotation of so many coming positions is applied.
+// expected (arXiv:2510.00636): cuts a prompt to the tokens that a normal query with the prompt's mean and covariance
+// is expected to attend to, times the norm of their values. The first `sinks` tokens stay and are left out of the
+// moments. With `future`, queries are rotated back to before RoPE and then by the mean rotation of that many coming
+// positions.
 #include <Eigen/Dense>
 #include <cmath>
 #include <complex>
@@ -17,7 +18,7 @@ Vector vector_of(std::span<const float> row) {
   return Eigen::Map<const Eigen::VectorXf>(row.data(), static_cast<Eigen::Index>(row.size())).cast<double>();
 }
 
-// The matrix of the mean of RoPE's rotations by positions [first, first + count).
+// The mean matrix of RoPE's rotations by positions [first, first + count).
 Matrix mean_rotation(const Rotation& rotation, int64_t first, int64_t count) {
   const auto pairs = static_cast<Eigen::Index>(rotation.frequency.size());
   Matrix mean = Matrix::Zero(2 * pairs, 2 * pairs);
@@ -55,7 +56,7 @@ class Expected : public Rule {
   }
 
  private:
-  // Of the tokens behind the sinks.
+  // Weights of the tokens behind the sinks.
   Vector expected_weights(const Prompt& prompt, int query_head) const {
     const Eigen::Index d = prompt.head_dim, n = prompt.tokens - sinks_;
     Matrix q(n, d), k(n, d);

@@ -1,5 +1,5 @@
-// h2o: `heavy` tokens by the attention weights that all queries so far gave them, and the newest `recent`
-// (arXiv:2306.14048).
+// h2o (arXiv:2306.14048): keeps the `heavy` tokens with the most attention weight from all queries so far, and the
+// newest `recent`.
 #include "harness/verify/reference/list.h"
 
 namespace kv::reference::policy {

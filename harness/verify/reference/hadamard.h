@@ -1,5 +1,5 @@
-// Rotations by their definitions: the Hadamard transform in FP64, every entry of the matrix and its product with the rows;
-// and random signs.
+// Rotations by their definitions: the Hadamard transform in FP64, which computes every entry of the matrix and
+// multiplies the rows by it, and random signs.
 #pragma once
 
 #include <span>

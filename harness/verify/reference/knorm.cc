@@ -1,4 +1,4 @@
-// knorm: the token whose key has the largest norm goes (arXiv:2406.11430).
+// knorm (arXiv:2406.11430): evicts the token whose key has the largest norm.
 #include "harness/verify/reference/list.h"
 
 namespace kv::reference::policy {

@@ -1,4 +1,4 @@
-// The one list of FP64 policies: a new one is a file in this folder and a line here.
+// The one list of FP64 policies. A new policy is a file in this folder and a line here.
 #pragma once
 
 #include <array>

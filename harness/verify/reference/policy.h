@@ -1,6 +1,6 @@
-// What an eviction policy in FP64 decides. Each is one file in this folder and one line in list.h, written from
-// its paper and its documented rules and from nothing else: they share no code with variants/, so that a wrong
-// eviction there shows as a wrong answer. replay.h runs them.
+// Decisions of an eviction policy in FP64. Each policy is one file in this folder and one line in list.h, written
+// from its paper and its documented rules alone. Policies share no code with variants/, so that a wrong eviction
+// there shows as a wrong answer. policy_replay.h runs them.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace kv::reference {
 
-// A policy's numbers by their names in spec strings: counts of rows, no shares; a choice is its place in the list; a
-// number with places times 100. Of heads that are named, 1 or 0 behind the name and each head's number. `kv_head`: the
-// one that the rule is for.
+// A policy's numbers by their names in spec strings: counts of rows, no shares. A choice is its index in the list; a
+// number with decimals is multiplied by 100. Named heads: 1 or 0 behind the name and each head's number. `kv_head`:
+// the head that the rule is for.
 using Parameters = std::map<std::string, int64_t, std::less<>>;
 // Throws std::logic_error where `name` is missing.
 int64_t parameter(const Parameters& parameters, std::string_view name);
@@ -27,12 +27,12 @@ int64_t parameter(const Parameters& parameters, std::string_view name);
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// A row in the cache, and what a policy may know about it.
+// A row in the cache, with the facts that a policy may use.
 struct Slot {
   int64_t token = 0;
-  double squared_norm = 0.0;        // of its key, as it came
-  double accumulated_weight = 0.0;  // attention weights of all queries so far
-  double last_weight = 0.0;         // of the newest token's queries
+  double squared_norm = 0.0;        // of its key before any encoding
+  double accumulated_weight = 0.0;  // attention weights from all queries so far
+  double last_weight = 0.0;         // from the newest token's queries
 };
 
 // A token that needs a slot.
@@ -41,47 +41,47 @@ struct Arrival {
   int64_t layer_head = 0;  // layer * kv_heads + kv head
 };
 
-// What a cut may know of a prompt that has attended, of one KV head.
+// The facts about a prompt that a cut may use, for one KV head, once the prompt has attended.
 struct Prompt {
   int64_t tokens = 0;
   int head_dim = 0, group = 1;
-  std::vector<std::span<const float>> q{};  // [group, tokens] of [head_dim], as they came
-  std::vector<std::span<const float>> k{};  // [tokens] of [head_dim], as they came
+  std::vector<std::span<const float>> q{};  // [group, tokens] of [head_dim], before any encoding
+  std::vector<std::span<const float>> k{};  // [tokens] of [head_dim], before any encoding
   std::vector<std::span<const float>> v{};  // [tokens] of [head_dim]
-  const Rotation* rotation = nullptr;       // by which q and k were rotated before they came, if they were
+  const Rotation* rotation = nullptr;       // the rotation that q and k already have, if any
 };
 
-// Cutting a prompt: the `rows` slots of the largest score stay, of equals the lowest; an infinite one stays
-// in any case.
+// Cuts a prompt: the `rows` slots with the largest scores stay, the lowest of equals first. An infinite score always
+// stays.
 struct Cut {
   std::vector<double> score;  // [slots]
   int64_t rows = 0;
 };
 
-// The state of a run is in the slots alone.
+// A policy's rule. The slots alone hold the state of a run.
 class Rule {
  public:
   virtual ~Rule() = default;
-  // Slots at most.
+  // Largest number of slots.
   virtual int64_t capacity() const { return kUnlimited; }
-  // What it costs to drop each slot when all are in use: the cheapest goes, of equals the lowest; an infinite
+  // Cost of dropping each slot when all are in use. The cheapest slot is evicted, the lowest of equals; an infinite
   // cost protects.
   virtual std::vector<double> costs(const std::vector<Slot>& slots, const Arrival& arrival) const;
-  // Whether weights are accumulated anew from this token of a prompt on.
+  // True if weights accumulate anew from this token of a prompt on.
   virtual bool restarts_weights(int64_t token, int64_t prompt) const;
-  // What happens to a prompt when all of it has attended.
+  // Cuts a prompt once all of it has attended.
   virtual std::optional<Cut> cut(const std::vector<Slot>& slots, const Prompt& prompt) const;
-  // What the heads of a layer then settle among themselves; asked of the first head's rule.
+  // Balances the cuts of a layer's heads; called on the first head's rule.
   virtual void settle(std::vector<Cut>& cuts) const;
 };
 
-// What a policy's file declares.
+// The declaration in a policy's file.
 struct Oracle {
-  std::string_view name;  // of the retention in spec strings
+  std::string_view name;  // the retention's name in spec strings
   std::unique_ptr<Rule> (*make)(const Parameters& parameters);
 };
 
-// Null where there is none: a retention is then measured all the same, and its evictions are not compared.
+// Null: no FP64 policy. The retention is then measured without comparing its evictions.
 const Oracle* find_oracle(std::string_view retention);
 
 }  // namespace kv::reference

@@ -8,13 +8,13 @@
 namespace kv::reference {
 namespace {
 
-// How far `got` lies from the best value, as a share of that.
+// Relative distance of `got` from the best value.
 double miss(double got, double best) {
   if (got == best) return 0.0;
   return best == 0.0 ? kInfinite : std::abs(got - best) / std::abs(best);
 }
 
-// The slots that a cut leaves, in order.
+// The slots that a cut keeps, in order.
 std::vector<int64_t> best_of(const Cut& cut) {
   std::vector<int64_t> order(cut.score.size());
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -26,7 +26,7 @@ std::vector<int64_t> best_of(const Cut& cut) {
   return order;
 }
 
-// By how much the least score that was kept misses the largest that was not.
+// Relative distance by which the smallest kept score misses the largest dropped score.
 double cut_miss(const Cut& cut, const std::vector<int64_t>& kept) {
   const int64_t slots = static_cast<int64_t>(cut.score.size());
   const bool increasing = std::adjacent_find(kept.begin(), kept.end(), std::greater_equal<>()) == kept.end();
@@ -42,7 +42,7 @@ double cut_miss(const Cut& cut, const std::vector<int64_t>& kept) {
       most = std::max(most, score);
     }
   }
-  if (std::isinf(most)) return kInfinite;  // a protected one went
+  if (std::isinf(most)) return kInfinite;  // a protected slot was dropped
   return least < most ? miss(least, most) : 0.0;
 }
 
@@ -54,7 +54,7 @@ class Head {
     if (cache_positions) rotations_ = RotationTable(input.rotation, std::min(rule.capacity(), input.n));
   }
 
-  // `seen`: the tokens that a followed cache holds after this step, or empty.
+  // `seen`: tokens that a followed cache holds after this step, or empty.
   void step(int64_t t, const std::vector<int64_t>& seen) {
     store(t, seen);
     if (rule_.restarts_weights(t, in_.prompt)) {
@@ -63,7 +63,7 @@ class Head {
     attend(t);
   }
 
-  // When all of the prompt has attended.
+  // The cut, once all of the prompt has attended.
   std::optional<Cut> find_cut() const {
     const int group = in_.q_heads / in_.kv_heads;
     Prompt prompt{.tokens = in_.prompt, .head_dim = in_.head_dim, .group = group, .rotation = &in_.rotation};
@@ -76,7 +76,7 @@ class Head {
     return rule_.cut(slots_, prompt);
   }
 
-  // In a prompt, slots are tokens.
+  // Slots are tokens while a prompt is read.
   void cut_prompt(const Cut& cut, const std::vector<int64_t>& seen) {
     const std::vector<int64_t> best = best_of(cut);
     if (seen.empty()) return keep(best);
@@ -151,7 +151,7 @@ class Head {
     for (Slot& s : slots_) s.accumulated_weight += s.last_weight;
   }
 
-  // From each key to the query, in cache positions: as many as there are younger tokens in the cache.
+  // Cache positions from each key to the query: the number of younger tokens in the cache.
   std::vector<int64_t> distances() const {
     std::vector<size_t> youngest_first(slots_.size());
     std::iota(youngest_first.begin(), youngest_first.end(), size_t{0});
@@ -180,7 +180,7 @@ class Head {
   PolicyRun& run_;
   std::vector<Slot> slots_;
   std::vector<double> k_, v_;  // [slots, head_dim]
-  RotationTable rotations_;    // where the policy has cache_positions
+  RotationTable rotations_;    // only if the policy has cache_positions
 };
 
 void check(const PolicyInput& in) {

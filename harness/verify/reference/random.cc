@@ -1,5 +1,5 @@
-// random: every slot is as likely to go. The draws are those of the documented stream: token t of a layer's kv
-// head takes number t of the stream of (seed, layer * kv_heads + head).
+// random: every slot is equally likely to be evicted. The documented stream draws: token t of a layer's KV head takes
+// number t of the stream of (seed, layer * kv_heads + head).
 #include "harness/math/random.h"
 
 #include "harness/verify/reference/list.h"

@@ -1,4 +1,4 @@
-// ring: the first `sinks` tokens and the newest `window` (arXiv:2004.05150, arXiv:2309.17453).
+// ring (arXiv:2004.05150, arXiv:2309.17453): keeps the first `sinks` tokens and the newest `window`.
 #include "harness/verify/reference/list.h"
 
 namespace kv::reference::policy {

@@ -18,13 +18,13 @@ Matrix widened(std::span<const float> values, int64_t rows, int cols) {
       .cast<double>();
 }
 
-// A bound as 16 bits hold it (IEEE binary16, whose largest number is 65504).
+// A bound rounded to 16 bits (IEEE binary16, largest number 65504).
 double in_half(double x) {
   return static_cast<double>(
       static_cast<float>(Eigen::half(static_cast<float>(std::clamp(x, -65504.0, 65504.0)))));
 }
 
-// Quest (arXiv:2406.10774), section 3.3, the sum of the group's bounds.
+// Quest (arXiv:2406.10774), section 3.3: the sum of the group's bounds.
 Candidates quest(const Parameters& p, const SelectionHead& head) {
   const int64_t page = parameter(p, "page"), pages = (head.rows + page - 1) / page;
   const Matrix k = widened(head.k, head.rows, head.head_dim);
@@ -43,7 +43,7 @@ Candidates quest(const Parameters& p, const SelectionHead& head) {
     of.score.push_back(bound);
     of.size.push_back(size);
   }
-  of.score.back() = kInfinite;  // the page that is being filled
+  of.score.back() = kInfinite;  // the page being filled
   while (of.count < pages &&
          (of.count * 100 < pages * parameter(p, "top") || of.count < parameter(p, "least")))
     ++of.count;
@@ -114,7 +114,7 @@ SelectionMiss miss_of(const Candidates& of, std::span<const int64_t> read, int64
     miss.worst = kInfinite;
     return miss;
   }
-  int64_t least = -1, most = -1;  // read, and not
+  int64_t least = -1, most = -1;  // the worst read and the best unread candidate
   for (int64_t i = 0; i < std::ssize(of.score); ++i) {
     const double score = of.score[static_cast<size_t>(i)];
     if (candidates.contains(i)) {
@@ -128,7 +128,7 @@ SelectionMiss miss_of(const Candidates& of, std::span<const int64_t> read, int64
     return of_all[static_cast<size_t>(i)];
   };
   const double by = at(of.score, most) - at(of.score, least);
-  // Written so that NaN is a miss.
+  // Written so that NaN counts as a miss.
   if (!(by <= 0.0)) miss.worst = by / std::max(at(of.size, most), at(of.size, least));
   return miss;
 }

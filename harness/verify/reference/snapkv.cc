@@ -1,5 +1,5 @@
-// snapkv: a prompt is cut once, to its last `window` tokens and those of the others that they attended to most;
-// votes are summed over the `kernel` tokens around each (arXiv:2404.14469). What follows is kept.
+// snapkv (arXiv:2404.14469): cuts a prompt once, to its last `window` tokens and the other tokens that they attended
+// to most. Votes are summed over the `kernel` tokens around each. All later tokens are kept.
 #include <algorithm>
 
 #include "harness/verify/reference/list.h"
@@ -36,7 +36,7 @@ std::unique_ptr<Rule> make_snapkv(const Parameters& p) { return std::make_unique
 }  // namespace
 
 const Oracle snapkv{"snapkv", make_snapkv};
-// Its layers are snapkv's with budgets of their own; one layer alone has the mean.
+// Its layers are snapkv's with budgets of their own; a single layer has the mean budget.
 const Oracle pyramid{"pyramid", make_snapkv};
 
 }  // namespace kv::reference::policy

@@ -1,4 +1,4 @@
-// tova: the token to which the newest one's queries gave the least attention goes (arXiv:2401.06104).
+// tova (arXiv:2401.06104): evicts the token that gets the least attention from the newest token's queries.
 #include "harness/verify/reference/list.h"
 
 namespace kv::reference::policy {

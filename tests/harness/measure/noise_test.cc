@@ -52,7 +52,7 @@ TEST(Noise, EachSourceIsNamed) {
   row[measure::kColdCeilingShare] = 1.05;
   EXPECT_EQ(measure::noise_of(row), "");
   row[measure::kColdCeilingShare] = 1.59;
-  EXPECT_EQ(measure::noise_of(row), "cold reads at 159 % of what memory delivers");
+  EXPECT_EQ(measure::noise_of(row), "cold reads at 159 % of measured read bandwidth");
   row[measure::kStepP50Us].reset();
   EXPECT_EQ(measure::noise_of(row), "");
 }
