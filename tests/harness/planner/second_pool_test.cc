@@ -4,7 +4,7 @@
 // product's: blocks of pages, in parameters of other names, with 2,400 bytes more a block than paged has.
 #include <gtest/gtest.h>
 
-#include "harness/experiments/batch.h"
+#include "harness/experiments/batch/fitting_pool.h"
 #include "harness/planner/row_allocator.h"
 #include "variants/list.h"
 
