@@ -115,6 +115,10 @@ bool selects(const config::Config&, const config::ExperimentConfig& sweep) {
   return any_spec(sweep, [](const Spec& spec) { return !selection_of(spec).reads_all(); });
 }
 
+bool runs_model(const config::Config&, const config::ExperimentConfig& sweep) {
+  return std::ranges::count(sweep.axes.workload, "model") > 0;
+}
+
 bool runs_on_gpu(const config::Config& config, const config::ExperimentConfig&) {
   return config.device == "cuda";
 }

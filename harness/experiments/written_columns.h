@@ -43,6 +43,7 @@ const results::AnyColumn* step_column(std::string_view name);
 bool has_tiers(const config::Config& config, const config::ExperimentConfig& sweep);
 bool evicts(const config::Config& config, const config::ExperimentConfig& sweep);
 bool selects(const config::Config& config, const config::ExperimentConfig& sweep);
+bool runs_model(const config::Config& config, const config::ExperimentConfig& sweep);
 bool runs_on_gpu(const config::Config& config, const config::ExperimentConfig& sweep);
 bool reads_in_chunks(const config::Config& config, const config::ExperimentConfig& sweep);
 
@@ -57,15 +58,14 @@ constexpr auto joined(const std::array<ColumnGroup, Sizes>&... lists) {
 
 inline constexpr std::array kOfCells{ColumnGroup{results::kCellColumns}, ColumnGroup{results::kByteColumns},
                                      ColumnGroup{measure::kTierBytesColumns, has_tiers},
-                                     ColumnGroup{results::kKeepsAllColumns, evicts}};
+                                     ColumnGroup{results::kKeepsAllColumns, evicts},
+                                     ColumnGroup{results::kStateBytesColumns, runs_model}};
 inline constexpr std::array kOfKept{ColumnGroup{results::kKeptColumns}};
-inline constexpr std::array kOfSteps{ColumnGroup{measure::kStepColumns},
-                                     ColumnGroup{measure::kTierReadColumns, has_tiers}};
-inline constexpr std::array kOfOutputs{ColumnGroup{verify::kMetricColumns},
-                                       ColumnGroup{verify::kErrorSplitColumns},
-                                       ColumnGroup{verify::kSelectionErrorColumns, selects}};
+inline constexpr std::array kOfSteps{ColumnGroup{measure::kStepColumns}};
+inline constexpr std::array kOfOutputs{
+    ColumnGroup{verify::kMetricColumns}, ColumnGroup{verify::kErrorSplitColumns},
+    ColumnGroup{verify::kSelectionColumns, selects}, ColumnGroup{verify::kStateColumns, runs_model}};
 inline constexpr std::array kOfChoices{ColumnGroup{verify::kPositionColumns},
-                                       ColumnGroup{verify::kSelectionCheckColumns, selects},
                                        ColumnGroup{verify::kPolicyColumns, evicts}};
 inline constexpr std::array kOfComparisons{
     ColumnGroup{results::kVerdictColumns}, ColumnGroup{measure::kRatioColumns},

@@ -12,8 +12,6 @@ inline constexpr results::IntegerColumn kBytesHot{
 inline constexpr results::IntegerColumn kBytesWarm{
     "bytes_warm", "bytes",
     "tiers: payload, metadata and slack in the second pool of memory; bytes_disk has those in files"};
-inline constexpr auto kTierBytesColumns = results::column_list(kBytesHot, kBytesWarm);
-
 inline constexpr results::IntegerColumn kReadHotBytes{"read_hot_bytes", "bytes",
                                                       "tiers: bytes of hot rows that one step reads"};
 inline constexpr results::IntegerColumn kReadWarmBytes{"read_warm_bytes", "bytes",
@@ -21,7 +19,12 @@ inline constexpr results::IntegerColumn kReadWarmBytes{"read_warm_bytes", "bytes
 inline constexpr results::IntegerColumn kReadDiskBytes{
     "read_disk_bytes", "bytes",
     "tiers: bytes that one step reads from files, by the ledger's count of requests; whole chunks"};
-inline constexpr auto kTierReadColumns = results::column_list(kReadHotBytes, kReadWarmBytes, kReadDiskBytes);
+inline constexpr auto kSimulated =
+    results::TextColumn{"simulated", "",
+                        "tiers: link: file reads were slowed to link_gbps, so times are not this machine's"}
+        .one_of("link");
+inline constexpr auto kTierBytesColumns =
+    results::column_list(kBytesHot, kBytesWarm, kReadHotBytes, kReadWarmBytes, kReadDiskBytes, kSimulated);
 
 inline constexpr results::NumberColumn kHotReadGbps{"hot_read_gbps", "GB/s",
                                                     "tiers: read rate of attention over the hot rows alone"};
@@ -54,10 +57,6 @@ inline constexpr results::NumberColumn kDiskHiddenShare{
     "disk_hidden_share", "1",
     "tiers: share of the file requests' time in which attention did not wait, because it worked on rows that "
     "had arrived or were in memory"};
-inline constexpr auto kSimulated =
-    results::TextColumn{"simulated", "",
-                        "tiers: link: file reads were slowed to link_gbps, so times are not this machine's"}
-        .one_of("link");
 inline constexpr auto kTierBound =
     results::TextColumn{"tier_bound", "",
                         "tiers: longest of memory (hot and warm bytes at their ceilings, one after the "
@@ -67,9 +66,9 @@ inline constexpr results::NumberColumn kTierBoundUs{
     "tier_bound_us", "us", "tiers: time of tier_bound, the least of a step that overlaps all three"};
 inline constexpr results::NumberColumn kTierBoundShare{"tier_bound_share", "1",
                                                        "tier_bound_us / attend_p50_us"};
-inline constexpr auto kTierTimeColumns = results::column_list(
-    kHotReadGbps, kHotCeilingGbps, kHotCeilingShare, kWarmReadGbps, kWarmCeilingGbps, kWarmCeilingShare,
-    kDiskReadGbps, kDiskCeilingGbps, kDiskCeilingShare, kDiskDeviceShare, kDiskHiddenShare, kSimulated,
-    kTierBound, kTierBoundUs, kTierBoundShare);
+inline constexpr auto kTierTimeColumns =
+    results::column_list(kHotReadGbps, kHotCeilingGbps, kHotCeilingShare, kWarmReadGbps, kWarmCeilingGbps,
+                         kWarmCeilingShare, kDiskReadGbps, kDiskCeilingGbps, kDiskCeilingShare,
+                         kDiskDeviceShare, kDiskHiddenShare, kTierBound, kTierBoundUs, kTierBoundShare);
 
 }  // namespace kv::measure

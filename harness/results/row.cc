@@ -53,6 +53,15 @@ bool Row::read(const AnyColumn& column, const std::string& text) {
   return false;
 }
 
+std::string_view Row::value_outside(const ColumnList& columns) const {
+  for (const auto& [name, value] : values_) {
+    const bool declared =
+        std::any_of(columns.begin(), columns.end(), [&](const AnyColumn* c) { return c->name == name; });
+    if (!declared && !std::visit([](const auto& v) { return text_of(v); }, value).empty()) return name;
+  }
+  return {};
+}
+
 void Row::copy(const Row& from, const ColumnList& columns) {
   for (const AnyColumn* column : columns) {
     const auto found = from.values_.find(column->name);

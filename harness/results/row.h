@@ -34,6 +34,8 @@ class Row {
   // Sets the value from a file's text; returns false if the text does not fit the column's type.
   bool read(const AnyColumn& column, const std::string& text);
   // Copies the other row's values of these columns.
+  // The name of a column that has a value here and is none of these; empty if there is none.
+  std::string_view value_outside(const ColumnList& columns) const;
   void copy(const Row& from, const ColumnList& columns);
 
  private:

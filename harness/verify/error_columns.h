@@ -27,8 +27,6 @@ inline constexpr auto kErrorSplitColumns =
 
 inline constexpr results::NumberColumn kErrSelectionRelL2{
     "err_selection_rel_l2", "1", "selections: FP64 on the rows read against FP64 on the kept rows"};
-inline constexpr auto kSelectionErrorColumns = results::column_list(kErrSelectionRelL2);
-
 inline constexpr auto kSelectionCheck =
     results::TextColumn{"selection_check", "",
                         "fp64: the rows read were compared with the FP64 selection's; no_oracle: it has "
@@ -38,8 +36,8 @@ inline constexpr results::IntegerColumn kSelectionChoices{
     "selection_choices", "", "rows or pages read that were compared with the FP64 selection's"};
 inline constexpr results::IntegerColumn kSelectionDisputed{
     "selection_disputed", "", "choices of selection_choices that were near ties and f32 decided otherwise"};
-inline constexpr auto kSelectionCheckColumns =
-    results::column_list(kSelectionCheck, kSelectionChoices, kSelectionDisputed);
+inline constexpr auto kSelectionColumns =
+    results::column_list(kErrSelectionRelL2, kSelectionCheck, kSelectionChoices, kSelectionDisputed);
 
 inline constexpr results::IntegerColumn kErrPositions{
     "err_positions", "tokens",

@@ -24,7 +24,9 @@ ORDER = "rows => rows.filter((row) => row.checkVisibility()).map((row) => row.da
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = synthetic_run(tmp_path_factory.mktemp("page") / "run", lengths=(256, 1024), later=True)
-    (folder / "columns.json").write_text(json.dumps(COLUMNS))
+    known = {column["name"]: column for column in json.loads((folder / "columns.json").read_text())}
+    described = known | {column["name"]: known.get(column["name"], {}) | column for column in COLUMNS}
+    (folder / "columns.json").write_text(json.dumps(list(described.values())))
     with (folder / "cells.csv").open() as file:
         cell = next(csv.DictReader(file))["cell"]
     samples = [{"cell": cell, "kind": "step", "step_us": 5 + 0.1 * number} for number in range(40)]

@@ -83,13 +83,7 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     cells += beside_cells(workloads[0]) if beside else []
     if one_thread:
         cells += [one_thread_cell(cell) for cell in list(cells) if cell["experiment"] == "decode"]
-    if later:
-        for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, stream_cells):
-            cells += of_experiment(workloads[0])
-        cells += checkpoint_cells(workloads[0], lengths)
-        cells += eval_cells()
-        cells += whole_model_cells()
-        cells = [with_roofline(cell) for cell in cells]
+    cells = with_later(cells, workloads[0], lengths) if later else cells
     for status, reason in (
         ("unsupported", "h2o overwrites single tokens inside a <script>alert(1)</script> group"),
         ("out_of_memory", "needs 96 GiB, 7.6 GiB free"),
@@ -118,6 +112,14 @@ def synthetic_run(folder: Path, variants=SYNTHETIC, lengths=(256, 512, 1024, 204
     (folder / "env.json").write_text(json.dumps(env))
     (folder / "config.toml").write_text("# made up by tests/plots/synthetic.py\nlengths = [256, 512]\n")
     return folder
+
+
+def with_later(cells: list[dict], workload: str, lengths) -> list[dict]:
+    """The cells, and those of the experiments that came later."""
+    for of_experiment in (budget_cells, prefill_cells, batch_cells, prediction_cells, stream_cells):
+        cells = cells + of_experiment(workload)
+    cells = cells + checkpoint_cells(workload, lengths) + eval_cells() + whole_model_cells()
+    return [with_roofline(cell) for cell in cells]
 
 
 def synthetic_cell(draw, variants, variant, experiment, length, batch, workload) -> dict:

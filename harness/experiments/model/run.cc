@@ -176,8 +176,7 @@ std::vector<results::Row> run_model(const measure::SweepPoint& point, const meas
 
 constexpr const config::AnyKey* kModelKeys[] = {&kContextKey};
 constexpr std::array kOwnOfModel{ColumnGroup{measure::kPromptColumns}, ColumnGroup{measure::kRooflineColumns},
-                                 ColumnGroup{kModelColumns}, ColumnGroup{results::kStateBytesColumns},
-                                 ColumnGroup{verify::kStateColumns}};
+                                 ColumnGroup{kModelColumns}};
 constexpr auto kModelGroups =
     joined(kOfCells, kOfKept, kOfSteps, kOfModelRuns, kOwnOfModel, kOfOutputs, kOfChoices, kOfComparisons);
 constexpr const results::Table* kModelTables[] = {&measure::kSamples};

@@ -177,7 +177,8 @@ void plan_replay(measure::SweepPoint& point) {
 results::Row identity(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
   const config::Geometry& g = point.config->served;
   const config::Settings& r = settings(point);
-  results::Row row = point.axes;
+  results::Row row;
+  row.copy(point.axes, {&kArrivals, &kMachine, &kStepTokens});
   row[results::kCell] = cell.key;
   row[results::kVariant] = cell.variant;
   row[results::kSeries] = cell.series;
@@ -337,8 +338,7 @@ const TableColumn kReplayTable[] = {
 
 constinit const Experiment kReplay{
     .info = {.name = "replay",
-             .help =
-                 "a trace's or drawn requests through the caches' allocators on a simulated clock",
+             .help = "a trace's or drawn requests through the caches' allocators on a simulated clock",
              .axes = kReplayAxes,
              .keys = kReplayKeys,
              .check = check_replay_keys,

@@ -176,7 +176,7 @@ def test_public_traces_are_replayed(name, tmp_path):
     ({"replay.memory": '["12GB"]'}, ["memory 12GB has no room for caches"]),
     ({"replay.memory": '["12 parsecs"]'}, ["replay.memory", "12 parsecs"]),
     ({"replay.arrivals": '["poison(3)"]'}, ["[replay]", "'poison(3)'", "poisson(2.5)"]),
-    ({"replay.arrivals": '["trace"]'}, ["arrivals \"trace\"", "none is given"]),
+    ({"replay.arrivals": '["trace"]'}, ["[replay] arrivals \"trace\" needs a trace"]),
     ({"replay.trace": "absent.csv"}, ["absent.csv"]),
     ({"replay.device": "{read_gbps=1}"}, ["replay.device", "needs read_gbps and flops"]),
     ({"replay.device": "{flop=1}"}, ["flop"]),

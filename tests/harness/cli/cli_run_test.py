@@ -55,7 +55,7 @@ def test_list_columns_says_what_every_table_holds(results):
     described = {"name": "bytes_payload", "unit": "bytes", "type": "integer", "meaning": meaning, "aliases": []}
     assert by_name["bytes_payload"].items() >= described.items()
     assert {"decode", "quality"} <= set(by_name["bytes_payload"]["experiments"])
-    assert by_name["waste_share"]["experiments"] == ["batch"]
+    assert by_name["ceiling_share"]["experiments"] == ["decode", "model"]
     assert by_name["status"]["values"] == ["ok", "failed", "unsupported", "out_of_memory"]
     assert by_name["err_rel_l2"]["type"] == "number" and by_name["status"]["type"] == "text"
 

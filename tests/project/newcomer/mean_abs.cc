@@ -16,10 +16,8 @@ double compute_mean_abs(std::span<const double> got, std::span<const double> wan
 }  // namespace
 
 const Metric mean_abs{
-    .name = "err_mean_abs",
-    .unit = "1",
+    .column = {"err_mean_abs", "1", "mean absolute difference of an output from FP64's"},
     .better = "lower",
-    .help = "mean absolute difference of an output from FP64's",
     .of = Metric::Of::kOutputs,
     .over = Metric::Over::kMean,
     .compute = compute_mean_abs,
