@@ -14,7 +14,7 @@ inline constexpr results::TextColumn kCheck{"check", "", "kind of the check"};
 inline constexpr results::TextColumn kReplica{
     "replica", "", "exact, or qualitative: other inputs or another size than the source's"};
 inline constexpr results::TextColumn kMachine{"machine", "",
-                                              "whether the verdict depends on the machine: yes or no"};
+                                              "yes if the verdict depends on the machine, else no"};
 inline constexpr results::TextColumn kPublished{"published", "", "the source's figure"};
 inline constexpr results::TextColumn kComputed{"computed", "", "computed value in the figure's unit"};
 inline constexpr results::TextColumn kMeasured{"measured", "",
