@@ -66,14 +66,14 @@ class Value:
 class Answer:
     question: str
     best: Value
-    same: list[Value]  # what cannot be told from the best
+    same: list[Value]  # statistically tied with the best
     note: str
     columns: list[str]  # of cells.csv, which the answer rests on
 
     @property
     def others(self) -> str:
-        """What those of `same` are."""
-        return "Cannot be told from it" if self.best.interval else "The same, as printed"
+        """How `same` relates to the best."""
+        return "Statistically tied with it" if self.best.interval else "The same, as printed"
 
     @property
     def told(self) -> str:
@@ -99,7 +99,7 @@ class Within:
 
     size: float  # bytes of a sequence
     answers: list[tuple[str, Answer | None]]  # (question, of what fits)
-    other_best: bool  # than the step before; else only more that cannot be told from it
+    other_best: bool  # than the step before; else only more that are tied with it
 
 
 @dataclass(frozen=True)
@@ -318,10 +318,10 @@ def share(value: float) -> str:
 
 def aa_text(row: Row) -> str:
     low, high = row["ratio_ci_low"], row["ratio_ci_high"]
-    measured = f"A/A test: {name_of(row)} takes {row['ratio_p50']:.3g} ({low:.3g} – {high:.3g}) of its own time"
+    measured = f"{row['ratio_p50']:.3g} ({low:.3g} – {high:.3g}), {name_of(row)} over itself"
     if low <= 1 <= high:
-        return f"{measured}, which allows 1, as it should."
-    return f"{measured}, which leaves out 1: differences of {share(abs(row['ratio_p50'] - 1))} are within the noise here."
+        return f"A/A test passed: {measured}."
+    return f"A/A test failed: {measured}; differences of {share(abs(row['ratio_p50'] - 1))} are within the noise here."
 
 
 def not_run(cells: pl.DataFrame) -> list[tuple[str, str, list[str]]]:

@@ -66,7 +66,7 @@ def slowest_and_fastest(rows: pl.DataFrame) -> str | None:
         for extreme in (slower, faster) if extreme.height for row in (extreme.row(-1, named=True),)
     ]  # fmt: skip
     if not said:
-        return f"Steps of no variant can be told apart from those of {against}"
+        return f"Steps of all variants are statistically tied with those of {against}"
     return f"{', '.join(said)} the time of {against}"
 
 
@@ -86,7 +86,7 @@ def least_of_four_bits(rows: pl.DataFrame, value: str, unit: str) -> str | None:
     between = f", {first[ends[0]]:.1g}–{first[ends[1]]:.1g}" if known_ends else ""
     apart = not known_ends or first[ends[1]] < (second[ends[0]] or 0)
     held = f" with {bytes_text(first['held_bytes_per_token'])} a token," if "held_bytes_per_token" in first else ""
-    said = "loses least" if apart else f"cannot be told apart from {specs[second['variant']].codec}"
+    said = "loses least" if apart else f"is statistically tied with {specs[second['variant']].codec}"
     return f"Of the codecs that store 4 to 6 bits a value {specs[first['variant']].codec} {said} ({first[value]:.1g} {unit}{between}),{held}"
 
 
@@ -95,6 +95,6 @@ def count_of_verdicts(rows: pl.DataFrame) -> str:
     against = ", ".join(sorted({short(name) for name in rows["versus"].drop_nulls()}))
     said = [f"{count} {verdict}" for verdict, count in counts.items() if count and verdict != "ambiguous"]
     unclear = counts["ambiguous"]
-    said += [f"{unclear} that cannot be told apart from it"] if unclear else []
+    said += [f"{unclear} statistically tied with it"] if unclear else []
     where = " in all panels together" if "panel" in rows.columns and rows["panel"].n_unique() > 1 else ""
     return f"Beside {against}: {', '.join(said)}{where},"

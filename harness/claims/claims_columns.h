@@ -6,32 +6,40 @@
 
 namespace kv::claims {
 
-inline constexpr results::TextColumn kSource{"source", "", "the claim file's name"};
-inline constexpr results::TextColumn kClaim{"claim", "", "its id in that file"};
-inline constexpr results::TextColumn kFigure{"figure", "",
-                                             "the table's row and figure; empty where the claim has one"};
-inline constexpr results::TextColumn kCheck{"check", "", "how it is checked"};
+inline constexpr results::TextColumn kSource{"source", "", "name of the claim file"};
+inline constexpr results::TextColumn kClaim{"claim", "", "id of the claim in its file"};
+inline constexpr results::TextColumn kFigure{
+    "figure", "", "row of the table and name of the figure; empty if the claim has one figure"};
+inline constexpr results::TextColumn kCheck{"check", "", "kind of the check"};
 inline constexpr results::TextColumn kReplica{
     "replica", "", "exact, or qualitative: other inputs or another size than the source's"};
-inline constexpr results::TextColumn kMachine{"machine", "", "whether the verdict depends on the machine"};
+inline constexpr results::TextColumn kMachine{"machine", "",
+                                              "yes if the verdict depends on the machine, else no"};
 inline constexpr results::TextColumn kPublished{"published", "", "the source's figure"};
-inline constexpr results::TextColumn kComputed{"computed", "", "in the figure's unit"};
-inline constexpr results::TextColumn kMeasured{"measured", "", "in the figure's unit, with its interval"};
-inline constexpr results::NumberColumn kComputedValue{"computed_value", "", "in the base unit"};
-inline constexpr results::NumberColumn kMeasuredValue{"measured_value", "", "in the base unit"};
-inline constexpr results::NumberColumn kIntervalLow{"interval_low", "", "95 % interval of measured_value"};
-inline constexpr results::NumberColumn kIntervalHigh{"interval_high", "", "its upper end"};
-inline constexpr results::TextColumn kVerdict{"verdict", "", "configs/claims/README.md explains each"};
-inline constexpr results::TextColumn kReason{"reason", "", "why it is the verdict"};
-inline constexpr results::TextColumn kNote{"note", "", "the claim file's remark"};
+inline constexpr results::TextColumn kComputed{"computed", "", "computed value in the figure's unit"};
+inline constexpr results::TextColumn kMeasured{"measured", "",
+                                               "measured value in the figure's unit, with its interval"};
+inline constexpr results::NumberColumn kComputedValue{"computed_value", "",
+                                                      "computed value in the base unit"};
+inline constexpr results::NumberColumn kMeasuredValue{"measured_value", "",
+                                                      "measured value in the base unit"};
+inline constexpr results::NumberColumn kIntervalLow{"interval_low", "",
+                                                    "lower end of the 95 % interval of measured_value"};
+inline constexpr results::NumberColumn kIntervalHigh{"interval_high", "",
+                                                     "upper end of the 95 % interval of measured_value"};
+inline constexpr results::TextColumn kVerdict{"verdict", "",
+                                              "verdict, explained in configs/claims/README.md"};
+inline constexpr results::TextColumn kReason{"reason", "", "reason of the verdict"};
+inline constexpr results::TextColumn kNote{"note", "", "remark of the claim file"};
 inline constexpr results::TextColumn kText{"text", "", "the claim in a sentence"};
-inline constexpr results::TextColumn kTitle{"title", "", "the source's title"};
-inline constexpr results::TextColumn kDocument{"document", "", "the source's document"};
-inline constexpr results::TextColumn kWhere{"where", "", "the place in it"};
-inline constexpr results::TextColumn kQuote{"quote", "", "the source's own words"};
+inline constexpr results::TextColumn kTitle{"title", "", "title of the source"};
+inline constexpr results::TextColumn kDocument{"document", "", "document of the source"};
+inline constexpr results::TextColumn kWhere{"where", "", "place in the source"};
+inline constexpr results::TextColumn kQuote{"quote", "", "words of the source"};
 inline constexpr results::TextColumn kSetting{"setting", "", "the configuration that reproduces it"};
-inline constexpr results::TextColumn kHow{"how", "", "the expressions, and the meaning of their names"};
-inline constexpr results::TextColumn kRun{"run", "", "the sweep configs that they need, as TOML"};
+inline constexpr results::TextColumn kHow{"how", "",
+                                          "expressions of the check, and the meaning of their names"};
+inline constexpr results::TextColumn kRun{"run", "", "sweep configs that the expressions need, as TOML"};
 inline constexpr auto kClaimColumns =
     results::column_list(kSource, kClaim, kFigure, kCheck, kReplica, kMachine, kPublished, kComputed,
                          kMeasured, kComputedValue, kMeasuredValue, kIntervalLow, kIntervalHigh, kVerdict,

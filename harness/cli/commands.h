@@ -40,7 +40,7 @@ int print_summary(const SummaryCommand& options);
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full);
 
 struct ReproduceOptions {
-  std::vector<std::string> names;  // of claim files; with `list`, words; none: all
+  std::vector<std::string> names;  // claim files; with `list`, words; none: all
   std::string out;                 // same as RunOptions::out
   bool list = false, quick = false, no_plots = false;
   int threads = 0;

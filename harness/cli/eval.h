@@ -17,7 +17,7 @@ struct EvalOptions {
   int threads = 0;
   std::string isa = "auto";
   std::string device = "cpu";
-  std::string arithmetic = "exact";  // of the variants whose codecs can choose
+  std::string arithmetic = "exact";  // for variants whose codecs can choose
   bool no_plots = false;
 };
 

@@ -17,7 +17,7 @@ struct WorkloadConfig {
   std::string family;
   std::string weights =
       "file";  // family == "model": `model`'s weights, or "random" ones at the geometry of [model]
-  std::string weights_type = "bf16";   // of random weights; or f32
+  std::string weights_type = "bf16";   // type of random weights; or f32
   std::string dump;                    // family == "dump": a safetensors file
   std::string model, text, tokenizer;  // family == "model"; token ids need no tokenizer
 };
@@ -27,9 +27,9 @@ struct Axes {
   std::vector<int64_t> budget;       // values of {budget}
   std::vector<LayerSpecs> variants;  // each of `written`, expanded
   std::vector<std::string> series;   // each of `variants` before {budget} became a number
-  std::string arithmetic = "exact";  // of the variants whose codecs can choose
+  std::string arithmetic = "exact";  // for variants whose codecs can choose
   bool uncached = false;             // `variants` also names kUncached
-  std::string baseline;              // as the config writes it; empty: the first. Comes first in `variants`
+  std::string baseline;              // the config's text; empty: the first. Comes first in `variants`
   std::vector<std::string> workload;
   // Replace the model's heads and the run's threads if given; synthetic workloads only.
   std::vector<int> kv_heads, head_dim, threads;
@@ -40,12 +40,12 @@ struct Axes {
 inline constexpr std::string_view kUncached = "none", kUncachedInTables = "no_cache";
 
 struct MeasureConfig {
-  int repetitions = 7;  // of every cell, interleaved over the cells of a sweep point
+  int repetitions = 7;  // a cell's, interleaved over the cells of a sweep point
   int steps = 32;       // decode steps or operations a repetition; errors are means over the last ones
-  int retries = 1;      // of a sweep point with disturbed times; a point still disturbed is marked as noisy
+  int retries = 1;      // repeats of a sweep point with disturbed times; then it counts as noisy
   bool aa_test = true;  // each sweep point measures its first variant twice; also spelled null_ab
   std::string allocator = "warm";  // warm: freed blocks are reused; fresh: every large block is new pages
-  double memory_share = 0.8;       // of the memory available at the start
+  double memory_share = 0.8;       // share of the memory available at the start
   int64_t memory = INT64_MAX;      // for the caches of one cell, copies and workspace included
 };
 

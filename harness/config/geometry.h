@@ -10,13 +10,13 @@ namespace kv::config {
 
 struct Geometry {
   std::string name;
-  std::string path;  // of the config.json; empty if a config gives the numbers
+  std::string path;  // config.json; empty if a config gives the numbers
   // `layers` keep K and V. A hybrid's other layers hold a state of constant size, or nothing.
   int layers = 1, q_heads = 1, kv_heads = 1, head_dim = 64;
   int model_layers = 1;  // layers of any kind
   // [model_layers]: each layer's properties that a cache must know.
   std::vector<ModelLayer> kinds;
-  LinearShape linear;  // of linear layers, if the file states it; else all 0
+  LinearShape linear;  // the linear layers', if the file states it; else all 0
   // Those of `layers` whose queries see only the last `window` tokens (Gemma's local layers, for example).
   int windowed_layers = 0;
   int64_t window = 0;

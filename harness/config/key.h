@@ -102,7 +102,7 @@ class AnyAxis {
   bool has_values(const Settings& settings) const { return !multiplied({{}}, settings).empty(); }
 
   const results::AnyColumn& column;
-  const std::string_view example;  // of its values, for messages; empty: the axis has a default
+  const std::string_view example;  // example values, for messages; empty: the axis has a default
 };
 
 // T: int64_t or std::string.

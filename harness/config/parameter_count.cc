@@ -16,7 +16,7 @@ using nlohmann::json;
 struct Family {
   std::string_view type;
   bool tied;  // tie_word_embeddings if the file omits it
-  int norms;  // of the hidden size, in a layer
+  int norms;  // norms of the hidden size, in a layer
   bool qkv_bias = false, head_norms = false, router_bias = false;
 };
 

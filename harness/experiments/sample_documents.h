@@ -10,7 +10,7 @@ struct SampleOptions {
   std::string model, tokenizer;
   std::string prompt;  // the beginning of every document
   int documents = 1;
-  int64_t tokens = 256;  // of each document, prompt included
+  int64_t tokens = 256;  // each document's, prompt included
   double temperature = 1.0;
   uint64_t seed = 1;
 };

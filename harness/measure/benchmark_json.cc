@@ -14,7 +14,7 @@ namespace kv::measure {
 std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::json& environment) {
   using Key = std::pair<std::string, int64_t>;
   std::map<Key, std::vector<double>> times;
-  std::vector<Key> order;  // of first appearance
+  std::vector<Key> order;  // order of first appearance
   for (const results::Row& row : steps) {
     const std::string &kind = row[kKind], &host = row[results::kHost];
     const Key key{row[results::kCell] + (kind.empty() || kind == "step" ? "" : " " + kind) +

@@ -32,7 +32,7 @@ int64_t units(const Side& side, int64_t rows);
 
 // Bytes and multiply-adds of one attend, counted from the spans; the cache does not report them itself.
 struct AttendWork {
-  int64_t payload = 0, metadata = 0;  // of all kept rows; metadata: scales and zero points only
+  int64_t payload = 0, metadata = 0;  // all kept rows; metadata: scales and zero points only
   int64_t read = 0;  // payload and metadata that attention reads: chosen rows, and what the choice reads
   int64_t payload_in_files = 0;  // payload of rows that came from a file; 0 on a GPU
   int64_t hot = 0, warm = 0;     // payload and metadata in these tiers of `ledger`
@@ -61,9 +61,9 @@ struct Cell {
   std::vector<std::vector<StepTimes>> steps;  // [repetition][step]
   std::vector<std::vector<double>> cold_us;   // [repetition][attend] of a GPU by its own clock
   std::vector<std::vector<double>> draft_us;  // [repetition][step that verifies drafts]
-  int64_t read_bytes = 0;                     // of one attend
+  int64_t read_bytes = 0;                     // one attend's
   bool reads_in_place = false;                // stored rows, neither copies nor rows in files
-  MultiplyAdds multiply_adds;                 // of one attend
+  MultiplyAdds multiply_adds;                 // one attend's
 
   results::Integer step_disk_bytes;  // read from files by the last step that attended
   int64_t disk_request_bytes = 0;    // size of one request, while steps read from files

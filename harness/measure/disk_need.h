@@ -14,7 +14,7 @@ inline constexpr int64_t kMostCeilingBytes = int64_t{1} << 30;
 struct DiskNeed {
   std::string folder;      // empty: the variant keeps no files
   int64_t bytes = 0;       // at the point's length, including the file that the tier is compared with
-  int64_t free_bytes = 0;  // of the folder's file system
+  int64_t free_bytes = 0;  // in the folder's file system
 };
 DiskNeed disk_need(const SweepPoint& point, const LayerSpecs& spec);
 

@@ -21,7 +21,7 @@ struct Prediction {
   double loss = 0;         // -log p of the actual token, nats
   double loss_change = 0;  // minus the reference's loss
   double kl = 0;           // KL(reference || this), nats
-  double p_change = 0;     // of the actual token's probability
+  double p_change = 0;     // change of the actual token's probability
   bool same_top = true;
 };
 Prediction compare_predictions(const Distribution& got, const Distribution& reference, int came);

@@ -32,7 +32,7 @@ int iterations_of(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>((16 << 20) / std::max<int64_t>(1, bytes), 3, 200));
 }
 
-constexpr int64_t kLongest = 16 << 10;  // of a stretch, so that threads share them evenly
+constexpr int64_t kLongest = 16 << 10;  // longest stretch, so that threads share them evenly
 
 // `units` of `unit_bytes`, `stride` apart.
 void add_stretches(const std::byte* data, int64_t units, int64_t unit_bytes, int64_t stride,

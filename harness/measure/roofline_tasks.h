@@ -62,7 +62,7 @@ class RowsBandwidthTask : public CellTask {
 // Does multiply-adds in registers and nothing else, on all threads.
 class PeakTask : public TimedTask {
  public:
-  enum class Kind { kFloats, kCodes };  // as in MultiplyAdds
+  enum class Kind { kFloats, kCodes };  // same as MultiplyAdds
   explicit PeakTask(Kind kind) : kind_(kind) {}
   std::string name() const override;
   int iterations() const override { return 1; }

@@ -19,7 +19,7 @@ namespace kv::measure {
 struct PlannedCell {
   std::string key;  // in cells.csv
   LayerSpecs spec;
-  std::string variant;    // as tables name it: the spec, if it has a cache
+  std::string variant;    // its name in tables: the spec, if it has a cache
   std::string series;     // the config's text that it was expanded from
   size_t arm = 0;         // index among the arms that the experiment compares, if any
   bool aa_test = false;   // the first variant measured a second time

@@ -51,7 +51,7 @@ struct Reading {
 
   model::CachedModel decoder;
   std::vector<Prediction> predictions;  // [sequences, length]
-  double seconds = 0;                   // of the model and its cache
+  double seconds = 0;                   // in the model and its cache
   std::exception_ptr failure;           // the reason for stopping early
 };
 

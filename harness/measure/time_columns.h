@@ -110,6 +110,6 @@ inline constexpr results::NumberColumn kProjectionsP50Us{"projections_p50_us", "
 inline constexpr results::NumberColumn kStateP50Us{
     "state_p50_us", "us", "linear layers' recurrence, which updates and reads their states"};
 inline constexpr results::NumberColumn kRestP50Us{"rest_p50_us", "us",
-                                                  "of a step, what is neither projections nor the cache's"};
+                                                  "part of a step outside projections and cache"};
 
 }  // namespace kv::measure

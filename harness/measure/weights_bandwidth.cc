@@ -7,7 +7,7 @@
 namespace kv::measure {
 
 WeightsBandwidthTask::WeightsBandwidthTask(const model::ModelWeights& weights) {
-  constexpr int64_t kPieceBytes = 64 << 10;  // of a stretch, so that threads share them evenly
+  constexpr int64_t kPieceBytes = 64 << 10;  // length of a stretch, so that threads share them evenly
   for (const model::WeightMatrix* m : weights.products()) {
     for (int64_t from = 0; from < m->bytes(); from += kPieceBytes)
       stretches_.push_back({m->data() + from, static_cast<size_t>(std::min(kPieceBytes, m->bytes() - from))});

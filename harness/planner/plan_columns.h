@@ -39,7 +39,7 @@ inline constexpr results::NumberColumn kPerplexityChangeCiHigh{
     "perplexity_change_ci_high", "1", "upper end of the 95 % interval of perplexity_change"};
 inline constexpr results::TextColumn kQualityFrom{
     "quality_from", "",
-    "the run that measured perplexity, its model and context; unknown: it has no such codec and retention; "
+    "run that measured the perplexity, its model and context; unknown: no run with this codec and retention; "
     "empty: not asked"};
 inline constexpr results::TextColumn kPlanTimesFrom{
     "times_from", "", "assumed: the roofline of the stated machine; empty: no times"};

@@ -24,7 +24,7 @@ __all__ = ["Cache", "Results", "load", "run", "variants"]
 
 
 def __getattr__(name: str):
-    """What needs Polars and Altair is imported when it is first asked for."""
+    """Imports the parts that need Polars and Altair at first use."""
     if name in ("Results", "load", "run"):
         try:
             from kvlab import results

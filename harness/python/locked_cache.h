@@ -20,7 +20,7 @@ struct Options {
   int64_t max_tokens = 0;
   int max_sequences = 1;
   std::vector<int64_t> windows;  // [layers], 0 for a layer without one; empty if no layer has one
-  double rope_theta = 10000.0;   // of specs with positions=cache
+  double rope_theta = 10000.0;   // for specs with positions=cache
   bool half_split = true;
   int threads = 0;  // 0: OpenMP's default
 };

@@ -61,7 +61,7 @@ class Results:
 
 
 def project_home() -> Path:
-    """Where configs/ and plots/ are: $KVLAB_HOME, else what the package brought along. Throws RuntimeError."""
+    """The folder with configs/ and plots/: $KVLAB_HOME, else the package's own. Throws RuntimeError."""
     home = Path(os.environ.get("KVLAB_HOME") or PACKAGE / "home")
     if not (home / "plots" / "report.py").is_file():
         raise RuntimeError(f"{home} has no plots/report.py; set KVLAB_HOME to kvlab's folder")

@@ -211,7 +211,7 @@ if hasattr(transformers, "AttentionMaskInterface"):
 
 @dataclass(frozen=True)
 class Quality:
-    """What a spec does to a model's predictions of a text, in nats a token, against the full f32 cache on the same tokens."""
+    """A spec's effect on a model's predictions of a text, in nats a token, against the full f32 cache on the same tokens."""
 
     spec: str
     predictions: int

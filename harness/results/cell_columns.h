@@ -93,7 +93,7 @@ inline constexpr IntegerColumn kBytesRead{
     "choose; payload + metadata are held"};
 inline constexpr NumberColumn kHeldBytesPerToken{
     "held_bytes_per_token", "bytes",
-    "(payload + metadata + slack + disk) / tokens given, evicted ones included"};
+    "payload + metadata + slack + disk over all tokens given, evicted ones included"};
 inline constexpr IntegerColumn kKeepsAll{
     "keeps_all", "",
     "1: the retention's budget is not below the sequence, so nothing was evicted; 0: tokens were evicted; "

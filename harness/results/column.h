@@ -22,9 +22,9 @@ struct AnyColumn {
   Type type;
   std::string_view values = {};   // all values of an enumerated text, separated by spaces
   std::string_view aliases = {};  // names in earlier versions, separated by spaces
-  std::string_view title = {};    // of an axis: its value in a chart panel's title, as "batch {}"
-  bool is_place = false;          // of an axis: position of a point in a panel, as the length is
-  std::string_view key = {};      // of an axis: the config key that sweeps it; empty: none
+  std::string_view title = {};    // an axis's value in a chart panel's title, as "batch {}"
+  bool is_place = false;          // the axis gives a point's position in a panel, as the length does
+  std::string_view key = {};      // the config key that sweeps the axis; empty: none
   bool is_stage = false;          // a part of a cache's spec
 
   bool is_named(std::string_view wanted) const;

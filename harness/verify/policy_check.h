@@ -35,9 +35,9 @@ struct PolicyCheck {
   int64_t tokens = 0;       // compared tokens
   int64_t choices = 0;      // evicted rows
   int64_t disputed = 0;     // near ties among them that were decided otherwise
-  double worst_miss = 0.0;  // of the disputed choices
+  double worst_miss = 0.0;  // among the disputed choices
   double kernel_bound = 0.0;
-  double out_rel_l2 = 0.0;  // of all outputs, against FP64 attention over the rows that the policy left
+  double out_rel_l2 = 0.0;  // all outputs, against FP64 attention over the rows that the policy left
   // The violated bound, or empty if all hold.
   std::string failure() const;
 };

@@ -301,7 +301,7 @@ std::string overflow_of(Cache& cache, SequenceId id, int layer, int kv_head, con
   const int d = cache.shape().head_dim;
   const std::vector<int64_t> kept = cache.kept(id, layer, kv_head);
   const bool buffered = ResidualBuffer::needed(codec_of(cache.spec(layer)).make(cache.spec(layer).codec));
-  int64_t first = 0;  // of the span
+  int64_t first = 0;  // the span's first row
   for (const Span& span : cache.spans(id, layer, kv_head)) {
     for (const bool is_v : {false, true}) {
       const Side& side = is_v ? span.v : span.k;

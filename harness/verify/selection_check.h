@@ -21,7 +21,7 @@ struct SelectionCheck {
   std::string_view oracle;
   int64_t choices = 0;      // rows or pages read
   int64_t disputed = 0;     // near ties among them that were decided otherwise
-  double worst_miss = 0.0;  // of the disputed choices
+  double worst_miss = 0.0;  // among the disputed choices
   double bound = 0.0;       // limit of worst_miss
 
   // Adds the newest attention's choice for one KV head of an output; nothing if the spec reads all rows.

@@ -28,7 +28,7 @@ class StateCheck {
   // One head's tokens.
   struct Head {
     std::vector<float> q, k, v, alpha, beta;
-    std::vector<float> out;  // of the last token
+    std::vector<float> out;  // the last token's
   };
 
   LinearShape shape_;

@@ -22,7 +22,7 @@ struct Collected {
   std::vector<double> attention = std::vector<double>(metrics().size());  // sums over heads
   int heads = 0;
   SelectionCheck selection;
-  std::string overflow;   // of the first head that has one
+  std::string overflow;   // the first head's that has one
   std::string misstored;  // the first fault in stored rows
 };
 

@@ -47,7 +47,7 @@ struct Errors {
   std::vector<double> metrics = std::vector<double>(verify::metrics().size());  // in the order of the table
   double codec_rel_l2 = 0, retention_rel_l2 = 0, selection_rel_l2 = 0, kernel_rel_l2 = 0;
   SelectionCheck selection;            // empty choices: all rows are read
-  std::optional<double> state_rel_l2;  // of linear layers (state_check.h)
+  std::optional<double> state_rel_l2;  // linear layers' (state_check.h)
   int64_t heads = 0;                   // query heads checked, over all outputs
   std::string sample;                  // the checked heads of the first output, if not all
   double kernel_bound = 0;             // a larger error means wrong arithmetic, not codec or policy

@@ -22,7 +22,7 @@ NOT_TOLD_APART = ["ambiguous", "negligible", "identical", "better"]
     "Towards the lower left is better; the dashed line is the Pareto front. A selection keeps every row and reads some; a "
     "window or heavy hitters read few because they hold few. Bytes are those that the last step reads of a sequence, in all "
     "layers, bounds of pages included; topk reads every key before it chooses. Loss less that of the full f32 cache on the "
-    "same tokens, with 95 % bootstrap intervals; filled points cannot be told from it: their intervals contain 0 or stay "
+    "same tokens, with 95 % bootstrap intervals; filled points are statistically tied with it: their intervals contain 0 or stay "
     "within 0.001 nats. The axis is linear within 0.001 nats of zero.",
     warning=TINY,
 )
@@ -96,4 +96,4 @@ def fewest_bytes(rows: pl.DataFrame, names: dict[str, str]) -> str:
     ]
     part = rows.filter("part")
     return (f"Reading least, {names[named['variant']]} loses {', '.join(said)}; {part['alike'].sum()} of {part.height} caches "
-            f"that read a part of the rows cannot be told from the full one")  # fmt: skip
+            f"that read a part of the rows are statistically tied with the full one")  # fmt: skip

@@ -141,10 +141,10 @@ def verdicts(*names):
 
 
 def test_titles_say_what_the_intervals_allow():
-    assert slowest_and_fastest(verdicts("ambiguous")) == "Steps of no variant can be told apart from those of contiguous"
+    assert slowest_and_fastest(verdicts("ambiguous")) == "Steps of all variants are statistically tied with those of contiguous"
     assert slowest_and_fastest(verdicts("ambiguous", "slower")) == "v1 takes 2.0× (1.9–2.1) the time of contiguous"
     said = count_of_verdicts(verdicts("ambiguous", "slower", "slower"))
-    assert said == "Beside contiguous: 2 slower, 1 that cannot be told apart from it,"
+    assert said == "Beside contiguous: 2 slower, 1 statistically tied with it,"
     assert [times(ratio) for ratio in (0.115, 3.71, 421.4)] == ["0.12×", "3.7×", "421×"]
 
 

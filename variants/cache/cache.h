@@ -89,7 +89,7 @@ class Cache {
   // changes. The sequence must not change in between.
   virtual std::function<void()> prepare_truncation(SequenceId sequence, int64_t tokens) = 0;
 
-  // Blocks that sequences share by what is in them (variants/cache/prefix_cache.h):
+  // Blocks that sequences share by content (variants/cache/prefix_cache.h):
   //   refuses_sharing  the capability: why there are none, or empty
   //   block_tokens     tokens of a block
   //   hold             keeps a block of a sequence, of which all layers have all tokens, when the sequence goes

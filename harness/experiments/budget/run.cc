@@ -91,7 +91,7 @@ class BudgetRun {
   }
 
   const measure::SweepPoint& point_;
-  const int64_t first_;  // of the tokens compared with FP64
+  const int64_t first_;  // first token compared with FP64
   std::shared_ptr<const workload::Workload> source_, recording_;
 };
 

@@ -19,7 +19,7 @@
 namespace kv::experiments {
 namespace {
 
-constexpr int64_t kEngineBytes = int64_t{400} << 20;  // of a process with PyTorch loaded
+constexpr int64_t kEngineBytes = int64_t{400} << 20;  // a process with PyTorch loaded
 
 // Positions of the tensors in the shared floats: K and V [batch, kv_heads, tokens, head_dim], the steps' Q [batch,
 // q_heads, steps, head_dim], outputs [batch, q_heads, head_dim].
@@ -35,7 +35,7 @@ struct Places {
     const workload::WorkloadShape& w = point.source->shape();
     return int64_t{1} * point.batch * w.q_heads * w.head_dim;
   }
-  int64_t rows;  // of a head
+  int64_t rows;  // a head's
   int64_t k, v, q, out, end;
 };
 

@@ -27,7 +27,7 @@ class UncachedRows {
   verify::Errors errors();
 
  private:
-  struct Rows {  // of all heads
+  struct Rows {  // all heads
     std::vector<float> q, k, v;
   };
   // The first `tokens` of prompts_[at]; valid until the next call.
@@ -38,7 +38,7 @@ class UncachedRows {
   const int sequences_;
   std::unique_ptr<Cache> cache_;  // empty between steps
   std::vector<Rows> prompts_;     // [layers, sequences]
-  Rows step_;                     // of one prompt, [heads, tokens, head_dim]
+  Rows step_;                     // one prompt's, [heads, tokens, head_dim]
   std::vector<float> out_;        // [heads, tokens, head_dim]
   int64_t step_bytes_ = 0;
 };

@@ -51,7 +51,7 @@ inline constexpr results::NumberColumn kStateBoundUs{
 inline constexpr results::NumberColumn kStepBoundUs{
     "step_bound_us", "us", "roofline of a step: weights_bound_us + bound_us (attention) + state_bound_us"};
 inline constexpr results::NumberColumn kStepBoundShare{"step_bound_share", "1",
-                                                       "% of roofline: step_bound_us / step_p50_us"};
+                                                       "share of the roofline: step_bound_us / step_p50_us"};
 inline constexpr results::NumberColumn kCacheShare{
     "cache_share", "1", "the cache's share of a step: (append + view + attend)_p50_us / step_p50_us"};
 inline constexpr auto kModelColumns = results::column_list(

@@ -32,8 +32,8 @@ class ModelSteps {
   void account() const;
 
   int64_t tokens() const { return decoder_->tokens(); }
-  int64_t weight_bytes() const { return weight_bytes_; }    // of a step
-  int64_t multiply_adds() const { return multiply_adds_; }  // of a step's projections
+  int64_t weight_bytes() const { return weight_bytes_; }    // a step's
+  int64_t multiply_adds() const { return multiply_adds_; }  // a step's projections
 
  private:
   // The outputs of one layer of sequence 0 in the verified step.

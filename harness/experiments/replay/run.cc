@@ -27,7 +27,7 @@ namespace kv::experiments {
 namespace {
 
 constexpr int64_t kDrawnRequests = 2000;
-constexpr int64_t kIdTokens = 16;  // of drawn requests with a prefix, if nothing is shared
+constexpr int64_t kIdTokens = 16;  // for drawn requests with a prefix, if nothing is shared
 
 const config::Settings& settings(const measure::SweepPoint& point) { return point.experiment->settings; }
 

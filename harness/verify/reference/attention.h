@@ -34,7 +34,7 @@ HeadResult attend(std::span<const float> q, std::span<const double> k, std::span
 
 // RoPE.
 struct Rotation {
-  std::vector<double> frequency;  // of each pair of channels, radians a position
+  std::vector<double> frequency;  // radians a position, for each pair of channels
   bool half_split = false;        // pair i is channels i and i + pairs; else interleaved: 2i and 2i + 1
 };
 // theta^(-2i / head_dim), as in the paper (arXiv:2104.09864).

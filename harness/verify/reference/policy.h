@@ -30,7 +30,7 @@ inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 // A row in the cache, with the facts that a policy may use.
 struct Slot {
   int64_t token = 0;
-  double squared_norm = 0.0;        // of its key before any encoding
+  double squared_norm = 0.0;        // its key's, before any encoding
   double accumulated_weight = 0.0;  // attention weights from all queries so far
   double last_weight = 0.0;         // from the newest token's queries
 };

@@ -22,7 +22,7 @@ function codecTable(codecs) {
     if (c.low !== c.high) time.append(element("small", `${timeText(c.low)} – ${timeText(c.high)}`));
     const same = c !== codecs[0] && c.low <= codecs[0].high;
     const ratio = element("td", plainText(c.time / codecs[0].time));
-    if (same) ratio.append(element("small", "cannot be told apart"));
+    if (same) ratio.append(element("small", "statistically tied"));
     row.append(element("th", c.codec, { scope: "row" }), element("td", c.variant, { class: "left wrap" }), time, ratio, element("td", bytesText(c.bytes_per_token)),
       element("td", plainText(c.err_rel_l2)));
     body.append(row);
@@ -35,7 +35,7 @@ function codecTable(codecs) {
 
 function told(folder, codecs) {
   const best = codecs[0], same = codecs.slice(1).filter((c) => c.low <= best.high);
-  const others = same.length ? ` It cannot be told apart from ${same.map((c) => c.codec).join(", ")}.` : "";
+  const others = same.length ? ` It is statistically tied with ${same.map((c) => c.codec).join(", ")}.` : "";
   const error = best.err_rel_l2 === null ? "" : `, with an error of ${plainText(best.err_rel_l2)}`;
   return `${folder}: ${best.codec}, ${timeText(best.time)} with ${best.variant}. It costs ${bytesText(best.bytes_per_token)} a token${error}.${others}`;
 }
