@@ -43,8 +43,11 @@ config::Geometry geometry_of(const std::filesystem::path& folder) {
 std::optional<ModelShape> shape_of(const results::Row& row, const config::Geometry& model,
                                    const LayerSpecs& specs) {
   using results::Status;
-  const bool ran = row[results::kStatus] != Status::kUnsupported && row[results::kStatus] != Status::kOutOfMemory;
-  if (!ran || !row[results::kLayers] || !row[results::kQHeads] || !row[results::kKvHeads] || !row[results::kHeadDim]) return std::nullopt;
+  const bool ran =
+      row[results::kStatus] != Status::kUnsupported && row[results::kStatus] != Status::kOutOfMemory;
+  if (!ran || !row[results::kLayers] || !row[results::kQHeads] || !row[results::kKvHeads] ||
+      !row[results::kHeadDim])
+    return std::nullopt;
   const CacheShape shape{.layers = static_cast<int>(*row[results::kLayers]),
                          .q_heads = static_cast<int>(*row[results::kQHeads]),
                          .kv_heads = static_cast<int>(*row[results::kKvHeads]),
@@ -116,7 +119,8 @@ bool add_stages(const std::filesystem::path& folder) {
     }
     results::write_whole(path, whole);
   }
-  results::write_whole(folder / "columns.json", experiments::layout_of(results::table_in(path, table)).columns_json);
+  results::write_whole(folder / "columns.json",
+                       experiments::layout_of(results::table_in(path, table)).columns_json);
   return !stages.empty();
 }
 

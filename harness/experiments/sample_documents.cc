@@ -7,8 +7,8 @@
 #include "harness/io/paths.h"
 #include "harness/memory/ledger.h"
 #include "harness/model/cached_model.h"
-#include "harness/model/sampling.h"
 #include "harness/model/model.h"
+#include "harness/model/sampling.h"
 #include "variants/model_cache/layer_groups.h"
 
 namespace kv::experiments {

@@ -1,8 +1,8 @@
 // Configs: what the keys mean, who overrides whom, and that the config as run says all of it.
 // What is refused is tested over the program, in tests/harness/cli.
+#include "harness/config/config.h"
 #include "harness/config/shared_axes.h"
 #include "harness/experiments/growth/axes.h"
-#include "harness/config/config.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -222,8 +222,8 @@ TEST_F(ConfigFile, SweepAndAnExperimentsTableTakeTheSameAxes) {
                                   axis + "\n" + after);
     const auto axes_of = [](const config::ExperimentConfig& c) {
       const config::Axes& a = c.axes;
-      return std::tuple(a.kv_heads, a.head_dim, a.threads, c.settings[config::kBatch], c.settings[config::kSeqLen],
-                        a.budget, a.workload);
+      return std::tuple(a.kv_heads, a.head_dim, a.threads, c.settings[config::kBatch],
+                        c.settings[config::kSeqLen], a.budget, a.workload);
     };
     EXPECT_EQ(axes_of(shared.experiments[0]), axes_of(own.experiments[0])) << axis;
   }

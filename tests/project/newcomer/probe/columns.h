@@ -13,12 +13,8 @@ inline constexpr auto kTailTokens =
 inline constexpr results::NumberColumn kProbeNorm{"probe_norm", "1", "L2 norm of the last token's outputs"};
 inline constexpr auto kProbeColumns = results::column_list(kTailTokens, kProbeNorm);
 
-inline const config::Axis<int64_t> kTailAxis{kTailTokens,
-                                             "tail",
-                                             config::SharedTable::kSweep,
-                                             {},
-                                             config::token_list(),
-                                             "tokens after the prompt",
-                                             "tail = [1, 4]"};
+inline const config::Axis<int64_t> kTailAxis{
+    kTailTokens,    "tail", config::SharedTable::kSweep, {}, config::token_list(), "tokens after the prompt",
+    "tail = [1, 4]"};
 
 }  // namespace kv::experiments
