@@ -66,7 +66,7 @@ inline constexpr std::array kOfOutputs{
     ColumnGroup{verify::kMetricColumns}, ColumnGroup{verify::kErrorSplitColumns},
     ColumnGroup{verify::kSelectionColumns, selects}, ColumnGroup{verify::kStateColumns, runs_model}};
 inline constexpr std::array kOfChoices{ColumnGroup{verify::kPositionColumns},
-                                       ColumnGroup{verify::kPolicyColumns, evicts}};
+                                       ColumnGroup{verify::kPolicyColumns}};
 inline constexpr std::array kOfComparisons{
     ColumnGroup{results::kVerdictColumns}, ColumnGroup{measure::kRatioColumns},
     ColumnGroup{measure::kRepetitionColumns}, ColumnGroup{measure::kNoiseColumns}};

@@ -93,11 +93,9 @@ bool Cell::judge(const verify::Errors& errors, int64_t positions) {
     result[results::kKeptTokens] = kept_tokens();
     evictions = check_policies();
   }
-  if (!evictions.oracle.empty()) {
-    result[verify::kEvictionCheck] = evictions.oracle;
-    result[verify::kPolicyChoices] = evictions.choices;
-    result[verify::kPolicyDisputed] = evictions.disputed;
-  }
+  result[verify::kEvictionCheck] = evictions.oracle;
+  result[verify::kPolicyChoices] = evictions.choices;
+  result[verify::kPolicyDisputed] = evictions.disputed;
   const std::string failure = errors.failure().empty() ? evictions.failure() : errors.failure();
   result[results::kStatus] = failure.empty() ? results::Status::kOk : results::Status::kFailed;
   result[results::kReason] = failure;
