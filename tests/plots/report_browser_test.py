@@ -186,7 +186,7 @@ FAINT = f"""(name) => {{ {WALK}
 }}"""
 LEGEND_ENTRY = f"""(name) => {{ {WALK}
   walk(view.scenegraph().root, origin[0], origin[1], (mark, item, x, y) => {{
-    const within = { center: 0, right: -10 }[item.align] ?? 10;  // inside of the text, however narrow it is
+    const within = {{ center: 0, right: -10 }}[item.align] ?? 10;  // inside of the text, however narrow it is
     if (mark.role == "legend-label" || mark.name?.startsWith("names")) found.push([x + item.x + within + (item.dx || 0), y + item.y + (item.dy || 0)]);
   }});
   return found[0];
