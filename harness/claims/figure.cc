@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <ranges>
 #include <regex>
 #include <stdexcept>
 #include <string_view>
@@ -96,8 +95,7 @@ const Unit& unit_named(const std::string& name) {
   for (const Unit& unit : kUnits) {
     if (unit.name == name) return unit;
   }
-  throw std::invalid_argument("has the unit '" + name + "', which is none of: " +
-                              io::joined(kUnits | std::views::transform(&Unit::name)));
+  throw std::invalid_argument("has the unit '" + name + "', which is none of: " + io::joined_names(kUnits));
 }
 
 std::vector<UnitReading> readings(const Unit& unit) {

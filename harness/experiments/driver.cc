@@ -149,6 +149,12 @@ bool run_point(const measure::SweepPoint& point, const measure::RunControl& cont
     if (noisy && retries < point.experiment->measure.retries)
       options.note(describe_point(point) + ": measured again because " + first_noise(rows));
   }
+  for (const results::Row& row : rows) {
+    const std::string_view column = row.value_outside(results.cell_table().columns);
+    if (!column.empty())
+      options.note(row[results::kCell] + ": internal error: cells.csv lacks the value of " +
+                   std::string(column) + ", which the experiment does not declare");
+  }
   results.add_cells(rows);
   note_rows(rows, options);
   return true;

@@ -107,8 +107,9 @@ bool has_tiers(const config::Config&, const config::ExperimentConfig& sweep) {
   return any_spec(sweep, [](const Spec& spec) { return kv::has_tiers(spec); });
 }
 
-bool evicts(const config::Config&, const config::ExperimentConfig& sweep) {
-  return any_spec(sweep, [](const Spec& spec) { return !retention_of(spec).keeps_all; });
+bool evicts(const config::Config& config, const config::ExperimentConfig& sweep) {
+  return runs_model(config, sweep) ||  // whose layers may have windows of their own
+         any_spec(sweep, [](const Spec& spec) { return !retention_of(spec).keeps_all; });
 }
 
 bool selects(const config::Config&, const config::ExperimentConfig& sweep) {

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <ranges>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -60,8 +59,7 @@ int64_t element_bytes(const std::string& dtype, const Place& place) {
   for (const Dtype& known : kDtypes) {
     if (known.name == dtype) return known.bytes;
   }
-  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " +
-               joined(kDtypes | std::views::transform(&Dtype::name)));
+  place.refuse("unknown dtype " + in_quotes(dtype) + "; known are " + joined_names(kDtypes));
 }
 
 const json& member(const json& entry, const char* key, json::value_t type, const Place& place) {

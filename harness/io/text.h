@@ -23,4 +23,11 @@ std::string joined(const auto& texts, const char* between = ", ") {
   return all;
 }
 
+// The same for things that have a name.
+std::string joined_names(const auto& things) {
+  std::string all;
+  for (const auto& thing : things) all += (all.empty() ? "" : ", ") + std::string(thing.name);
+  return all;
+}
+
 }  // namespace kv::io

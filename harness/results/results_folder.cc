@@ -160,11 +160,6 @@ void ResultsFolder::add(const Table& side, std::span<const Row> rows) {
 }
 
 void ResultsFolder::add_cells(std::span<const Row> rows) {
-  for (const Row& row : rows) {
-    if (const std::string_view column = row.value_outside(layout_.cells.columns); !column.empty())
-      throw std::logic_error("'" + row[kCell] + "' has a value of " + std::string(column) +
-                             ", which its experiment does not declare");
-  }
   for (const auto& [name, side] : side_files_) side->sync();
   cells_file_->append(csv_lines(layout_.cells, rows));
   cells_file_->sync();

@@ -52,6 +52,7 @@ class ResultsFolder {
                 bool resume);
 
   const std::filesystem::path& path() const { return path_; }
+  const Table& cell_table() const { return layout_.cells; }
   bool has_cell(const std::string& key) const;
   // Finished cells of the earlier run and of this one, in order.
   const std::vector<Row>& cells() const { return cells_; }

@@ -73,6 +73,7 @@ def start(config, out, *args, **options):
 
 def succeeded(done):
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "internal error" not in done.stderr, done.stderr
     return done
 
 
