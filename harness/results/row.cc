@@ -54,10 +54,11 @@ bool Row::read(const AnyColumn& column, const std::string& text) {
 }
 
 std::string_view Row::value_outside(const ColumnList& columns) const {
-  for (const auto& [name, value] : values_) {
-    const bool declared =
-        std::any_of(columns.begin(), columns.end(), [&](const AnyColumn* c) { return c->name == name; });
-    if (!declared && !std::visit([](const auto& v) { return text_of(v); }, value).empty()) return name;
+  for (const auto& entry : values_) {
+    const auto is_it = [&](const AnyColumn* column) { return column->name == entry.first; };
+    if (std::any_of(columns.begin(), columns.end(), is_it)) continue;
+    if (!std::visit([](const auto& value) { return text_of(value); }, entry.second).empty())
+      return entry.first;
   }
   return {};
 }
