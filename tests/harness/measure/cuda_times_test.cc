@@ -8,6 +8,8 @@
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
 #include "harness/experiments/plan.h"
+#include "harness/experiments/written_columns.h"
+#include "harness/measure/peer_columns.h"
 #include "harness/measure/roofline_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
@@ -28,7 +30,7 @@ struct Measured {
     gpu = shim.get();
     context.emplace(std::move(shim));
     const experiments::Sweep sweep = experiments::plan_sweep(config, *context);
-    results::ResultsFolder results(folder / "out", "", false);
+    results::ResultsFolder results(folder / "out", "", experiments::layout_of(config), false);
     for (const measure::SweepPoint& point : sweep.points) {
       const measure::RunControl control{.stop = [] { return false; }};
       for (auto& row : experiments::experiment_of(point).run(point, control, results)) rows.push_back(row);
@@ -72,7 +74,7 @@ TEST(CudaTimes, BandwidthIsOfTheGpusOwnTimeOverColdRows) {
     EXPECT_LE(*row[measure::kGpuSmMhzLeast], *row[measure::kGpuSmMhzMost]);
   }
   const double bytes = 2.0 * 40 * 64 * 2 * 2;  // layers, tokens, numbers, K and V, f16
-  EXPECT_DOUBLE_EQ(*run.rows.front().cold_read_gbps, bytes / 2.0 * 1e-3);
+  EXPECT_DOUBLE_EQ(*run.rows.front()[measure::kColdReadGbps], bytes / 2.0 * 1e-3);
   EXPECT_NE(run.samples.find(",cold,,,,,,,,2"), std::string::npos) << run.samples;
 }
 
@@ -105,14 +107,16 @@ TEST(CudaTimes, APeersAttentionIsTimedByTheGpusClock) {
   unsetenv("KVLAB_HOME");
   std::filesystem::remove_all(home);
   ASSERT_EQ(run.rows.size(), 3u);
-  const results::CellResult& row = run.rows[1];
-  ASSERT_EQ(row.status, results::Status::kOk) << row.reason;
-  ASSERT_TRUE(row.gpu_p50_us && row.peer_cold_ratio_p50 && row.step_p50_us && row.peer_ratio_p50);
-  EXPECT_DOUBLE_EQ(*row.gpu_p50_us, 250.0);
-  EXPECT_DOUBLE_EQ(*row.peer_cold_ratio_p50, 250.0);  // the cache's launch takes 1 us
-  EXPECT_FALSE(row.cold_attend_p50_us || row.cold_read_gbps || row.cold_ceiling_gbps);
-  EXPECT_EQ(run.rows[2].status, results::Status::kUnsupported);
-  EXPECT_EQ(run.rows[2].reason, "this peer runs on cpu alone");
+  const results::Row& row = run.rows[1];
+  ASSERT_EQ(row[results::kStatus], results::Status::kOk) << row[results::kReason];
+  ASSERT_TRUE(row[measure::kGpuP50Us] && row[measure::kPeerColdRatioP50] && row[measure::kStepP50Us] &&
+              row[measure::kPeerRatioP50]);
+  EXPECT_DOUBLE_EQ(*row[measure::kGpuP50Us], 250.0);
+  EXPECT_DOUBLE_EQ(*row[measure::kPeerColdRatioP50], 250.0);  // the cache's launch takes 1 us
+  EXPECT_FALSE(row[measure::kColdAttendP50Us] || row[measure::kColdReadGbps] ||
+               row[measure::kColdCeilingGbps]);
+  EXPECT_EQ(run.rows[2][results::kStatus], results::Status::kUnsupported);
+  EXPECT_EQ(run.rows[2][results::kReason], "this peer runs on cpu alone");
 }
 
 TEST(CudaTimes, PrefillRefusesTheArmsThatTheCpuComputes) {
