@@ -28,7 +28,6 @@ namespace kv::cluster {
 namespace {
 
 namespace fs = std::filesystem;
-using Medians = std::map<std::string, std::vector<double>>;  // by a benchmark's name, in order of repetition
 
 // Files keep nine digits of each number, and an interval is computed from several numbers.
 constexpr double kTolerance = 1e-6;
@@ -116,16 +115,6 @@ void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells,
   for (const auto& [key, _] : rows) check.findings.push_back("'" + key + "' is no cell of config.toml");
 }
 
-Medians medians_in(const nlohmann::json& benchmark) {
-  Medians medians;
-  for (const nlohmann::json& entry : benchmark.value("benchmarks", nlohmann::json::array())) {
-    if (entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
-        entry.contains("real_time") && entry["real_time"].is_number())
-      medians[entry["name"].get<std::string>()].push_back(entry["real_time"].get<double>());
-  }
-  return medians;
-}
-
 bool agree(const results::Number& stated, double computed) {
   if (!stated) return !std::isfinite(computed);
   return std::abs(*stated - computed) <= kTolerance * std::abs(computed);
@@ -139,7 +128,8 @@ std::string baseline_of(const results::Row& row) {
   return name.replace(at, std::string::npos, row[results::kVersus]);
 }
 
-void check_times(const std::vector<results::Row>& cells, const Medians& medians, Check& check) {
+void check_times(const std::vector<results::Row>& cells, const measure::RepetitionTimes& medians,
+                 Check& check) {
   std::set<std::string> hosts;
   for (const results::Row& row : cells) hosts.insert(row[results::kHost]);
   const auto find = [&](const std::string& cell, const results::Row& row) {
@@ -183,7 +173,7 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
   if (!steps.empty() && measure::benchmark_json(steps, environment) != text)
     check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
-  check_times(cells, medians_in(benchmark), check);
+  check_times(cells, measure::repetition_times(benchmark), check);
 }
 
 }  // namespace

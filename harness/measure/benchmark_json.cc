@@ -46,4 +46,14 @@ std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::
   return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";
 }
 
+RepetitionTimes repetition_times(const nlohmann::json& benchmark) {
+  RepetitionTimes times;
+  for (const nlohmann::json& entry : benchmark.value("benchmarks", nlohmann::json::array())) {
+    if (entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
+        entry.contains("real_time") && entry["real_time"].is_number())
+      times[entry["name"].get<std::string>()].push_back(entry["real_time"].get<double>());
+  }
+  return times;
+}
+
 }  // namespace kv::measure

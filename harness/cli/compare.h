@@ -1,0 +1,21 @@
+// `kvlab compare`: two runs of the same cells, before and after a change.
+#pragma once
+
+#include <string>
+
+namespace kv::cli {
+
+struct CompareOptions {
+  std::string before, after;  // results folders
+  // Limits separated by commas: slower:1.05 (the whole interval of a time ratio lies above it), error:0.01 and bytes:0
+  // (relative growth). A limit without a number has these values. Empty: nothing fails.
+  std::string fail_if;
+  bool json = false;
+};
+
+// Prints the cells that differ, or with `json` all of them. Returns kCellFailed if a limit is passed, or if a limit is given and a
+// cell that was measured before is not any more. Throws std::invalid_argument for folders that cannot be read or have no cell in
+// common.
+int compare(const CompareOptions& options);
+
+}  // namespace kv::cli

@@ -1,0 +1,84 @@
+"""`kvlab compare`: two runs of one config, cell by cell."""
+
+import json
+
+import pytest
+from program import assert_refused, change_json, kvlab, succeeded, table, write_table
+
+
+def cells(before, after, *options, code=0):
+    done = kvlab("compare", before, after, "--json", *options)
+    assert done.returncode == code, done.stdout + done.stderr
+    return {cell["cell"]: cell for cell in json.loads(done.stdout)["cells"]}
+
+
+def slower(folder, cell, factor):
+    """Multiplies a cell's times."""
+    def change(benchmark):
+        for entry in benchmark["benchmarks"]:
+            if entry["name"] == cell:
+                entry["real_time"] *= factor
+
+    change_json(folder / "benchmark.json", change)
+
+
+def set_first(folder, **values):
+    rows = table(folder / "cells.csv")
+    rows[0].update(values)
+    write_table(folder / "cells.csv", rows)
+    return rows[0]["cell"]
+
+
+def test_a_run_equals_itself(results):
+    text = " ".join(succeeded(kvlab("compare", results, results, "--fail-if", "slower,error,bytes")).stdout.split())
+    count = len(table(results / "cells.csv"))
+    assert f"{count} cells in both runs, 0 in the first alone" in text
+    assert "0 slower, 0 faster" in text and "Bytes differ in 0, errors in 0, 0 no longer measured" in text
+    for cell in cells(results, results).values():
+        assert cell["time"] is None or cell["time"]["ratio"] == 1 and cell["time"]["verdict"] == "ambiguous"
+        assert cell["bytes"] is None and cell["error"] is None
+
+
+def test_ratios_are_of_the_second_over_the_first(results, copy):
+    cell = table(copy / "cells.csv")[0]["cell"]
+    slower(copy, cell, 1000)
+    changed = cells(results, copy, "--fail-if", "slower:1.05", code=1)[cell]
+    assert changed["time"]["ratio"] == pytest.approx(1000) and changed["time"]["verdict"] == "slower"
+    low, high = changed["time"]["interval"]
+    assert 1 < low < 1000 < high and changed["time"]["confidence"] > 0.95  # Holm: many cells are compared
+    assert changed["limits_passed"] == ["slower"]
+    assert cells(copy, results, "--fail-if", "slower:1.05")[cell]["time"]["verdict"] == "faster"
+    assert cells(results, copy, "--fail-if", "slower:2000")[cell]["limits_passed"] == []
+    text = kvlab("compare", results, copy).stdout
+    assert cell in text and "1 slower" in text and len(text.splitlines()) <= 20
+
+
+@pytest.mark.parametrize("column, value, limit, passed", [
+    ("bytes_payload", "999999999", "bytes", True),
+    ("bytes_payload", "1", "bytes", False),  # it shrank
+    ("err_rel_l2", "0.5", "error", True),
+    ("err_rel_l2", "0", "error", False),
+    ("status", "failed", "slower", True),
+])
+def test_limits(results, copy, column, value, limit, passed):
+    cell = set_first(copy, **{column: value})
+    changed = cells(results, copy, "--fail-if", limit, code=1 if passed else 0)[cell]
+    assert bool(changed["limits_passed"]) == passed
+    assert column == "status" or changed["bytes" if limit == "bytes" else "error"]["after"] == float(value)
+    succeeded(kvlab("compare", results, copy))  # without a limit nothing fails
+
+
+@pytest.mark.parametrize("limit", ["sloer:1", "slower:", "slower:-1", "slower:1x", "error:nan"])
+def test_a_limit_is_checked(results, limit):
+    assert_refused(kvlab("compare", results, results, "--fail-if", limit), f"--fail-if '{limit}'", "slower:RATIO")
+
+
+def test_what_cannot_be_compared(results, copy, tmp_path):
+    assert_refused(kvlab("compare", results, tmp_path), "is no results folder")
+    rows = table(copy / "cells.csv")
+    for row in rows:
+        row["cell"] += " other"
+    write_table(copy / "cells.csv", rows)
+    assert_refused(kvlab("compare", results, copy), "no cell in common")
+    write_table(copy / "cells.csv", rows + [rows[0] | {"host": "elsewhere"}])
+    assert_refused(kvlab("compare", results, copy), "several machines")
