@@ -204,15 +204,6 @@ void add_options(CLI::App& app, SummaryCommand& options) {
   add_table_option(app, options.full);
 }
 
-void add_options(CLI::App& app, CompareOptions& options) {
-  app.add_option("before", options.before, "a results folder")->required();
-  app.add_option("after", options.after, "a results folder of the same config")->required();
-  app.add_option(
-      "--fail-if", options.fail_if,
-      "exit with 1 past limits, as slower:1.05,error:0.01,bytes:0 (these are the defaults of the names)");
-  app.add_flag("--json", options.json, "print every cell as JSON (fields: harness/README.md)");
-}
-
 void add_options(CLI::App& app, experiments::SampleOptions& options) {
   app.add_option("--model", options.model, "the model")->required();
   app.add_option("--tokenizer", options.tokenizer, "its tokenizer")->required();
@@ -275,8 +266,7 @@ class Commands {
     add("check-results", "whether a results folder holds together: schema, config, closed forms, intervals",
         check_, check_results);
     add("summary", "print the summary of a results folder again", summary_, print_summary);
-    add("compare", "two runs of one config, cell by cell: time ratios, bytes, errors; --fail-if for CI",
-        compare_, compare);
+    add("compare", "compare two runs of one config, cell by cell; --fail-if for CI", compare_, compare);
     add("list", "show variants, configs, workloads and metrics", list_, list);
     add("reproduce", "check published claims, each with a verdict", reproduce_, reproduce);
     commands_.emplace_back(

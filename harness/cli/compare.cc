@@ -1,5 +1,6 @@
 #include "harness/cli/compare.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -281,6 +282,15 @@ void print_text(const Run& before, const Run& after, const std::vector<Pair>& pa
 }
 
 }  // namespace
+
+void add_options(CLI::App& app, CompareOptions& options) {
+  app.add_option("before", options.before, "a results folder")->required();
+  app.add_option("after", options.after, "a results folder of the same config")->required();
+  app.add_option(
+      "--fail-if", options.fail_if,
+      "exit with 1 past limits, as slower:1.05,error:0.01,bytes:0 (these are the defaults of the names)");
+  app.add_flag("--json", options.json, "print every cell as JSON (fields: harness/README.md)");
+}
 
 int compare(const CompareOptions& options) {
   const Limits limits = parse_limits(options.fail_if);

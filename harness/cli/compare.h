@@ -3,6 +3,10 @@
 
 #include <string>
 
+namespace CLI {
+class App;
+}
+
 namespace kv::cli {
 
 struct CompareOptions {
@@ -12,6 +16,8 @@ struct CompareOptions {
   std::string fail_if;
   bool json = false;
 };
+
+void add_options(CLI::App& app, CompareOptions& options);
 
 // Prints the cells that differ, or with `json` all of them. Returns kCellFailed if a limit is passed, or if a limit is given and a
 // cell that was measured before is not any more. Throws std::invalid_argument for folders that cannot be read or have no cell in
