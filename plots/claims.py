@@ -17,6 +17,8 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from columns import BadResults
+
 COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
@@ -51,7 +53,7 @@ VERDICTS = {
 MARKERS = ("<!-- claims: ", "<!-- end of claims -->")
 
 
-class BadClaims(Exception):
+class BadClaims(BadResults):
     """A file cannot be used as it is; the message is one line: what is wrong, and where."""
 
 
@@ -159,7 +161,6 @@ def write_claims(folder: Path, out: Path) -> Path:
 
     rows = read_claims(folder)
     env = read_env(folder / "env.json")
-    out.mkdir(parents=True, exist_ok=True)
     (out / "claims.md").write_text(markdown(rows), encoding="utf-8")
     (out / "summary.md").write_text(summary(rows), encoding="utf-8")
     path = out / "report.html"

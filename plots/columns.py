@@ -5,12 +5,15 @@ named here or its first value is a word.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 TEXT = set("cell variant host kind prompt text full_text".split())
 TYPES = ("text", "integer", "number")
+# Control characters and halves of characters: no SVG may hold them, and a terminal obeys some.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 class BadResults(Exception):
@@ -55,10 +58,19 @@ def read_columns(path: Path) -> dict[str, Column]:
     return {alias: column for column in columns for alias in column.aliases} | {c.name: c for c in columns}
 
 
+def printable(value):
+    """A text, or every text of a JSON value, with U+FFFD for what is unprintable."""
+    if isinstance(value, dict):
+        return {printable(key): printable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [printable(inner) for inner in value]
+    return UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) else value
+
+
 def read_json(path: Path):
     """Throws BadResults."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return printable(json.loads(path.read_text(encoding="utf-8")))
     except json.JSONDecodeError as error:
         raise BadResults(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from None
     except RecursionError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
-from columns import BadResults, Column, guessed, read_columns, read_json
+from columns import BadResults, Column, guessed, printable, read_columns, read_json
 from known import STAGE_COLUMNS, learn
 from prepare import with_absent
 
@@ -26,6 +26,9 @@ NUMBERS = """
     ceiling_share cold_read_gbps cold_ceiling_gbps cold_ceiling_share err_rel_l2 kept_tokens
 """.split()
 TEXTS = "verdict versus noise".split()
+# Columns that name a row or what it is compared with: at most so many characters, all of which charts measure.
+NAMES = ("cell", "variant", "versus")
+LONGEST_NAME = 4096
 # Tables of env.json with the texts that titles are made of.
 ENV_TEXTS = [("cpu", "model"), ("model", "name"), ("config", "name", "path")]
 # Tables beside cells.csv, by Run's name for them: the file, and the columns that are read.
@@ -93,7 +96,7 @@ def by_host(run: Run) -> list[Run]:
 
 def as_utf8(name: str) -> str:
     """A folder's name may be any bytes; what is written into the report may not."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    return printable(os.fsencode(name).decode("utf-8", "replace"))
 
 
 def load_run(folder: Path, name: str) -> Run:
@@ -146,11 +149,22 @@ def read_csv(path: Path, needed: list[str], known: Mapping[str, Column] | None =
         column = known.get(name) or guessed(name, fields)
         if column.is_text:
             values: list = [field or None for field in fields]
+            if name in NAMES:
+                check_names(fields, name, path, lines)
         else:
             values = [parse_number(field, name, path, line) for field, line in zip(fields, lines)]
         for title in (*column.aliases, name):
             table[title] = pl.Series(title, values, dtype(column))
     return pl.DataFrame(table)
+
+
+def check_names(fields: list[str], column: str, path: Path, lines: list[int]) -> None:
+    """Throws BadResults for a name that no chart can show."""
+    for field, line in zip(fields, lines):
+        if len(field) > LONGEST_NAME:
+            raise BadResults(f"{path}:{line}: {column} has {len(field):,} characters; a name has at most {LONGEST_NAME:,}")
+        if not field and column != "versus":
+            raise BadResults(f"{path}:{line}: {column} is empty; every row needs it")
 
 
 def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
@@ -194,7 +208,7 @@ def parse_number(field: str, column: str, path: Path, line: int) -> float | None
 
 def read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return printable(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadResults(f"{path}: no such file; a results folder holds cells.csv") from None
     except (OSError, UnicodeDecodeError) as error:

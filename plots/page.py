@@ -39,7 +39,7 @@ class Drawn:
         return self.figure.title if message in ("", self.figure.title) else f"{self.figure.title}: {message}"
 
 
-def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> Path:
+def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) -> None:
     """Everything in one file that opens without a network; the templates escape every value from the results."""
     cells = pl.concat([run.cells for run in runs], how="diagonal_relaxed").with_row_index(CELL)
     columns = ChainMap(*(run.columns for run in runs))
@@ -68,7 +68,6 @@ def write_page(path: Path, runs: list[Run], drawn: list[Drawn], libraries: str) 
         libraries=Markup(libraries.replace("</script", "<\\/script")),
     )
     path.write_text(page, encoding="utf-8")
-    return path
 
 
 def budget(steps: list[Within]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import vl_convert
+from columns import BadResults
 from vega import VEGALITE
 
 PNG_PIXELS_PER_POINT = 2
@@ -29,20 +30,20 @@ class Pictures:
 
 
 def formats(text: str) -> tuple[str, ...]:
-    """--figures, as in 'pdf,svg'. Throws ValueError."""
+    """--figures, as in 'pdf,svg'. Throws BadResults."""
     names = tuple(name.strip() for name in text.split(","))
     if not set(names) <= set(FORMATS):
-        raise ValueError(f"--figures {text}: no list of {', '.join(FORMATS)}, as in pdf,svg")
+        raise BadResults(f"--figures {text}: no list of {', '.join(FORMATS)}, as in pdf,svg")
     return names
 
 
 def pixels(option: str, text: str | None) -> float | None:
-    """An option such as '84mm' in CSS pixels. Throws ValueError."""
+    """An option such as '84mm' in CSS pixels. Throws BadResults."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(mm|cm|in|pt|px)", text)
     if not found or float(found[1]) == 0:
-        raise ValueError(f"{option} {text}: no length with a unit of {', '.join(PIXELS)}, as in 84mm or 8pt")
+        raise BadResults(f"{option} {text}: no length with a unit of {', '.join(PIXELS)}, as in 84mm or 8pt")
     return float(found[1]) * PIXELS[found[2]]
 
 

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from claims import BadClaims
-from data import BadResults
+from beside import UNFINISHED, beside, exit_code
+from columns import BadResults
 from website.build import build
-from website.collect import collect
+from website.collect import MARK, collect
 
 
 def main(words: list[str] | None = None) -> int:
@@ -17,24 +17,26 @@ def main(words: list[str] | None = None) -> int:
     arguments.add_argument("results", nargs="+", type=Path, help="results folders, or folders above them")
     arguments.add_argument("--out", type=Path, required=True, help="the site's folder: a new one, or an earlier site's")
     options = arguments.parse_args(words)
-    try:
-        if options.out.exists() and not is_site(options.out):
-            raise BadResults(f"--out {options.out}: holds other files; a new folder is needed")
-        folders, claims = collect(options.results)
-        if not folders:
-            raise BadResults(f"{options.results[0]}: holds claims alone; a site needs a results folder with cells.csv")
-        print(build(options.out, folders, claims))
-    except (BadClaims, BadResults) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename}: cannot be used ({error.strerror})", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: publish(options.results, options.out))
+
+
+def publish(results: list[Path], out: Path) -> None:
+    """Makes the site, and says so. Throws BadResults and OSError."""
+    if out.exists() and not is_site(out):
+        raise BadResults(f"--out {out}: holds other files than an earlier site's; a new folder is needed")
+    folders, claims, left_out = collect(results)
+    for path, reason in left_out:
+        print(f"left out: {path}, {reason}")
+    if not folders:
+        raise BadResults(f"{results[0]}: holds claims alone; a site needs a results folder with cells.csv")
+    with beside(out) as unfinished:
+        build(unfinished, folders, claims)
+        (unfinished / MARK).write_text("made by kvlab site, which may replace the files here\n", encoding="utf-8")
+    print(out / "index.html")
 
 
 def is_site(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / "data").is_dir() or not any(folder.iterdir()))
+    return folder.is_dir() and ((folder / MARK).is_file() or all(path.name.startswith(UNFINISHED) for path in folder.iterdir()))
 
 
 if __name__ == "__main__":

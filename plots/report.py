@@ -12,7 +12,8 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 from altair.utils import schemapi
-from claims import BadClaims, is_reproduction, write_claims
+from beside import beside, exit_code
+from claims import is_reproduction, write_claims
 from data import BadResults, Run, load_runs
 from families import VariantStyle, baseline_of
 from figures.figure import Figure, Tables
@@ -40,36 +41,30 @@ def main(words: list[str] | None = None) -> int:
     )
     arguments.add_argument("--figure-font", metavar="8pt", help="the size of all text in the pictures")
     options = arguments.parse_args(words)
+    return exit_code(lambda: plot(options))
+
+
+def plot(options: argparse.Namespace) -> None:
+    """Writes all reports that were asked for, and says so. Throws BadResults and OSError."""
     if options.out and len(options.results) > 1 and any(map(is_reproduction, options.results)):
-        complaint = "claims have a report of their own; give --out one folder of claims, or runs alone"
-        print(f"error: {complaint}", file=sys.stderr)
-        return 2
-    try:
-        pictures = Pictures(
-            formats(options.figures),
-            pixels("--figure-width", options.figure_width),
-            pixels("--figure-font", options.figure_font),
-        )
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    try:
-        for folder in filter(is_reproduction, options.results):
-            print(write_claims(folder, options.out or folder))
-        measured_in = [folder for folder in options.results if not is_reproduction(folder)]
-        runs = load_runs(measured_in)
-        folders = list(dict.fromkeys(run.folder for run in runs))  # a merged one holds a run a host
-        each = [([run for run in runs if run.folder == folder], folder) for folder in folders]
-        reports = [(runs, options.out)] if options.out and runs else each
-        for together, out in reports:
-            write_report(together, out, pictures)
-    except (BadClaims, BadResults) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
-        return 2
-    return 0
+        raise BadResults("claims have a report of their own; give --out one folder of claims, or runs alone")
+    pictures = Pictures(
+        formats(options.figures),
+        pixels("--figure-width", options.figure_width),
+        pixels("--figure-font", options.figure_font),
+    )
+    for folder in filter(is_reproduction, options.results):
+        out = options.out or folder
+        with beside(out) as unfinished:
+            page = write_claims(folder, unfinished)
+        print(out / page.name)
+    measured_in = [folder for folder in options.results if not is_reproduction(folder)]
+    runs = load_runs(measured_in)
+    folders = list(dict.fromkeys(run.folder for run in runs))  # a merged one holds a run a host
+    each = [([run for run in runs if run.folder == folder], folder) for folder in folders]
+    reports = [(runs, options.out)] if options.out and runs else each
+    for together, out in reports:
+        write_report(together, out, pictures)
 
 
 def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
@@ -77,11 +72,12 @@ def write_report(runs: list[Run], out: Path, how: Pictures) -> None:
     tables = tables_of(runs)
     named = len(runs) > 1
     subtitle = [f"{run.name}: {run_line(run)}" if named else run_line(run) for run in runs]
-    pictures = out / "figures"
-    pictures.mkdir(parents=True, exist_ok=True)
-    drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
-    page = write_page(out / "report.html", runs, drawn, javascript())
-    print(page)
+    with beside(out) as unfinished:
+        pictures = unfinished / "figures"
+        pictures.mkdir()
+        drawn = [draw(figure, tables, subtitle, pictures, how) for figure in FIGURES]
+        write_page(unfinished / "report.html", runs, drawn, javascript())
+    print(out / "report.html")
     left_out = sum(figure.spec is None for figure in drawn)
     if left_out:
         print(f"{left_out} of {len(drawn)} figures left out: the report lists them with the reasons")

@@ -56,7 +56,7 @@ def shades(colour: str, count: int) -> list[str]:
 
 def natural_order(names) -> list[str]:
     """Sorted so that block=16 follows block=4."""
-    return sorted(names, key=lambda name: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)])
+    return sorted(names, key=lambda name: [int(p[:4000]) if p.isdecimal() else p for p in re.split(r"(\d+)", name)])
 
 
 def bytes_text(value: float | None) -> str:

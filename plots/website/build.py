@@ -24,8 +24,8 @@ SHARED = {
 RAW = ["cells.csv", "columns.json", "env.json", "config.toml", "benchmark.json", "positions.csv", "texts.csv"]
 
 
-def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
-    """The site's index.html."""
+def build(out: Path, folders: list[Folder], claims: list[Claims]) -> None:
+    """Writes all of the site's files into a new folder."""
     for inside in ("machines", "configs", "variants", "data", "raw"):
         (out / inside).mkdir(parents=True, exist_ok=True)
     for name, parts in SHARED.items():
@@ -45,8 +45,7 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
     for kind, pages in (("machine", machines), ("config", configs), ("variant", variants)):
         for name, rows in pages.items():
             write_cells_page(out, kind, name, rows, described)
-    index = out / "index.html"
-    index.write_text(
+    (out / "index.html").write_text(
         render(
             "website/index.html",
             root="",
@@ -61,7 +60,6 @@ def build(out: Path, folders: list[Folder], claims: list[Claims]) -> Path:
     )
     if claims:
         write_claims_page(out, claims)
-    return index
 
 
 def grouped(rows: list[Record], name_of) -> dict[str, list[Record]]:

@@ -11,12 +11,13 @@ from math import comb
 from pathlib import Path
 
 import polars as pl
-from claims import BadClaims, is_reproduction
+from claims import is_reproduction
 from columns import BadResults
 from data import Run, by_host, load_run, read_rows
 from page import nested
 from prepare import is_aa_test, with_absent
 
+MARK = "kvlab-site.txt"  # in the folder of a site
 CHANCE = 0.05  # that an A/A test leaves out 1 though nothing differs
 
 
@@ -74,16 +75,19 @@ def by_chance(tests: int, apart: int) -> float:
     return sum(comb(tests, k) * CHANCE**k * (1 - CHANCE) ** (tests - k) for k in range(apart, tests + 1))
 
 
-def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims]]:
-    """All folders below the roots that hold cells.csv or claims.csv. Throws BadResults and BadClaims."""
+def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims], list[tuple[Path, str]]]:
+    """All folders below the roots that hold cells.csv or claims.csv, and those that are left out, with the reason. Throws
+    BadResults."""
+    left_out: list[tuple[Path, str]] = []
     folders: list[Folder] = []
     claims: list[Claims] = []
     names: dict[str, Path] = {}
     for root in roots:
-        found = sorted(results_below(root))
+        found = sorted(results_below(root, left_out))
         if not found:
             raise BadResults(f"{root}: no results folder is here or below: none holds cells.csv or claims.csv")
         for path in found:
+            refuse_links(path)
             if is_reproduction(path):
                 machine = machine_of(root, path)
                 claims.append(Claims(machine, f"{machine}/{path.name}", path, list(claim_rows(path / "claims.csv"))))
@@ -96,19 +100,30 @@ def collect(roots: list[Path]) -> tuple[list[Folder], list[Claims]]:
                     raise BadResults(f"{path}: the site has '{name}' already, from {names[name]}; rename one of them")
                 names[name] = path
                 folders.append(Folder(part, machine, name))
-    return folders, claims
+    return folders, claims, left_out
 
 
-def results_below(root: Path) -> Iterator[Path]:
-    """The folders of results; not those inside another, as a reproduction's own runs."""
+def results_below(root: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
+    """The folders of results; not those inside another, as a reproduction's own runs, and none that nobody chose to publish."""
     if not root.is_dir():
         raise BadResults(f"{root}: no such folder; give results folders, or one above them")
     if any((root / name).exists() for name in ("cells.csv", "claims.csv")):
         yield root
         return
-    for inside in sorted(root.iterdir()):
-        if inside.is_dir():
-            yield from results_below(inside)
+    for inside in sorted(path for path in root.iterdir() if path.is_dir()):
+        if inside.is_symlink():
+            left_out.append((inside, "a link"))
+        elif inside.name == "local":
+            left_out.append((inside, "runs of this machine alone; a site has them where they are given"))
+        elif not (inside / MARK).exists() and not inside.name.startswith("."):
+            yield from results_below(inside, left_out)
+
+
+def refuse_links(folder: Path) -> None:
+    """A site publishes a folder's files, and a link may point to any other."""
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise BadResults(f"{path}: a link or no file, which a site does not publish; put the file itself there")
 
 
 def machine_of(root: Path, path: Path, run: Run | None = None) -> str:
@@ -126,13 +141,10 @@ def machine_of(root: Path, path: Path, run: Run | None = None) -> str:
 
 
 def claim_rows(path: Path) -> Iterator[dict[str, str]]:
-    try:
-        header, rows, _ = read_rows(path)
-    except BadResults as error:
-        raise BadClaims(str(error)) from None
+    header, rows, _ = read_rows(path)
     missing = [name for name in ("source", "claim", "figure", "verdict") if name not in header]
     if missing:
-        raise BadClaims(f"{path}: missing columns {', '.join(missing)}")
+        raise BadResults(f"{path}: missing columns {', '.join(missing)}")
     for row in rows:
         yield dict(zip(header, row))
 

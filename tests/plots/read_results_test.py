@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from data import CELL_COLUMNS, BadResults, load_run, load_runs
 from page import flatten, run_line
 from prepare import measured
 from support import PLOTS, first_line, report, reported
-from synthetic import synthetic_run
+from synthetic import synthetic_run, write_csv
 
 
 def test_a_folder_whose_name_is_no_utf8_has_a_report(tmp_path):
@@ -142,3 +146,56 @@ def test_hosts_of_a_merged_run_are_runs_of_their_own(tmp_path):
         assert run.cells["cell"].n_unique() == run.cells.height
     reported(folder)
     assert "run on n1, run on n2" in (folder / "report.html").read_text()
+
+
+def with_first(folder: Path, file: str, **fields) -> Path:
+    """The folder with other fields in the file's first row and in those of its variant."""
+    with (folder / file).open(newline="", encoding="utf-8") as text:
+        rows = list(csv.DictReader(text))
+    before = rows[0]["variant"]
+    for row in rows:
+        row.update(fields if row["variant"] == before else {})
+    write_csv(folder / file, list(rows[0]), rows)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "complaint"), [("", ":2: variant is empty"), ("x" * 5000, ":2: variant has 5,000 characters")])
+def test_a_name_that_no_chart_can_show_gets_one_line(tmp_path, name, complaint):
+    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256,)), "cells.csv", variant=name)
+    done = report(folder)
+    assert done.returncode == 2 and complaint in first_line(done)
+    assert not (folder / "report.html").exists()
+
+
+def test_control_characters_reach_no_picture_and_no_terminal(tmp_path):
+    """No SVG may hold most of them; the converter ends the program where one does."""
+    odd = "a\x00b\x1b[2J\x7f\x9b\ufffe²²/f32"
+    folder = with_first(synthetic_run(tmp_path / "run", lengths=(256, 512)), "cells.csv", variant=odd)
+    env = json.loads((folder / "env.json").read_text())
+    env["cpu"]["model"] = "CPU \x1b[2J \ud800"
+    (folder / "env.json").write_text(json.dumps(env))
+    reported(folder, "--figures", "svg,png")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "a\ufffdb\ufffd[2J\ufffd\ufffd\ufffd²²/f32" in page and "CPU \ufffd[2J" in page
+    (folder / "cells.csv").write_text("cell,variant\n\x1b[2J")
+    assert "\x1b" not in report(folder).stderr
+
+
+def test_a_full_disk_leaves_the_earlier_report_whole(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    reported(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731  # less than a page
+    for arguments in ([folder], [folder, "--out", tmp_path / "new"]):
+        command = [sys.executable, PLOTS / "report.py", "--figures", "svg", *arguments]
+        done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True)
+        assert done.returncode == 2 and f"{arguments[-1]}: cannot be written (File too large)" in first_line(done)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_standard_output_that_cannot_be_written_gets_one_line(tmp_path):
+    folder = synthetic_run(tmp_path / "run", lengths=(256,))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, PLOTS / "report.py", "--figures", "svg", folder], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "standard output: cannot be written" in first_line(done)

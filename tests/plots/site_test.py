@@ -242,7 +242,49 @@ def test_what_is_no_results_folder_is_refused(tmp_path, make, part):
     assert not (tmp_path / "out").exists()
 
 
-def test_no_folder_of_others_is_written_to(results, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
+@pytest.mark.parametrize("name", ["mine.txt", "data/mine.txt"])
+def test_no_folder_of_others_is_written_to(results, tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
     code, error = site(results, "--out", tmp_path)
     assert code == 2 and "other files" in error
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
+def test_an_earlier_site_is_replaced_or_stays_whole(results, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    assert site(results / "fast", "--out", out)[0] == 0
+    assert site(results, "--out", out)[0] == 0
+    whole = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert out / "machines" / "slow.html" in whole
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("website.build.write_claims_page", full)
+    for to in (out, tmp_path / "new"):
+        code, error = site(results / "fast", results / "slow", "--out", to)
+        assert code == 2 and error == f"error: {to}: cannot be written (No space left on device)\n"
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == whole
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_links_point_to_is_not_published(tmp_path):
+    folder = synthetic_run(tmp_path / "results" / "fast" / "run", lengths=(256,))
+    (tmp_path / "secret").write_text("secret")
+    (folder / "benchmark.json").symlink_to(tmp_path / "secret")
+    code, error = site(tmp_path / "results", "--out", tmp_path / "out")
+    assert code == 2 and "benchmark.json: a link" in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_chosen_folders_are_published(tmp_path):
+    """No link's folder, none of runs that stay here, no earlier site."""
+    top = tmp_path / "results"
+    for name in ("fast/run", "local/run", "elsewhere"):
+        synthetic_run((tmp_path if name == "elsewhere" else top) / name, lengths=(256,))
+    (top / "link").symlink_to(tmp_path / "elsewhere")
+    for _ in range(2):
+        assert site(top, "--out", top / "site")[0] == 0
+    assert {path.name for path in (top / "site" / "raw").iterdir()} == {"fast"}
+    assert site(top / "local", "--out", tmp_path / "local")[0] == 0

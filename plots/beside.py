@@ -1,0 +1,58 @@
+"""Commands that write files: all of them or, where something fails, none, and one line that says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from columns import BadResults, printable
+
+UNFINISHED = ".unfinished-"  # begins the name of a folder that a killed command leaves behind
+
+
+def exit_code(work: Callable[[], None]) -> int:
+    """0; or 2 after one line on standard error, for bad results and for a system that refuses to read or write."""
+    try:
+        work()
+        sys.stdout.flush()
+        return 0
+    except BadResults as error:
+        complaint = str(error)
+    except OSError as error:
+        complaint = f"{error.filename or 'standard output'}: cannot be written ({error.strerror})"
+        if not error.filename:  # Python writes what is left of it once more at its end, and complains at length
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    print(f"error: {printable(complaint)}", file=sys.stderr)
+    return 2
+
+
+@contextmanager
+def beside(out: Path) -> Iterator[Path]:
+    """A folder to write into, whose files afterwards take their places in `out`; nothing there changes where anything fails.
+    It lies inside `out`, which is on the disk that they go to."""
+    is_new = not out.exists()
+    unfinished = out / f"{UNFINISHED}{os.getpid()}"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        files = [path for path in unfinished.rglob("*") if not path.is_dir()]
+        for path in files:
+            to = out / path.relative_to(unfinished)
+            if to.is_dir():
+                raise IsADirectoryError(None, "a folder has its name", str(to))
+            to.parent.mkdir(parents=True, exist_ok=True)
+        for path in files:
+            path.replace(out / path.relative_to(unfinished))
+    except OSError as error:
+        inside = not error.filename or str(error.filename).startswith(str(unfinished))
+        raise OSError(error.errno, error.strerror, str(out) if inside else error.filename) from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with suppress(OSError):  # where it holds something by now
+            if is_new:
+                out.rmdir()
