@@ -35,7 +35,7 @@ def is_built():
 
 def build(scratch, run):
     """Downloads and compiles ggml. `run` runs a command; its failure ends the installation."""
-    run([sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch), SDIST])
+    run([sys.executable, "-I", "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch), SDIST])
     sdist = next(Path(scratch).glob("*.tar.gz"))
     run(["tar", "xzf", str(sdist), "-C", str(scratch), "--strip-components=1", "--wildcards", "*/vendor/llama.cpp/ggml/*"])
     source, built = Path(scratch) / "vendor" / "llama.cpp" / "ggml", Path(scratch) / "build"

@@ -52,7 +52,7 @@ def run(command: list[str]) -> None:
 def install(name: str, head: str) -> None:
     if not PYTHON.is_file():
         venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    run([str(PYTHON), "-m", "pip", "install", *requirements(head)])
+    run([str(PYTHON), "-I", "-m", "pip", "install", *requirements(head)])
     if re.search(r"^def build\(", (HERE / f"{name}.py").read_text(encoding="utf-8"), re.M):
         run([str(PYTHON), "-B", str(HERE / "install.py"), "--build", name])
     if not is_installed(name):

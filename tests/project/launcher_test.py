@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,16 @@ LIBRARIES = (
 CMAKE = """
 for last; do :; done
 build=$PROJECT/.build/release
+case $* in *"preset cuda"* | *build/cuda*) build=$PROJECT/.build/cuda ;; esac
 case $* in
   --version*) echo "cmake version ${CMAKE_VERSION:-3.25.1}"; exit ;;
   --build*) [ -z "${BUILD_FAILS:-}" ] || exit 1
     mkdir -p "$build/harness"
     [ -f "$build/harness/kvlab" ] || cp "$BIN/program" "$build/harness/kvlab" ;;
-  *KVLAB_CUDA=ON*) echo "x CUDA is required by KVLAB_CUDA=ON, but $NO_CUDA Call Stack"; [ -z "$NO_CUDA" ] || exit 1
-    echo "KVLAB_CUDA:BOOL=ON" >>"$build/CMakeCache.txt" ;;
+  *"--preset cuda"*) echo "x CUDA is required by KVLAB_CUDA=ON, but $NO_CUDA Call Stack"; [ -z "$NO_CUDA" ] || exit 1 ;;
+esac
+case $* in
+  --build*) ;;
   *) mkdir -p "$build"; touch "$build/build.ninja"
     echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PROJECT" >"$build/CMakeCache.txt" ;;
 esac
@@ -32,7 +36,8 @@ esac
 PROGRAM = """
 echo "cwd=$PWD"; echo "home=$KVLAB_HOME"; echo "python=${KVLAB_PYTHON:-none}"
 for argument; do echo "argument=$argument"; done
-[ "${1:-}" != fail ] || exit 7
+[ "${1:-}" != list ] || [ "${2:-}" != fail ] || exit 7
+[ "${2:-}" != bad ] || { echo "bad: a key is wrong" >&2; exit 2; }
 """
 DPKG_QUERY = 'for name; do case " $INSTALLED " in *" $name "*) printf "%s:installed " "$name" ;; esac; done'
 # `python3 -m venv` makes a python that logs, too.
@@ -54,7 +59,8 @@ class Machine:
         self.env["NO_CUDA"] = ""
         for name in ["kernels", "variants", "harness", "plots"]:
             (self.project / name).mkdir(parents=True)
-        (self.project / "CMakeLists.txt").touch()
+        for name in ["CMakeLists.txt", "x", "bad"]:  # the latter are configs
+            (self.project / name).touch()
         for name in ["requirements.txt", "requirements-test.txt"]:
             (self.project / "plots" / name).write_text("altair==6.0.0\n")
         (self.project / "harness/python").mkdir()
@@ -70,6 +76,7 @@ class Machine:
         self.add("program", PROGRAM)
         self.add("dpkg-query", DPKG_QUERY)
         self.add("python3", PYTHON)
+        self.add("nvidia-smi", 'echo "GPU 0"')
 
     def add(self, name, body=""):
         script = self.bin / name
@@ -99,12 +106,13 @@ def machine(tmp_path):
 
 
 def test_arguments_folder_and_exit_code_are_passed_on(machine, tmp_path):
-    done = machine.run("fail", "two words", "", "*", cwd=tmp_path)
+    done = machine.run("list", "fail", "two words", "", "*", cwd=tmp_path)
     assert done.returncode == 7
     assert done.stdout.splitlines() == [
         f"cwd={tmp_path}",
         f"home={machine.project}",
         "python=none",
+        "argument=list",
         "argument=fail",
         "argument=two words",
         "argument=",
@@ -158,10 +166,57 @@ def test_gpu_kernels_are_built_where_they_are_asked_for(machine, option):
     machine.run("run", "x", "--device", "cpu")
     assert "ON" not in " ".join(machine.log)
     done = machine.run("run", "x", *option.split())
-    assert len(machine.called("cmake -S")) == 1 and "-DKVLAB_CUDA=ON" in machine.called("cmake -S")[0]
-    assert "compiling the GPU kernels: about" in done.stderr and "argument=x" in done.stdout
+    assert len(machine.called("cmake --fresh")) == 1 and "--preset cuda" in machine.called("cmake --fresh")[0]
+    assert machine.called("cmake --build")[-1].startswith(f"cmake --build {machine.project}/.build/cuda ")
+    assert "and the GPU kernels: about" in done.stderr and "argument=x" in done.stdout
     machine.run("run", "x", *option.split())
-    assert machine.called("cmake -S") == []
+    assert machine.called("cmake --fresh") == []
+    assert machine.run("list").returncode == 0
+    assert machine.called("cmake") == [f"cmake --build {machine.project}/.build/release --target kvlab"]
+
+
+def test_kernels_that_nobody_asked_for_are_not_compiled_on(machine):
+    machine.run("list")
+    cache = machine.project / ".build/release/CMakeCache.txt"
+    cache.write_text(cache.read_text() + "KVLAB_CUDA:BOOL=ON\n")
+    machine.run("list")
+    assert "-DKVLAB_CUDA=OFF" in machine.called("cmake -S")[0]
+
+
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU")
+@pytest.mark.parametrize("command", ["run", "eval", "test"])
+def test_without_a_gpu_nothing_is_compiled_for_one(machine, command):
+    machine.add("nvidia-smi", "exit 9")
+    done = machine.run(command, "x", "--device", "cuda")
+    assert done.returncode == 2 and "no NVIDIA GPU" in done.stderr and done.stderr.count("\n") == 1
+    assert machine.called("cmake") == machine.called("apt-get") == machine.called("python3") == []
+    assert machine.run("sbatch", "x", "--set", "device=cuda").returncode == 0
+
+
+@pytest.mark.parametrize("words, part", [(["rnu", "x"], "no command 'rnu'"), (["run", "absent.toml"], "no file or folder 'absent.toml'")])
+def test_mistakes_are_said_before_anything_is_compiled(machine, words, part):
+    done = machine.run(*words)
+    assert done.returncode == 2 and part in done.stderr and machine.called("cmake") == []
+    machine.run("list")
+    assert machine.run(*words).stdout.endswith(f"argument={words[1]}\n")  # the program says it itself
+
+
+def test_a_config_is_checked_before_gpu_kernels_are_compiled(machine):
+    machine.run("list")
+    done = machine.run("run", "bad", "--device", "cuda")
+    assert done.returncode == 2 and done.stderr == "bad: a key is wrong\n" and machine.called("cmake") == []
+
+
+def test_no_module_of_the_current_folder_is_run(machine, tmp_path):
+    """With the real Python, as far as it gets without a network."""
+    machine.remove("python3")
+    (machine.bin / "python3").symlink_to(sys.executable)
+    for module in ("pip", "ensurepip", "venv", "sys"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit(1)\n")
+    (machine.project / "plots/requirements.txt").write_text("")
+    done = machine.run("run", "x", cwd=tmp_path)
+    assert done.returncode == 0 and not (tmp_path / "ran").exists()
+    assert f"python={machine.project / '.venv/bin/python'}" in done.stdout
 
 
 def test_kernels_are_compiled_for_what_the_command_needs(machine):
@@ -204,18 +259,23 @@ def test_no_install_lists_what_is_missing_and_stops(machine, arguments):
     machine.remove("python3")
     done = machine.run(*arguments.split())
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.split(": ")[-1].split() == ["ninja-build", *LIBRARIES[:2], "python3", "python3-venv"]
+    assert done.stderr.split(": ")[-1].split() == ["ninja-build", *LIBRARIES[:2], "python3", "python3-venv", "plots/requirements.txt"]
     assert machine.called("apt-get") == [] and machine.called("cmake") == []
 
 
 def test_no_install_goes_on_where_nothing_is_missing(machine):
+    done = machine.run("run", "--no-install", "x")
+    assert done.returncode == 2 and done.stderr == "kvlab: missing packages: plots/requirements.txt \n"
+    assert machine.called("python3 -m") == machine.called("python3 -I -m") == machine.called("cmake") == []
+    machine.run("run", "x")
     done = machine.run("run", "--no-install", "x")
     assert done.returncode == 0 and done.stdout.splitlines()[-2:] == ["argument=run", "argument=x"]
 
 
 def test_the_browser_is_for_tests_alone(machine):
     machine.remove("chromium")
-    assert machine.run("run", "--no-install").returncode == 0
+    machine.run("test")
+    assert machine.run("list", "--no-install").returncode == 0
     done = machine.run("test", "--no-install")
     assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["chromium"]
 
@@ -274,12 +334,12 @@ def test_commands_that_draw_are_told_of_a_python(machine, command):
 def test_run_hands_over_a_python_that_is_made_once(machine):
     python = machine.project / ".venv/bin/python"
     assert f"python={python}" in machine.run("run", "x").stdout
-    assert len(machine.called("venv-python -m pip install")) == 1
+    assert len(machine.called("venv-python -I -m pip install")) == 1
     machine.run("run", "x")
     assert machine.called("venv-python") == []
     (machine.project / "plots/requirements.txt").write_text("altair==6.3.0\n")
     machine.run("run", "x")
-    assert len(machine.called("venv-python -m pip install")) == 1
+    assert len(machine.called("venv-python -I -m pip install")) == 1
 
 
 def test_without_python_run_measures_and_plot_stops(machine):
@@ -309,7 +369,17 @@ def test_test_builds_what_tests_run_and_passes_options_to_ctest(machine):
 
 
 def test_pytorch_is_for_tests_alone(machine):
+    machine.run("test")
     machine.env["INSTALLED"] = " ".join(LIBRARIES)
     assert machine.run("list", "--no-install").returncode == 0
     done = machine.run("test", "--no-install")
     assert done.returncode == 2 and done.stderr.split(": ")[-1].split() == ["python3-torch"]
+
+
+@pytest.mark.parametrize("file", ["plots/requirements.txt", "plots/requirements-test.txt", "harness/python/requirements-module.txt"])
+def test_python_packages_are_pinned_with_hashes(file):
+    text = re.sub(r"^(#|-r ).*\n", "", (PROJECT / file).read_text(), flags=re.M)
+    packages = re.findall(r"^\S.*(?:\n +.*)*", text, re.M)
+    assert len(packages) > 2
+    for package in packages:
+        assert re.match(r"[a-z0-9-]+==[\w.]+ ", package) and "--hash=sha256:" in package, package
