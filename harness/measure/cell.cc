@@ -2,6 +2,7 @@
 #include "harness/measure/stage_columns.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 
@@ -123,9 +124,9 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   cell->peer = planned.peer;
   cell->arm = planned.arm;
   cell->group = planned.group;
-  const workload::WorkloadShape& w = point.source->shape();
-  cell->kinds = w.kinds;
-  cell->linear = w.linear;
+  const ModelShape shape = cache_shape(point, point.batch);
+  cell->kinds = shape.kinds;
+  cell->linear = shape.linear;
   results::Row& result = cell->result;
   result = point.axes;
   result[results::kCell] = cell->key;
@@ -136,19 +137,18 @@ std::unique_ptr<Cell> make_cell(const SweepPoint& point, const PlannedCell& plan
   result[kPeer] = planned.peer.substr(0, planned.peer.find('/'));
   result[results::kPhase] = "decode";
   result[results::kWorkload] = point.workload;
-  result[results::kLayers] = w.layers;
-  result[results::kQHeads] = w.q_heads;
-  result[results::kKvHeads] = w.kv_heads;
-  result[results::kHeadDim] = w.head_dim;
+  result[results::kLayers] = shape.layers;
+  result[results::kQHeads] = shape.q_heads;
+  result[results::kKvHeads] = shape.kv_heads;
+  result[results::kHeadDim] = shape.head_dim;
   result[results::kBatch] = point.batch;
   result[results::kSeqLen] = point.seq_len;
   result[results::kSeries] = planned.series;
-  const ModelShape geometry = cache_shape(point, point.batch);
-  const ModelShape* shape = planned.is_measured() ? &geometry : nullptr;
+  const ModelShape* known = planned.is_measured() ? &shape : nullptr;
   if (!planned.peer.empty()) {
-    set_peer_codec(result, planned.spec, shape);
+    set_peer_codec(result, planned.spec, known);
   } else if (!planned.uncached && planned.variant == planned.spec.print()) {
-    set_stages(result, planned.spec, shape);
+    set_stages(result, planned.spec, known);
   }
   if (planned.aa_test) result[results::kVerdict] = results::kAaVerdict;
   if (!planned.is_measured()) mark(*cell, planned.status, planned.reason);
@@ -203,6 +203,10 @@ void mark_exception(Cell& cell) {
     throw;
   } catch (const results::WriteError&) {
     throw;
+  } catch (const std::filesystem::filesystem_error&) {
+    throw;
+  } catch (const DiskError& e) {
+    mark(cell, Status::kOutOfMemory, e.what());
   } catch (const OutOfBlocks& e) {
     mark(cell, Status::kOutOfMemory, e.what());
   } catch (const std::bad_alloc&) {

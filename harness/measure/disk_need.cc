@@ -14,8 +14,8 @@ constexpr double kBeyondAnyDisk = 1e18;
 // Bytes in files of all sequences at the point's length.
 int64_t file_bytes(const SweepPoint& point, const LayerSpecs& spec) {
   // The closed form in integers could overflow.
-  const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
-                                                    static_cast<double>(point.seq_len));
+  const double floats =
+      sizeof(float) * value_count(point, 2.0 * shape_of(point).kv_heads, static_cast<double>(point.seq_len));
   if (floats > 1e15) return static_cast<int64_t>(std::min(floats, kBeyondAnyDisk));
   const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
   return predicted_tiers(spec, cache_shape(point, point.batch), lengths).disk;

@@ -9,8 +9,20 @@ std::string SweepPoint::key_of(const std::string& variant, const std::string& su
          shape + " " + variant + (suffix.empty() ? "" : " " + suffix);
 }
 
+workload::WorkloadShape shape_of(const SweepPoint& point) {
+  if (point.source) return point.source->shape();
+  const config::Geometry& g = point.config->served;
+  return {.layers = g.model_layers,
+          .q_heads = g.q_heads,
+          .kv_heads = g.kv_heads,
+          .head_dim = g.head_dim,
+          .value_dim = g.value_dim,
+          .kinds = g.kinds,
+          .linear = g.linear};
+}
+
 ModelShape cache_shape(const SweepPoint& point, int sequences) {
-  const workload::WorkloadShape& w = point.source->shape();
+  const workload::WorkloadShape w = shape_of(point);
   return {{.layers = w.layers,
            .q_heads = w.q_heads,
            .kv_heads = w.kv_heads,
@@ -24,7 +36,7 @@ ModelShape cache_shape(const SweepPoint& point, int sequences) {
 }
 
 double value_count(const SweepPoint& point, double heads, double tokens) {
-  const workload::WorkloadShape& w = point.source->shape();
+  const workload::WorkloadShape w = shape_of(point);
   return heads * tokens * w.head_dim * w.row_layers() * point.batch;
 }
 
@@ -33,8 +45,8 @@ namespace {
 template <class Predict>
 int64_t bytes_of(const SweepPoint& point, const Predict& predict) {
   // The closed form in integers could overflow.
-  const double floats = sizeof(float) * value_count(point, 2.0 * point.source->shape().kv_heads,
-                                                    static_cast<double>(point.seq_len));
+  const double floats =
+      sizeof(float) * value_count(point, 2.0 * shape_of(point).kv_heads, static_cast<double>(point.seq_len));
   if (floats > 1e15) return static_cast<int64_t>(std::min(floats, 1e18));
   const std::vector<int64_t> lengths(static_cast<size_t>(point.batch), point.seq_len);
   return predict(cache_shape(point, point.batch), lengths);

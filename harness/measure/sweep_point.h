@@ -37,7 +37,7 @@ struct SweepPoint {
   const memory::RunContext* context;
   const config::Config* config;
   const config::ExperimentConfig* experiment;
-  workload::Source* source;
+  workload::Source* source;  // null in an experiment without a workload
   std::string workload;
   int threads;
   // The axes kv_heads, head_dim and threads as text for the cells' keys.
@@ -56,6 +56,8 @@ struct SweepPoint {
   std::string key_of(const std::string& variant, const std::string& suffix = "") const;
 };
 
+// The workload's shape, or the served model's in an experiment without a workload.
+workload::WorkloadShape shape_of(const SweepPoint& point);
 ModelShape cache_shape(const SweepPoint& point, int sequences);
 // Values of all heads, sequences and layers of a point. Floating point, since a config may ask for absurdly many.
 double value_count(const SweepPoint& point, double heads, double tokens);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 namespace kv {
@@ -26,6 +27,11 @@ class OutOfBlocks : public std::bad_alloc {
 
  private:
   std::shared_ptr<const std::string> text_;  // shared, since copying an exception must not throw
+};
+
+// The system refuses to write rows to a file, as where the disk is full: what, where and the system's reason.
+struct DiskError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 enum class ByteKind {

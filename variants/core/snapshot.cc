@@ -95,9 +95,7 @@ class FileWriter : public Writer {
   }
 
  private:
-  [[noreturn]] void fail() const {
-    throw std::runtime_error("cannot save '" + path_ + "': " + std::strerror(errno));
-  }
+  [[noreturn]] void fail() const { throw DiskError("cannot save '" + path_ + "': " + std::strerror(errno)); }
 
   void flush() {
     for (size_t done = 0; done < buffer_.size();) {

@@ -69,7 +69,7 @@ class Snapshot {
 // Files: "kvlabseq", a u32 version, the bytes, and the CRC-32C of all that; little-endian.
 //
 // write_file appears under `path` whole or not at all: it is written under another name, synced and renamed.
-// Throws std::runtime_error with the system's reason (a full disk, no such folder) and leaves no file behind.
+// Throws DiskError with the system's reason (a full disk, no such folder) and leaves no file behind.
 void write_file(const std::string& path, const std::function<void(Writer&)>& write);
 // Checks the whole file before the first byte is handed out. Throws std::invalid_argument if it cannot be
 // opened, is no such file, is of another version, or is not as it was written.

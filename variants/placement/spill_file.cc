@@ -65,12 +65,12 @@ SpillFile::~SpillFile() {
   close(fd_);
 }
 
-std::runtime_error SpillFile::error_of(const std::string& what, int error) const {
-  return std::runtime_error(what + " in '" + folder_ + "': " + std::strerror(error));
+std::string SpillFile::error_of(const std::string& what, int error) const {
+  return what + " in '" + folder_ + "': " + std::strerror(error);
 }
 
 std::runtime_error SpillFile::read_error(int error) const {
-  if (error != 0) return error_of("cannot read rows from the file", error);
+  if (error != 0) return std::runtime_error(error_of("cannot read rows from the file", error));
   return std::runtime_error("the file in '" + folder_ + "' is shorter than what was written to it");
 }
 
@@ -95,7 +95,7 @@ void SpillFile::allocate_slot() {
   const int error = posix_fallocate(fd_, slot * slot_bytes_, slot_bytes_);
   // A file system that cannot reserve reports a full disk when the slot is written.
   if (error != 0 && error != EINVAL && error != EOPNOTSUPP) {
-    throw error_of("no room for " + std::to_string(slot_bytes_) + " more bytes", error);
+    throw DiskError(error_of("no room for " + std::to_string(slot_bytes_) + " more bytes", error));
   }
   if (holes_.empty()) {
     ++slots_;
@@ -124,7 +124,7 @@ void SpillFile::write(int64_t slot, const std::byte* from) {
     const ssize_t n =
         pwrite(fd_, from + done, static_cast<size_t>(slot_bytes_ - done), slot * slot_bytes_ + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw error_of("cannot write rows to the file", errno);
+    if (n < 0) throw DiskError(error_of("cannot write rows to the file", errno));
     done += n;
   }
 }

@@ -35,13 +35,13 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
   ~SpillFile();
 
-  // Reserves disk for the next `slots` calls of take(). Throws std::runtime_error, and holds no more than before, if the disk
+  // Reserves disk for the next `slots` calls of take(). Throws DiskError, and holds no more than before, if the disk
   // is full.
   void prepare(int64_t slots);
   int64_t take();
   void give_back(int64_t slot) noexcept;
 
-  // A whole slot from memory aligned to kAlignment. Throws std::runtime_error in one line.
+  // A whole slot from memory aligned to kAlignment. Throws DiskError in one line.
   void write(int64_t slot, const std::byte* from);
 
   // For its readers (read_ahead.h).
@@ -60,7 +60,7 @@ class SpillFile {
 
  private:
   static int open_in(const std::string& folder, bool direct);
-  std::runtime_error error_of(const std::string& what, int error) const;
+  std::string error_of(const std::string& what, int error) const;
   void allocate_slot();
 
   Memory& memory_;

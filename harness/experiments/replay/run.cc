@@ -16,7 +16,7 @@
 #include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/math/random.h"
-#include "harness/measure/stage_columns.h"
+#include "harness/measure/cell.h"
 #include "harness/measure/time_columns.h"
 #include "harness/planner/serving_plan.h"
 #include "harness/results/append_file.h"
@@ -175,28 +175,10 @@ void plan_replay(measure::SweepPoint& point) {
 }
 
 results::Row identity(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
-  const config::Geometry& g = point.config->served;
   const config::Settings& r = settings(point);
-  results::Row row;
-  row.copy(point.axes, {&kArrivals, &kMachine, &kStepTokens});
-  row[results::kCell] = cell.key;
-  row[results::kVariant] = cell.variant;
-  row[results::kSeries] = cell.series;
-  const ModelShape shape = config::shape_of(g, std::max<int64_t>(1, point.seq_len), point.batch);
-  measure::set_stages(row, cell.spec, cell.is_measured() ? &shape : nullptr);
-  row[results::kDevice] = point.context->device();
+  results::Row row = measure::make_cell(point, cell)->result;
+  row[kTraceFile].clear();  // an axis without a column: the workload is its name
   row[results::kThreads] = 1;
-  row[results::kExperiment] = point.experiment->kind;
-  row[results::kPhase] = "decode";
-  row[results::kWorkload] = point.workload;
-  row[results::kLayers] = g.layers;
-  row[results::kQHeads] = g.q_heads;
-  row[results::kKvHeads] = g.kv_heads;
-  row[results::kHeadDim] = g.latent_dim > 0 ? g.latent_dim : g.head_dim;
-  row[results::kBatch] = point.batch;
-  row[results::kSeqLen] = point.seq_len;
-  row[results::kStatus] = cell.status;
-  row[results::kReason] = cell.reason;
   row[kPreempt] = r[kPreemptKey];
   row[kWeightsHeldBytes] = weights_bytes(point);
   row[kRoomBytes] = machine_bytes(point) - weights_bytes(point);

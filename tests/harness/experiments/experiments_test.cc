@@ -17,7 +17,10 @@
 #include "harness/experiments/checkpoint/columns.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/list.h"
+#include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/measure/cell.h"
+#include "harness/measure/disk_need.h"
 #include "harness/measure/time_columns.h"
 #include "harness/results/cell_columns.h"
 #include "harness/verify/error_columns.h"
@@ -47,6 +50,22 @@ TEST(Placeholder, RefusesWhatIsNoNumberOfRows) {
   for (const char* text : {"{}", "{size}", "{budgets}", "{budget*2}", "{budget/}", "{budget/0}", "{budget-x}",
                            "{budget-1.5}", "{budget/-2}", "{ budget}", "{budget - 4}"}) {
     EXPECT_NE(refused(text, 64).find("is not known"), std::string::npos) << text;
+  }
+}
+
+// A replay has no workload to ask for the model's shape, and a run out of memory needs the cells of its points.
+TEST(SweepPoint, WithoutAWorkloadHasCells) {
+  const config::Config config = experiments::load_config("configs/replay.toml", {});
+  const memory::RunContext context("cpu", "auto", 1);
+  const experiments::Sweep sweep = experiments::plan_sweep(config, context);
+  for (const measure::SweepPoint& point : sweep.points) {
+    const measure::Cells cells = measure::make_cells(point);
+    ASSERT_FALSE(cells.empty());
+    for (const auto& cell : cells) {
+      EXPECT_EQ(cell->result[results::kLayers], 32);
+      EXPECT_GT(measure::held_bytes(point, cell->spec), 0);
+      EXPECT_EQ(measure::disk_need(point, cell->spec).bytes, 0);
+    }
   }
 }
 
