@@ -136,16 +136,18 @@ class Evaluation {
   }
 
   tables::CacheSize size_of(const std::string& spec) {
-    const auto whole = [&](const char* key, const std::string& expression, double most) {
+    const auto whole = [&](const char* key, const std::string& expression, double least, double most) {
       const double value = names_.value(expression);
-      if (!(value >= 1 && value <= most))
-        throw std::invalid_argument(std::string(key) + " is " + short_number(value) +
-                                    "; it must be from 1 to " + short_number(most));
+      if (!(value >= least && value <= most))
+        throw std::invalid_argument(std::string(key) + " is " + short_number(value) + "; it must be from " +
+                                    short_number(least) + " to " + short_number(most));
       return static_cast<int64_t>(std::llround(value));
     };
-    tables::CacheSize size{parse_spec(spec), s_.model, whole("tokens", s_.tokens, kMostTokens)};
-    size.shape.max_sequences = static_cast<int>(whole("batch", s_.batch, kMostSequences));
-    size.shape.max_tokens = s_.reserve.empty() ? size.tokens : whole("reserve", s_.reserve, kMostTokens);
+    tables::CacheSize size{parse_spec(spec), s_.model, whole("tokens", s_.tokens, 1, kMostTokens)};
+    size.shape.max_sequences = static_cast<int>(whole("batch", s_.batch, 1, kMostSequences));
+    size.shape.max_tokens = s_.reserve.empty()
+                                ? size.tokens
+                                : whole("reserve", s_.reserve, static_cast<double>(size.tokens), kMostTokens);
     return size;
   }
 

@@ -7,6 +7,7 @@
 
 #include "harness/experiments/experiment.h"
 #include "harness/memory/machine.h"
+#include "harness/memory/run_context.h"
 #include "harness/results/cell_columns.h"
 #include "kernels/cuda/gpu.h"
 
@@ -53,7 +54,12 @@ std::vector<Shape> shapes(const config::Config& config, const config::Axes& axes
     shape.geometry.latent_dim = shape.geometry.value_dim = 0;  // heads replace latent rows
   });
   expand(axes.head_dim, "d", [](Shape& shape, int value) { shape.geometry.head_dim = value; });
-  expand(axes.threads, "t", [](Shape& shape, int value) { shape.threads = value; });
+  expand(axes.threads, "t", [&](Shape& shape, int value) {
+    if (value > memory::most_threads())
+      throw std::invalid_argument(config.path + ": sweep.threads has " + std::to_string(value) +
+                                  ", but OMP_THREAD_LIMIT allows " + std::to_string(memory::most_threads()));
+    shape.threads = value;
+  });
   return all;
 }
 

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <stdexcept>
 
 namespace kv::measure {
 namespace {
@@ -57,6 +60,23 @@ std::optional<CpuTime> cpu_time(const std::filesystem::path& stat) {
   CpuTime time{.idle = field[3] + field[4], .stolen = field[7]};
   for (const int64_t f : field) time.total += f;
   return time;
+}
+
+void require_fine_clock() {
+  using Clock = std::chrono::steady_clock;
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  constexpr Microseconds kCoarsest{10};
+  Microseconds least = Microseconds::max();
+  for (int i = 0; i < 5; ++i) {  // another process may come between two readings
+    const auto before = Clock::now();
+    auto after = before;
+    while (after == before) after = Clock::now();
+    least = std::min<Microseconds>(least, after - before);
+  }
+  if (least > kCoarsest)
+    throw std::invalid_argument("the clock moves in steps of " + std::to_string(std::llround(least.count())) +
+                                " us; times need one of at most 10 us (see "
+                                "/sys/devices/system/clocksource/clocksource0/current_clocksource)");
 }
 
 NoiseMeter::NoiseMeter() : start_(cpu_time(kStat)), own_seconds_(own_cpu_seconds()) {}

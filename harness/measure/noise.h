@@ -33,6 +33,9 @@ class NoiseMeter {
   double own_seconds_;
 };
 
+// Throws std::invalid_argument if the clock moves in steps too coarse for a step of a cache, as some virtual machines' do.
+void require_fine_clock();
+
 // Limits above which a cell's times are noisy.
 inline constexpr double kMostStealShare = 0.02, kMostOthersShare = 0.10;
 inline constexpr double kWidestInterval = 1.5;     // upper end over lower end

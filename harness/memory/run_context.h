@@ -14,7 +14,7 @@ namespace kv::memory {
 class RunContext {
  public:
   // `device`: "cpu" or "cuda". `isa`: a name of available_isas(), or "auto" for the best. `threads`: 0 for one a
-  // core. The kernels hold their instruction set themselves, so the newest context decides it. Throws
+  // core; never more than most_threads(). The kernels hold their instruction set themselves, so the newest context decides it. Throws
   // std::invalid_argument with one line if this machine lacks any of them.
   explicit RunContext(std::string_view device = "cpu", std::string_view isa = "auto", int threads = 0);
   // Uses this GPU instead of opening one.
@@ -31,6 +31,9 @@ class RunContext {
   std::unique_ptr<cuda::Gpu> gpu_;
   int threads_;
 };
+
+// The most threads that OpenMP gives this process (OMP_THREAD_LIMIT).
+int most_threads();
 
 // Sets the number of OpenMP threads for its lifetime.
 class ThreadCount {
