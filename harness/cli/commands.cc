@@ -50,11 +50,21 @@ std::filesystem::path default_out(const std::string& name) {
   return io::project_home() / "results" / "local" / (name + "-" + stamp);
 }
 
-// True if the outputs of any cell failed verification.
-bool any_failed(std::span<const results::Row> cells) {
-  return std::any_of(cells.begin(), cells.end(), [](const results::Row& cell) {
-    return cell[results::kStatus] == results::Status::kFailed;
-  });
+bool any_is(results::Status status, std::span<const results::Row> cells) {
+  return std::ranges::any_of(cells, [&](const auto& cell) { return cell[results::kStatus] == status; });
+}
+
+// Draws what was measured. Returns the exit code: outputs may have failed verification, and nothing may have been measured.
+int finish(std::span<const results::Row> cells, const std::string& folder, bool draws) {
+  if (!cells.empty() && !any_is(results::Status::kOk, cells) && !any_is(results::Status::kFailed, cells)) {
+    const results::Row& first = cells.front();
+    std::fprintf(stderr, "kvlab: none of %zu cells was measured, as '%s': %s: %s\n", cells.size(),
+                 first[results::kCell].c_str(), results::text_of(first[results::kStatus]).c_str(),
+                 first[results::kReason].c_str());
+    return kUserError;
+  }
+  const int drawn = draws ? draw(folder) : 0;
+  return any_is(results::Status::kFailed, cells) ? kCellFailed : drawn;
 }
 
 }  // namespace
@@ -110,9 +120,9 @@ int run(const RunOptions& options) {
   }
   std::printf("\nresults: %s\n", folder.string().c_str());
   std::fflush(stdout);
-  // A shard is only a part: `kvlab merge` comes first.
-  const int drawn = options.no_plots || shard.of > 1 ? 0 : draw(folder.string());
-  return any_failed(outcome.cells) ? kCellFailed : drawn;
+  // A shard is only a part, which may have nothing to measure: `kvlab merge` comes first.
+  if (shard.of > 1) return any_is(results::Status::kFailed, outcome.cells) ? kCellFailed : 0;
+  return finish(outcome.cells, folder.string(), !options.no_plots);
 }
 
 std::string summary_text(std::span<const results::Row> cells, const std::string& folder, bool full) {
@@ -138,8 +148,7 @@ int eval(const EvalOptions& options) {
   }
   std::printf("%s\nresults: %s\n", summary_text(cells, options.out, false).c_str(), options.out.c_str());
   std::fflush(stdout);
-  const int drawn = options.no_plots ? 0 : draw(options.out);
-  return any_failed(cells) ? kCellFailed : drawn;
+  return finish(cells, options.out, !options.no_plots);
 }
 
 int reproduce(const ReproduceOptions& options) {

@@ -62,10 +62,13 @@ nlohmann::json describe(const config::Config& config, const memory::RunContext& 
   return e;
 }
 
-// True if every cell of the point is on disk already.
+// True if every cell of the point is on disk already. One that ran out of memory or disk, for which the plan has room, is
+// not finished.
 bool is_finished(const measure::SweepPoint& point, const results::ResultsFolder& results) {
-  return std::all_of(point.cells.begin(), point.cells.end(),
-                     [&](const measure::PlannedCell& cell) { return results.has_cell(cell.key); });
+  return std::all_of(point.cells.begin(), point.cells.end(), [&](const measure::PlannedCell& cell) {
+    const results::Row* row = results.find_cell(cell.key);
+    return row && !(cell.is_measured() && (*row)[results::kStatus] == results::Status::kOutOfMemory);
+  });
 }
 
 // Prints one line a cell, but one line for all cells with the same reason if there are more than a few.
@@ -111,7 +114,7 @@ std::vector<results::Row> measure_point(const measure::SweepPoint& point, const 
     std::vector<results::Row> rows;
     for (const auto& cell : measure::make_cells(point)) {
       if (measure::runs(*cell)) measure::mark_exception(*cell);
-      rows.push_back(cell->result);
+      rows.emplace_back().copy(cell->result, results.cell_table().columns);
     }
     return rows;
   }
@@ -216,6 +219,7 @@ void note_disk(const Sweep& sweep, const RunOptions& options) {
 RunOutcome run_config(const config::Config& config, const RunOptions& options) {
   const memory::RunContext context(config.device, config.isa, config.threads);
   const memory::ThreadCount threads(context.threads());
+  measure::require_fine_clock();
   // Every possible mistake of the user is checked before anything is written.
   Sweep sweep = plan_sweep(config, context);
   keep_shard(options.shard, sweep.points);

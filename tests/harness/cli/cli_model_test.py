@@ -3,7 +3,7 @@
 import re
 import struct
 
-from program import DATA, assert_refused, cells_by_key, cells_of, run
+from program import DATA, assert_refused, cells_by_key, cells_of, run, unmeasured_cells
 
 
 def flat(options):
@@ -31,7 +31,7 @@ def test_run_on_a_real_model(model, config, tmp_path):
 
 def test_a_text_shorter_than_the_sweep_is_said(model, config, tmp_path):
     (tmp_path / "short.txt").write_text("Once upon a time")
-    for row in cells_of(config, tmp_path / "out", *flat({**model, "--text": tmp_path / "short.txt"}), {"sweep.seq_len": 64}):
+    for row in unmeasured_cells(config, tmp_path / "out", *flat({**model, "--text": tmp_path / "short.txt"}), {"sweep.seq_len": 64}):
         assert row["status"] == "unsupported" and re.fullmatch(r"workload 'model' has only \d+ tokens", row["reason"])
 
 

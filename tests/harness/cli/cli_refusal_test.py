@@ -2,12 +2,15 @@
 
 import json
 import os
+import resource
+import shutil
 import subprocess
+import time
 
 import pytest
 from program import (
-    CONFIG, assert_complete, assert_refused, cells_by_key, kvlab, lines_by_cell, no_file_beyond, run,
-    skip_where_openmp_needs_a_file, succeeded, table, without_gpu,
+    CONFIG, ENV, assert_complete, assert_refused, cells_by_key, cells_of, kvlab, lines_by_cell, no_file_beyond, run,
+    skip_where_openmp_needs_a_file, start, succeeded, table, unmeasured_cells, without_gpu,
 )  # fmt: skip
 
 
@@ -169,18 +172,84 @@ def test_a_disk_that_fills_keeps_what_is_finished(config, results, tmp_path):
     assert all(after[cell] == line for cell, line in before.items())
 
 
-def test_a_full_spill_disk_ends_one_cell(config, tmp_path):
+def test_a_full_spill_disk_ends_one_cell_until_there_is_room(config, tmp_path):
     """128 tokens fit into the file that may not grow beyond 1 MiB, 2048 do not; the run and its other cells go on."""
     spilling = "tiered(hot=64,warm=0)"
     more = {"sweep.variants": ["contiguous", spilling], "sweep.seq_len": [2048, 128], "model.head_dim": 128, "experiment": "decode"}
-    done = run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20))
-    assert done.returncode == 1, done.stderr
+    succeeded(run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20)))
     rows = [row for row in table(tmp_path / "out" / "cells.csv") if not row["cell"].endswith(" aa_test")]
     assert {(row["variant"], row["seq_len"], row["status"]) for row in rows} == {
-        ("contiguous", "2048", "ok"), (spilling, "2048", "failed"), ("contiguous", "128", "ok"), (spilling, "128", "ok")}
-    (failed,) = [row for row in rows if row["status"] == "failed"]
-    assert "File too large" in failed["reason"] and failed["step_p50_us"] == ""
+        ("contiguous", "2048", "ok"), (spilling, "2048", "out_of_memory"), ("contiguous", "128", "ok"), (spilling, "128", "ok")}
+    (refused,) = [row for row in rows if row["status"] != "ok"]
+    assert "File too large" in refused["reason"] and refused["step_p50_us"] == ""
     assert json.loads((tmp_path / "out" / "env.json").read_text())["finished"]
+    succeeded(run(config, tmp_path / "out", more, "--resume"))
+    assert {row["status"] for row in table(tmp_path / "out" / "cells.csv")} == {"ok"}
+
+
+def test_a_full_disk_is_no_failed_verification_of_a_checkpoint(config, tmp_path):
+    more = {"experiment": "checkpoint", "sweep.variants": ["contiguous"], "sweep.seq_len": [4096, 64], "model.head_dim": 64}
+    succeeded(run(config, tmp_path / "out", more, preexec_fn=no_file_beyond(1 << 20)))
+    rows = {row["seq_len"]: row for row in table(tmp_path / "out" / "cells.csv")}
+    assert (rows["4096"]["status"], rows["64"]["status"]) == ("out_of_memory", "ok")
+    assert rows["4096"]["reason"].startswith("cannot save") and "File too large" in rows["4096"]["reason"]
+
+
+def test_a_run_that_measures_nothing_says_so(config, tmp_path):
+    rows = unmeasured_cells(config, tmp_path / "out", {"measure.memory": "1kB"})
+    assert {row["status"] for row in rows} == {"out_of_memory"}
+
+
+def test_a_table_that_is_removed_ends_the_run(config, tmp_path):
+    child = start(config, tmp_path / "out", {"measure.repetitions": 40})
+    cells = tmp_path / "out" / "cells.csv"
+    while child.poll() is None and (not cells.exists() or cells.read_text().count("\n") < 2):
+        time.sleep(0.01)
+    cells.unlink()
+    error = child.communicate()[1]
+    assert child.returncode == 2 and f"{cells} was removed or replaced while it was written" in error, error
+
+
+@pytest.mark.parametrize("name, value", [("OMP_THREAD_LIMIT", "1"), ("OMP_DYNAMIC", "true")])
+def test_threads_are_those_that_ran(config, tmp_path, name, value):
+    settings = {"threads": 2, "sweep.seq_len": 32, "experiment": "decode"}
+    cells = cells_of(config, tmp_path / "out", settings, env={**ENV, name: value})
+    ran = "1" if name == "OMP_THREAD_LIMIT" else "2"
+    assert {row["threads"] for row in cells} == {ran}
+    assert json.loads((tmp_path / "out" / "env.json").read_text())["threads"] == int(ran)
+    if ran == "1":
+        done = run(config, tmp_path / "axis", {**settings, "sweep.threads": [1, 2]}, env={**ENV, name: value})
+        assert_refused(done, "sweep.threads has 2", "OMP_THREAD_LIMIT allows 1", out=tmp_path / "axis")
+
+
+def test_a_small_stack_is_refused(config, tmp_path):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (512 << 10, 512 << 10))
+    assert_refused(run(config, tmp_path / "out", preexec_fn=limit), "stack has 512 KiB", "ulimit -s 8192", out=tmp_path / "out")
+    for size in ("600", "300000B"):
+        done = run(config, tmp_path / "out", env={**ENV, "OMP_STACKSIZE": size})
+        assert_refused(done, "a thread's stack has", "OMP_STACKSIZE", out=tmp_path / "out")
+    succeeded(run(config, tmp_path / "out", {"sweep.seq_len": 8}, env={**ENV, "OMP_STACKSIZE": "4M"}))
+
+
+COARSE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t id, struct timespec* t) {
+  int (*real)(clockid_t, struct timespec*) = dlsym(RTLD_NEXT, "clock_gettime");
+  const int result = real(id, t);
+  t->tv_nsec -= t->tv_nsec % 10000000;
+  return result;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_a_coarse_clock_is_refused(config, tmp_path):
+    (tmp_path / "clock.c").write_text(COARSE)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "clock.so", tmp_path / "clock.c", "-ldl"], check=True)
+    done = run(config, tmp_path / "out", env={**ENV, "LD_PRELOAD": str(tmp_path / "clock.so")})
+    assert_refused(done, "the clock moves in steps of 10000 us", out=tmp_path / "out")
 
 
 def test_a_pipe_that_nobody_writes_is_refused(tmp_path):

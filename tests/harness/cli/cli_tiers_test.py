@@ -187,7 +187,7 @@ def test_a_full_disk_ends_its_cell_and_no_other(spilling, tmp_path):
     variants = ["contiguous/f16", "tiered(hot=500,warm=900,dir=DIR)", "contiguous/q8_0"]
     error = spilling(variants, preexec_fn=no_file_beyond(300_000)).communicate()[1]
     rows = {row["variant"].partition("(")[0]: row for row in table(tmp_path / "out" / "cells.csv")}
-    assert rows["tiered"]["status"] == "failed", error
+    assert rows["tiered"]["status"] == "out_of_memory", error
     assert rows["tiered"]["reason"] == f"no room for 262144 more bytes in '{tmp_path / 'tiers'}': File too large"
     assert {rows[name]["status"] for name in ("contiguous/f16", "contiguous/q8_0")} == {"ok"}
     assert float(rows["contiguous/q8_0"]["step_p50_us"]) > 0

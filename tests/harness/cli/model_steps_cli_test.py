@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 from cli_recompute_test import assert_interval, assert_times, interval_of_median, samples_of, values
-from program import HOME, assert_refused, cells_of, kvlab, run, succeeded, table
+from program import HOME, assert_refused, cells_of, kvlab, run, succeeded, table, unmeasured_cells
 
 EXACT = pytest.approx  # numbers are printed with nine digits
 GEOMETRY = {
@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_told_with_both_numbers(random_config, geometry, tm
     done = run(random_config, tmp_path / "out", {"model.config": huge})
     assert_refused(done, "its weights take", "are available", out=tmp_path / "out")
     large = {"sweep.seq_len": "16M", "sweep.batch": 4096, "sweep.variants": "contiguous/f16"}
-    rows = cells_of(random_config, tmp_path / "out", large)
+    rows = unmeasured_cells(random_config, tmp_path / "out", large)
     assert {row["status"] for row in rows} == {"out_of_memory"} and "the run may use" in rows[0]["reason"]
 
 

@@ -4,6 +4,7 @@ import csv
 import ctypes
 import json
 import os
+import re
 import resource
 import subprocess
 from functools import lru_cache
@@ -80,6 +81,13 @@ def succeeded(done):
 def cells_of(config, out, *args, **options):
     """The rows of a run that has to succeed."""
     succeeded(run(config, out, *args, **options))
+    return table(out / "cells.csv")
+
+
+def unmeasured_cells(config, out, *args, **options):
+    """The rows of a run that has to say that it measured none of them."""
+    done = run(config, out, *args, **options)
+    assert done.returncode == 2 and re.search(r"^kvlab: none of \d+ cells was measured, as '", done.stderr, re.M), done.stderr
     return table(out / "cells.csv")
 
 
