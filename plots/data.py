@@ -87,7 +87,7 @@ def by_host(run: Run) -> list[Run]:
         name = f"{run.name} on {host}"
         tables = {
             table: getattr(run, table).filter(pl.col("host") == host).with_columns(run=pl.lit(name))
-            for table in ("cells", "growth", "positions", "texts")
+            for table in ("cells", "growth", "positions", "texts", "moments", "hits")
         }
         env = known.get(host)
         parts.append(replace(run, **tables, name=name, host=host, env=env if isinstance(env, dict) else run.env))
@@ -169,7 +169,7 @@ def check_names(fields: list[str], column: str, path: Path, lines: list[int]) ->
 
 def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     """The header, the rows, and the line of the file at which each row ends. Throws BadResults."""
-    content = read_text(path)
+    content = read_text(path).removeprefix("\ufeff")  # spreadsheets begin a CSV file with this mark
     if not content.strip():
         raise BadResults(f"{path}: the file is empty; it needs a header line and one row a cell")
     if not content.endswith("\n"):
@@ -179,7 +179,7 @@ def read_rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     rows, lines = [], []
     try:
         header = next(reader)
-        for row in reader:
+        for row in filter(None, reader):  # a blank line is no row
             if len(row) != len(header):
                 raise BadResults(
                     f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"

@@ -21,7 +21,6 @@
 #include "harness/io/json.h"
 #include "harness/math/medians.h"
 #include "harness/measure/benchmark_json.h"
-#include "harness/results/append_file.h"
 
 namespace kv::cli {
 namespace {
@@ -96,8 +95,7 @@ struct Run {
                                     "' of several machines; expected the run of one");
     }
     environment = results::environment_in(folder);
-    const std::filesystem::path file = folder / "benchmark.json";
-    const nlohmann::json benchmark = io::parse_json(results::read_whole(file), file.string());
+    const nlohmann::json benchmark = io::read_json(folder / "benchmark.json");
     if (benchmark.is_object()) times = measure::repetition_times(benchmark);
   }
   const std::vector<double>* times_of(const std::string& cell) const {

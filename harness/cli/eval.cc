@@ -201,26 +201,26 @@ void name_cell(measure::Cell& cell, const memory::RunContext& context, bool supp
 // Writes every file or none.
 void write_results(const EvalOptions& options, const memory::RunContext& context,
                    const Evaluation& evaluation) {
-  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors",
-                                                head_file = out / "heads.csv";
+  const std::filesystem::path out(options.out), tensor_file = out / "outputs.safetensors";
   nlohmann::json environment = measure::describe_environment();
   environment["threads"] = context.threads();
   environment["config"] = {{"name", "eval"}, {"title", "eval of " + options.dump}, {"path", options.dump}};
   const auto quoted = [](const std::string& text) { return io::json_text(text); };
+  results::Layout layout = experiments::layout_of("eval", kEvalGroups);
+  layout.sides = {&kHeads};
   results::ResultsFolder results(out,
                                  "# what `kvlab eval` was asked for\ndump = " + quoted(options.dump) +
                                      "\nvariants = " + quoted(options.variants) +
                                      "\nprompt = " + std::to_string(options.prompt) + "\n",
-                                 experiments::layout_of("eval", kEvalGroups), false);
+                                 layout, false);
   try {
     results.write_environment(environment);
     io::write_safetensors(tensor_file.string(), evaluation.tensors);
-    results::write_whole(head_file, results::csv_text(kHeads, evaluation.heads));
+    results.add(kHeads, evaluation.heads);
     results.add_cells(evaluation.rows);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(tensor_file, ignored);
-    std::filesystem::remove(head_file, ignored);
     results.discard_if_empty();
     throw;
   }

@@ -35,13 +35,14 @@ constexpr double kTolerance = 1e-6;
 void check_environment(const nlohmann::json& environment, const std::string& config, Check& check) {
   for (const char* field :
        {"/kvlab/git_commit", "/compiler", "/cpu/model", "/isa", "/os", "/started", "/finished"}) {
-    if (text_at(environment, field).empty())
+    if (io::text_at(environment, field).empty())
       check.findings.push_back("env.json lacks " + std::string(field + 1));
   }
-  if (environment.value("/kvlab/git_dirty"_json_pointer, false))
+  if (const auto dirty = "/kvlab/git_dirty"_json_pointer;
+      environment.contains(dirty) && environment[dirty] == true)
     check.notes.push_back(
         "measured from a tree with changes that its commit does not have; the site says so");
-  const std::string hash = text_at(environment, "/config/hash"), now = io::hash_text(io::hash(config));
+  const std::string hash = io::text_at(environment, "/config/hash"), now = io::hash_text(io::hash(config));
   if (hash.empty())
     check.notes.push_back("env.json has no hash of the config: an earlier version wrote it");
   else if (hash != now)
@@ -159,8 +160,7 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
 
 void check_samples(const fs::path& folder, const std::vector<results::Row>& cells,
                    const nlohmann::json& environment, Check& check) {
-  const std::string text = results::read_whole(folder / "benchmark.json");
-  const nlohmann::json benchmark = io::parse_json(text, (folder / "benchmark.json").string());
+  const nlohmann::json benchmark = io::read_json(folder / "benchmark.json");
   if (!benchmark.is_object()) {
     check.findings.push_back("benchmark.json is missing or no JSON object");
     return;
@@ -171,7 +171,8 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
     return;
   }
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
-  if (!steps.empty() && measure::benchmark_json(steps, environment) != text)
+  if (!steps.empty() &&
+      measure::benchmark_json(steps, environment) != results::read_whole(folder / "benchmark.json"))
     check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
   check_times(cells, measure::repetition_times(benchmark), check);
 }
@@ -195,12 +196,18 @@ Check check_results(const fs::path& folder) {
   check_environment(environment, config, check);
   check_values(cells, check);
   try {
-    const std::string shard = text_at(environment, "/shard");
+    const std::string shard = io::text_at(environment, "/shard");
     check_sweep(folder, cells, shard.empty() || shard == "1/1", check);
   } catch (const std::exception& e) {
     check.notes.push_back("closed forms: the config cannot be planned here: " + std::string(e.what()));
   }
   check_samples(folder, cells, environment, check);
+  const Sides sides = read_sides(folder);
+  const bool has_samples =
+      std::ranges::any_of(sides, [](const auto& side) { return side.first->find(measure::kStepUs.name); });
+  std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
+  for (const std::string& name : unknown_tables(folder))
+    check.notes.push_back(name + " is no table of this version");
   return check;
 }
 

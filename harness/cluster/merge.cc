@@ -9,6 +9,7 @@
 
 #include "harness/cluster/part.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/io/json.h"
 #include "harness/measure/benchmark_json.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/results_folder.h"
@@ -125,11 +126,11 @@ nlohmann::json common(const nlohmann::json& a, const nlohmann::json& b) {
 
 nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merged, bool partial) {
   nlohmann::json all = parts.front().environment, hosts = nlohmann::json::object();
-  std::string started = all.value("started", ""), finished = all.value("finished", "");
+  std::string started = io::text_at(all, "/started"), finished = io::text_at(all, "/finished");
   for (const Part& part : parts) {
     all = common(all, part.environment);
-    started = std::min(started, part.environment.value("started", ""));
-    finished = std::max(finished, part.environment.value("finished", ""));
+    started = std::min(started, io::text_at(part.environment, "/started"));
+    finished = std::max(finished, io::text_at(part.environment, "/finished"));
     for (const results::Row& row : part.cells) hosts.emplace(row[results::kHost], part.environment);
   }
   for (auto& [name, environment] : hosts.items()) environment["host"] = name;
@@ -141,19 +142,34 @@ nlohmann::json environment_of(const std::vector<Part>& parts, const Merged& merg
   return all;
 }
 
+// Removes what a killed merge left there. Throws std::invalid_argument for a folder with other files, and where a merge goes
+// on.
+void remove_unfinished(const std::filesystem::path& path, const results::Layout& layout) {
+  if (!std::filesystem::is_directory(path)) return;
+  const results::FolderLock lock(path);
+  const std::set<std::string> ours = layout.files();
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    std::filesystem::path name = entry.path().filename();
+    if (name.extension() == ".part") name = name.stem();
+    if (!ours.contains(name.string()))
+      throw std::invalid_argument(path.string() +
+                                  ", in which `kvlab merge` works, holds other files: " + name.string());
+  }
+  std::filesystem::remove_all(path);
+}
+
 // The rows of this part's cells that are kept, each with its host where there are several.
 std::vector<results::Row> kept_rows(const Part& part, const std::vector<results::Row>& rows,
                                     const std::map<Key, Kept>& kept, bool several_hosts) {
-  std::map<std::string, std::string> host_of;
-  for (const results::Row& row : part.cells) {
-    if (kept.at(key_of(row)).part == &part) host_of[row[results::kCell]] = row[results::kHost];
-  }
+  std::map<std::string, std::string> host_of;  // of a part of one machine, whose tables name none
+  for (const results::Row& row : part.cells) host_of[row[results::kCell]] = row[results::kHost];
   std::vector<results::Row> found;
-  for (const results::Row& row : rows) {
-    const auto at = host_of.find(row[results::kCell]);
-    if (at == host_of.end()) continue;
-    found.push_back(row);
-    if (several_hosts) found.back()[results::kHost] = at->second;
+  for (results::Row row : rows) {
+    std::string& host = row[results::kHost];
+    if (host.empty()) host = host_of.at(row[results::kCell]);
+    if (const auto at = kept.find(key_of(row)); at == kept.end() || at->second.part != &part) continue;
+    if (!several_hosts) host.clear();
+    found.push_back(std::move(row));
   }
   return found;
 }
@@ -179,8 +195,13 @@ Merged merge(const MergeOptions& options) {
   const bool several = hosts.size() > 1;
   results::Table table = parts.front().table;
   for (const Part& part : parts) table.add(part.table.columns);
-  results::ResultsFolder out(options.out, parts.front().config, experiments::layout_of(table), false);
+  // Made beside its place, so that no other program takes a part of it for a run's folder.
+  results::require_new_folder(options.out);
+  const std::filesystem::path unfinished = results::beside(options.out);
+  const results::Layout layout = experiments::layout_of(table);
+  remove_unfinished(unfinished, layout);
   try {
+    results::ResultsFolder out(unfinished, parts.front().config, layout, false);
     const nlohmann::json environment = environment_of(parts, merged, options.partial);
     for (const Part& part : parts) {
       for (const auto& [side, own] : part.sides) {
@@ -189,9 +210,11 @@ Merged merge(const MergeOptions& options) {
     }
     out.add_cells(merged.cells);
     out.write_environment(environment);
-    out.write("benchmark.json", measure::benchmark_json(experiments::timed_steps(options.out), environment));
+    out.write("benchmark.json", measure::benchmark_json(experiments::timed_steps(unfinished), environment));
+    out.rename(options.out);
   } catch (...) {
-    out.discard_if_empty();
+    std::error_code ignored;
+    std::filesystem::remove_all(unfinished, ignored);
     throw;
   }
   return merged;

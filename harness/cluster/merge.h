@@ -24,7 +24,7 @@ struct Merged {
   std::vector<std::string> findings;  // bytes and errors that differ from host to host
 };
 
-// Writes the folder `out`. Throws std::invalid_argument, before anything is written, for folders of another config or
+// Writes the folder `out`, whole or not at all. Throws std::invalid_argument, before anything is written, for folders of another config or
 // binary, unfinished or torn ones, missing shards, and cells that one host has twice with unlike results.
 Merged merge(const MergeOptions& options);
 

@@ -30,23 +30,50 @@ std::vector<results::Row> read_whole_table(const fs::path& path, const results::
   return results::read_csv(path, table);
 }
 
+// Rows of a side table name their host only where the folder has cells of several.
+using CellOfHost = std::pair<std::string, std::string>;
+CellOfHost named(const results::Row& row) { return {row[results::kCell], row[results::kHost]}; }
+
 // Cells that state how many steps were timed have as many in the side tables: a file may be cut between two lines.
-void require_all_samples(const Part& part) {
-  std::map<std::string, int64_t> counts;
-  for (const auto& [table, rows] : part.sides) {
+void compare_samples(const std::vector<results::Row>& cells, const Sides& sides,
+                     std::vector<std::string>& findings) {
+  std::map<CellOfHost, int64_t> counts;
+  for (const auto& [table, rows] : sides) {
     if (!table->find(measure::kStepUs.name)) continue;
     for (const results::Row& row : rows)
-      counts[row[results::kCell]] += row[measure::kKind].empty() || row[measure::kKind] == "step";
+      counts[named(row)] += row[measure::kKind].empty() || row[measure::kKind] == "step";
   }
-  for (const results::Row& row : part.cells) {
-    if (!experiments::experiment_named(row[results::kExperiment]).prompt_tokens) continue;
-    const auto found = counts.find(row[results::kCell]);
-    const int64_t stated = row[measure::kSampleCount].value_or(0);
-    if (stated == 0 || (found != counts.end() && found->second == stated)) continue;
-    throw std::invalid_argument(part.path.string() + ": '" + row[results::kCell] + "' has " +
-                                std::to_string(stated) + " steps, but samples.csv and growth.csv have " +
-                                std::to_string(found == counts.end() ? 0 : found->second) + " of them");
+  for (const results::Row& row : cells) {
+    const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+    if (!experiment || !experiment->prompt_tokens) continue;
+    const int64_t stated = row[measure::kSampleCount].value_or(0),
+                  counted = counts[named(row)] + counts[{row[results::kCell], ""}];
+    if (stated != 0 && counted != stated)
+      findings.push_back("'" + row[results::kCell] + "' has " + std::to_string(stated) +
+                         " steps, but samples.csv and growth.csv have " + std::to_string(counted) +
+                         " of them");
   }
+}
+
+// Cells that tell of rows in a table have some there, and no row is of another cell.
+void compare_rows(const std::vector<results::Row>& cells, const results::Table& table, const Sides& sides,
+                  std::vector<std::string>& findings) {
+  const std::string file(table.file);
+  std::set<CellOfHost> there, known;
+  if (const auto side = sides.find(&table); side != sides.end())
+    for (const results::Row& row : side->second) there.insert(named(row));
+  for (const results::Row& row : cells) {
+    const CellOfHost alone{row[results::kCell], ""};
+    known.insert({named(row), alone});
+    const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
+    const bool told = experiment && std::ranges::count(experiment->tables, &table) > 0 && table.told_by &&
+                      !row.text(*table.told_by).empty();
+    if (!told || there.contains(named(row)) || there.contains(alone)) continue;
+    findings.push_back(file + " lacks the rows of '" + row[results::kCell] + "'");
+  }
+  for (const CellOfHost& cell : there)
+    if (!known.contains(cell))
+      findings.push_back(file + " has rows of '" + cell.first + "', which cells.csv has not");
 }
 
 std::set<std::string> hosts_of(const Part& part) {
@@ -57,10 +84,31 @@ std::set<std::string> hosts_of(const Part& part) {
 
 }  // namespace
 
-std::string text_at(const nlohmann::json& environment, const char* pointer) {
-  const nlohmann::json::json_pointer field(pointer);
-  if (!environment.contains(field) || !environment[field].is_string()) return "";
-  return environment[field].get<std::string>();
+Sides read_sides(const fs::path& path) {
+  Sides sides;
+  for (const results::Table* side : experiments::side_tables()) {
+    if (fs::exists(path / side->file)) sides[side] = read_whole_table(path / side->file, *side);
+  }
+  return sides;
+}
+
+std::vector<std::string> differences(const std::vector<results::Row>& cells, const Sides& sides,
+                                     bool has_samples) {
+  std::vector<std::string> findings;
+  if (has_samples) compare_samples(cells, sides, findings);
+  for (const results::Table* table : experiments::side_tables()) compare_rows(cells, *table, sides, findings);
+  return findings;
+}
+
+std::vector<std::string> unknown_tables(const fs::path& path) {
+  const std::set<std::string> known = experiments::layout_of(experiments::cell_table()).files();
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".csv") && !known.contains(name)) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 Part read_part(const fs::path& path) {
@@ -72,17 +120,18 @@ Part read_part(const fs::path& path) {
             .environment = results::environment_in(path),
             .cells = read_whole_table(path / "cells.csv", experiments::cell_table()),
             .table = results::table_in(path / "cells.csv", experiments::cell_table()),
-            .sides = {}};
-  for (const results::Table* side : experiments::side_tables()) {
-    if (fs::exists(path / side->file)) part.sides[side] = read_whole_table(path / side->file, *side);
-  }
+            .sides = read_sides(path)};
   if (!part.environment.is_object())
     throw std::invalid_argument((path / "env.json").string() + " is missing or no JSON object");
-  if (text_at(part.environment, "/finished").empty())
+  if (io::text_at(part.environment, "/finished").empty())
     throw std::invalid_argument(path.string() + " is not finished" + kFinish);
-  require_all_samples(part);
-  std::string host = text_at(part.environment, "/host");
-  if (host.empty()) host = text_at(part.environment, "/cpu/model");
+  for (const std::string& difference : differences(part.cells, part.sides, true))
+    throw std::invalid_argument(path.string() + ": " + difference);
+  for (const std::string& name : unknown_tables(path))
+    throw std::invalid_argument((path / name).string() +
+                                " is no table of this version, and merging would lose it");
+  std::string host = io::text_at(part.environment, "/host");
+  if (host.empty()) host = io::text_at(part.environment, "/cpu/model");
   for (results::Row& row : part.cells) {
     if (row[results::kHost].empty()) row[results::kHost] = host;
   }
@@ -110,7 +159,7 @@ void require_same_run(const Part& first, const Part& other) {
 void require_all_shards(const std::vector<Part>& parts) {
   std::map<int, std::set<int>> indices;  // by the number of shards
   for (const Part& part : parts) {
-    const std::string text = text_at(part.environment, "/shard");
+    const std::string text = io::text_at(part.environment, "/shard");
     const experiments::Shard shard = text.empty() ? experiments::Shard{} : experiments::parse_shard(text);
     indices[shard.of].insert(shard.index);
   }

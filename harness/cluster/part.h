@@ -11,20 +11,28 @@
 
 namespace kv::cluster {
 
-// A text of env.json by its JSON pointer; empty where there is none.
-std::string text_at(const nlohmann::json& environment, const char* pointer);
+// The side tables that a folder has, whole.
+using Sides = std::map<const results::Table*, std::vector<results::Row>>;
+Sides read_sides(const std::filesystem::path& path);
+// Rows that a side table lacks, or has too many. `has_samples`: every timed step is in samples.csv or growth.csv, which a
+// committed folder leaves out.
+std::vector<std::string> differences(const std::vector<results::Row>& cells, const Sides& sides,
+                                     bool has_samples);
+// CSV files of the folder that no experiment writes.
+std::vector<std::string> unknown_tables(const std::filesystem::path& path);
 
 struct Part {
   std::filesystem::path path;
   std::string config;  // the text that ran
   nlohmann::json environment;
   std::vector<results::Row> cells;
-  results::Table table;                                              // the columns of its cells.csv
-  std::map<const results::Table*, std::vector<results::Row>> sides;  // those that are there
+  results::Table table;  // the columns of its cells.csv
+  Sides sides;
 };
 
 // Every cell has a host: its row's, else its folder's. Throws std::invalid_argument for a folder that is unfinished, torn,
-// or lacks a file.
+// or lacks a file
+// or rows.
 Part read_part(const std::filesystem::path& path);
 
 // Throws std::invalid_argument with the difference unless both have one config and one binary, and one machine where they

@@ -5,14 +5,24 @@
 #include <stdexcept>
 
 #include "harness/io/mapped_file.h"
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
 
+// The whole lines of a file, without blank ones at its end.
 std::string lines_of(const std::filesystem::path& path) {
-  std::string lines = read_text(path.string());
-  lines.erase(lines.rfind('\n') == std::string::npos ? 0 : lines.rfind('\n') + 1);
-  return lines;
+  std::string lines = without_byte_order_mark(read_text(path.string()));
+  lines.erase(lines.rfind('\n') + 1);  // npos + 1 is 0
+  lines.erase(lines.find_last_not_of(" \t\r\n") + 1);
+  return lines.empty() ? lines : lines + "\n";
+}
+
+// libcsv takes spaces around a field for none of it unless they are quoted.
+bool needs_quotes(const std::string& field) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
+  return field.find_first_of(",\"\r\n") != std::string::npos ||
+         (!field.empty() && (is_space(field.front()) || is_space(field.back())));
 }
 
 std::vector<CsvRecord> parse_records(const std::filesystem::path& path) {
@@ -43,8 +53,7 @@ std::string csv_line(const CsvRecord& fields) {
   std::string line;
   for (const std::string& field : fields) {
     if (&field != &fields.front()) line += ',';
-    const bool plain = field.find_first_of(",\"\r\n") == std::string::npos;
-    if (plain) {
+    if (!needs_quotes(field)) {
       line += field;
       continue;
     }

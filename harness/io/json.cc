@@ -1,14 +1,35 @@
 #include "harness/io/json.h"
 
+#include <algorithm>
 #include <stdexcept>
 
+#include "harness/io/mapped_file.h"
 #include "harness/io/text.h"
 
 namespace kv::io {
 
 using nlohmann::json;
 
-json parse_json(std::string_view text, const std::string& place) {
+namespace {
+
+// ": line 3, column 7", both from 1, as byte `at` of a text; a place that names a line already needs no other.
+std::string position(std::string_view text, size_t at, bool is_line) {
+  const std::string_view before = text.substr(0, at > 0 ? at - 1 : 0);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+  return (is_line ? ": " : ": line " + std::to_string(line) + ", ") + "column " + std::to_string(column);
+}
+
+// The library's message without its name of the error and its own position.
+std::string reason_of(const json::exception& error) {
+  const std::string text = error.what();
+  const size_t name = text.find("] "), column = text.find(": ", text.find("column "));
+  return shortened(text.substr(column == std::string::npos ? name + 2 : column + 2), 200);
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& place, bool is_line) {
   constexpr int kMostNested = 64;
   const auto check = [&](int depth, json::parse_event_t event, json&) {
     const bool opens =
@@ -19,7 +40,24 @@ json parse_json(std::string_view text, const std::string& place) {
     }
     return true;
   };
-  return json::parse(text, check, false);
+  try {
+    return json::parse(text, check);
+  } catch (const json::parse_error& error) {
+    throw std::invalid_argument(place + position(text, error.byte, is_line) +
+                                ": not JSON: " + reason_of(error));
+  } catch (const json::exception& error) {  // a number beyond any double
+    throw std::invalid_argument(place + ": " + reason_of(error));
+  }
+}
+
+json read_json(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return nullptr;
+  return parse_json(read_text(path.string()), path.string());
+}
+
+std::string text_at(const json& object, const char* pointer) {
+  const json::json_pointer field(pointer);
+  return object.contains(field) && object[field].is_string() ? object[field].get<std::string>() : "";
 }
 
 std::string json_text(const json& value, int indent) {

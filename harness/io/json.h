@@ -1,15 +1,22 @@
 // Reads JSON of others within bounds, and writes ours whatever its texts hold.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 namespace kv::io {
 
-// Returns a discarded value (nlohmann's word) if the text is no JSON. Throws std::invalid_argument, which begins with `place`, if it
-// is nested so deep that copying, comparing and printing it would overflow the stack.
-nlohmann::json parse_json(std::string_view text, const std::string& place);
+// Throws std::invalid_argument, which begins with `place` and says line and column, if the text is no JSON, or is nested so
+// deep that copying, comparing and printing it would overflow the stack. `is_line`: the text is the line that `place` names.
+nlohmann::json parse_json(std::string_view text, const std::string& place, bool is_line = false);
+
+// A file's value; null if there is no such file. Throws as parse_json() does, with the path for its place.
+nlohmann::json read_json(const std::filesystem::path& path);
+
+// The text at a pointer, as "/config/hash"; empty where there is none, or something else.
+std::string text_at(const nlohmann::json& object, const char* pointer);
 
 // nlohmann's own dump() throws at a text that is not UTF-8, as a file's name need not be: such bytes become U+FFFD.
 std::string json_text(const nlohmann::json& value, int indent = -1);

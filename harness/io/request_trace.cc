@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "harness/io/json.h"
+#include "harness/io/text.h"
 
 namespace kv::io {
 namespace {
@@ -82,6 +84,7 @@ void RequestTrace::read_header() {
   std::string line;
   line_ = 1;
   if (!std::getline(file_, line)) return;
+  line = without_byte_order_mark(line);
   const std::vector<std::string> names = fields(line);
   const auto find = [&](const char* name) {
     return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -125,7 +128,7 @@ int64_t RequestTrace::session_of(int64_t chat, int64_t parent) {
 
 double RequestTrace::read_json(const std::string& line, Request& request) {
   try {
-    const nlohmann::json value = parse_json(line, place());
+    const nlohmann::json value = parse_json(line, place(), true);
     request.prompt_tokens = tokens(value.at("input_length").get<double>());
     request.output_tokens = tokens(value.at("output_length").get<double>());
     const bool bailian = value.contains("chat_id");
@@ -154,6 +157,12 @@ bool RequestTrace::next(Request& request) {
   std::string line;
   if (!std::getline(file_, line)) return false;
   ++line_;
+  if (line_ == 1) line = without_byte_order_mark(line);
+  if (is_blank(line)) {
+    const std::string rest(std::istreambuf_iterator<char>(file_), {});
+    if (is_blank(rest)) return false;
+    refuse("a blank line");
+  }
   request.prefix_ids.clear();
   request.id_tokens = 0;
   request.session = -1;

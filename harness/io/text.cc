@@ -24,6 +24,13 @@ std::string shortened(const std::string& text, size_t most) {
   return text.substr(0, first) + " … " + text.substr(last);
 }
 
+std::string without_byte_order_mark(std::string text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  return text;
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
 std::string as_message(std::string_view text) {
   constexpr size_t kMost = 2000;
   std::string message = shortened(as_utf8(text), kMost);

@@ -16,6 +16,11 @@ std::string shortened(const std::string& text, size_t most);
 // Lines that are indented, as a spec with its mistake marked, stay lines of their own.
 std::string as_message(std::string_view text);
 
+// The text without the mark that some editors and spreadsheets put before UTF-8.
+std::string without_byte_order_mark(std::string text);
+// True if it holds nothing but spaces, tabs and line ends.
+bool is_blank(std::string_view text);
+
 // "a, b, c".
 std::string joined(const auto& texts, const char* between = ", ") {
   std::string all;

@@ -37,10 +37,11 @@ std::string benchmark_json(std::span<const results::Row> steps, const nlohmann::
                           {"cpu_time", median},
                           {"time_unit", "us"}});
   }
+  const auto cores = "/cpu/cores"_json_pointer;
   const nlohmann::json context = {
-      {"date", environment.value("started", "")},
+      {"date", io::text_at(environment, "/started")},
       {"executable", "kvlab"},
-      {"num_cpus", environment.value("/cpu/cores"_json_pointer, nlohmann::json())},
+      {"num_cpus", environment.contains(cores) ? environment[cores] : nlohmann::json()},
       {"library_build_type", "release"},
       {"kvlab_real_time", "median of the repetition's steps"}};
   return io::json_text({{"context", context}, {"benchmarks", benchmarks}}, 1) + "\n";

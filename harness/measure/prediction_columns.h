@@ -102,6 +102,7 @@ inline const results::Table kPositions{"positions.csv",
                                         &kTop1AgreementCiLow,
                                         &kTop1AgreementCiHigh,
                                         &kPChangeRms,
-                                        &results::kHost}};
+                                        &results::kHost},
+                                       &kLoss};
 
 }  // namespace kv::measure

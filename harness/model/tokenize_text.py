@@ -27,7 +27,11 @@ def main() -> None:
     options = arguments.parse_args()
     if options.out.suffix != ".npy":
         arguments.error(f"{options.out}: expected a name that ends in .npy")
-    ids = token_ids(Tokenizer.from_file(str(options.tokenizer)), options.text.read_text(encoding="utf-8"))
+    try:
+        tokenizer = Tokenizer.from_file(str(options.tokenizer))
+    except Exception as error:  # the library has no type of its own; its message has line and column
+        arguments.error(f"{options.tokenizer}: {error}")
+    ids = token_ids(tokenizer, options.text.read_text(encoding="utf-8"))
     numpy.save(options.out, ids)
     print(f"{options.out}: {len(ids)} tokens, largest id {ids.max() if len(ids) else 0}")
 

@@ -1,6 +1,7 @@
 #include "harness/results/append_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -44,10 +45,18 @@ void AppendFile::sync() {
   // Pipes and some network file systems cannot sync and report EINVAL; the write is then as safe as it can be.
   if (fsync(fd_) != 0 && errno != EINVAL)
     throw WriteError("cannot write " + path_.string() + ": " + system_reason());
+  struct stat opened = {}, there = {};
+  if (fstat(fd_, &opened) != 0 || stat(path_.c_str(), &there) != 0 || opened.st_ino != there.st_ino ||
+      opened.st_dev != there.st_dev)
+    throw WriteError(path_.string() + " was removed or replaced while it was written; what it held is lost");
+}
+
+fs::path beside(const fs::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).string() + ".part";
 }
 
 void write_whole(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".part";
+  const fs::path temporary = beside(path);
   try {
     std::error_code ignored;
     fs::remove(temporary, ignored);

@@ -19,7 +19,7 @@ class AppendFile {
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
-  // Both throw WriteError.
+  // Both throw WriteError; sync() also where the file is no longer there.
   void append(const std::string& text);
   void sync();
 
@@ -27,6 +27,9 @@ class AppendFile {
   std::filesystem::path path_;
   int fd_;
 };
+
+// The name under which a file or a folder is made before it has its own.
+std::filesystem::path beside(const std::filesystem::path& path);
 
 // Writes under another name, syncs, and renames.
 void write_whole(const std::filesystem::path& path, const std::string& text);

@@ -29,7 +29,20 @@ std::unique_ptr<AppendFile> reopen(const fs::path& folder, const Table& table,
   return std::make_unique<AppendFile>(path);
 }
 
+// True if the folder's cells.csv has more than a header.
+bool has_cells(const fs::path& folder) {
+  const std::string text = read_whole(folder / "cells.csv");
+  return text.find('\n') != text.rfind('\n');
+}
+
 }  // namespace
+
+std::set<std::string> Layout::files() const {
+  std::set<std::string> names{"config.toml", "columns.json", "env.json", "benchmark.json",
+                              std::string(cells.file)};
+  for (const Table* side : sides) names.emplace(side->file);
+  return names;
+}
 
 void require_new_folder(const fs::path& path) {
   std::error_code error;
@@ -56,10 +69,7 @@ void require_new_folder(const fs::path& path) {
                                 " holds other files; a new folder, or an empty one, is needed");
 }
 
-nlohmann::json environment_in(const fs::path& folder) {
-  const fs::path path = folder / "env.json";
-  return io::parse_json(read_whole(path), path.string());
-}
+nlohmann::json environment_in(const fs::path& folder) { return io::read_json(folder / "env.json"); }
 
 std::string environment_differences(const nlohmann::json& then, const nlohmann::json& now,
                                     std::span<const char* const> fields) {
@@ -75,7 +85,16 @@ std::string environment_differences(const nlohmann::json& then, const nlohmann::
 
 void require_same_environment(const fs::path& path, const nlohmann::json& now) {
   const nlohmann::json then = environment_in(path);
-  if (!then.is_object()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument("--resume: what " + path.string() + " holds " + why +
+                                "; go on where it was begun, or measure anew in another folder");
+  };
+  if (!then.is_object()) {
+    if (has_cells(path)) refuse("has no env.json that says where it was measured");
+    return;
+  }
+  if (const auto hosts = then.find("hosts"); hosts != then.end() && hosts->size() > 1)
+    refuse("was merged from " + std::to_string(hosts->size()) + " machines");
   constexpr std::array kFields{"/kvlab/version",
                                "/kvlab/git_commit",
                                "/kvlab/git_dirty",
@@ -88,9 +107,7 @@ void require_same_environment(const fs::path& path, const nlohmann::json& now) {
                                "/threads",
                                "/shard"};
   const std::string differences = environment_differences(then, now, kFields);
-  if (differences.empty()) return;
-  throw std::invalid_argument("--resume: what " + path.string() + " holds was measured otherwise: " +
-                              differences + "; go on where it was begun, or measure anew in another folder");
+  if (!differences.empty()) refuse("was measured otherwise: " + differences);
 }
 
 ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, const Layout& layout,
@@ -124,9 +141,7 @@ ResultsFolder::ResultsFolder(const fs::path& path, const std::string& config, co
 void ResultsFolder::discard_if_empty() {
   if (goes_on_ || !cells_.empty()) return;
   std::error_code ignored;
-  for (const std::string& name : written_) fs::remove(path_ / name, ignored);
-  for (const auto& [file, open] : side_files_) fs::remove(path_ / file, ignored);
-  for (const char* name : {"cells.csv", "config.toml"}) fs::remove(path_ / name, ignored);
+  for (const std::string& name : layout_.files()) fs::remove(path_ / name, ignored);
   if (made_folder_) fs::remove(path_, ignored);
 }
 
@@ -149,8 +164,9 @@ void ResultsFolder::drop_cells(const std::vector<std::string>& keys) {
 
 void ResultsFolder::drop_unfinished() { open_tables(); }
 
-bool ResultsFolder::has_cell(const std::string& key) const {
-  return std::any_of(cells_.begin(), cells_.end(), [&](const Row& row) { return row[kCell] == key; });
+const Row* ResultsFolder::find_cell(const std::string& key) const {
+  const auto found = std::ranges::find_if(cells_, [&](const Row& row) { return row[kCell] == key; });
+  return found == cells_.end() ? nullptr : &*found;
 }
 
 void ResultsFolder::add(const Table& side, std::span<const Row> rows) {
@@ -167,9 +183,8 @@ void ResultsFolder::add_cells(std::span<const Row> rows) {
 }
 
 std::optional<std::string> ResultsFolder::started() const {
-  const nlohmann::json then = environment_in(path_);
-  if (!then.is_object() || !then.contains("started") || !then["started"].is_string()) return std::nullopt;
-  return then["started"].get<std::string>();
+  const std::string then = io::text_at(environment_in(path_), "/started");
+  return then.empty() ? std::nullopt : std::optional(then);
 }
 
 void ResultsFolder::write_environment(const nlohmann::json& environment) {
@@ -177,8 +192,12 @@ void ResultsFolder::write_environment(const nlohmann::json& environment) {
 }
 
 void ResultsFolder::write(const std::string& name, const std::string& text) {
-  written_.insert(name);
   write_whole(path_ / name, text);
+}
+
+void ResultsFolder::rename(const fs::path& path) {
+  fs::rename(path_, path);
+  path_ = path;
 }
 
 }  // namespace kv::results

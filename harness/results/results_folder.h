@@ -1,9 +1,10 @@
 // A results folder: its files, the writing of rows, and the resumption of an interrupted run.
 //
+//   config.toml    written first: a folder without it holds no run
 //   cells.csv      one row a cell, written when its sweep point is done
 //   samples.csv …  side tables of the experiments, written as their rows are taken
 //   columns.json   the columns of cells.csv with unit and meaning
-//   env.json  config.toml  benchmark.json
+//   env.json  benchmark.json
 #pragma once
 
 #include <filesystem>
@@ -26,7 +27,7 @@ namespace kv::results {
 // Throws std::invalid_argument unless `path` is absent or an empty folder.
 void require_new_folder(const std::filesystem::path& path);
 
-// The folder's env.json; "discarded" in nlohmann's sense if there is none.
+// The folder's env.json; null if there is none. Throws std::invalid_argument with line and column if it is no JSON.
 nlohmann::json environment_in(const std::filesystem::path& folder);
 
 // Differences at JSON pointers that both have: "isa was … and is …"; empty if none.
@@ -34,7 +35,8 @@ std::string environment_differences(const nlohmann::json& then, const nlohmann::
                                     std::span<const char* const> fields);
 
 // Throws std::invalid_argument with the differences if `now` describes another build, other instructions or threads,
-// or another kind of machine than began the run in `path`: cells of one table are compared.
+// or another kind of machine than began the run in `path`, or if its cells are of several machines or of none that is
+// known: cells of one table are compared.
 void require_same_environment(const std::filesystem::path& path, const nlohmann::json& now);
 
 // The tables of a run.
@@ -42,6 +44,9 @@ struct Layout {
   Table cells;
   std::vector<const Table*> sides;
   std::string columns_json;
+
+  // The names of all files that a folder of this layout may hold, charts apart.
+  std::set<std::string> files() const;
 };
 
 class ResultsFolder {
@@ -53,7 +58,7 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const Table& cell_table() const { return layout_.cells; }
-  bool has_cell(const std::string& key) const;
+  const Row* find_cell(const std::string& key) const;  // null: not finished
   // Finished cells of the earlier run and of this one, in order.
   const std::vector<Row>& cells() const { return cells_; }
 
@@ -73,6 +78,8 @@ class ResultsFolder {
   void discard_if_empty();
   // Writes a file beside the tables, whole.
   void write(const std::string& name, const std::string& text);
+  // Gives the folder another name, which is free or an empty folder's.
+  void rename(const std::filesystem::path& path);
 
  private:
   // Rewrites the tables with the rows of finished cells and opens them for more.
@@ -85,7 +92,6 @@ class ResultsFolder {
   std::vector<Row> cells_;
   std::unique_ptr<AppendFile> cells_file_;
   std::map<std::string_view, std::unique_ptr<AppendFile>> side_files_;  // existing ones
-  std::set<std::string> written_;
 };
 
 }  // namespace kv::results

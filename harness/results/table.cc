@@ -68,7 +68,7 @@ std::string csv_text(const Table& table, std::span<const Row> rows) {
 }
 
 Table table_in(const std::filesystem::path& path, const Table& table) {
-  return {table.file, columns_of(path, io::read_csv(path).header, table)};
+  return {table.file, columns_of(path, io::read_csv(path).header, table), table.told_by};
 }
 
 std::vector<Row> read_csv(const std::filesystem::path& path, const Table& table) {

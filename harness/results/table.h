@@ -15,6 +15,8 @@ namespace kv::results {
 struct Table {
   std::string_view file;  // "cells.csv"
   ColumnList columns;
+  // A cell that has this column has rows in this table. Null: not known.
+  const AnyColumn* told_by = nullptr;
 
   // Looks up by name or alias; null if there is none.
   const AnyColumn* find(std::string_view name) const;

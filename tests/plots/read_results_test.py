@@ -32,6 +32,15 @@ def test_empty_fields_are_not_measured(tmp_path):
     assert unsupported["step_p50_us"].to_list() == [None]
 
 
+def test_what_a_spreadsheet_has_saved_is_read(tmp_path):
+    """With a byte-order mark, its own line ends and a blank last line."""
+    folder = synthetic_run(tmp_path / "run")
+    before = load_run(folder, "run").cells
+    text = (folder / "cells.csv").read_text(encoding="utf-8")
+    (folder / "cells.csv").write_bytes(("\ufeff" + text.replace("\n", "\r\n") + "\r\n").encode())
+    assert load_run(folder, "run").cells.equals(before)
+
+
 def test_memory_is_compared_with_contiguous_f32(tmp_path):
     cells = measured(load_run(synthetic_run(tmp_path / "run", lengths=(4096,)), "run").cells)
     ratios = dict(zip(cells["variant"], cells["memory_vs_f32"]))

@@ -49,6 +49,7 @@ inline constexpr results::TextColumn kFullText{
 inline const results::Table kTexts{
     "texts.csv",
     {&results::kCell, &results::kVariant, &kTemperature, &kSequence, &kTextSample, &kCommonTokens, &kPrompt,
-     &kText, &kFullText, &results::kHost}};
+     &kText, &kFullText, &results::kHost},
+    &kGeneratedTokens};
 
 }  // namespace kv::experiments

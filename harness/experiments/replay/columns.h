@@ -172,17 +172,21 @@ inline constexpr results::NumberColumn kCachedBytes{"cached_bytes", "bytes",
 inline const results::Table kMoments{
     "replay.csv",
     {&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen, &kTimeS, &kRunning, &kWaiting,
-     &kPayloadBytes, &kSlackBytes, &kOtherBytes, &kCachedBytes}};
+     &kPayloadBytes, &kSlackBytes, &kOtherBytes, &kCachedBytes, &results::kHost},
+    &kServedS};
 
 // hits.csv: one row a point of a trace's hit-rate curve.
 inline constexpr results::IntegerColumn kCapacityBytes{"capacity_bytes", "bytes",
                                                        "size of capacity_blocks blocks of this variant"};
 inline const results::Table kHits{
-    "hits.csv", [] {
+    "hits.csv",
+    [] {
       results::ColumnList columns{&results::kCell, &results::kVariant, &results::kBatch, &results::kSeqLen,
                                   &kCapacityBytes};
       columns.insert(columns.end(), planner::kHitColumns.begin(), planner::kHitColumns.end());
+      columns.push_back(&results::kHost);
       return columns;
-    }()};
+    }(),
+    &kHitRateCurve};
 
 }  // namespace kv::experiments

@@ -62,7 +62,7 @@ def test_a_setting_is_refused_briefly(config, tmp_path, setting, parts):
     ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
     (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
     (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
-    ('{"num_hidden_layers": 1e400}', ["not a JSON object"]),
+    ('{"num_hidden_layers": 1e400}', ["number overflow parsing '1e400'"]),
 ], ids=range(5))
 def test_a_model_config_is_refused_briefly(tmp_path, text, parts):
     (tmp_path / "config.json").write_text(text)
@@ -106,7 +106,9 @@ def chain(n, link):
     (chain(30, "b - a{0}") + 'b = "b"\n', 'published = "1"\ncomputed = "a30"', ["has 'b', which is defined by itself"]),
     ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "concat" }\ntokens = "c"',
      ["i.tokens has 'c', whose bytes depend on it"]),
-], ids=range(9))  # fmt: skip
+    ("[model]\nkv_heads = 1\nhead_dim = 8", 'published = "1"\ncomputed = "c"\nbytes = { c = "contiguous" }\ntokens = 64\nreserve = 8',
+     ["i: reserve is 8; it must be from 64 to"]),
+], ids=range(10))  # fmt: skip
 def test_a_claim_is_refused_briefly(tmp_path, head, keys, parts):
     assert_refused_briefly(reproduce_claim(tmp_path, head, keys), "claim.toml:", *parts)
 

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from program import DATA, HOME, assert_refused, cells_of, kvlab, results_of, run, succeeded, table
+from program import DATA, HOME, assert_refused, cells_of, kvlab, no_file_beyond, results_of, run, succeeded, table
 
 CONFIG = HOME / "configs" / "replay.toml"
 SHORT = {"replay.requests": 120, "replay.memory": '["40GB"]', "replay.arrivals": '["poisson(8)"]'}
@@ -111,14 +111,15 @@ MODEL = HOME / "results" / "xeon-2core" / "model"
 
 
 def measured(tmp_path, machine=""):
-    return cells_of(CONFIG, tmp_path / "out", {
+    return run(CONFIG, tmp_path / "out", {
         "model.preset": "llama-3.2-1b", "replay.memory": ["8GB"], "replay.arrivals": ["poisson(0.02)"], "replay.requests": 40,
         "replay.prompt": "uniform(1024,2048)", "replay.output": "uniform(8,16)", "sweep.variants": ["contiguous/f16", "paged/f16"],
         "replay.device": f'{{{machine}measured="{MODEL}"}}'})  # fmt: skip
 
 
 def test_steps_come_from_cells_that_were_measured(tmp_path):
-    contiguous, paged = measured(tmp_path, "read_gbps=20,flops=1e11,")
+    succeeded(measured(tmp_path, "read_gbps=20,flops=1e11,"))
+    contiguous, paged = table(tmp_path / "out" / "cells.csv")
     assert paged["status"] == "unsupported" and "0 cells of decode steps of paged/f16 over 32/8 heads of 64" in paged["reason"]
     assert contiguous["times_from"] == "assumed" and 0 < float(contiguous["clock_assumed_share"]) < 1
     assert 0 < float(contiguous["clock_residual"]) < 0.5
@@ -129,7 +130,9 @@ def test_steps_come_from_cells_that_were_measured(tmp_path):
 
 
 def test_a_clock_without_a_stated_machine_needs_all_of_a_step(tmp_path):
-    contiguous, _ = measured(tmp_path)
+    done = measured(tmp_path)
+    assert done.returncode == 2 and "none of 2 cells was measured" in done.stderr
+    contiguous, _ = table(tmp_path / "out" / "cells.csv")
     assert contiguous["status"] == "unsupported" and "no times of prompts" in contiguous["reason"]
 
 
@@ -193,3 +196,28 @@ def test_public_traces_are_replayed(name, tmp_path):
 ])
 def test_mistakes_are_refused(changed, parts, tmp_path):
     assert_refused(run(CONFIG, tmp_path / "out", {**SHORT, **changed}), *parts, out=tmp_path / "out")
+
+
+def test_a_full_disk_ends_in_one_line_and_is_resumed(results, tmp_path):
+    """The curve over time is the largest file."""
+    size = (results / "replay.csv").stat().st_size // 2
+    assert all(path.stat().st_size < size for path in results.iterdir() if path.name != "replay.csv")
+    assert_refused(run(CONFIG, tmp_path / "out", SHORT, preexec_fn=no_file_beyond(size)), "cannot write", "replay.csv")
+    succeeded(run(CONFIG, tmp_path / "out", SHORT, "--resume"))
+    assert (tmp_path / "out" / "replay.csv").read_bytes() == (results / "replay.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["replay.csv", "hits.csv"])
+def test_merging_loses_no_table_and_a_lost_one_is_found(trace, tmp_path, name):
+    whole, merged = tmp_path / "whole", tmp_path / "merged"
+    cells_of(CONFIG, whole, of_trace(trace), {"sweep.variants": VARIANTS})
+    succeeded(kvlab("merge", whole, "--out", merged, "--no-plots"))
+    assert (merged / name).read_bytes() == (whole / name).read_bytes()
+    assert "finding" not in kvlab("check-results", merged).stdout
+    lines = (merged / name).read_text().splitlines(keepends=True)
+    (merged / name).write_text("".join(line for line in lines if "paged/f16" not in line))
+    for lost in (merged / name, merged / name):
+        done = kvlab("check-results", merged)
+        assert done.returncode == 1 and re.search(rf"finding: {name} lacks the rows of '.*'", done.stdout), done.stdout
+        assert_refused(kvlab("merge", merged, "--out", tmp_path / "again"), name, "lacks the rows", out=tmp_path / "again")
+        lost.unlink(missing_ok=True)

@@ -5,7 +5,9 @@ import re
 import shutil
 
 import pytest
-from program import assert_refused, assert_same_cells, cells_by_key, change_json, change_row, kvlab, run, succeeded, table, write_table
+from program import (
+    assert_refused, assert_same_cells, cells_by_key, change_json, change_row, kvlab, no_file_beyond, run, succeeded, table, write_table,
+)  # fmt: skip
 
 SHARDS = 3
 EXACT = re.compile(r"bytes_|err_|kept_tokens$|status$|variant$")
@@ -24,8 +26,8 @@ def copies(shards, tmp_path):
     return [shutil.copytree(folder, tmp_path / folder.name) for folder in shards]
 
 
-def merge(folders, out, *args):
-    return kvlab("merge", *folders, "--out", out, "--no-plots", *args)
+def merge(folders, out, *args, **options):
+    return kvlab("merge", *folders, "--out", out, "--no-plots", *args, **options)
 
 
 def change_environment(folder, **changes):
@@ -150,3 +152,51 @@ def test_hosts_keep_their_times_and_must_agree_on_the_rest(copies, copy, tmp_pat
 def test_merge_refuses_what_is_no_run(tmp_path, shards):
     assert_refused(merge([tmp_path], tmp_path / "out"), "no results folder")
     assert_refused(merge(shards, shards[0]), "already holds results")
+
+
+def test_a_killed_merge_is_no_run_and_the_next_one_clears_it_away(config, copies, shards, tmp_path):
+    """A merge works beside its place; this is what is there before it writes env.json, the last but one file."""
+    out, beside = tmp_path / "out", tmp_path / "out.part"
+    shutil.copytree(next(folder for folder in copies if len(table(folder / "cells.csv")) > 2), beside)
+    (beside / "env.json").unlink()
+    assert_refused(run(config, beside, "--resume"), "--resume", "no env.json")
+    succeeded(merge(shards, out))
+    assert out.exists() and not beside.exists()
+    beside.mkdir()
+    (beside / "thesis.tex").touch()
+    assert_refused(merge(shards, tmp_path / "out"), "already holds results")
+    shutil.rmtree(out)
+    assert_refused(merge(shards, out), "out.part", "thesis.tex", out=out)
+    assert (beside / "thesis.tex").exists()
+
+
+def test_a_merge_that_finds_the_disk_full_leaves_nothing(shards, tmp_path):
+    assert_refused(merge(shards, tmp_path / "out", preexec_fn=no_file_beyond(4000)), "cannot write", out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_several_machines_is_not_resumed(config, copies, copy, tmp_path):
+    as_of_another_host(copy, "other")
+    succeeded(merge([*copies, copy], tmp_path / "out"))
+    assert_refused(run(config, tmp_path / "out", "--resume"), "--resume", "merged from 2 machines")
+    succeeded(merge([tmp_path / "out"], tmp_path / "again"))
+    assert (tmp_path / "again" / "samples.csv").read_text() == (tmp_path / "out" / "samples.csv").read_text()
+
+
+def test_a_table_that_nobody_knows_is_not_lost(copies, tmp_path):
+    (copies[0] / "notes.csv").touch()
+    assert_refused(merge(copies, tmp_path / "out"), "notes.csv", "lose", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("changes", [{"started": 5, "finished": 5}, {"kvlab": "x", "cpu": [1]}, {"hosts": 3, "shard": [], "host": {}, "config": 1}])
+def test_wrong_types_in_an_environment_are_no_crash(config, copies, tmp_path, changes):
+    for folder in copies:
+        change_environment(folder, **changes)
+    for done in (merge(copies, tmp_path / "out"), run(config, copies[0], "--resume", "--shard", "1/3"), kvlab("check-results", copies[0])):
+        assert done.returncode in (0, 1, 2), done.stderr
+        assert "exception" not in done.stderr and "internal error" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
+
+
+def test_an_environment_that_does_not_parse_has_a_line_and_a_column(copies, tmp_path):
+    (copies[1] / "env.json").write_text('{"started": "x",\n oops}')
+    assert_refused(merge(copies, tmp_path / "out"), "env.json: line 2, column 2: not JSON", out=tmp_path / "out")

@@ -177,7 +177,8 @@ TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
 }
 
 TEST_F(GeometryFile, EveryMistakeIsNamed) {
-  for (const char* text : {"", "{", "[]", "3", "\xff"}) expect_refused(text, "not a JSON object");
+  for (const char* text : {"", "{", "\xff"}) expect_refused(text, "line 1, column ");
+  for (const char* text : {"[]", "3"}) expect_refused(text, "not a JSON object");
   expect_refused("{}", "'num_hidden_layers' is missing");
   expect_refused(R"({"num_hidden_layers": "2"})", "must be a positive integer, not \"2\"");
   expect_refused(R"({"num_hidden_layers": 0})", "must be a positive integer, not 0");

@@ -42,7 +42,23 @@ TEST(Json, NestingIsLimitedWhereItIsRead) {
   };
   EXPECT_EQ(refusal(nested(65)), "f: its brackets are nested more than 64 deep");
   EXPECT_EQ(refusal(std::string(100'000, '[')), "f: its brackets are nested more than 64 deep");
-  for (const char* bad : {"", "[", "1e400", "\"\xff\""}) EXPECT_TRUE(io::parse_json(bad, "f").is_discarded());
+}
+
+TEST(Json, AMistakeHasALineAndAColumn) {
+  const auto refusal = [&](const std::string& text, bool is_line = false) {
+    return message_of([&] { io::parse_json(text, "f", is_line); });
+  };
+  const std::pair<const char*, const char*> places[] = {
+      {"", "f: line 1, column 1: not JSON: "},
+      {"[", "f: line 1, column 2: not JSON: "},
+      {"\"\xff\"", "f: line 1, column 2: not JSON: "},
+      {"{\n \"a\": 1,\n \"b\": x}", "f: line 3, column 7: not JSON: "},
+      {"{}\n{}", "f: line 2, column 1: not JSON: "}};
+  for (const auto& [text, place] : places) EXPECT_TRUE(refusal(text).starts_with(place)) << refusal(text);
+  EXPECT_TRUE(refusal("{\"a\": x}", true).starts_with("f: column 7: not JSON: "))
+      << refusal("{\"a\": x}", true);
+  EXPECT_EQ(refusal("[1e400]"), "f: number overflow parsing '1e400'");
+  EXPECT_LT(refusal('"' + std::string(10'000, 'x')).size(), 400u);
 }
 
 TEST(Json, AnyTextCanBeWritten) {

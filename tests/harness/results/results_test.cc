@@ -182,7 +182,11 @@ void expect_whole(const results::Table& table) {
 
 TEST(Table, OfEveryExperimentIsWhole) {
   expect_whole(experiments::cell_table());
-  for (const results::Table* side : experiments::side_tables()) expect_whole(*side);
+  for (const results::Table* side : experiments::side_tables()) {
+    expect_whole(*side);
+    EXPECT_NE(side->find("host"), nullptr) << side->file << ": merging could not tell machines apart";
+    EXPECT_TRUE(side->told_by || side->find("step_us")) << side->file << ": nobody could miss its rows";
+  }
   EXPECT_GE(experiments::side_tables().size(), 6u);
 }
 
@@ -197,6 +201,13 @@ TEST_F(Results, CsvQuotes) {
   EXPECT_EQ(parse(kHeader + rows)[0][kAdded], "x, \"y\"\nz");
   EXPECT_TRUE(parse("").empty());
   EXPECT_TRUE(parse(kHeader).empty());
+}
+
+TEST_F(Results, CsvKeepsSpacesAroundATextAndDropsThoseAroundTheTable) {
+  const std::string rows = "a,,,,\" all\t\"\nb,,,,\" \"\nc,,,,in side\n";
+  EXPECT_EQ(copied(kHeader + rows), kHeader + rows);
+  EXPECT_EQ(parse(kHeader + rows)[0][kAdded], " all\t");
+  EXPECT_EQ(copied("\xEF\xBB\xBF" + kHeader + rows + "\r\n \n"), kHeader + rows);
 }
 
 TEST_F(Results, CsvDropsATornLastLine) {
@@ -323,8 +334,8 @@ TEST_F(Results, ResumeKeepsFinishedCellsAndDropsTheSamplesOfOthers) {
     results.add_cells(done);
   }
   results::ResultsFolder results(out, "config", kLayout, true);
-  EXPECT_TRUE(results.has_cell("a") && results.has_cell("b"));
-  EXPECT_FALSE(results.has_cell("c"));
+  EXPECT_TRUE(results.find_cell("a") && results.find_cell("b"));
+  EXPECT_FALSE(results.find_cell("c"));
   EXPECT_EQ(results::csv_text(kLayout.cells, results.cells()), results::csv_text(kLayout.cells, done));
   EXPECT_EQ(read(out / "columns.json"), "[]\n");
   EXPECT_EQ(results::read_csv(out / "samples.csv", measure::kSamples).size(), 2u);
