@@ -11,7 +11,7 @@
 
 namespace kv::cli {
 
-// 0: done.
+// 0: done. kUserError: there is something to set right, as where memory was too small for every cell.
 inline constexpr int kCellFailed = 1, kUserError = 2, kStopped = 130;
 
 struct RunOptions {
