@@ -146,8 +146,8 @@ int check_results(const CheckCommand& options) {
   for (const std::string& finding : check.findings) std::printf("finding: %s\n", finding.c_str());
   for (const std::string& note : check.notes) std::printf("note: %s\n", note.c_str());
   std::printf(
-      "%s: %zu cells; computed again: %zu closed forms, %zu intervals, %zu ratios; %s\n",
-      options.folder.c_str(), check.cells, check.closed_forms, check.intervals, check.ratios,
+      "%s: %zu cells; computed again: %zu closed forms, %zu medians, %zu ratios, %zu shares; %s\n",
+      options.folder.c_str(), check.cells, check.closed_forms, check.medians, check.ratios, check.shares,
       check.findings.empty() ? "all holds" : (std::to_string(check.findings.size()) + " findings").c_str());
   return check.findings.empty() ? 0 : kCellFailed;
 }

@@ -16,6 +16,7 @@
 #include "harness/io/json.h"
 #include "harness/math/medians.h"
 #include "harness/measure/benchmark_json.h"
+#include "harness/measure/sample_columns.h"
 #include "harness/measure/time_columns.h"
 #include "harness/memory/run_context.h"
 #include "harness/results/append_file.h"
@@ -74,10 +75,10 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
 
 // Computes a cell's payload, metadata and slack again; nothing for experiments that count bytes at several lengths.
 std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
-  const auto prompt_tokens = experiments::experiment_of(point).prompt_tokens;
-  if (cell.uncached || !prompt_tokens) return std::nullopt;
+  const auto first_step = experiments::experiment_of(point).first_step;
+  if (cell.uncached || !first_step) return std::nullopt;
   const auto sequences = static_cast<size_t>(point.batch);
-  const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, prompt_tokens(point));
+  const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, first_step(point));
   return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
 }
 
@@ -129,25 +130,62 @@ std::string baseline_of(const results::Row& row) {
   return name.replace(at, std::string::npos, row[results::kVersus]);
 }
 
+// The columns of a kind of samples: their median, and the interval around it, which some kinds lack.
+struct Time {
+  std::string p50, low, high;
+  std::string suffix;  // of its names in benchmark.json
+};
+
+std::vector<Time> times() {
+  std::vector<Time> all;
+  for (const std::string& kind : results::words_of(measure::kKind.values)) {
+    for (const char* p50 : {"_p50_us", "_attend_p50_us"}) {
+      if (experiments::cell_table().find(kind + p50))
+        all.push_back(
+            {kind + p50, kind + "_ci_low_us", kind + "_ci_high_us", kind == "step" ? "" : " " + kind});
+    }
+  }
+  return all;
+}
+
+bool is_timed(const results::Row& row) {
+  return std::ranges::any_of(times(), [&](const Time& time) { return row.number(time.p50).has_value(); });
+}
+
+void check_time(const results::Row& row, const Time& time, const std::vector<double>& medians, Check& check) {
+  ++check.medians;
+  const math::ConfidenceInterval interval = math::median_interval(medians);
+  const bool has_interval = experiments::cell_table().find(time.low);
+  if (agree(row.number(time.p50), math::median(medians)) &&
+      (!has_interval ||
+       (agree(row.number(time.low), interval.low) && agree(row.number(time.high), interval.high))))
+    return;
+  check.findings.push_back("'" + row[results::kCell] + "': " + time.p50 +
+                           (has_interval ? " and its interval are" : " is") +
+                           " not of benchmark.json's medians");
+}
+
 void check_times(const std::vector<results::Row>& cells, const measure::RepetitionTimes& medians,
                  Check& check) {
   std::set<std::string> hosts;
   for (const results::Row& row : cells) hosts.insert(row[results::kHost]);
+  const std::vector<Time> kinds = times();
   const auto find = [&](const std::string& cell, const results::Row& row) {
     return medians.find(hosts.size() > 1 ? cell + " on " + row[results::kHost] : cell);
   };
   for (const results::Row& row : cells) {
-    const auto found = find(row[results::kCell], row);
-    if (!row[measure::kStepCiLowUs] || found == medians.end()) continue;
-    const math::ConfidenceInterval interval = math::median_interval(found->second);
-    ++check.intervals;
-    if (!agree(row[measure::kStepP50Us], math::median(found->second)) ||
-        !agree(row[measure::kStepCiLowUs], interval.low) ||
-        !agree(row[measure::kStepCiHighUs], interval.high))
-      check.findings.push_back("'" + row[results::kCell] +
-                               "': step_p50_us and its interval are not those of benchmark.json");
-    const auto baseline = find(baseline_of(row), row);
-    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence] || baseline == medians.end()) continue;
+    for (const Time& time : kinds) {
+      if (!row.number(time.p50)) continue;
+      const std::string name = row[results::kCell] + time.suffix;
+      if (const auto found = find(name, row); found != medians.end())
+        check_time(row, time, found->second, check);
+      else
+        check.findings.push_back("'" + name + "' has a median in cells.csv and none in benchmark.json");
+    }
+    const auto found = find(row[results::kCell], row), baseline = find(baseline_of(row), row);
+    if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence] || found == medians.end() ||
+        baseline == medians.end())
+      continue;
     const math::Ratio ratio = math::ratio_of_medians(found->second, baseline->second);
     const math::ConfidenceInterval around = ratio.interval(*row[measure::kRatioConfidence]);
     ++check.ratios;
@@ -158,16 +196,33 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
   }
 }
 
+// A share of slack follows from the bytes beside it.
+void check_shares(const std::vector<results::Row>& cells, Check& check) {
+  for (const results::Row& row : cells) {
+    const results::Number &stated = row.number("fragmentation_share"),
+                          &slack = row.number("slack_mean_bytes"),
+                          &payload = row.number("payload_mean_bytes");
+    if (!stated || !slack || !payload) continue;
+    ++check.shares;
+    if (!agree(stated, *slack / (*slack + *payload)))
+      check.findings.push_back("'" + row[results::kCell] +
+                               "': fragmentation_share is not that of its slack and payload");
+  }
+}
+
 void check_samples(const fs::path& folder, const std::vector<results::Row>& cells,
                    const nlohmann::json& environment, Check& check) {
+  const auto timed = std::ranges::count_if(cells, is_timed);
   const nlohmann::json benchmark = io::read_json(folder / "benchmark.json");
   if (!benchmark.is_object()) {
-    check.findings.push_back("benchmark.json is missing or no JSON object");
+    if (timed > 0) check.findings.push_back("benchmark.json is missing or no JSON object");
     return;
   }
   if (!benchmark.contains("/context/kvlab_real_time"_json_pointer)) {
-    check.notes.push_back(
-        "intervals: an earlier version wrote benchmark.json, whose medians are not those of cells.csv");
+    if (timed > 0)
+      check.findings.push_back(
+          "benchmark.json has means of steps, as earlier versions wrote them: the medians of " +
+          std::to_string(timed) + " cells cannot be computed again; measure them again");
     return;
   }
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
@@ -202,12 +257,15 @@ Check check_results(const fs::path& folder) {
     check.notes.push_back("closed forms: the config cannot be planned here: " + std::string(e.what()));
   }
   check_samples(folder, cells, environment, check);
+  check_shares(cells, check);
   const Sides sides = read_sides(folder);
   const bool has_samples =
       std::ranges::any_of(sides, [](const auto& side) { return side.first->find(measure::kStepUs.name); });
   std::ranges::move(differences(cells, sides, has_samples), std::back_inserter(check.findings));
   for (const std::string& name : unknown_tables(folder))
     check.notes.push_back(name + " is no table of this version");
+  if (check.closed_forms + check.medians + check.ratios + check.shares == 0)
+    check.findings.push_back("nothing could be computed again, neither bytes nor times");
   return check;
 }
 

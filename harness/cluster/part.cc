@@ -45,7 +45,7 @@ void compare_samples(const std::vector<results::Row>& cells, const Sides& sides,
   }
   for (const results::Row& row : cells) {
     const experiments::Experiment* experiment = experiments::find_experiment(row[results::kExperiment]);
-    if (!experiment || !experiment->prompt_tokens) continue;
+    if (!experiment || !experiment->tables_every_step) continue;
     const int64_t stated = row[measure::kSampleCount].value_or(0),
                   counted = counts[named(row)] + counts[{row[results::kCell], ""}];
     if (stated != 0 && counted != stated)

@@ -28,9 +28,11 @@ struct Experiment {
   bool beyond_trained_context = false;
   // Rough cost of a cell beside reading its tokens, in tokens, for the estimate of remaining time.
   double fixed_tokens = 0.0;
-  // Tokens of a sequence before its steps of one token, each of which is a row of a table of timed steps. Null: its
-  // steps are different.
-  int64_t (*prompt_tokens)(const measure::SweepPoint& point) = nullptr;
+  // Tokens of a sequence's first step. A cell holds `batch` sequences of seq_len tokens each, so its bytes are a closed form.
+  // Null: its sequences are others, or cells differ.
+  int64_t (*first_step)(const measure::SweepPoint& point) = nullptr;
+  // Each step that a cell counts is a row of a table of timed steps.
+  bool tables_every_step = false;
   // Throws std::invalid_argument, before anything is written, for a sweep point that the model or its text cannot
   // provide. Null: any point will do.
   void (*check)(const measure::SweepPoint& point) = nullptr;

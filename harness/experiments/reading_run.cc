@@ -88,11 +88,10 @@ class ReadingRun {
     if (reading.failure) std::rethrow_exception(reading.failure);
     const std::span<const SequenceId> ids = reading.decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
-    const int64_t first_step = std::min(schedule_of(point_).tokens(0), passages_.length);
-    cell.prompt = first_step > 1 ? first_step : 0;
+    cell.prompt = first_reading_step(point_);
     cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
-    cell.result[results::kKeptTokens] = cell.kept_tokens();
+    cell.record_kept();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);
     cell.result[measure::kTokensPerS] = tokens / reading.seconds;
     cell.cache.reset();
@@ -221,6 +220,11 @@ std::vector<results::Row> position_rows(const measure::Cell& cell,
 }
 
 }  // namespace
+
+int64_t first_reading_step(const measure::SweepPoint& point) {
+  const int64_t tokens = std::min(schedule_of(point).tokens(0), point.seq_len);
+  return tokens > 1 ? tokens : 0;
+}
 
 measure::Passages text_windows(const measure::SweepPoint& point, int64_t length) {
   return text_windows(point.source->text(), point.batch, length, "text " + point.config->workload.text);

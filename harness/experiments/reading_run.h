@@ -34,6 +34,9 @@ void check_length(const measure::SweepPoint& point, int64_t length, const std::s
 void record_chunks(measure::Cell& cell, int64_t step, double difference,
                    const std::function<double()>& replay);
 
+// Tokens of the first step in which a cell reads its texts; 0 for one.
+int64_t first_reading_step(const measure::SweepPoint& point);
+
 // Decides the listed cells' memory and which are read side by side: with the reference, `point.batch` sequences of
 // `point.seq_len` tokens.
 void fit_readings(measure::SweepPoint& point);

@@ -22,6 +22,11 @@ int64_t recorded_bytes(const measure::SweepPoint& point) {
   return static_cast<int64_t>(std::min(2 * sizeof(float) * values, 1e18));
 }
 
+// The first token compared with FP64; those before are the prompt.
+int64_t first_checked(const measure::SweepPoint& point) {
+  return std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps);
+}
+
 void check_budget(const measure::SweepPoint& point) {
   if (point.source->model() && point.batch > 1) text_windows(point, point.seq_len);
 }
@@ -35,8 +40,7 @@ void plan_budget(measure::SweepPoint& point) {
 
 class BudgetRun {
  public:
-  explicit BudgetRun(const measure::SweepPoint& point)
-      : point_(point), first_(std::max<int64_t>(0, point.seq_len - point.experiment->measure.steps)) {}
+  explicit BudgetRun(const measure::SweepPoint& point) : point_(point), first_(first_checked(point)) {}
 
   void measure(measure::Cell& cell) {
     measure::attempt(cell, [&] {
@@ -91,7 +95,7 @@ class BudgetRun {
   }
 
   const measure::SweepPoint& point_;
-  const int64_t first_;  // first token compared with FP64
+  const int64_t first_;
   std::shared_ptr<const workload::Workload> source_, recording_;
 };
 
@@ -117,6 +121,7 @@ constinit const Experiment kBudget{.info = {.name = "budget",
                                             .help = "error against bytes, averaged over the last tokens; "
                                                     "retentions at equal numbers of kept tokens"},
                                    .fixed_tokens = 4000.0,
+                                   .first_step = first_checked,
                                    .check = check_budget,
                                    .columns = kBudgetGroups,
                                    .plan = plan_budget,

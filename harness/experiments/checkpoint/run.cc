@@ -144,12 +144,12 @@ class OperationTask : public measure::CellTask {
       rows.back()[measure::kStepUs] = times_[i];
     }
     results_.add(measure::kSamples, rows);
-    all_.insert(all_.end(), times_.begin(), times_.end());
+    all_.push_back(times_);
   }
 
   void write(results::Row& cell) const {
-    cell[operation_.p50_us] = math::median(all_);
-    cell[measure::kSampleCount] = static_cast<int64_t>(all_.size());
+    cell[operation_.p50_us] = math::median(math::repetition_medians(all_));
+    cell[measure::kSampleCount] = static_cast<int64_t>(all_.size()) * iterations_;
   }
 
  private:
@@ -158,7 +158,8 @@ class OperationTask : public measure::CellTask {
   const int iterations_;
   results::ResultsFolder& results_;
   int repetition_ = 0;
-  std::vector<double> times_, all_;
+  std::vector<double> times_;
+  std::vector<std::vector<double>> all_;  // by repetition
 };
 
 class CheckpointRun {

@@ -210,11 +210,12 @@ constinit const Experiment kDecode{.info = {.name = "decode",
                                             .check = check_decode_keys,
                                             .takes_latent_rows = true},
                                    .fixed_tokens = 4000.0,
-                                   .prompt_tokens =
+                                   .first_step =
                                        [](const measure::SweepPoint& point) {
                                          return std::max<int64_t>(
                                              0, point.seq_len - point.experiment->measure.steps);
                                        },
+                                   .tables_every_step = true,
                                    .columns = kDecodeGroups,
                                    .tables = kDecodeTables,
                                    .has_steady_steps = true,

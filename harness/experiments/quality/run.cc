@@ -44,6 +44,7 @@ constinit const Experiment kQuality{
              .help = "a model reads a text: perplexity and divergence from the full f32 cache",
              .keys = kQualityKeys,
              .needs_model = true},
+    .first_step = first_reading_step,
     .check = check_windows,
     .columns = kQualityGroups,
     .tables = kQualityTables,

@@ -103,6 +103,7 @@ constinit const Experiment kRecall{
              .keys = kRecallKeys,
              .needs_model = true},
     .place = place_recall,
+    .first_step = first_reading_step,
     .check = check_recall,
     .columns = kRecallGroups,
     .table = kReadingTable,

@@ -36,6 +36,12 @@ double loss_of(std::span<const float> logits, int came) {
   return -measure::distribution_of(logits).log_p[static_cast<size_t>(came)];
 }
 
+// 0 for one token.
+int64_t first_stream_step(const measure::SweepPoint& point) {
+  const int64_t step = std::min(point.experiment->settings[kStepTokensKey], point.seq_len);
+  return step > 1 ? step : 0;
+}
+
 // This cache keeps the same tokens as a recomputation.
 Spec window_spec(int64_t window) {
   return parse_spec("contiguous/ring(window=" + std::to_string(window) + ")");
@@ -168,11 +174,10 @@ class StreamRun {
   void account(measure::Cell& cell, const model::CachedModel& decoder) const {
     const std::span<const SequenceId> ids = decoder.sequences();
     cell.ids.assign(ids.begin(), ids.end());
-    const int64_t step = std::min(point_.experiment->settings[kStepTokensKey], passages_.length);
-    cell.prompt = step > 1 ? step : 0;
+    cell.prompt = first_stream_step(point_);
     cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
-    cell.result[results::kKeptTokens] = static_cast<int64_t>(cell.cache->kept(ids.front(), 0, 0).size());
+    cell.record_kept();
     cell.cache.reset();
   }
 
@@ -325,6 +330,7 @@ constinit const Experiment kStream{.info = {.name = "stream",
                                             .keys = kStreamKeys,
                                             .needs_model = true},
                                    .beyond_trained_context = true,
+                                   .first_step = first_stream_step,
                                    .check = check_stream,
                                    .columns = kStreamGroups,
                                    .tables = kStreamTables,
