@@ -77,45 +77,42 @@ void set_output_errors(results::Row& row, std::span<const double> got, std::span
   }
 }
 
-// Writes the last token's errors by cause and all tokens' errors against FP64, the latter also by head.
-void write_errors(measure::Cell& cell, const std::vector<Layer>& layers, const std::vector<float>& outputs,
-                  int64_t n, std::span<results::Row> heads) {
-  const CacheShape& s = cell.cache->shape();
-  const int64_t d = s.head_dim;
-  std::vector<float> q, out;
-  const auto last_rows = [&](const float* from, std::vector<float>& to) {
-    for (int h = 0; h < s.q_heads; ++h)
-      to.insert(to.end(), from + (h * n + n - 1) * d, from + (h * n + n) * d);
-  };
-  const int64_t layer_size = s.q_heads * n * d;
+constexpr int64_t kCheckedTokens = 16;
+
+// The tokens whose errors are counted: spread evenly over those that end a step, the last one included. Rows that a prompt's
+// other queries saw may be gone after it, and a cause's share of their error with them.
+std::vector<int64_t> checked_tokens(int64_t prompt, int64_t n) {
+  const int64_t first = std::max<int64_t>(prompt, 1) - 1, count = std::min(kCheckedTokens, n - first);
+  std::vector<int64_t> tokens;
+  for (int64_t i = 1; i <= count; ++i) tokens.push_back(first + i * (n - first) / count - 1);
+  return tokens;
+}
+
+// The rows of one token, [layers, q_heads, head_dim], of each layer's [q_heads, n, head_dim].
+template <class T, class LayerRows>
+std::vector<T> rows_at(int64_t token, const CacheShape& s, int64_t n, const LayerRows& rows_of) {
+  std::vector<T> at;
   for (int i = 0; i < s.layers; ++i) {
-    last_rows(layers[static_cast<size_t>(i)].q.data(), q);
-    last_rows(outputs.data() + i * layer_size, out);
+    for (int h = 0; h < s.q_heads; ++h) {
+      const T* row = rows_of(i) + (h * n + token) * s.head_dim;
+      at.insert(at.end(), row, row + s.head_dim);
+    }
   }
-  std::vector<verify::Output> last;
-  for (int i = 0; i < s.layers; ++i) {
-    last.push_back({.sequence = cell.ids[0],
-                    .workload_sequence = 0,
-                    .layer = i,
-                    .q = q.data() + i * s.q_heads * d,
-                    .out = out.data() + i * s.q_heads * d});
-  }
-  const verify::Errors errors = verify::verify(*cell.cache, *cell.workload, n, last, cell.prompt);
-  measure::set_errors(cell.result, errors);
-  // Causes are known for the last token only; totals cover every token.
-  std::vector<double> want;
-  for (const Layer& layer : layers) want.insert(want.end(), layer.reference.begin(), layer.reference.end());
-  const std::vector<double> got(outputs.begin(), outputs.end());
-  set_output_errors(cell.result, got, want);
-  const auto head_size = static_cast<size_t>(n * d);
-  for (size_t head = 0; head < heads.size(); ++head) {
-    const auto of_head = [&](const std::vector<double>& all) {
-      return std::span(all).subspan(head * head_size, head_size);
-    };
-    set_output_errors(heads[head], of_head(got), of_head(want));
-  }
-  cell.result[results::kStatus] = errors.failure().empty() ? results::Status::kOk : results::Status::kFailed;
-  cell.result[results::kReason] = errors.failure();
+  return at;
+}
+
+// The errors of a token, whose step is the cache's newest.
+verify::Errors errors_at(measure::Cell& cell, const std::vector<float>& q, const std::vector<float>& out,
+                         int64_t token) {
+  const int64_t layer_size = cell.cache->shape().q_heads * cell.cache->shape().head_dim;
+  std::vector<verify::Output> outputs;
+  for (int i = 0; i < cell.cache->shape().layers; ++i)
+    outputs.push_back({.sequence = cell.ids[0],
+                       .workload_sequence = 0,
+                       .layer = i,
+                       .q = q.data() + i * layer_size,
+                       .out = out.data() + i * layer_size});
+  return verify::verify(*cell.cache, *cell.workload, token + 1, outputs, cell.prompt);
 }
 
 // Results of all variants together.
@@ -158,19 +155,41 @@ void run_variant(measure::Cell& cell, const std::vector<Layer>& layers, int64_t 
   cell.ledger = std::make_unique<memory::Ledger>(INT64_MAX, gpu);
   cell.cache = build_cache(cell.spec, cache_shape_of(*cell.workload), *cell.ledger);
   cell.ids = {cell.cache->add_sequence()};
+  cell.prompt = prompt;
+  const CacheShape& shape = cell.cache->shape();
   const int64_t layer_size = s.q_heads * n * s.head_dim;
   std::vector<float> outputs(static_cast<size_t>(s.layers * layer_size));
-  for (int i = 0; i < s.layers; ++i) {
-    const Layer& layer = layers[static_cast<size_t>(i)];
-    float* to = outputs.data() + i * layer_size;
-    if (prompt > 0) step_layer(*cell.cache, cell.ids[0], i, layer, n, 0, prompt, to);
-    for (int64_t t = prompt; t < n; ++t) step_layer(*cell.cache, cell.ids[0], i, layer, n, t, 1, to);
+  std::vector<verify::Errors> errors;
+  // [layers, q_heads] of [checked tokens, head_dim]
+  std::vector<std::vector<double>> got(static_cast<size_t>(s.layers * s.q_heads)), want(got.size());
+  const std::vector<int64_t> checked = checked_tokens(prompt, n);
+  for (int64_t first = 0, tokens = 0; first < n; first += tokens) {
+    tokens = first == 0 && prompt > 0 ? prompt : 1;
+    for (int i = 0; i < s.layers; ++i)
+      step_layer(*cell.cache, cell.ids[0], i, layers[static_cast<size_t>(i)], n, first, tokens,
+                 outputs.data() + i * layer_size);
+    const int64_t token = first + tokens - 1;
+    if (!std::ranges::binary_search(checked, token)) continue;
+    const auto q = rows_at<float>(token, shape, n, [&](size_t i) { return layers[i].q.data(); });
+    const auto out = rows_at<float>(
+        token, shape, n, [&](size_t i) { return outputs.data() + static_cast<int64_t>(i) * layer_size; });
+    const auto right = rows_at<double>(token, shape, n, [&](size_t i) { return layers[i].reference.data(); });
+    errors.push_back(errors_at(cell, q, out, token));
+    for (size_t i = 0; i < right.size(); ++i) {
+      got[i / static_cast<size_t>(s.head_dim)].push_back(static_cast<double>(out[i]));
+      want[i / static_cast<size_t>(s.head_dim)].push_back(right[i]);
+    }
   }
   cell.result[results::kKernel] = cell.cache->kernel();
-  cell.prompt = prompt;
   cell.account({&n, 1});
   std::vector<results::Row> heads = heads_of(cell.result);
-  write_errors(cell, layers, outputs, n, heads);
+  for (size_t head = 0; head < heads.size(); ++head) set_output_errors(heads[head], got[head], want[head]);
+  const verify::Errors mean = mean_of(errors);
+  measure::set_errors(cell.result, mean);
+  cell.result[verify::kErrPositions] = std::ssize(errors);
+  cell.record_kept();
+  cell.result[results::kStatus] = mean.failure().empty() ? results::Status::kOk : results::Status::kFailed;
+  cell.result[results::kReason] = mean.failure();
   evaluation.heads.insert(evaluation.heads.end(), heads.begin(), heads.end());
   evaluation.tensors.push_back({cell.spec.print(), {s.layers, s.q_heads, n, s.head_dim}, {}});
   evaluation.outputs.push_back(std::move(outputs));

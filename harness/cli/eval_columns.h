@@ -5,7 +5,9 @@
 
 namespace kv::cli {
 
-inline constexpr auto kEvalGroups = experiments::joined(experiments::kOfCells, experiments::kOfOutputs);
+inline constexpr auto kEvalGroups =
+    experiments::joined(experiments::kOfCells, experiments::kOfKept, experiments::kOfOutputs,
+                        std::array{experiments::ColumnGroup{verify::kPositionColumns}});
 
 // A row a query head of a layer, with the metrics of outputs.
 inline constexpr results::IntegerColumn kLayer{"layer", "", "layer of the dump, from 0"};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 
 #include "harness/io/bytes.h"
@@ -77,13 +78,18 @@ verify::Errors Cell::errors(workload::TokenFeed& feed, int64_t tokens, int first
   return verify::verify(*cache, *workload, tokens, outputs);
 }
 
-int64_t Cell::kept_tokens() const {
-  int64_t kept = 0, layers = 0;
+void Cell::record_kept() {
+  std::vector<int64_t> kept;
   for (int layer = 0; layer < cache->shape().layers; ++layer) {
-    layers += cache->keeps_rows(layer);
-    kept += std::ssize(cache->kept(ids.front(), layer, 0));
+    if (!cache->keeps_rows(layer)) continue;
+    for (int head = 0; head < cache->shape().kv_heads; ++head)
+      kept.push_back(std::ssize(cache->kept(ids.front(), layer, head)));
   }
-  return (kept + layers / 2) / layers;
+  const auto [least, most] = std::ranges::minmax_element(kept);
+  const int64_t all = std::accumulate(kept.begin(), kept.end(), int64_t{0}), count = std::ssize(kept);
+  result[results::kKeptTokens] = (all + count / 2) / count;
+  result[results::kKeptTokensMin] = *least;
+  result[results::kKeptTokensMax] = *most;
 }
 
 bool Cell::judge(const verify::Errors& errors, int64_t positions) {
@@ -91,7 +97,7 @@ bool Cell::judge(const verify::Errors& errors, int64_t positions) {
   result[verify::kErrPositions] = positions;
   verify::PolicyCheck evictions;
   if (cache) {
-    result[results::kKeptTokens] = kept_tokens();
+    record_kept();
     evictions = check_policies();
   }
   result[verify::kEvictionCheck] = evictions.oracle;

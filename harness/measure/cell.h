@@ -89,8 +89,8 @@ struct Cell {
   // and sets the status if the cell failed.
   bool judge(const verify::Errors& errors, int64_t positions);
   bool check(workload::TokenFeed& feed, int64_t tokens) { return judge(errors(feed, tokens), 1); }
-  // Kept tokens of the first sequence: the mean over layers, which may keep different numbers.
-  int64_t kept_tokens() const;
+  // Sets the columns of kept tokens: the first sequence's, over layers and KV heads, which may keep different numbers.
+  void record_kept();
   // Fills the time columns.
   void summarise();
   bool on_gpu() const { return ledger && ledger->gpu(); }

@@ -102,11 +102,15 @@ inline constexpr auto kByteColumns =
     column_list(kBytesPayload, kBytesMetadata, kBytesSlack, kBytesWorkspacePeak, kBytesCopied,
                 kBytesPredicted, kBytesDevicePeak, kRssPeakBytes, kBytesDisk, kBytesRead, kHeldBytesPerToken);
 
-inline constexpr IntegerColumn kKeptTokens{"kept_tokens", "tokens",
-                                           "tokens that a sequence, layer and head keeps at the end"};
+inline constexpr IntegerColumn kKeptTokens{
+    "kept_tokens", "tokens", "tokens that a sequence keeps at the end, the mean over layers and KV heads"};
+inline constexpr IntegerColumn kKeptTokensMin{"kept_tokens_min", "tokens",
+                                              "kept_tokens of the layer and KV head that keeps the fewest"};
+inline constexpr IntegerColumn kKeptTokensMax{"kept_tokens_max", "tokens",
+                                              "kept_tokens of the layer and KV head that keeps the most"};
 inline constexpr auto kKeepsAllColumns = column_list(kKeepsAll);
 
-inline constexpr auto kKeptColumns = column_list(kKeptTokens);
+inline constexpr auto kKeptColumns = column_list(kKeptTokens, kKeptTokensMin, kKeptTokensMax);
 
 inline constexpr auto kArm =
     TextColumn{"arm", "",

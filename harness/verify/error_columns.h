@@ -41,8 +41,8 @@ inline constexpr auto kSelectionColumns =
 
 inline constexpr results::IntegerColumn kErrPositions{
     "err_positions", "tokens",
-    "budget: number of last tokens that errors are averaged over (err_max_abs and err_kernel_rel_l2: the "
-    "largest)"};
+    "number of tokens that errors are averaged over (err_max_abs and err_kernel_rel_l2: the largest): the "
+    "last one; budget: the last so many; eval: spread evenly over the steps"};
 inline constexpr auto kEvictionCheck =
     results::TextColumn{
         "eviction_check", "",

@@ -62,6 +62,14 @@ def test_list_columns_says_what_every_table_holds(results):
     assert by_name["err_rel_l2"]["type"] == "number" and by_name["status"]["type"] == "text"
 
 
+def test_kept_tokens_are_the_mean_over_heads(config, tmp_path):
+    """One of the two heads keeps all 64 tokens, the other 8 + 4."""
+    duo = "contiguous/f16/duo(recent=8,sinks=4,retrieval={})".format
+    rows = cells_of(config, tmp_path / "out", {"experiment": "decode", "sweep.seq_len": 64, "sweep.variants": [duo(0), duo(1), "contiguous"]})
+    kept = {row["variant"]: [int(row["kept_tokens" + end]) for end in ("", "_min", "_max")] for row in rows}
+    assert kept == {duo(0): [38, 12, 64], duo(1): [38, 12, 64], "contiguous": [64, 64, 64]}
+
+
 def test_a_budget_beyond_the_length_is_told(config, tmp_path):
     """A ring of 64 over 32 tokens keeps them all: its row says so, and so does the terminal."""
     variants = "contiguous/ring(window={16,48,64})"

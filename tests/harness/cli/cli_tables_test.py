@@ -85,6 +85,14 @@ def test_tables_know_specs_of_layers(config_json):
     assert_refused(tables(*args, "contiguous + 1-2:concat"), "there is no layer 2", lines=3)
 
 
+def test_examples_of_specs_in_comments_parse(config_json):
+    stage = r"[a-z_0-9]+(?:\([^)`]*\))?"
+    texts = [re.sub(r"\n// ?", " ", path.read_text()) for path in (HOME / "variants").rglob("*.[ch]*")]
+    specs = [spec for text in texts for spec in re.findall(rf"`({stage}/[^`\n]*)`", text) if "[" not in spec]
+    assert any("quest" in spec for spec in specs)
+    csv_table("--model", config_json(), "--variants", ";".join(specs))
+
+
 def test_several_models_are_one_csv_and_several_tables(config_json):
     args = ["--model", f"{config_json()},llama-2-7b", "--variants", "contiguous/f16", "--lengths", "64", "--measure", "0B"]
     assert [(row["model"], row["bytes"]) for row in csv_table(*args)] == [("tiny", str(64 * 512)), ("llama-2-7b", str(32 << 20))]
