@@ -2,9 +2,14 @@
 //
 // One value a repetition: steps inside one share its clock, its neighbours and its memory layout, are correlated, and
 // would give intervals that are far too narrow. A percentile bootstrap of a median of so few values is too narrow
-// (at 7 repetitions it covers 87 %), since it can only give one of the values. So this is Student's interval of the
-// logarithms of the repetitions' medians (times are skewed to the right), around their median instead of their mean;
-// of a ratio, Welch's. tests/harness/math/coverage_test.cc measures what they cover.
+// (at 7 repetitions it covers 87 %), since it can only give one of the values. So Student's
+// interval is taken of the logarithms of the repetitions' medians (times are skewed to the right), around their median, which
+// scatters more than a mean. Of n times, with s the standard deviation of their logarithms:
+//
+//   median · exp(± t w s / sqrt(n))     t: Student's of n - 1 degrees; w = sqrt(pi / 2) (1 - 0.58 / n), of an even n 0.85
+//
+// and no end lies further out than least² / median and most² / median. A ratio has Welch's interval, of the variances
+// w² s² / n of both sides, and is not cut. tests/harness/math/coverage_test.cc measures what they cover.
 #pragma once
 
 #include <functional>

@@ -25,7 +25,7 @@ inline constexpr results::NumberColumn kPeerRatioP50{"peer_ratio_p50", "1",
                                                      "step_p50_us / step_p50_us of peer_versus"};
 inline constexpr results::NumberColumn kPeerRatioCiLow{
     "peer_ratio_ci_low", "1",
-    "lower end of the 95 % interval of peer_ratio_p50 (Student's, over repetitions)"};
+    "lower end of the 95 % interval of peer_ratio_p50 (over repetitions; results/README.md has the formula)"};
 inline constexpr results::NumberColumn kPeerRatioCiHigh{"peer_ratio_ci_high", "1",
                                                         "upper end of the 95 % interval of peer_ratio_p50"};
 inline constexpr results::NumberColumn kPeerColdRatioP50{

@@ -18,7 +18,8 @@ inline constexpr results::NumberColumn kStepP90Us{"step_p90_us", "us", "90th per
 inline constexpr results::NumberColumn kStepP99Us{"step_p99_us", "us", "99th percentile of all steps"};
 inline constexpr results::NumberColumn kStepMaxUs{"step_max_us", "us", "slowest step"};
 inline constexpr results::NumberColumn kStepCiLowUs{
-    "step_ci_low_us", "us", "lower end of the 95 % interval of step_p50_us (Student's, over repetitions)"};
+    "step_ci_low_us", "us",
+    "lower end of the 95 % interval of step_p50_us (over repetitions; results/README.md has the formula)"};
 inline constexpr results::NumberColumn kStepCiHighUs{"step_ci_high_us", "us",
                                                      "upper end of the 95 % interval of step_p50_us"};
 inline constexpr results::NumberColumn kReadGbps{
@@ -59,7 +60,7 @@ inline constexpr results::NumberColumn kPrefillP50Us{
     "token's logits"};
 inline constexpr results::NumberColumn kPrefillCiLowUs{
     "prefill_ci_low_us", "us",
-    "lower end of the 95 % interval of prefill_p50_us (Student's, over repetitions)"};
+    "lower end of the 95 % interval of prefill_p50_us (over repetitions; results/README.md has the formula)"};
 inline constexpr results::NumberColumn kPrefillCiHighUs{"prefill_ci_high_us", "us",
                                                         "upper end of the 95 % interval of prefill_p50_us"};
 inline constexpr results::NumberColumn kPrefillTokensPerS{"prefill_tokens_per_s", "tokens/s",
