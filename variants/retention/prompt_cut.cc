@@ -67,7 +67,10 @@ PromptCut::PromptCut(const PromptCut& other)
 }
 
 int64_t PromptCut::find_prompt(int64_t remaining) {
-  if (count_ == 0) prompt_ = remaining > budget_ ? remaining : 0;
+  if (count_ == 0) {
+    budget_ = budget_for(remaining);
+    prompt_ = remaining > budget_ ? remaining : 0;
+  }
   return prompt_;
 }
 
@@ -90,11 +93,12 @@ bool PromptCut::load(Reader& from, int64_t tokens) {
   for (int64_t* number : {&count_, &prompt_, &dropped_}) *number = from.get<int64_t>();
   if (count_ != tokens) return false;
   if (prompt_ == 0) return dropped_ == 0;
+  budget_ = budget_for(prompt_);
   if (prompt_ <= budget_ || prompt_ > count_ || dropped_ < 0 || dropped_ >= prompt_ ||
       !may_keep(prompt_ - dropped_))
     return false;
   const auto rows = static_cast<size_t>(prompt_ - dropped_);
-  if (rows * sizeof(int32_t) != ids_.size()) take_ids(prompt_ - dropped_);
+  if (prompt_ - dropped_ != budget_) take_ids(prompt_ - dropped_);
   if (dropped_ == 0) return true;
   const std::span kept_tokens(kept(), rows);
   from.get(kept_tokens);

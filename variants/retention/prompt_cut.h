@@ -39,6 +39,7 @@ class PromptCut : public Retention {
   static int64_t metadata_bytes(int64_t budget, int64_t max_tokens);
 
  protected:
+  // `budget`: of the longest prompt; ids have room for as many rows.
   PromptCut(int64_t budget, const RetentionContext& context);
   PromptCut(const PromptCut& other);
 
@@ -47,6 +48,8 @@ class PromptCut : public Retention {
   int64_t find_prompt(int64_t remaining);
   // To be called once before compact(): the tokens of the prompt that stay, ascending.
   void keep(std::vector<int64_t> tokens) { keep_ = std::move(tokens); }
+  // The rows that a prompt of so many tokens is cut down to: no more than the constructor's.
+  virtual int64_t budget_for(int64_t /*prompt*/) const { return budget_; }
   // True if a prompt may have been cut down to so many rows.
   virtual bool may_keep(int64_t rows) const { return rows == budget_; }
   // Makes room for as many ids, in place of those for `budget`. Heads that share a budget free all their room before
@@ -61,7 +64,7 @@ class PromptCut : public Retention {
  private:
   int32_t* kept() const { return reinterpret_cast<int32_t*>(ids_.data()); }
 
-  int64_t budget_;
+  int64_t budget_;  // of this prompt, once it has come
   Memory* memory_;
   int64_t count_ = 0;
   int64_t prompt_ = 0;   // its tokens, if it is longer than the budget
@@ -105,14 +108,16 @@ class VotedCut : public PromptCut {
 
  protected:
   VotedCut(const Stage& stage, const RetentionContext& context)
-      : PromptCut(Voting(stage, context.max_tokens).budget, context), voting_(stage, context.max_tokens) {}
+      : VotedCut(stage, context, Voting(stage, context.max_tokens).budget) {}
+  VotedCut(const Stage& stage, const RetentionContext& context, int64_t most)
+      : PromptCut(most, context), voting_(stage, context.max_tokens) {}
 
   // `votes` [prompt - window].
   virtual void decide(std::vector<float> votes) = 0;
   // Keeps the `rows` tokens of the most votes (of equal ones the earliest), and the window.
   void keep_most_voted(std::span<const float> votes, int64_t rows);
   // Rows that tokens are voted into.
-  int64_t voted_rows() const { return voting_.budget - voting_.window; }
+  int64_t voted_rows() const { return budget() - voting_.window; }
 
  private:
   Voting voting_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 
 #include "variants/cache/compatibility.h"
@@ -152,29 +153,53 @@ TEST(LayerSpecs, ALayersWindowBoundsWhatItKeeps) {
   EXPECT_EQ(specs_of("contiguous/f16", gemma(), 40)[0], "contiguous/f16");  // nothing is ever past the window
 }
 
+// Rows that each layer keeps of a prompt.
+std::vector<int64_t> rows_of(const char* spec, const std::vector<ModelLayer>& layers, int64_t prompt) {
+  std::vector<int64_t> rows;
+  for (const ResolvedLayer& layer : resolve(parse_layer_specs(spec), layers, 1000))
+    rows.push_back(retention_of(layer.spec).slots(layer.spec.retention, {1000, prompt, prompt}));
+  return rows;
+}
+using Rows = std::vector<int64_t>;
+
 // The paper's line: 2 · 80 - 4, 125.6, 95.2, 64.8, 34.4 and 80 / 20 rows beside the window's 16.
 TEST(LayerSpecs, APyramidsBudgetsFallOnALineAndAddUp) {
-  const std::vector<ModelLayer> six(6);
-  std::vector<std::string> want;
-  for (const int budget : {172, 142, 111, 81, 50, 20})
-    want.push_back("contiguous/f16/snapkv(budget=" + std::to_string(budget) + ",window=16)");
-  EXPECT_EQ(specs_of("contiguous/f16/pyramid(budget=96,window=16)", six, 1000), want);
+  const std::vector<ModelLayer> six(6), one(1);
+  EXPECT_EQ(rows_of("contiguous/f16/pyramid(budget=96,window=16)", six, 1000),
+            (Rows{172, 142, 111, 81, 50, 20}));
+  EXPECT_EQ(specs_of("contiguous/pyramid(budget=96,window=16)", six)[4],
+            "contiguous/pyramid(budget=96,window=16,layer=4,layers=6)");
   // A share of the tokens; all alike with beta=1; one layer has the mean.
-  EXPECT_EQ(specs_of("contiguous/pyramid(budget=0.5,window=16,beta=1)", six, 200),
-            std::vector<std::string>(6, "contiguous/snapkv(budget=100,window=16)"));
-  EXPECT_EQ(specs_of("contiguous/pyramid(budget=96,window=16,positions=cache)", {ModelLayer()}),
-            std::vector<std::string>{"contiguous/snapkv(budget=96,window=16,positions=cache)"});
+  EXPECT_EQ(rows_of("contiguous/pyramid(budget=0.5,window=16,beta=1)", six, 1000), Rows(6, 500));
+  EXPECT_EQ(specs_of("contiguous/pyramid(budget=96,window=16,positions=cache)", one),
+            std::vector<std::string>{"contiguous/pyramid(budget=96,window=16,positions=cache)"});
+  EXPECT_EQ(rows_of("contiguous/pyramid(budget=96,window=16)", one, 1000), Rows{96});
   // Layers that keep no rows of their own are not counted; a layer's window holds.
   const std::vector<ModelLayer> mixed{
       {}, {.kind = "linear"}, {.kind = "sliding", .window = 40}, {.shares = 0}};
   const std::vector<ResolvedLayer> resolved =
       resolve(parse_layer_specs("contiguous/pyramid(budget=96,window=16,beta=4)"), mixed, 1000);
-  EXPECT_EQ(resolved[0].spec.print(), "contiguous/snapkv(budget=156,window=16)");
-  EXPECT_EQ(resolved[2].spec.print(), "contiguous/snapkv(budget=36,window=16)");
+  EXPECT_EQ(resolved[0].spec.print(), "contiguous/pyramid(budget=96,window=16,beta=4,layers=2)");
+  EXPECT_EQ(resolved[2].spec.print(), "contiguous/pyramid(budget=96,window=16,beta=4,layer=1,layers=2)");
   EXPECT_EQ(resolved[3].spec, resolved[0].spec);
   EXPECT_EQ(error_of([&] { resolve(parse_layer_specs("contiguous/pyramid(budget=50)"), six, 1000); }),
             "pyramid: budget (50 rows) leaves the last layer no row beside its window (32): window + beta = "
             "52 rows would");
+  EXPECT_EQ(error_of([&] { resolve(parse_layer_specs("contiguous/pyramid(layer=3,layers=3)"), one, 1000); }),
+            "pyramid: layer (3) must be below layers (3)");
+}
+
+// kvpress's PyramidKVPress: the first of four layers has 100 - 16 rows, the last 2 · 64 - 84, a third of 40 between each.
+TEST(LayerSpecs, APyramidGivesWhatAShortPromptHasNotToItsLaterLayers) {
+  const std::vector<ModelLayer> four(4);
+  const char* const spec = "contiguous/pyramid(budget=80,window=16)";
+  EXPECT_EQ(rows_of(spec, four, 100), (Rows{100, 87, 73, 60}));
+  for (const int64_t prompt : {81, 90, 100, 130, 141, 200, 1000}) {
+    const Rows rows = rows_of(spec, four, prompt);
+    EXPECT_EQ(std::accumulate(rows.begin(), rows.end(), int64_t{0}), 4 * 80) << prompt;
+    EXPECT_LE(rows.front(), prompt);
+  }
+  EXPECT_EQ(rows_of(spec, four, 80), Rows(4, 80)) << "nothing is cut";
 }
 
 TEST(LayerSpecs, WhatTheModelLacksIsRefusedWithWhatItHas) {

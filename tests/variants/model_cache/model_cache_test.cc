@@ -142,6 +142,29 @@ TEST(ModelCache, LayersThatAreAlikeAreOnePlainCache) {
   EXPECT_EQ(dynamic_cast<ModelCache*>(build_cache(parse_spec("concat"), shape, ledger).get()), nullptr);
 }
 
+// Four layers of 80 rows on average keep 320 of a prompt of 100, which the first layer's budget of 141 exceeds.
+TEST(ModelCache, APyramidKeepsAllItsRowsOfAShortPrompt) {
+  const ModelShape shape = shape_of_layers({{}, {}, {}, {}});
+  const LayerSpecs specs = parse_layer_specs("paged/f32/pyramid(budget=80,window=16)");
+  memory::Ledger ledger, other;
+  const auto cache = build_cache(specs, shape, ledger), again = build_cache(specs, shape, other);
+  const SequenceId id = cache->add_sequence();
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const Tokens tokens = slice(shape, tokens_of(shape, layer), 0, 101);
+    drive(*cache, id, tokens, std::array<int64_t, 2>{100, 1}, layer);
+  }
+  const SequenceId copy = again->restore(cache->snapshot(id));
+  int64_t kept = 0;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    kept += std::ssize(cache->kept(id, layer, 1));
+    EXPECT_EQ(again->kept(copy, layer, 1), cache->kept(id, layer, 1));
+  }
+  EXPECT_EQ(kept, 4 * 80 + 4);
+  const int64_t length[] = {101}, prompt[] = {100};
+  EXPECT_EQ(held(ledger), predicted_bytes(specs, shape, length, prompt));
+  EXPECT_EQ(held(other), held(ledger));
+}
+
 TEST(ModelCache, AFileOfOtherLayersIsRefusedAndChangesNothing) {
   const ModelShape shape = shape_of_layers({{}, kSliding, {}});
   memory::Ledger ledger, other;
