@@ -4,8 +4,8 @@
 //
 // A row is one token of one head. A cache appends token by token, so one scale per head for a whole sequence is
 // not known when the first row is stored. The scale is the smallest power of two that brings the row's largest
-// magnitude into FP8's range: scaling is then exact, and a floating-point code gains nothing from the finer
-// absmax / 448. Infinity is stored as FP8's largest value; a NaN makes the scale NaN.
+// magnitude into FP8's range: scaling is then exact. absmax / 448, which makes the largest value a code, has 3 % less
+// error over N(0,1) rows of 128 values, 11 % of 32. Infinity is stored as FP8's largest value; a NaN makes the scale NaN.
 #pragma once
 
 #include "kernels/format/bytes.h"

@@ -5,7 +5,8 @@
 //   E exp(q·k / sqrt(d)) = exp(k·m / sqrt(d) + k'Ck / 2d)
 //
 // as a share of all keys' sum, averaged over the head's group of query heads, and times the norm of its value. The
-// `budget` largest stay, of equal ones the earliest; so do the first `sinks` tokens, which are left out of m and C.
+// first `sinks` tokens stay, and are left out of m and C; so do the largest others, up to `budget` with the sinks, of equal
+// ones the earliest.
 //
 // A coming query stands at another position than those seen. With future=n each query is rotated back by its own
 // position, and m and C get the mean rotation of the n positions behind the prompt, as in kvpress. That needs rows that
@@ -174,7 +175,7 @@ const RetentionEntry expected = prompt_cut_entry<Expected, Settings>(
      .source = "Expected Attention, Devoto et al. 2025 (arXiv:2510.00636)",
      .parameters = {
          Parameter::rows("budget", "256", {48}, "rows that the prompt is cut down to"),
-         Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay and are not counted"),
+         Parameter::integer("sinks", "4", 0, 1024, {}, "first tokens, which stay; `budget` counts them"),
          Parameter::integer("future", "0", 0, 65536, {},
                             "coming positions that RoPE is averaged over; 0: rows without RoPE")}});
 

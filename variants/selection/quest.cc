@@ -11,7 +11,7 @@
 //
 // Differences from the authors' setting: their budget is a number of tokens, like top=0.01 with `least` of its pages; they
 // read prompts in full, and here prompts are read by selection; their first two layers select nothing, as in
-// `contiguous/f16//quest + 0-1:contiguous/f16`.
+// `contiguous/f16/quest + 0-1:contiguous/f16`.
 //
 // The bounds are of stored and decoded keys, in the codec's order of channels. They can be made again from the rows at any
 // time, so files, forks, truncation and shared prefixes leave them out. They are f16, rounded to nearest: exact for f16
