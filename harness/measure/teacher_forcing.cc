@@ -8,6 +8,7 @@
 #include "harness/measure/timing.h"
 #include "harness/memory/ledger.h"
 #include "variants/cache/cache.h"
+#include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
 #include "variants/storage/residual_buffer.h"
 
@@ -74,7 +75,8 @@ std::vector<int> tokens_of_step(const Passages& passages, int64_t first, int64_t
 
 bool agrees_in_chunks(const LayerSpecs& specs) {
   return !specs.any([](const Spec& spec) {
-    return retention_of(spec).cuts_prompt || ResidualBuffer::needed(codec_of(spec).make(spec.codec));
+    return retention_of(spec).cuts_prompt || prefills_full(spec) ||
+           ResidualBuffer::needed(codec_of(spec).make(spec.codec));
   });
 }
 

@@ -41,7 +41,7 @@ struct StepSchedule {
 
 // True if a cache must answer steps of several tokens as it answers the same q, k and v in decode. False if rows are
 // encoded in groups, since a chunk's first queries see encoded rows that decode would still hold raw, and if the
-// first step is cut as a prompt.
+// first step is cut as a prompt or reads its rows as they came.
 bool agrees_in_chunks(const LayerSpecs& specs);
 
 struct Reading {

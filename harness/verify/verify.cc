@@ -11,6 +11,7 @@
 #include "harness/verify/state_check.h"
 #include "variants/cache/cache.h"
 #include "variants/cache/compatibility.h"
+#include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
 
 namespace kv::verify {
@@ -81,7 +82,8 @@ void add_attention(const reference::HeadResult& full, const reference::HeadResul
   }
 }
 
-// `all`: the tokens of its KV head before encoding; `encoded`: the stored rows.
+// `all`: the tokens of its KV head before encoding; `encoded`: the rows that it read, stored ones but for a prompt that read
+// `all`.
 void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& all, const HeadRows& encoded,
                 int64_t tokens, Collected& c) {
   const int d = cache.shape().head_dim, kv_head = q_head / cache.shape().group();
@@ -129,9 +131,9 @@ void check_head(Cache& cache, const Output& output, int q_head, const HeadRows& 
 }
 
 // Checks some query heads of an output, ascending. `output` gives the place of its rows in `cache`, `of` their place
-// in the workload.
+// in the workload. `prompt`: as verify()'s.
 void check_heads(Cache& cache, const Output& output, const Output& of, std::span<const int> heads,
-                 const workload::Workload& workload, int64_t tokens, Collected& c) {
+                 const workload::Workload& workload, int64_t tokens, int64_t prompt, Collected& c) {
   const int group = cache.shape().group();
   std::vector<bool> wanted(static_cast<size_t>(cache.shape().kv_heads), false);
   for (const int h : heads) wanted[static_cast<size_t>(h / group)] = true;
@@ -155,7 +157,8 @@ void check_heads(Cache& cache, const Output& output, const Output& of, std::span
         if (!c.misstored.empty()) c.misstored += head_of(of.layer, kv_head);
       }
     }
-    check_head(cache, output, h, all, stored, tokens, c);
+    const bool own_rows = prompt == tokens && prompt > 1 && prefills_full(cache.spec(output.layer));
+    check_head(cache, output, h, all, own_rows ? all : stored, tokens, c);
   }
 }
 
@@ -218,7 +221,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
     const std::vector<int>& heads = heads_of[i];
     if (heads.empty()) continue;
     if (!retention_of(cache.spec(outputs[i].layer)).cuts_prompt || prompt != tokens) {
-      check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, c);
+      check_heads(cache, outputs[i], outputs[i], heads, workload, tokens, prompt, c);
       continue;
     }
     memory::Ledger ledger;
@@ -226,7 +229,7 @@ Errors verify(Cache& cache, const workload::Workload& workload, int64_t tokens,
         before_the_cut(cache, workload, outputs[i].workload_sequence, outputs[i].layer, tokens, ledger);
     Output there = outputs[i];
     there.sequence = there.layer = 0;
-    check_heads(*uncut, there, outputs[i], heads, workload, tokens, c);
+    check_heads(*uncut, there, outputs[i], heads, workload, tokens, prompt, c);
   }
   Errors e;
   e.heads = c.heads;

@@ -68,7 +68,7 @@ Errors mean_of(std::span<const Errors> errors);
 // of milliseconds of FP64 work. Longer sequences get proportionally fewer heads, of so few KV heads that at most
 // kMostCheckedValues of K are in memory at once. `prompt`: tokens of the outputs' step, if it was the sequences'
 // first. A retention that cuts prompts has by now dropped rows that those queries saw, so they are compared with
-// attention over all rows.
+// attention over all rows. Those of a prompt that read its rows as they came (variants/cache/prefill.h) have no codec error.
 inline constexpr int kMaxCheckedHeads = 48;
 inline constexpr int64_t kMostCheckedTokens = 131072;
 inline constexpr int64_t kMostCheckedValues = int64_t{1} << 28;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "variants/cache/prefill.h"
 #include "variants/core/scratch.h"
 
 namespace kv {
@@ -34,6 +35,31 @@ void move_row(const Stages& stages, const UnitAddress& from, const UnitAddress& 
 
 }  // namespace
 
+// True for a prompt whose queries read its rows as they came.
+bool Attender::reads_own_rows(int layer, const StepInput& in) const {
+  return in.n > 1 && prefills_full(stages_.spec) && sequences_.at(in.sequence).tokens[layer] == in.n;
+}
+
+// Makes the views of such prompts show those rows.
+void Attender::view_own_rows(int layer, std::span<const StepInput> inputs) {
+  const int64_t d = stages_.shape.head_dim, row_bytes = d * static_cast<int64_t>(sizeof(float));
+  const int heads = stages_.read_heads(), repeats = stages_.placement->repeats();
+  own_rows_.resize(views_.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const StepInput& in = inputs[i];
+    if (!reads_own_rows(layer, in)) continue;
+    for (int head = 0; head < heads; ++head) {
+      const int64_t first = head / repeats * in.n * d;
+      const auto side = [&](const float* rows) {
+        return Side{.data = reinterpret_cast<const std::byte*>(rows + first), .stride = row_bytes};
+      };
+      const size_t at = i * static_cast<size_t>(heads) + static_cast<size_t>(head);
+      own_rows_[at] = {.k = side(in.k), .v = side(stages_.shape.is_latent() ? in.k : in.v), .rows = in.n};
+      views_[at] = {&own_rows_[at], 1};
+    }
+  }
+}
+
 void Attender::view(int layer, std::span<const StepInput> inputs) {
   views_.clear();
   heads_.clear();
@@ -41,11 +67,13 @@ void Attender::view(int layer, std::span<const StepInput> inputs) {
     const Sequence& s = sequences_.at(in.sequence);
     sequences_.view(in.sequence, layer);
     for (int head = 0; head < stages_.read_heads(); ++head) {
-      views_.push_back(sequences_.spans(in.sequence, layer, head));
+      views_.push_back(reads_own_rows(layer, in) ? std::span<const Span>()
+                                                 : sequences_.spans(in.sequence, layer, head));
       heads_.push_back(s.retention[stages_.index(layer, head / stages_.placement->repeats())].get());
     }
   }
   stages_.storage->view(views_, heads_);
+  view_own_rows(layer, inputs);
   viewed_layer_ = layer;
 }
 
@@ -61,7 +89,9 @@ void Attender::attend(int layer, std::span<const StepInput> inputs) {
       stages_.selection.reads_all() ? streamed_rows(stages_, layer, inputs) : StreamedRows{};
   stages_.storage->attend(problems_, streamed.rows.empty() ? nullptr : &streamed);
   if (stages_.shape.is_latent()) write_latent_outputs(inputs);
-  if (stages_.hadamard) stages_.hadamard->restore(inputs);
+  for (const StepInput& in : inputs) {
+    if (stages_.hadamard && !reads_own_rows(layer, in)) stages_.hadamard->restore({&in, 1});
+  }
   if (scored) stages_.storage->observe_weights(problems_, scored_);
   show_rows(layer, inputs);
   compact_observed(layer, inputs);
@@ -77,6 +107,9 @@ void Attender::find_queries(int layer, std::span<const StepInput> inputs) {
     queries_.push_back(in.q);
   }
   if (stages_.hadamard) queries_ = stages_.hadamard->queries(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (reads_own_rows(layer, inputs[i])) queries_[i] = inputs[i].q;  // such rows are not transformed
+  }
   if (!stages_.rotated) return;
   std::vector<RotatedRows::Queries> steps;
   for (const StepInput& in : inputs)
@@ -103,15 +136,16 @@ void Attender::find_problems(int layer, std::span<const StepInput> inputs) {
     float* out = outputs ? outputs + first : in.out;
     first += rows * stages_.read_heads();
     for (int head = 0; head < stages_.read_heads(); ++head) {
-      problems_.push_back({.q = queries_[i] + head * rows,
-                           .out = out + head * rows,
-                           .spans = views_[problems_.size()],
-                           .group = group,
-                           .n = in.n,
-                           .visible = s.retention[stages_.index(layer, head / repeats)]->slots() - in.n + 1,
-                           .sink_logits = in.sink_logits ? in.sink_logits + head * group : nullptr,
-                           .score_cap = in.score_cap,
-                           .arithmetic = stages_.codec.arithmetic});
+      problems_.push_back(
+          {.q = queries_[i] + head * rows,
+           .out = out + head * rows,
+           .spans = views_[problems_.size()],
+           .group = group,
+           .n = in.n,
+           .visible = s.retention[stages_.index(layer, head / repeats)]->slots() - in.n + 1,
+           .sink_logits = in.sink_logits ? in.sink_logits + head * group : nullptr,
+           .score_cap = in.score_cap,
+           .arithmetic = reads_own_rows(layer, in) ? Arithmetic::kExact : stages_.codec.arithmetic});
     }
   }
 }

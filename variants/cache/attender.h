@@ -19,6 +19,8 @@ class Attender {
   void forget_views() { viewed_layer_ = -1; }
 
  private:
+  bool reads_own_rows(int layer, const StepInput& in) const;
+  void view_own_rows(int layer, std::span<const StepInput> inputs);
   void find_queries(int layer, std::span<const StepInput> inputs);
   void find_problems(int layer, std::span<const StepInput> inputs);
   void write_latent_outputs(std::span<const StepInput> inputs) const;
@@ -40,9 +42,10 @@ class Attender {
   int viewed_layer_ = -1;
   std::vector<std::span<const Span>> views_;  // [inputs, read_heads]
   std::vector<const Retention*> heads_;       // [inputs, read_heads]
-  std::vector<const float*> queries_;         // [inputs]
-  std::vector<HeadQueries> problems_;         // [inputs, read_heads]
-  Block latent_outputs_;                      // latent rows alone: [inputs] of [q_heads, n, head_dim]
+  std::vector<Span> own_rows_;         // prefill=full: [inputs, read_heads] a prompt's rows as they came
+  std::vector<const float*> queries_;  // [inputs]
+  std::vector<HeadQueries> problems_;  // [inputs, read_heads]
+  Block latent_outputs_;               // latent rows alone: [inputs] of [q_heads, n, head_dim]
   // [inputs, read_heads], for specs that select:
   std::vector<HeadSelection*> selections_;
   std::vector<int64_t> first_candidates_;  // the begin of each head's scratch

@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "kernels/format/descriptor.h"
 #include "kernels/format/encoding.h"
+#include "variants/cache/prefill.h"
 #include "variants/list.h"
 #include "variants/storage/residual_buffer.h"
 #include "variants/storage/storage.h"
@@ -39,6 +40,7 @@ constexpr Trait kRotatesChannels = [](const Pairing& of) { return of.codec.hadam
 constexpr Trait kMultipliesInt8 = [](const Pairing& of) { return of.codec.arithmetic == Arithmetic::kInt8; };
 constexpr Trait kDecodesCopy = [](const Pairing& of) { return of.codec.read_copy; };
 constexpr Trait kRemovesMean = [](const Pairing& of) { return of.codec.mean_rows > 0; };
+constexpr Trait kPrefillsFull = [](const Pairing& of) { return prefills_full(of.spec); };
 constexpr Trait kRepeatsRows = [](const Pairing& of) {
   return of.placement.read_mode(of.spec.placement) == ReadMode::kRepeat;
 };
@@ -145,6 +147,13 @@ constexpr Refusal kRefusals[] = {
     {kSelectsInFiles, kDecodesCopy,
      "selection '{selection}' reads single rows of a tier's file, and read=copy decodes those in memory "
      "alone"},
+    {kPrefillsFull, kDropsTokens,
+     "prefill=full lets a prompt attend to all of its rows, and retention '{retention}' drops some"},
+    {kPrefillsFull, kSelects,
+     "prefill=full lets a prompt attend to all of its rows, and selection '{selection}' leaves some unread"},
+    {kPrefillsFull, kTiered,
+     "prefill=full lets a prompt attend to its rows at once, and tiers read them a chunk at a time"},
+    {kPrefillsFull, kOnGpu, "prefill=full has kernels for the CPU alone; use --device cpu"},
     {.computed = unselectable},
     {kMultipliesInt8, kOnGpu, "arithmetic=int8 has kernels for the CPU alone; use --device cpu"},
     {kMultipliesInt8, kDecodesCopy,

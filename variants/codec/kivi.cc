@@ -61,7 +61,7 @@ const CodecEntry kivi{
                     residual_parameter("128"),
                     Parameter::choice("k_axis", {"channel", "token"}, "what K's scales are for"),
                     Parameter::choice("v_axis", {"token", "channel"}, "what V's scales are for"),
-                    read_parameter(), rotate_parameter()}},
+                    read_parameter(), prefill_parameter(), rotate_parameter()}},
     {.make = make_kivi}};
 
 }  // namespace kv::codec

@@ -16,6 +16,12 @@ inline Parameter read_parameter() {
   return Parameter::choice("read", {"fused", "copy"},
                            "decode inside attention, or all rows to an f32 copy first");
 }
+
+// Every codec has it; variants/cache/prefill.h.
+inline Parameter prefill_parameter() {
+  return Parameter::choice("prefill", {"stored", "full"},
+                           "a prompt's queries read rows as stored, or as they came (on a CPU)");
+}
 inline bool reads_copy(const Stage& stage) { return stage.text("read") == "copy"; }
 
 // Codecs are compared with equally many raw rows: a few of them hide most of the error of 2 bits.
@@ -67,8 +73,8 @@ inline Codec block_codes(const Stage& stage, Format format, int bits, const Inte
   return codec;
 }
 inline std::vector<Parameter> block_code_parameters() {
-  return {residual_parameter("0"), read_parameter(), rotate_parameter(), arithmetic_parameter(),
-          k_mean_parameter()};
+  return {residual_parameter("0"), read_parameter(),       prefill_parameter(),
+          rotate_parameter(),      arithmetic_parameter(), k_mean_parameter()};
 }
 
 }  // namespace kv

@@ -42,7 +42,7 @@ const CodecEntry split{{.name = "split",
                         .source = "llama.cpp",
                         .parameters = {side_parameter("k", "K's codec, with its defaults"),
                                        side_parameter("v", "V's codec, with its defaults"), read_parameter(),
-                                       rotate_parameter()}},
+                                       prefill_parameter(), rotate_parameter()}},
                        {.make = make_split}};
 
 }  // namespace codec

@@ -51,7 +51,7 @@ const CodecEntry turbo{
      .parameters = {Parameter::integer("bits", "4", 2, 4, {2, 3}, "bits an element"),
                     Parameter::choice("qjl", {"off", "on"},
                                       "one of K's bits for a sketch of what the others leave"),
-                    residual_parameter("0"), read_parameter()}},
+                    residual_parameter("0"), read_parameter(), prefill_parameter()}},
     {.make = make_turbo}};
 
 }  // namespace kv::codec

@@ -12,6 +12,7 @@
 #include "harness/model/step_parts.h"
 #include "harness/model/uncached_model.h"
 #include "harness/results/cell_columns.h"
+#include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
 #include "variants/model_cache/resolve.h"
 
@@ -115,8 +116,8 @@ class LinearTokens {
   std::vector<float> k_, v_, alpha_, beta_;
 };
 
-bool cuts_prompt(const LayerSpecs& specs) {
-  return specs.any([](const Spec& spec) { return retention_of(spec).cuts_prompt; });
+bool reads_whole_prompt(const LayerSpecs& specs) {
+  return specs.any([](const Spec& spec) { return retention_of(spec).cuts_prompt || prefills_full(spec); });
 }
 
 }  // namespace
@@ -223,7 +224,7 @@ std::vector<int> ModelSteps::ids(int64_t first, int64_t n) const {
 
 void ModelSteps::read_context(model::Decoder& decoder) const {
   const int64_t context = context_tokens(point_),
-                chunk = cell_.uncached || cuts_prompt(cell_.spec) ? context : kPromptChunk;
+                chunk = cell_.uncached || reads_whole_prompt(cell_.spec) ? context : kPromptChunk;
   for (int64_t first = 0; first < context; first += chunk) {
     const int64_t n = std::min(chunk, context - first);
     decoder.prompt(ids(first, n), n);

@@ -6,6 +6,7 @@
 #include "harness/verify/reference/attention.h"
 #include "harness/verify/rows.h"
 #include "variants/cache/compatibility.h"
+#include "variants/cache/prefill.h"
 #include "variants/cache/spec.h"
 
 namespace kv::experiments {
@@ -59,7 +60,8 @@ void PromptCheck::add(size_t chunk) {
     if (stored_ && !retention_of(cell_.cache->spec(layer)).keeps_all) continue;
     const Prompt::Chunk& c = prompts_[static_cast<size_t>(layer)].chunks[chunk];
     for (const int head : {0, shape().q_heads - 1}) {
-      read_rows(layer, head / shape().group(), c.first + c.n, k, v);
+      const bool stored = stored_ && (chunk > 0 || !prefills_full(cell_.cache->spec(layer)));
+      read_rows(stored, layer, head / shape().group(), c.first + c.n, k, v);
       for (const int64_t t : {int64_t{0}, c.n / 2, c.n - 1}) {
         const double error = token_error(c, t, c.first + (causal_ ? t + 1 : c.n), head, d, k, v);
         if (!(error <= worst_)) worst_ = error;  // NaN stays
@@ -98,10 +100,10 @@ verify::Errors PromptCheck::check_last() const {
 }
 
 // The first rows that the first sequence attended to: as stored, or the prompt's own.
-void PromptCheck::read_rows(int layer, int kv_head, int64_t rows, std::vector<float>& k,
+void PromptCheck::read_rows(bool stored_rows, int layer, int kv_head, int64_t rows, std::vector<float>& k,
                             std::vector<float>& v) const {
   const int d = shape().head_dim;
-  if (stored_) {
+  if (stored_rows) {
     verify::HeadRows stored = verify::stored_rows(*cell_.cache, cell_.ids.front(), layer, kv_head);
     k = std::move(stored.k);
     v = std::move(stored.v);

@@ -42,7 +42,8 @@ class PromptCheck {
  private:
   const CacheShape& shape() const { return cell_.cache->shape(); }
   verify::Errors check_last() const;
-  void read_rows(int layer, int kv_head, int64_t rows, std::vector<float>& k, std::vector<float>& v) const;
+  void read_rows(bool stored_rows, int layer, int kv_head, int64_t rows, std::vector<float>& k,
+                 std::vector<float>& v) const;
 
   const measure::Cell& cell_;
   std::span<const Prompt> prompts_;
