@@ -116,12 +116,18 @@ void add_output_options(CLI::App& app, TableOutput& output) {
   app.add_option("--out", output.out, "file, as table.csv, table.md or table.tex (default: standard output)");
 }
 
+void add_trust_option(CLI::App& app, bool& trust_config) {
+  app.add_flag("--trust-config", trust_config,
+               "count a config.json whose model_type or keys kvlab does not know as if they changed nothing");
+}
+
 void add_options(CLI::App& tables, TablesOptions& options) {
   tables
       .add_option(
           "--model", options.models,
           "presets (`kvlab list --models`) or config.json files, separated by ',' (default: llama-3-8b)")
       ->delimiter(',');
+  add_trust_option(tables, options.trust_config);
   tables.add_option("--variants", options.variants, "specs, separated by ';'; {a,b} in one stands for each");
   tables.add_option("--lengths", options.lengths,
                     "tokens: 1024,4096, or 1K..128K for each doubling (default: up to the trained context)");
@@ -142,6 +148,7 @@ void add_options(CLI::App& tables, TablesOptions& options) {
 void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--model", options.model, "preset (`kvlab list --models`) or config.json")
       ->capture_default_str();
+  add_trust_option(app, options.trust_config);
   app.add_option("--memory", options.memory, "memory of the machine for weights and caches, as 24GB")
       ->required();
   app.add_option("--weights", options.weights,

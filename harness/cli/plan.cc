@@ -109,7 +109,7 @@ std::string run_plan(const PlanOptions& o) {
   table.device = parse_device(o.device);
   table.device_text = shown(table.device);
   refuse_what_cannot_be(o, table.device);
-  table.geometry = config::find_geometry(o.model);
+  table.geometry = config::find_geometry(o.model, o.trust_config);
   table.variants = parse_variants(o.variants);
   table.scheduler = o.scheduler;
   if (!o.quality.empty()) table.quality = read_quality(o.quality);

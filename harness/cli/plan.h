@@ -12,6 +12,7 @@ namespace kv::cli {
 
 struct PlanOptions {
   std::string model = "llama-3.1-8b";  // a preset, or the path of a config.json
+  bool trust_config = false;           // as config::read_geometry() does
   std::string memory, weights;         // weights empty: the model file's
   std::string variants = "contiguous/f16; paged/f16; paged/q8_0; paged(block=32)/kivi(bits=2)";
   std::string trace, arrivals, device, context, hit_curve, quality;

@@ -145,7 +145,8 @@ std::string run_tables(const TablesOptions& options) {
         "--budget 16GiB");
   options.output.refuse_existing();
   std::vector<config::Geometry> models;
-  for (const std::string& model : options.models) models.push_back(config::find_geometry(model));
+  for (const std::string& model : options.models)
+    models.push_back(config::find_geometry(model, options.trust_config));
   const std::string text = options.budget.empty() ? growth(options, models) : fits(options, models);
   return options.output.deliver(text);
 }

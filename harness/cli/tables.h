@@ -10,6 +10,7 @@ namespace kv::cli {
 
 struct TablesOptions {
   std::vector<std::string> models = {"llama-3-8b"};  // presets, or paths of config.json files
+  bool trust_config = false;                         // as config::read_geometry() does
   std::string variants =
       "contiguous/f32; contiguous/f16; contiguous/q8_0; contiguous/q4_0; contiguous/kivi(bits=2); "
       "contiguous/f16/ring(window=4096)";

@@ -40,7 +40,8 @@ Geometry read_model(Section model, bool whole, const Catalog& catalog, Geometry&
   if (preset) {
     g = preset_geometry(model.text("preset", ""));
   } else if (file) {
-    g = read_geometry(io::find_input(model.text("config", ""), "model config").string());
+    g = read_geometry(io::find_input(model.text("config", ""), "model config").string(),
+                      model.boolean("trust_config", false));
   } else {
     g.q_heads = static_cast<int>(model.integer("q_heads", 0, 1, 4096));
     g.kv_heads = static_cast<int>(model.integer("kv_heads", g.q_heads, 1, 4096));

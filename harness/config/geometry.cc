@@ -1,15 +1,12 @@
 #include "harness/config/geometry.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <map>
 #include <stdexcept>
 #include <string_view>
 
 #include "harness/config/parameter_count.h"
 #include "harness/io/json.h"
-#include "harness/io/mapped_file.h"
 #include "harness/io/paths.h"
 #include "variants/cache/near_names.h"
 #include "variants/model_cache/resolve.h"
@@ -17,272 +14,101 @@
 namespace kv::config {
 namespace {
 
-using nlohmann::json;
-
-// Keys that config.json files of a family omit because the family's class has defaults.
-const std::map<std::string, json>& class_defaults() {
-  static const std::map<std::string, json> table{
-      {"gemma", {{"head_dim", 256}}},
-      {"gemma2",
-       {{"num_attention_heads", 8},
-        {"num_key_value_heads", 4},
-        {"head_dim", 256},
-        {"sliding_window", 4096},
-        {"sliding_window_pattern", 2}}},
-      {"gemma3_text",
-       {{"num_attention_heads", 8},
-        {"num_key_value_heads", 4},
-        {"head_dim", 256},
-        {"sliding_window", 4096},
-        {"sliding_window_pattern", 6}}},
-      {"cohere2", {{"sliding_window_pattern", 4}}},
-      {"olmo3", {{"sliding_window_pattern", 4}}},
-      {"gpt_oss", {{"head_dim", 64}, {"sliding_window", 128}, {"sliding_window_pattern", 2}}},
-      {"qwen2", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
-      {"qwen2_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
-      {"qwen3", {{"head_dim", 128}, {"use_sliding_window", false}, {"max_window_layers", 28}}},
-      {"qwen3_moe", {{"use_sliding_window", false}, {"max_window_layers", 28}}},
-      {"qwen3_next",
-       {{"head_dim", 256},
-        {"full_attention_interval", 4},
-        {"linear_num_key_heads", 16},
-        {"linear_num_value_heads", 32},
-        {"linear_key_head_dim", 128},
-        {"linear_value_head_dim", 128}}},
-      {"qwen3_5_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
-      {"qwen3_5_moe_text", {{"head_dim", 256}, {"full_attention_interval", 4}}},
-      {"jamba", {{"attn_layer_period", 8}, {"attn_layer_offset", 4}}},
-  };
-  return table;
+// A file called "config" takes the name of its folder.
+std::string model_name(const std::string& path) {
+  const std::filesystem::path file = std::filesystem::absolute(path);
+  const std::string stem = file.stem().string(), folder = file.parent_path().filename().string();
+  return stem == "config" && !folder.empty() ? folder : stem;
 }
 
-// Keys of models that keep something beyond Geometry.
-constexpr std::array kForeignKeys{
-    "block_types",          "_block_types",       "attn_layer_indices", "hybrid_layer_ids",
-    "layers_block_type",    "attn_type_list",     "block_configs",      "hybrid_override_pattern",
-    "index_head_dim",       "global_head_dim",    "is_encoder_decoder", "cross_attention_layers",
-    "attention_chunk_size", "linear_attn_config", "layer_group_size",   "global_attn_every_n_layers"};
-
-// Other names of a fact in older families: GPT-2's and Falcon's.
-const std::vector<const char*> kLayers{"num_hidden_layers", "n_layer"};
-const std::vector<const char*> kHeads{"num_attention_heads", "n_head"};
-const std::vector<const char*> kHidden{"hidden_size", "n_embd"};
-const std::vector<const char*> kKvHeads{"num_key_value_heads", "num_kv_heads"};
-const std::vector<const char*> kPositions{"max_position_embeddings", "n_positions"};
-
-class ConfigFile {
- public:
-  explicit ConfigFile(const std::string& path) : path_(path) {
-    if (!std::filesystem::exists(path))
-      throw std::invalid_argument("cannot read " + path + "; a Hugging Face config.json is needed");
-    config_ = io::parse_json(io::read_text(path), path);
-    if (!config_.is_object()) fail("not a JSON object; a Hugging Face config.json is one");
-    if (config_.contains("text_config") && config_["text_config"].is_object()) use_text_config();
-    const auto family = class_defaults().find(text("model_type"));
-    if (family == class_defaults().end()) return;
-    for (const auto& [key, value] : family->second.items()) {
-      // An explicit null stays: a family's file turns its windows off with it.
-      if (!config_.contains(key)) config_[key] = value;
-    }
+void read_layers(const ModelFile& file, Geometry& g) {
+  g.kinds.resize(static_cast<size_t>(file.settings.count("num_hidden_layers", kMostLayers)));
+  if (file.type) file.type->layers(file.settings, g.kinds);
+  g.model_layers = static_cast<int>(g.kinds.size());
+  g.layers = 0;
+  for (const ModelLayer& layer : g.kinds) {
+    const bool keeps = keeps_rows(layer) && layer.shares < 0;
+    g.layers += keeps;
+    g.windowed_layers += keeps && layer.window > 0;
+    g.window = std::max(g.window, layer.window);
   }
+  if (g.layers == 0)
+    file.settings.refuse(
+        "no layer keeps K and V: what they keep does not grow with the tokens, and there is no KV cache to "
+        "count");
+}
 
-  Geometry geometry() const {
-    refuse_foreign_keys();
-    Geometry g;
-    g.name = model_name();
-    g.path = path_;
-    g.model_layers = static_cast<int>(positive(kLayers, 10'000));
-    g.q_heads = static_cast<int>(positive(kHeads));
-    g.kv_heads = kv_heads(g.q_heads);
-    read_layers(g);
-    if (has("kv_lora_rank")) {
-      g.value_dim = static_cast<int>(positive({"kv_lora_rank"}));
-      g.latent_dim = static_cast<int>(g.value_dim + positive({"qk_rope_head_dim"}));
-      g.kv_heads = 1;
-      g.head_dim = g.latent_dim;
-    } else {
-      g.head_dim = head_dim(g.q_heads);
-      if (g.q_heads % g.kv_heads != 0) {
-        fail("num_attention_heads (" + std::to_string(g.q_heads) +
-             ") must be a multiple of num_key_value_heads (" + std::to_string(g.kv_heads) + ")");
-      }
-    }
-    if (any_of(kPositions)) g.max_positions = positive(kPositions);
-    read_weights(g);
-    return g;
+// The state of gated DeltaNet layers, if the file has all of its numbers.
+void read_linear(const ModelSettings& file, Geometry& g) {
+  const bool any = std::any_of(g.kinds.begin(), g.kinds.end(), is_linear);
+  if (!any || !file.has("linear_num_value_heads") || !file.has("linear_key_head_dim")) return;
+  const auto count = [&](const char* key) { return static_cast<int>(file.count(key, 10'000)); };
+  g.linear = {.key_heads = count("linear_num_key_heads"),
+              .value_heads = count("linear_num_value_heads"),
+              .key_dim = count("linear_key_head_dim"),
+              .value_dim = count("linear_value_head_dim")};
+  if (g.linear.value_heads % g.linear.key_heads != 0)
+    file.refuse("linear_num_value_heads must be a multiple of linear_num_key_heads");
+}
+
+// Since Mistral and Gemma head_dim is independent; older configs imply it by division.
+int head_dim(const ModelSettings& file, int q_heads) {
+  if (file.has("head_dim")) return file.count("head_dim");
+  const int hidden = file.count("hidden_size");
+  if (hidden % q_heads != 0) {
+    file.refuse("hidden_size (" + std::to_string(hidden) + ") must be a multiple of num_attention_heads (" +
+                std::to_string(q_heads) + ") where there is no head_dim");
   }
+  return hidden / q_heads;
+}
 
- private:
-  [[noreturn]] void fail(const std::string& what) const { throw std::invalid_argument(path_ + ": " + what); }
-
-  // Uses the text model of a multimodal one; the outer level has the dtype and count of the weights.
-  void use_text_config() {
-    json text_model = config_["text_config"];
-    for (const char* key : {"torch_dtype", "dtype", "quantization_config", "num_parameters"}) {
-      if (!text_model.contains(key) && config_.contains(key)) text_model[key] = config_[key];
-    }
-    config_ = text_model;
-    has_other_weights_ = true;
+void read_heads(const ModelFile& file, Geometry& g) {
+  const ModelSettings& settings = file.settings;
+  g.q_heads = settings.count("num_attention_heads");
+  if (file.type && file.type->latent) {
+    g.value_dim = settings.count("kv_lora_rank");
+    g.head_dim = g.latent_dim = g.value_dim + settings.count("qk_rope_head_dim");
+    return;
   }
-
-  // A file called "config" takes the name of its folder.
-  std::string model_name() const {
-    const std::filesystem::path file = std::filesystem::absolute(path_);
-    const std::string stem = file.stem().string(), folder = file.parent_path().filename().string();
-    return stem == "config" && !folder.empty() ? folder : stem;
+  if (!settings.has("num_key_value_heads") && !file.unknown.empty())
+    settings.refuse("'num_key_value_heads' is missing, and '" + file.unknown.front() +
+                    "' may say how many there are; state it");
+  g.kv_heads = settings.has("num_key_value_heads") ? settings.count("num_key_value_heads") : g.q_heads;
+  g.head_dim = head_dim(settings, g.q_heads);
+  if (g.q_heads % g.kv_heads != 0) {
+    settings.refuse("num_attention_heads (" + std::to_string(g.q_heads) +
+                    ") must be a multiple of num_key_value_heads (" + std::to_string(g.kv_heads) + ")");
   }
+}
 
-  bool has(const char* key) const { return config_.contains(key) && !config_[key].is_null(); }
-  const char* any_of(const std::vector<const char*>& keys) const {
-    for (const char* key : keys)
-      if (has(key)) return key;
-    return nullptr;
+void read_weights(const ModelFile& file, Geometry& g) {
+  const ModelSettings& settings = file.settings;
+  g.dtype = settings.text(settings.has("dtype") ? "dtype" : "torch_dtype", "");
+  if (settings.has("num_parameters")) {
+    g.parameters = settings.count("num_parameters", int64_t{1} << 50);
+  } else if (!file.is_part) {
+    g.parameters = count_parameters(settings.object());
+    g.parameters_computed = g.parameters > 0;
   }
-  bool is(const char* key, bool value) const {
-    return has(key) && config_[key].is_boolean() && config_[key].get<bool>() == value;
-  }
-  std::string text(const char* key) const {
-    return has(key) && config_[key].is_string() ? config_[key].get<std::string>() : "";
-  }
+  // The dtype does not apply to quantised weights.
+  if (settings.has("quantization_config")) return;
+  if (g.dtype == "bfloat16" || g.dtype == "float16") g.weights_bytes = 2 * g.parameters;
+  if (g.dtype == "float32") g.weights_bytes = 4 * g.parameters;
+}
 
-  // A positive integer under the first of these keys that exists.
-  int64_t positive(const std::vector<const char*>& keys, int64_t most = 100'000'000) const {
-    const char* key = any_of(keys);
-    if (!key) fail("'" + std::string(keys.front()) + "' is missing; a Hugging Face config.json has it");
-    const json& value = config_[key];
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > most) {
-      fail("'" + std::string(key) + "' must be a positive integer, not " + io::shown(value));
-    }
-    return value.get<int64_t>();
-  }
-
-  void refuse_foreign_keys() const {
-    for (const char* key : kForeignKeys) {
-      if (!has(key) || is(key, false) || config_[key] == 0 || config_[key].empty()) continue;
-      fail("'" + std::string(key) + "' changes what the layers keep, in a way that kvlab does not know");
-    }
-  }
-
-  int kv_heads(int q_heads) const {
-    if (any_of(kKvHeads) && !is("multi_query", true)) return static_cast<int>(positive(kKvHeads));
-    // Falcon's first architecture has one head regardless of num_kv_heads; its second has num_kv_heads.
-    if (is("multi_query", true) && !is("new_decoder_architecture", true)) return 1;
-    return any_of(kKvHeads) ? static_cast<int>(positive(kKvHeads)) : q_heads;
-  }
-
-  // Since Mistral and Gemma head_dim is independent; older configs imply it by division.
-  int head_dim(int q_heads) const {
-    if (has("head_dim")) return static_cast<int>(positive({"head_dim"}));
-    const int64_t hidden = positive(kHidden);
-    if (hidden % q_heads != 0) {
-      fail("hidden_size (" + std::to_string(hidden) + ") must be a multiple of num_attention_heads (" +
-           std::to_string(q_heads) + ") where there is no head_dim");
-    }
-    return static_cast<int>(hidden / q_heads);
-  }
-
-  void read_layers(Geometry& g) const {
-    g.layers = 0;
-    for (int layer = 0; layer < g.model_layers; ++layer) {
-      ModelLayer& kind = g.kinds.emplace_back();
-      kind.kind = layer_kind(layer, g.model_layers);
-    }
-    read_shared_layers(g);
-    for (const ModelLayer& kind : g.kinds) {
-      g.layers += keeps_rows(kind) && kind.shares < 0;
-      g.windowed_layers += kind.kind == "sliding" && kind.shares < 0;
-    }
-    if (g.layers == 0) fail("no layer keeps K and V");
-    if (g.windowed_layers > 0) g.window = positive({"sliding_window"});
-    for (ModelLayer& kind : g.kinds) {
-      if (kind.kind == "sliding") kind.window = g.window;
-    }
-    read_linear(g);
-  }
-
-  // Gemma 3n: each of the last layers reads the cache of the last earlier layer of its kind.
-  void read_shared_layers(Geometry& g) const {
-    const int64_t sharing = has("num_kv_shared_layers") ? count("num_kv_shared_layers") : 0;
-    if (sharing >= g.model_layers)
-      fail("num_kv_shared_layers (" + std::to_string(sharing) + ") must be less than num_hidden_layers (" +
-           std::to_string(g.model_layers) + ")");
-    const int own = g.model_layers - static_cast<int>(sharing);
-    for (int layer = own; layer < g.model_layers; ++layer) {
-      ModelLayer& kind = g.kinds[static_cast<size_t>(layer)];
-      for (int source = 0; source < own; ++source) {
-        if (g.kinds[static_cast<size_t>(source)].kind == kind.kind && keeps_rows(kind)) kind.shares = source;
-      }
-      if (kind.shares < 0)
-        fail("layer " + std::to_string(layer) + " shares its K and V, and no earlier layer is of its kind '" +
-             kind.kind + "'");
-    }
-  }
-
-  // The state of gated DeltaNet layers, if the file has all of its numbers.
-  void read_linear(Geometry& g) const {
-    const bool any = std::any_of(g.kinds.begin(), g.kinds.end(), is_linear);
-    if (!any || !has("linear_num_value_heads") || !has("linear_key_head_dim")) return;
-    g.linear = {.key_heads = static_cast<int>(positive({"linear_num_key_heads"}, 10'000)),
-                .value_heads = static_cast<int>(positive({"linear_num_value_heads"}, 10'000)),
-                .key_dim = static_cast<int>(positive({"linear_key_head_dim"}, 10'000)),
-                .value_dim = static_cast<int>(positive({"linear_value_head_dim"}, 10'000))};
-    if (g.linear.value_heads % g.linear.key_heads != 0)
-      fail("linear_num_value_heads must be a multiple of linear_num_key_heads");
-  }
-
-  std::string layer_kind(int layer, int layers) const {
-    if (has("layer_types")) return layer_type(layer, layers);
-    if (has("full_attention_interval")) {
-      return (layer + 1) % positive({"full_attention_interval"}) == 0 ? "full" : "linear";
-    }
-    if (has("attn_layer_period")) {
-      return layer % positive({"attn_layer_period"}) == offset() ? "full" : "mamba";
-    }
-    if (!has("sliding_window") || is("use_sliding_window", false)) return "full";
-    const char* pattern = any_of({"sliding_window_pattern", "_sliding_window_pattern"});
-    if (pattern) return (layer + 1) % positive({pattern}) == 0 ? "full" : "sliding";
-    const bool below = is("use_sliding_window", true) && layer < first_window();
-    return below ? "full" : "sliding";
-  }
-
-  // An integer that may be 0.
-  int64_t count(const char* key) const { return has(key) && config_[key] == 0 ? 0 : positive({key}); }
-  int64_t offset() const { return count("attn_layer_offset"); }
-  // Qwen2: the layers before this one see all tokens.
-  int64_t first_window() const { return has("max_window_layers") ? count("max_window_layers") : 0; }
-
-  std::string layer_type(int layer, int layers) const {
-    const json& types = config_["layer_types"];
-    if (!types.is_array() || types.size() != static_cast<size_t>(layers)) {
-      fail("'layer_types' must be a list of num_hidden_layers (" + std::to_string(layers) + ") names");
-    }
-    const json& type = types[static_cast<size_t>(layer)];
-    if (type == "full_attention" || type == "attention") return "full";
-    if (type == "sliding_attention") return "sliding";
-    if (type == "linear_attention") return "linear";
-    if (type == "mamba" || type == "conv") return type;
-    fail("'layer_types' has " + io::shown(type) +
-         ", and kvlab knows full_attention, sliding_attention, linear_attention, mamba and conv");
-  }
-
-  void read_weights(Geometry& g) const {
-    g.dtype = text(has("dtype") ? "dtype" : "torch_dtype");
-    if (has("num_parameters")) {
-      g.parameters = positive({"num_parameters"}, int64_t{1} << 50);
-    } else if (!has_other_weights_) {
-      g.parameters = count_parameters(config_);
-      g.parameters_computed = g.parameters > 0;
-    }
-    // The dtype does not apply to quantised weights.
-    if (has("quantization_config")) return;
-    if (g.dtype == "bfloat16" || g.dtype == "float16") g.weights_bytes = 2 * g.parameters;
-    if (g.dtype == "float32") g.weights_bytes = 4 * g.parameters;
-  }
-
-  std::string path_;
-  json config_;
-  bool has_other_weights_ = false;  // a multimodal model's other weights
-};
+// Clauses on what is not counted.
+std::vector<std::string> notes_of(const ModelFile& file) {
+  std::vector<std::string> notes;
+  if (file.type && !file.type->note.empty()) notes.push_back(file.type->note);
+  if (const std::string key = draft_key(file.settings); !key.empty())
+    notes.push_back("layers for drafts (" + key + ": " + io::shown(file.settings.object()[key]) +
+                    ") have caches of their own, which are not counted");
+  if (!file.type)
+    notes.push_back("the model_type is unknown: that every layer keeps K and V of every token is trusted");
+  for (const std::string& key : file.unknown)
+    notes.push_back("'" + key + "' is not read, as --trust-config says");
+  return notes;
+}
 
 // "; did you mean 'mistral-7b'?", or nothing.
 std::string meant_preset(const std::string& name, const std::vector<std::string>& presets) {
@@ -291,22 +117,22 @@ std::string meant_preset(const std::string& name, const std::vector<std::string>
 
 std::filesystem::path preset_folder() { return io::project_home() / "configs" / "models"; }
 
-}  // namespace
-
-namespace {
-
-// Describes the layers without K and V.
+// Describes the layers without K and V of their own.
 std::string others_text(const Geometry& g) {
-  const auto sharing =
-      std::count_if(g.kinds.begin(), g.kinds.end(), [](const ModelLayer& l) { return l.shares >= 0; });
-  if (sharing == g.model_layers - g.layers) return "the others read the cache of an earlier layer";
-  const auto linear = std::count_if(g.kinds.begin(), g.kinds.end(), is_linear);
-  if (g.linear.value_heads == 0 || linear < g.model_layers - g.layers)
-    return "what the others keep does not grow and is not counted";
+  const auto linear = std::count_if(g.kinds.begin(), g.kinds.end(), is_linear),
+             sharing = std::count_if(g.kinds.begin(), g.kinds.end(),
+                                     [](const ModelLayer&layer) { return layer.shares >= 0; });
+  std::string text;
+  const auto add = [&](const std::string& clause) { text += (text.empty() ? "" : "; ") + clause; };
+  if (sharing > 0) add(std::to_string(sharing) + " read the cache of an earlier layer");
   const LinearShape& s = g.linear;
-  return std::to_string(linear) + " keep a state of " + std::to_string(s.value_heads) + " x " +
-         std::to_string(s.key_dim) + " x " + std::to_string(s.value_dim) +
-         " values in f32, counted without the window of their short convolution";
+  if (linear > 0 && s.value_heads > 0)
+    add(std::to_string(linear) + " keep a state of " + std::to_string(s.value_heads) + " x " +
+        std::to_string(s.key_dim) + " x " + std::to_string(s.value_dim) +
+        " values in f32, counted without the window of their short convolution");
+  if (g.layers + sharing + (s.value_heads > 0 ? linear : 0) < g.model_layers)
+    add("what the others keep does not grow and is not counted");
+  return text;
 }
 
 }  // namespace
@@ -341,10 +167,29 @@ std::string summary(const Geometry& g) {
     text += ", " + count(g.kv_heads) + (g.kv_heads == 1 ? " KV head of " : " KV heads of ") +
             count(g.head_dim) + " for " + count(g.q_heads) + " query heads";
   }
-  return text + (g.max_positions > 0 ? "; trained for " + count(g.max_positions) + " tokens." : ".");
+  if (g.max_positions > 0) text += "; trained for " + count(g.max_positions) + " tokens";
+  for (const std::string& note : g.notes) text += "; " + note;
+  return text + ".";
 }
 
-Geometry read_geometry(const std::string& path) { return ConfigFile(path).geometry(); }
+Geometry geometry_of(const ModelFile& file, bool trusted) {
+  check_known(file, trusted);
+  Geometry g;
+  g.path = file.settings.path();
+  g.name = model_name(g.path);
+  read_layers(file, g);
+  read_linear(file.settings, g);
+  read_heads(file, g);
+  if (file.settings.has("max_position_embeddings"))
+    g.max_positions = file.settings.count("max_position_embeddings", 100'000'000);
+  read_weights(file, g);
+  g.notes = notes_of(file);
+  return g;
+}
+
+Geometry read_geometry(const std::string& path, bool trusted) {
+  return geometry_of(read_model_file(path), trusted);
+}
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
@@ -372,7 +217,7 @@ Geometry preset_geometry(const std::string& name) {
       (meant.empty() ? all : meant + " `kvlab list --models` has all " + std::to_string(names.size())));
 }
 
-Geometry find_geometry(const std::string& name_or_path) {
+Geometry find_geometry(const std::string& name_or_path, bool trusted) {
   const bool path = name_or_path.find('/') != std::string::npos ||
                     std::filesystem::path(name_or_path).extension() == ".json";
   if (!path) return preset_geometry(name_or_path);
@@ -380,7 +225,7 @@ Geometry find_geometry(const std::string& name_or_path) {
   if (!std::filesystem::exists(name_or_path))
     throw std::invalid_argument("cannot read " + name_or_path + "; a Hugging Face config.json is needed" +
                                 meant_preset(std::filesystem::path(name_or_path).filename(), preset_names()));
-  return read_geometry(name_or_path);
+  return read_geometry(name_or_path, trusted);
 }
 
 }  // namespace kv::config

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/config/model_types.h"
 #include "variants/model_cache/layer_groups.h"
 
 namespace kv::config {
@@ -17,7 +18,7 @@ struct Geometry {
   // [model_layers]: each layer's properties that a cache must know.
   std::vector<ModelLayer> kinds;
   LinearShape linear;  // the linear layers', if the file states it; else all 0
-  // Those of `layers` whose queries see only the last `window` tokens (Gemma's local layers, for example).
+  // Those of `layers` whose queries see no more than the last `window` tokens (Gemma's local layers), or those of their chunk.
   int windowed_layers = 0;
   int64_t window = 0;
   // MLA (DeepSeek-V2, arXiv:2405.04434): a layer keeps one row of this many values a token, the compressed latent and
@@ -29,6 +30,7 @@ struct Geometry {
   bool parameters_computed = false;  // from the shapes in the file, which states no count
   int64_t weights_bytes = 0;         // parameters in the file's dtype
   std::string dtype;
+  std::vector<std::string> notes;  // clauses of summary(): what the numbers leave out, and what was trusted
 };
 
 // The shape of a cache for it. Throws nothing; caches refuse shapes that they cannot hold.
@@ -37,15 +39,15 @@ ModelShape shape_of(const Geometry& geometry, int64_t max_tokens, int max_sequen
 // One sentence: "32 layers, 8 KV heads of 128 for 32 query heads; trained for 8192 tokens".
 std::string summary(const Geometry& geometry);
 
-// Reads a Hugging Face config.json, or its nested text_config. Defaults of a family's class that its files omit
-// (Gemma's head_dim, its pattern of windows) are known. A model that keeps something beyond Geometry is refused
-// rather than counted wrongly.
+// Of a Hugging Face config.json, or its nested text_config, as the model_type's class reads it (model_types.h). Unless `trusted`,
+// a file is refused rather than counted wrongly if its model_type or a key that may change what its layers keep is unknown.
 //
 // kvlab's own key "num_parameters" states the number of parameters. Without it they are computed, if the file is
 // complete and parameter_count.cc knows the family.
 //
 // Throws std::invalid_argument with the file and the key.
-Geometry read_geometry(const std::string& path);
+Geometry geometry_of(const ModelFile& file, bool trusted = false);
+Geometry read_geometry(const std::string& path, bool trusted = false);
 
 // Reads configs/models/NAME.json of the project folder. Throws std::invalid_argument with similar presets.
 Geometry preset_geometry(const std::string& name);
@@ -54,6 +56,6 @@ Geometry preset_geometry(const std::string& name);
 std::vector<std::string> preset_names();
 
 // A preset's name, or the path of a config.json (anything with a '/' or ".json").
-Geometry find_geometry(const std::string& name_or_path);
+Geometry find_geometry(const std::string& name_or_path, bool trusted = false);
 
 }  // namespace kv::config

@@ -1,7 +1,9 @@
 #include "harness/io/json.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
+#include <vector>
 
 #include "harness/io/mapped_file.h"
 #include "harness/io/text.h"
@@ -11,6 +13,30 @@ namespace kv::io {
 using nlohmann::json;
 
 namespace {
+
+constexpr std::array<std::string_view, 3> kPythonNumbers{"-Infinity", "Infinity", "NaN"};
+
+// Quotes what Python writes for numbers that JSON lacks. `quoted`: where, in the answer, each of them ends.
+std::string with_quoted_numbers(std::string_view text, std::vector<size_t>& quoted) {
+  if (text.find("NaN") == text.npos && text.find("Infinity") == text.npos) return std::string(text);
+  std::string out;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto* number = in_text ? kPythonNumbers.end()
+                                 : std::find_if(kPythonNumbers.begin(), kPythonNumbers.end(),
+                                                [&](auto n) { return text.substr(i).starts_with(n); });
+    if (number != kPythonNumbers.end()) {
+      out += '"' + std::string(*number) + '"';
+      i += number->size() - 1;
+      quoted.push_back(out.size());
+      continue;
+    }
+    if (text[i] == '"') in_text = !in_text;
+    out += text[i];
+    if (in_text && text[i] == '\\' && i + 1 < text.size()) out += text[++i];
+  }
+  return out;
+}
 
 // ": line 3, column 7", both from 1, as byte `at` of a text; a place that names a line already needs no other.
 std::string position(std::string_view text, size_t at, bool is_line) {
@@ -40,11 +66,15 @@ json parse_json(std::string_view text, const std::string& place, bool is_line) {
     }
     return true;
   };
+  std::vector<size_t> quoted;
+  const std::string plain = with_quoted_numbers(text, quoted);
   try {
-    return json::parse(text, check);
+    return json::parse(plain, check);
   } catch (const json::parse_error& error) {
-    throw std::invalid_argument(place + position(text, error.byte, is_line) +
-                                ": not JSON: " + reason_of(error));
+    const auto before =
+        std::count_if(quoted.begin(), quoted.end(), [&](size_t end) { return end <= error.byte; });
+    const size_t at = error.byte - 2 * static_cast<size_t>(before);
+    throw std::invalid_argument(place + position(text, at, is_line) + ": not JSON: " + reason_of(error));
   } catch (const json::exception& error) {  // a number beyond any double
     throw std::invalid_argument(place + ": " + reason_of(error));
   }
@@ -53,6 +83,16 @@ json parse_json(std::string_view text, const std::string& place, bool is_line) {
 json read_json(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return nullptr;
   return parse_json(read_text(path.string()), path.string());
+}
+
+json read_json_object(const std::string& path, const std::string& expected) {
+  if (!std::filesystem::exists(path))
+    throw std::invalid_argument("cannot read " + path + "; " + expected + " is needed");
+  json object = parse_json(read_text(path), path);
+  if (!object.is_object())
+    throw std::invalid_argument(path + ": holds " + object.type_name() + ", no JSON object; " + expected +
+                                " is needed");
+  return object;
 }
 
 std::string text_at(const json& object, const char* pointer) {

@@ -26,18 +26,16 @@ constexpr std::string_view kGptOss =
 
 constexpr std::array kFamilies{
     Family{.type = "llama", .defaults = "{}"},
-    Family{.type = "mistral", .defaults = "{}", .windows = true},
-    Family{.type = "qwen2", .defaults = "{}", .windows = true, .qkv_bias = true},
-    Family{.type = "qwen3", .defaults = "{}", .windows = true, .head_norms = true},
+    Family{.type = "mistral", .defaults = "{}"},
+    Family{.type = "qwen2", .defaults = "{}", .qkv_bias = true},
+    Family{.type = "qwen3", .defaults = "{}", .head_norms = true},
     Family{.type = "gemma2",
            .defaults = kGemma2,
-           .windows = true,
            .norm_offset = true,
            .out_norms = true,
            .scaled_embedding = true},
     Family{.type = "gemma3_text",
            .defaults = kGemma3,
-           .windows = true,
            .norm_offset = true,
            .out_norms = true,
            .head_norms = true,
@@ -47,34 +45,21 @@ constexpr std::array kFamilies{
            .feed_forward = FeedForward::kPlain,
            .norm = Norm::kLayer,
            .rotary = false},
-    Family{.type = "gpt_oss",
-           .defaults = kGptOss,
-           .feed_forward = FeedForward::kExperts,
-           .windows = true,
-           .sinks = true},
+    Family{.type = "gpt_oss", .defaults = kGptOss, .feed_forward = FeedForward::kExperts, .sinks = true},
 };
-
-// A key's name in GPT-2's files, and in all others.
-constexpr std::array<std::pair<const char*, const char*>, 6> kOlderNames{
-    {{"n_embd", "hidden_size"},
-     {"n_inner", "intermediate_size"},
-     {"n_positions", "max_position_embeddings"},
-     {"n_layer", "num_hidden_layers"},
-     {"activation_function", "hidden_act"},
-     {"layer_norm_epsilon", "rms_norm_eps"}}};
 
 // Settings that change what a layer does, in a way that none of the families' released models has.
 constexpr std::array kMustBeFalse{"mlp_bias", "use_bidirectional_attention",
                                   "scale_attn_by_inverse_layer_idx", "add_cross_attention"};
 
-const Family* known_family(const Settings& config) {
+const Family* known_family(const config::ModelSettings& config) {
   const std::string type = config.text("model_type", "");
   const auto* found =
       std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return f.type == type; });
   return found == kFamilies.end() ? nullptr : found;
 }
 
-const Family& find_family(const Settings& config) {
+const Family& find_family(const config::ModelSettings& config) {
   if (const Family* family = known_family(config)) return *family;
   std::string known;
   for (size_t i = 0; i < kFamilies.size(); ++i) {
@@ -83,7 +68,7 @@ const Family& find_family(const Settings& config) {
   config.refuse("model_type '" + config.text("model_type", "") + "' is not implemented; known are " + known);
 }
 
-Activation read_activation(const Settings& config) {
+Activation read_activation(const config::ModelSettings& config) {
   const char* key = config.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   const std::string name = config.text(key, "silu");
   if (name == "silu") return Activation::kSilu;
@@ -91,7 +76,7 @@ Activation read_activation(const Settings& config) {
   config.refuse(key, "\"silu\", \"gelu_pytorch_tanh\" or \"gelu_new\"");
 }
 
-void read_yarn(const Settings& rope, int max_tokens, Rope& r) {
+void read_yarn(const config::ModelSettings& rope, int max_tokens, Rope& r) {
   r.high = rope.number("beta_fast", 32.0);
   r.low = rope.number("beta_slow", 1.0);
   if (!(r.low < r.high)) rope.refuse("beta_slow", "less than beta_fast");
@@ -107,7 +92,7 @@ void read_yarn(const Settings& rope, int max_tokens, Rope& r) {
   r.amplitude = rope.number("attention_factor", r.amplitude);
 }
 
-Rope read_scaling(const Settings& config, const Settings& rope, Rope r) {
+Rope read_scaling(const config::ModelSettings& config, const config::ModelSettings& rope, Rope r) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return r;
   if (type != "linear" && type != "llama3" && type != "yarn") {
@@ -127,21 +112,21 @@ Rope read_scaling(const Settings& config, const Settings& rope, Rope r) {
 
 // RoPE of the layers of a kind, "full" or "sliding". transformers 5 has all of it in rope_parameters, in Gemma 3 once a kind;
 // before, theta lay beside rope_scaling, and Gemma 3's sliding layers had rope_local_base_freq and no scaling.
-Rope read_rope(const Settings& config, const std::string& kind) {
+Rope read_rope(const config::ModelSettings& config, const std::string& kind) {
   const bool local = kind == "sliding" && config.has("rope_local_base_freq");
   const double theta =
       local ? config.number("rope_local_base_freq", 0) : config.number("rope_theta", 10000.0);
-  const Settings all = config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const config::ModelSettings all =
+      config.inner(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
   const bool a_kind = all.has("full_attention") || all.has("sliding_attention");
-  const Settings rope = a_kind ? all.inner(kind + "_attention") : all;
+  const config::ModelSettings rope = a_kind ? all.inner(kind + "_attention") : all;
   if (rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0)) != 1.0)
     config.refuse("'partial_rotary_factor' other than 1 is not implemented");
   const Rope r{.theta = rope.number("rope_theta", theta), .pairs = RopePairs::kHalfSplit};
   return local && !a_kind ? r : read_scaling(config, rope, r);
 }
 
-std::vector<ModelLayer> read_layers(const Settings& config, const Family& family, const config::Geometry& g) {
-  if (!family.windows) return std::vector<ModelLayer>(static_cast<size_t>(g.model_layers));
+std::vector<ModelLayer> read_layers(const config::ModelSettings& config, const config::Geometry& g) {
   for (size_t i = 0; i < g.kinds.size(); ++i) {
     if (g.kinds[i].kind == "full" || g.kinds[i].kind == "sliding") continue;
     config.refuse("layer " + std::to_string(i) + " is of the kind '" + g.kinds[i].kind +
@@ -150,7 +135,7 @@ std::vector<ModelLayer> read_layers(const Settings& config, const Family& family
   return g.kinds;
 }
 
-void check_settings(const Settings& config) {
+void check_settings(const config::ModelSettings& config) {
   for (const char* key : kMustBeFalse) {
     if (config.flag(key, false)) config.refuse(key, "false: the other is not implemented");
   }
@@ -160,7 +145,7 @@ void check_settings(const Settings& config) {
     config.refuse("its weights are quantised ('quantization_config'); expected f32, f16 or bf16");
 }
 
-void read_family_settings(const Settings& config, const Family& family, ModelConfig& c) {
+void read_family_settings(const config::ModelSettings& config, const Family& family, ModelConfig& c) {
   c.norm = family.norm;
   c.activation = read_activation(config);
   c.rotary = family.rotary;
@@ -177,29 +162,21 @@ void read_family_settings(const Settings& config, const Family& family, ModelCon
   c.expert_slope = static_cast<float>(config.number("swiglu_alpha", 0));
 }
 
-Settings text_model(const std::string& path) {
-  nlohmann::json object = read_json_object(path);
-  if (!object.contains("text_config") || !object["text_config"].is_object()) return {object, path};
-  nlohmann::json text = object["text_config"];
-  if (object.contains("quantization_config")) text["quantization_config"] = object["quantization_config"];
-  return {text, path};
-}
-
 }  // namespace
 
-bool is_of_known_family(const std::string& path) { return known_family(text_model(path)) != nullptr; }
+bool is_of_known_family(const std::string& path) {
+  return known_family(config::read_model_file(path).settings) != nullptr;
+}
 
 HuggingFaceConfig read_hugging_face_config(const std::string& path) {
-  Settings config = text_model(path);
+  config::ModelFile file = config::read_model_file(path);
+  config::ModelSettings& config = file.settings;
   const Family& family = find_family(config);
-  if (family.type == "gpt2") {
-    for (const auto& [older, name] : kOlderNames) config.rename(older, name);
-    if (config.has("hidden_size") && !config.has("intermediate_size"))
-      config.set(4 * int64_t{config.count("hidden_size")}, "intermediate_size");
-  }
+  if (family.type == "gpt2" && config.has("hidden_size") && !config.has("intermediate_size"))
+    config.set(4 * int64_t{config.count("hidden_size")}, "intermediate_size");
   config.set_defaults(nlohmann::json::parse(family.defaults));
   check_settings(config);
-  const config::Geometry g = config::read_geometry(path);
+  const config::Geometry g = config::geometry_of(file);
   ModelConfig c{.dim = config.count("hidden_size"),
                 .hidden_dim = config.count("intermediate_size"),
                 .layers = g.model_layers,
@@ -211,7 +188,7 @@ HuggingFaceConfig read_hugging_face_config(const std::string& path) {
                 .norm_epsilon = static_cast<float>(config.number("rms_norm_eps", 1e-6)),
                 .rope = read_rope(config, "full"),
                 .window_rope = read_rope(config, "sliding"),
-                .kinds = read_layers(config, family, g)};
+                .kinds = read_layers(config, g)};
   if (family.rotary && g.head_dim % 2 != 0)
     config.refuse("a head_dim of " + std::to_string(g.head_dim) +
                   " has no rotary pairs; expected an even number");

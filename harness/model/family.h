@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/config/model_settings.h"
 #include "harness/model/model.h"
-#include "harness/model/settings.h"
 
 namespace kv::model {
 
@@ -19,7 +19,6 @@ struct Family {
   FeedForward feed_forward = FeedForward::kGated;
   Norm norm = Norm::kRms;
   bool rotary = true;             // else learned positions
-  bool windows = false;           // a window in its files is meant; Llama's is not
   bool norm_offset = false;       // norms multiply by 1 + weight
   bool out_norms = false;         // norms of the outputs of attention and feed-forward
   bool head_norms = false;        // norms of every head's query and key
@@ -30,7 +29,7 @@ struct Family {
 
 struct HuggingFaceConfig {
   const Family* family;
-  Settings settings;
+  config::ModelSettings settings;
   ModelConfig model;
 };
 

@@ -161,7 +161,7 @@ class Loader {
   }
 
   const Family& family_;
-  const Settings& settings_;
+  const config::ModelSettings& settings_;
   const ModelConfig& c_;
   TensorSource& tensors_;
   std::string prefix_, layer_;

@@ -5,7 +5,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "harness/model/settings.h"
+#include "harness/io/json.h"
 
 namespace kv::model {
 namespace {
@@ -24,7 +24,7 @@ WeightMatrix::Type type_of(const io::SafetensorsFile::Tensor& t) {
 }
 
 std::set<std::string> indexed_names(const std::string& path) {
-  const nlohmann::json index = read_json_object(path);
+  const nlohmann::json index = io::read_json_object(path, "the index of a Hugging Face model folder");
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty())
     throw std::invalid_argument(path + ": 'weight_map' must name the file of each tensor");

@@ -115,6 +115,9 @@ io::TextTable text_table(const PlanTable& table, io::Units units) {
   text.facts = "Weights take " + table.weights_text +
                (table.geometry.parameters > 0 ? "." : ", 2 bytes a parameter for all that is known.") +
                (trace ? " " + facts_of_trace(table) : "");
+  for (const std::string& note : table.geometry.notes)
+    text.facts += (&note == &table.geometry.notes.front() ? " Of the model, " : "; ") + note;
+  if (!table.geometry.notes.empty()) text.facts += ".";
   text.corner = "variant";
   text.heads = {{"serves", "all"}, {"bytes", trace ? "at peak" : "held"}};
   if (!table.quality.name().empty()) text.heads.push_back({"perplexity", "change"});

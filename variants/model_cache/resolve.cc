@@ -130,7 +130,7 @@ ResolvedLayer resolve_layer(const LayerSpecs& specs, size_t index, const ModelLa
 bool is_linear(const ModelLayer& layer) { return layer.kind == kLinear; }
 
 bool keeps_rows(const ModelLayer& layer) {
-  return !is_linear(layer) && layer.kind != "mamba" && layer.kind != "conv";
+  return layer.kind == "full" || layer.kind == "sliding" || layer.kind == "chunked";
 }
 
 std::vector<std::string> kinds_of(std::span<const ModelLayer> layers) {

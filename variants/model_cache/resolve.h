@@ -16,7 +16,7 @@ struct ResolvedLayer {
 
 inline constexpr std::string_view kLinear = "linear";  // the kind whose layers keep a state of constant size
 bool is_linear(const ModelLayer& layer);
-// Not those of kind "linear", "mamba" or "conv": what they keep does not grow.
+// Those of kind "full", "sliding" and "chunked"; what others keep does not grow.
 bool keeps_rows(const ModelLayer& layer);
 
 // The spec of every layer of the model, with its own window where a spec has window=model. A layer with a window

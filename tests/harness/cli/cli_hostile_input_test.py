@@ -10,7 +10,7 @@ from program import CONFIG, assert_refused, kvlab, run, succeeded, table
 
 DEEP = 100_000
 HUGE = "x" * 4_000_000
-MODEL = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+MODEL = {"model_type": "gemma2", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
 CLAIM = """
 document = "d"
 {head}
@@ -60,7 +60,7 @@ def test_a_setting_is_refused_briefly(config, tmp_path, setting, parts):
 @pytest.mark.parametrize("text, parts", [
     ('{"text_config": {"num_hidden_layers": ' + "[" * DEEP + "]" * DEEP + "}}", ["nested more than 64 deep"]),
     ('{"a":' * DEEP + "1" + "}" * DEEP, ["nested more than 64 deep"]),
-    (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' must be a positive integer, not"]),
+    (json.dumps({**MODEL, "num_hidden_layers": HUGE}), ["'num_hidden_layers' is ", "expected a positive integer"]),
     (json.dumps({**MODEL, "layer_types": [HUGE, "x"]}), ["'layer_types' has", "kvlab knows full_attention"]),
     ('{"num_hidden_layers": 1e400}', ["number overflow parsing '1e400'"]),
 ], ids=range(5))

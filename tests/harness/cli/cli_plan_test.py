@@ -25,7 +25,7 @@ def rows_of(*args):
 def model(tmp_path):
     """2 layers of 2 KV heads of 64: 1,024 bytes a token in f16."""
     path = tmp_path / "tiny.json"
-    path.write_text(json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+    path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
                                 "max_position_embeddings": 2048}))
     return path
 

@@ -22,8 +22,8 @@ def csv_table(*args):
 def config_json(tmp_path):
     def write(**facts):
         path = tmp_path / "tiny.json"
-        path.write_text(json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-                                    "head_dim": 32, **facts}))
+        path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
+                                    "num_key_value_heads": 2, "head_dim": 32, **facts}))
         return path
 
     return write
@@ -59,21 +59,22 @@ def test_tables_know_windows_latents_and_hybrids(config_json):
 
     row = 2 * 2 * 32 * 2  # bytes a layer and token
     assert held() == [2 * row * 50, 2 * row * 5000]
-    assert held(sliding_window=100) == [2 * row * 50, 2 * row * 100]
-    assert held(sliding_window=100, sliding_window_pattern=2) == [2 * row * 50, row * 5100]
-    assert held(layer_types=["linear_attention", "full_attention"]) == [row * 50, row * 5000]
-    assert held(kv_lora_rank=96, qk_rope_head_dim=32) == [2 * 128 * 2 * 50, 2 * 128 * 2 * 5000]
-    kivi = csv_table("--model", config_json(sliding_window=100), "--variants", "contiguous/kivi", "--lengths", "100,101")
+    assert held(model_type="mistral", sliding_window=100) == [2 * row * 50, 2 * row * 100]
+    assert held(model_type="cohere2", sliding_window=100, sliding_window_pattern=2) == [2 * row * 50, row * 5100]
+    assert held(model_type="olmo_hybrid", layer_types=["linear_attention", "full_attention"]) == [row * 50, row * 5000]
+    assert held(model_type="deepseek_v2", kv_lora_rank=96, qk_rope_head_dim=32) == [2 * 128 * 2 * 50, 2 * 128 * 2 * 5000]
+    kivi = csv_table("--model", config_json(model_type="mistral", sliding_window=100), "--variants", "contiguous/kivi",
+                     "--lengths", "100,101")
     assert [cell["status"] for cell in kivi] == ["measured", "unsupported"] and "window" in kivi[1]["reason"]
-    latent = csv_table("--model", config_json(kv_lora_rank=96, qk_rope_head_dim=32), "--lengths", "100")
+    latent = csv_table("--model", config_json(model_type="deepseek_v2", kv_lora_rank=96, qk_rope_head_dim=32), "--lengths", "100")
     assert {cell["status"] for cell in latent} == {"measured"}
-    linear = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-              "linear_key_head_dim": 16, "linear_value_head_dim": 32}
+    linear = {"model_type": "olmo_hybrid", "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2,
+              "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 32}
     assert held(**linear) == [4 * 16 * 32 * 4 + row * 50, 4 * 16 * 32 * 4 + row * 5000]
 
 
 def test_tables_know_specs_of_layers(config_json):
-    model = config_json(sliding_window=100, sliding_window_pattern=2)
+    model = config_json(model_type="cohere2", sliding_window=100, sliding_window_pattern=2)
     args = ["--model", model, "--lengths", "5000", "--variants"]
     cells = csv_table(*args, "contiguous/q8_0 + sliding:contiguous/ring(window=model);contiguous + 1,0:contiguous/f16")
     row = 2 * 2 * 32  # values of a layer and token; the second of two layers is full
@@ -110,7 +111,7 @@ def braces_balance(text):
 @pytest.mark.parametrize("mode", [[], ["--budget", "1MiB", "--weights", "0B"]])
 def test_every_format_has_the_same_cells(config_json, tmp_path, mode):
     specs = "contiguous/f16; contiguous/split(k=q8_0,v=q4_0); contiguous/kivi(bits=2)"
-    args = ["--model", config_json(sliding_window=100), "--variants", specs, "--lengths", "64,256", *mode]
+    args = ["--model", config_json(model_type="mistral", sliding_window=100), "--variants", specs, "--lengths", "64,256", *mode]
     shown = {}
     for format, ending in (("terminal", "txt"), ("markdown", "md"), ("latex", "tex")):
         out = tmp_path / f"table.{ending}"
@@ -154,7 +155,7 @@ def test_units_are_named_and_never_mixed(config_json):
 
 
 def test_a_budget_says_the_longest_context_and_the_largest_batch(config_json):
-    model = config_json(num_parameters=1000, torch_dtype="float16", sliding_window=256)
+    model = config_json(model_type="mistral", num_parameters=1000, torch_dtype="float16", sliding_window=256)
     args = ["--model", model, "--variants", "contiguous/f16; contiguous/kivi", "--lengths", "100,10000", "--batch", 2]
     rows = {(row["variant"], row["asked"], row["seq_len"] if "batch" in row["asked"] else ""): row
             for row in csv_table(*args, "--budget", f"{2000 + 10 * 256 * 512}B")}
@@ -193,7 +194,7 @@ def test_a_budget_of_disk_bounds_what_tiers_put_there(config_json):
 
 def test_weights_are_computed_from_a_whole_config(config_json):
     # Llama's layers: attention with 4 and 2 heads of 32, a gated MLP and two norms; embeddings and the head apart.
-    facts = dict(model_type="llama", hidden_size=64, vocab_size=100, intermediate_size=96, torch_dtype="bfloat16")
+    facts = dict(hidden_size=64, vocab_size=100, intermediate_size=96, torch_dtype="bfloat16")
     parameters = 2 * 100 * 64 + 2 * (64 * 32 * (2 * 4 + 2 * 2) + 3 * 64 * 96 + 2 * 64) + 64
     args = ["--variants", "contiguous/f16", "--lengths", "100", "--budget", "1MB"]
     sources = lambda model, *more: {(row["weights_bytes"], row["weights_from"]) for row in csv_table("--model", model, *args, *more)}
@@ -290,13 +291,23 @@ def test_tables_overwrite_nothing(tmp_path):
     ({"num_hidden_layers": None}, ["num_hidden_layers", "missing"]),
     ({"num_attention_heads": "4"}, ["num_attention_heads", '"4"']),
     ({"num_key_value_heads": 3}, ["num_key_value_heads (3)"]),
-    ({"layer_types": ["full_attention"]}, ["layer_types"]),
-    ({"sliding_window": -1}, ["sliding_window", "-1"]),
-    ({"kv_lora_rank": 4}, ["qk_rope_head_dim", "missing"]),
-    ({"index_head_dim": 128}, ["index_head_dim", "does not know"]),
+    ({"model_type": "gemma2", "layer_types": ["full_attention"]}, ["layer_types"]),
+    ({"model_type": "mistral", "sliding_window": -1}, ["sliding_window", "-1"]),
+    ({"model_type": "deepseek_v2", "kv_lora_rank": 4}, ["qk_rope_head_dim", "missing"]),
+    ({"index_head_dim": 128}, ["index_head_dim", "--trust-config"]),
+    ({"model_type": "glm_moe_dsa"}, ["index key"]),
+    ({"model_type": None}, ["'model_type' is missing", "--trust-config"]),
 ])
 def test_a_config_json_is_refused(config_json, facts, parts):
     assert_refused(tables("--model", config_json(**facts)), "tiny.json", *parts)
+
+
+@pytest.mark.parametrize("command", [("tables", "--lengths", "100"), ("plan", "--memory", "1GB", "--context", "100", "--users", "1")])
+def test_a_config_json_can_be_trusted(config_json, command):
+    model = config_json(model_type="new_thing", index_head_dim=128, num_parameters=1000, torch_dtype="float16")
+    assert_refused(kvlab(*command, "--model", model), "new_thing", "--trust-config")
+    text = kvlab(*command, "--model", model, "--trust-config").stdout
+    assert "'index_head_dim' is not read" in " ".join(text.split())
 
 
 def test_a_run_takes_specs_of_layers(config, tmp_path):

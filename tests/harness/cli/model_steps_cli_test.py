@@ -219,7 +219,7 @@ def test_few_repetitions_have_no_interval(random_config, tmp_path):
 
 def test_geometries_that_cannot_be_run_say_why(random_config, tmp_path):
     for preset, said in (
-        ("mixtral-8x7b", "'intermediate_size' is missing; random weights need a whole config.json"),
+        ("mixtral-8x7b", "'intermediate_size' is missing; expected a positive integer"),
         ("deepseek-v3", "MLA"),
         ("llama-3.2-9b", "there is no model 'llama-3.2-9b'"),
     ):

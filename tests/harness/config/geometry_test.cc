@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 
+#include "harness/config/model_types.h"
+#include "harness/io/json.h"
+#include "harness/io/mapped_file.h"
 #include "tests/message_of.h"
 #include "tests/temp.h"
 
@@ -15,13 +20,13 @@ namespace {
 
 class GeometryFile : public testing::Test {
  protected:
-  config::Geometry read(const std::string& json) const {
+  config::Geometry read(const std::string& json, bool trusted = false) const {
     std::ofstream(path_) << json;
-    return config::read_geometry(path_);
+    return config::read_geometry(path_, trusted);
   }
 
-  void expect_refused(const std::string& json, const std::string& part) const {
-    const std::string said = test::refusal([&] { read(json); });
+  void expect_refused(const std::string& json, const std::string& part, bool trusted = false) const {
+    const std::string said = test::refusal([&] { read(json, trusted); });
     EXPECT_TRUE(said.starts_with(path_ + ": ") && test::contains(said, part)) << json << ": " << said;
   }
 
@@ -29,68 +34,143 @@ class GeometryFile : public testing::Test {
   const std::string path_ = (folder_ / "config.json").string();
 };
 
+// "8 layers * 2 + 1": products of the numbers that begin the factors, added.
+int64_t value_of(const std::string& formula) {
+  int64_t sum = 0;
+  std::stringstream terms(formula);
+  for (std::string term; std::getline(terms, term, '+');) {
+    int64_t product = 1;
+    std::stringstream factors(term);
+    for (std::string factor; std::getline(factors, factor, '*');) product *= std::stoll(factor);
+    sum += product;
+  }
+  return sum;
+}
+
+// model_configs.json: published config.json files without the keys that no size depends on, but for those that sound as if
+// one did; and the bytes of their caches in f16 at 131,072 tokens, by a formula written by hand.
+TEST_F(GeometryFile, EveryTypesBytesAreThoseOfItsFormula) {
+  const nlohmann::json models = io::parse_json(
+      io::read_text(KVLAB_SOURCE_DIR "/tests/harness/config/model_configs.json"), "model_configs.json");
+  std::set<std::string> types;
+  for (const auto& [model, facts] : models.items()) {
+    config::Geometry g;
+    EXPECT_EQ(message_of([&] { g = read(facts["config"].dump()); }), "") << model;
+    const std::vector<int64_t> lengths{131072};
+    EXPECT_EQ(
+        predicted_bytes(LayerSpecs(parse_spec("contiguous/f16")), config::shape_of(g, 131072, 1), lengths),
+        facts["bytes"])
+        << model << ": " << config::summary(g);
+    EXPECT_EQ(facts["bytes"], value_of(facts["formula"])) << model;
+    types.insert(config::read_model_file(path_).settings.text("model_type", ""));
+  }
+  EXPECT_GE(types.size(), 60u);
+}
+
+const std::string kLlama =
+    R"({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, "hidden_size": 512)";
+
 TEST_F(GeometryFile, HeadDimIsDividedOutWhereItIsNotStated) {
-  const config::Geometry g =
-      read(R"({"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 512})");
+  const std::string start = R"({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 8)";
+  const config::Geometry g = read(start + R"(, "hidden_size": 512})");
   EXPECT_EQ(g.layers, 2);
   EXPECT_EQ(g.q_heads, 8);
   EXPECT_EQ(g.kv_heads, 8);  // no num_key_value_heads: every head has its own
   EXPECT_EQ(g.head_dim, 64);
+  EXPECT_EQ(read(start + R"(, "num_key_value_heads": 2, "hidden_size": 500, "head_dim": 128})").head_dim,
+            128);
+  EXPECT_EQ(read(start + R"(, "hidden_size": 512, "head_dim": null})").head_dim, 64);
 }
 
-TEST_F(GeometryFile, AStatedHeadDimIsWhatCounts) {
-  const config::Geometry g = read(
-      R"({"num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 500,
-          "head_dim": 128})");
-  EXPECT_EQ(g.kv_heads, 2);
-  EXPECT_EQ(g.head_dim, 128);
-  EXPECT_EQ(read(R"({"num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 512, "head_dim": null,
-                     "num_key_value_heads": null})")
-                .head_dim,
-            64);
+TEST_F(GeometryFile, UnknownTypesAndKeysAreNamed) {
+  const std::string rest = kLlama.substr(kLlama.find(',')),
+                    trust = "; --trust-config, or trust_config = true in [model],";
+  expect_refused("{" + rest.substr(1) + "}",
+                 "'model_type' is missing, which says what the layers keep" + trust);
+  expect_refused(R"({"model_type": "lama")" + rest + "}",
+                 "kvlab does not know what the layers of model_type 'lama' keep" + trust +
+                     " counts K and V of every "
+                     "token in every layer; did you mean 'llama', 'diffllama' or 'llama4_text'?");
+  EXPECT_EQ(read(R"({"model_type": "new_thing")" + rest + "}", true).layers, 2);
+  for (const char* key :
+       {"n_head_kv", "mb_per_layer", "total_ut_steps", "attention_chunk_size", "kv_reuse_group",
+        "layer_types", "Mamba_state", "cla_share_factor", "global_attn_idx", "index_topk",
+        "multi_query_group_num", "conv_L_cache", "mixers"}) {
+    const std::string file = kLlama + R"(, "num_key_value_heads": 2, ")" + key + "\": ";
+    expect_refused(file + "[3]}",
+                   std::string("'") + key + "' may change what the layers of a llama model keep");
+    for (const char* off : {"null", "false", "0", "[]", "{}", "\"\""})
+      EXPECT_EQ(read(file + off + "}").kv_heads, 2);
+    const config::Geometry trusted = read(file + "[3]}", true);
+    EXPECT_TRUE(test::contains(config::summary(trusted), std::string("'") + key + "' is not read"));
+    // Who knows what the key says of the KV heads?
+    expect_refused(kLlama + ", \"" + key + "\": [3]}",
+                   "'num_key_value_heads' is missing, and '" + std::string(key), true);
+  }
+  EXPECT_EQ(read(kLlama + R"(, "vision_tower": 3, "output_style": 4})").layers, 2);
 }
 
-TEST_F(GeometryFile, MultimodalModelsNestTheTextModel) {
-  const config::Geometry g = read(R"({"num_attention_heads": 99, "text_config":
-      {"num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 32}})");
-  EXPECT_EQ(g.layers, 3);
-  EXPECT_EQ(g.q_heads, 4);
-  EXPECT_EQ(g.head_dim, 8);
+TEST_F(GeometryFile, AKeyCountsForTypesThatReadIt) {
+  EXPECT_EQ(read(kLlama + R"(, "sliding_window": 8, "use_sliding_window": true})").windowed_layers, 0);
+  EXPECT_EQ(read(kLlama + R"(, "kv_lora_rank": null})").latent_dim, 0);
+  const std::string rest = kLlama.substr(kLlama.find(','));
+  EXPECT_EQ(
+      read(R"({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 8)" + rest + "}").window,
+      8);
+  expect_refused(R"({"model_type": "phi", "sliding_window": 8)" + rest + "}", "'sliding_window' may change");
 }
 
-TEST_F(GeometryFile, OlderFamiliesHaveOtherNames) {
-  const config::Geometry gpt2 = read(R"({"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024})");
-  EXPECT_EQ(gpt2.layers, 12);
-  EXPECT_EQ(gpt2.kv_heads, 12);
-  EXPECT_EQ(gpt2.head_dim, 64);
-  EXPECT_EQ(gpt2.max_positions, 1024);
-  const std::string falcon = R"("num_hidden_layers": 2, "num_attention_heads": 8, "num_kv_heads": 8,
-      "hidden_size": 512, "multi_query": true)";
-  EXPECT_EQ(read("{" + falcon + "}").kv_heads, 1);
-  EXPECT_EQ(read("{" + falcon + R"(, "new_decoder_architecture": true})").kv_heads, 8);
+TEST_F(GeometryFile, SizesThatCannotBeCountedSayWhy) {
+  const std::string rest = kLlama.substr(kLlama.find(',')) + "}";
+  for (const auto& [type, reason] :
+       std::map<std::string, std::string>{{"glm_moe_dsa", "an index key in every layer"},
+                                          {"deepseek_v32", "an index key in every layer"},
+                                          {"minimax_m3", "(sparse_attention_config)"},
+                                          {"gemma4_text", "global_head_dim"},
+                                          {"t5", "cross-attention"}})
+    for (const bool trusted : {false, true})
+      expect_refused("{\"model_type\": \"" + type + "\"" + rest, "model_type '" + type + "': ", trusted);
+  expect_refused(kLlama + R"(, "is_encoder_decoder": true})", "'is_encoder_decoder' is true", true);
+  EXPECT_EQ(read(kLlama + R"(, "is_encoder_decoder": false})").layers, 2);
+  expect_refused(
+      R"({"model_type": "mamba", "num_hidden_layers": 64, "state_size": 16, "time_step_limit": [0.0, Infinity]})",
+      "no layer keeps K and V: what they keep does not grow with the tokens");
+}
+
+TEST_F(GeometryFile, LayersForDraftsAreNotCounted) {
+  EXPECT_EQ(config::summary(read(kLlama + R"(, "num_nextn_predict_layers": 1})")),
+            "2 layers, 4 KV heads of 64 for 4 query heads; layers for drafts (num_nextn_predict_layers: 1) "
+            "have caches of "
+            "their own, which are not counted.");
+  EXPECT_EQ(config::summary(read(kLlama + R"(, "num_nextn_predict_layers": 0})")),
+            "2 layers, 4 KV heads of 64 for 4 query heads.");
 }
 
 TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
-  const std::string heads = R"("num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
-  const auto windowed = [&](const std::string& rest) {
-    return read("{" + heads + rest + "}").windowed_layers;
+  const auto windowed = [&](const std::string& type, int layers, const std::string& rest) {
+    return read(R"({"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64, "model_type": ")" +
+                type + R"(", "num_hidden_layers": )" + std::to_string(layers) + rest + "}")
+        .windowed_layers;
   };
-  EXPECT_EQ(windowed(R"(6, "sliding_window": 128)"), 6);
-  EXPECT_EQ(windowed(R"(6, "sliding_window": null)"), 0);
-  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": false)"), 0);
-  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 4)"), 2);
-  EXPECT_EQ(windowed(R"(6, "sliding_window": 128, "use_sliding_window": true, "max_window_layers": 0)"), 6);
+  EXPECT_EQ(windowed("mistral", 6, R"(, "sliding_window": 128)"), 6);
+  EXPECT_EQ(windowed("mistral", 6, ""), 6);  // its class's 4096
+  EXPECT_EQ(windowed("mistral", 6, R"(, "sliding_window": null)"), 0);
   // Every third layer is global, and those that are left over are local.
-  EXPECT_EQ(windowed(R"(8, "sliding_window": 128, "sliding_window_pattern": 3)"), 6);
-  EXPECT_EQ(windowed(R"(3, "sliding_window": 128,
-      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])"),
+  EXPECT_EQ(windowed("cohere2", 8, R"(, "sliding_window_pattern": 3)"), 6);
+  EXPECT_EQ(windowed("olmo3", 3,
+                     R"(, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])"),
             2);
-  // The files of these families leave it to their class.
-  EXPECT_EQ(windowed(R"(26, "model_type": "gemma2")"), 13);
-  EXPECT_EQ(windowed(R"(62, "model_type": "gemma3_text", "sliding_window": 1024)"), 52);
-  EXPECT_EQ(windowed(R"(24, "model_type": "gpt_oss", "sliding_window": 128)"), 12);
-  EXPECT_EQ(windowed(R"(24, "model_type": "qwen2", "sliding_window": 32768)"), 0);
-  EXPECT_EQ(windowed(R"(30, "model_type": "qwen2", "sliding_window": 32768, "use_sliding_window": true)"), 2);
+  EXPECT_EQ(windowed("exaone4", 5, R"(, "sliding_window_pattern": "LG")"), 2);  // the last layer is global
+  EXPECT_EQ(windowed("gemma2", 26, ""), 13);
+  EXPECT_EQ(windowed("gemma3_text", 62, R"(, "sliding_window": 1024)"), 52);
+  EXPECT_EQ(windowed("qwen2", 24, R"(, "sliding_window": 32768)"), 0);
+  EXPECT_EQ(windowed("qwen2", 30, R"(, "use_sliding_window": true)"), 2);
+  EXPECT_EQ(windowed("qwen2", 6, R"(, "use_sliding_window": true, "max_window_layers": 0)"), 6);
+  EXPECT_EQ(windowed("qwen3_moe", 6, R"(, "use_sliding_window": true)"), 6);
+  EXPECT_EQ(windowed("smollm3", 8, R"(, "use_sliding_window": true, "sliding_window": 128)"), 2);
+  EXPECT_EQ(windowed("llama4_text", 8, ""), 6);
+  EXPECT_EQ(windowed("llama4_text", 8, R"(, "no_rope_layers": [0, 0, 0, 0, 0, 0, 0, 1])"), 1);
+  EXPECT_EQ(windowed("llama4_text", 8, R"(, "attention_chunk_size": null)"), 0);
   const config::Geometry gemma = read(R"({"text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
       "num_hidden_layers": 34, "sliding_window": 1024}, "torch_dtype": "bfloat16"})");
   EXPECT_EQ(gemma.head_dim, 256);  // not hidden_size / heads
@@ -100,25 +180,10 @@ TEST_F(GeometryFile, ALayerWithAWindowIsToldFromOneWithout) {
   EXPECT_EQ(gemma.dtype, "bfloat16");
 }
 
-TEST_F(GeometryFile, OnlyAttentionLayersOfAHybridCount) {
-  const std::string heads = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
-  const std::vector<ModelLayer> kinds = read(heads + R"(3, "sliding_window": 7,
-      "layer_types": ["sliding_attention", "full_attention", "linear_attention"]})")
-                                            .kinds;
-  ASSERT_EQ(kinds.size(), 3u);
-  EXPECT_EQ(kinds[0].kind + kinds[1].kind + kinds[2].kind, "slidingfulllinear");
-  EXPECT_EQ(kinds[0].window, 7);
-  EXPECT_EQ(kinds[1].window, 0);
-  const config::Geometry interval = read(heads + R"(10, "full_attention_interval": 4})");
-  EXPECT_EQ(interval.layers, 2);
-  EXPECT_EQ(interval.model_layers, 10);
-  EXPECT_EQ(read(heads + R"(32, "attn_layer_period": 8, "attn_layer_offset": 4})").layers, 4);
-  EXPECT_EQ(read(heads + R"(9, "attn_layer_period": 8, "attn_layer_offset": 0})").layers, 2);
-  EXPECT_EQ(read(heads + R"(3, "layer_types": ["linear_attention", "mamba", "full_attention"]})").layers, 1);
-}
-
 TEST_F(GeometryFile, LayersSayWhatTheyAre) {
-  const std::string start = R"({"num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": )";
+  const std::string start =
+      R"({"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "model_type": "gemma3n_text",
+          "num_hidden_layers": )";
   const std::string types =
       R"(6, "sliding_window": 32, "layer_types": ["sliding_attention", "sliding_attention",
       "full_attention", "sliding_attention", "full_attention", "sliding_attention"])";
@@ -134,27 +199,36 @@ TEST_F(GeometryFile, LayersSayWhatTheyAre) {
   EXPECT_EQ(shares, (std::vector<int>{-1, -1, -1, -1, 2, 3}));
   EXPECT_EQ(g.layers, 4);
   EXPECT_EQ(g.windowed_layers, 3);
-  EXPECT_THROW(read(start + types + R"(, "num_kv_shared_layers": 6})"), std::invalid_argument);
-  EXPECT_THROW(read(start + types + R"(, "num_kv_shared_layers": 4})"), std::invalid_argument);
-  const config::Geometry hybrid = read(start + R"(2, "layer_types": ["linear_attention", "full_attention"],
+  expect_refused(start + types + R"(, "num_kv_shared_layers": 6})",
+                 "'num_kv_shared_layers' is 6, expected less than");
+  expect_refused(start + types + R"(, "num_kv_shared_layers": 4})",
+                 "layer 2 shares its K and V, and no earlier layer");
+  const config::Geometry hybrid =
+      read(R"({"model_type": "qwen3_next", "num_attention_heads": 8, "num_hidden_layers": 10,
       "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 32})");
-  EXPECT_EQ(hybrid.kinds[0].kind, "linear");
+  EXPECT_EQ(hybrid.kinds[0].kind + hybrid.kinds[3].kind, "linearfull");
+  EXPECT_EQ(hybrid.layers, 2);
+  EXPECT_EQ(hybrid.model_layers, 10);
   EXPECT_EQ(linear_state_bytes(hybrid.linear), 4 * 16 * 32 * 4);
 }
 
-TEST_F(GeometryFile, ALatentIsOneRow) {
-  const config::Geometry g =
-      read(R"({"num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
-      "kv_lora_rank": 512, "qk_rope_head_dim": 64})");
-  EXPECT_EQ(g.latent_dim, 576);
-  EXPECT_EQ(g.value_dim, 512);
-  EXPECT_EQ(g.head_dim, 576);
-  EXPECT_EQ(g.kv_heads, 1);
+TEST_F(GeometryFile, ASummarySaysWhatOtherLayersKeep) {
+  const std::string rest = R"("num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64)";
+  EXPECT_EQ(
+      config::summary(read(R"({"model_type": "phi4flash", "num_hidden_layers": 8, "mb_per_layer": 2,
+                                     "sliding_window": 512, )" +
+                           rest + "}")),
+      "8 layers, of which 3 keep K and V (1 read the cache of an earlier layer; what the others keep does "
+      "not "
+      "grow and is not counted), 2 of them with a window of 512 tokens, 2 KV heads of 64 for 4 query heads.");
+  EXPECT_EQ(read(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba", "moe", "attention"], )" +
+                 rest + "}")
+                .layers,
+            1);
 }
 
 TEST_F(GeometryFile, WeightsAreParametersOfTheirDtype) {
-  const std::string start =
-      R"({"num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": 64, "num_parameters": 1000)";
+  const std::string start = kLlama + R"(, "num_parameters": 1000)";
   EXPECT_EQ(read(start + R"(, "torch_dtype": "bfloat16"})").weights_bytes, 2000);
   EXPECT_EQ(read(start + R"(, "dtype": "float32"})").weights_bytes, 4000);
   EXPECT_EQ(read(start + "}").weights_bytes, 0);
@@ -162,34 +236,49 @@ TEST_F(GeometryFile, WeightsAreParametersOfTheirDtype) {
             0);
 }
 
-TEST_F(GeometryFile, WhatItCannotSayIsRefused) {
-  const std::string start = R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, )";
-  for (const char* key : {"block_configs", "index_head_dim", "attention_chunk_size"})
-    expect_refused(start + "\"" + key + "\": 1}", std::string("'") + key + "' changes what the layers keep");
-  EXPECT_EQ(read(start + R"("num_kv_shared_layers": 0, "is_encoder_decoder": false})").layers, 2);
-  expect_refused(start + R"("layer_types": ["full_attention"]})",
-                 "'layer_types' must be a list of num_hidden_layers (2)");
-  expect_refused(start + R"("layer_types": ["full_attention", "mystery"]})", "has \"mystery\"");
-  expect_refused(start + R"("layer_types": ["mamba", "mamba"]})", "no layer keeps K and V");
-  expect_refused(start + R"("layer_types": ["sliding_attention", "mamba"]})", "'sliding_window' is missing");
-  expect_refused(start + R"("kv_lora_rank": 512})", "'qk_rope_head_dim' is missing");
-  expect_refused(start + R"("num_key_value_heads": [1, 2]})", "must be a positive integer, not [1,2]");
+TEST_F(GeometryFile, EveryMistakeIsNamed) {
+  for (const char* text : {"", "{", "\xff"}) expect_refused(text, ": line 1, column ");
+  expect_refused("{\n \"model_type\": \"llama\",\n \"num_hidden_layers\": 2,,\n}",
+                 ": line 3, column 25: not JSON: ");
+  for (const char* text : {"[]", "3"})
+    expect_refused(text, "no JSON object; a Hugging Face config.json is needed");
+  const std::string start = R"({"model_type": "llama", "num_hidden_layers": )";
+  expect_refused(R"({"model_type": "llama"})", "'num_hidden_layers' is missing; expected a positive integer");
+  for (const char* bad : {"\"2\"", "0", "-1", "18446744073709551615", "20000"})
+    expect_refused(start + bad + "}",
+                   std::string("'num_hidden_layers' is ") + bad + ", expected a positive integer");
+  expect_refused(start + R"(1, "num_attention_heads": 4})", "'hidden_size' is missing");
+  expect_refused(start + R"(1, "num_attention_heads": 4, "hidden_size": 2})",
+                 "hidden_size (2) must be a multiple of num_attention_heads (4)");
+  expect_refused(start + R"(1, "num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": 8})",
+                 "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
+  expect_refused(start + R"(1, "num_attention_heads": 4, "num_key_value_heads": [1, 2], "head_dim": 8})",
+                 "'num_key_value_heads' is [1,2], expected a positive integer");
 }
 
-TEST_F(GeometryFile, EveryMistakeIsNamed) {
-  for (const char* text : {"", "{", "\xff"}) expect_refused(text, "line 1, column ");
-  for (const char* text : {"[]", "3"}) expect_refused(text, "not a JSON object");
-  expect_refused("{}", "'num_hidden_layers' is missing");
-  expect_refused(R"({"num_hidden_layers": "2"})", "must be a positive integer, not \"2\"");
-  expect_refused(R"({"num_hidden_layers": 0})", "must be a positive integer, not 0");
-  expect_refused(R"({"num_hidden_layers": -1})", "must be a positive integer, not -1");
-  expect_refused(R"({"num_hidden_layers": 18446744073709551615})", "must be a positive integer");
-  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4})", "'hidden_size' is missing");
-  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 2})",
-                 "hidden_size (2) must be a multiple of num_attention_heads (4)");
-  expect_refused(R"({"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 3,
-                       "head_dim": 8})",
-                 "num_attention_heads (4) must be a multiple of num_key_value_heads (3)");
+TEST_F(GeometryFile, RulesRefuseListsThatDoNotFit) {
+  const auto refused = [&](const std::string& type, const std::string& rest, const std::string& part) {
+    expect_refused(R"({"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 64, "model_type": ")" +
+                       type + "\", " + rest + "}",
+                   part);
+  };
+  refused("gemma2", R"("layer_types": ["full_attention"])",
+          "'layer_types' must be a list of num_hidden_layers (2)");
+  refused("gemma2", R"("layer_types": ["full_attention", "mystery"])", "'layer_types' has \"mystery\"");
+  refused("cwm", R"("sliding_window": null, "layer_types": ["sliding_attention", "full_attention"])",
+          "'sliding_window' is null");
+  refused("gemma2", R"("sliding_window": 0)", "'sliding_window' is 0");
+  refused("exaone4", R"("sliding_window_pattern": "LLX")", "the letters L and G");
+  refused("deepseek_v2", R"("kv_lora_rank": 512)", "'qk_rope_head_dim' is missing");
+  refused("bamba", R"("attn_layer_indices": 3)", "'attn_layer_indices' is 3, expected a list");
+  refused("nemotron_h", R"("hybrid_override_pattern": "M*-")",
+          "num_hidden_layers (2) letters of M, *, - and E");
+  refused("minimax_m2", R"("attn_type_list": [1])", "'attn_type_list' is [1]");
+  refused("recurrent_gemma", R"("block_types": [])", "'block_types' is []");
+  refused("hymba", R"("global_attn_idx": [0, 1], "hidden_size": 256, "kv_reuse_group": [[1, 0]])",
+          "'kv_reuse_group' is [[1,0]]");
+  refused("llama4_text", R"("no_rope_layers": [1])", "'no_rope_layers' is [1]");
+  refused("granitemoehybrid", R"("num_key_value_heads": 2)", "'layer_types' is missing");
 }
 
 TEST(Geometry, EveryPresetIsRead) {

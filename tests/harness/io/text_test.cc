@@ -61,6 +61,14 @@ TEST(Json, AMistakeHasALineAndAColumn) {
   EXPECT_LT(refusal('"' + std::string(10'000, 'x')).size(), 400u);
 }
 
+TEST(Json, NumbersThatOnlyPythonWritesAreTexts) {
+  EXPECT_EQ(
+      io::parse_json(R"({"limit": [0.0, Infinity, -Infinity], "NaN": "a \"NaN", "n":NaN})", "f"),
+      nlohmann::json::parse(R"({"limit": [0.0, "Infinity", "-Infinity"], "NaN": "a \"NaN", "n":"NaN"})"));
+  const std::string said = message_of([] { io::parse_json("{\"a\": NaN,\n\"b\": Infinity x}", "f"); });
+  EXPECT_TRUE(said.starts_with("f: line 2, column 15: not JSON: ")) << said;
+}
+
 TEST(Json, AnyTextCanBeWritten) {
   EXPECT_EQ(io::json_text({{"path", "caf\xe9"}}), "{\"path\":\"caf\ufffd\"}");
   EXPECT_LT(io::shown(std::string(1000, 'x')).size(), 100u);

@@ -2,6 +2,7 @@
 // what of a family's config.json is refused.
 #include <gtest/gtest.h>
 
+#include "harness/config/geometry.h"
 #include "harness/model/model.h"
 #include "tests/harness/model/family_cases.h"
 
@@ -110,6 +111,18 @@ TEST(Families, LayersAreAsTheConfigNamesThem) {
   EXPECT_EQ(c.rope_of(2).factor, 8);
 }
 
+// One reading serves tables and the forward pass: Llama's class has no windows, whatever a file says.
+TEST(Families, AKeyThatTheTypeIgnoresCountsNowhere) {
+  TinyHuggingFace tiny = test::family_model("llama_saved");
+  tiny.config["sliding_window"] = 8;
+  const TempFolder folder;
+  tiny.write(folder.path());
+  const config::Geometry g = config::read_geometry((folder / "config.json").string());
+  EXPECT_EQ(g.windowed_layers, 0);
+  for (const ModelLayer& layer : model::Model(folder.path().string()).config().kinds)
+    EXPECT_EQ(layer.window, 0);
+}
+
 std::string refusal_of(const std::string& name, const json& changes) {
   TinyHuggingFace tiny = test::family_model(name);
   tiny.config.merge_patch(changes);
@@ -128,8 +141,9 @@ TEST(Families, BadConfigsAreRefusedInOneLine) {
           "model_type 'mamba' is not implemented; known are llama, mistral, qwen2, qwen3, gemma2, "
           "gemma3_text, gpt2 "
           "and gpt_oss");
-  refused("mistral", {{"sliding_window", 0}}, "'sliding_window' must be a positive integer, not 0");
-  refused("qwen3_mixed_saved", {{"sliding_window", nullptr}}, "'sliding_window' is missing");
+  refused("llama_saved", {{"total_ut_steps", 4}},
+          "'total_ut_steps' may change what the layers of a llama model keep");
+  refused("mistral", {{"sliding_window", 0}}, "'sliding_window' is 0, expected a positive integer");
   refused("gemma2", {{"layer_types", {"full_attention", "odd_attention", "full_attention"}}},
           "'layer_types' has \"odd_attention\"");
   refused("gemma2", {{"layer_types", {"full_attention", "linear_attention", "full_attention"}}},

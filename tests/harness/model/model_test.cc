@@ -244,7 +244,7 @@ TEST(TinyModelFile, TheLargestHeaderDoesNotOverflowTheSize) {
 TEST(TinyModelFile, WhatIsNoFileIsRefused) {
   EXPECT_TRUE(contains(refusal([] { model::Model("/no/such/file"); }), "/no/such/file: No such file"));
   EXPECT_TRUE(contains(refusal([] { model::Model{KVLAB_SOURCE_DIR "/tests"}; }),
-                       "tests/config.json; a Hugging Face model folder has it"));
+                       "tests/config.json; a Hugging Face config.json is needed"));
 }
 
 }  // namespace

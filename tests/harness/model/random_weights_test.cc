@@ -179,7 +179,7 @@ TEST(RandomWeights, OfExpertsAreReadWhereATokenGoes) {
 
 TEST(RandomWeights, LayersHaveTheWindowsOfTheConfig) {
   json config = tiny();
-  config.update({{"model_type", "mistral"},
+  config.update({{"model_type", "qwen2"},
                  {"sliding_window", 16},
                  {"layer_types", {"sliding_attention", "full_attention", "full_attention"}}});
   const model::ModelWeights weights = make(config, WeightMatrix::Type::kBf16, 1, 1 << 30);
@@ -201,6 +201,7 @@ TEST(RandomWeights, AreRefusedInOneLine) {
   config.update({{"model_type", "mixtral"}, {"num_local_experts", 8}});
   EXPECT_TRUE(test::contains(refused(config), "this one has experts"));
   config = tiny_hybrid();
+  config["model_type"] = "qwen3_5_text";  // no default for it
   config.erase("linear_num_value_heads");
   EXPECT_TRUE(test::contains(refused(config), "6 layers keep no K and V, and their weights are unknown"));
   const std::string much = refused(tiny(), 1000);

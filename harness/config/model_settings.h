@@ -1,19 +1,18 @@
 // A model's config.json, whose keys are read with their checks.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace kv::model {
-
-// The object in a file. Throws std::invalid_argument where there is none.
-nlohmann::json read_json_object(const std::string& path);
+namespace kv::config {
 
 // Every function throws std::invalid_argument, naming the file, the key, what it is and what would be right.
-class Settings {
+class ModelSettings {
  public:
-  Settings(nlohmann::json object, std::string path) : object_(std::move(object)), path_(std::move(path)) {}
+  ModelSettings(nlohmann::json object, std::string path)
+      : object_(std::move(object)), path_(std::move(path)) {}
 
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
@@ -21,15 +20,22 @@ class Settings {
   // Sets keys that the file lacks; a null in it stays.
   void set_defaults(const nlohmann::json& defaults);
   void set(int64_t value, const std::string& key) { object_[key] = value; }
-  // Renames the file's key `other` to `key` from here on; messages keep the file's name.
+  // Renames the file's key `other` to `key`, unless that is there as well; messages keep the file's name.
   void rename(const std::string& other, const std::string& key);
 
   bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
+  // True if the key is missing, or its value says that the model has no such thing: null, false, 0 or empty.
+  bool is_off(const std::string& key) const;
   double number(const std::string& key, double fallback) const;  // positive
-  int count(const std::string& key) const;                       // a positive integer
+  static constexpr int64_t kMostCount = 1 << 24;
+  int count(const std::string& key) const;  // a positive integer
+  int64_t count(const std::string& key, int64_t most) const;
+  int count_or_zero(const std::string& key) const { return is_off(key) ? 0 : count(key); }
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key, const std::string& fallback) const;
-  Settings inner(const std::string& key) const;  // an object; empty where it is missing
+  const nlohmann::json& list(const std::string& key) const;
+  ModelSettings inner(const std::string& key) const;  // an object; empty where it is missing
+  const nlohmann::json& object() const { return object_; }
   const std::string& path() const { return path_; }
 
  private:
@@ -38,4 +44,4 @@ class Settings {
   std::map<std::string, std::string> names_;  // in the file
 };
 
-}  // namespace kv::model
+}  // namespace kv::config
