@@ -91,9 +91,15 @@ void HostStorage::view(std::span<std::span<const Span>> views, std::span<const R
   if (context_.rotated) context_.rotated->rotate_keys(views, heads);
 }
 
+// prefill=full: rows in f32 that the codec stores otherwise.
+bool HostStorage::reads_own_rows(const HeadQueries& p) const {
+  return !context_.codec.read_copy && !context_.rotated && !p.spans.empty() &&
+         p.spans.front().k.encoding == Encoding{} && context_.codec.k != Encoding{};
+}
+
 void HostStorage::attend(std::span<const HeadQueries> problems, const StreamedRows* streamed) {
   for (const HeadQueries& p : problems) {
-    (is_prefill(p) ? prefilled_ : decoded_steps_) = true;
+    (!is_prefill(p) ? decoded_steps_ : reads_own_rows(p) ? prefilled_own_ : prefilled_) = true;
     if (context_.codec.mean_rows > 0 && (p.sink_logits || p.score_cap != 0.0f))
       throw std::invalid_argument("k_mean=removed moves all scores of a query alike, which " +
                                   std::string(p.sink_logits ? "sink logits" : "soft-capping") +
@@ -193,8 +199,12 @@ void HostStorage::observe_weights(std::span<const HeadQueries> problems, std::sp
 }
 
 std::string HostStorage::kernel() const {
-  if (!prefilled_) return kernel_of(1);
-  return kernel_of(kPrefillTokens) + (decoded_steps_ ? " + " + kernel_of(1) : "");
+  std::string all;
+  const auto add = [&](const std::string& name) { all += (all.empty() ? "" : " + ") + name; };
+  if (prefilled_own_) add(attention_kernel_name({}, {}, kPrefillTokens) + " of unstored rows");
+  if (prefilled_) add(kernel_of(kPrefillTokens));
+  if (decoded_steps_ || all.empty()) add(kernel_of(1));
+  return all;
 }
 
 // For steps of so many tokens. Results contain these words.

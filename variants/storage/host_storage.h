@@ -26,13 +26,15 @@ class HostStorage : public Storage {
   void attend_in_order(std::span<const HeadQueries> problems, const StreamedRows& streamed);
   void decode(std::span<std::span<const Span>> views, Block& copy, std::vector<Span>& decoded);
   std::string kernel_of(int64_t tokens) const;
+  bool reads_own_rows(const HeadQueries& p) const;
 
   const StorageContext context_;
   std::vector<Span> decoded_,
       piece_decoded_;        // read=copy: what the views of a step and of a piece point into
   Block copy_, piece_copy_;  // read=copy: the decoded rows of both
   Block workspace_, weights_;
-  bool prefilled_ = false, decoded_steps_ = false;  // paths of attention that have run
+  bool prefilled_own_ = false, prefilled_ = false,
+       decoded_steps_ = false;  // paths of attention that have run
 };
 
 }  // namespace kv
