@@ -126,15 +126,17 @@ std::tuple<std::string, std::string, std::string, std::string> published_figure(
 void settle(std::vector<FigureResult>& figures) {
   std::map<decltype(published_figure(figures.front())), std::vector<FigureResult*>> checks;
   for (FigureResult& figure : figures) checks[published_figure(figure)].push_back(&figure);
-  const auto rank = [](const FigureResult* f) { return f->verdict->rank; };
+  const auto worse = [](const FigureResult* a, const FigureResult* b) {
+    return a->verdict->rank < b->verdict->rank;
+  };
   for (auto& [published, of_figure] : checks) {
-    const auto readings = std::ranges::stable_partition(
-        of_figure, [](const FigureResult* f) { return !f->statement->reading; });
-    if (readings.size() > 1) {
-      std::iter_swap(readings.begin(), std::ranges::max_element(readings, {}, rank));
-      of_figure.erase(readings.begin() + 1, of_figure.end());
+    const auto readings = std::stable_partition(of_figure.begin(), of_figure.end(),
+                                                [](const FigureResult* f) { return !f->statement->reading; });
+    if (of_figure.end() - readings > 1) {
+      std::iter_swap(readings, std::max_element(readings, of_figure.end(), worse));
+      of_figure.erase(readings + 1, of_figure.end());
     }
-    (*std::ranges::min_element(of_figure, {}, rank))->decides = true;
+    (*std::min_element(of_figure.begin(), of_figure.end(), worse))->decides = true;
   }
 }
 
