@@ -23,7 +23,8 @@ COLUMNS = """
     source claim figure check replica machine published computed measured verdict reason note text title document where
     quote setting
 """.split()
-LATER = ["how", "run"]  # columns that folders of earlier versions lack
+# Columns that folders of earlier versions lack, and what stands for them.
+LATER = {"how": "", "run": "", "kind": "", "reading": "no", "decides": "yes"}
 # A file of a repository at a commit, an address, a preprint.
 ADDRESSES = re.compile(
     r"(https://github\.com/[\w.-]+/[\w.-]+), file (?P<file>.+?) at commit (?P<commit>[0-9a-f]{7,40})"
@@ -37,6 +38,7 @@ CHECKS = {  # the setting of a claim that states none
     "measurement": "measured here",
     "ordering": "measured here, one against the other",
     "growth law": "the exponent over lengths",
+    "test": "a test of the project holds it, which `./kvlab test` runs; nothing was run here",
     "none": "nothing was run",
 }
 csv.field_size_limit(2**31 - 1)  # the module's own limit is shorter than a quotation may be
@@ -87,7 +89,7 @@ class Source:
     title: str
     document: str
     claims: list[Claim]
-    counts: Counter[str]  # by verdict
+    counts: Counter[str]  # published figures by verdict
 
     @property
     def address(self) -> str:
@@ -134,10 +136,15 @@ def read_claims(folder: Path) -> list[dict[str, str]]:
     if missing:
         raise BadClaims(f"{path}: missing column{'s' * (len(missing) > 1)} {', '.join(missing)}")
     for line, row in enumerate(rows, start=2):
-        row.update({column: row.get(column, "") for column in LATER})
+        row.update({column: row.get(column, usual) for column, usual in LATER.items()})
         if row["verdict"] not in VERDICTS:
             raise BadClaims(f"{path}:{line}: the verdict '{row['verdict'][:40]}' is none of {', '.join(VERDICTS)}")
     return rows
+
+
+def published(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """One row a published figure: that of the check which decides it."""
+    return [row for row in rows if row.get("decides", "yes") == "yes"]
 
 
 def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
@@ -149,7 +156,7 @@ def sources(rows: list[dict[str, str]]) -> Iterator[Source]:
             figures = list(figures)
             notes = list(dict.fromkeys(row["note"] for row in figures if row["note"]))
             claims.append(Claim(figures[0], figures, notes))
-        yield Source(name, title, document, claims, Counter(row["verdict"] for row in group))
+        yield Source(name, title, document, claims, Counter(row["verdict"] for row in published(group)))
 
 
 def write_claims(folder: Path, out: Path) -> Path:

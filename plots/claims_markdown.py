@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from claims import VERDICTS, Source, sources
+from claims import VERDICTS, Source, published, sources
 
 Row = dict[str, str]
 RANKS = ["contradicted", "differs in this replica", "inconclusive", "not testable here", "consistent", "true by construction"]
@@ -27,8 +27,21 @@ def verdicts(rows: list[Row]) -> str:
     return ", ".join(f"{counts[v]} {v}" if len(rows) > 1 else v for v in VERDICTS if counts[v])
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def claims_of(rows: list[Row]) -> str:
+    return counted(len({(row["source"], row["claim"]) for row in rows}), "claim")
+
+
 def total(rows: list[Row]) -> str:
-    return f"{len(rows)} figures" + (f": {verdicts(rows)}" if rows else "") + ".\n"
+    """Published figures by verdict; and of how many claims the contradicted ones are, since one error can be in a whole table."""
+    figures = published(rows)
+    found = [row for row in figures if row["verdict"] == "contradicted"]
+    text = f"{counted(len(figures), 'published figure')} of {claims_of(rows)}, in {counted(len(rows), 'check')}"
+    text += f": {verdicts(figures)}" if figures else ""
+    return text + (f". The contradicted ones are of {claims_of(found)}" if found else "") + ".\n"
 
 
 def is_replica(row: Row) -> bool:
@@ -46,6 +59,7 @@ def markdown(rows: list[Row]) -> str:
             text += head("figure", "published", "computed", "measured (95 %)", "verdict", "check", "why")
             for row in claim.figures:
                 check = row["check"] + ", qualitative" * is_replica(row) + ", this machine" * (row["machine"] == "yes")
+                check += ", a reading" * (row["reading"] == "yes") + ", decides nothing" * (row["decides"] == "no")
                 values = (row["computed"] or "–", row["measured"] or "–")
                 text += line(row["figure"], row["published"], *values, row["verdict"], check, row["reason"])
             text += "".join(f"\nNote: {note}\n" for note in claim.notes)
@@ -54,7 +68,7 @@ def markdown(rows: list[Row]) -> str:
 
 def contradicted(source: Source) -> str:
     """The first contradicted figure of each claim; those that arithmetic settles come before replicas, and times come last."""
-    first = [next((row for row in claim.figures if row["verdict"] == "contradicted"), None) for claim in source.claims]
+    first = [next((row for row in published(claim.figures) if row["verdict"] == "contradicted"), None) for claim in source.claims]
     found = sorted(filter(None, first), key=lambda row: is_replica(row) + 2 * (row["machine"] == "yes"))
     shown = []
     for row in found[:CONTRADICTED_SHOWN]:
@@ -76,15 +90,23 @@ def why(rows: list[Row]) -> str:
     return ("qualitative replica: " * is_replica(ranked[0]) + (ranked[0]["note"] or ranked[0]["reason"])) if ranked else ""
 
 
+def by_source(rows: list[Row]) -> str:
+    given = [verdict for verdict in VERDICTS if any(row["verdict"] == verdict for row in published(rows))]
+    text = total(rows) + "\n" + head("source", *given, "what was contradicted")
+    for source in sources(rows):
+        text += line(source.title, *(str(source.counts[verdict]) for verdict in given), contradicted(source))
+    return text
+
+
 def summary(rows: list[Row]) -> str:
-    given = [verdict for verdict in VERDICTS if any(row["verdict"] == verdict for row in rows)]
-    by_source = head("source", *given, "what was contradicted")
+    """Documents apart from papers: nobody has reviewed them."""
+    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in dict.fromkeys(row["kind"] for row in rows)}
+    by_kind = "\n".join((f"**{kind.capitalize()}s.** " if kind else "") + by_source(part) for kind, part in kinds.items())
     by_claim = head("source", "claim", "published", "computed", "measured (95 %)", "verdict", "why")
     for source in sources(rows):
-        by_source += line(source.title, *(str(source.counts[verdict]) for verdict in given), contradicted(source))
         for i, claim in enumerate(source.claims):
             figures = claim.figures
-            name = claim.first["text"] + (f" ({len(figures)} figures)" if len(figures) > 1 else "")
+            name = claim.first["text"] + (f" ({len(figures)} checks)" if len(figures) > 1 else "")
             values = (from_to(figures, column) for column in ("published", "computed", "measured"))
             by_claim += line("" if i else source.title, name, *values, verdicts(figures), why(figures))
-    return f"{total(rows)}\n{by_source}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"
+    return f"{by_kind}\n<details><summary>Every claim</summary>\n\n{by_claim}\n</details>\n"

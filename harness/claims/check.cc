@@ -118,9 +118,9 @@ std::string workings(const Figure& figure, const std::vector<Trial>& all) {
   return text + times_off(figure, *first.found.computed);
 }
 
-// "29.5% to 50.5% would agree"; empty for a yes or no.
+// "29.5% to 50.5% would agree".
 std::string what_agrees(const Figure& figure, const Trial& trial) {
-  if (figure.truth) return "";
+  if (figure.truth) return figure.text + " would agree";
   const auto edge = [&](double value) { return figure.in_unit(value, trial.unit); };
   const Window& window = trial.window;
   const bool open =
@@ -146,7 +146,9 @@ std::string allowance(const Figure& figure, const Trial& trial) {
 std::string indecision(const Statement& s, const Trial& trial) {
   if (without_interval(s, trial.found))
     return "measured once, without an interval: seeds, or a metric that has one, would tell";
-  return "this run cannot tell: " + what_agrees(s.published, trial) + ", and its interval crosses that edge";
+  return "this run cannot tell: " + what_agrees(s.published, trial) +
+         (s.published.truth ? ", and its interval has both yes and no"
+                            : ", and its interval crosses that edge");
 }
 
 Outcome judged(const Statement& s, const std::vector<Trial>& all, const Trial& best) {
@@ -171,6 +173,8 @@ Outcome judged(const Statement& s, const std::vector<Trial>& all, const Trial& b
 
 Outcome check(const Statement& s, const Quantities& quantities, tables::CountedBytes& counted) {
   if (s.check->reason) return {.verdict = &kNotTestable, .reason = s.reason};
+  if (s.check->test)
+    return {.verdict = &kReproduced, .reason = "held by the test " + s.test + "; `./kvlab test` runs it"};
   std::vector<Trial> all;
   try {
     all = trials(s, quantities, counted);

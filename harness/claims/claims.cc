@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -28,10 +29,9 @@ ClaimRun read_run(config::Section section) {
   return run;
 }
 
-std::string title_of(const Texts& row, const std::vector<std::string>& columns, const std::string& name) {
-  if (columns.empty()) return name;
-  const std::string& first = row.contains("name") ? row.at("name") : row.at(columns.front());
-  return first.empty() || name.empty() ? first + name : first + ", " + name;
+std::string row_label(const Texts& row, const std::vector<std::string>& columns) {
+  if (columns.empty()) return "";
+  return row.contains("name") ? row.at("name") : row.at(columns.front());
 }
 
 Claim read_claim(config::Section& section, const CacheShape& model, const Texts& define) {
@@ -53,13 +53,19 @@ Claim read_claim(config::Section& section, const CacheShape& model, const Texts&
     Texts row;
     for (size_t i = 0; i < columns.size(); ++i) row[columns[i]] = values[i];
     const auto add = [&](config::Section* figure) {
-      Statement s = read_statement(section, figure, row, model, define);
-      s.name = title_of(row, columns, s.name);
+      std::optional<Statement> read = read_statement(section, figure, row, model, define);
+      if (!read) return;
+      Statement& s = *read;
+      const std::string label = row_label(row, columns);
+      if (s.row.empty()) s.row = label.empty() ? s.name : label;
+      if (s.column.empty() && !label.empty()) s.column = s.name;
+      s.name = label.empty() || s.name.empty() ? label + s.name : label + ", " + s.name;
       claim.statements.push_back(std::move(s));
     };
     if (figures.empty()) add(nullptr);
     for (config::Section& figure : figures) add(&figure);
   }
+  if (claim.statements.empty()) section.refuse("has no figure: published is empty in every row");
   section.refuse_the_rest();
   for (const config::Section& figure : figures) figure.refuse_the_rest();
   return claim;
@@ -89,6 +95,7 @@ ClaimFile load_claims(const std::string& path) {
   file.path = path;
   file.title = top.text("title", file.name);
   file.document = top.text("document", "");
+  file.kind = top.choice("kind", "paper", {"document", "paper"});
   if (file.document.empty())
     throw std::invalid_argument(path + ": document is missing: the source that is quoted");
   config::Section model_section = top.section("model"), define_section = top.section("define");

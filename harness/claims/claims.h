@@ -23,6 +23,7 @@ struct CheckKind {
   bool bounds = false;    // `computed` is the most that is possible, for a duration the least
   bool counted = false;   // caches are also built and counted by the ledger, where they are small enough
   bool ordering = false;  // a measured ratio against a bound: which of two is better
+  bool test = false;      // a test of the project decides; nothing is run here
 };
 inline constexpr CheckKind kCheckKinds[] = {
     {.name = "closed form", .bytes = true, .counted = true},
@@ -32,6 +33,7 @@ inline constexpr CheckKind kCheckKinds[] = {
     {.name = "measurement", .measured = true},
     {.name = "ordering", .measured = true, .ordering = true},
     {.name = "growth law", .over = true, .counted = true},
+    {.name = "test", .test = true},
     {.name = "none", .reason = true},
 };
 
@@ -51,6 +53,9 @@ struct Quantity {
 // or `quantities`, then in `define`.
 struct Statement {
   std::string name;  // the table's row and figure; empty where a claim has only one
+  std::string table, row,
+      column;            // the cell of the source's table that the figure stands in; table: empty if in none
+  bool reading = false;  // one of several meanings of what the source leaves open: the best of them decides
   Figure published;
   Tolerance tolerance;
   const CheckKind* check;
@@ -63,9 +68,9 @@ struct Statement {
   std::map<std::string, Quantity> quantities;
   std::string over;  // growth law: the variable, and its values
   std::vector<int64_t> lengths;
-  std::string by_construction;  // why it agrees whatever is computed or measured; else empty
-  std::string note, reason;
-  std::string where;  // file and line, for messages
+  std::string by_construction;     // why it agrees whatever is computed or measured; else empty
+  std::string note, reason, test;  // test: "tests/FILE Suite.Name"
+  std::string where;               // file and line, for messages
 
   bool depends_on_machine() const;
 };
@@ -82,8 +87,8 @@ struct ClaimRun {
 };
 
 struct ClaimFile {
-  std::string name, path;  // the file's stem, and its path
-  std::string title, document;
+  std::string name, path;             // the file's stem, and its path
+  std::string title, document, kind;  // kind: document or paper
   std::map<std::string, ClaimRun> runs;
   std::vector<Claim> claims;
 };

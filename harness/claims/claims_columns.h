@@ -10,6 +10,16 @@ inline constexpr results::TextColumn kSource{"source", "", "name of the claim fi
 inline constexpr results::TextColumn kClaim{"claim", "", "id of the claim in its file"};
 inline constexpr results::TextColumn kFigure{
     "figure", "", "row of the table and name of the figure; empty if the claim has one figure"};
+inline constexpr results::TextColumn kKind{"kind", "", "of the source: document or paper"};
+inline constexpr results::TextColumn kTableTitle{"table", "",
+                                                 "table of the source that has the figure, if one has"};
+inline constexpr results::TextColumn kTableRow{"row", "", "row of that table"};
+inline constexpr results::TextColumn kTableColumn{"column", "", "column of that table"};
+inline constexpr results::TextColumn kReading{"reading", "",
+                                              "yes if the source leaves open whether it means this, else no"};
+inline constexpr results::TextColumn kDecides{"decides", "",
+                                              "yes in one row of each published figure, whose verdict is the "
+                                              "figure's: the worst, of readings the best"};
 inline constexpr results::TextColumn kCheck{"check", "", "kind of the check"};
 inline constexpr results::TextColumn kReplica{
     "replica", "", "exact, or qualitative: other inputs or another size than the source's"};
@@ -40,10 +50,10 @@ inline constexpr results::TextColumn kSetting{"setting", "", "the configuration 
 inline constexpr results::TextColumn kHow{"how", "",
                                           "expressions of the check, and the meaning of their names"};
 inline constexpr results::TextColumn kRun{"run", "", "sweep configs that the expressions need, as TOML"};
-inline constexpr auto kClaimColumns =
-    results::column_list(kSource, kClaim, kFigure, kCheck, kReplica, kMachine, kPublished, kComputed,
-                         kMeasured, kComputedValue, kMeasuredValue, kIntervalLow, kIntervalHigh, kVerdict,
-                         kReason, kNote, kText, kTitle, kDocument, kWhere, kQuote, kSetting, kHow, kRun);
+inline constexpr auto kClaimColumns = results::column_list(
+    kSource, kKind, kClaim, kFigure, kTableTitle, kTableRow, kTableColumn, kReading, kDecides, kCheck,
+    kReplica, kMachine, kPublished, kComputed, kMeasured, kComputedValue, kMeasuredValue, kIntervalLow,
+    kIntervalHigh, kVerdict, kReason, kNote, kText, kTitle, kDocument, kWhere, kQuote, kSetting, kHow, kRun);
 inline const results::Table kClaimTable{"claims.csv", {kClaimColumns.begin(), kClaimColumns.end()}};
 
 }  // namespace kv::claims

@@ -71,8 +71,11 @@ std::string claims_table(Figures figures) {
     text += claim_table(figures.subspan(first, last - first));
     first = last;
   }
-  return text + "\n" + std::to_string(figures.size()) + " figures" +
-         (figures.empty() ? "" : ": " + verdicts(figures)) + "\n";
+  std::vector<FigureResult> published;
+  std::ranges::copy_if(figures, std::back_inserter(published), &FigureResult::decides);
+  return text + "\n" + std::to_string(published.size()) + " published figures, " +
+         std::to_string(figures.size()) + " checks" + (published.empty() ? "" : ": " + verdicts(published)) +
+         "\n";
 }
 
 }  // namespace kv::claims

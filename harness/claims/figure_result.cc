@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "harness/claims/claims_columns.h"
@@ -79,7 +81,13 @@ results::Row row_of(const FigureResult& f) {
   results::Row row;
   row[kSource] = f.file->name;
   row[kClaim] = f.claim->id;
+  row[kKind] = f.file->kind;
   row[kFigure] = s.name;
+  row[kTableTitle] = s.table;
+  row[kTableRow] = s.table.empty() ? "" : s.row;
+  row[kTableColumn] = s.table.empty() ? "" : s.column;
+  row[kReading] = s.reading ? "yes" : "no";
+  row[kDecides] = f.decides ? "yes" : "no";
   row[kCheck] = s.check->name;
   row[kReplica] = s.exact ? "exact" : "qualitative";
   row[kMachine] = s.depends_on_machine() ? "yes" : "no";
@@ -106,7 +114,31 @@ results::Row row_of(const FigureResult& f) {
   return row;
 }
 
+// A cell of a source's table, or a claim's text of a figure: several checks may be about one.
+std::tuple<std::string, std::string, std::string, std::string> published_figure(const FigureResult& f) {
+  const Statement& s = *f.statement;
+  if (!s.table.empty()) return {f.file->name, s.table, s.row, s.column};
+  return {f.file->name, "", f.claim->id, s.published.text};
+}
+
 }  // namespace
+
+void settle(std::vector<FigureResult>& figures) {
+  std::map<decltype(published_figure(figures.front())), std::vector<FigureResult*>> checks;
+  for (FigureResult& figure : figures) checks[published_figure(figure)].push_back(&figure);
+  const auto worse = [](const FigureResult* a, const FigureResult* b) {
+    return a->verdict->rank < b->verdict->rank;
+  };
+  for (auto& [published, of_figure] : checks) {
+    const auto readings = std::stable_partition(of_figure.begin(), of_figure.end(),
+                                                [](const FigureResult* f) { return !f->statement->reading; });
+    if (of_figure.end() - readings > 1) {
+      std::iter_swap(readings, std::max_element(readings, of_figure.end(), worse));
+      of_figure.erase(readings + 1, of_figure.end());
+    }
+    (*std::min_element(of_figure.begin(), of_figure.end(), worse))->decides = true;
+  }
+}
 
 std::string claims_csv(std::span<const FigureResult> figures) {
   std::vector<results::Row> rows;

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "harness/claims/check.h"
 #include "harness/claims/claims.h"
@@ -14,7 +15,11 @@ struct FigureResult : Outcome {
   const ClaimFile* file;
   const Claim* claim;
   const Statement* statement;
+  bool decides = false;  // its verdict is that of the published figure
 };
+
+// Marks the check that decides each published figure: the one of the worst verdict, where of readings only the best counts.
+void settle(std::vector<FigureResult>& figures);
 
 // The text of claims.csv: kClaimTable.
 std::string claims_csv(std::span<const FigureResult> figures);

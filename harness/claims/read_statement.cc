@@ -141,6 +141,7 @@ void require_keys(Keys& keys, const Statement& s) {
       {kind.over, !s.over.empty() && !(s.computed.empty() && s.measured.empty()),
        "over, and computed or measured"},
       {kind.reason, !s.reason.empty(), "reason"},
+      {kind.test, !s.test.empty() && s.published.truth, "test, and yes or no as published"},
       {kind.ordering, s.published.has_sign(), "a bound as published, such as \">1\" or \"<1\""},
   };
   for (const auto& need : needs) {
@@ -247,22 +248,28 @@ CacheShape read_model(config::Section& section) {
   return shape;
 }
 
-Statement read_statement(config::Section& claim, config::Section* figure_section, const Texts& row,
-                         const CacheShape& model, const Texts& define) {
+std::optional<Statement> read_statement(config::Section& claim, config::Section* figure_section,
+                                        const Texts& row, const CacheShape& model, const Texts& define) {
   Keys keys(claim, figure_section, row);
   Statement s;
   if (!keys.has("published")) claim.refuse("needs published, the figure as the source prints it");
   const std::string figure = keys.text("published"), tolerance = keys.text("tolerance", "as printed");
+  if (figure.empty() && !row.empty()) return std::nullopt;
   keys.checked("published", [&] { s.published = parse_figure(figure); });
   keys.checked("tolerance", [&] { s.tolerance = parse_tolerance(tolerance); });
   s.published.side = read_side(keys, s.published);
   s.where = claim.place();
   s.name = keys.text("name");
+  s.table = keys.text("table");
+  s.row = keys.text("row");
+  s.column = keys.text("column");
+  s.reading = keys.holder("reading").boolean("reading", false);
   s.check = read_check(keys.holder("check"));
   s.exact = keys.holder("replica").choice("replica", "exact", {"exact", "qualitative"}) == "exact";
   s.by_construction = keys.text("by_construction");
   s.note = keys.text("note");
   s.reason = keys.text("reason");
+  s.test = keys.text("test");
   if (keys.has("define")) s.define = keys.texts("define");
   s.define.insert(row.begin(), row.end());
   s.define.insert(define.begin(), define.end());

@@ -1,5 +1,6 @@
 #include "harness/claims/reproduce.h"
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
@@ -16,9 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Filling larger caches only to count them would take most of the run.
-constexpr int64_t kLedgerLimit = int64_t{1} << 30;
-
 struct PlannedRun {
   std::string source, name;
   std::vector<config::Config> configs;  // one a seed
@@ -26,7 +24,18 @@ struct PlannedRun {
 };
 
 bool wanted(const Statement& s, const ReproduceOptions& options) {
-  return !options.quick || !s.depends_on_machine();
+  return (!options.quick || !s.depends_on_machine()) && (!options.tables || !s.table.empty());
+}
+
+void require_figures(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
+  for (const ClaimFile& file : files) {
+    for (const Claim& claim : file.claims) {
+      if (std::ranges::any_of(claim.statements, [&](const Statement& s) { return wanted(s, options); }))
+        return;
+    }
+  }
+  if (options.tables)
+    throw std::invalid_argument("--tables: no claim named here states a table of its source; 001 and 004 do");
 }
 
 std::set<std::string> runs_needed(const ClaimFile& file, const ReproduceOptions& options) {
@@ -105,7 +114,7 @@ std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
                                     const std::map<std::string, Quantities>& quantities,
                                     const ReproduceOptions& options) {
   std::vector<FigureResult> rows;
-  const int64_t limit = std::min(kLedgerLimit, memory::available_memory_bytes() / 2);
+  const int64_t limit = std::min(options.measured_up_to, memory::available_memory_bytes() / 2);
   tables::CountedBytes counted(limit);
   for (const ClaimFile& file : files) {
     for (const Claim& claim : file.claims) {
@@ -116,12 +125,14 @@ std::vector<FigureResult> check_all(const std::vector<ClaimFile>& files,
       }
     }
   }
+  settle(rows);
   return rows;
 }
 
 }  // namespace
 
 Reproduction reproduce(const std::vector<ClaimFile>& files, const ReproduceOptions& options) {
+  require_figures(files, options);
   results::require_new_folder(options.out);
   Reproduction result;
   std::map<std::string, Quantities> quantities;

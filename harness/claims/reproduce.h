@@ -17,8 +17,10 @@ namespace kv::claims {
 
 struct ReproduceOptions {
   std::filesystem::path out;
-  bool quick = false;  // only figures whose verdict does not depend on the machine
-  int threads = 0;     // 0: one a core
+  bool quick = false;                         // only figures whose verdict does not depend on the machine
+  bool tables = false;                        // only figures of the sources' tables
+  int threads = 0;                            // 0: one a core
+  int64_t measured_up_to = int64_t{1} << 30;  // bytes of the largest cache that is filled and counted
   std::function<bool()> stop;
   std::function<void(const std::string& line)> note;
   // The progress of one run of the driver.

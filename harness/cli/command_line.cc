@@ -104,6 +104,10 @@ void add_options(CLI::App& app, ReproduceOptions& options) {
   app.add_option("--threads", options.threads, "threads (default: one a core)")->check(CLI::Range(1, 4096));
   app.add_flag("--quick", options.quick,
                "skip timed claims: only verdicts that do not depend on the machine");
+  app.add_flag("--tables", options.tables,
+               "only the sources' own tables, in their rows and columns, with what is computed and measured");
+  app.add_option("--measure", options.measure,
+                 "build, fill and count caches up to this size (default: 1GiB); larger ones are computed");
   app.add_flag("--no-plots", options.no_plots, "leave the report out");
 }
 

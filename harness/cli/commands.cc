@@ -16,12 +16,15 @@
 #include "harness/claims/choose.h"
 #include "harness/claims/claims_table.h"
 #include "harness/claims/reproduce.h"
+#include "harness/claims/source_tables.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/shards.h"
 #include "harness/cli/summary.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiments/driver.h"
 #include "harness/experiments/experiment.h"
 #include "harness/experiments/written_columns.h"
+#include "harness/io/bytes.h"
 #include "harness/io/paths.h"
 #include "harness/results/cell_columns.h"
 #include "harness/results/table.h"
@@ -164,7 +167,9 @@ int reproduce(const ReproduceOptions& options) {
   const claims::Reproduction result =
       claims::reproduce(files, {.out = folder,
                                 .quick = options.quick,
+                                .tables = options.tables,
                                 .threads = options.threads,
+                                .measured_up_to = io::parse_bytes(options.measure, "--measure"),
                                 .stop = [] { return g_stop != 0; },
                                 .note = [&](const std::string& line) { progress->note(line); },
                                 .progress =
@@ -181,7 +186,9 @@ int reproduce(const ReproduceOptions& options) {
     std::printf("stopped; nothing is checked before everything is measured\n");
     return kStopped;
   }
-  std::printf("%s\nresults: %s\n", claims::claims_table(result.figures).c_str(), folder.string().c_str());
+  const std::string text = options.tables ? claims::source_tables(result.figures, terminal_width())
+                                          : claims::claims_table(result.figures);
+  std::printf("%s\nresults: %s\n", text.c_str(), folder.string().c_str());
   std::fflush(stdout);
   const int drawn = options.no_plots ? 0 : draw(folder.string());
   return result.any_failed ? kCellFailed : drawn;

@@ -42,8 +42,9 @@ std::string summary_text(std::span<const results::Row> cells, const std::string&
 struct ReproduceOptions {
   std::vector<std::string> names;  // claim files; with `list`, words; none: all
   std::string out;                 // same as RunOptions::out
-  bool list = false, quick = false, no_plots = false;
+  bool list = false, quick = false, tables = false, no_plots = false;
   int threads = 0;
+  std::string measure = "1GiB";  // caches up to this size are built, filled and counted
 };
 int reproduce(const ReproduceOptions& options);
 

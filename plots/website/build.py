@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from claims import VERDICTS
+from claims import VERDICTS, published
 from page import nested
 from style import bytes_text
 from templating import file, render
@@ -118,7 +118,7 @@ def machine_facts(env: Mapping) -> list[tuple[str, str]]:
 
 def machine_line(name: str, rows: list[Record], claims: list[Claims]) -> dict:
     facts = dict(machine_facts(rows[0].folder.run.env))
-    counts = Counter(row["verdict"] for of in claims if of.machine == name for row in of.rows)
+    counts = Counter(row["verdict"] for of in claims if of.machine == name for row in published(of.rows))
     return {
         "name": name,
         "page": f"machines/{slug(name)}.html",

@@ -11,7 +11,7 @@ from claims_markdown import markdown, summary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SHARED = {"source": "007-paper", "title": "007: a paper", "document": "A. Nobody 2024, A Paper, arXiv:2401.00001", "where": "Table 1",
-          "replica": "exact", "machine": "no", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
+          "replica": "exact", "machine": "no", "kind": "", "reading": "no", "decides": "yes", "note": "", "computed_value": "", "measured_value": ""}  # fmt: skip
 ROWS = [
     {"claim": "speed", "figure": "T=256", "check": "measurement", "published": "21×", "computed": "", "machine": "yes",
      "measured": "26.38x (25.42–30.59)", "verdict": "reproduced", "reason": "", "text": "It is fast",
@@ -52,7 +52,7 @@ def test_a_value_stands_apart_from_its_interval():
 
 
 def test_folders_of_earlier_versions_are_drawn(tmp_path):
-    page = write_claims(folder_of_claims(tmp_path / "old", columns=("how", "run")), tmp_path / "old").read_text(encoding="utf-8")
+    page = write_claims(folder_of_claims(tmp_path / "old", columns=("how", "run", "kind", "reading", "decides")), tmp_path / "old").read_text(encoding="utf-8")
     assert "./kvlab reproduce 007-paper/speed" in page and "measured: a / b" not in page
 
 
@@ -61,9 +61,20 @@ def test_markdown_counts_verdicts_and_escapes_its_tables():
     rows[1] |= {"published": "<5 %", "reason": "a | b"}
     assert "| T=4096 | \\<5 % | – | 1x (0.9–1.1) | contradicted | measurement | a \\| b |\n" in markdown(rows)
     text = summary(rows)
+    assert text.startswith("3 published figures of 2 claims, in 3 checks: 2 reproduced, 1 contradicted. The contradicted ones are of 1 claim.\n")
     assert text.count("\n| ") == 2 + 3  # a line the source and a line a claim, each under a head
     assert "| 007: a paper | 2 | 1 | It is fast (T=4096: \\<5 %, here 1x (0.9–1.1)) |" in text
-    assert "| 007: a paper | It is fast (2 figures) | 21× … \\<5 % | – | 26.38x (25.42–30.59) … 1x (0.9–1.1) |" in text
+    assert "| 007: a paper | It is fast (2 checks) | 21× … \\<5 % | – | 26.38x (25.42–30.59) … 1x (0.9–1.1) |" in text
+
+
+def test_published_figures_are_counted_and_documents_stand_apart():
+    rows = [{**SHARED, **row, "reading": "no", "decides": "yes", "kind": "document"} for row in ROWS]
+    rows[1]["decides"] = "no"  # another check of the figure decides
+    rows[2] |= {"kind": "paper", "source": "b", "title": "B"}
+    text = summary(rows)
+    assert text.startswith("**Documents.** 1 published figure of 1 claim, in 2 checks: reproduced.\n")
+    assert "**Papers.** 1 published figure of 1 claim, in 1 check: reproduced.\n" in text
+    assert "| 007: a paper | 1 |  |\n" in text and "| T=4096 | 709× | – | 1x (0.9–1.1) | contradicted | measurement, decides nothing |" in markdown(rows)
 
 
 @pytest.fixture(scope="module")

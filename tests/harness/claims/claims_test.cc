@@ -1,21 +1,11 @@
-// Expressions, and claim files from text to every verdict, or refused.
+// Expressions, and claim files from text to every verdict.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <list>
-
-#include "harness/claims/check.h"
 #include "harness/claims/expression.h"
-#include "harness/claims/reproduce.h"
-#include "tests/message_of.h"
+#include "tests/harness/claims/claim_files.h"
 
 namespace kv {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST(Expression, NamesWhatItNeedsAndShowsItsArithmetic) {
   const claims::Expression e("2 * layers * ceil(T / 16) + 1e3");
@@ -26,51 +16,6 @@ TEST(Expression, NamesWhatItNeedsAndShowsItsArithmetic) {
   for (const char* bad : {"2 *", "(1", "f(2)", "1 2"})
     EXPECT_NE(message_of([&] { claims::Expression{bad}; }), "") << bad;
 }
-
-// Claim files in a folder of their own.
-class Claims : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("claims_test." + std::to_string(::getpid()) + "." +
-                                              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  // Kept as long as the fixture: figures point into it.
-  const claims::ClaimFile& load(const std::string& text) {
-    std::ofstream(folder_ / "paper.toml") << "document = \"a paper\"\n" << text;
-    files_.push_back({claims::load_claims((folder_ / "paper.toml").string())});
-    return files_.back().front();
-  }
-
-  claims::Reproduction run(bool quick = false) {
-    const auto quiet = [](auto&&...) {};
-    return claims::reproduce(files_.back(), {.out = folder_ / ("out" + std::to_string(++runs_)),
-                                             .quick = quick,
-                                             .threads = 1,
-                                             .stop = [] { return false; },
-                                             .note = quiet,
-                                             .progress = [&](const std::string&) { return quiet; }});
-  }
-
-  // "verdict: reason" of every figure of one claim.
-  std::vector<claims::FigureResult> figures(const std::string& keys, const std::string& head = "") {
-    load(head + claim(keys));
-    return run().figures;
-  }
-  claims::FigureResult only(const std::string& keys, const std::string& head = "") {
-    return figures(keys, head).at(0);
-  }
-
-  static std::string claim(const std::string& keys) {
-    return "[[claim]]\nid = \"c\"\ntext = \"t\"\nwhere = \"w\"\nquote = \"q\"\n" + keys + "\n";
-  }
-
-  fs::path folder_;
-  int runs_ = 0;
-  std::list<std::vector<claims::ClaimFile>> files_;
-};
 
 const char* const kModel = "[model]\nlayers = 2\nkv_heads = 4\nhead_dim = 64\n";
 
@@ -131,6 +76,58 @@ TEST_F(Claims, ATablesRowsAndFiguresAreFiguresEach) {
   EXPECT_EQ(rows[3].reason, "3^3 = 27, the published figure 3.7 % less");
 }
 
+TEST_F(Claims, ChecksOfOneFigureCountOnce) {
+  const auto deciding = [&](const std::string& keys) {
+    std::vector<std::string> names;
+    for (const claims::FigureResult& row : figures("check = \"formula\"\n" + keys)) {
+      if (row.decides) names.push_back(row.statement->name + ": " + std::string(row.verdict->name));
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const std::string same =
+      "published = \"4\"\n[[claim.figure]]\nname = \"a\"\ncomputed = \"4\"\n[[claim.figure]]\nname = "
+      "\"b\"\ncomputed = "
+      "\"5\"\n[[claim.figure]]\nname = \"c\"\npublished = \"5\"\ncomputed = \"5\"\n";
+  EXPECT_EQ(deciding(same), (Names{"b: contradicted", "c: reproduced"}));  // the worst
+  EXPECT_EQ(deciding("reading = true\n" + same),
+            (Names{"a: reproduced", "c: reproduced"}));  // of readings the best
+  EXPECT_EQ(deciding("reading = true\n" + same +
+                     "[[claim.figure]]\nname = \"d\"\nreading = false\ncomputed = \"6\"\n"),
+            (Names{"c: reproduced", "d: contradicted"}));
+  // A table's cell is a figure of its own, whatever it says.
+  EXPECT_EQ(deciding("table = \"T\"\ncolumns = [\"name\"]\nrows = [[\"x\"], [\"y\"]]\npublished = "
+                     "\"4\"\ncomputed = \"4\""),
+            (Names{"x: reproduced", "y: reproduced"}));
+}
+
+TEST_F(Claims, ATablesEmptyCellIsNoFigure) {
+  const std::vector<claims::FigureResult> rows = figures(
+      "check = \"formula\"\ntable = \"Sizes\"\ncolumns = [\"name\", \"n\", \"square\"]\nrows = [[\"two\", 2, "
+      "\"4\"], "
+      "[\"three\", 3, \"\"]]\n[[claim.figure]]\nname = \"square\"\npublished = \"{square}\"\ncomputed = "
+      "\"n^2\"");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].statement->table + "/" + rows[0].statement->row + "/" + rows[0].statement->column,
+            "Sizes/two/square");
+}
+
+TEST_F(Claims, ATestOfTheProjectDecidesWhatItHolds) {
+  const claims::FigureResult row =
+      only("check = \"test\"\npublished = \"yes\"\ntest = \"tests/a_test.cc A.B\"");
+  EXPECT_EQ(row.verdict->name, "reproduced");
+  EXPECT_EQ(row.reason, "held by the test tests/a_test.cc A.B; `./kvlab test` runs it");
+}
+
+TEST_F(Claims, OnlyCachesUpToTheLimitAreCounted) {
+  load(
+      std::string(kModel) +
+      claim(
+          "check = \"closed form\"\npublished = \"409.6 KB\"\nbytes = { c = \"contiguous\" }\ntokens = 100"));
+  EXPECT_TRUE(run(false).figures.at(0).measured_value);
+  EXPECT_FALSE(run(false, 400000).figures.at(0).measured_value);
+}
+
 TEST_F(Claims, AGrowthLawIsFitted) {
   const std::string keys = "check = \"growth law\"\nover = { T = [16, 256, 4096] }\n";
   EXPECT_EQ(only(keys + "published = \"O(T^2)\"\ncomputed = \"3 * T * (T + 1)\"").verdict->name,
@@ -180,22 +177,6 @@ TEST_F(Claims, NotTestableGivesItsReason) {
   EXPECT_EQ(row.reason, "no such hardware");
 }
 
-const char* const kRuns = R"(
-[run.small]
-experiment = "budget"
-threads = 1
-seeds = [1, 2, 3, 4, 5]
-model = { q_heads = 2, kv_heads = 1, head_dim = 32 }
-sweep = { variants = ["contiguous", "contiguous/q8_0", "contiguous/q4_0", "paged/kivi"], seq_len = [64], workload = ["gaussian"] }
-measure = { steps = 4 }
-[run.timed]
-experiment = "growth"
-threads = 1
-model = { q_heads = 2, kv_heads = 1, head_dim = 32 }
-sweep = { variants = ["concat", "doubling"], seq_len = [100, 200] }
-measure = { attend = false, repetitions = 5, null_ab = false }
-)";
-
 TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {
   const std::string cells =
       "cells.coarse = { run = \"small\", variant = \"contiguous/q4_0\", metric = \"err_rel_l2\" }\n"
@@ -217,6 +198,20 @@ TEST_F(Claims, MeasurementsHaveIntervalsOverSeeds) {
   EXPECT_EQ(only("check = \"ordering\"\npublished = \">" + std::to_string(middle) + "×\"\n" + cells, kRuns)
                 .verdict->name,
             "inconclusive");
+}
+
+TEST_F(Claims, AYesThatTheIntervalLeavesOpenSaysSo) {
+  const std::string cells =
+      "published = \"yes\"\ncells.e = { run = \"small\", variant = \"contiguous/q4_0\", metric = "
+      "\"err_rel_l2\" }\n";
+  const claims::FigureResult row = only("check = \"measurement\"\npublished = \"<1\"\n" +
+                                            cells.substr(cells.find("cells")) + "measured = \"e\"",
+                                        kRuns);
+  const claims::FigureResult open = only(
+      "check = \"measurement\"\n" + cells + "measured = \"e < " + std::to_string(*row.measured_value) + "\"",
+      kRuns);
+  EXPECT_EQ(open.verdict->name, "inconclusive");
+  EXPECT_EQ(open.reason, "this run cannot tell: yes would agree, and its interval has both yes and no");
 }
 
 TEST_F(Claims, AnOrderingThatWasMeasuredOnceIsInconclusive) {
@@ -288,88 +283,6 @@ TEST_F(Claims, QuickLeavesTimesOutAndRunsNothingForThem) {
   EXPECT_TRUE(result.figures.empty());
   EXPECT_TRUE(fs::is_empty(folder_ / "out1" / "runs"));
   EXPECT_TRUE(fs::exists(folder_ / "out1" / "claims.csv"));
-}
-
-// Every refusal is one line with file, line and key.
-class ClaimMistakes : public Claims {
- protected:
-  void expect(const std::string& keys, const std::string& part, const std::string& head = "") {
-    const std::string message = message_of([&] { figures(keys, head); });
-    const bool spec = message.find("spec: ") != std::string::npos;  // shows the place in the spec below
-    EXPECT_EQ(message.find('\n') != std::string::npos, spec) << message;
-    const bool ran = message.find(" run 'small'") != std::string::npos;
-    EXPECT_EQ(fs::exists(folder_ / ("out" + std::to_string(runs_))), ran) << message;
-    EXPECT_NE(message.find("paper.toml"), std::string::npos) << message;
-    EXPECT_NE(message.find(part), std::string::npos) << message;
-  }
-};
-
-TEST_F(ClaimMistakes, OfAClaimsKeys) {
-  expect("check = \"formula\"\ncomputed = \"1\"", "needs published");
-  expect("check = \"guess\"\npublished = \"1\"", "claim.c.check must be one of closed form, formula");
-  expect("check = \"formula\"\npublished = \"1\"", "which needs computed");
-  expect("check = \"formula\"\npublished = \"1 furlong\"\ncomputed = \"1\"",
-         "claim.c.published has the unit 'furlong'");
-  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1 +\"", "claim.c.computed '1 +'");
-  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"x\"",
-         "claim.c.computed has 'x', which is not a name that is known here; known: GB, K, MB");
-  expect(
-      "check = \"formula\"\npublished = \"1\"\ncomputed = \"a\"\ndefine = { a = \"b + 1\", b = \"2 * a\" }",
-      "has 'a', which is defined by itself");
-  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"\ntolerence = \"5 %\"",
-         "tolerence is not a key that is known here");
-  expect("check = \"formula\"\npublished = 1.5\ncomputed = \"1\"",
-         "must be text in quotes or a whole number");
-  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"0 / 0\"", "computed is no number: 0 / 0");
-  expect("check = \"closed form\"\npublished = \"1 B\"\nbytes = { c = \"contiguous\" }\ntokens = \"10^30\"",
-         "tokens is 1e+30; it must be from 1 to 1e+12");
-  expect("check = \"formula\"\npublished = \"{y}\"\ncomputed = \"1\"\ncolumns = [\"x\"]\nrows = [[1]]",
-         "has {y}, which is no column");
-  expect("check = \"formula\"\npublished = \"1\"\ncomputed = \"1\"\ncolumns = [\"x\"]\nrows = [[1, 2]]",
-         "a row of 2 values");
-  expect("check = \"closed form\"\npublished = \"1 B\"\nbytes = { c = \"contiguos\" }\ntokens = 1",
-         "contiguos");
-  expect("check = \"none\"\npublished = \"1\"", "which needs reason");
-  expect("check = \"formula\"\npublished = \"1.1×\"\ncomputed = \"1\"\ntolerance = \"20 %\"",
-         "has room for 1x");
-  expect("check = \"formula\"\npublished = \"1×\"\ncomputed = \"1\"\ntolerance = \"factor 2\"",
-         "has room for 1x");
-  expect("check = \"formula\"\npublished = \"<2\"\ncomputed = \"1\"\nread_as = \"at most\"",
-         "without a sign");
-}
-
-TEST_F(ClaimMistakes, OfRunsAndTheirCells) {
-  expect(
-      "check = \"ordering\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
-      "\"err_rel_l2\" }",
-      "a bound as published", kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"smal\", metric = "
-      "\"err_rel_l2\" }",
-      "there is no [run.smal]", kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
-      "\"step_p50_us\" }",
-      "is a time", kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
-      "\"error\" }",
-      "no column of cells.csv: 'error'", kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\n"
-      "cells.a = { run = \"small\", variant = \"contiguous/fp8\", metric = \"err_rel_l2\" }",
-      "no cell is run 'small', variant contiguous/fp8; it has the variant contiguous, contiguous/q8_0",
-      kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"small\", metric = "
-      "\"err_rel_l2\" }",
-      "several cells are run 'small'", kRuns);
-  expect(
-      "check = \"measurement\"\npublished = \"2×\"\nmeasured = \"a\"\ncells.a = { run = \"bad\", metric = "
-      "\"err_rel_l2\" }",
-      "[run.bad]: ", "[run.bad]\nexperiment = \"budget\"\n[run.bad.sweep]\nvariants = [\"nonsense\"]\n");
-  EXPECT_NE(message_of([&] { load("[[claim]]\n"); }).find(":2: [claim[0]] needs id"), std::string::npos);
-  EXPECT_NE(message_of([&] { load("no toml"); }).find("paper.toml:2: "), std::string::npos);
 }
 
 }  // namespace

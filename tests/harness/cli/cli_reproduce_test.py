@@ -80,7 +80,7 @@ def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
     assert size["run"] == ""
     assert verdicts["gpu", ""]["how"] == ""
     assert "102400 B" not in done.stdout and "102.4 KB" in done.stdout
-    assert "4 figures: 2 reproduced, 1 contradicted, 1 not testable here" in done.stdout
+    assert "4 published figures, 4 checks: 2 reproduced, 1 contradicted, 1 not testable here" in done.stdout
     assert (out / "runs" / "paper-update" / "cells.csv").exists()
     assert json.loads((out / "env.json").read_text())["quick"] is False
 
@@ -88,6 +88,27 @@ def test_reproduce_prints_and_writes_every_verdict(claims, tmp_path):
 def test_quick_leaves_out_what_the_machine_decides(claims, tmp_path):
     succeeded(reproduce(claims, "--quick", "--out", tmp_path / "out"))
     assert [row["claim"] for row in table(tmp_path / "out" / "claims.csv")] == ["size", "size", "gpu"]
+
+
+def test_tables_are_printed_as_their_source_has_them(tmp_path):
+    done = succeeded(reproduce("004/memory-optimised", "004/memory-offload-ram", "--tables", "--measure", "300MB", "--out", tmp_path / "out"))
+    lines = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
+    [size] = [line for line in lines if line[0] == "10M"]
+    assert size[:5] == ["10M", "120 GB", "120 GiB", "64 GB", "63.75 GiB"]
+    assert "After Optimization" in done.stdout and "contradicted" in done.stdout
+    rows = table(tmp_path / "out" / "claims.csv")
+    assert {(row["table"], row["row"], row["column"]) for row in rows} >= {("After Optimization", "10M", "RAM"), ("After Optimization", "1M", "Q8_0")}
+    assert not any(row["measured"] for row in rows)  # all are larger than 300 MB
+    assert_refused(reproduce("002", "--tables", "--out", tmp_path / "none"), "no claim named here states a table", out=tmp_path / "none")
+
+
+def test_caches_are_counted_up_to_the_size_that_is_given(tmp_path):
+    counted = {}
+    for limit in ["100MB", "400MB"]:
+        succeeded(reproduce("001/memory-table", "--measure", limit, "--out", tmp_path / limit))
+        counted[limit] = sum(bool(row["measured"]) for row in table(tmp_path / limit / "claims.csv"))
+    assert counted == {"100MB": 2, "400MB": 5}
+    assert_refused(reproduce("001/memory-table", "--measure", "8", "--out", tmp_path / "x"), "--measure", out=tmp_path / "x")
 
 
 def test_one_claim_of_a_file_can_be_named(tmp_path):
@@ -113,10 +134,9 @@ def test_the_list_has_every_claim_and_figure_with_its_source():
         assert re.search(rf"^{re.escape(claims['title'])}  \S", text, re.M)
         want += [f"{path.stem}/{claim['id']}" for claim in claims["claim"]]
     assert claims_in(text) == want
-    figures = table(HOME / "results" / "epyc-2core" / "reproduce" / "claims.csv")
-    for row in figures:
-        assert row["published"] in text, row
-    assert text.endswith(f"{len(want)} claims with {len(figures)} figures of 20 sources; `kvlab reproduce NAME` checks one\n")
+    for row in table(HOME / "results" / "epyc-2core" / "reproduce" / "claims.csv"):
+        assert row["claim"] not in text or row["published"] in text, row
+    assert re.search(rf"{len(want)} claims with \d+ figures of 20 sources; `kvlab reproduce NAME` checks one\n$", text)
 
 
 def test_the_list_is_searched_by_words():
