@@ -10,6 +10,7 @@
 
 #include "harness/cluster/part.h"
 #include "harness/experiments/experiment.h"
+#include "harness/experiments/growth/columns.h"
 #include "harness/experiments/plan.h"
 #include "harness/experiments/written_columns.h"
 #include "harness/io/hash.h"
@@ -72,13 +73,15 @@ void check_values(const std::vector<results::Row>& cells, Check& check) {
   }
 }
 
-// Computes a cell's payload, metadata and slack again; nothing for experiments that count bytes at several lengths.
-std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell) {
+// Computes a cell's payload, metadata and slack again, in the measured layers or all of the model's; nothing for
+// experiments that count bytes at several lengths.
+std::optional<int64_t> closed_form(const measure::SweepPoint& point, const measure::PlannedCell& cell,
+                                   ModelShape (*shape)(const measure::SweepPoint&, int)) {
   const auto prompt_tokens = experiments::experiment_of(point).prompt_tokens;
   if (cell.uncached || !prompt_tokens) return std::nullopt;
   const auto sequences = static_cast<size_t>(point.batch);
   const std::vector<int64_t> lengths(sequences, point.seq_len), prompts(sequences, prompt_tokens(point));
-  return predicted_bytes(cell.spec, measure::cache_shape(point, point.batch), lengths, prompts);
+  return predicted_bytes(cell.spec, shape(point, point.batch), lengths, prompts);
 }
 
 // The current key; earlier versions named the A/A test otherwise.
@@ -103,12 +106,16 @@ void check_sweep(const fs::path& folder, const std::vector<results::Row>& cells,
       }
       for (const results::Row* row : found->second) {
         if ((*row)[results::kStatus] != results::Status::kOk || !(*row)[results::kBytesPredicted]) continue;
-        const std::optional<int64_t> computed = closed_form(point, cell);
-        check.closed_forms += computed.has_value();
-        if (computed && *computed != *(*row)[results::kBytesPredicted])
-          check.findings.push_back("'" + cell.key + "': bytes_predicted is " +
-                                   std::to_string(*(*row)[results::kBytesPredicted]) +
-                                   ", and the closed form gives " + std::to_string(*computed));
+        for (const auto& [column, shape] : {std::pair{&results::kBytesPredicted, &measure::cache_shape},
+                                            std::pair{&results::kModelBytes, &measure::model_shape}}) {
+          const std::optional<int64_t> computed = closed_form(point, cell, shape);
+          if (!computed || !(*row)[*column]) continue;
+          ++check.closed_forms;
+          if (*computed != *(*row)[*column])
+            check.findings.push_back("'" + cell.key + "': " + std::string(column->name) + " is " +
+                                     std::to_string(*(*row)[*column]) + ", and the closed form gives " +
+                                     std::to_string(*computed));
+        }
       }
       rows.erase(found);
     }
@@ -136,16 +143,25 @@ void check_times(const std::vector<results::Row>& cells, const measure::Repetiti
   const auto find = [&](const std::string& cell, const results::Row& row) {
     return medians.find(hosts.size() > 1 ? cell + " on " + row[results::kHost] : cell);
   };
+  using results::NumberColumn;
+  const auto check_interval = [&](const results::Row& row, const std::vector<double>& times,
+                                  const NumberColumn& median, const NumberColumn& low,
+                                  const NumberColumn& high) {
+    const math::ConfidenceInterval interval = math::median_interval(times);
+    ++check.intervals;
+    if (!agree(row[median], math::median(times)) || !agree(row[low], interval.low) ||
+        !agree(row[high], interval.high))
+      check.findings.push_back("'" + row[results::kCell] + "': " + std::string(median.name) +
+                               " and its interval are not those of benchmark.json");
+  };
   for (const results::Row& row : cells) {
     const auto found = find(row[results::kCell], row);
     if (!row[measure::kStepCiLowUs] || found == medians.end()) continue;
-    const math::ConfidenceInterval interval = math::median_interval(found->second);
-    ++check.intervals;
-    if (!agree(row[measure::kStepP50Us], math::median(found->second)) ||
-        !agree(row[measure::kStepCiLowUs], interval.low) ||
-        !agree(row[measure::kStepCiHighUs], interval.high))
-      check.findings.push_back("'" + row[results::kCell] +
-                               "': step_p50_us and its interval are not those of benchmark.json");
+    check_interval(row, found->second, measure::kStepP50Us, measure::kStepCiLowUs, measure::kStepCiHighUs);
+    if (const auto total = find(row[results::kCell] + std::string(measure::kAppendTotal), row);
+        total != medians.end() && row[experiments::kAppendTotalUs])
+      check_interval(row, total->second, experiments::kAppendTotalUs, experiments::kAppendTotalCiLowUs,
+                     experiments::kAppendTotalCiHighUs);
     const auto baseline = find(baseline_of(row), row);
     if (!row[measure::kRatioCiLow] || !row[measure::kRatioConfidence] || baseline == medians.end()) continue;
     const math::Ratio ratio = math::ratio_of_medians(found->second, baseline->second);
@@ -171,7 +187,7 @@ void check_samples(const fs::path& folder, const std::vector<results::Row>& cell
     return;
   }
   const std::vector<results::Row> steps = experiments::timed_steps(folder);
-  if (!steps.empty() &&
+  if (!steps.empty() && benchmark["context"]["kvlab_real_time"] == measure::kRealTime &&
       measure::benchmark_json(steps, environment) != results::read_whole(folder / "benchmark.json"))
     check.findings.push_back("benchmark.json is not made of samples.csv and growth.csv");
   check_times(cells, measure::repetition_times(benchmark), check);

@@ -90,7 +90,6 @@ class ReadingRun {
     cell.ids.assign(ids.begin(), ids.end());
     const int64_t first_step = std::min(schedule_of(point_).tokens(0), passages_.length);
     cell.prompt = first_step > 1 ? first_step : 0;
-    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.result[results::kKeptTokens] = cell.kept_tokens();
     const double tokens = static_cast<double>(passages_.sequences * passages_.length);

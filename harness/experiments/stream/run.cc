@@ -170,7 +170,6 @@ class StreamRun {
     cell.ids.assign(ids.begin(), ids.end());
     const int64_t step = std::min(point_.experiment->settings[kStepTokensKey], passages_.length);
     cell.prompt = step > 1 ? step : 0;
-    cell.result[measure::kPeakBytes] = cell.ledger->peak_total_bytes();
     cell.account(std::vector<int64_t>(ids.size(), passages_.length));
     cell.result[results::kKeptTokens] = static_cast<int64_t>(cell.cache->kept(ids.front(), 0, 0).size());
     cell.cache.reset();
