@@ -72,10 +72,10 @@ def place(row: Mapping) -> str:
 
 def layers_said(cells: pl.DataFrame) -> str:
     """Which layers of the model the bytes and times of these cells are of: 'one layer of 32', 'all 24 layers'."""
-    measured_of = cells.select("layers", "model_layers").unique().rows()
-    if len(measured_of) > 1 or measured_of[0][0] is None:
+    several, of_several = (cells[name].drop_nulls().unique() for name in ("layers", "model_layers"))
+    if len(several) != 1 or len(of_several) > 1:
         return "measured layers"
-    layers, of = measured_of[0]
+    layers, of = several[0], of_several[0] if len(of_several) else None
     if of == layers and layers > 1:
         return f"all {layers:.0f} layers"
     counted = "one layer" if layers == 1 else f"{layers:.0f} layers"
